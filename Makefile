@@ -1,0 +1,120 @@
+# Everything runs in an environment of its own, .venv, which make builds when setup.py asks for more than it holds.
+#
+#   make train ARGS="--set train.epochs=1"      ARGS goes to jobs/train.py, or to pytest or the benchmark
+#   make train PYTHON=python3.12                PYTHON makes the environment
+
+SHELL := /bin/bash
+.SHELLFLAGS := -euo pipefail -c
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+# Targets share one environment, one lake and few cores: also with -j, one after the other.
+.NOTPARALLEL:
+
+VENV := .venv
+BIN := $(VENV)/bin
+PY := $(BIN)/python
+LAKE := lake/digits
+ARGS ?=
+
+# An interpreter that the user names is the only one tried.
+PYTHONS := $(if $(filter undefined,$(origin PYTHON)),python3 python3.13 python3.12 python3.11,$(PYTHON))
+JAVA := $(if $(JAVA_HOME),$(JAVA_HOME)/bin/java,java)
+BENCHES := $(patsubst benchmarks/%.py,bench-%,$(filter-out benchmarks/_%,$(wildcard benchmarks/*.py)))
+
+# A cluster's settings in the user's environment must not leak into runs on this machine.
+unexport SPARK_HOME SPARK_CONF_DIR HADOOP_CONF_DIR YARN_CONF_DIR PYTHONHOME
+export PYSPARK_PYTHON := $(abspath $(PY))
+export PYSPARK_DRIVER_PYTHON := $(abspath $(PY))
+
+.PHONY: help
+help: ## Show this help
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+# --- what it can do ---
+
+.PHONY: train
+train: java $(VENV)/.examples $(LAKE) ## Train on handwritten digits with two workers on local Spark
+	@PYTHONWARNINGS='ignore:PySpark does not yet fully support:FutureWarning' \
+	$(BIN)/spark-submit --master 'local[2]' \
+		--driver-java-options -Dlog4j2.configurationFile=jobs/conf/log4j2.properties \
+		--conf spark.ui.enabled=false --conf spark.ui.showConsoleProgress=false \
+		jobs/train.py --config jobs/conf/digits.yaml $(ARGS) \
+		2> >(trap '' INT; exec grep --line-buffered -v 'WARNING: Using incubator modules' >&2)
+
+.PHONY: test
+test: java check unit trainer integration ## All checks and tests; what CI runs
+
+.PHONY: check
+check: $(VENV)/.dev ## Lint, formatting and types
+	@$(BIN)/ruff check .
+	@$(BIN)/ruff format --check .
+	@$(BIN)/mypy $(wildcard sparktf jobs tests benchmarks)
+
+.PHONY: unit
+unit: $(VENV)/.dev ## Tests without processes, in seconds
+	@$(PY) -m pytest tests/unit $(ARGS)
+
+.PHONY: trainer
+trainer: $(VENV)/.dev ## Tests of trainer processes, without Spark
+	@$(PY) -m pytest tests/trainer $(ARGS)
+
+.PHONY: integration
+integration: java $(VENV)/.dev ## Tests of real Spark with real trainers
+	@$(PY) -m pytest tests/integration $(ARGS)
+
+.PHONY: bench
+bench: $(BENCHES) ## All benchmarks; one alone: make bench-<name>
+
+.PHONY: $(BENCHES)
+$(BENCHES): bench-%: java $(VENV)/.dev
+	@$(PY) benchmarks/$*.py $(ARGS)
+
+.PHONY: docs
+docs: $(VENV)/.dev ## Write the generated pages of docs/ anew
+	@$(PY) -m sparktf.config_docs > docs/.configuration.md
+	@mv docs/.configuration.md docs/configuration.md
+
+.PHONY: clean
+clean: ## Remove all that make has made
+	@rm -rf $(VENV) $(LAKE) lake/.digits-* runs/digits benchmarks/out build dist *.egg-info \
+		.mypy_cache .pytest_cache .ruff_cache artifacts spark-warehouse metastore_db derby.log
+	@find sparktf jobs tests benchmarks -name __pycache__ -prune -exec rm -rf {} +
+	@rmdir lake runs 2>/dev/null || true
+
+# --- what that needs ---
+
+# Once made, the lake stays: runs that are resumed count on the same rows.
+$(LAKE): | $(VENV)/.examples
+	@$(PY) jobs/digits_lake.py $@
+
+# A stamp is younger than setup.py while the environment holds what setup.py asks for.
+$(VENV)/.examples: setup.py $(PY)
+	@echo "installing sparktf into $(VENV) (once, a few minutes at most)"
+	@$(PY) -m pip install --quiet --disable-pip-version-check --editable '.[examples]'
+	@touch $@
+
+$(VENV)/.dev: $(VENV)/.examples
+	@echo "installing the tools for tests into $(VENV) (once)"
+	@$(PY) -m pip install --quiet --disable-pip-version-check --editable '.[dev]'
+	@touch $@
+
+$(PY):
+	@for python in $(PYTHONS); do \
+		"$$python" -c 'import sys; sys.exit(not (3, 11) <= sys.version_info < (3, 14))' 2>/dev/null || continue; \
+		"$$python" -m venv --clear $(VENV) >/dev/null 2>&1 && exit 0; \
+		rm -rf $(VENV); \
+		echo "$$python cannot make a virtual environment: install its venv module" \
+			"(Debian, Ubuntu: apt-get install $$("$$python" -c 'import sys; print("python3.%d-venv" % sys.version_info[1])'))" >&2; \
+		exit 1; \
+	done; \
+	echo "Python 3.11, 3.12 or 3.13 is needed and none of these is: $(PYTHONS): install one, or name it: make PYTHON=..." >&2; \
+	exit 1
+
+.PHONY: java
+java:
+	@found=$$("$(JAVA)" -version 2>&1 | sed -n 's/.* version "\(1\.\)\{0,1\}\([0-9]*\).*/\2/p' | head -n 1 || true); \
+	if [ "$${found:-0}" -lt 17 ]; then \
+		echo "Java 17 or newer is needed, found $${found:-none} ($(JAVA)): install a JDK" \
+			"(Debian, Ubuntu: apt-get install openjdk-17-jre-headless), or point JAVA_HOME to one" >&2; \
+		exit 1; \
+	fi

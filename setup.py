@@ -1,0 +1,65 @@
+"""Packaging of sparktf; the one list of what it depends on."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from setuptools import find_packages, setup
+
+HERE = Path(__file__).parent
+README = HERE / "README.md"
+
+# Upper bounds stop at the next version that may break us. TensorFlow and Spark are tied to exact lines: the training
+# loop and the executor requests lean on what these do, and TensorFlow 2.21 has no wheel for Python 3.14.
+REQUIRES = [
+    "cryptography>=43,<51",
+    "keras>=3.12,<4",
+    "numpy>=2.0,<3",
+    "pandas>=2.2,<4",  # not ours: Spark's Arrow functions (mapInArrow) refuse to run without it
+    "pyarrow>=18,<27",
+    "pydantic>=2.9,<3",
+    "pyspark>=4.1,<5",
+    "PyYAML>=6.0.1,<7",
+    "rich>=13,<16",
+    "tenacity>=9,<10",
+    "tensorflow>=2.21,<2.22",
+]
+LEGACY_KERAS = ["tf_keras~=2.21.0"]
+EXAMPLES = ["scikit-learn>=1.5,<2"]
+DEV = [
+    *LEGACY_KERAS,
+    *EXAMPLES,
+    "mypy>=2.4,<3",
+    "psutil>=6,<8",
+    "pytest>=9,<10",
+    "pytest-timeout>=2.3,<3",
+    "ruff>=0.17.6,<0.18",  # a new minor version may format anew or bring new rules
+    "types-psutil",
+    "types-PyYAML",
+]
+
+
+def version() -> str:
+    """Returns `sparktf.__version__`, read without importing the package and so its dependencies."""
+    found = re.search(r'^__version__ = "([^"]+)"$', (HERE / "sparktf/__init__.py").read_text(encoding="utf-8"), re.M)
+    if found is None:
+        raise RuntimeError('sparktf/__init__.py: no line __version__ = "..."')
+    return found.group(1)
+
+
+setup(
+    name="sparktf",
+    version=version(),
+    description="Trains TensorFlow models on the Spark cluster that already holds the data.",
+    long_description=README.read_text(encoding="utf-8") if README.exists() else "",
+    long_description_content_type="text/markdown",
+    license="Apache-2.0",
+    license_files=["LICENSE"],
+    packages=find_packages(include=["sparktf", "sparktf.*"]),
+    package_data={"sparktf": ["py.typed"]},
+    python_requires=">=3.11,<3.14",
+    install_requires=REQUIRES,
+    extras_require={"legacy-keras": LEGACY_KERAS, "examples": EXAMPLES, "dev": DEV},
+    entry_points={"console_scripts": ["sparktf=sparktf.cli:main"]},
+)

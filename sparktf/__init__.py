@@ -1,0 +1,112 @@
+"""Trains TensorFlow models on the Spark cluster that already holds the data.
+
+    from sparktf import load_config, train
+
+    result = train(spark, load_config("nightly.yaml", date="2026-11-20"))
+
+Importing the package imports neither pyspark nor tensorflow: its names are loaded when they are first used, because
+every process of a run imports it, and none of them needs both.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from sparktf.config import JobConfig
+    from sparktf.config_load import load_config
+    from sparktf.driver.cluster import Cluster, train
+    from sparktf.driver.result import RunResult
+    from sparktf.errors import (
+        BadValueError,
+        ColumnError,
+        ConfigError,
+        ControlError,
+        CorruptFileError,
+        DataError,
+        DriverLostError,
+        EmptySourceError,
+        LifecycleError,
+        ModelContractError,
+        ModelError,
+        NodeLostError,
+        PreflightError,
+        RefusedError,
+        ReservationError,
+        RowAccountingError,
+        RunInterruptedError,
+        SourceNotFoundError,
+        SparkTFError,
+        StorageError,
+        StorageExistsError,
+        StorageNotFoundError,
+        StoragePermissionError,
+        TornCheckpointError,
+        Verdict,
+    )
+    from sparktf.node import Node
+
+__version__ = "0.1.0"
+
+__all__ = [
+    "BadValueError",
+    "Cluster",
+    "ColumnError",
+    "ConfigError",
+    "ControlError",
+    "CorruptFileError",
+    "DataError",
+    "DriverLostError",
+    "EmptySourceError",
+    "JobConfig",
+    "LifecycleError",
+    "ModelContractError",
+    "ModelError",
+    "Node",
+    "NodeLostError",
+    "PreflightError",
+    "RefusedError",
+    "ReservationError",
+    "RowAccountingError",
+    "RunInterruptedError",
+    "RunResult",
+    "SourceNotFoundError",
+    "SparkTFError",
+    "StorageError",
+    "StorageExistsError",
+    "StorageNotFoundError",
+    "StoragePermissionError",
+    "TornCheckpointError",
+    "Verdict",
+    "__version__",
+    "load_config",
+    "train",
+]
+
+# Where a name is defined; what is not listed is in sparktf.errors.
+_HOMES = {
+    "Cluster": "sparktf.driver.cluster",
+    "JobConfig": "sparktf.config",
+    "Node": "sparktf.node",
+    "RunResult": "sparktf.driver.result",
+    "load_config": "sparktf.config_load",
+    "train": "sparktf.driver.cluster",
+}
+
+
+def __getattr__(name: str) -> Any:
+    """Imports a public name at its first use.
+
+    Raises:
+        AttributeError: sparktf has no such public name.
+    """
+    if name not in __all__:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value = getattr(importlib.import_module(_HOMES.get(name, "sparktf.errors")), name)
+    globals()[name] = value  # from now on without this function
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

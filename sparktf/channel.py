@@ -1,0 +1,76 @@
+"""The calling side of the control channel: Arrow Flight actions with JSON bodies."""
+
+from __future__ import annotations
+
+from typing import TypeVar
+
+from pyarrow import flight
+from tenacity import Retrying, retry_if_exception_type, stop_after_delay, wait_random_exponential
+
+from sparktf.errors import ControlError, DriverLostError, RefusedError
+from sparktf.messages import Action
+from sparktf.plan import Message
+from sparktf.security import NODE_NAME, ControlAccess
+
+SECRET_HEADER = b"x-sparktf-secret"
+
+_Answer = TypeVar("_Answer", bound=Message)
+
+
+class ControlClient:
+    """Calls the driver's control server. Thread-safe; every call has a deadline."""
+
+    def __init__(self, access: ControlAccess) -> None:
+        tls = access.tls
+        options = (
+            {}
+            if tls is None
+            else {
+                "tls_root_certs": tls.authority.encode(),
+                "cert_chain": tls.certificate.encode(),
+                "private_key": tls.key.encode(),
+                "override_hostname": NODE_NAME,
+            }
+        )
+        self._client = flight.FlightClient(access.location, **options)
+        self._secret = access.secret.encode()
+        self._location = access.location
+
+    def call(self, action: Action, request: Message, answer: type[_Answer], *, timeout_s: float = 10.0) -> _Answer:
+        """Sends one request and returns its answer.
+
+        Raises:
+            DriverLostError: the server cannot be reached, or does not answer in time.
+            RefusedError: wrong secret or certificate, or a request the server does not accept.
+            ControlError: the server failed.
+        """
+        options = flight.FlightCallOptions(timeout=timeout_s, headers=[(SECRET_HEADER, self._secret)])
+        body = flight.Action(action.value, request.model_dump_json().encode())
+        try:
+            results = list(self._client.do_action(body, options))
+        except (flight.FlightUnauthenticatedError, flight.FlightUnauthorizedError) as e:
+            raise RefusedError(f"the driver at {self._location} refused {action}: {_reason(e)}") from e
+        except (flight.FlightUnavailableError, flight.FlightTimedOutError) as e:
+            raise DriverLostError(f"no answer to {action} from the driver at {self._location}: {_reason(e)}") from e
+        except (flight.FlightError, OSError) as e:
+            raise ControlError(f"{action} failed at the driver at {self._location}: {_reason(e)}") from e
+        return answer.model_validate_json(results[0].body.to_pybytes())
+
+    def call_patiently(self, action: Action, request: Message, answer: type[_Answer], *, patience_s: float) -> _Answer:
+        """Like `call`, but a lost driver is asked again, with growing pauses, for `patience_s`; for idempotent actions."""
+        retrying = Retrying(
+            retry=retry_if_exception_type(DriverLostError),
+            stop=stop_after_delay(patience_s),
+            wait=wait_random_exponential(multiplier=0.1, max=2.0),
+            reraise=True,
+        )
+        return retrying(self.call, action, request, answer)
+
+    def close(self) -> None:
+        self._client.close()
+
+
+def _reason(error: Exception) -> str:
+    """Returns the first line of a Flight error, without gRPC's debug context."""
+    lines = str(error).strip().splitlines() or [type(error).__name__]
+    return lines[0].partition(" gRPC client debug context:")[0].rstrip(". ")

@@ -1,0 +1,254 @@
+"""The configuration of a run: frozen pydantic models, one per section of the YAML file.
+
+Each field's description is its documentation: docs/configuration.md is generated from it.
+Loading (YAML, `--set`, `--date`) is in `sparktf.config_load`.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from typing import Annotated, Any, Literal, Self
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, PositiveFloat, PositiveInt, model_validator
+
+Strategy = Literal["single", "mirrored", "multi_worker_mirrored"]
+
+
+class Section(BaseModel):
+    """A frozen section that refuses unknown keys."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", validate_default=True)
+
+
+class FeatureConfig(Section):
+    """One named tensor and the columns it is made of."""
+
+    columns: str | tuple[str, ...] = Field(
+        description="One column (a tensor of its own shape), or a list of columns packed into one vector `[batch, len]`. "
+        "A list may hold patterns such as `pixel_*`, expanded in the order of the file's schema."
+    )
+    shape: tuple[PositiveInt, ...] | None = Field(
+        default=None,
+        description="Shape of a row where the column is a list, e.g. `[8, 8]`; its length must be the product.",
+    )
+    dtype: str | None = Field(
+        default=None,
+        description="TensorFlow dtype to cast to. Default: `float32` for a packed vector and for doubles, else the column's own.",
+    )
+
+
+def _feature(value: Any) -> Any:
+    """A bare column name or list of names stands for a feature."""
+    return {"columns": value} if isinstance(value, (str, list, tuple)) else value
+
+
+Feature = Annotated[FeatureConfig, BeforeValidator(_feature)]
+
+
+class ValidationConfig(Section):
+    """Where held-out rows come from: exactly one of the three."""
+
+    path: str | None = Field(default=None, description="A source of its own, with the same columns.")
+    where: str | None = Field(
+        default=None, description="SQL predicate over partition columns: what it selects is held out of training."
+    )
+    fraction: float | None = Field(
+        default=None, gt=0, lt=1, description="Share of the rows, drawn by `train.seed`, the same in every epoch."
+    )
+
+    @model_validator(mode="after")
+    def _exactly_one(self) -> Self:
+        if sum(v is not None for v in (self.path, self.where, self.fraction)) != 1:
+            raise ValueError("give exactly one of path, where and fraction")
+        return self
+
+
+class DataConfig(Section):
+    """What is read, and which columns become which tensors."""
+
+    path: str = Field(description="Folder of a Parquet lake (hive-style partition folders are columns), or one file.")
+    where: str | None = Field(
+        default=None, description="SQL predicate over partition columns, e.g. `date >= '2026-11-01'`."
+    )
+    inputs: dict[str, Feature] = Field(
+        min_length=1, description="Model input name -> column, list of columns, or a feature."
+    )
+    targets: dict[str, Feature] = Field(min_length=1, description="Model output name -> column or feature to learn.")
+    sample_weight: str | dict[str, str] | None = Field(
+        default=None, description="Column that weights each row's loss, or one per output."
+    )
+    fill_null: dict[str, bool | int | float | str] = Field(
+        default={}, description="Column -> value in place of null. A null in any other used column is refused."
+    )
+    validation: ValidationConfig | None = Field(default=None, description="Held-out rows, evaluated after each epoch.")
+    shuffle: bool = Field(
+        default=True, description="Permute rows within shuffle blocks, and the blocks, anew in each epoch."
+    )
+    shuffle_rows: PositiveInt = Field(
+        default=131_072, description="Rows of a shuffle block: row groups are put together up to about this many."
+    )
+    rebalance: bool = Field(
+        default=True,
+        description="Cut shuffle blocks so that every worker gets the same number of rows. "
+        "Off: blocks stay whole, so that a stored plan replays bit for bit.",
+    )
+    prefetch_mib: PositiveInt = Field(
+        default=256, description="Upper bound of rows read ahead in each trainer, in MiB."
+    )
+
+
+class ClusterConfig(Section):
+    """The gang of nodes."""
+
+    strategy: Strategy = Field(
+        default="multi_worker_mirrored",
+        description="`single`: one process; `mirrored`: several devices of one node; `multi_worker_mirrored`: several nodes.",
+    )
+    workers: PositiveInt = Field(default=2, description="Nodes of a multi-worker gang (1 for the other strategies).")
+    min_workers: PositiveInt = Field(
+        default=1,
+        description="After a lost node, an attempt may start with as few as this many when no replacement comes.",
+    )
+    devices: PositiveInt = Field(
+        default=1, description="Devices of a `mirrored` node. Without GPUs: logical CPU devices."
+    )
+    control_port: int = Field(
+        default=0, ge=0, le=65535, description="Port of the driver's control server; 0 takes a free one."
+    )
+    node_ports: Annotated[str, Field(pattern=r"^(0|\d+-\d+)$")] = Field(
+        default="0",
+        description="Range such as `30000-30100` for TensorFlow's ports on the executors; 0 takes free ones.",
+    )
+
+    @property
+    def nodes(self) -> int:
+        """Number of trainer processes of the gang."""
+        return self.workers if self.strategy == "multi_worker_mirrored" else 1
+
+    @property
+    def replicas(self) -> int:
+        """Number of model replicas that share an update."""
+        return self.devices if self.strategy == "mirrored" else self.nodes
+
+    @model_validator(mode="after")
+    def _sizes_agree(self) -> Self:
+        if self.devices > 1 and self.strategy != "mirrored":
+            raise ValueError(f"devices: {self.devices} needs strategy: mirrored")
+        return self
+
+
+class TrainConfig(Section):
+    """The training itself."""
+
+    epochs: PositiveInt = Field(default=1, description="Passes over the training stream.")
+    max_steps: PositiveInt | None = Field(
+        default=None, description="Stop after this many updates, also inside an epoch."
+    )
+    batch_size: PositiveInt = Field(
+        default=256, description="Rows per optimizer update, over all workers; each brings its share."
+    )
+    steps_per_call: PositiveInt = Field(default=32, description="Updates run by one call into TensorFlow.")
+    validation_batch_size: PositiveInt = Field(default=4096, description="Rows per worker and evaluation step.")
+    seed: int = Field(default=0, ge=0, description="Seed of initial weights, shuffling and the validation fraction.")
+    max_attempts: PositiveInt = Field(default=3, description="Attempts before infrastructure failures end the run.")
+
+
+class CheckpointConfig(Section):
+    """When a checkpoint is committed. The end of each epoch always commits one."""
+
+    every_steps: PositiveInt | None = Field(default=None, description="Commit every so many updates.")
+    every_seconds: PositiveFloat | None = Field(default=600.0, description="Commit at least this often, in seconds.")
+    keep: PositiveInt = Field(default=3, description="Newest checkpoints kept; older ones are deleted.")
+
+
+class OutputConfig(Section):
+    """Where results go."""
+
+    path: str = Field(
+        description="Root of all runs: a run writes to `<path>/<name>/<run id>/` "
+        "(checkpoints, model, logs, events, tensorboard, result.json)."
+    )
+    progress_seconds: PositiveFloat = Field(
+        default=5.0, description="Time between progress lines where there is no terminal."
+    )
+
+
+class TimeoutsConfig(Section):
+    """Upper bounds of every wait, in seconds."""
+
+    reserve: PositiveFloat = Field(default=300.0, description="For all agents of the gang to register.")
+    replace: PositiveFloat = Field(
+        default=30.0, description="For a lost agent to come back before going on with fewer."
+    )
+    start: PositiveFloat = Field(
+        default=180.0, description="For every trainer to build its model and call itself ready."
+    )
+    heartbeat: PositiveFloat = Field(
+        default=15.0, description="Silence after which an agent or trainer counts as lost."
+    )
+    driver_lost: PositiveFloat = Field(
+        default=60.0, description="Silence of the driver after which nodes stop by themselves."
+    )
+    progress: PositiveFloat = Field(
+        default=900.0, description="For a training trainer to finish its next call into TensorFlow."
+    )
+    upload: PositiveFloat = Field(default=900.0, description="For one checkpoint's upload or the model's export.")
+    stop: PositiveFloat = Field(default=5.0, description="Between asking a trainer to stop and killing it.")
+
+
+class SecurityConfig(Section):
+    """The control channel."""
+
+    tls: Literal["auto", "on", "off"] = Field(
+        default="auto",
+        description="Mutual TLS with a certificate authority made for the run. `auto`: off the local machine.",
+    )
+
+
+class JobConfig(Section):
+    """One run's whole configuration. Frozen; build it with `JobConfig.load` or from keyword arguments."""
+
+    name: Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$")] = Field(
+        description="Name of the training; runs of one name share a folder."
+    )
+    model: Annotated[str, Field(pattern=r"^[A-Za-z_][\w.]*:[A-Za-z_]\w*$")] = Field(
+        description="`module:function` that returns a compiled Keras model (`build`), or a low-level `train(node)`."
+    )
+    params: dict[str, Any] = Field(default={}, description="Handed to the model function as they are; JSON-able.")
+    data: DataConfig = Field(description="What is read.")
+    cluster: ClusterConfig = Field(default=ClusterConfig(), description="The gang of nodes.")
+    train: TrainConfig = Field(default=TrainConfig(), description="The training.")
+    checkpoint: CheckpointConfig = Field(default=CheckpointConfig(), description="Checkpoints.")
+    output: OutputConfig = Field(description="Where results go.")
+    timeouts: TimeoutsConfig = Field(default=TimeoutsConfig(), description="Upper bounds of every wait.")
+    security: SecurityConfig = Field(default=SecurityConfig(), description="The control channel.")
+
+    @model_validator(mode="after")
+    def _every_replica_gets_a_row(self) -> Self:
+        if self.train.batch_size < self.cluster.replicas:
+            raise ValueError(
+                f"train.batch_size: {self.train.batch_size} is fewer rows than the {self.cluster.replicas} replicas that share it"
+            )
+        return self
+
+    @property
+    def model_module(self) -> str:
+        return self.model.partition(":")[0]
+
+    @property
+    def model_function(self) -> str:
+        return self.model.partition(":")[2]
+
+    def plan_hash(self) -> str:
+        """Hash of what the stored plan and its cursors depend on: a run can be resumed only while it is the same."""
+        depends = {
+            "data": self.data.model_dump(exclude={"rebalance", "prefetch_mib"}),
+            "seed": self.train.seed,
+            "name": self.name,
+        }
+        return hashlib.sha256(json.dumps(depends, sort_keys=True, default=str).encode()).hexdigest()[:16]
+
+    def config_hash(self) -> str:
+        """Hash of the whole configuration, for the checkpoint's manifest."""
+        return hashlib.sha256(json.dumps(self.model_dump(mode="json"), sort_keys=True).encode()).hexdigest()[:16]

@@ -1,0 +1,124 @@
+"""What pydantic found wrong with a configuration, said in one line for the person who wrote it."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Mapping
+from typing import Any
+
+from pydantic import ValidationError
+from pydantic_core import ErrorDetails
+
+from sparktf.config_schema import Key, dotted, section_at, walk_sections
+
+_UNKNOWN = "extra_forbidden"
+_MISSING = "missing"
+_MAX_SHOWN = 60
+
+# Error type of pydantic -> what is allowed; an error of another type says what pydantic says.
+_ALLOWED: Mapping[str, str] = {
+    "int_type": "a whole number",
+    "int_parsing": "a whole number",
+    "int_from_float": "a whole number",
+    "float_type": "a number",
+    "float_parsing": "a number",
+    "bool_type": "true or false",
+    "bool_parsing": "true or false",
+    "string_type": "text",
+    "tuple_type": "a list",
+    "dict_type": "a mapping",
+    "model_type": "a section with keys of its own",
+    "too_short": "a mapping with at least one entry",
+    "greater_than": "more than {gt:g}",
+    "greater_than_equal": "at least {ge:g}",
+    "less_than": "less than {lt:g}",
+    "less_than_equal": "at most {le:g}",
+    "literal_error": "one of {expected}",
+    "string_pattern_mismatch": "text that matches {pattern}",
+}
+
+
+def describe(error: ValidationError, raw: Mapping[str, Any]) -> tuple[Key, str, int]:
+    """Returns the key of the most telling error, its message, and how many more keys are wrong.
+
+    A mistyped key often shows up twice, as unknown and as missing: the unknown one comes first, for it has the remedy.
+
+    Args:
+        raw: What was validated.
+    """
+    by_key: dict[Key, list[ErrorDetails]] = {}
+    for detail in error.errors(include_url=False):
+        by_key.setdefault(_key(detail, raw), []).append(detail)
+    key = min(by_key, key=lambda k: by_key[k][0]["type"] != _UNKNOWN)  # min keeps the first of equals
+    return key, _message(key, by_key[key]), len(by_key) - 1
+
+
+def _key(detail: ErrorDetails, raw: Any) -> Key:
+    """Returns where the error is, without the names that pydantic adds for members of a union."""
+    key: list[str | int] = []
+    for part in detail["loc"]:
+        inside = part in raw if isinstance(raw, Mapping) else isinstance(raw, list) and isinstance(part, int)
+        if inside:
+            raw = raw[part]
+        elif detail["type"] != _MISSING or part != detail["loc"][-1]:
+            break
+        key.append(part)
+    return tuple(key)
+
+
+def _message(key: Key, details: list[ErrorDetails]) -> str:
+    where = dotted(key)
+    first = details[0]
+    if first["type"] == _UNKNOWN:
+        return f"{where} is unknown: {_remedy(key)}"
+    if first["type"] == _MISSING:
+        return f"{where} is missing: {_description(key)}"
+    if first["type"] == "value_error":
+        return f"{where}: {first['ctx']['error']}" if where else str(first["ctx"]["error"])
+    found = shown(first["input"])
+    allowed = [_allowed(detail) for detail in details]
+    if None in allowed:
+        return f"{where} is {found}: {first['msg']}"
+    return f"{where} is {found}: must be {' or '.join(dict.fromkeys(filter(None, allowed)))}"
+
+
+def _allowed(detail: ErrorDetails) -> str | None:
+    template = _ALLOWED.get(detail["type"])
+    return template.format_map(detail.get("ctx", {})) if template else None
+
+
+def shown(value: Any) -> str:
+    """Returns a short text for what was found."""
+    if value is None:
+        return "empty"
+    text = str(value).lower() if isinstance(value, bool) else repr(str(value) if isinstance(value, str) else value)
+    return text if len(text) <= _MAX_SHOWN else f"{text[:_MAX_SHOWN]}..."
+
+
+def _description(key: Key) -> str:
+    section = section_at(key[:-1])
+    field = section.model_fields.get(str(key[-1])) if section else None
+    return (field.description or "").partition(". ")[0].rstrip(".") if field else ""
+
+
+def _remedy(key: Key) -> str:
+    """Returns the nearest key beside the unknown one, else the nearest anywhere, else all that are allowed."""
+    name, parent = str(key[-1]), dotted(key[:-1])
+    section = section_at(key[:-1])
+    siblings = list(section.model_fields) if section else []
+    near = _nearest(name, siblings, cutoff=0.6)
+    if near is not None:
+        return f"did you mean {parent}.{near}?" if parent else f"did you mean {near}?"
+    elsewhere: dict[str, list[str]] = {}
+    for path, inner in walk_sections():
+        for field in inner.model_fields:
+            elsewhere.setdefault(field, []).append(f"{path}.{field}".lstrip("."))
+    near = _nearest(name, list(elsewhere), cutoff=0.8)
+    if near is not None:
+        return f"did you mean {' or '.join(elsewhere[near])}?"
+    return f"allowed are {', '.join(siblings)}"
+
+
+def _nearest(name: str, candidates: list[str], *, cutoff: float) -> str | None:
+    found = difflib.get_close_matches(name.lower().replace("-", "_"), candidates, n=1, cutoff=cutoff)
+    return found[0] if found else None

@@ -1,0 +1,209 @@
+"""From a YAML file, `--set` and `--date` to one validated `JobConfig`, and back.
+
+Every error is a `ConfigError` of one line: where, the dotted key, what was found and what is allowed.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from pydantic import ValidationError
+
+from sparktf.config import JobConfig
+from sparktf.config_errors import describe, shown
+from sparktf.config_schema import FREE_FORM, OPTIONAL_SECTIONS, Key, dotted
+from sparktf.config_yaml import Switch, YamlError, dump_yaml, load_yaml
+from sparktf.errors import ConfigError
+
+_TEMPLATE = re.compile(r"\{\{(.*?)\}\}", re.DOTALL)
+_DATE_TEMPLATE = re.compile(r"date\s*(?:([-+])\s*(\d{1,6}))?")
+_DATE = re.compile(r"\d{4}-\d{2}-\d{2}")
+
+
+@dataclass(frozen=True, slots=True)
+class Override:
+    """One `--set a.b=c`."""
+
+    text: str
+    key: tuple[str, ...]
+    value: Any
+
+
+def load_config(path: str | Path, overrides: Sequence[str] = (), date: str | None = None) -> JobConfig:
+    """Returns the configuration of a YAML file.
+
+    Args:
+        overrides: `a.b=c` each, as given to `--set`; the value is YAML.
+        date: ISO day that fills `{{date}}`, `{{date-7}}` and `{{date+1}}`.
+
+    Raises:
+        ConfigError: the file cannot be read, or it, an override or the date is wrong.
+    """
+    try:
+        text = Path(path).read_text(encoding="utf-8")
+    except UnicodeDecodeError:
+        raise ConfigError(f"{path}: is not a text file in UTF-8") from None
+    except OSError as error:
+        raise ConfigError(f"{path}: cannot be read: {error.strerror or error}") from None
+    return parse_config(text, overrides, date, source=str(path))
+
+
+def parse_config(
+    text: str, overrides: Sequence[str] = (), date: str | None = None, *, source: str = "configuration"
+) -> JobConfig:
+    """Returns the configuration of a YAML text; `source` stands in front of errors.
+
+    Raises:
+        ConfigError: the text, an override or the date is wrong.
+    """
+    raw = _mapping(text, source)
+    changes = [_override(override) for override in overrides]
+    for change in changes:
+        _apply(raw, change)
+
+    def origin(key: Key) -> str:
+        """Where the key was written: the last `--set` of it, around it or (for a section) below it, else the file."""
+        common = ((change, min(len(key), len(change.key))) for change in changes)
+        at = [change.text for change, n in common if n and key[:n] == change.key[:n]]
+        return f"--set {at[-1]}" if at else source
+
+    for section in OPTIONAL_SECTIONS:
+        if section in raw and raw[section] is None:  # all its keys are commented out
+            raw[section] = {}
+    _refuse_switches(raw, origin)
+    filled = _fill_templates(raw, _day(date), origin)
+    try:
+        return JobConfig.model_validate(filled)
+    except ValidationError as error:
+        key, message, more = describe(error, filled)
+        raise ConfigError(f"{origin(key)}: {message}" + (f" (and {more} more)" if more else "")) from None
+
+
+def dump_config(config: JobConfig) -> str:
+    """Returns the configuration as YAML, defaults written out, which `parse_config` reads back as an equal one."""
+    plain = config.model_dump(exclude_none=True)
+    plain["params"] = config.params  # the user's own Nones mean something
+    return dump_yaml(plain)
+
+
+def _mapping(text: str, source: str) -> dict[str, Any]:
+    try:
+        raw = load_yaml(text)
+    except YamlError as error:
+        raise ConfigError(f"{source}: {error}") from None
+    if not isinstance(raw, dict):
+        found = "is empty" if raw is None else f"is {shown(raw)}"
+        raise ConfigError(f"{source}: {found}: a configuration is a mapping of name, model, data, output, ...")
+    return raw
+
+
+def _override(text: str) -> Override:
+    path, equals, value = text.partition("=")
+    key = tuple(path.strip().split("."))
+    if not equals or not all(key):
+        raise ConfigError(f"--set {text}: write it as section.key=value")
+    if value.lstrip().startswith("{{"):  # a template; to YAML it would be a mapping
+        return Override(text, key, value.strip())
+    try:
+        return Override(text, key, load_yaml(value))
+    except YamlError as error:
+        raise ConfigError(f"--set {text}: the value is not YAML: {error}") from None
+
+
+def _apply(raw: dict[str, Any], change: Override) -> None:
+    section = raw
+    for depth, part in enumerate(change.key[:-1], start=1):
+        if section.get(part) is None:
+            section[part] = {}
+        section = section[part]
+        if not isinstance(section, dict):
+            path = ".".join(change.key[:depth])
+            raise ConfigError(f"--set {change.text}: {path} is {shown(section)}, which has no key {change.key[depth]}")
+    section[change.key[-1]] = change.value
+
+
+def _refuse_switches(raw: Mapping[str, Any], origin: Callable[[Key], str]) -> None:
+    """Refuses a bare `off` where no type says whether it is a bool or text."""
+    for section in FREE_FORM:
+        for key, value in _leaves(_at(raw, section), section):
+            if isinstance(value, Switch):
+                meant = "true" if value.lower() in ("on", "yes") else "false"
+                remedy = f"a bare {value} is ambiguous: write {meant}, or '{value}' for the text"
+                raise ConfigError(f"{origin(key)}: {dotted(key)}: {remedy}")
+
+
+def _fill_templates(raw: dict[str, Any], day: dt.date | None, origin: Callable[[Key], str]) -> dict[str, Any]:
+    """Returns the configuration with templates replaced; `name` first, since others may contain it."""
+    known: dict[str, str] = {}
+
+    def filled(value: Any, key: Key) -> Any:
+        if isinstance(value, dict):
+            return {k: filled(v, (*key, k)) for k, v in value.items()}
+        if isinstance(value, list):
+            return [filled(v, (*key, i)) for i, v in enumerate(value)]
+        if not isinstance(value, str) or "{{" not in value:
+            return value
+        try:
+            return _fill(value, day, known)
+        except ValueError as error:
+            raise ConfigError(f"{origin(key)}: {dotted(key)}: {error}") from None
+
+    name = filled(raw.get("name"), ("name",))
+    if isinstance(name, str):
+        known["name"] = name
+    return {key: name if key == "name" else filled(value, (key,)) for key, value in raw.items()}
+
+
+def _fill(text: str, day: dt.date | None, known: Mapping[str, str]) -> str:
+    def value(found: re.Match[str]) -> str:
+        template = found.group(1).strip()
+        if template in known:
+            return known[template]
+        shift = _DATE_TEMPLATE.fullmatch(template)
+        if shift is None:
+            raise ValueError(f"{found.group()} is unknown: write {{{{date}}}}, {{{{date-7}}}} or {{{{name}}}}")
+        if day is None:
+            raise ValueError(f"{found.group()} needs --date YYYY-MM-DD")
+        try:
+            return (day + dt.timedelta(days=int(f"{shift.group(1) or ''}{shift.group(2) or 0}"))).isoformat()
+        except OverflowError:
+            raise ValueError(f"{found.group()} is no day of the calendar") from None
+
+    filled = _TEMPLATE.sub(value, text)
+    if "{{" in _TEMPLATE.sub("", text):
+        raise ValueError(f"{text!r} opens {{{{ and does not close it")
+    return filled
+
+
+def _day(date: str | None) -> dt.date | None:
+    if date is None:
+        return None
+    try:
+        if not _DATE.fullmatch(date):
+            raise ValueError("not YYYY-MM-DD")
+        return dt.date.fromisoformat(date)
+    except ValueError:
+        raise ConfigError(f"--date {date}: must be a day of the calendar as YYYY-MM-DD") from None
+
+
+def _at(raw: Mapping[str, Any], key: Key) -> Any:
+    value: Any = raw
+    for part in key:
+        value = value.get(part) if isinstance(value, Mapping) else None
+    return value
+
+
+def _leaves(value: Any, key: Key) -> Iterator[tuple[Key, Any]]:
+    if isinstance(value, dict):
+        for k, v in value.items():
+            yield from _leaves(v, (*key, k))
+    elif isinstance(value, list):
+        for i, v in enumerate(value):
+            yield from _leaves(v, (*key, i))
+    else:
+        yield key, value

@@ -1,0 +1,62 @@
+"""The shape of `JobConfig` as data: which sections and keys there are; for error messages and the reference page."""
+
+from __future__ import annotations
+
+import inspect
+import types
+from collections.abc import Iterator
+from typing import Annotated, Any, Union, get_args, get_origin
+
+from sparktf.config import JobConfig, Section
+
+Key = tuple[str | int, ...]
+
+
+def dotted(key: Key) -> str:
+    """Returns a key as the user writes it: `data.inputs.pixels`."""
+    return ".".join(map(str, key))
+
+
+def section_of(annotation: Any) -> type[Section] | None:
+    """Returns the section that an annotation stands for, also within `X | None`, `dict[str, X]` and `Annotated`."""
+    if inspect.isclass(annotation) and issubclass(annotation, Section):
+        return annotation
+    if get_origin(annotation) not in (Annotated, Union, types.UnionType, dict):
+        return None
+    return next(filter(None, map(section_of, get_args(annotation))), None)
+
+
+def section_at(key: Key) -> type[Section] | None:
+    """Returns the section whose keys stand below `key`; None for free-form values and for unknown keys."""
+    section: type[Section] = JobConfig
+    names = iter(key)
+    for name in names:
+        field = section.model_fields.get(str(name))
+        inner = section_of(field.annotation) if field else None
+        if field is None or inner is None:
+            return None
+        section = inner
+        if get_origin(field.annotation) is dict and next(names, None) is None:
+            return None  # the mapping itself: its keys are the user's own names
+    return section
+
+
+def walk_sections(section: type[Section] = JobConfig, prefix: str = "") -> Iterator[tuple[str, type[Section]]]:
+    """Yields every section with its dotted key, outermost first; `<name>` stands for names that the user chooses."""
+    yield prefix, section
+    for name, field in section.model_fields.items():
+        inner = section_of(field.annotation)
+        if inner is not None:
+            below = f"{prefix}.{name}" if prefix else name
+            yield from walk_sections(inner, f"{below}.<name>" if get_origin(field.annotation) is dict else below)
+
+
+FREE_FORM = (("params",), ("data", "fill_null"))
+"""Keys whose values may be of any type."""
+
+OPTIONAL_SECTIONS = tuple(
+    name
+    for name, field in JobConfig.model_fields.items()
+    if field.default_factory is not None or isinstance(field.default, (Section, dict))
+)
+"""Top-level keys that may be left out, so that one whose lines are all commented out means its defaults."""

@@ -1,0 +1,119 @@
+"""YAML as configurations use it: the YAML 1.2 reading of plain values, and nothing that could surprise.
+
+PyYAML follows YAML 1.1, where `2026-11-20` is a date object, `1e-3` a text, `12:30` the number 750 and `no` false. Here
+dates and times stay text, `1e-3` is a number, and only `true` and `false` are bools. A bare `on`, `off`, `yes` or `no`
+becomes a `Switch`: text that a bool field takes too, and that free-form values can refuse for being ambiguous.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import Any
+
+import yaml
+
+_CORE_TAGS = tuple(f"tag:yaml.org,2002:{name}" for name in ("null", "bool", "int", "float", "str", "seq", "map"))
+_MERGE_TAG = "tag:yaml.org,2002:merge"
+_SWITCH_TAG = "!switch"
+
+# Tag, pattern and possible first characters of a plain scalar that is not text; the first match wins.
+_PLAIN = (
+    ("tag:yaml.org,2002:null", r"~|null|Null|NULL|", ("~", "n", "N", "")),
+    ("tag:yaml.org,2002:bool", r"true|True|TRUE|false|False|FALSE", tuple("tTfF")),
+    (_SWITCH_TAG, r"(?i:on|off|yes|no)", tuple("oOyYnN")),
+    ("tag:yaml.org,2002:int", r"[-+]?(0|[1-9][0-9_]*|0x[0-9a-fA-F]+)", tuple("-+0123456789")),
+    (
+        "tag:yaml.org,2002:float",
+        r"[-+]?(\.[0-9]+|[0-9]+\.[0-9]*|[0-9]+(?=[eE]))([eE][-+]?[0-9]+)?|[-+]?\.(inf|Inf|INF)|\.(nan|NaN|NAN)",
+        tuple("-+.0123456789"),
+    ),
+    (_MERGE_TAG, r"<<", ("<",)),
+)
+
+
+class YamlError(ValueError):
+    """The text is not YAML that a configuration may use; the message is one line."""
+
+
+class Switch(str):
+    """A bare `on`, `off`, `yes` or `no`: false or true in YAML 1.1, text in YAML 1.2."""
+
+    __slots__ = ()
+
+
+class _Loader(yaml.SafeLoader):
+    """Refuses duplicate and non-text keys."""
+
+    yaml_implicit_resolvers: dict[str, list[tuple[str, re.Pattern[str]]]] = {}
+    yaml_constructors = {tag: build for tag, build in yaml.SafeLoader.yaml_constructors.items() if tag in _CORE_TAGS}
+
+    def compose_mapping_node(self, anchor: Any) -> yaml.MappingNode:
+        node = super().compose_mapping_node(anchor)
+        seen: set[str] = set()
+        for key, _ in node.value:
+            if key.tag == _MERGE_TAG:
+                continue
+            if not isinstance(key, yaml.ScalarNode):
+                raise _problem(key, "a key must be text (a value that starts with {{...}} needs quotes)")
+            if key.value in seen:
+                raise _problem(key, f"{key.value} is given twice")
+            seen.add(key.value)
+            key.tag = "tag:yaml.org,2002:str"  # a column or parameter may be called `no`, `1` or `null`
+        return node
+
+
+class _Dumper(yaml.SafeDumper):
+    """Quotes text that `_Loader` would take for something else."""
+
+    yaml_implicit_resolvers: dict[str, list[tuple[str, re.Pattern[str]]]] = {}
+
+    def ignore_aliases(self, data: Any) -> bool:
+        return True
+
+
+def _switch(loader: _Loader, node: yaml.ScalarNode) -> Switch:
+    return Switch(loader.construct_scalar(node))
+
+
+def _unknown(loader: _Loader, node: yaml.Node) -> Any:
+    raise _problem(node, f"tag {node.tag} is not allowed")
+
+
+for _tag, _pattern, _first in _PLAIN:
+    for _class in (_Loader, _Dumper):
+        _class.add_implicit_resolver(_tag, re.compile(f"^(?:{_pattern})$"), list(_first))
+_Loader.add_constructor(_SWITCH_TAG, _switch)
+_Loader.add_constructor(None, _unknown)
+_Dumper.add_representer(Switch, lambda dumper, value: dumper.represent_str(str(value)))
+
+
+def load_yaml(text: str) -> Any:
+    """Returns what one YAML document says: mappings, lists, text, numbers, bools, None and `Switch`.
+
+    Raises:
+        YamlError: it is not one document of plain YAML; names the line.
+    """
+    try:
+        value = yaml.load(text, _Loader)
+        json.dumps(value)  # raises on an anchor that contains itself
+    except yaml.MarkedYAMLError as error:
+        mark = error.problem_mark or error.context_mark
+        problem = str(error.problem)
+        if problem.startswith("but "):  # the first half of the sentence
+            problem = f"{error.context}, {problem}"
+        raise YamlError(f"line {mark.line + 1 if mark else 1}: {problem}") from None
+    except yaml.YAMLError as error:
+        raise YamlError(" ".join(str(error).split())) from None
+    except ValueError as error:
+        raise YamlError(str(error)) from None
+    return value
+
+
+def dump_yaml(value: Any) -> str:
+    """Returns YAML that `load_yaml` reads back as the same value (tuples as lists)."""
+    return yaml.dump(value, Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=120)
+
+
+def _problem(node: yaml.Node, text: str) -> yaml.MarkedYAMLError:
+    return yaml.constructor.ConstructorError(problem=text, problem_mark=node.start_mark)

@@ -1,0 +1,91 @@
+"""The Spark job of the node agents."""
+
+from __future__ import annotations
+
+import functools
+import uuid
+from typing import Any
+
+from py4j.protocol import Py4JError
+from pyspark import InheritableThread, SparkContext
+from pyspark.errors import PySparkException
+from pyspark.resource import ResourceProfileBuilder, TaskResourceRequests
+from pyspark.sql import SparkSession
+
+from sparktf.driver.spark import Slots
+from sparktf.errors import NodeLostError
+from sparktf.executor.agent import AgentSettings, agent_task
+
+_MAX_RESTARTS = 10
+
+
+class SparkAgents:
+    """Runs one agent per partition as a plain Spark job, on a thread of its own.
+
+    A plain job, not a barrier stage: Spark starts a lost agent again while the others stay, and other jobs run beside it.
+    Where Spark gives the whole job up (`local[n]` retries no task), `restart_if_ended` begins a new one.
+    """
+
+    def __init__(self, spark: SparkSession, count: int, slots: Slots, settings: AgentSettings) -> None:
+        self._context: SparkContext = spark.sparkContext
+        self._count = count
+        self._slots = slots
+        self._settings = settings
+        self._group = f"sparktf-agents-{uuid.uuid4().hex[:8]}"
+        self._restarts = 0
+        self._closing = False
+        self._error: BaseException | None = None
+        self._thread = self._launch()
+
+    def restart_if_ended(self) -> str | None:
+        """Starts the agents again if their job has ended; returns why it had.
+
+        Raises:
+            NodeLostError: it has ended too often, so the reason will not go away.
+        """
+        if self._thread.is_alive() or self._closing:
+            return None
+        reason, self._error = _first_line(self._error), None
+        self._restarts += 1
+        if self._restarts > _MAX_RESTARTS:
+            raise NodeLostError(f"Spark gave up the agents' job {self._restarts} times: {reason}")
+        self._thread = self._launch()
+        return reason
+
+    def close(self, wait_s: float) -> None:
+        """Waits for dismissed agents to go home, then cancels what is left."""
+        self._closing = True
+        self._thread.join(wait_s)
+        if self._thread.is_alive():
+            self._context.cancelJobGroup(self._group)
+            self._thread.join(wait_s)
+
+    def _launch(self) -> Any:
+        thread = InheritableThread(target=self._run, name="agents", daemon=True)
+        thread.start()
+        return thread
+
+    def _run(self) -> None:
+        context = self._context
+        context.setJobGroup(self._group, "sparktf node agents", interruptOnCancel=False)
+        rdd = context.parallelize(range(self._count), self._count)
+        if self._fills_executors():
+            requests = TaskResourceRequests().cpus(self._slots.cores)
+            rdd = rdd.withResources(ResourceProfileBuilder().require(requests).build)
+        task = functools.partial(agent_task, settings=self._settings)
+        try:
+            rdd.mapPartitionsWithIndex(task).collect()
+        except (Py4JError, PySparkException, OSError) as e:  # the job is gone; the roster sees which agents are
+            self._error = e
+
+    def _fills_executors(self) -> bool:
+        """Whether each agent takes a whole executor, so that no two share one; `local[n]` has no task-only profiles."""
+        enough = self._slots.executors is not None and self._slots.executors >= self._count
+        return enough and not self._slots.is_local and self._slots.cores > 1
+
+
+def _first_line(error: BaseException | None) -> str:
+    """Returns the line of a Spark error that says most."""
+    lines = [line.strip() for line in str(error or "it ended").splitlines() if line.strip()]
+    causes = [line for line in lines if "Lost task" in line or "aborted due to" in line]
+    return (causes or lines)[0][:300]

@@ -1,0 +1,301 @@
+"""One attempt: the trainers of a fixed gang, what they report, and what follows from it."""
+
+from __future__ import annotations
+
+import enum
+import signal
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from sparktf.config import JobConfig, TimeoutsConfig
+from sparktf.driver.accounting import EpochAccount
+from sparktf.driver.stored_plan import Plan
+from sparktf.errors import ErrorRecord, RefusedError, Verdict
+from sparktf.lifecycle import TRAINER, TrainerEvent, TrainerState, step
+from sparktf.messages import (
+    Ack,
+    AssignmentAnswer,
+    AssignmentRequest,
+    EpochDone,
+    Failed,
+    Finished,
+    Heartbeat,
+    Metrics,
+    Progress,
+    Ready,
+    TrainerExited,
+    TrainerOrders,
+    Uploaded,
+)
+from sparktf.plan import Assignment, Cursor, Stream, remaining
+from sparktf.topology import NodeId
+
+_SETTLE_S = 1.0
+"""After a failure: so long other nodes may still report one that happened earlier."""
+
+
+class Outcome(enum.Enum):
+    """Where an attempt stands."""
+
+    RUNNING = "running"
+    DONE = "done"
+    FAILED = "failed"
+
+
+@dataclass(slots=True)
+class Trainer:
+    """One trainer as the driver sees it."""
+
+    node: NodeId
+    agent: str
+    host: str
+    heard_s: float
+    moved_s: float
+    state: TrainerState = TrainerState.LAUNCHED
+    progress: Progress = field(default_factory=Progress)
+    ready: Ready | None = None
+    finished: Finished | None = None
+
+    def take(self, event: TrainerEvent) -> None:
+        self.state = step(TRAINER, self.state, event, str(self.node))
+
+
+def decide(
+    states: Sequence[TrainerState],
+    failures: Sequence[ErrorRecord],
+    first_failure_s: float,
+    now_s: float,
+    silence_s: float,
+) -> Outcome:
+    """Returns where an attempt stands.
+
+    A failure ends it after a moment in which the other nodes may report an earlier one. Where only peers of a lost node
+    have spoken, the lost node itself gets until its silence would be noticed.
+    """
+    if failures:
+        wait_s = _SETTLE_S if any(not f.peer for f in failures) else silence_s + _SETTLE_S
+        return Outcome.FAILED if now_s - first_failure_s >= wait_s else Outcome.RUNNING
+    done = all(state is TrainerState.FINISHED for state in states)
+    return Outcome.DONE if done else Outcome.RUNNING
+
+
+def root_cause(failures: Sequence[ErrorRecord]) -> ErrorRecord:
+    """Returns the earliest failure that is not merely the loss of a peer, or else the earliest of all."""
+    return min(failures, key=lambda f: (f.peer, f.time_s))
+
+
+class Attempt:
+    """The state of one attempt; not thread-safe, the caller holds the roster's lock.
+
+    Attributes:
+        number: Unique within the run.
+        uploads: Checkpoint uploads that every node has reported and nobody has committed.
+        metrics: Latest metrics by stream.
+        epochs: Row accounts by epoch.
+    """
+
+    def __init__(
+        self,
+        number: int,
+        config: JobConfig,
+        plan: Plan,
+        cursor: Cursor,
+        trainers: Sequence[Trainer],
+        clock: Callable[[], float],
+        wall: Callable[[], float],
+    ) -> None:
+        self.number = number
+        self.trainers: Mapping[NodeId, Trainer] = {t.node: t for t in trainers}
+        self.failures: list[ErrorRecord] = []
+        self.metrics: list[Metrics] = []
+        self.epochs: dict[int, EpochAccount] = {}
+        self.cursor = cursor
+        self._config = config
+        self._plan = plan
+        self._clock = clock
+        self._wall = wall
+        self._started_s = clock()
+        self._first_failure_s = 0.0
+        self._stop = False
+        self._assignments: dict[tuple[Stream, int], list[Assignment]] = {}
+        self._uploads: dict[int, dict[NodeId, Uploaded]] = {}
+
+    # ---- messages ----
+
+    def ready(self, message: Ready) -> Ack:
+        trainer = self._trainer(message)
+        if trainer.ready is None:  # a repeated message changes nothing
+            trainer.take(TrainerEvent.READY)
+            trainer.ready = message
+        return Ack()
+
+    def heartbeat(self, message: Heartbeat) -> TrainerOrders:
+        trainer = self._trainer(message)
+        trainer.heard_s = self._clock()
+        old, new = trainer.progress, message.progress
+        if (old.step, old.phase) != (new.step, new.phase):
+            trainer.moved_s = trainer.heard_s
+        trainer.progress = new
+        if new.step > old.step and trainer.state in (TrainerState.READY, TrainerState.TRAINING):
+            trainer.take(TrainerEvent.PROGRESS)
+        return TrainerOrders(stop=self._stop)
+
+    def assignment(self, message: AssignmentRequest) -> AssignmentAnswer:
+        self._trainer(message)
+        key = (message.stream, message.epoch)
+        if key not in self._assignments:
+            rows = self._plan.rows(message.stream)
+            resumed = message.stream is Stream.TRAIN and message.epoch == self.cursor.epoch
+            todo = remaining(rows, self.cursor.done if resumed else ())
+            rebalance = self._config.data.rebalance or message.stream is Stream.VALIDATION
+            self._assignments[key] = self._plan.assignments(*key, todo, len(self.trainers), rebalance)
+        return AssignmentAnswer(assignment=self._assignments[key][message.node.index])
+
+    def metrics_reported(self, message: Metrics) -> Ack:
+        self._trainer(message)
+        if message not in self.metrics:
+            self.metrics.append(message)
+        return Ack()
+
+    def epoch_done(self, message: EpochDone) -> Ack:
+        self._trainer(message)
+        before = self.cursor.rows if message.epoch == self.cursor.epoch else 0
+        account = self.epochs.setdefault(
+            message.epoch, EpochAccount(message.epoch, self._plan.rows(Stream.TRAIN), before, len(self.trainers))
+        )
+        account.add(message)
+        if account.is_wrong:
+            self.fail(account.record(self._wall()))
+        return Ack()
+
+    def uploaded(self, message: Uploaded) -> Ack:
+        self._trainer(message)
+        self._uploads.setdefault(message.step, {})[message.node] = message
+        return Ack()
+
+    def finished(self, message: Finished) -> Ack:
+        trainer = self._trainer(message)
+        if trainer.finished is None:
+            trainer.take(TrainerEvent.FINISHED)
+            trainer.finished = message
+        return Ack()
+
+    def failed(self, message: Failed) -> Ack:
+        trainer = self._trainer(message)
+        trainer.take(TrainerEvent.FAIL)
+        self.fail(message.record.model_copy(update={"host": trainer.host}))
+        return Ack()
+
+    def exited(self, message: TrainerExited) -> None:
+        """A trainer's process ended: an unexpected end is a failure, and its log is kept with the failure it reported."""
+        trainer = self._trainer(message)
+        log = {"log": message.log, "log_tail": message.log_tail, "exit_code": message.exit_code}
+        told = [i for i, f in enumerate(self.failures) if f.node == str(trainer.node) and f.exit_code is None]
+        for i in told:
+            self.failures[i] = self.failures[i].model_copy(update=log)
+        if not told and not self._stop:
+            self.fail(
+                self._loss(trainer, f"exited with {_code(message.exit_code)}", message.time_s).model_copy(update=log)
+            )
+        trainer.take(TrainerEvent.EXIT)
+
+    def agent_lost(self, agent: str, reason: str) -> None:
+        """The agent of a trainer is lost, and the trainer with it."""
+        for trainer in self.trainers.values():
+            if trainer.agent == agent and trainer.state is not TrainerState.EXITED:
+                heard_ago_s = self._clock() - trainer.heard_s
+                self.fail(self._loss(trainer, f"lost its executor: {reason}", self._wall() - heard_ago_s))
+                trainer.take(TrainerEvent.EXIT)
+
+    # ---- decisions ----
+
+    def outcome(self) -> Outcome:
+        """Looks for trainers that are late, then says where the attempt stands."""
+        now_s = self._clock()
+        timeouts = self._config.timeouts
+        if not self.failures:
+            self._find_late(now_s, timeouts)
+        states = [t.state for t in self.trainers.values()]
+        return decide(states, self.failures, self._first_failure_s, now_s, timeouts.heartbeat)
+
+    def stop(self) -> None:
+        """From now on every trainer that asks is told to exit, and exits are expected."""
+        self._stop = True
+
+    def fail(self, record: ErrorRecord) -> None:
+        """Notes a failure."""
+        if not self.failures:
+            self._first_failure_s = self._clock()
+        self.failures.append(record)
+
+    def complete_uploads(self) -> list[list[Uploaded]]:
+        """Returns, and forgets, the uploads that all nodes have reported, oldest first."""
+        complete = sorted(s for s, by_node in self._uploads.items() if len(by_node) == len(self.trainers))
+        return [[u for _, u in sorted(self._uploads.pop(s).items(), key=lambda item: item[0].index)] for s in complete]
+
+    def advanced(self, uploads: Sequence[Uploaded]) -> Cursor:
+        """Returns the cursor at a checkpoint that all nodes have uploaded."""
+        epoch = uploads[0].epoch
+        done = [
+            interval
+            for upload in uploads
+            if upload.rows_consumed
+            for interval in self._assignments[Stream.TRAIN, epoch][upload.node.index].consumed(upload.rows_consumed)
+        ]
+        base = self.cursor if self.cursor.epoch == epoch else Cursor(epoch=epoch)
+        return base.advance(done)
+
+    def _find_late(self, now_s: float, timeouts: TimeoutsConfig) -> None:
+        for trainer in self.trainers.values():
+            if trainer.state is TrainerState.LAUNCHED:
+                if now_s - self._started_s > timeouts.start:
+                    self.fail(
+                        self._loss(trainer, f"was not ready within timeouts.start: {timeouts.start:g} s", self._wall())
+                    )
+            elif trainer.state in (TrainerState.READY, TrainerState.TRAINING):
+                if now_s - trainer.heard_s > timeouts.heartbeat:
+                    self.fail(self._loss(trainer, f"was silent for {timeouts.heartbeat:g} s", self._wall()))
+                elif now_s - trainer.moved_s > timeouts.progress:
+                    self.fail(
+                        self._loss(
+                            trainer, f"made no progress within timeouts.progress: {timeouts.progress:g} s", self._wall()
+                        )
+                    )
+
+    def _loss(self, trainer: Trainer, what: str, time_s: float) -> ErrorRecord:
+        return ErrorRecord(
+            type="NodeLostError",
+            message=f"{trainer.node} on {trainer.host} {what}",
+            verdict=Verdict.INFRASTRUCTURE,
+            time_s=time_s,
+            node=str(trainer.node),
+            host=trainer.host,
+        )
+
+    def _trainer(
+        self,
+        message: Ready
+        | Heartbeat
+        | AssignmentRequest
+        | Metrics
+        | EpochDone
+        | Uploaded
+        | Finished
+        | Failed
+        | TrainerExited,
+    ) -> Trainer:
+        if message.attempt != self.number or message.node not in self.trainers:
+            raise RefusedError(f"attempt {message.attempt} is over")
+        trainer = self.trainers[message.node]
+        trainer.heard_s = self._clock()
+        return trainer
+
+
+def _code(exit_code: int) -> str:
+    """Returns an exit code as people read it: "-9 (SIGKILL)"."""
+    if exit_code >= 0:
+        return str(exit_code)
+    try:
+        return f"{exit_code} ({signal.Signals(-exit_code).name})"
+    except ValueError:
+        return str(exit_code)

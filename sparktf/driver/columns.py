@@ -1,0 +1,271 @@
+"""Configured features against the schema of a source: which columns, dtypes and shapes the tensors have."""
+
+from __future__ import annotations
+
+import difflib
+import math
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from enum import Enum
+from fnmatch import fnmatchcase
+from typing import NamedTuple
+
+import pyarrow as pa
+import pyarrow.types as pt
+
+from sparktf.config import DataConfig, FeatureConfig
+from sparktf.errors import BadValueError, ColumnError, ConfigError
+from sparktf.feature import TEXT, Feature, Kind
+from sparktf.feed.convert import fill_scalar, is_list, is_text
+
+_DTYPES = (
+    "bool",
+    "float16",
+    "float32",
+    "float64",
+    "int8",
+    "int16",
+    "int32",
+    "int64",
+    "uint8",
+    "uint16",
+    "uint32",
+    "uint64",
+    TEXT,
+)
+_PACKED_DTYPE = "float32"
+
+
+class Family(Enum):
+    """What can be made of a column's values."""
+
+    NUMBER = "number"
+    DECIMAL = "decimal"
+    TEXT = "text"
+    NOTHING = "nothing"
+
+
+class ColumnType(NamedTuple):
+    """A column's type.
+
+    Attributes:
+        spark: As Spark calls it, e.g. "bigint" or "array<float>".
+        family: Of the values, where the column is a list.
+        dtype: TensorFlow dtype of the values where the configuration names none; "" where it must.
+        length: Values in each row where the type says so, else None.
+    """
+
+    spark: str
+    family: Family
+    dtype: str
+    is_list: bool = False
+    length: int | None = None
+
+
+# (test of an Arrow type, Spark's name of it, dtype): unsigned integers are the next wider type, as Spark reads them.
+_NUMBERS: tuple[tuple[Callable[[pa.DataType], bool], str, str], ...] = (
+    (pt.is_boolean, "boolean", "bool"),
+    (pt.is_int8, "tinyint", "int8"),
+    (pt.is_int16, "smallint", "int16"),
+    (pt.is_uint8, "smallint", "int16"),
+    (pt.is_int32, "int", "int32"),
+    (pt.is_uint16, "int", "int32"),
+    (pt.is_int64, "bigint", "int64"),
+    (pt.is_uint32, "bigint", "int64"),
+    (pt.is_float16, "float", "float32"),
+    (pt.is_float32, "float", "float32"),
+    (pt.is_float64, "double", "float32"),
+    (pt.is_date, "date", "int32"),
+    (pt.is_timestamp, "timestamp", "int64"),
+)
+
+
+def column_type(kind: pa.DataType) -> ColumnType:
+    """Returns what a column of an Arrow type is to Spark and to us."""
+    if is_list(kind):
+        value = column_type(kind.value_type)
+        family = Family.NOTHING if value.is_list or value.family is Family.TEXT else value.family
+        length = kind.list_size if pt.is_fixed_size_list(kind) else None
+        return ColumnType(f"array<{value.spark}>", family, value.dtype, True, length)
+    if pt.is_dictionary(kind):
+        return column_type(kind.value_type)
+    if is_text(kind):
+        binary = pt.is_binary(kind) or pt.is_large_binary(kind)
+        return ColumnType("binary" if binary else "string", Family.TEXT, TEXT)
+    number = next((ColumnType(spark, Family.NUMBER, dtype) for test, spark, dtype in _NUMBERS if test(kind)), None)
+    if number is not None:
+        return number
+    if pt.is_uint64(kind):
+        kind = pa.decimal128(20, 0)
+    if pt.is_decimal(kind):
+        return ColumnType(f"decimal({kind.precision},{kind.scale})", Family.DECIMAL, "")
+    return ColumnType(str(kind), Family.NOTHING, "")
+
+
+@dataclass(frozen=True, slots=True)
+class Schema:
+    """The columns of a source.
+
+    Attributes:
+        types: Column -> Arrow type, in the source's order.
+        first_length: Column -> length of the list in its first row, if it is cheap to know; for messages.
+    """
+
+    types: Mapping[str, pa.DataType]
+    first_length: Callable[[str], int | None]
+
+    def column(self, name: str, key: str) -> ColumnType:
+        """Returns the type of a column.
+
+        Raises:
+            ColumnError: there is none of the name.
+        """
+        if name not in self.types:
+            raise ColumnError(f"{key}: there is no column {name!r}{_nearest(name, self.types)}")
+        return column_type(self.types[name])
+
+
+def resolve_features(data: DataConfig, schema: Schema) -> tuple[Feature, ...]:
+    """Returns the tensors that the configuration asks for: inputs, targets, weights.
+
+    Raises:
+        ColumnError: a column is not in the source.
+        BadValueError: a column's type cannot become the tensor.
+        ConfigError: a dtype, shape, pattern, weight or `fill_null` does not fit the source.
+    """
+    inputs = [
+        _feature(Kind.INPUT, name, f"data.inputs.{name}", feature, schema) for name, feature in data.inputs.items()
+    ]
+    targets = [
+        _feature(Kind.TARGET, name, f"data.targets.{name}", feature, schema) for name, feature in data.targets.items()
+    ]
+    features = (*inputs, *targets, *_weights(data, schema))
+    _check_no_leak(data, features)
+    _check_fill_null(data, features, schema)
+    return features
+
+
+def _weights(data: DataConfig, schema: Schema) -> Iterable[Feature]:
+    if data.sample_weight is None:
+        return
+    if isinstance(data.sample_weight, str):
+        yield _weight("", data.sample_weight, "data.sample_weight", schema)
+        return
+    for output, column in data.sample_weight.items():
+        key = f"data.sample_weight.{output}"
+        if output not in data.targets:
+            raise ConfigError(f"{key}: there is no target {output!r}{_nearest(output, data.targets)}")
+        yield _weight(output, column, key, schema)
+
+
+def _weight(output: str, column: str, key: str, schema: Schema) -> Feature:
+    if schema.column(column, key).is_list:
+        raise BadValueError(f"{key}: column {column!r} is of type {schema.column(column, key).spark}, not a number")
+    return _feature(Kind.WEIGHT, output, key, FeatureConfig(columns=column, dtype="float32"), schema)
+
+
+def _feature(kind: Kind, name: str, key: str, config: FeatureConfig, schema: Schema) -> Feature:
+    packed = not isinstance(config.columns, str)
+    columns = (config.columns,) if isinstance(config.columns, str) else _expand(config.columns, key, schema)
+    types = [schema.column(column, key) for column in columns]
+    needs_number = packed or kind is not Kind.INPUT
+    for column, found in zip(columns, types, strict=True):
+        _check_family(column, found, config.dtype, key, needs_number)
+        if packed and found.is_list:
+            raise BadValueError(f"{key}: column {column!r} is of type {found.spark}; only single values can be packed")
+    dtype = config.dtype or (_PACKED_DTYPE if packed else types[0].dtype)
+    shape = _shape(columns, types[0], packed, config, key, schema)
+    return Feature(kind=kind, name=name, columns=columns, dtype=dtype, shape=shape)
+
+
+def _expand(names: Sequence[str], key: str, schema: Schema) -> tuple[str, ...]:
+    """Returns the columns that names and patterns stand for; a pattern adds none that is there already."""
+    columns: list[str] = []
+    for name in names:
+        if name in schema.types or not _is_pattern(name):
+            columns.append(name)
+            continue
+        matching = [column for column in schema.types if fnmatchcase(column, name)]
+        if not matching:
+            raise ColumnError(f"{key}: no column matches {name!r}{_nearest(name, schema.types)}")
+        seen = set(columns)
+        columns.extend(column for column in matching if column not in seen)
+    if not columns:
+        raise ConfigError(f"{key}: the list of columns is empty")
+    return tuple(columns)
+
+
+def _is_pattern(name: str) -> bool:
+    return any(sign in name for sign in "*?[")
+
+
+def _check_family(column: str, found: ColumnType, dtype: str | None, key: str, needs_number: bool) -> None:
+    if dtype is not None and dtype not in _DTYPES:
+        raise ConfigError(f"{key}.dtype: {dtype!r} is no dtype{_nearest(dtype, _DTYPES)}")
+    is_of = f"{key}: column {column!r} is of type {found.spark}"
+    if found.family is Family.NOTHING:
+        raise BadValueError(f"{is_of}, of which no tensor can be made")
+    if found.family is Family.TEXT and (needs_number or dtype not in (None, TEXT)):
+        raise BadValueError(f"{is_of}, but a number is needed")
+    if found.family is not Family.TEXT and dtype == TEXT:
+        raise BadValueError(f"{is_of}, which cannot be cast to dtype {TEXT}")
+    if found.family is Family.DECIMAL and dtype not in ("float32", "float64"):
+        raise ConfigError(f"{is_of}, which is exact; add `dtype: float32` (or float64) to round it")
+
+
+def _shape(
+    columns: Sequence[str], first: ColumnType, packed: bool, config: FeatureConfig, key: str, schema: Schema
+) -> tuple[int, ...]:
+    """Returns the shape of one row."""
+    if config.shape is None:
+        if first.is_list and first.length is None:
+            hint = schema.first_length(columns[0]) or "n"
+            of = f"column {columns[0]!r} is of type {first.spark}, whose rows may differ in length"
+            raise ConfigError(f"{key}: {of}; add `shape: [{hint}]`")
+        if first.length is not None:
+            return (first.length,)
+        return (len(columns),) if packed else ()
+    if first.family is Family.TEXT:
+        raise ConfigError(f"{key}.shape: column {columns[0]!r} is of type {first.spark}, which has no shape")
+    size = len(columns) if packed else first.length if first.is_list else 1
+    given = math.prod(config.shape)
+    if size is not None and given != size:
+        raise ConfigError(f"{key}.shape: {list(config.shape)} is {given} values a row, but the source has {size}")
+    return config.shape
+
+
+def _check_no_leak(data: DataConfig, features: Sequence[Feature]) -> None:
+    """A pattern wide enough to take in the label would train a perfect and useless model."""
+    learned = {column for feature in features if feature.kind is not Kind.INPUT for column in feature.columns}
+    for feature in features:
+        if feature.kind is Kind.INPUT:
+            named = data.inputs[feature.name].columns
+            leaked = learned.intersection(feature.columns).difference([named] if isinstance(named, str) else named)
+            if leaked:
+                raise ConfigError(
+                    f"data.inputs.{feature.name}: a pattern takes in {min(leaked)!r}, which is a target or weight; "
+                    "make it narrower, or name that column itself"
+                )
+
+
+def _check_fill_null(data: DataConfig, features: Sequence[Feature], schema: Schema) -> None:
+    used = {column for feature in features for column in feature.columns}
+    for column, value in data.fill_null.items():
+        key = f"data.fill_null.{column}"
+        if column not in used:
+            raise ConfigError(f"{key}: no input, target or weight has this column{_nearest(column, used)}")
+        found = schema.column(column, key)
+        try:
+            fill_scalar(value, schema.types[column])
+        except ValueError as error:
+            raise ConfigError(f"{key}: {value!r} is no value for a column of type {found.spark}") from error
+
+
+def _nearest(name: str, names: Iterable[str]) -> str:
+    """Returns a half sentence with the name that was probably meant, or with some that there are."""
+    by_lower = {known.lower(): known for known in names}
+    found = difflib.get_close_matches(name.lower(), by_lower, n=1)
+    if found:
+        return f"; did you mean {by_lower[found[0]]!r}?"
+    known = sorted(by_lower.values())
+    return f"; there are {', '.join(known[:8])}{', ...' if len(known) > 8 else ''}" if known else ""

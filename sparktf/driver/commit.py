@@ -1,0 +1,142 @@
+"""The run's only committer: what trainers have uploaded becomes a checkpoint or the published model."""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Callable, Sequence
+
+from sparktf.config import JobConfig
+from sparktf.driver.attempt import Attempt
+from sparktf.driver.result import EpochRows
+from sparktf.driver.stored_plan import Plan
+from sparktf.errors import StorageError
+from sparktf.messages import Restore, Uploaded
+from sparktf.plan import Stream
+from sparktf.rundir import RunDirectory, checkpoint_name
+from sparktf.storage.base import Storage
+from sparktf.storage.commit import CheckpointStore, Manifest
+
+_EPOCHS = "epochs"
+
+
+class Committer:
+    """Commits for one run, attempt after attempt.
+
+    Attributes:
+        attempt: The current attempt.
+        step: Updates at the last commit.
+        checkpoint: Folder of the last commit, `model` of the published model; "" if there is none.
+        versions: Of the trainers' Python packages.
+    """
+
+    def __init__(
+        self, config: JobConfig, storage: Storage, rundir: RunDirectory, plan: Plan, warn: Callable[[str], None]
+    ) -> None:
+        self._config = config
+        self._rundir = rundir
+        self._plan = plan
+        self._warn = warn
+        self._store = CheckpointStore(
+            storage,
+            rundir,
+            config.checkpoint.keep,
+            on_torn=lambda path, reason: warn(f"skipped torn checkpoint {path}: {reason}"),
+            on_not_pruned=lambda path, reason: warn(f"old checkpoints stay in {path}: {reason}"),
+        )
+        self._storage = storage
+        self._earlier: tuple[EpochRows, ...] = ()
+        self.attempt: Attempt | None = None
+        self.step = 0
+        self.checkpoint = ""
+        self.model = ""
+        self.versions: dict[str, str] = {}
+
+    def last_attempt(self) -> int:
+        """Returns the highest attempt that a killed driver of this run left behind."""
+        return self._store.last_attempt()
+
+    def begin(self, number: int) -> Restore | None:
+        """Fences older committers off and returns the checkpoint to start from."""
+        self._store.fence(number)
+        found = self._store.latest()
+        if found is None:
+            self._earlier = ()
+            return None
+        manifest, folder = found
+        self.step, self.checkpoint = manifest.step, folder
+        self._earlier = tuple(EpochRows.model_validate(e) for e in manifest.extra.get(_EPOCHS, ()))
+        return Restore(
+            path=folder,
+            step=manifest.step,
+            cursor=manifest.cursor,
+            rows_trained=manifest.rows_trained,
+            files=tuple(f.name for f in manifest.files),
+        )
+
+    def commit_complete(self) -> None:
+        """Commits every checkpoint that all nodes have uploaded; one that fails is reported, and training goes on."""
+        attempt = self._current()
+        for uploads in attempt.complete_uploads():
+            try:
+                self._commit(attempt, uploads)
+            except StorageError as e:
+                self._warn(f"checkpoint at step {uploads[0].step} was not committed: {e}")
+
+    def publish(self, attempt: Attempt) -> None:
+        """Publishes the exported model by one rename.
+
+        Raises:
+            StorageError: it did not arrive whole.
+        """
+        files = next((t.finished.model for t in attempt.trainers.values() if t.finished and t.finished.model), ())
+        self.step = max((t.finished.step for t in attempt.trainers.values() if t.finished), default=self.step)
+        if files:
+            self._storage.delete(self._rundir.model)  # of an earlier submission that was cut off before its result
+            self._store.publish(files, self._rundir.staged(attempt.number, "model"), self._rundir.model)
+            self.model = self._rundir.model
+
+    def end(self) -> None:
+        """Gives the fence up."""
+        self._store.release()
+
+    def epoch_rows(self) -> tuple[EpochRows, ...]:
+        """Returns the row accounts of the whole run, epoch by epoch."""
+        by_epoch = {e.epoch: e for e in self._earlier}
+        accounts = self.attempt.epochs if self.attempt is not None else {}
+        for epoch, a in accounts.items():
+            if len(a.reports) == a.nodes:
+                by_epoch[epoch] = EpochRows(
+                    epoch=epoch, planned=a.planned, fed=a.fed, trained=a.trained, complete=a.complete
+                )
+        return tuple(by_epoch[epoch] for epoch in sorted(by_epoch))
+
+    def metrics(self) -> dict[str, dict[str, float]]:
+        """Returns the last metrics of each stream."""
+        return {m.stream.value: m.values for m in (self.attempt.metrics if self.attempt is not None else ())}
+
+    def _commit(self, attempt: Attempt, uploads: Sequence[Uploaded]) -> None:
+        chief = uploads[0]
+        cursor = attempt.advanced(uploads)
+        rows = self._plan.rows(Stream.TRAIN)
+        self.versions = next((t.ready.versions for t in attempt.trainers.values() if t.ready), {})
+        manifest = Manifest(
+            step=chief.step,
+            epoch=cursor.epoch,
+            cursor=cursor,
+            rows_trained=cursor.epoch * rows + cursor.rows,
+            config_hash=self._config.config_hash(),
+            plan_hash=self._plan.plan_hash,
+            keras=chief.keras,
+            versions=self.versions,
+            files=chief.files,
+            created=datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
+            extra={_EPOCHS: [e.model_dump() for e in self.epoch_rows() if e.epoch < cursor.epoch]},
+        )
+        staged = self._rundir.staged(attempt.number, checkpoint_name(chief.step))
+        self.checkpoint = self._store.commit(manifest, staged)
+        self.step = chief.step
+
+    def _current(self) -> Attempt:
+        if self.attempt is None:
+            raise RuntimeError("commits begin with an attempt")
+        return self.attempt

@@ -1,0 +1,94 @@
+"""The control server: Arrow Flight actions with JSON bodies, a per-run secret, and mutual TLS off the local machine."""
+
+from __future__ import annotations
+
+import hmac
+import logging
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, NamedTuple
+
+from pyarrow import flight
+from pydantic import ValidationError
+
+from sparktf.channel import SECRET_HEADER
+from sparktf.errors import RefusedError, SparkTFError
+from sparktf.messages import Action
+from sparktf.plan import Message
+from sparktf.security import ControlAccess, TlsMaterial
+
+_log = logging.getLogger(__name__)
+
+
+class Handler(NamedTuple):
+    """How one action is answered."""
+
+    request: type[Message]
+    answer: Callable[[Any], Message]
+
+
+class ControlServer(flight.FlightServerBase):
+    """Answers agents and trainers, each call on a thread of gRPC's.
+
+    Whatever a stranger sends is refused and logged; the run goes on.
+    """
+
+    def __init__(
+        self, bind: str, port: int, secret: str, tls: TlsMaterial | None, handlers: Mapping[Action, Handler]
+    ) -> None:
+        """Starts to listen.
+
+        Args:
+            bind: Address to bind; `port` 0 takes a free one.
+        """
+        self._handlers = handlers
+        options: dict[str, Any] = {}
+        if tls is not None:
+            options = {
+                "tls_certificates": [(tls.certificate.encode(), tls.key.encode())],
+                "verify_client": True,
+                "root_certificates": tls.authority.encode(),
+            }
+        scheme = "grpc" if tls is None else "grpc+tls"
+        super().__init__(f"{scheme}://{bind}:{port}", middleware={"secret": _SecretCheck(secret)}, **options)
+        self._scheme, self._secret, self._tls = scheme, secret, tls
+
+    def access(self, host: str) -> ControlAccess:
+        """Returns what a node needs to call this server at `host`."""
+        return ControlAccess(location=f"{self._scheme}://{host}:{self.port}", secret=self._secret, tls=self._tls)
+
+    def do_action(self, context: flight.ServerCallContext, action: flight.Action) -> Iterator[flight.Result]:
+        """Answers one action."""
+        peer = context.peer()
+        try:
+            known = self._handlers[Action(action.type)]
+        except ValueError:
+            _log.warning("refused the unknown action %.80r from %s", action.type, peer)
+            raise flight.FlightUnauthorizedError(f"unknown action {action.type[:80]!r}") from None
+        try:
+            request = known.request.model_validate_json(action.body.to_pybytes())
+        except ValidationError as e:
+            _log.warning("refused a malformed %s from %s: %d errors", action.type, peer, e.error_count())
+            raise flight.FlightUnauthorizedError(f"malformed {action.type}") from None
+        try:
+            answer = known.answer(request)
+        except RefusedError as e:
+            raise flight.FlightUnauthorizedError(str(e)) from None
+        except SparkTFError as e:
+            _log.warning("%s from %s failed: %s", action.type, peer, e)
+            raise flight.FlightServerError(str(e)) from None
+        yield flight.Result(answer.model_dump_json().encode())
+
+
+class _SecretCheck(flight.ServerMiddlewareFactory):
+    """Refuses every call that does not carry the run's secret."""
+
+    def __init__(self, secret: str) -> None:
+        super().__init__()
+        self._secret = secret.encode()
+
+    def start_call(self, info: flight.CallInfo, headers: Mapping[str, list[str | bytes]]) -> None:
+        values = headers.get(SECRET_HEADER.decode()) or [b""]
+        given = values[0].encode() if isinstance(values[0], str) else values[0]
+        if not hmac.compare_digest(given, self._secret):
+            _log.warning("refused a call without the run's secret (%s)", info.method)
+            raise flight.FlightUnauthenticatedError("wrong or missing secret")

@@ -1,0 +1,264 @@
+"""A gang of nodes: the control server, the agents behind it, and the current attempt. Knows nothing of Spark."""
+
+from __future__ import annotations
+
+import abc
+import datetime
+import threading
+import time
+from collections.abc import Callable
+from typing import Any, Protocol, TypeVar
+
+from rich.console import Console
+
+from sparktf.config import JobConfig
+from sparktf.driver.attempt import Attempt
+from sparktf.driver.control import ControlServer, Handler
+from sparktf.driver.progress import Display
+from sparktf.driver.roster import Agent, Roster
+from sparktf.driver.stored_plan import Plan
+from sparktf.errors import PreflightError, RefusedError, ReservationError
+from sparktf.executor.agent import AgentSettings
+from sparktf.lifecycle import AgentState
+from sparktf.messages import (
+    Ack,
+    Action,
+    AgentHeartbeat,
+    AssignmentAnswer,
+    AssignmentRequest,
+    EpochDone,
+    Failed,
+    Finished,
+    Heartbeat,
+    Metrics,
+    Ready,
+    Registration,
+    TrainerExited,
+    TrainerOrders,
+    TrainerSpec,
+    Uploaded,
+)
+from sparktf.plan import Message
+from sparktf.security import new_secret, new_tls_material
+from sparktf.storage.base import Storage
+
+_TICK_S = 0.2
+
+_Request = TypeVar("_Request", bound=Message)
+
+
+class AgentJob(Protocol):
+    """Whatever runs the agents."""
+
+    def restart_if_ended(self) -> str | None:
+        """Starts agents again that have been given up; returns why they had, or None."""
+
+    def close(self, wait_s: float) -> None:
+        """Waits for dismissed agents to go home, then ends what is left."""
+
+
+class Gang(abc.ABC):
+    """Reserves nodes and runs attempts on them; a subclass says where agents run.
+
+    Agents are started by the first training, after its preflight and plan, and dismissed by `close`.
+
+    Attributes:
+        place: Where the gang runs, for people: Spark's master.
+        one_machine: Whether all nodes are on this machine: then loopback serves, and TLS is not needed.
+    """
+
+    def __init__(
+        self, config: JobConfig, *, place: str, one_machine: bool, duplicates_wait: bool, console: Console
+    ) -> None:
+        self.config = config
+        self.place = place
+        self.console = console
+        self.one_machine = one_machine
+        self.roster = Roster(time.monotonic, config.timeouts.heartbeat, duplicates_wait=duplicates_wait)
+        self._attempt: Attempt | None = None
+        self._attempts = 0
+        self._agents: AgentJob | None = None
+        self._server: ControlServer | None = None
+
+    # ---- what differs by where it runs ----
+
+    @abc.abstractmethod
+    def preflight(self, config: JobConfig) -> None:
+        """Refuses what can never run here. Raises `PreflightError`."""
+
+    @abc.abstractmethod
+    def plan(self, config: JobConfig, storage: Storage) -> Plan:
+        """Plans the run's input. Raises what `plan_source` does."""
+
+    @abc.abstractmethod
+    def prepare(self, config: JobConfig, storage: Storage, path: str) -> dict[str, Any]:
+        """Returns the model's assets, kept at `path`."""
+
+    @abc.abstractmethod
+    def start_agents(self, config: JobConfig, settings: AgentSettings) -> AgentJob:
+        """Starts `config.cluster.nodes` agents."""
+
+    def ship_code(self, config: JobConfig) -> None:
+        """Brings the model's code to where the agents run."""
+
+    def addresses(self) -> tuple[str, str]:
+        """Returns the address to bind the control server to, and the one that nodes reach it at."""
+        return ("127.0.0.1", "127.0.0.1")
+
+    # ---- reservation ----
+
+    def close(self) -> None:
+        """Stops trainers, sends the agents home and ends the control server."""
+        self.roster.stop_trainers()
+        if self._attempt is not None:
+            self._attempt.stop()
+        self.roster.dismiss()
+        if self._agents is not None:
+            self._agents.close(self.config.timeouts.stop + self.config.timeouts.heartbeat)
+        if self._server is not None:
+            server, self._server = self._server, None
+            # Waits for calls under way, of which a dying node may have one open for long: on a thread that nobody joins.
+            threading.Thread(target=server.shutdown, name="control-shutdown", daemon=True).start()
+
+    def reserve(self, config: JobConfig) -> None:
+        """Starts the control server and the agents, if they are not there yet."""
+        self.ship_code(config)
+        if self._agents is not None:
+            return
+        bind, advertise = self.addresses()
+        self._server = self._start_server(config, bind)
+        settings = AgentSettings(
+            access=self._server.access(advertise),
+            host="127.0.0.1" if self.one_machine else "",
+            node_ports=config.cluster.node_ports,
+            model_module=config.model_module,
+            heartbeat_s=config.timeouts.heartbeat,
+            driver_lost_s=config.timeouts.driver_lost,
+        )
+        self._agents = self.start_agents(config, settings)
+
+    def gather(self, config: JobConfig, display: Display, *, first: bool) -> list[Agent]:
+        """Waits for the gang; returns its agents by partition.
+
+        The first attempt needs all of them within `timeouts.reserve`; a later one goes on with at least
+        `cluster.min_workers` when the lost do not come back within `timeouts.replace`.
+
+        Raises:
+            ReservationError: too few came in time.
+            PreflightError: an agent cannot start trainers.
+        """
+        need, timeouts = config.cluster.nodes, config.timeouts
+        limit_s = timeouts.reserve if first else timeouts.replace
+        deadline_s = time.monotonic() + limit_s
+        while True:
+            self.look_after_agents()
+            self.roster.sweep()
+            idle = [a for a in self.roster.here() if a.state is AgentState.IDLE]
+            _check_problems(idle)
+            left_s = deadline_s - time.monotonic()
+            if len(idle) >= need:
+                return idle[:need]
+            if left_s <= 0:
+                if not first and len(idle) >= config.cluster.min_workers:
+                    return idle
+                missing = sorted(set(range(need)) - {a.registration.partition for a in idle})
+                raise ReservationError(
+                    f"{len(idle)} of {need} nodes came within {limit_s:g} s; missing: "
+                    f"{', '.join(f'node {i}' for i in missing)} on {self.place} "
+                    f"(are there free executors? timeouts.{'reserve' if first else 'replace'} is the limit)"
+                )
+            display.waiting("waiting for nodes", len(idle), need, left_s, time.monotonic())
+            self.tick()
+
+    def begin(self, attempt: Attempt, specs: list[tuple[str, TrainerSpec]]) -> None:
+        """Makes an attempt the current one and gives the agents their trainers."""
+        with self.roster.changed:
+            self._attempt = attempt
+            self.roster.start(specs)
+
+    def end_attempt(self, attempt: Attempt, limit_s: float) -> bool:
+        """Stops the trainers and waits until all are gone; returns whether they are."""
+        with self.roster.changed:
+            attempt.stop()
+            # A trainer that has finished exits by itself when its next heartbeat is answered.
+            if attempt.failures:
+                self.roster.stop_trainers()
+        deadline_s = time.monotonic() + limit_s
+        while not self.roster.is_quiet():
+            for lost in self.roster.sweep():
+                attempt.agent_lost(lost.agent.id, lost.reason)
+            if time.monotonic() > deadline_s:
+                self.roster.stop_trainers()
+                return False
+            self.look_after_agents()
+            self.tick()
+        return True
+
+    def next_attempt(self, after: int) -> int:
+        """Returns an attempt's number: unique in this cluster, and greater than `after`."""
+        self._attempts = max(self._attempts, after) + 1
+        return self._attempts
+
+    def look_after_agents(self) -> str | None:
+        """Starts the agents' job again if Spark gave it up; returns why it did."""
+        return self._agents.restart_if_ended() if self._agents is not None else None
+
+    def tick(self) -> None:
+        """Waits for something to happen, or a moment."""
+        with self.roster.changed:
+            self.roster.changed.wait(_TICK_S)
+
+    # ---- control server ----
+
+    def _start_server(self, config: JobConfig, bind: str) -> ControlServer:
+        tls = config.security.tls
+        encrypted = tls == "on" or (tls == "auto" and not self.one_machine)
+        material = new_tls_material(datetime.datetime.now(datetime.UTC)) if encrypted else None
+        return ControlServer(bind, config.cluster.control_port, new_secret(), material, self._handlers())
+
+    def _handlers(self) -> dict[Action, Handler]:
+        return {
+            Action.REGISTER: Handler(Registration, self.roster.register),
+            Action.AGENT_HEARTBEAT: Handler(AgentHeartbeat, self.roster.heartbeat),
+            Action.TRAINER_EXITED: Handler(TrainerExited, self._trainer_exited),
+            Action.READY: Handler(Ready, lambda m: self._locked(self._current().ready, m)),
+            Action.HEARTBEAT: Handler(Heartbeat, self._heartbeat),
+            Action.ASSIGNMENT: Handler(AssignmentRequest, self._assignment),
+            Action.METRICS: Handler(Metrics, lambda m: self._locked(self._current().metrics_reported, m)),
+            Action.EPOCH_DONE: Handler(EpochDone, lambda m: self._locked(self._current().epoch_done, m)),
+            Action.UPLOADED: Handler(Uploaded, lambda m: self._locked(self._current().uploaded, m)),
+            Action.FINISHED: Handler(Finished, lambda m: self._locked(self._current().finished, m)),
+            Action.FAILED: Handler(Failed, lambda m: self._locked(self._current().failed, m)),
+        }
+
+    def _current(self) -> Attempt:
+        if self._attempt is None:
+            raise RefusedError("there is no attempt")
+        return self._attempt
+
+    def _locked(self, handle: Callable[[_Request], Message], message: _Request) -> Message:
+        with self.roster.changed:
+            answer = handle(message)
+            self.roster.changed.notify_all()
+            return answer
+
+    def _heartbeat(self, message: Heartbeat) -> TrainerOrders:
+        with self.roster.changed:
+            return self._current().heartbeat(message)
+
+    def _assignment(self, message: AssignmentRequest) -> AssignmentAnswer:
+        with self.roster.changed:
+            return self._current().assignment(message)
+
+    def _trainer_exited(self, message: TrainerExited) -> Ack:
+        with self.roster.changed:
+            attempt = self._attempt
+            if attempt is not None and attempt.number == message.attempt:
+                attempt.exited(message)
+            return self.roster.trainer_exited(message)
+
+
+def _check_problems(agents: list[Agent]) -> None:
+    for agent in agents:
+        if agent.registration.problems:
+            raise PreflightError(f"on executor {agent.registration.host}: {agent.registration.problems[0]}")

@@ -1,0 +1,83 @@
+"""Partitions chosen by Spark SQL, so that `where` means exactly what it means in a query."""
+
+from __future__ import annotations
+
+import datetime
+import logging
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+
+import pyarrow as pa
+from pyspark.errors import PySparkException
+from pyspark.logger import PySparkLogger
+from pyspark.sql import SparkSession
+
+from sparktf.errors import ConfigError
+from sparktf.feed.parquet import PARTITION_TYPES
+from sparktf.plan import PartitionValue
+
+# A name that no partition folder has: "/" separates folders.
+_ROW = "row/"
+
+
+def filter_partitions(
+    spark: SparkSession,
+    names: Sequence[str],
+    types: Sequence[str],
+    rows: Sequence[tuple[PartitionValue, ...]],
+    predicate: str,
+) -> list[bool]:
+    """Evaluates a SQL predicate over partition values; bind `spark` to get a `PartitionFilter`.
+
+    Spark folds the filter over a local relation when it optimises the query: no job runs.
+
+    Args:
+        names: Partition columns.
+        types: Their Spark types.
+        rows: Partition values, one tuple per partition.
+
+    Returns:
+        For each row, whether the predicate is true of it; where it is null, it is not.
+
+    Raises:
+        ConfigError: the predicate cannot be parsed or evaluated, or uses another column.
+    """
+    columns = {
+        name: pa.array([_arrow_value(row[i], kind) for row in rows], PARTITION_TYPES[kind])
+        for i, (name, kind) in enumerate(zip(names, types, strict=True))
+    }
+    numbered = pa.table({**columns, _ROW: pa.array(range(len(rows)), pa.int32())})
+    with _quiet_query_logger():
+        try:
+            # Without the row numbers first, so that Spark does not offer them in place of an unknown column.
+            spark.createDataFrame(pa.table(columns)).where(predicate)
+            chosen = spark.createDataFrame(numbered).where(predicate).select(f"`{_ROW}`").collect()
+        except PySparkException as error:
+            reason = _first_line(error)
+            raise ConfigError(f"{predicate!r}: {reason} (partition columns: {', '.join(names)})") from error
+    selected = {row[0] for row in chosen}
+    return [i in selected for i in range(len(rows))]
+
+
+def _arrow_value(value: PartitionValue, kind: str) -> PartitionValue | datetime.date:
+    return datetime.date.fromisoformat(value) if kind == "date" and isinstance(value, str) else value
+
+
+def _first_line(error: PySparkException) -> str:
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    return lines[0].partition(" SQLSTATE")[0] if lines else type(error).__name__
+
+
+@contextmanager
+def _quiet_query_logger() -> Iterator[None]:
+    """PySpark logs a failed query with the whole Java stack; the error that we raise says it in one line."""
+    logger: logging.Logger = PySparkLogger.getLogger("SQLQueryContextLogger")
+    logger.addFilter(_nothing)
+    try:
+        yield
+    finally:
+        logger.removeFilter(_nothing)
+
+
+def _nothing(record: logging.LogRecord) -> bool:
+    return False

@@ -1,0 +1,264 @@
+"""Plans a run's input: which files, row groups and rows each stream has, and which shuffle blocks they make."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from sparktf.config import DataConfig, JobConfig, ValidationConfig
+from sparktf.driver.columns import Schema, column_type, resolve_features
+from sparktf.driver.partitions import Partitions
+from sparktf.driver.source import RowGroups, Source, first_length, list_source, read_row_groups, read_schema
+from sparktf.driver.stored_plan import Column, Plan, SplitTable
+from sparktf.errors import BadValueError, ColumnError, ConfigError, EmptySourceError
+from sparktf.feature import Feature, FeedSpec
+from sparktf.feed.parquet import file_columns
+from sparktf.plan import Draw, Keep, PartitionValue, Stream, generator
+from sparktf.storage.base import Storage
+
+PartitionFilter = Callable[[Sequence[str], Sequence[str], Sequence[tuple[PartitionValue, ...]], str], list[bool]]
+"""(partition columns, their Spark types, rows of values, SQL predicate) -> for each row, whether it is selected."""
+
+_SHOWN_VALUES = 5
+
+
+class StreamRows(NamedTuple):
+    """The rows of one stream before they are put into blocks.
+
+    Attributes:
+        keep: Which rows of each row group the stream has.
+        held_out: int64 [n_row_groups], rows of each row group that the validation fraction draws.
+    """
+
+    groups: RowGroups
+    keep: Keep
+    held_out: Column
+
+    @property
+    def rows(self) -> Column:
+        """int64 [n_row_groups], rows of each row group that belong to the stream."""
+        if self.keep is Keep.ALL:
+            return self.groups.rows
+        return self.held_out if self.keep is Keep.VALIDATION else self.groups.rows - self.held_out
+
+
+def plan_source(config: JobConfig, storage: Storage, filter_partitions: PartitionFilter) -> Plan:
+    """Reads the listing and the footers of a source and plans its streams.
+
+    Raises:
+        ConfigError: a predicate, dtype, shape or fill value does not fit the source.
+        SourceNotFoundError: a path does not exist.
+        EmptySourceError: a stream has no row.
+        ColumnError: a column is not in the source, or not in one of its files.
+        BadValueError: a column's type cannot become the tensor, or differs between files.
+        CorruptFileError: a file is no Parquet file.
+        StorageError: the file system failed.
+    """
+    data = config.data
+    listed = list_source(storage, data.path, "data.path")
+    source = listed.select(_matches(listed, data.where, "data.where", filter_partitions))
+    schema = Schema(read_schema(storage, source), partial(first_length, storage, source.files[0]))
+    spec = _feed_spec(config, resolve_features(data, schema), source.partitions)
+    read = partial(_read, storage, spec, schema)
+    sources = [_project(source, spec, "data.path")]
+    groups = read(sources[0], "data.path")
+    if data.validation is not None and data.validation.path is not None:
+        key = "data.validation.path"
+        sources.append(_project(list_source(storage, data.validation.path, key), spec, key))
+        streams = {Stream.TRAIN: _whole(groups), Stream.VALIDATION: _whole(read(sources[1], key, len(source.files)))}
+    else:
+        streams = _streams(groups, source, data.validation, filter_partitions)
+    _check_not_empty(streams, data)
+    return Plan(
+        spec=spec,
+        plan_hash=config.plan_hash(),
+        files=tuple(file for part in sources for file in part.files),
+        partition_values=tuple(values for part in sources for values in part.partitions.values),
+        tables={
+            stream: split_table(rows, data.shuffle_rows, _order_seed(stream, spec)) for stream, rows in streams.items()
+        },
+    )
+
+
+def _feed_spec(config: JobConfig, features: tuple[Feature, ...], partitions: Partitions) -> FeedSpec:
+    used = {column for feature in features for column in feature.columns}
+    names = [(name, kind) for name, kind in zip(partitions.names, partitions.types, strict=True) if name in used]
+    return FeedSpec(
+        features=features,
+        partition_columns=tuple(name for name, _ in names),
+        partition_types=tuple(kind for _, kind in names),
+        fill_null=config.data.fill_null,
+        shuffle=config.data.shuffle,
+        seed=config.train.seed,
+        prefetch_bytes=config.data.prefetch_mib << 20,
+    )
+
+
+def _order_seed(stream: Stream, spec: FeedSpec) -> int | None:
+    return spec.seed if spec.shuffle and stream is Stream.TRAIN else None
+
+
+def _matches(source: Source, where: str | None, key: str, filter_partitions: PartitionFilter) -> list[bool]:
+    """Returns for each file whether its partition is selected.
+
+    Raises:
+        ConfigError: there are no partition columns, or the predicate is wrong.
+        EmptySourceError: no partition is selected.
+    """
+    names, types, values = source.partitions.names, source.partitions.types, source.partitions.values
+    if where is None:
+        return [True] * len(values)
+    if not names:
+        raise ConfigError(f"{key}: {source.path} has no partition columns, and a predicate can use no others")
+    rows = list(dict.fromkeys(values))
+    try:
+        chosen = dict(zip(rows, filter_partitions(names, types, rows, where), strict=True))
+    except ConfigError as error:
+        raise ConfigError(f"{key}: {error}") from error
+    if not any(chosen.values()):
+        there_is = "; ".join(_range(name, [row[i] for row in rows]) for i, name in enumerate(names))
+        raise EmptySourceError(f"{key}: {where!r} selects none of {len(rows)} partitions; there is {there_is}")
+    return [chosen[value] for value in values]
+
+
+def _range(name: str, values: Sequence[PartitionValue]) -> str:
+    """Returns the values of a partition column for a message: all of a few, else the first and the last."""
+    known = sorted({value for value in values if value is not None})
+    if not known:
+        return f"{name} null"
+    if len(known) <= _SHOWN_VALUES:
+        return f"{name} {', '.join(map(str, known))}"
+    return f"{name} {known[0]} ... {known[-1]} ({len(known)} values)"
+
+
+def _project(source: Source, spec: FeedSpec, key: str) -> Source:
+    """Returns the source with only the partition columns that features use.
+
+    Raises:
+        ColumnError: a validation source lacks one of them.
+        BadValueError: it has another type there, or a null that no `fill_null` replaces.
+    """
+    partitions = source.partitions
+    for name, kind in zip(spec.partition_columns, spec.partition_types, strict=True):
+        if name not in partitions.names:
+            raise ColumnError(f"{key}: {name!r} is no partition column of {source.path}, but it is one of data.path")
+        found = partitions.types[partitions.names.index(name)]
+        if found != kind:
+            raise BadValueError(f"{key}: partition column {name!r} is of type {found}, in data.path {kind}")
+    positions = [partitions.names.index(name) for name in spec.partition_columns]
+    values = tuple(tuple(row[i] for i in positions) for row in partitions.values)
+    for file, row in zip(source.files, values, strict=True):
+        for name, value in zip(spec.partition_columns, row, strict=True):
+            if value is None and name not in spec.fill_null:
+                raise BadValueError(
+                    f"{file}: partition column {name!r} is null; data.fill_null.{name} names a value instead"
+                )
+    return Source(source.path, source.files, Partitions(spec.partition_columns, spec.partition_types, values))
+
+
+def _read(storage: Storage, spec: FeedSpec, schema: Schema, source: Source, key: str, first_file: int = 0) -> RowGroups:
+    """Reads the footers of a source, whose files are numbered from `first_file` on.
+
+    Raises:
+        EmptySourceError: no file has a row.
+    """
+    types = {name: column_type(schema.types[name]) for name in sorted(file_columns(spec))}
+    groups = read_row_groups(storage, source.files, types)
+    if not len(groups.rows):
+        raise EmptySourceError(f"{key}: the {len(source.files)} data files in {source.path} have no rows")
+    return groups._replace(file=groups.file + first_file)
+
+
+def _streams(
+    groups: RowGroups, source: Source, validation: ValidationConfig | None, filter_partitions: PartitionFilter
+) -> dict[Stream, StreamRows]:
+    """Divides the rows of one source between training and validation."""
+    if validation is None:
+        return {Stream.TRAIN: _whole(groups)}
+    if validation.fraction is not None:
+        return split_by_fraction(groups, validation.fraction)
+    chosen = _matches(source, validation.where, "data.validation.where", filter_partitions)
+    return _split_by_file(groups, np.array(chosen))
+
+
+def _whole(groups: RowGroups) -> StreamRows:
+    return StreamRows(groups, Keep.ALL, np.zeros_like(groups.rows))
+
+
+def split_by_fraction(groups: RowGroups, fraction: float) -> dict[Stream, StreamRows]:
+    """Holds out a fraction of the rows of each row group.
+
+    The counts are rounded along the whole source, so that they add up to the fraction of it, however small the row
+    groups are.
+    """
+    marks = np.floor(np.cumsum(groups.rows) * fraction + 0.5).astype(np.int64)
+    held_out = np.diff(marks, prepend=0)
+    return {
+        Stream.TRAIN: StreamRows(groups, Keep.TRAIN, held_out),
+        Stream.VALIDATION: StreamRows(groups, Keep.VALIDATION, held_out),
+    }
+
+
+def _split_by_file(groups: RowGroups, held_out: npt.NDArray[np.bool_]) -> dict[Stream, StreamRows]:
+    """Holds out whole files.
+
+    Args:
+        held_out: bool [n_files].
+    """
+    chosen = held_out[groups.file]
+    return {
+        Stream.TRAIN: _whole(RowGroups(*(column[~chosen] for column in groups))),
+        Stream.VALIDATION: _whole(RowGroups(*(column[chosen] for column in groups))),
+    }
+
+
+def _check_not_empty(streams: Mapping[Stream, StreamRows], data: DataConfig) -> None:
+    rows = {stream: int(part.rows.sum()) for stream, part in streams.items()}
+    total = sum(rows.values())
+    if not rows[Stream.TRAIN]:
+        raise EmptySourceError(f"data.validation holds out all {total} rows of {data.path}: none is left to train on")
+    if not rows.get(Stream.VALIDATION, 1):
+        raise EmptySourceError(f"data.validation holds out none of {total} rows of {data.path}")
+
+
+def split_table(stream: StreamRows, block_rows: int, seed: int | None) -> SplitTable:
+    """Puts row groups together into shuffle blocks of up to `block_rows` rows; a larger row group makes its own block.
+
+    Args:
+        seed: Draws which row groups come together; None keeps their order.
+    """
+    rows = stream.rows
+    order = np.flatnonzero(rows)
+    if seed is not None:
+        order = generator(Draw.SPLIT_ORDER, seed).permutation(order)
+    block = _blocks(rows[order], block_rows)
+    # Row groups of one file come one after the other within a block, to be read in one opening.
+    order = order[np.lexsort((order, block))]
+    groups = stream.groups
+    return SplitTable(
+        keep=stream.keep,
+        block=block,
+        file=groups.file[order],
+        row_group=groups.row_group[order],
+        group_rows=groups.rows[order],
+        held_out=stream.held_out[order],
+        nbytes=groups.nbytes[order],
+    )
+
+
+def _blocks(rows: Column, block_rows: int) -> Column:
+    """Returns int64 [n], the block of each split: a block ends where the next split would make it too large."""
+    ends = np.cumsum(rows).tolist()
+    first_of_block = np.zeros(len(rows), np.int64)
+    first = filled = 0
+    while first < len(ends):
+        first = max(bisect_right(ends, filled + block_rows, lo=first), first + 1)
+        filled = ends[first - 1]
+        if first < len(ends):
+            first_of_block[first] = 1
+    return np.cumsum(first_of_block)

@@ -1,0 +1,75 @@
+"""The optional `prepare(df, params)` of a model's module: run once on Spark, kept with the run."""
+
+from __future__ import annotations
+
+import importlib
+import json
+import traceback
+from typing import Any
+
+from pyspark.sql import DataFrame, SparkSession
+
+from sparktf.config import JobConfig
+from sparktf.driver.preflight import defines, find_source
+from sparktf.errors import ErrorRecord, ModelContractError, ModelError, SparkTFError, Verdict
+from sparktf.storage.base import Storage
+
+
+def prepare_assets(spark: SparkSession, config: JobConfig, storage: Storage, path: str) -> dict[str, Any]:
+    """Returns what `prepare` gives, {} where the module has none; a resumed run gets what it got the first time.
+
+    The module is imported here only if its source defines `prepare`: model modules import TensorFlow, which the driver
+    has no other use for.
+
+    Raises:
+        ModelError: `prepare` raised.
+        ModelContractError: it returned something that JSON cannot hold.
+    """
+    if storage.exists(path):
+        stored: dict[str, Any] = json.loads(storage.read_bytes(path))
+        return stored
+    source = find_source(config.model_module)
+    if source is None or not source.is_file() or not defines(source, "prepare"):
+        return {}
+    assets = _call(config, training_rows(spark, config))
+    try:
+        content = json.dumps(assets, allow_nan=False, sort_keys=True).encode()
+    except (TypeError, ValueError) as e:
+        raise ModelContractError(f"model: {config.model_module}:prepare must return what JSON can hold: {e}") from e
+    if not isinstance(assets, dict):
+        raise ModelContractError(
+            f"model: {config.model_module}:prepare must return a dict, not {type(assets).__name__}"
+        )
+    storage.write_bytes(path, content)
+    # As every later reader sees it: JSON turns tuples into lists, and keys into text.
+    loaded: dict[str, Any] = json.loads(content)
+    return loaded
+
+
+def training_rows(spark: SparkSession, config: JobConfig) -> DataFrame:
+    """Returns the rows that `prepare` may look at: the source without the partitions held out for validation."""
+    df = spark.read.parquet(config.data.path)
+    if config.data.where is not None:
+        df = df.where(config.data.where)
+    validation = config.data.validation
+    if validation is not None and validation.where is not None:
+        df = df.where(f"NOT coalesce(({validation.where}), false)")
+    return df
+
+
+def _call(config: JobConfig, df: DataFrame) -> Any:
+    try:
+        module = importlib.import_module(config.model_module)
+        return module.prepare(df, dict(config.params))
+    except SparkTFError:
+        raise
+    except Exception as e:
+        error = ModelError(f"prepare: {type(e).__name__}: {str(e).splitlines()[0] if str(e) else ''}")
+        error.record = ErrorRecord(
+            type="ModelError",
+            message=str(error),
+            verdict=Verdict.MODEL_FAILED,
+            time_s=0.0,
+            traceback=traceback.format_exc(),
+        )
+        raise error from e

@@ -1,0 +1,146 @@
+"""What a person sees of a run: a live line on a terminal, plain lines elsewhere, and the table at the end."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+from collections.abc import Sequence
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from sparktf.driver.result import RunResult
+from sparktf.errors import Verdict
+from sparktf.messages import Metrics, Progress
+
+
+def make_console() -> Console:
+    """Returns the console of the driver's output.
+
+    spark-submit puts a pipe between a Python driver and the terminal, so the terminal is looked for at the parent too.
+    """
+    terminal = sys.stdout.isatty() or _parent_has_terminal()
+    width = shutil.get_terminal_size((120, 24)).columns if terminal else 160
+    return Console(force_terminal=terminal or None, width=width, highlight=False, soft_wrap=not terminal)
+
+
+def _parent_has_terminal() -> bool:
+    try:
+        fd = os.open(f"/proc/{os.getppid()}/fd/1", os.O_WRONLY | os.O_NOCTTY | os.O_APPEND)
+    except OSError:
+        return False
+    try:
+        return os.isatty(fd)
+    finally:
+        os.close(fd)
+
+
+class Display:
+    """Prints a run as it goes."""
+
+    def __init__(self, console: Console, interval_s: float, epochs: int) -> None:
+        """Prints progress lines `interval_s` apart where there is no terminal, else a live one."""
+        self._console = console
+        self._interval_s = interval_s
+        self._epochs = epochs
+        self._shown_s = float("-inf")
+        self._rate_from: tuple[float, int, int] | None = None
+        self._status: Any = None
+
+    def say(self, text: str, style: str = "") -> None:
+        """Prints one line that stays."""
+        self._console.print(Text(text, style=style))
+
+    def waiting(self, what: str, have: int, need: int, left_s: float, now_s: float) -> None:
+        """Shows a countdown."""
+        self._show(f"{what}: {have} of {need}, {max(left_s, 0):.0f} s left", now_s)
+
+    def training(self, nodes: Sequence[Progress], planned: int, before: int, now_s: float) -> None:
+        """Shows where the gang is."""
+        front = max(nodes, key=lambda p: (p.epoch, p.step))
+        rows = sum(p.rows_trained for p in nodes if p.epoch == front.epoch) + before
+        phases = {p.phase for p in nodes}
+        if phases <= {"starting"}:
+            self._show("starting TensorFlow", now_s)
+            return
+        loss = "" if front.loss is None else f"  loss {front.loss:.4f}"
+        phase = "" if phases & {"training"} else f"  ({min(phases)})"
+        self._show(
+            f"epoch {front.epoch + 1}/{self._epochs}  step {front.step}  rows {rows:,}/{planned:,}"
+            f"  {self._rate(now_s, front.epoch, rows):,.0f} rows/s{loss}{phase}",
+            now_s,
+        )
+
+    def metrics(self, metrics: Metrics) -> None:
+        """Prints the metrics of a stream."""
+        values = "  ".join(f"{name} {value:.4f}" for name, value in metrics.values.items())
+        self.say(
+            f"epoch {metrics.epoch + 1}/{self._epochs}  step {metrics.step}  {metrics.stream}: {values}  ({metrics.rows:,} rows)"
+        )
+
+    def close(self) -> None:
+        """Ends the live line."""
+        if self._status is not None:
+            self._status.stop()
+            self._status = None
+
+    def _rate(self, now_s: float, epoch: int, rows: int) -> float:
+        """Returns rows per second since the last line."""
+        last = self._rate_from
+        if last is None or last[1] != epoch or rows < last[2]:
+            self._rate_from = last = (now_s, epoch, rows)
+            return 0.0
+        if now_s - last[0] >= self._interval_s:
+            self._rate_from = (now_s, epoch, rows)
+        return (rows - last[2]) / max(now_s - last[0], 1e-3)
+
+    def _show(self, line: str, now_s: float) -> None:
+        if self._console.is_terminal:
+            if self._status is None:
+                self._status = self._console.status(line)
+                self._status.start()
+            self._status.update(Text(line))
+        elif now_s - self._shown_s >= self._interval_s:
+            self._shown_s = now_s
+            self.say(line)
+
+
+def print_result(console: Console, result: RunResult) -> None:
+    """Prints the table that ends a run."""
+    done = result.verdict is Verdict.DONE
+    title = f"{result.name} / {result.run_id}: " + (
+        "done" if done else f"{result.verdict.name.lower().replace('_', ' ')}"
+    )
+    table = Table(
+        title=title, title_justify="left", show_header=False, title_style="bold green" if done else "bold red"
+    )
+    table.add_column(style="bold")
+    table.add_column(overflow="fold")
+    for key, value in _facts(result):
+        table.add_row(key, value)
+    console.print(table)
+
+
+def _facts(result: RunResult) -> list[tuple[str, str]]:
+    rows = result.rows
+    facts = []
+    if rows:
+        fed, planned, trained = (sum(getattr(e, what) for e in rows) for what in ("fed", "planned", "trained"))
+        facts.append(
+            (
+                "rows",
+                f"{planned:,} planned, {fed:,} fed, {trained:,} trained (epochs {rows[0].epoch + 1}-{rows[-1].epoch + 1})",
+            )
+        )
+    facts.append(("updates", f"{result.steps:,} in {len(result.attempts)} attempt(s), {result.duration_s:.1f} s"))
+    for stream, values in result.metrics.items():
+        facts.extend((f"{stream} {name}", f"{value:.4f}") for name, value in values.items())
+    facts.extend((name, getattr(result, name)) for name in ("model", "checkpoint") if getattr(result, name))
+    if result.error is not None:
+        facts.append(("cause", result.error.message))
+        facts.extend([("node", f"{result.error.node} {result.error.host}".strip()), ("log", result.error.log or "-")])
+    facts.append(("result", f"{result.path}/result.json"))
+    return facts

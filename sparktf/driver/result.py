@@ -1,0 +1,77 @@
+"""The result of a run, as result.json holds it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from sparktf.errors import ErrorRecord, Verdict
+from sparktf.plan import Message
+
+
+class EpochRows(Message):
+    """The rows of one epoch."""
+
+    epoch: int
+    planned: int
+    fed: int
+    trained: int
+    complete: bool
+
+
+class AttemptResult(Message):
+    """One attempt: its size, where it began, and what ended it."""
+
+    attempt: int
+    workers: int
+    hosts: tuple[str, ...]
+    from_step: int
+    to_step: int
+    duration_s: float
+    root_cause: ErrorRecord | None = None
+    failures: tuple[ErrorRecord, ...] = ()
+
+
+class RunResult(Message):
+    """How a run ended.
+
+    Attributes:
+        verdict: The exit code; 0 is done.
+        rows: Of every epoch trained in this submission, "planned" and so on.
+        metrics: Last metrics by stream, e.g. `metrics["validation"]["accuracy"]`.
+        steps: Optimizer updates of the whole run.
+        model: Folder of the published model, "" if there is none.
+        error: The root cause of a run that failed.
+    """
+
+    run_id: str
+    name: str
+    verdict: Verdict
+    steps: int = 0
+    epochs: int = 0
+    rows_trained: int = 0
+    rows: tuple[EpochRows, ...] = ()
+    metrics: dict[str, dict[str, float]] = {}
+    model: str = ""
+    checkpoint: str = ""
+    path: str = ""
+    attempts: tuple[AttemptResult, ...] = ()
+    error: ErrorRecord | None = None
+    started: str = ""
+    duration_s: float = 0.0
+    versions: dict[str, str] = {}
+    warnings: tuple[str, ...] = ()
+    extra: dict[str, Any] = {}
+
+    @property
+    def is_final(self) -> bool:
+        """Whether submitting the run again repeats this verdict; one that infrastructure ended is resumed instead."""
+        return self.verdict is Verdict.DONE
+
+    def raise_for_verdict(self) -> None:
+        """Raises the error of a run that failed.
+
+        Raises:
+            SparkTFError: the class that fits the root cause.
+        """
+        if self.error is not None:
+            raise self.error.to_error()

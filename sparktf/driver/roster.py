@@ -1,0 +1,181 @@
+"""The agents that the driver knows, and the orders they are given."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+from sparktf.errors import RefusedError
+from sparktf.lifecycle import AGENT, AgentEvent, AgentState, step
+from sparktf.messages import Ack, AgentHeartbeat, Order, Orders, Registered, Registration, TrainerExited, TrainerSpec
+
+
+@dataclass(slots=True)
+class Agent:
+    """One agent as the driver sees it.
+
+    Attributes:
+        address: "host:port" held for its next trainer.
+        wanted: The trainer it is to run; `stop` takes that back.
+    """
+
+    registration: Registration
+    heard_s: float
+    address: str
+    state: AgentState = AgentState.IDLE
+    wanted: TrainerSpec | None = None
+    stop: bool = False
+
+    @property
+    def id(self) -> str:
+        return self.registration.agent
+
+    @property
+    def is_here(self) -> bool:
+        return self.state not in (AgentState.LOST, AgentState.DISMISSED)
+
+    def take(self, event: AgentEvent) -> None:
+        self.state = step(AGENT, self.state, event, f"agent {self.registration.partition} on {self.registration.host}")
+
+
+@dataclass(slots=True)
+class LostAgent:
+    """Why an agent counts as lost."""
+
+    agent: Agent
+    reason: str
+
+
+@dataclass
+class Roster:
+    """All agents, by partition; thread-safe. `changed` is notified whenever something may have to be decided.
+
+    Attributes:
+        silence_s: An agent not heard for so long is lost.
+        duplicates_wait: Whether Spark may start a second agent of a partition beside a living one (speculation). It then
+            waits until the first is silent: if it gave up, Spark would take its end for success and kill the first.
+    """
+
+    clock: Callable[[], float]
+    silence_s: float
+    duplicates_wait: bool = False
+    changed: threading.Condition = field(default_factory=threading.Condition)
+    _agents: dict[str, Agent] = field(default_factory=dict)
+    _lost: list[LostAgent] = field(default_factory=list)
+    _closed: bool = False
+
+    # ---- called by the control server ----
+
+    def register(self, message: Registration) -> Registered:
+        """Gives an agent its place, or tells a duplicate to wait.
+
+        Raises:
+            RefusedError: the cluster is closed.
+        """
+        with self.changed:
+            if self._closed:
+                raise RefusedError("the run is over")
+            now_s = self.clock()
+            if message.agent in self._agents:
+                return Registered(accepted=True)
+            for other in self._here(message.partition):
+                if self.duplicates_wait and now_s - other.heard_s < self.silence_s:
+                    return Registered(accepted=False, reason="another agent has this place")
+                self._lose(other, "Spark started it again elsewhere")
+            self._agents[message.agent] = Agent(message, now_s, message.address)
+            self.changed.notify_all()
+            return Registered(accepted=True)
+
+    def heartbeat(self, message: AgentHeartbeat) -> Orders:
+        """Notes that the agent lives; answers with its orders.
+
+        Raises:
+            RefusedError: the agent is unknown, or was given up.
+        """
+        with self.changed:
+            agent = self._known(message.agent)
+            agent.heard_s, agent.address = self.clock(), message.address
+            wanted = agent.wanted
+            if agent.state is AgentState.DISMISSED:
+                return Orders(order=Order.DISMISS)
+            if message.attempt is not None:
+                if agent.state is AgentState.IDLE:
+                    agent.take(AgentEvent.STARTED)
+                if wanted is None or agent.stop or message.attempt != wanted.attempt:
+                    if agent.state is AgentState.BUSY:
+                        agent.take(AgentEvent.STOP)
+                    return Orders(order=Order.STOP)
+            elif wanted is not None and agent.state is AgentState.IDLE:
+                return Orders(order=Order.START, trainer=wanted)
+            return Orders(order=Order.WAIT)
+
+    def trainer_exited(self, message: TrainerExited) -> Ack:
+        """Notes that an agent is free again."""
+        with self.changed:
+            agent = self._known(message.agent)
+            if agent.state in (AgentState.BUSY, AgentState.STOPPING):
+                agent.take(AgentEvent.EXITED)
+            agent.wanted, agent.stop = None, False
+            self.changed.notify_all()
+            return Ack()
+
+    # ---- called by the driver's own thread, with `changed` held or not ----
+
+    def here(self) -> list[Agent]:
+        """Returns the agents there are, by partition."""
+        with self.changed:
+            return sorted((a for a in self._agents.values() if a.is_here), key=lambda a: a.registration.partition)
+
+    def sweep(self) -> list[LostAgent]:
+        """Gives up silent agents; returns all that were lost since the last call."""
+        with self.changed:
+            now_s = self.clock()
+            for agent in self._agents.values():
+                if agent.is_here and now_s - agent.heard_s > self.silence_s:
+                    self._lose(agent, f"silent for {now_s - agent.heard_s:.0f} s")
+            lost, self._lost = self._lost, []
+            return lost
+
+    def start(self, specs: Sequence[tuple[str, TrainerSpec]]) -> None:
+        """Gives agents (by id) their trainers."""
+        with self.changed:
+            for agent, spec in specs:
+                self._agents[agent].wanted, self._agents[agent].stop = spec, False
+
+    def stop_trainers(self) -> None:
+        """Orders every trainer stopped; those not started yet are taken back."""
+        with self.changed:
+            for agent in self._agents.values():
+                agent.stop = agent.state in (AgentState.BUSY, AgentState.STOPPING)
+                agent.wanted = agent.wanted if agent.stop else None
+
+    def is_quiet(self) -> bool:
+        """Whether no agent that is here runs a trainer."""
+        with self.changed:
+            return all(a.state is AgentState.IDLE and a.wanted is None for a in self._agents.values() if a.is_here)
+
+    def dismiss(self, agents: Sequence[str] | None = None) -> None:
+        """Sends agents home, all of them by default (and then takes no new ones)."""
+        with self.changed:
+            self._closed = self._closed or agents is None
+            for agent in self._agents.values():
+                if agent.is_here and (agents is None or agent.id in agents):
+                    agent.take(AgentEvent.DISMISS)
+
+    # ---- inside ----
+
+    def _here(self, partition: int) -> list[Agent]:
+        return [a for a in self._agents.values() if a.is_here and a.registration.partition == partition]
+
+    def _known(self, agent: str) -> Agent:
+        known = self._agents.get(agent)
+        if known is None or known.state is AgentState.LOST:
+            raise RefusedError("this agent has lost its place")
+        return known
+
+    def _lose(self, agent: Agent, reason: str) -> None:
+        agent.take(AgentEvent.SILENT)
+        agent.wanted = None
+        self._lost.append(LostAgent(agent, reason))
+        self.changed.notify_all()

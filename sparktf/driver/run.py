@@ -1,0 +1,315 @@
+"""One run, start to end: preflight, plan, attempts, commits, result."""
+
+from __future__ import annotations
+
+import datetime
+import json
+import time
+import traceback
+from typing import Any
+
+from sparktf.config import JobConfig
+from sparktf.config_load import dump_config
+from sparktf.driver.attempt import Attempt, Outcome, Trainer, root_cause
+from sparktf.driver.commit import Committer
+from sparktf.driver.gang import Gang
+from sparktf.driver.preflight import check_output
+from sparktf.driver.progress import Display, print_result
+from sparktf.driver.result import AttemptResult, EpochRows, RunResult
+from sparktf.driver.roster import Agent
+from sparktf.driver.stored_plan import Plan, load_plan, save_plan
+from sparktf.errors import ConfigError, ErrorRecord, RunInterruptedError, SparkTFError, Verdict, record_of
+from sparktf.events import EventLog, next_segment
+from sparktf.messages import Restore, TrainerSpec
+from sparktf.plan import Cursor, Stream
+from sparktf.rundir import RunDirectory
+from sparktf.storage import normalise, open_storage
+from sparktf.topology import ClusterSpec, NodeId, Role
+
+
+class Run:
+    """One run on a gang; `execute` is its whole life."""
+
+    def __init__(self, gang: Gang, config: JobConfig, run_id: str) -> None:
+        root = normalise(config.output.path)
+        self._gang = gang
+        self._config = config
+        self._rundir = RunDirectory(root, config.name, run_id)
+        self._storage = open_storage(root)
+        self._display = Display(gang.console, config.output.progress_seconds, config.train.epochs)
+        self._started_s = time.time()
+        self._attempts: list[AttemptResult] = []
+        self._warnings: list[str] = []
+        self._result = RunResult(
+            run_id=run_id, name=config.name, verdict=Verdict.INFRASTRUCTURE, path=self._rundir.path
+        )
+        self._committer: Committer | None = None
+        self._events: EventLog | None = None
+
+    def execute(self) -> RunResult:
+        """Runs to an end; result.json is written whatever the end is.
+
+        Raises:
+            SparkTFError: the run failed; `error.result` is its result.
+            KeyboardInterrupt: it was interrupted, and everything is stopped.
+        """
+        try:
+            repeated = self._earlier_result()
+            if repeated is not None:
+                self._display.say(f"run {repeated.run_id} is done already: its result stands")
+                print_result(self._gang.console, repeated)
+                return repeated
+            self._train()
+        except SparkTFError as e:
+            e.result = self._finish(record_of(e, time_s=time.time()))
+            raise
+        except KeyboardInterrupt:
+            stopped = RunInterruptedError("interrupted; the same run id goes on from the last checkpoint")
+            self._finish(record_of(stopped, time_s=time.time()))
+            raise
+        except Exception as e:  # the run's edge: a defect of ours must reach result.json too
+            self._finish(record_of(e, time_s=time.time(), traceback=traceback.format_exc()))
+            raise
+        return self._finish(None)
+
+    # ---- before anything is held ----
+
+    def _earlier_result(self) -> RunResult | None:
+        if not self._storage.exists(self._rundir.result):
+            return None
+        result = RunResult.model_validate_json(self._storage.read_bytes(self._rundir.result))
+        return result if result.is_final else None
+
+    def _train(self) -> None:
+        config = self._config
+        self._gang.preflight(config)
+        check_output(self._storage, self._rundir.path)
+        self._display.say(f"run {self._rundir.name}/{self._rundir.run_id} on {self._gang.place}")
+        plan = self._plan()
+        assets = self._gang.prepare(config, self._storage, self._rundir.assets)
+        self._open_events()
+        self._committer = Committer(config, self._storage, self._rundir, plan, self._warn)
+        self._gang.reserve(config)
+        self._run_attempts(plan, assets)
+
+    def _plan(self) -> Plan:
+        """Returns the stored plan of a run that is resumed, else a new one.
+
+        Raises:
+            ConfigError: the stored plan was made for other data.
+        """
+        config, rundir, storage = self._config, self._rundir, self._storage
+        if storage.exists(rundir.plan):
+            plan = load_plan(storage, rundir.plan)
+            if plan.plan_hash != config.plan_hash():
+                raise ConfigError(
+                    f"run {rundir.run_id} was planned with another data section or train.seed: use another --run-id, "
+                    f"or the configuration in {rundir.config}"
+                )
+            self._display.say(f"resuming with the plan in {rundir.plan}")
+        else:
+            plan = self._gang.plan(config, storage)
+            save_plan(plan, storage, rundir.plan)
+        storage.write_bytes(rundir.config, dump_config(config).encode())
+        for stream in plan.tables:
+            self._display.say(
+                f"{stream}: {plan.rows(stream):,} rows in {len(plan.tables[stream].rows):,} row groups, "
+                f"{len(plan.block_rows(stream)):,} shuffle blocks, {plan.nbytes(stream) / 1e6:,.1f} MB"
+            )
+        return plan
+
+    def _open_events(self) -> None:
+        storage, folder = self._storage, self._rundir.events
+        names = [entry.path for entry in storage.list(folder)] if storage.exists(folder) else []
+        self._events = EventLog(storage.write_bytes, folder, time.time, first_segment=next_segment(names))
+        self._events.emit(
+            "run", run_id=self._rundir.run_id, config=self._config.config_hash(), plan=self._config.plan_hash()
+        )
+
+    # ---- attempts ----
+
+    def _run_attempts(self, plan: Plan, assets: dict[str, Any]) -> None:
+        """Starts attempts until one is done.
+
+        Raises:
+            SparkTFError: the root cause of a failure that a new attempt would not mend, or of the last attempt.
+        """
+        while True:
+            attempt = self._run_attempt(plan, assets)
+            if not attempt.failures:
+                return
+            cause = root_cause(attempt.failures)
+            used, allowed = len(self._attempts), self._config.train.max_attempts
+            self._display.say(f"attempt {used} of {allowed} failed: {cause.message}", "red")
+            if cause.verdict is not Verdict.INFRASTRUCTURE or used >= allowed:
+                if cause.verdict is Verdict.INFRASTRUCTURE and allowed > 1:
+                    cause = cause.model_copy(update={"message": f"{cause.message} (attempt {used} of {allowed})"})
+                raise cause.to_error()
+
+    def _run_attempt(self, plan: Plan, assets: dict[str, Any]) -> Attempt:
+        committer, gang = self._need_committer(), self._gang
+        agents = gang.gather(self._config, self._display, first=not self._attempts)
+        number = gang.next_attempt(committer.last_attempt())
+        restore = committer.begin(number)
+        attempt = self._new_attempt(number, plan, restore, agents)
+        committer.attempt = attempt
+        self._announce(number, agents, restore)
+        started_s = time.monotonic()
+        gang.begin(attempt, self._specs(attempt, plan, assets, restore, agents))
+        try:
+            outcome = self._watch(attempt, plan)
+            committer.commit_complete()
+            if outcome is Outcome.DONE:
+                committer.publish(attempt)
+        finally:
+            limit_s = self._config.timeouts.stop + self._config.timeouts.heartbeat
+            if not gang.end_attempt(attempt, limit_s):
+                self._warn("some trainers did not stop in time")
+            self._keep_attempt(attempt, agents, restore, time.monotonic() - started_s)
+        return attempt
+
+    def _new_attempt(self, number: int, plan: Plan, restore: Restore | None, agents: list[Agent]) -> Attempt:
+        now_s = time.monotonic()
+        trainers = [
+            Trainer(NodeId(role=Role.WORKER, index=i), agent.id, agent.registration.host, now_s, now_s)
+            for i, agent in enumerate(agents)
+        ]
+        cursor = restore.cursor if restore else Cursor()
+        return Attempt(number, self._config, plan, cursor, trainers, time.monotonic, time.time)
+
+    def _specs(
+        self, attempt: Attempt, plan: Plan, assets: dict[str, Any], restore: Restore | None, agents: list[Agent]
+    ) -> list[tuple[str, TrainerSpec]]:
+        spec = ClusterSpec(worker=tuple(agent.address for agent in agents))
+        rows = {stream: plan.rows(stream) for stream in plan.tables}
+        return [
+            (
+                agent.id,
+                TrainerSpec(
+                    run_id=self._rundir.run_id,
+                    run_root=self._rundir.root,
+                    attempt=attempt.number,
+                    node=NodeId(role=Role.WORKER, index=i),
+                    cluster=spec,
+                    config=self._config,
+                    feed=plan.spec,
+                    rows=rows,
+                    assets=assets,
+                    restore=restore,
+                ),
+            )
+            for i, agent in enumerate(agents)
+        ]
+
+    def _announce(self, number: int, agents: list[Agent], restore: Restore | None) -> None:
+        hosts = ", ".join(agent.registration.host for agent in agents)
+        since = f"from step {restore.step}" if restore else "from scratch"
+        self._display.say(f"attempt {len(self._attempts) + 1}: {len(agents)} worker(s) on {hosts}, {since}")
+        self._emit(
+            "attempt", attempt=number, workers=len(agents), hosts=hosts, from_step=restore.step if restore else 0
+        )
+
+    def _watch(self, attempt: Attempt, plan: Plan) -> Outcome:
+        """Follows an attempt to its end: commits, failures, progress."""
+        committer, gang = self._need_committer(), self._gang
+        shown = 0
+        planned = plan.rows(Stream.TRAIN)
+        while True:
+            gang.tick()
+            if reason := gang.look_after_agents():
+                self._warn(f"Spark gave up the agents' job: {reason}")
+            for lost in gang.roster.sweep():
+                with gang.roster.changed:
+                    attempt.agent_lost(lost.agent.id, lost.reason)
+            committer.commit_complete()
+            with gang.roster.changed:
+                outcome = attempt.outcome()
+                progress = [t.progress for t in attempt.trainers.values()]
+                metrics, shown = attempt.metrics[shown:], len(attempt.metrics)
+            for reported in metrics:
+                self._display.metrics(reported)
+                self._emit("metrics", **reported.model_dump(mode="json"))
+            if outcome is not Outcome.RUNNING:
+                return outcome
+            before = attempt.cursor.rows if max(p.epoch for p in progress) == attempt.cursor.epoch else 0
+            self._display.training(progress, planned, before, time.monotonic())
+
+    def _keep_attempt(self, attempt: Attempt, agents: list[Agent], restore: Restore | None, duration_s: float) -> None:
+        cause = root_cause(attempt.failures) if attempt.failures else None
+        kept = AttemptResult(
+            attempt=attempt.number,
+            workers=len(agents),
+            hosts=tuple(agent.registration.host for agent in agents),
+            from_step=restore.step if restore else 0,
+            to_step=max(t.progress.step for t in attempt.trainers.values()),
+            duration_s=round(duration_s, 3),
+            root_cause=cause,
+            failures=tuple(attempt.failures),
+        )
+        self._attempts.append(kept)
+        self._emit("attempt-end", **kept.model_dump(mode="json"))
+
+    # ---- the end ----
+
+    def _finish(self, error: ErrorRecord | None) -> RunResult:
+        """Writes result.json and prints the table; a result that cannot be written is said, and does not hide the cause."""
+        self._display.close()
+        result = self._summary(error)
+        try:
+            if self._committer is not None:
+                self._committer.end()
+            self._emit("end", verdict=int(result.verdict), error=error.message if error else None)
+            if self._events is not None:
+                self._events.flush()
+            self._storage.write_bytes(
+                self._rundir.result, json.dumps(result.model_dump(mode="json"), indent=1).encode()
+            )
+        except OSError as e:
+            self._display.say(f"the result could not be written: {e}", "red")
+        if error is not None and error.traceback:
+            self._display.say(error.traceback.rstrip(), "dim")
+        print_result(self._gang.console, result)
+        return result
+
+    def _summary(self, error: ErrorRecord | None) -> RunResult:
+        committer = self._committer
+        started = datetime.datetime.fromtimestamp(self._started_s, datetime.UTC)
+        return self._result.model_copy(
+            update={
+                "verdict": error.verdict if error is not None else Verdict.DONE,
+                "error": error,
+                "attempts": tuple(self._attempts),
+                "warnings": tuple(self._warnings),
+                "started": started.isoformat(timespec="seconds"),
+                "duration_s": round(time.time() - self._started_s, 3),
+                **({} if committer is None else _facts(committer)),
+            }
+        )
+
+    def _need_committer(self) -> Committer:
+        if self._committer is None:
+            raise RuntimeError("attempts begin after the plan")
+        return self._committer
+
+    def _emit(self, kind: str, **fields: Any) -> None:
+        if self._events is not None:
+            self._events.emit(kind, **fields)
+
+    def _warn(self, text: str) -> None:
+        self._warnings.append(text)
+        self._display.say(f"warning: {text}", "yellow")
+        self._emit("warning", text=text)
+
+
+def _facts(committer: Committer) -> dict[str, Any]:
+    epochs: tuple[EpochRows, ...] = committer.epoch_rows()
+    return {
+        "steps": committer.step,
+        "epochs": sum(e.complete for e in epochs),
+        "rows": epochs,
+        "rows_trained": sum(e.trained for e in epochs),
+        "metrics": committer.metrics(),
+        "model": committer.model,
+        "checkpoint": committer.checkpoint,
+        "versions": committer.versions,
+    }

@@ -1,0 +1,154 @@
+"""What lies at a path: data files, partition columns, footers. Reads no rows."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from functools import partial
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from sparktf.driver.columns import ColumnType, column_type
+from sparktf.driver.partitions import Partitions, read_partitions
+from sparktf.errors import BadValueError, ColumnError, EmptySourceError, SourceNotFoundError, StorageNotFoundError
+from sparktf.feed.parquet import PARTITION_TYPES, group_nbytes, leaf_columns, open_parquet, reading
+from sparktf.storage.base import Storage
+
+# Footers are small reads, each of which mostly waits for the file system.
+_FOOTER_THREADS = 16
+
+# Names that Hadoop gives to files that are still being written.
+_UNFINISHED = "._COPYING_"
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """The data files at a path, and their partition columns.
+
+    Attributes:
+        path: As configured.
+        files: Paths of the files, sorted.
+    """
+
+    path: str
+    files: tuple[str, ...]
+    partitions: Partitions
+
+    def select(self, chosen: Sequence[bool]) -> Source:
+        """Returns the source with only some of the files; its partition columns keep their types."""
+        files = tuple(file for file, keep in zip(self.files, chosen, strict=True) if keep)
+        values = tuple(value for value, keep in zip(self.partitions.values, chosen, strict=True) if keep)
+        return Source(self.path, files, Partitions(self.partitions.names, self.partitions.types, values))
+
+
+class RowGroups(NamedTuple):
+    """The row groups of some files, as columns: int64 [n_row_groups] each, empty row groups left out.
+
+    Attributes:
+        file: Index of the file.
+        row_group: Index in the file.
+        nbytes: Bytes of the used columns as they lie in the file.
+    """
+
+    file: npt.NDArray[np.int64]
+    row_group: npt.NDArray[np.int64]
+    rows: npt.NDArray[np.int64]
+    nbytes: npt.NDArray[np.int64]
+
+
+def list_source(storage: Storage, path: str, key: str) -> Source:
+    """Lists the data files at a path: one file, or all below a folder but those that Spark ignores.
+
+    Args:
+        key: The configuration key of the path, for messages.
+
+    Raises:
+        SourceNotFoundError: nothing is at the path.
+        EmptySourceError: no file is below it.
+        BadValueError: its partition folders do not agree.
+    """
+    try:
+        root = storage.stat(path)
+    except StorageNotFoundError as error:
+        raise SourceNotFoundError(f"{key}: {path} does not exist") from error
+    if not root.is_dir:
+        return Source(path, (root.path,), Partitions((), (), ((),)))
+    files = tuple(entry.path for entry in storage.walk(root.path) if not entry.path.endswith(_UNFINISHED))
+    if not files:
+        raise EmptySourceError(f"{key}: there are no data files in {path}")
+    base = root.path.rstrip("/")
+    return Source(path, files, read_partitions([file[len(base) :].rpartition("/")[0] for file in files]))
+
+
+def read_schema(storage: Storage, source: Source) -> dict[str, pa.DataType]:
+    """Returns the Arrow types of all columns: those of the first file, in its order, then the partition columns.
+
+    Raises:
+        CorruptFileError: the first file's footer cannot be read.
+    """
+    path = source.files[0]
+    with open_parquet(storage, path) as file, reading(path):
+        schema = file.schema_arrow
+    partitions = source.partitions
+    types = {name: PARTITION_TYPES[kind] for name, kind in zip(partitions.names, partitions.types, strict=True)}
+    # As in Spark, the folder's value counts where a file has a column of the same name.
+    return {field.name: field.type for field in schema if field.name not in types} | types
+
+
+def first_length(storage: Storage, path: str, column: str) -> int | None:
+    """Returns how many values the first row of a list column has, if there is one; reads little more than that row.
+
+    Raises:
+        CorruptFileError: the file cannot be read.
+    """
+    with open_parquet(storage, path) as file, reading(path):
+        for batch in file.iter_batches(batch_size=1, columns=[column]):
+            first = batch.column(0)[0]
+            return len(first) if first.is_valid else None
+    return None
+
+
+def read_row_groups(storage: Storage, files: Sequence[str], types: Mapping[str, ColumnType]) -> RowGroups:
+    """Reads the footers of all files, many at a time.
+
+    Args:
+        types: The columns to read from the files, and the type each must have.
+
+    Raises:
+        ColumnError: a file lacks a column.
+        BadValueError: a file's column has another type.
+        CorruptFileError: a file's footer cannot be read.
+    """
+    with ThreadPoolExecutor(_FOOTER_THREADS, thread_name_prefix="footer") as pool:
+        try:
+            tables = list(pool.map(partial(_row_groups_of, storage, types), files))
+        finally:
+            pool.shutdown(cancel_futures=True)
+    table = np.concatenate([np.insert(table, 0, i, axis=1) for i, table in enumerate(tables)])
+    table = table[table[:, 2] > 0]
+    return RowGroups(*np.ascontiguousarray(table.T))
+
+
+def _row_groups_of(storage: Storage, types: Mapping[str, ColumnType], path: str) -> npt.NDArray[np.int64]:
+    """Returns int64 [n_row_groups, 3]: row group, rows, bytes."""
+    with open_parquet(storage, path) as file, reading(path):
+        schema, metadata = file.schema_arrow, file.metadata
+    _check_types(path, schema, types)
+    leaves = leaf_columns(metadata, frozenset(types))
+    groups = (metadata.row_group(i) for i in range(metadata.num_row_groups))
+    found = [(i, group.num_rows, group_nbytes(group, leaves)) for i, group in enumerate(groups)]
+    return np.array(found, np.int64).reshape(-1, 3)
+
+
+def _check_types(path: str, schema: pa.Schema, types: Mapping[str, ColumnType]) -> None:
+    found = {field.name: field.type for field in schema}
+    for name, wanted in types.items():
+        if name not in found:
+            raise ColumnError(f"{path} has no column {name!r}, which other files have")
+        kind = column_type(found[name])
+        if kind.spark != wanted.spark:
+            raise BadValueError(f"{path}: column {name!r} is of type {kind.spark}, in other files {wanted.spark}")

@@ -1,0 +1,88 @@
+"""What sparktf needs to know of a Spark application: its master, slots and settings."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from pyspark.sql import SparkSession
+
+from sparktf.errors import PreflightError
+
+_LOCAL = re.compile(r"^local(?:\[(\d+|\*)(?:,\s*\d+)?\])?$")
+_LOCAL_CLUSTER = re.compile(r"^local-cluster\[\s*(\d+)\s*,\s*(\d+)\s*,\s*(\d+)\s*\]$")
+
+
+@dataclass(frozen=True, slots=True)
+class Slots:
+    """The places for tasks that an application has or will have.
+
+    Attributes:
+        executors: 1 on `local[n]`, where the driver is the only executor; None where it is not known.
+        one_machine: Whether all executors run on this machine.
+    """
+
+    master: str
+    executors: int | None
+    cores: int
+    one_machine: bool
+
+    @property
+    def is_local(self) -> bool:
+        """Whether tasks run in the driver's own JVM."""
+        return _LOCAL.match(self.master) is not None
+
+    @property
+    def total(self) -> int | None:
+        return None if self.executors is None else self.executors * self.cores
+
+
+def slots_of(spark: SparkSession) -> Slots:
+    """Returns the application's slots, as its master and configuration promise them."""
+    context = spark.sparkContext
+    master, conf = context.master, context.getConf()
+    if _LOCAL.match(master):
+        return Slots(master, 1, context.defaultParallelism, one_machine=True)
+    if found := _LOCAL_CLUSTER.match(master):
+        return Slots(master, int(found.group(1)), int(found.group(2)), one_machine=True)
+    cores = int(conf.get("spark.executor.cores", "1") or 1)
+    if master.startswith("yarn"):
+        return Slots(master, int(conf.get("spark.executor.instances", "2") or 2), cores, one_machine=False)
+    return Slots(master, None, cores, one_machine=False)
+
+
+def check_settings(spark: SparkSession) -> None:
+    """Refuses an application that cannot hold a gang.
+
+    Raises:
+        PreflightError: Spark Connect, or dynamic allocation is on.
+    """
+    if type(spark).__module__.startswith("pyspark.sql.connect"):
+        raise PreflightError(
+            "this is a Spark Connect session, which has no driver to coordinate from: use spark-submit without spark.remote"
+        )
+    if (spark.conf.get("spark.dynamicAllocation.enabled", "false") or "").lower() == "true":
+        raise PreflightError(
+            "dynamic allocation would take executors away from the gang: set spark.dynamicAllocation.enabled=false "
+            "(and spark.executor.instances)"
+        )
+
+
+def check_slots(slots: Slots, nodes: int) -> None:
+    """Refuses a gang that can never be held.
+
+    Raises:
+        PreflightError: fewer slots than nodes, with the setting to change.
+    """
+    if slots.total is None or slots.total >= nodes:
+        return
+    if slots.is_local:
+        remedy = f"use --master 'local[{nodes}]'"
+    elif slots.master.startswith("yarn"):
+        remedy = f"set spark.executor.instances={-(-nodes // slots.cores)}"
+    else:
+        remedy = f"use --master 'local-cluster[{nodes},...]'"
+    raise PreflightError(
+        f"cluster.workers: {nodes} nodes need as many slots, but {slots.master} has {slots.total}: {remedy}, "
+        "or lower cluster.workers"
+    )

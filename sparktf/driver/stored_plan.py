@@ -1,0 +1,238 @@
+"""The plan of a run's input: what each stream reads, block by block, and its form in the run directory."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from sparktf.feature import FeedSpec
+from sparktf.feed.parquet import PARTITION_TYPES, reading
+from sparktf.plan import (
+    Assignment,
+    BlockSlice,
+    EpochOrder,
+    Interval,
+    Keep,
+    PartitionValue,
+    Piece,
+    Split,
+    Stream,
+    share,
+)
+from sparktf.storage.base import Storage
+
+_FORMAT = 1
+
+Column = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True, eq=False)
+class SplitTable:
+    """The splits of one stream as columns, int64 [n_splits] each, sorted by block.
+
+    Attributes:
+        keep: Which rows of its row groups the stream has.
+        block: Shuffle block, numbered from 0 without a gap.
+        file: Index into `Plan.files`.
+        held_out: Rows of the row group that the validation fraction draws.
+        nbytes: Bytes of the used columns as they lie in the file.
+    """
+
+    keep: Keep
+    block: Column
+    file: Column
+    row_group: Column
+    group_rows: Column
+    held_out: Column
+    nbytes: Column
+
+    @cached_property
+    def rows(self) -> Column:
+        """int64 [n_splits], rows of each split that belong to the stream."""
+        if self.keep is Keep.ALL:
+            return self.group_rows
+        return self.held_out if self.keep is Keep.VALIDATION else self.group_rows - self.held_out
+
+    @cached_property
+    def block_starts(self) -> Column:
+        """int64 [n_blocks + 1], where the splits of each block start."""
+        n_blocks = int(self.block[-1]) + 1 if len(self.block) else 0
+        return np.searchsorted(self.block, np.arange(n_blocks + 1)).astype(np.int64)
+
+    @cached_property
+    def block_rows(self) -> Column:
+        """int64 [n_blocks], rows of each shuffle block."""
+        return np.diff(np.concatenate([[0], np.cumsum(self.rows)])[self.block_starts]).astype(np.int64)
+
+    def columns(self) -> dict[str, Column]:
+        """Returns the columns by name."""
+        return {field.name: getattr(self, field.name) for field in fields(self) if field.name != "keep"}
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, SplitTable):
+            return NotImplemented
+        theirs = other.columns()
+        return self.keep is other.keep and all(np.array_equal(mine, theirs[k]) for k, mine in self.columns().items())
+
+    __hash__ = None  # type: ignore[assignment]
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What a run reads. Made once, stored with the run, the same for every attempt.
+
+    Attributes:
+        plan_hash: `JobConfig.plan_hash` of the configuration it was made for.
+        files: Path of each file.
+        partition_values: For each file, its values of `spec.partition_columns`.
+        tables: The splits of each stream that there is.
+    """
+
+    spec: FeedSpec
+    plan_hash: str
+    files: tuple[str, ...]
+    partition_values: tuple[tuple[PartitionValue, ...], ...]
+    tables: Mapping[Stream, SplitTable]
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def rows(self, stream: Stream) -> int:
+        """Returns the rows of one epoch; 0 where there is no such stream."""
+        return int(self.block_rows(stream).sum())
+
+    def nbytes(self, stream: Stream) -> int:
+        """Returns the bytes that one epoch reads from files."""
+        return int(self.tables[stream].nbytes.sum()) if stream in self.tables else 0
+
+    def block_rows(self, stream: Stream) -> Column:
+        """Returns int64 [n_blocks], rows of each shuffle block."""
+        return self.tables[stream].block_rows if stream in self.tables else np.empty(0, np.int64)
+
+    def order(self, stream: Stream, epoch: int) -> EpochOrder:
+        """Returns the order of the blocks in an epoch; only a shuffled training stream has another one in each."""
+        shuffled = self.spec.shuffle and stream is Stream.TRAIN
+        return EpochOrder(self.block_rows(stream), epoch=epoch, seed=self.spec.seed if shuffled else None)
+
+    def assignments(
+        self, stream: Stream, epoch: int, intervals: Sequence[Interval], nodes: int, rebalance: bool
+    ) -> list[Assignment]:
+        """Deals intervals of the epoch sequence to nodes; see `sparktf.plan.share`.
+
+        Returns:
+            For each node, what it reads: its own part only.
+        """
+        shares = share(self.order(stream, epoch), intervals, nodes, rebalance=rebalance)
+        return [
+            Assignment(stream=stream, epoch=epoch, pieces=tuple(self._piece(stream, cut) for cut in cuts))
+            for cuts in shares
+        ]
+
+    def _piece(self, stream: Stream, cut: BlockSlice) -> Piece:
+        return Piece(
+            block=cut.block,
+            start=cut.start,
+            stop=cut.stop,
+            first_row=cut.first_row,
+            splits=self._splits(self.tables[stream], cut.block),
+        )
+
+    def _splits(self, table: SplitTable, block: int) -> tuple[Split, ...]:
+        start, stop = table.block_starts[block : block + 2]
+        columns = (table.file, table.row_group, table.group_rows, table.held_out, table.rows, table.nbytes)
+        return tuple(
+            Split(
+                path=self.files[file],
+                file=file,
+                row_group=row_group,
+                group_rows=group_rows,
+                held_out=held_out,
+                keep=table.keep,
+                rows=rows,
+                nbytes=nbytes,
+                partition=self.partition_values[file],
+            )
+            for file, row_group, group_rows, held_out, rows, nbytes in zip(
+                *(column[start:stop].tolist() for column in columns), strict=True
+            )
+        )
+
+
+def save_plan(plan: Plan, storage: Storage, folder: str) -> None:
+    """Writes a plan to a folder: one Parquet file for the files, one for each stream, and last `spec.json`.
+
+    Raises:
+        StorageError: the folder cannot be written.
+    """
+    _write_table(storage, f"{folder}/files.parquet", _files_table(plan))
+    for stream, table in plan.tables.items():
+        _write_table(storage, _stream_path(folder, stream), pa.table(table.columns()))
+    spec = {
+        "format": _FORMAT,
+        "plan_hash": plan.plan_hash,
+        "spec": plan.spec.model_dump(mode="json"),
+        "streams": {stream.value: table.keep.value for stream, table in plan.tables.items()},
+    }
+    # A plan is there when its spec is: what load_plan asks for first is written last.
+    storage.write_bytes(f"{folder}/spec.json", json.dumps(spec, indent=1).encode())
+
+
+def load_plan(storage: Storage, folder: str) -> Plan:
+    """Reads a plan that `save_plan` wrote.
+
+    Raises:
+        StorageNotFoundError: no whole plan is in the folder.
+        CorruptFileError: a file of the plan is damaged.
+    """
+    spec: dict[str, Any] = json.loads(storage.read_bytes(f"{folder}/spec.json"))
+    files = _read_table(storage, f"{folder}/files.parquet")
+    tables = {
+        Stream(stream): SplitTable(Keep(keep), **_arrays(_read_table(storage, _stream_path(folder, Stream(stream)))))
+        for stream, keep in spec["streams"].items()
+    }
+    paths, *values = (column.to_pylist() for column in files.columns)
+    return Plan(
+        spec=FeedSpec.model_validate(spec["spec"]),
+        plan_hash=spec["plan_hash"],
+        files=tuple(paths),
+        partition_values=tuple(zip(*values, strict=True)) if values else ((),) * len(paths),
+        tables=tables,
+    )
+
+
+def _stream_path(folder: str, stream: Stream) -> str:
+    return f"{folder}/{stream.value}.parquet"
+
+
+def _files_table(plan: Plan) -> pa.Table:
+    """Returns one row per file: its path, then its partition values."""
+    arrays = [pa.array(plan.files, pa.string())]
+    for i, kind in enumerate(plan.spec.partition_types):
+        # Dates stay in ISO format, as the plan has them.
+        stored = pa.string() if kind == "date" else PARTITION_TYPES[kind]
+        arrays.append(pa.array([values[i] for values in plan.partition_values], stored))
+    return pa.Table.from_arrays(arrays, ["path", *(f"partition/{name}" for name in plan.spec.partition_columns)])
+
+
+def _write_table(storage: Storage, path: str, table: pa.Table) -> None:
+    sink = pa.BufferOutputStream()
+    pq.write_table(table, sink, compression="zstd")
+    storage.write_bytes(path, sink.getvalue().to_pybytes())
+
+
+def _read_table(storage: Storage, path: str) -> pa.Table:
+    content = storage.read_bytes(path)
+    with reading(path):
+        # The whole of it at once: no hive-style columns are to be read out of the run directory's name.
+        return pq.ParquetFile(pa.BufferReader(content)).read()
+
+
+def _arrays(table: pa.Table) -> dict[str, Column]:
+    return {name: table.column(name).to_numpy() for name in table.column_names}

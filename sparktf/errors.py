@@ -1,0 +1,229 @@
+"""Every error sparktf raises, and the verdict each one gives a run.
+
+    SparkTFError
+    ├── ConfigError (ValueError)                 2  a key, value or template of the configuration
+    ├── PreflightError (RuntimeError)            2  the cluster or the output cannot carry the run
+    ├── ModelContractError (TypeError)           2  the model function returns what cannot be trained exactly
+    ├── ModelError (RuntimeError)                1  the model's own code raised
+    ├── DataError (ValueError)                   3  the data is refused
+    │   ├── SourceNotFoundError (FileNotFoundError)
+    │   ├── EmptySourceError
+    │   ├── ColumnError (LookupError)
+    │   ├── BadValueError
+    │   └── CorruptFileError (OSError)
+    ├── StorageError (OSError)                   4  a file system did not do what was asked
+    │   ├── StorageNotFoundError (FileNotFoundError)
+    │   ├── StorageExistsError (FileExistsError)
+    │   ├── StoragePermissionError (PermissionError)
+    │   └── TornCheckpointError
+    ├── ControlError (ConnectionError)           4  the control channel
+    │   ├── DriverLostError
+    │   └── RefusedError (PermissionError)
+    ├── ReservationError (TimeoutError)          4  the nodes did not come in time
+    ├── NodeLostError (RuntimeError)             4  a node's process, host or heartbeat went away
+    ├── RowAccountingError (RuntimeError)        4  planned, fed and trained rows differ
+    ├── RunInterruptedError (RuntimeError)       4  stopped from outside
+    └── LifecycleError (RuntimeError)            4  an event that the state does not allow (a defect of ours)
+
+The message is one line that names what to change; detail (a remote traceback, a log's path) travels in `ErrorRecord`.
+"""
+
+from __future__ import annotations
+
+import enum
+from typing import Any, ClassVar
+
+from pydantic import BaseModel, ConfigDict
+
+
+class Verdict(enum.IntEnum):
+    """How a run ended; the process's exit code in client mode."""
+
+    DONE = 0
+    MODEL_FAILED = 1
+    REFUSED = 2
+    DATA_REFUSED = 3
+    INFRASTRUCTURE = 4
+    GATED = 5
+
+
+class SparkTFError(Exception):
+    """Base of all errors of sparktf.
+
+    Attributes:
+        verdict: What a run that ends with it returns.
+        record: What the node said of it, where it came from a node.
+        result: The `RunResult` of the run that it ended, where it did.
+    """
+
+    verdict: ClassVar[Verdict] = Verdict.INFRASTRUCTURE
+    record: ErrorRecord | None = None
+    result: Any = None
+
+
+class ConfigError(SparkTFError, ValueError):
+    """A key, value or template of the configuration is wrong."""
+
+    verdict = Verdict.REFUSED
+
+
+class PreflightError(SparkTFError, RuntimeError):
+    """The cluster, the code on it or the output location cannot carry the run."""
+
+    verdict = Verdict.REFUSED
+
+
+class ModelContractError(SparkTFError, TypeError):
+    """The model function is absent, or returns something that cannot be trained exactly."""
+
+    verdict = Verdict.REFUSED
+
+
+class ModelError(SparkTFError, RuntimeError):
+    """The model's own code raised; the record carries its traceback."""
+
+    verdict = Verdict.MODEL_FAILED
+
+
+class DataError(SparkTFError, ValueError):
+    """The data is refused."""
+
+    verdict = Verdict.DATA_REFUSED
+
+
+class SourceNotFoundError(DataError, FileNotFoundError):
+    """The source's path does not exist."""
+
+
+class EmptySourceError(DataError):
+    """The source has no row for a stream."""
+
+
+class ColumnError(DataError, LookupError):
+    """A configured column is not in the source."""
+
+
+class BadValueError(DataError):
+    """A null, NaN label, ragged list or wrong type where the configuration does not allow it."""
+
+
+class CorruptFileError(DataError, OSError):
+    """A data file cannot be read."""
+
+
+class StorageError(SparkTFError, OSError):
+    """A file system did not do what was asked; the message names the path."""
+
+
+class StorageNotFoundError(StorageError, FileNotFoundError):
+    """The path does not exist."""
+
+
+class StorageExistsError(StorageError, FileExistsError):
+    """The target of a rename or an exclusive write exists already."""
+
+
+class StoragePermissionError(StorageError, PermissionError):
+    """The path may not be read or written by this user."""
+
+
+class TornCheckpointError(StorageError):
+    """A checkpoint's manifest is missing or does not match its files."""
+
+
+class ControlError(SparkTFError, ConnectionError):
+    """A call on the control channel failed."""
+
+
+class DriverLostError(ControlError):
+    """The driver's control server went away."""
+
+
+class RefusedError(ControlError, PermissionError):
+    """The control server refused a call: wrong or missing secret, or an outdated attempt."""
+
+
+class ReservationError(SparkTFError, TimeoutError):
+    """The nodes of a gang did not register in time."""
+
+
+class NodeLostError(SparkTFError, RuntimeError):
+    """A node's process, host or heartbeat went away."""
+
+
+class RowAccountingError(SparkTFError, RuntimeError):
+    """Planned, fed and trained rows differ."""
+
+
+class RunInterruptedError(SparkTFError, RuntimeError):
+    """The run was stopped from outside (Ctrl-C, a signal)."""
+
+
+class LifecycleError(SparkTFError, RuntimeError):
+    """An event that a node's state does not allow."""
+
+
+class ErrorRecord(BaseModel):
+    """One failure as it travels from a node to the driver and into result.json.
+
+    Attributes:
+        type: Name of the class in this module, or of the user's exception for a `ModelError`.
+        message: One line.
+        verdict: What the run returns if this is its root cause.
+        time_s: Seconds since the epoch on the node when it happened; the earliest record is the root cause.
+        node: "worker 1", or "driver".
+        peer: The node only saw another one go (a broken collective); never the root cause if there is any other record.
+        traceback: Remote traceback, empty where there is none.
+        exit_code: The trainer's, negative for a signal, as in `subprocess`.
+        log: Where the node's whole log is; `log_tail` holds its last lines.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    type: str
+    message: str
+    verdict: Verdict
+    time_s: float
+    node: str = "driver"
+    host: str = ""
+    executor: str = ""
+    peer: bool = False
+    exit_code: int | None = None
+    traceback: str = ""
+    log: str = ""
+    log_tail: str = ""
+
+    def to_error(self) -> SparkTFError:
+        """Returns the error of this module that the record describes (`NodeLostError` for an unknown type)."""
+        kind = _BY_NAME.get(self.type)
+        if kind is None:
+            kind = ModelError if self.verdict is Verdict.MODEL_FAILED else NodeLostError
+        error = kind(self.message)
+        error.record = self
+        return error
+
+
+def record_of(error: BaseException, *, time_s: float, node: str = "driver", traceback: str = "") -> ErrorRecord:
+    """Returns the record of an error raised here; one that came from a node keeps the node's own record."""
+    if isinstance(error, SparkTFError) and error.record is not None:
+        return error.record
+    lines = str(error).strip().splitlines() or [type(error).__name__]
+    ours = isinstance(error, SparkTFError)
+    return ErrorRecord(
+        type=type(error).__name__,
+        message=lines[0] if ours else f"{type(error).__name__}: {lines[0]}",
+        verdict=error.verdict if isinstance(error, SparkTFError) else Verdict.INFRASTRUCTURE,
+        time_s=time_s,
+        node=node,
+        traceback=traceback,
+    )
+
+
+def _subclasses(cls: type[SparkTFError]) -> dict[str, type[SparkTFError]]:
+    found = {cls.__name__: cls}
+    for child in cls.__subclasses__():
+        found.update(_subclasses(child))
+    return found
+
+
+_BY_NAME = _subclasses(SparkTFError)

@@ -1,0 +1,120 @@
+"""A trainer as its agent sees it: a child process with a log file."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+from sparktf.messages import Bootstrap, TrainerExited, TrainerSpec
+from sparktf.rundir import RunDirectory
+from sparktf.security import ControlAccess
+from sparktf.storage import open_storage
+
+_TAIL_LINES = 40
+_TAIL_BYTES = 16_384
+
+
+class TrainerProcess:
+    """Starts `python -m sparktf.trainer`, watches it, stops it, and keeps its output."""
+
+    def __init__(self, spec: TrainerSpec, access: ControlAccess, base: Path) -> None:
+        """Starts the process.
+
+        Args:
+            base: Folder for the process's work folder and log.
+        """
+        self.spec = spec
+        name = f"{spec.attempt:03d}-{spec.node.role.value}-{spec.node.index}"
+        self._work = Path(tempfile.mkdtemp(prefix=f"{name}-", dir=base))
+        self._log = base / f"{name}.log"
+        rundir = RunDirectory(spec.run_root, spec.config.name, spec.run_id)
+        self._log_target = f"{rundir.logs}/{name}.log"
+        self._stop_asked_s: float | None = None
+        with self._log.open("wb") as log:
+            self._process = subprocess.Popen(
+                [sys.executable, "-m", "sparktf.trainer"],
+                stdin=subprocess.PIPE,
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                env=_environment(),
+            )
+        bootstrap = Bootstrap(spec=spec, access=access, work=str(self._work), parent=os.getpid())
+        self._say(bootstrap.model_dump_json())
+
+    @property
+    def pid(self) -> int:
+        return self._process.pid
+
+    def exit_code(self) -> int | None:
+        """Returns the exit code, None while it runs."""
+        return self._process.poll()
+
+    def ask_to_stop(self, now_s: float) -> None:
+        """Sends SIGTERM once, and SIGKILL when `timeouts.stop` has passed since."""
+        if self._stop_asked_s is None:
+            self._stop_asked_s = now_s
+            self._process.terminate()
+        elif now_s - self._stop_asked_s > self.spec.config.timeouts.stop:
+            self._process.kill()
+
+    def kill(self) -> None:
+        """Ends the process at once and waits for it."""
+        if self._process.poll() is None:
+            self._process.send_signal(signal.SIGCONT)  # a frozen one dies of SIGKILL too, but its folder goes only then
+            self._process.kill()
+        self._process.wait()
+        self._clean()
+
+    def collect(self, agent: str) -> TrainerExited:
+        """Returns what is to be said of the ended process; its log goes to the run directory."""
+        code = self._process.wait()
+        tail = _tail(self._log)
+        where = self._log_target
+        try:
+            open_storage(where).upload(self._log, where)
+        except OSError as e:
+            where = f"{self._log} (not copied to the run directory: {e})"
+        self._clean()
+        return TrainerExited(
+            agent=agent,
+            attempt=self.spec.attempt,
+            node=self.spec.node,
+            exit_code=code,
+            time_s=time.time(),
+            log=where,
+            log_tail=tail,
+        )
+
+    def _say(self, line: str) -> None:
+        pipe = self._process.stdin
+        if pipe is None:
+            return
+        try:
+            pipe.write(line.encode() + b"\n")
+            pipe.flush()  # and stays open: its end tells the trainer that the agent is gone
+        except BrokenPipeError:
+            return  # it died at once; its exit code says so
+
+    def _clean(self) -> None:
+        if self._process.stdin is not None:
+            self._process.stdin.close()
+        shutil.rmtree(self._work, ignore_errors=True)
+        self._log.unlink(missing_ok=True)
+
+
+def _environment() -> dict[str, str]:
+    """Returns the child's environment: this task's `sys.path`, so that `--py-files` and `--archives` work there too."""
+    return {**os.environ, "PYTHONPATH": os.pathsep.join(p for p in sys.path if p), "PYTHONUNBUFFERED": "1"}
+
+
+def _tail(log: Path) -> str:
+    """Returns the last lines of a log."""
+    with log.open("rb") as f:
+        f.seek(max(log.stat().st_size - _TAIL_BYTES, 0))
+        return "\n".join(f.read().decode(errors="replace").splitlines()[-_TAIL_LINES:])

@@ -1,0 +1,92 @@
+"""Resolved features: which columns of the source become which tensor; made by the planner, used by feed and trainer."""
+
+from __future__ import annotations
+
+import enum
+import math
+from typing import Any
+
+import numpy as np
+
+from sparktf.plan import Message
+
+TEXT = "string"
+
+
+class Kind(enum.StrEnum):
+    """What the user declared the tensor as."""
+
+    INPUT = "input"
+    TARGET = "target"
+    WEIGHT = "weight"
+
+
+class Feature(Message):
+    """One tensor `[batch, *shape]`.
+
+    Attributes:
+        name: Model input or output it belongs to ("" for one weight of all outputs).
+        columns: Source columns; several are packed into a vector.
+        dtype: TensorFlow dtype name, "string" for text.
+        shape: Shape of one row, () for a scalar.
+    """
+
+    kind: Kind
+    name: str
+    columns: tuple[str, ...]
+    dtype: str
+    shape: tuple[int, ...] = ()
+
+    @property
+    def key(self) -> str:
+        """Unique name of the tensor within a batch, e.g. "input:pixels"."""
+        return f"{self.kind.value}:{self.name}"
+
+    @property
+    def is_text(self) -> bool:
+        return self.dtype == TEXT
+
+    @property
+    def numpy_dtype(self) -> np.dtype[Any]:
+        """The dtype of the tensor as an array; text is an array of `bytes` objects."""
+        return np.dtype(object if self.is_text else self.dtype)
+
+    @property
+    def row_nbytes(self) -> int:
+        """Bytes of one row as an array; of text the code alone, which is an int32."""
+        return 4 if self.is_text else self.numpy_dtype.itemsize * math.prod(self.shape)
+
+
+class FeedSpec(Message):
+    """All that a node needs to turn splits into tensors, the same for every node and epoch.
+
+    Attributes:
+        partition_columns: Names of hive-style partition columns, in the order of `Split.partition`.
+        partition_types: Their Spark types ("int", "bigint", "double", "date", "string").
+        fill_null: Column -> value in place of null.
+    """
+
+    features: tuple[Feature, ...]
+    partition_columns: tuple[str, ...] = ()
+    partition_types: tuple[str, ...] = ()
+    fill_null: dict[str, bool | int | float | str] = {}
+    shuffle: bool = True
+    seed: int = 0
+    prefetch_bytes: int = 256 << 20
+
+    @property
+    def row_nbytes(self) -> int:
+        """Bytes of one row over all features."""
+        return sum(feature.row_nbytes for feature in self.features)
+
+    @property
+    def inputs(self) -> tuple[Feature, ...]:
+        return tuple(f for f in self.features if f.kind is Kind.INPUT)
+
+    @property
+    def targets(self) -> tuple[Feature, ...]:
+        return tuple(f for f in self.features if f.kind is Kind.TARGET)
+
+    @property
+    def weights(self) -> tuple[Feature, ...]:
+        return tuple(f for f in self.features if f.kind is Kind.WEIGHT)

@@ -1,0 +1,218 @@
+"""Reads row groups of Parquet files into tensors."""
+
+from __future__ import annotations
+
+import io
+from collections import OrderedDict
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from typing import Any, BinaryIO
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from sparktf.errors import CorruptFileError, SourceNotFoundError, StorageError, StorageNotFoundError
+from sparktf.feature import FeedSpec
+from sparktf.feed.columns import Array
+from sparktf.feed.convert import RowGroup, is_text
+from sparktf.plan import Draw, Keep, PartitionValue, Split, generator
+from sparktf.storage.base import Storage
+
+OpenStorage = Callable[[str], Storage]
+"""Path -> the storage it lies in; asked for each file, so that renewed credentials are used."""
+
+PARTITION_TYPES = {
+    "int": pa.int32(),
+    "bigint": pa.int64(),
+    "double": pa.float64(),
+    "date": pa.date32(),
+    "string": pa.string(),
+}
+"""Spark type of a partition column -> Arrow type."""
+
+
+_OPEN_FILES = 16
+
+
+@contextmanager
+def reading(path: str) -> Iterator[None]:
+    """Turns what Arrow raises over a file's content into a `CorruptFileError` that names the file.
+
+    Raises:
+        CorruptFileError: the content is no Parquet, or a damaged one.
+        StorageError: the file system failed.
+    """
+    try:
+        yield
+    except (StorageError, pa.ArrowMemoryError):
+        raise
+    except (pa.ArrowException, OSError) as error:
+        # The system's own errors have a number; Arrow's "IOError" over damaged content has none.
+        if isinstance(error, OSError) and error.errno is not None:
+            raise StorageError(f"cannot read {path}: {error.strerror or error}") from error
+        reason = (str(error).splitlines() or [type(error).__name__])[0]
+        raise CorruptFileError(f"{path} is no Parquet file that can be read: {reason}") from error
+
+
+def open_parquet(storage: Storage, path: str, **options: Any) -> pq.ParquetFile:
+    """Opens a file and reads its footer; `options` go to `pyarrow.parquet.ParquetFile`.
+
+    Raises:
+        CorruptFileError: the file is no Parquet file or its footer is damaged.
+        StorageError: the file system failed.
+    """
+    stream = storage.open(path)
+    with reading(path):
+        source, is_remote = _source(stream)
+        try:
+            return pq.ParquetFile(source, pre_buffer=is_remote, **options)
+        except BaseException:
+            source.close()
+            raise
+
+
+def _source(stream: BinaryIO) -> tuple[pa.NativeFile | BinaryIO, bool]:
+    """Returns what Arrow reads best, and whether its reads should be put together into few large ones."""
+    name = getattr(stream, "name", None)
+    if not (isinstance(stream, io.BufferedReader) and isinstance(name, str)):
+        return stream, True
+    # Arrow reads a local file without the interpreter's lock: as fast as a memory map, which would end the process with
+    # SIGBUS if someone cut the file short.
+    with stream:
+        return pa.OSFile(name), False
+
+
+def leaf_columns(metadata: pq.FileMetaData, columns: frozenset[str]) -> list[int]:
+    """Returns the positions of the physical columns that belong to the given columns."""
+    paths = (metadata.schema.column(i).path for i in range(metadata.num_columns))
+    return [i for i, path in enumerate(paths) if path in columns or path.partition(".")[0] in columns]
+
+
+def group_nbytes(group: pq.RowGroupMetaData, leaves: Sequence[int]) -> int:
+    """Returns the bytes of some physical columns of a row group as they lie in the file."""
+    return sum(group.column(i).total_compressed_size for i in leaves)
+
+
+def file_columns(spec: FeedSpec) -> frozenset[str]:
+    """Returns the columns to read from files: those of the features that are no partition columns."""
+    used = {name for feature in spec.features for name in feature.columns}
+    return frozenset(used.difference(spec.partition_columns))
+
+
+def held_out_rows(split: Split, seed: int) -> Array:
+    """Returns the rows of a row group that the validation fraction draws, sorted: int64 [split.held_out]."""
+    draw = generator(Draw.HELD_OUT, seed, split.file, split.row_group)
+    return np.sort(draw.choice(split.group_rows, split.held_out, replace=False, shuffle=False))
+
+
+def kept_rows(split: Split, seed: int) -> Array | None:
+    """Returns the rows of a row group that are in the split's stream, sorted: int64 [split.rows], or None for all."""
+    if split.keep is Keep.ALL:
+        return None
+    held_out = held_out_rows(split, seed)
+    if split.keep is Keep.VALIDATION:
+        return held_out
+    return np.delete(np.arange(split.group_rows), held_out)
+
+
+class SplitReader:
+    """Reads splits whole; keeps the files last used open, because blocks come back to a file for each row group."""
+
+    def __init__(self, spec: FeedSpec, open_storage: OpenStorage, *, use_threads: bool = True) -> None:
+        """Opens nothing yet.
+
+        Args:
+            use_threads: Let Arrow decode columns on all its threads.
+        """
+        self._spec = spec
+        self._open_storage = open_storage
+        self._use_threads = use_threads
+        self._columns = file_columns(spec)
+        self._files: OrderedDict[str, pq.ParquetFile] = OrderedDict()
+        self._texts: list[str] = [
+            name for feature in spec.features if feature.is_text for name in feature.columns if name in self._columns
+        ]
+
+    def read(self, split: Split) -> RowGroup:
+        """Returns the row group of a split with the columns that features use.
+
+        Raises:
+            SourceNotFoundError: the file is gone.
+            CorruptFileError: the file cannot be read, or has changed since it was planned.
+            StorageError: the file system failed.
+        """
+        file = self._open(split.path)
+        self._check_unchanged(file.metadata, split)
+        with reading(split.path):
+            table = file.read_row_group(split.row_group, columns=sorted(self._columns), use_threads=self._use_threads)
+        columns = dict(zip(table.column_names, table.columns, strict=True))
+        named = zip(self._spec.partition_columns, self._spec.partition_types, split.partition, strict=True)
+        # A partition column is a column like any other: one value, as often as the row group has rows.
+        columns |= {name: pa.chunked_array([repeated(value, kind, split.group_rows)]) for name, kind, value in named}
+        self._check_types(columns, split.path)
+        return RowGroup(
+            path=split.path,
+            index=split.row_group,
+            metadata=file.metadata,
+            columns=columns,
+            rows=split.rows,
+            kept=kept_rows(split, self._spec.seed),
+            fill_null=self._spec.fill_null,
+        )
+
+    def close(self) -> None:
+        """Closes the files that are open."""
+        while self._files:
+            _, file = self._files.popitem(last=False)
+            _close(file)
+
+    def _open(self, path: str) -> pq.ParquetFile:
+        if path in self._files:
+            self._files.move_to_end(path)
+            return self._files[path]
+        try:
+            file = open_parquet(
+                self._open_storage(path),
+                path,
+                read_dictionary=self._texts,
+                coerce_int96_timestamp_unit="us",
+                page_checksum_verification=True,
+            )
+        except StorageNotFoundError as error:
+            raise SourceNotFoundError(f"{path} is gone since it was planned") from error
+        if len(self._files) >= _OPEN_FILES:
+            _close(self._files.popitem(last=False)[1])
+        self._files[path] = file
+        return file
+
+    def _check_unchanged(self, metadata: pq.FileMetaData, split: Split) -> None:
+        if split.row_group < metadata.num_row_groups:
+            group = metadata.row_group(split.row_group)
+            nbytes = group_nbytes(group, leaf_columns(metadata, self._columns))
+            if (group.num_rows, nbytes) == (split.group_rows, split.nbytes):
+                return
+        raise CorruptFileError(f"{split.path} has changed since it was planned (row group {split.row_group})")
+
+    def _check_types(self, columns: dict[str, pa.ChunkedArray], path: str) -> None:
+        """A file rewritten with the same sizes and other columns would otherwise fail without its name."""
+        for feature in self._spec.features:
+            for name in feature.columns:
+                if name not in columns or is_text(columns[name].type) != feature.is_text:
+                    raise CorruptFileError(f"{path} has changed since it was planned (column {name!r})")
+
+
+def _close(file: pq.ParquetFile) -> None:
+    # Nothing was written, and what a read had to say it has said.
+    with suppress(OSError):
+        file.close(force=True)
+
+
+def repeated(value: PartitionValue, kind: str, rows: int) -> pa.Array:
+    """Returns a partition value as a column [rows] of the Arrow type that stands for its Spark type.
+
+    Args:
+        kind: One of `FeedSpec.partition_types`; a date's value is in ISO format.
+    """
+    arrow_type = PARTITION_TYPES[kind]
+    return pa.nulls(rows, arrow_type) if value is None else pa.repeat(pa.scalar(value).cast(arrow_type), rows)

@@ -1,0 +1,299 @@
+"""The messages of the control channel. Each action is a name, a request and an answer, all JSON.
+
+Agents and trainers call, the driver answers; commands travel in the answers to heartbeats.
+"""
+
+from __future__ import annotations
+
+import enum
+from typing import Any
+
+from sparktf.config import JobConfig
+from sparktf.errors import ErrorRecord
+from sparktf.feature import FeedSpec
+from sparktf.plan import Assignment, Cursor, Message, Stream
+from sparktf.security import ControlAccess
+from sparktf.topology import ClusterSpec, NodeId
+
+
+class Action(enum.StrEnum):
+    """Every action that the control server knows."""
+
+    REGISTER = "register"
+    AGENT_HEARTBEAT = "agent-heartbeat"
+    TRAINER_EXITED = "trainer-exited"
+    READY = "ready"
+    HEARTBEAT = "heartbeat"
+    ASSIGNMENT = "assignment"
+    METRICS = "metrics"
+    EPOCH_DONE = "epoch-done"
+    UPLOADED = "uploaded"
+    FINISHED = "finished"
+    FAILED = "failed"
+
+
+class Ack(Message):
+    """Nothing but "understood"."""
+
+
+# ---- agents ----
+
+
+class Registration(Message):
+    """An agent presents itself.
+
+    Attributes:
+        agent: Unique id of this agent process.
+        partition: The Spark partition it runs for; there is one agent for each.
+        jvm: Identity of its executor: "<pid>@<start time>" of the JVM on `host`.
+        address: "host:port" that the agent holds for its next trainer.
+        problems: Why no trainer could start here, such as a model module that is not found; empty if one could.
+    """
+
+    agent: str
+    partition: int
+    host: str
+    jvm: str
+    address: str
+    versions: dict[str, str]
+    problems: tuple[str, ...] = ()
+
+
+class Registered(Message):
+    """Whether the agent has its place. One that has not (a second agent for the same partition) asks again."""
+
+    accepted: bool
+    reason: str = ""
+
+
+class AgentHeartbeat(Message):
+    """Sent a few times a second.
+
+    Attributes:
+        attempt: Attempt of the trainer that runs here, or None.
+    """
+
+    agent: str
+    address: str
+    attempt: int | None = None
+
+
+class Order(enum.StrEnum):
+    """What an agent is to do now."""
+
+    WAIT = "wait"
+    START = "start"
+    STOP = "stop"
+    DISMISS = "dismiss"
+
+
+class Restore(Message):
+    """The checkpoint a trainer starts from."""
+
+    path: str
+    step: int
+    cursor: Cursor
+    rows_trained: int
+    files: tuple[str, ...]
+
+
+class TrainerSpec(Message):
+    """All that a trainer needs for one attempt.
+
+    Attributes:
+        run_root: With config.name and run_id, the run directory.
+        rows: Rows of each stream in one epoch.
+        assets: What `prepare` returned.
+    """
+
+    run_id: str
+    run_root: str
+    attempt: int
+    node: NodeId
+    cluster: ClusterSpec
+    config: JobConfig
+    feed: FeedSpec
+    rows: dict[Stream, int]
+    assets: dict[str, Any]
+    restore: Restore | None = None
+
+
+class Bootstrap(Message):
+    """The one line on a trainer's stdin, from its agent.
+
+    Attributes:
+        work: Folder for local files; the trainer deletes it at its end.
+        parent: Process id of the agent, without which the trainer does not live.
+    """
+
+    spec: TrainerSpec
+    access: ControlAccess
+    work: str
+    parent: int
+
+
+class Orders(Message):
+    """The answer to an agent's heartbeat; `trainer` comes with START."""
+
+    order: Order
+    trainer: TrainerSpec | None = None
+
+
+class TrainerExited(Message):
+    """A trainer process ended.
+
+    Attributes:
+        exit_code: As in `subprocess`: negative for a signal.
+    """
+
+    agent: str
+    attempt: int
+    node: NodeId
+    exit_code: int
+    time_s: float
+    log: str
+    log_tail: str
+
+
+# ---- trainers ----
+
+
+class Ready(Message):
+    """The compiled model is built and checked, the checkpoint restored: the trainer could begin."""
+
+    attempt: int
+    node: NodeId
+    replicas: int
+    keras: str
+    versions: dict[str, str]
+    weights: int
+
+
+class Progress(Message):
+    """Where a trainer is.
+
+    Attributes:
+        rows_fed: Rows of this epoch that its feed has handed out; `rows_trained` those that went into an update.
+        wait_s: Seconds this epoch that the loop waited for rows.
+    """
+
+    epoch: int = 0
+    step: int = 0
+    rows_fed: int = 0
+    rows_trained: int = 0
+    loss: float | None = None
+    wait_s: float = 0.0
+    phase: str = "starting"
+
+
+class Heartbeat(Message):
+    """Sent every second or so by a trainer."""
+
+    attempt: int
+    node: NodeId
+    progress: Progress
+
+
+class TrainerOrders(Message):
+    """The answer to a trainer's heartbeat.
+
+    Attributes:
+        stop: The attempt is over: exit.
+    """
+
+    stop: bool = False
+    save: bool = False
+
+
+class AssignmentRequest(Message):
+    """A trainer asks for its share of one epoch."""
+
+    attempt: int
+    node: NodeId
+    stream: Stream
+    epoch: int
+
+
+class AssignmentAnswer(Message):
+    """The share of the node that asked."""
+
+    assignment: Assignment
+
+
+class Metrics(Message):
+    """Metrics of a stream over all workers, sent by the chief."""
+
+    attempt: int
+    node: NodeId
+    stream: Stream
+    epoch: int
+    step: int
+    rows: int
+    values: dict[str, float]
+
+
+class EpochDone(Message):
+    """A node has gone through its share of an epoch.
+
+    Attributes:
+        rows_fed: Rows that its feed handed out in this attempt; `rows_trained` those that went into updates.
+        complete: False where `train.max_steps` ended the epoch early.
+        wait_s: Seconds that the loop waited for rows.
+        nbytes: Bytes of the source that were read.
+    """
+
+    attempt: int
+    node: NodeId
+    epoch: int
+    step: int
+    rows_fed: int
+    rows_trained: int
+    complete: bool
+    wait_s: float
+    nbytes: int
+
+
+class StagedFile(Message):
+    """An uploaded file, named relative to its folder."""
+
+    name: str
+    nbytes: int
+    sha256: str
+
+
+class Uploaded(Message):
+    """A node's part of a checkpoint is in the staging folder.
+
+    Attributes:
+        rows_consumed: Rows of the node's assignment of `epoch` that went into updates up to `step`.
+        files: The chief's files; empty from the other nodes.
+    """
+
+    attempt: int
+    node: NodeId
+    step: int
+    epoch: int
+    rows_consumed: int
+    keras: str
+    files: tuple[StagedFile, ...] = ()
+
+
+class Finished(Message):
+    """A trainer has done all of its work; it stays until it is told to stop.
+
+    Attributes:
+        model: Files of the exported model in the staging folder, from the chief.
+    """
+
+    attempt: int
+    node: NodeId
+    step: int
+    model: tuple[StagedFile, ...] = ()
+
+
+class Failed(Message):
+    """A trainer fails; sent once, before it exits."""
+
+    attempt: int
+    node: NodeId
+    record: ErrorRecord

@@ -1,0 +1,251 @@
+"""The plan of a run's input and positions in it; pure arithmetic, the same in every process.
+
+A source is a list of *splits* (Parquet row groups). Splits are put together into *shuffle blocks*. In every epoch
+the blocks are ordered anew, which lays all rows of the stream into one sequence `[0, rows)`: the *epoch sequence*.
+Positions are intervals `[start, stop)` of that sequence, half-open, so that a cursor does not depend on how many
+workers share the epoch. A worker's share is a list of *pieces*: intervals of blocks, in the order it trains them.
+"""
+
+from __future__ import annotations
+
+import enum
+import heapq
+import itertools
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+from pydantic import BaseModel, ConfigDict
+
+Interval = tuple[int, int]
+PartitionValue = int | float | str | None
+
+
+class Stream(enum.StrEnum):
+    """A stream of input, planned once per run."""
+
+    TRAIN = "train"
+    VALIDATION = "validation"
+
+
+class Keep(enum.StrEnum):
+    """Which rows of a row group belong to the stream, where a fraction is held out."""
+
+    ALL = "all"
+    TRAIN = "train"
+    VALIDATION = "validation"
+
+
+class Draw(enum.IntEnum):
+    """What random numbers are for. Each purpose has a sequence of its own, whatever seed, epoch and block are."""
+
+    SPLIT_ORDER = 1
+    BLOCK_ORDER = 2
+    BLOCK_ROWS = 3
+    HELD_OUT = 4
+
+
+def generator(draw: Draw, seed: int, *key: int) -> np.random.Generator:
+    """Returns the generator of one purpose at one place, e.g. (`Draw.BLOCK_ROWS`, seed, epoch, block)."""
+    # NumPy pads a short seed with zeros: without the purpose, (seed, epoch) and (seed, epoch, block 0) would be one.
+    return np.random.default_rng([draw, seed, *key])
+
+
+class Message(BaseModel):
+    """Base of everything that crosses the control channel as JSON: frozen, unknown keys refused."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class Split(Message):
+    """One row group of one file.
+
+    Attributes:
+        file: Index of the file in the plan; with `row_group` it seeds the draw of held-out rows.
+        group_rows: Rows in the row group.
+        held_out: How many of them the validation fraction draws.
+        rows: Rows that belong to this stream.
+        partition: Values of the partition columns, in the order of `FeedSpec.partition_columns`.
+    """
+
+    path: str
+    file: int
+    row_group: int
+    group_rows: int
+    held_out: int
+    keep: Keep
+    rows: int
+    nbytes: int
+    partition: tuple[PartitionValue, ...] = ()
+
+
+class Piece(Message):
+    """Rows `[start, stop)` of one shuffle block, counted after the block's permutation.
+
+    Attributes:
+        first_row: Where the piece starts in the epoch sequence.
+    """
+
+    block: int
+    start: int
+    stop: int
+    first_row: int
+    splits: tuple[Split, ...]
+
+    @property
+    def rows(self) -> int:
+        return self.stop - self.start
+
+
+class Assignment(Message):
+    """What one node reads of one stream in one epoch, in this order."""
+
+    stream: Stream
+    epoch: int
+    pieces: tuple[Piece, ...]
+
+    @property
+    def rows(self) -> int:
+        return sum(piece.rows for piece in self.pieces)
+
+    def consumed(self, rows: int) -> list[Interval]:
+        """Returns the intervals of the epoch sequence that the first `rows` rows of this assignment cover.
+
+        Raises:
+            ValueError: `rows` is negative or more than the assignment holds.
+        """
+        if not 0 <= rows <= self.rows:
+            raise ValueError(f"consumed {rows} rows of an assignment of {self.rows}")
+        done: list[Interval] = []
+        for piece in self.pieces:
+            taken = min(rows, piece.rows)
+            if taken:
+                done.append((piece.first_row, piece.first_row + taken))
+            rows -= taken
+        return merge(done)
+
+
+class Cursor(Message):
+    """A position in a stream: all epochs before `epoch`, and the intervals `done` of that epoch's sequence."""
+
+    epoch: int = 0
+    done: tuple[Interval, ...] = ()
+
+    @property
+    def rows(self) -> int:
+        """Rows of the epoch that are done."""
+        return sum(stop - start for start, stop in self.done)
+
+    def advance(self, intervals: Iterable[Interval]) -> Cursor:
+        """Returns the cursor with more intervals done.
+
+        Raises:
+            ValueError: an interval was done before (a row would be trained twice).
+        """
+        return Cursor(epoch=self.epoch, done=tuple(merge([*self.done, *intervals])))
+
+
+class BlockSlice(NamedTuple):
+    """Rows `[start, stop)` of a block, whose first row is `first_row` of the epoch sequence."""
+
+    block: int
+    start: int
+    stop: int
+    first_row: int
+
+
+class EpochOrder:
+    """The order of a stream's shuffle blocks in one epoch.
+
+    Attributes:
+        blocks: int64 [n_blocks], block ids in the order of the epoch.
+        starts: int64 [n_blocks + 1], where each block starts in the epoch sequence; the last is the number of rows.
+    """
+
+    def __init__(self, block_rows: npt.NDArray[np.int64], *, epoch: int, seed: int | None) -> None:
+        """Orders blocks of `block_rows` rows by (seed, epoch); `seed=None` keeps the planned order."""
+        n = len(block_rows)
+        self.blocks = np.arange(n) if seed is None else generator(Draw.BLOCK_ORDER, seed, epoch).permutation(n)
+        self.starts = np.concatenate([[0], np.cumsum(block_rows[self.blocks])]).astype(np.int64)
+
+    @property
+    def rows(self) -> int:
+        return int(self.starts[-1])
+
+    def slices(self, intervals: Iterable[Interval]) -> list[BlockSlice]:
+        """Returns the block slices that the intervals cover, in order."""
+        found: list[BlockSlice] = []
+        for interval in intervals:
+            start, stop = interval
+            position = int(np.searchsorted(self.starts, start, side="right")) - 1
+            while start < stop:
+                block_start, block_stop = int(self.starts[position]), int(self.starts[position + 1])
+                end = min(stop, block_stop)
+                if end > start:
+                    found.append(BlockSlice(int(self.blocks[position]), start - block_start, end - block_start, start))
+                start, position = end, position + 1
+        return found
+
+
+def merge(intervals: Iterable[Interval]) -> list[Interval]:
+    """Returns the intervals sorted and joined where they touch.
+
+    Raises:
+        ValueError: two intervals overlap.
+    """
+    merged: list[Interval] = []
+    for start, stop in sorted(intervals):
+        if merged and start < merged[-1][1]:
+            raise ValueError(f"rows [{start}, {merged[-1][1]}) are covered twice")
+        if merged and start == merged[-1][1]:
+            merged[-1] = (merged[-1][0], stop)
+        else:
+            merged.append((start, stop))
+    return merged
+
+
+def remaining(rows: int, done: Sequence[Interval]) -> list[Interval]:
+    """Returns what `done` leaves of `[0, rows)`."""
+    edges = [(0, 0), *merge(done), (rows, rows)]
+    return [(left[1], right[0]) for left, right in itertools.pairwise(edges) if left[1] < right[0]]
+
+
+def share(order: EpochOrder, intervals: Sequence[Interval], nodes: int, *, rebalance: bool) -> list[list[BlockSlice]]:
+    """Deals the rows of `intervals` to `nodes` nodes.
+
+    Args:
+        rebalance: Cut blocks so that the nodes' rows differ by one at most; else hand out whole slices, each to the
+            node that has the fewest rows so far.
+    """
+    if rebalance:
+        return [order.slices(part) for part in _cut(intervals, nodes)]
+    shares: list[list[BlockSlice]] = [[] for _ in range(nodes)]
+    loads = [(0, node) for node in range(nodes)]
+    for piece in order.slices(intervals):
+        rows, node = loads[0]
+        shares[node].append(piece)
+        heapq.heapreplace(loads, (rows + piece.stop - piece.start, node))
+    return shares
+
+
+def _cut(intervals: Sequence[Interval], nodes: int) -> list[list[Interval]]:
+    """Cuts the rows of the intervals, in their order, into one part for each node; sizes differ by one at most."""
+    total = sum(stop - start for start, stop in intervals)
+    parts: list[list[Interval]] = [[] for _ in range(nodes)]
+    node = seen = 0
+    for interval in intervals:
+        start, stop = interval
+        while start < stop:
+            node_end = total * (node + 1) // nodes
+            rows = min(stop - start, node_end - seen)
+            if rows:
+                parts[node].append((start, start + rows))
+            start, seen = start + rows, seen + rows
+            node += seen == node_end
+    return parts
+
+
+def batch_shares(batch_size: int, nodes: int) -> list[int]:
+    """Returns the rows that each node brings to a full update of `batch_size` rows; they differ by one at most."""
+    return [batch_size * (i + 1) // nodes - batch_size * i // nodes for i in range(nodes)]

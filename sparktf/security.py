@@ -1,0 +1,90 @@
+"""The secret and the certificates of one run's control channel.
+
+The certificate authority lives only in the driver's memory and signs one certificate that every node of the run uses, on
+both sides of the handshake: it proves "belongs to this run", which is all that the channel asks. A stranger is refused
+before the server reads a byte of a message (Flight cannot bound a message's size before it has read it).
+"""
+
+from __future__ import annotations
+
+import datetime
+import secrets
+
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.x509.oid import NameOID
+from pydantic import Field
+
+from sparktf.plan import Message
+
+NODE_NAME = "sparktf-node"
+"""The name in the node certificate; clients check for it instead of a host name, which may be an address."""
+
+
+class TlsMaterial(Message):
+    """PEM texts of the run's authority, node certificate and node key."""
+
+    authority: str = Field(repr=False)
+    certificate: str = Field(repr=False)
+    key: str = Field(repr=False)
+
+
+class ControlAccess(Message):
+    """All that a node needs to call the driver. Travels in Spark's task closure and the trainer's stdin, never in a log."""
+
+    location: str
+    secret: str = Field(repr=False)
+    tls: TlsMaterial | None = Field(default=None, repr=False)
+
+
+def new_secret() -> str:
+    """Returns a fresh 256-bit secret."""
+    return secrets.token_urlsafe(32)
+
+
+def new_tls_material(now: datetime.datetime, lifetime: datetime.timedelta = datetime.timedelta(days=30)) -> TlsMaterial:
+    """Returns certificates of a new authority, valid from a little before `now` (hosts' clocks differ)."""
+    authority_key, node_key = _new_key(), _new_key()
+    window = (now - datetime.timedelta(minutes=10), now + lifetime)
+    authority = _certificate("sparktf-run", authority_key, None, authority_key, window)
+    node = _certificate(NODE_NAME, node_key, authority.subject, authority_key, window)
+    return TlsMaterial(
+        authority=_pem(authority),
+        certificate=_pem(node),
+        key=node_key.private_bytes(
+            serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
+        ).decode(),
+    )
+
+
+def _new_key() -> ec.EllipticCurvePrivateKey:
+    return ec.generate_private_key(ec.SECP256R1())
+
+
+def _pem(certificate: x509.Certificate) -> str:
+    return certificate.public_bytes(serialization.Encoding.PEM).decode()
+
+
+def _certificate(
+    name: str,
+    key: ec.EllipticCurvePrivateKey,
+    issuer: x509.Name | None,
+    issuer_key: ec.EllipticCurvePrivateKey,
+    window: tuple[datetime.datetime, datetime.datetime],
+) -> x509.Certificate:
+    """Returns a certificate; one without an issuer is the authority itself."""
+    subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
+    builder = (
+        x509.CertificateBuilder()
+        .subject_name(subject)
+        .issuer_name(issuer or subject)
+        .public_key(key.public_key())
+        .serial_number(x509.random_serial_number())
+        .not_valid_before(window[0])
+        .not_valid_after(window[1])
+        .add_extension(x509.BasicConstraints(ca=issuer is None, path_length=None), critical=True)
+    )
+    if issuer is not None:
+        builder = builder.add_extension(x509.SubjectAlternativeName([x509.DNSName(NODE_NAME)]), critical=False)
+    return builder.sign(issuer_key, hashes.SHA256())

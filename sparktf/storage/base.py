@@ -1,0 +1,122 @@
+"""The storage seam: what sparktf asks of a file system. Paths are absolute paths or URLs of that file system.
+
+Every error is a `StorageError` that names the path; only reading from the stream of `open` fails as a bare OSError.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import BinaryIO, NamedTuple, Protocol
+
+_CHUNK_NBYTES = 1 << 20
+
+
+class FileEntry(NamedTuple):
+    """One directory entry, or one file of a recursive listing; a folder has 0 bytes."""
+
+    path: str
+    nbytes: int
+    is_dir: bool
+
+
+class Storage(Protocol):
+    """A file system.
+
+    Any method raises `StoragePermissionError` where this user may not, and `StorageError` for what else went wrong.
+    A path below a file is a path that does not exist: `StorageNotFoundError`.
+    """
+
+    def stat(self, path: str) -> FileEntry:
+        """Returns the entry.
+
+        Raises:
+            StorageNotFoundError: nothing is there.
+        """
+
+    def exists(self, path: str) -> bool:
+        """Whether the path exists."""
+
+    def list(self, path: str) -> tuple[FileEntry, ...]:
+        """Returns the folder's entries, sorted by path.
+
+        Raises:
+            StorageNotFoundError: no folder is there.
+        """
+
+    def walk(self, path: str) -> Iterator[FileEntry]:
+        """Yields every file below the folder, sorted by path, but none whose name or folder starts with "_" or ".".
+
+        Raises:
+            StorageNotFoundError: no folder is there (raised by the first `next`).
+        """
+
+    def open(self, path: str) -> BinaryIO:
+        """Opens a file for reading, seekable.
+
+        Raises:
+            StorageNotFoundError: no file is there.
+        """
+
+    def read_bytes(self, path: str) -> bytes:
+        """Returns a small file's content.
+
+        Raises:
+            StorageNotFoundError: no file is there.
+        """
+
+    def write_bytes(self, path: str, content: bytes) -> None:
+        """Writes a small file, whole or not at all, replacing one that is there; makes the folders above it."""
+
+    def upload(self, local: Path, path: str) -> None:
+        """Copies a local file to `path`, whole or not at all, replacing one that is there; makes the folders above it.
+
+        Raises:
+            StorageNotFoundError: the local file is not there.
+            StorageError: what arrived is not as long as the local file.
+        """
+
+    def download(self, path: str, local: Path) -> None:
+        """Copies a file to a local path, whole or not at all, replacing one that is there; makes the folders above it.
+
+        Raises:
+            StorageNotFoundError: no file is there.
+            StorageError: what arrived is not as long as the stored file.
+        """
+
+    def checksum(self, path: str) -> str:
+        """Returns the SHA-256 of the file's content as it lies in storage, in hex.
+
+        Raises:
+            StorageNotFoundError: no file is there.
+        """
+
+    def make_dirs(self, path: str) -> None:
+        """Makes the folder and those above it; one that is there is left as it is.
+
+        Raises:
+            StorageExistsError: a file is there.
+        """
+
+    def rename(self, source: str, target: str) -> None:
+        """Renames a file or folder in one step. The folder above the target is not made: a commit's fence relies on it.
+
+        Raises:
+            StorageExistsError: the target exists, even as an empty folder.
+            StorageNotFoundError: the source or the folder above the target is not there.
+        """
+
+    def delete(self, path: str) -> None:
+        """Deletes a file or folder with all below it; nothing happens if it is not there."""
+
+    def probe(self, path: str) -> None:
+        """Makes the folder, then writes, renames and deletes a small file in it, to see that all of that is allowed."""
+
+
+def sha256_of(stream: BinaryIO) -> str:
+    """Returns the SHA-256 of a stream from its position on, in hex."""
+    digest = hashlib.sha256()
+    while chunk := stream.read(_CHUNK_NBYTES):
+        digest.update(chunk)
+    return digest.hexdigest()

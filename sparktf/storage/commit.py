@@ -1,0 +1,379 @@
+"""The commit protocol of checkpoints and models, over any `Storage`.
+
+A checkpoint exists only if its manifest verifies: every file it lists is there, with its size and checksum. Trainers
+upload files into a staging folder (`upload_folder`); the driver alone commits, through one `CheckpointStore`:
+
+    _tmp/<attempt>-<what>/         trainers upload here; the manifest is written last
+      -- rename -->  _commit-<attempt>-<nonce>/<what>/       the fence; verified here, where no upload reaches it
+      -- rename -->  step-<12 digits>/                       visible, whole
+
+One committer, one fence: a new attempt (of this driver or of the next) makes a `_commit` folder of its own and moves
+all others away. Nobody makes such a folder a second time, so a cut-off committer's next rename fails, wherever it had
+got to; what a late trainer still uploads lies in `_tmp` and is never looked at. Readers skip names that start with "_".
+"""
+
+from __future__ import annotations
+
+import logging
+import re
+import secrets
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, Literal, TypeVar
+
+from pydantic import Field, ValidationError, field_validator
+
+from sparktf.errors import (
+    LifecycleError,
+    StorageError,
+    StorageExistsError,
+    StorageNotFoundError,
+    TornCheckpointError,
+)
+from sparktf.messages import StagedFile
+from sparktf.plan import Cursor, Message
+from sparktf.rundir import RunDirectory, checkpoint_step
+from sparktf.storage.base import Storage, sha256_of
+from sparktf.storage.local import storage_errors
+
+MANIFEST = "MANIFEST.json"
+
+Report = Callable[[str, str], None]
+"""Called with a path and the reason why it was skipped or left."""
+
+_FENCE = re.compile(r"^_commit-(\d+)-")
+
+_log = logging.getLogger(__name__)
+
+
+class FileManifest(Message):
+    """What makes a published folder whole: its files."""
+
+    files: tuple[StagedFile, ...]
+
+    @field_validator("files")
+    @classmethod
+    def _stay_inside(cls, files: tuple[StagedFile, ...]) -> tuple[StagedFile, ...]:
+        # Names come from trainers and from storage, and are joined to paths that are read.
+        for name in (file.name for file in files):
+            if any(part in ("", ".", "..") for part in name.split("/")) or name == MANIFEST:
+                raise ValueError(f"{name!r} is not the name of a file below the folder")
+        return files
+
+    def belongs_in(self, folder: str) -> bool:
+        """Whether a folder of this name is where the manifest may lie."""
+        return True
+
+
+class Manifest(FileManifest):
+    """What a checkpoint is.
+
+    Attributes:
+        cursor: Position in the train stream.
+        rows_trained: Rows trained over the run up to this step, in all epochs.
+        keras: Which Keras wrote it.
+        versions: Package -> version.
+        created: ISO 8601.
+        extra: JSON-able, for the caller.
+    """
+
+    step: int = Field(ge=0, lt=10**12)
+    epoch: int
+    cursor: Cursor
+    rows_trained: int
+    config_hash: str
+    plan_hash: str
+    keras: Literal["keras", "tf_keras"]
+    versions: dict[str, str]
+    created: str
+    extra: dict[str, Any] = {}
+
+    def belongs_in(self, folder: str) -> bool:
+        return checkpoint_step(folder) == self.step
+
+
+_M = TypeVar("_M", bound=FileManifest)
+
+
+def upload_folder(storage: Storage, local: Path, target: str) -> tuple[StagedFile, ...]:
+    """Uploads all files below a local folder, as a trainer does; returns them sorted by name.
+
+    The checksums are of the local files, so that a commit sees what went wrong on the way.
+
+    Raises:
+        StorageNotFoundError: `local` is not a folder.
+        StorageError: a file could not be uploaded; what is there stays for the fence to sweep.
+    """
+    if not local.is_dir():
+        raise StorageNotFoundError(f"cannot upload {local}: not a folder")
+    staged = []
+    for path in sorted(found for found in local.rglob("*") if found.is_file()):
+        name = path.relative_to(local).as_posix()
+        with storage_errors("read", str(path)), path.open("rb") as stream:
+            checksum = sha256_of(stream)
+        storage.upload(path, f"{target}/{name}")
+        staged.append(StagedFile(name=name, nbytes=path.stat().st_size, sha256=checksum))
+    return tuple(sorted(staged, key=lambda file: file.name))
+
+
+def verify_files(storage: Storage, folder: str, files: Sequence[StagedFile]) -> None:
+    """Checks that the files lie in the folder: all sizes first, which is cheap, then the checksums.
+
+    Raises:
+        TornCheckpointError: a file is missing or differs; names it.
+    """
+    try:
+        for file in files:
+            found = storage.stat(f"{folder}/{file.name}")
+            if found.is_dir or found.nbytes != file.nbytes:
+                raise TornCheckpointError(f"{found.path}: {found.nbytes} bytes instead of {file.nbytes}")
+        for file in files:
+            if storage.checksum(f"{folder}/{file.name}") != file.sha256:
+                raise TornCheckpointError(f"{folder}/{file.name}: the checksum differs")
+    except StorageNotFoundError as error:
+        raise TornCheckpointError(f"a file is missing: {error}") from error
+
+
+def read_manifest(storage: Storage, folder: str, kind: type[_M]) -> _M:
+    """Returns the manifest of a published folder, if the folder is whole.
+
+    Raises:
+        TornCheckpointError: the manifest is missing, does not parse or does not belong there, or a file differs.
+    """
+    path = f"{folder}/{MANIFEST}"
+    try:
+        manifest = kind.model_validate_json(storage.read_bytes(path))
+    except StorageNotFoundError as error:
+        raise TornCheckpointError(f"no manifest: {error}") from error
+    except ValidationError as error:
+        first = error.errors()[0]
+        where = ".".join(str(part) for part in first["loc"])
+        raise TornCheckpointError(f"{path} is not a manifest: {where or 'content'}: {first['msg']}") from error
+    if not manifest.belongs_in(_name(folder)):
+        raise TornCheckpointError(f"{path} is the manifest of another folder")
+    verify_files(storage, folder, manifest.files)
+    return manifest
+
+
+class CheckpointStore:
+    """The checkpoints of one run. Reading needs no fence; `commit` and `publish` are for the driver, in one thread."""
+
+    def __init__(
+        self,
+        storage: Storage,
+        rundir: RunDirectory,
+        keep: int,
+        *,
+        on_torn: Report | None = None,
+        on_not_pruned: Report | None = None,
+    ) -> None:
+        """Opens the store; touches nothing.
+
+        Args:
+            keep: How many checkpoints stay, at least 1.
+            on_torn: Told of each checkpoint that is skipped or replaced because it is torn. Default: the log.
+            on_not_pruned: Told when old checkpoints could not be removed. Default: the log.
+
+        Raises:
+            ValueError: `keep` is less than 1.
+        """
+        if keep < 1:
+            raise ValueError(f"keep = {keep}: at least the newest checkpoint must stay")
+        self._storage = storage
+        self._rundir = rundir
+        self._keep = keep
+        self._on_torn = on_torn or _warn_torn
+        self._on_not_pruned = on_not_pruned or _warn_not_pruned
+        self._fence: str | None = None
+
+    def last_attempt(self) -> int:
+        """Returns the highest attempt that fenced and did not release, as one of a killed driver; 0 if there is none.
+
+        A resumed run's attempts count on from it: else they would stage to paths that a trainer not yet dead may use.
+
+        Raises:
+            StorageError: the storage failed.
+        """
+        if not self._storage.exists(self._rundir.checkpoints):
+            return 0
+        found = (_FENCE.match(_name(entry.path)) for entry in self._storage.list(self._rundir.checkpoints))
+        return max((int(match.group(1)) for match in found if match), default=0)
+
+    def fence(self, attempt: int) -> None:
+        """Makes this store the only committer, before an attempt begins; sweeps what older attempts staged.
+
+        Raises:
+            StorageError: the storage failed; there may be no committer now.
+        """
+        nonce = secrets.token_hex(4)
+        fence = f"{self._rundir.checkpoints}/_commit-{attempt:03d}-{nonce}"
+        self._storage.make_dirs(fence)
+        # Made before the others are moved: of two that fence at once, each moves the other's, and never do both commit.
+        swept = self._sweep_aside(fence, nonce)
+        self._fence = fence
+        self._discard(*swept)
+
+    def release(self) -> None:
+        """Ends committing: removes the fence and what is still staged. Does nothing without a fence.
+
+        Raises:
+            StorageError: the storage failed; the next fence sweeps what is left.
+        """
+        if self._fence is not None and self._storage.exists(self._fence):
+            self._storage.delete(self._rundir.staging)
+            self._storage.delete(self._fence)
+        self._fence = None
+
+    def commit(self, manifest: Manifest, staged: str) -> str:
+        """Makes a staged folder the checkpoint at `manifest.step`, then prunes; returns the checkpoint's folder.
+
+        A torn checkpoint in its place is reported and replaced. If it fails, nothing of the staged folder stays.
+
+        Raises:
+            LifecycleError: `fence` was not called.
+            TornCheckpointError: a staged file is missing or differs; names it.
+            StorageExistsError: there is a whole checkpoint at this step.
+            StorageError: a newer attempt has fenced this one off, or the storage failed.
+        """
+        target = self._rundir.checkpoint(manifest.step)
+        self._publish(manifest, staged, target)
+        try:
+            self._prune(manifest.step)
+        except StorageError as error:
+            # The commit stands whatever becomes of the old ones; the next commit tries again.
+            self._on_not_pruned(self._rundir.checkpoints, str(error))
+        return target
+
+    def publish(self, files: Sequence[StagedFile], staged: str, target: str) -> None:
+        """Makes a staged folder appear as `target` (a model), whole, with a `FileManifest` beside the files.
+
+        Raises:
+            LifecycleError: `fence` was not called.
+            ValueError: a file's name leads out of the folder.
+            TornCheckpointError: a staged file is missing or differs; names it.
+            StorageExistsError: `target` is there and is whole.
+            StorageError: a newer attempt has fenced this one off, or the storage failed.
+        """
+        self._publish(FileManifest(files=tuple(files)), staged, target)
+
+    def list(self) -> tuple[int, ...]:
+        """Returns the steps that have a checkpoint folder, oldest first; whether they are whole is not looked at.
+
+        Raises:
+            StorageError: the storage failed.
+        """
+        if not self._storage.exists(self._rundir.checkpoints):
+            return ()
+        folders = (entry for entry in self._storage.list(self._rundir.checkpoints) if entry.is_dir)
+        steps = (checkpoint_step(_name(folder.path)) for folder in folders)
+        return tuple(sorted(step for step in steps if step is not None))
+
+    def latest(self) -> tuple[Manifest, str] | None:
+        """Returns the newest checkpoint that is whole, and its folder; torn ones are reported and skipped.
+
+        Raises:
+            StorageError: the storage failed (which does not make a checkpoint torn).
+        """
+        for step in reversed(self.list()):
+            folder = self._rundir.checkpoint(step)
+            try:
+                return read_manifest(self._storage, folder, Manifest), folder
+            except TornCheckpointError as error:
+                if not self._storage.exists(folder):
+                    # Pruned while it was read, so there is a newer one.
+                    return self.latest()
+                self._on_torn(folder, str(error))
+        return None
+
+    def _sweep_aside(self, fence: str, nonce: str) -> tuple[str, ...]:
+        """Moves every other committer's fence and what is staged out of their reach; returns where to."""
+        parent = self._rundir.checkpoints
+        names = (_name(entry.path) for entry in self._storage.list(parent))
+        hidden = [name for name in names if name.startswith("_") and name != _name(fence)]
+        swept = []
+        for number, name in enumerate(hidden):
+            aside = f"{parent}/_swept-{nonce}-{number}"
+            try:
+                self._storage.rename(f"{parent}/{name}", aside)
+            except StorageNotFoundError:
+                continue  # Another that fences at the same moment has moved it, or its owner released it.
+            swept.append(aside)
+        return tuple(swept)
+
+    def _publish(self, manifest: FileManifest, staged: str, target: str) -> None:
+        fence = self._held_fence()
+        held = f"{fence}/{_name(target)}"
+        try:
+            # Before the rename into the fence: writing makes folders, and inside the fence that would mend a cut one.
+            self._storage.write_bytes(f"{staged}/{MANIFEST}", manifest.model_dump_json(indent=2).encode())
+            self._storage.rename(staged, held)
+            verify_files(self._storage, held, manifest.files)
+            self._put_in_place(held, target, type(manifest))
+        except StorageError as error:
+            self._discard(staged, held)
+            if not self._still_held(fence):
+                raise StorageError(f"{target} is not committed: a newer attempt has fenced this one off") from error
+            raise
+
+    def _held_fence(self) -> str:
+        if self._fence is None:
+            raise LifecycleError(f"commit below {self._rundir.checkpoints} without a fence")
+        return self._fence
+
+    def _still_held(self, fence: str) -> bool:
+        try:
+            return self._storage.exists(fence)
+        except StorageError:
+            return True  # Not known: the error that led here says more.
+
+    def _put_in_place(self, held: str, target: str, kind: type[FileManifest]) -> None:
+        self._storage.make_dirs(_parent(target))
+        try:
+            self._storage.rename(held, target)
+        except StorageExistsError:
+            self._remove_if_torn(target, kind)
+            self._storage.rename(held, target)
+
+    def _remove_if_torn(self, target: str, kind: type[FileManifest]) -> None:
+        """Removes a folder that is not whole; one that is stays, and makes the rename that follows fail."""
+        try:
+            read_manifest(self._storage, target, kind)
+        except TornCheckpointError as error:
+            self._on_torn(target, str(error))
+            self._remove(target)
+
+    def _prune(self, committed: int) -> None:
+        # Newer ones than the committed are torn (the run would have resumed from them), so they do not count.
+        older = [step for step in self.list() if step < committed]
+        for step in older[: max(len(older) - (self._keep - 1), 0)]:
+            self._remove(self._rundir.checkpoint(step))
+
+    def _remove(self, folder: str) -> None:
+        """Removes a folder from sight in one step, so that no reader sees half of it, then deletes it."""
+        removed = f"{self._held_fence()}/removed-{_name(folder)}"
+        self._storage.delete(removed)
+        self._storage.rename(folder, removed)
+        self._storage.delete(removed)
+
+    def _discard(self, *folders: str) -> None:
+        for folder in folders:
+            try:
+                self._storage.delete(folder)
+            except StorageError as error:
+                _log.warning("left for the next fence to sweep: %s", error)
+
+
+def _name(path: str) -> str:
+    return path.rstrip("/").rpartition("/")[2]
+
+
+def _parent(path: str) -> str:
+    return path.rstrip("/").rpartition("/")[0]
+
+
+def _warn_torn(path: str, reason: str) -> None:
+    _log.warning("skipped torn checkpoint %s: %s", path, reason)
+
+
+def _warn_not_pruned(path: str, reason: str) -> None:
+    _log.warning("old checkpoints stay in %s: %s", path, reason)

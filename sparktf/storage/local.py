@@ -1,0 +1,229 @@
+"""The local file system, or one mounted on every host."""
+
+from __future__ import annotations
+
+import ctypes
+import errno
+import os
+import re
+import secrets
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import BinaryIO
+
+from sparktf.errors import StorageError, StorageExistsError, StorageNotFoundError, StoragePermissionError
+from sparktf.storage.base import FileEntry, sha256_of
+
+_FILE_URL = re.compile(r"^file:(//(localhost)?(?=/))?", re.IGNORECASE)
+_COPY_NBYTES = 1 << 20
+
+_ERRORS: dict[int | None, type[StorageError]] = {
+    errno.ENOENT: StorageNotFoundError,
+    errno.ENOTDIR: StorageNotFoundError,
+    errno.EEXIST: StorageExistsError,
+    errno.EACCES: StoragePermissionError,
+    errno.EPERM: StoragePermissionError,
+    errno.EROFS: StoragePermissionError,
+}
+
+
+def local_path(path: str) -> str:
+    """Returns the absolute path of `file:///x`, `file:/x`, `/x` or, against the working directory, `x`."""
+    return os.path.abspath(_FILE_URL.sub("", path))
+
+
+@contextmanager
+def storage_errors(doing: str, path: str) -> Iterator[None]:
+    """Turns an OSError of the block into the `StorageError` for it: "cannot <doing> <path>: <reason of the system>"."""
+    try:
+        yield
+    except StorageError:
+        raise
+    except OSError as error:
+        kind = _ERRORS.get(error.errno, StorageError)
+        raise kind(f"cannot {doing} {path}: {error.strerror or error}") from error
+
+
+class LocalStorage:
+    """`Storage` on the operating system's own file system; paths may be `/x` or `file:///x`, entries have `/x`.
+
+    Files appear by rename from a hidden sibling and are synced to disk with their folder, so that a reader sees a file
+    whole or not at all, also after a power cut.
+    """
+
+    def stat(self, path: str) -> FileEntry:
+        path = local_path(path)
+        with storage_errors("look at", path):
+            return _entry(path)
+
+    def exists(self, path: str) -> bool:
+        try:
+            self.stat(path)
+        except StorageNotFoundError:
+            return False
+        return True
+
+    def list(self, path: str) -> tuple[FileEntry, ...]:
+        path = local_path(path)
+        with storage_errors("list", path):
+            return tuple(_entries(path))
+
+    def walk(self, path: str) -> Iterator[FileEntry]:
+        files: list[FileEntry] = []
+        folders = [local_path(path)]
+        while folders:
+            for entry in self.list(folders.pop()):
+                if os.path.basename(entry.path).startswith(("_", ".")):
+                    continue
+                if entry.is_dir:
+                    folders.append(entry.path)
+                else:
+                    files.append(entry)
+        yield from sorted(files)
+
+    def open(self, path: str) -> BinaryIO:
+        path = local_path(path)
+        with storage_errors("open", path):
+            return open(path, "rb")
+
+    def read_bytes(self, path: str) -> bytes:
+        path = local_path(path)
+        with storage_errors("read", path), open(path, "rb") as stream:
+            return stream.read()
+
+    def write_bytes(self, path: str, content: bytes) -> None:
+        path = local_path(path)
+        with storage_errors("write", path), _whole_file(path) as sink:
+            sink.write(content)
+
+    def upload(self, local: Path, path: str) -> None:
+        _copy(str(local), local_path(path))
+
+    def download(self, path: str, local: Path) -> None:
+        _copy(local_path(path), os.path.abspath(local))
+
+    def checksum(self, path: str) -> str:
+        path = local_path(path)
+        with storage_errors("read", path), open(path, "rb") as stream:
+            return sha256_of(stream)
+
+    def make_dirs(self, path: str) -> None:
+        path = local_path(path)
+        with storage_errors("make the folder", path):
+            os.makedirs(path, exist_ok=True)
+
+    def rename(self, source: str, target: str) -> None:
+        source, target = local_path(source), local_path(target)
+        with storage_errors(f"rename {source} to", target):
+            _rename_to_new(source, target)
+            _sync_folder(os.path.dirname(target))
+
+    def delete(self, path: str) -> None:
+        path = local_path(path)
+        with storage_errors("delete", path), suppress(FileNotFoundError):
+            if os.path.isdir(path) and not os.path.islink(path):
+                shutil.rmtree(path)
+            else:
+                os.unlink(path)
+
+    def probe(self, path: str) -> None:
+        written = f"{local_path(path)}/.probe-{secrets.token_hex(8)}"
+        renamed = f"{written}-renamed"
+        self.make_dirs(path)
+        try:
+            self.write_bytes(written, b"sparktf")
+            self.rename(written, renamed)
+        finally:
+            self.delete(written)
+            self.delete(renamed)
+
+
+def _entry(path: str) -> FileEntry:
+    status = os.stat(path)
+    is_dir = os.path.isdir(path)
+    return FileEntry(path, 0 if is_dir else status.st_size, is_dir)
+
+
+def _entries(folder: str) -> Iterator[FileEntry]:
+    for name in sorted(os.listdir(folder)):
+        # A name may be gone since: another process's temporary file, or a link to nowhere.
+        with suppress(FileNotFoundError):
+            yield _entry(os.path.join(folder, name))
+
+
+def _copy(source: str, target: str) -> None:
+    """Copies a file, whole or not at all. An error names the side that failed."""
+    with (
+        storage_errors("read", source),
+        open(source, "rb") as stream,
+        storage_errors(f"copy {source} to", target),
+        _whole_file(target) as sink,
+    ):
+        expected = os.fstat(stream.fileno()).st_size
+        shutil.copyfileobj(stream, sink, _COPY_NBYTES)
+        sink.flush()
+        arrived = os.fstat(sink.fileno()).st_size
+        if arrived != expected:
+            raise StorageError(f"cannot copy {source} to {target}: {arrived} of {expected} bytes arrived")
+
+
+@contextmanager
+def _whole_file(target: str) -> Iterator[BinaryIO]:
+    """Opens a hidden sibling, which takes the place of `target` when the block ends, and goes if the block raises."""
+    folder = os.path.dirname(target)
+    # A file in the folder's place is better reported by what comes next: "Not a directory".
+    with suppress(FileExistsError):
+        os.makedirs(folder)
+    # Not tempfile: its files are readable by their owner alone, whatever the umask says.
+    hidden = os.path.join(folder, f".tmp-{secrets.token_hex(8)}")
+    try:
+        with open(hidden, "xb") as sink:
+            yield sink
+            sink.flush()
+            os.fsync(sink.fileno())
+        os.replace(hidden, target)
+    finally:
+        with suppress(FileNotFoundError, NotADirectoryError):
+            os.unlink(hidden)
+    _sync_folder(folder)
+
+
+def _sync_folder(folder: str) -> None:
+    """Makes the names in a folder durable, which syncing the files does not."""
+    handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+_AT_FDCWD = -100
+_RENAME_NOREPLACE = 1
+_UNSUPPORTED = (errno.ENOSYS, errno.EINVAL)
+
+
+def _rename_to_new(source: str, target: str) -> None:
+    """Renames, refusing a target that exists.
+
+    The kernel checks and renames in one step (`renameat2`). Where the C library or the file system cannot (some network
+    mounts), the check comes before the rename, and a target made in between may be replaced if it is a file or empty.
+    """
+    # os.rename would put a folder in place of an empty one without a word.
+    failed = _renameat2(source, target)
+    if failed in _UNSUPPORTED:
+        if os.path.lexists(target):
+            raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), target)
+        os.rename(source, target)
+    elif failed:
+        raise OSError(failed, os.strerror(failed), target)
+
+
+def _renameat2(source: str, target: str) -> int:
+    """Calls `renameat2` with RENAME_NOREPLACE; returns 0 or the errno."""
+    call = getattr(ctypes.CDLL(None, use_errno=True), "renameat2", None)
+    if call is None:
+        return errno.ENOSYS
+    result = call(_AT_FDCWD, os.fsencode(source), _AT_FDCWD, os.fsencode(target), ctypes.c_uint(_RENAME_NOREPLACE))
+    return 0 if result == 0 else ctypes.get_errno()

@@ -1,0 +1,84 @@
+"""Process entry of a trainer: one JSON line on stdin says all, and the end of stdin ends the process.
+
+Secrets come this way because a command line and an environment can be read by others.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import shutil
+import signal
+import socket
+import sys
+import threading
+import time
+from functools import partial
+from pathlib import Path
+
+from sparktf.channel import ControlClient
+from sparktf.messages import Bootstrap, Failed, TrainerSpec
+from sparktf.topology import tf_config
+from sparktf.trainer.report import EXIT_STOPPED, Reporter
+
+_PR_SET_PDEATHSIG = 1
+
+
+def main() -> None:
+    """Runs one trainer; ends with `os._exit`, since TensorFlow's own shutdown can wait long for lost peers."""
+    bootstrap = Bootstrap.model_validate_json(sys.stdin.readline())
+    _die_with(bootstrap.parent)
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the whole terminal; the driver decides what it means
+    threading.Thread(target=_watch_stdin, name="stdin", daemon=True).start()
+    spec = bootstrap.spec
+    client = ControlClient(bootstrap.access)
+    reporter = Reporter(client, spec)
+    reporter.start()
+    _prepare_environment(spec)
+    code = 1
+    try:
+        _train(spec, client, reporter, Path(bootstrap.work))
+        code = 0
+    except BaseException as e:  # noqa: BLE001 - the process's edge: whatever it is, the driver gets it
+        _report(e, spec, reporter)
+    finally:
+        shutil.rmtree(bootstrap.work, ignore_errors=True)
+        sys.stdout.flush()
+        os._exit(code)
+
+
+def _train(spec: TrainerSpec, client: ControlClient, reporter: Reporter, work: Path) -> None:
+    from sparktf.trainer import model, session  # noqa: PLC0415 - TensorFlow reads its environment when imported
+
+    session.run(spec, client, reporter, work, partial(model.load_function, spec.config))
+
+
+def _report(error: BaseException, spec: TrainerSpec, reporter: Reporter) -> None:
+    from sparktf.trainer import failure  # noqa: PLC0415
+
+    record = failure.describe(error, spec, time_s=time.time(), host=socket.gethostname())
+    print(record.traceback, flush=True)
+    reporter.fail(Failed(attempt=spec.attempt, node=spec.node, record=record))
+
+
+def _prepare_environment(spec: TrainerSpec) -> None:
+    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
+    if len(spec.cluster.nodes()) > 1:
+        os.environ["TF_CONFIG"] = tf_config(spec.cluster, spec.node)
+        os.environ["TF_GRPC_REUSE_PORT"] = "1"  # the agent holds the port until TensorFlow has taken it
+
+
+def _die_with(parent: int) -> None:
+    """Asks the kernel to kill this process when the agent's main thread dies, however that happens."""
+    ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+    if os.getppid() != parent:  # it died before the kernel was asked
+        os._exit(EXIT_STOPPED)
+
+
+def _watch_stdin() -> None:
+    sys.stdin.read()
+    os._exit(EXIT_STOPPED)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,130 @@
+"""Checkpoints from a trainer's side: written locally, uploaded beside training, committed by the driver alone."""
+
+from __future__ import annotations
+
+import shutil
+import threading
+from pathlib import Path
+from typing import Any
+
+import tensorflow as tf
+
+from sparktf.config import CheckpointConfig
+from sparktf.errors import SparkTFError, StorageError
+from sparktf.messages import Action, Restore, TrainerSpec, Uploaded
+from sparktf.rundir import RunDirectory, checkpoint_name
+from sparktf.storage.base import Storage
+from sparktf.storage.commit import upload_folder
+from sparktf.trainer.report import Reporter
+
+_PREFIX = "ckpt"
+
+
+class SavePolicy:
+    """Decides when a checkpoint is due: by steps, which all nodes count alike, and by time, which the chief counts."""
+
+    def __init__(self, config: CheckpointConfig, now_s: float) -> None:
+        self._config = config
+        self._saved_s = now_s
+
+    def steps_left(self, step: int) -> int | None:
+        """Returns the updates until the next checkpoint that is due by steps, None where there is no such rule."""
+        every = self._config.every_steps
+        return None if every is None else every - step % every
+
+    def due_at_step(self, step: int) -> bool:
+        return self._config.every_steps is not None and step > 0 and step % self._config.every_steps == 0
+
+    def due_by_time(self, now_s: float) -> bool:
+        return self._config.every_seconds is not None and now_s - self._saved_s >= self._config.every_seconds
+
+    def saved(self, now_s: float) -> None:
+        self._saved_s = now_s
+
+
+class CheckpointWriter:
+    """Writes and uploads one checkpoint at a time.
+
+    Every node writes, since variables that are aggregated on reading take a collective; only the chief's files are kept.
+    """
+
+    def __init__(self, spec: TrainerSpec, storage: Storage, reporter: Reporter, work: Path, keras: str) -> None:
+        self._spec = spec
+        self._storage = storage
+        self._reporter = reporter
+        self._work = work
+        self._keras = keras
+        self._rundir = RunDirectory(spec.run_root, spec.config.name, spec.run_id)
+        self._upload: threading.Thread | None = None
+        self._error: SparkTFError | None = None
+
+    def save(self, checkpoint: Any, *, step: int, epoch: int, rows_consumed: int) -> None:
+        """Writes the checkpoint locally, then hands it to the upload thread.
+
+        Raises:
+            StorageError: the upload before this one failed.
+        """
+        self.wait()
+        folder = self._work / checkpoint_name(step)
+        checkpoint.write(str(folder / _PREFIX))
+        position = Uploaded(
+            attempt=self._spec.attempt,
+            node=self._spec.node,
+            step=step,
+            epoch=epoch,
+            rows_consumed=rows_consumed,
+            keras=self._keras,
+        )
+        self._upload = threading.Thread(target=self._send, args=(folder, position), name="upload", daemon=True)
+        self._upload.start()
+
+    def wait(self) -> None:
+        """Waits for the upload that is under way.
+
+        Raises:
+            StorageError: it failed, or takes longer than `timeouts.upload`.
+        """
+        if self._upload is None:
+            return
+        limit = self._spec.config.timeouts.upload
+        self._upload.join(limit)
+        if self._upload.is_alive():
+            raise StorageError(
+                f"a checkpoint's upload to {self._rundir.staging} took longer than timeouts.upload: {limit:g} s"
+            )
+        self._upload = None
+        if self._error is not None:
+            raise self._error
+
+    def _send(self, folder: Path, position: Uploaded) -> None:
+        try:
+            if self._spec.node.index == 0:
+                target = self._rundir.staged(self._spec.attempt, checkpoint_name(position.step))
+                files = upload_folder(self._storage, folder, target)
+                position = position.model_copy(update={"files": files})
+            self._reporter.send(Action.UPLOADED, position)
+        except SparkTFError as e:
+            self._error = e
+        finally:
+            shutil.rmtree(folder, ignore_errors=True)
+
+
+def restore(checkpoint: Any, storage: Storage, source: Restore, work: Path) -> None:
+    """Reads a committed checkpoint into the objects of `checkpoint`, which all exist already.
+
+    Raises:
+        StorageError: it cannot be downloaded.
+        ValueError: the model's variables are not those of the checkpoint.
+    """
+    folder = work / "restore"
+    folder.mkdir()
+    for name in source.files:
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        storage.download(f"{source.path}/{name}", folder / name)
+    checkpoint.read(str(folder / _PREFIX)).assert_existing_objects_matched()
+    shutil.rmtree(folder)
+
+
+def checkpoint_of(**trackables: Any) -> Any:
+    """Returns the `tf.train.Checkpoint` of a model and its optimizer."""
+    return tf.train.Checkpoint(**trackables)

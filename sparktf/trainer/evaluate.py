@@ -1,0 +1,79 @@
+"""Evaluation over all workers, with the numbers that one process would get.
+
+It runs on a copy of the model outside of the strategy, so that workers with more rows than others need no collective in
+between; the states of all metrics are summed over the workers at the end, as tf.distribute itself does for metrics.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Protocol
+
+import numpy as np
+import tensorflow as tf
+
+from sparktf.trainer.model import KerasModel
+from sparktf.trainer.strategy import Collective
+from sparktf.trainer.tensors import Tensors, encoded_example, rows_of, signature, to_tensors
+
+
+class RowSource(Protocol):
+    """What evaluation needs of a feed."""
+
+    def take(self, rows: int) -> Any:
+        """Returns up to so many rows, none at the end."""
+
+
+class Evaluator:
+    """Evaluates one model on this worker's share of a stream."""
+
+    def __init__(self, model: KerasModel, collective: Collective, batch_size: int) -> None:
+        self._model = model
+        self._collective = collective
+        self._batch_size = batch_size
+        # The trace is made by `warm_up`, also on a worker that never gets a row: all of them need the same metric states.
+        self._step = tf.function(self._evaluate, input_signature=[signature(model.spec), tf.TensorSpec((), tf.int32)])
+
+    def evaluate(self, feed: RowSource) -> tuple[dict[str, float], int]:
+        """Returns the metrics (first of all "loss") and the rows, both over all workers.
+
+        Every worker calls this, also one without rows.
+        """
+        self._model.model.reset_metrics()
+        loss, rows = 0.0, 0
+        while n := _length(columns := feed.take(self._batch_size)):
+            loss += float(self._step(to_tensors(columns), n)) * n
+            rows += n
+        total = self._collective.sum(np.array([loss, rows], np.float64))
+        self._sum_metric_states()
+        values = {"loss": float(total[0] / max(total[1], 1.0))}
+        for name, value in self._model.model.get_metrics_result().items():
+            if name != "loss":
+                values[name] = float(value)
+        return values, int(total[1])
+
+    @tf.autograph.experimental.do_not_convert
+    def _evaluate(self, tensors: Tensors, n: Any) -> Any:
+        rows = rows_of(tensors, 0, n)
+        layout = self._model.layout
+        y_pred = self._model.model(layout.x(rows), training=False)
+        loss = self._model.compute_loss(rows, y_pred, training=False)
+        self._model.model.compute_metrics(layout.x(rows), layout.y(rows), y_pred, layout.sample_weight(rows))
+        return tf.cast(loss, tf.float32)
+
+    def _sum_metric_states(self) -> None:
+        """Replaces every metric's state by its sum over the workers."""
+        for variable in self.variables():
+            variable.assign(self._collective.sum(np.asarray(variable)))
+
+    def variables(self) -> list[Any]:
+        """Returns the state variables of all metrics, in an order that is the same on every worker."""
+        return [v for metric in self._model.model.metrics for v in metric.variables]
+
+    def warm_up(self) -> None:
+        """Creates the metrics' variables, also on a worker that never gets a row."""
+        self._step(encoded_example(self._model.spec), 1)
+        self._model.model.reset_metrics()
+
+
+def _length(columns: Any) -> int:
+    return len(next(iter(columns.values())))

@@ -1,0 +1,70 @@
+"""What a trainer's exception means: the model's own failure, refused data, a lost peer, or a lack of memory."""
+
+from __future__ import annotations
+
+import linecache
+import traceback
+from types import FrameType, TracebackType
+
+import tensorflow as tf
+
+from sparktf.errors import ErrorRecord, SparkTFError, Verdict
+from sparktf.messages import TrainerSpec
+
+_PEER_ERRORS = (
+    tf.errors.UnavailableError,
+    tf.errors.AbortedError,
+    tf.errors.CancelledError,
+    tf.errors.DeadlineExceededError,
+)
+_PEER_TEXTS = ("Collective ops is aborted", "Connection reset by peer", "coordination service")
+
+
+def describe(error: BaseException, spec: TrainerSpec, *, time_s: float, host: str) -> ErrorRecord:
+    """Returns the record that the driver gets."""
+    verdict, kind, message, peer = _classify(error, spec)
+    return ErrorRecord(
+        type=kind,
+        message=message,
+        verdict=verdict,
+        time_s=time_s,
+        node=str(spec.node),
+        host=host,
+        peer=peer,
+        traceback="".join(traceback.format_exception(error)),
+    )
+
+
+def _classify(error: BaseException, spec: TrainerSpec) -> tuple[Verdict, str, str, bool]:
+    """Returns verdict, type, one-line message, and whether only a peer's loss was seen."""
+    if isinstance(error, SparkTFError):
+        return error.verdict, type(error).__name__, _first_line(error), False
+    if isinstance(error, _PEER_ERRORS) or (
+        isinstance(error, tf.errors.OpError) and any(t in str(error) for t in _PEER_TEXTS)
+    ):
+        return Verdict.INFRASTRUCTURE, "NodeLostError", f"lost its peers: {_first_line(error)}", True
+    if isinstance(error, (MemoryError, tf.errors.ResourceExhaustedError)):
+        message = f"out of memory: {_first_line(error)}; raise spark.executor.memoryOverhead or lower train.batch_size"
+        return Verdict.INFRASTRUCTURE, "NodeLostError", message, False
+    message = f"{type(error).__name__}: {_first_line(error)}{_place(error, spec)}"
+    return Verdict.MODEL_FAILED, "ModelError", message, False
+
+
+def _first_line(error: BaseException) -> str:
+    lines = [line.strip() for line in str(error).strip().splitlines() if line.strip()]
+    return lines[0] if lines else type(error).__name__
+
+
+def _place(error: BaseException, spec: TrainerSpec) -> str:
+    """Returns where in the user's module it happened: " (file:line in function: source line)", or nothing."""
+    found = ""
+    for frame, line in _walk(error.__traceback__):
+        if frame.f_globals.get("__name__", "").partition(".")[0] == spec.config.model_module.partition(".")[0]:
+            name = frame.f_code.co_filename
+            source = linecache.getline(name, line, frame.f_globals).strip()
+            found = f" ({name.rpartition('/')[2]}:{line} in {frame.f_code.co_name}: {source})"
+    return found
+
+
+def _walk(trace: TracebackType | None) -> list[tuple[FrameType, int]]:
+    return list(traceback.walk_tb(trace))

@@ -1,0 +1,155 @@
+"""The synchronous training loop of one node.
+
+All nodes run the same calls in the same order. Before each call into TensorFlow they agree, in one sum over the gang, on
+the rows of every update of the call; a sum of zero everywhere ends the epoch on all nodes at once. Whatever else must be
+decided alike (a checkpoint by time, the size of the next call) is said by the chief in the same sum.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import Any, NamedTuple, Protocol
+
+import numpy as np
+
+from sparktf.plan import batch_shares
+from sparktf.trainer.strategy import Collective
+from sparktf.trainer.tensors import to_tensors
+
+_CALL_S = 0.5
+"""How long a call into TensorFlow should take: long enough to hide its overhead, short enough for progress and saves."""
+
+
+class Feed(Protocol):
+    """What the loop needs of a feed."""
+
+    def take(self, rows: int) -> Any:
+        """Returns so many rows, fewer only at the end of the epoch."""
+
+
+class LoopSettings(NamedTuple):
+    """Sizes of the loop, the same on every node.
+
+    Attributes:
+        node: This node's index among `nodes`.
+        devices: Replicas on each node.
+    """
+
+    node: int
+    nodes: int
+    devices: int
+    batch_size: int
+    steps_per_call: int
+    max_steps: int | None
+
+
+class Agreement(NamedTuple):
+    """What all nodes know after a sum over the gang."""
+
+    totals: np.ndarray[Any, np.dtype[np.int32]]
+    save: bool
+    next_steps: int
+
+
+class SyncLoop:
+    """Trains epochs; the caller owns model, feed and checkpoints.
+
+    Attributes:
+        step: Updates made over the whole run.
+        rows: Rows of this node's share of the epoch that went into updates.
+    """
+
+    def __init__(
+        self,
+        settings: LoopSettings,
+        update: Callable[..., float],
+        collective: Collective,
+        *,
+        step: int,
+        steps_to_save: Callable[[int], int | None],
+        save_wanted: Callable[[], bool],
+        on_call: Callable[[float, int], None],
+        save: Callable[[], None],
+    ) -> None:
+        """Makes a loop.
+
+        Args:
+            update: As `UpdateFunction.__call__`.
+            steps_to_save: Updates left until a checkpoint is due by steps, the same on every node.
+            save_wanted: Whether this node asks for a checkpoint now (by time, or on the driver's word).
+            on_call: Told the mean loss and the rows over all nodes after every call.
+            save: Writes a checkpoint of `step` and `rows`.
+        """
+        self._settings = settings
+        self._update = update
+        self._collective = collective
+        self._steps_to_save = steps_to_save
+        self._save_wanted = save_wanted
+        self._on_call = on_call
+        self._save = save
+        self._share = batch_shares(settings.batch_size, settings.nodes)[settings.node]
+        self._call_steps = min(2, settings.steps_per_call)
+        self._measured_steps = self._call_steps
+        self._calls = 0
+        self.step = step
+        self.rows = 0
+
+    @property
+    def exhausted(self) -> bool:
+        """Whether `train.max_steps` is reached."""
+        return self._settings.max_steps is not None and self.step >= self._settings.max_steps
+
+    def run_epoch(self, feed: Feed) -> None:
+        """Trains on all rows of the feed, together with the other nodes on theirs."""
+        self.rows = 0
+        while not self.exhausted:
+            columns = feed.take(self._share * self._steps_of_call())
+            rows = len(next(iter(columns.values())))
+            counts = self._counts(rows)
+            agreed = self._agree(counts)
+            if agreed.save:
+                self._save()
+            if not len(agreed.totals):
+                return
+            self._run_call(columns, counts, agreed)
+            self.rows += rows
+            if self._steps_to_save(self.step - 1) == 1:
+                self._save()
+
+    def _steps_of_call(self) -> int:
+        """Returns the updates of the next call: it ends where a checkpoint by steps is due, or at `max_steps`."""
+        limits = [self._call_steps, self._steps_to_save(self.step)]
+        if self._settings.max_steps is not None:
+            limits.append(self._settings.max_steps - self.step)
+        return min(limit for limit in limits if limit is not None)
+
+    def _counts(self, rows: int) -> np.ndarray[Any, np.dtype[np.int32]]:
+        """Returns this node's rows in each update of the call, int32 [steps_per_call]: full shares, a rest, zeros."""
+        ends = np.minimum(np.arange(1, self._settings.steps_per_call + 1) * self._share, rows)
+        return np.diff(ends, prepend=0).astype(np.int32)
+
+    def _agree(self, counts: np.ndarray[Any, np.dtype[np.int32]]) -> Agreement:
+        chief = self._settings.node == 0
+        said = [int(self._save_wanted()), self._measured_steps if chief else 0]
+        total = self._collective.sum(np.concatenate([counts, np.array(said, np.int32)]))
+        live = int(np.count_nonzero(total[:-2]))
+        return Agreement(total[:live].astype(np.int32), bool(total[-2]), int(total[-1]))
+
+    def _run_call(self, columns: Any, counts: np.ndarray[Any, np.dtype[np.int32]], agreed: Agreement) -> None:
+        started = time.perf_counter()
+        devices = np.arange(self._settings.devices + 1)
+        live = counts[: len(agreed.totals), None]
+        per_device = np.diff(live * devices // self._settings.devices, axis=1).astype(np.int32)
+        loss = self._update(to_tensors(columns), per_device, agreed.totals)
+        self._measure(len(agreed.totals), time.perf_counter() - started)
+        self._call_steps = agreed.next_steps
+        self.step += len(agreed.totals)
+        self._on_call(loss, int(agreed.totals.sum()))
+
+    def _measure(self, steps: int, seconds: float) -> None:
+        """Proposes the size of a call from the time of this one; the first call traces, and says nothing."""
+        self._calls += 1
+        if self._calls > 1:
+            wanted = int(_CALL_S * steps / max(seconds, 1e-6))
+            self._measured_steps = max(1, min(self._settings.steps_per_call, wanted, 4 * steps))

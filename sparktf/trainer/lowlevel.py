@@ -1,0 +1,115 @@
+"""The low-level contract: `train(node)` with a loop of the user's own, on the same feed, checkpoints and accounting."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+import tensorflow as tf
+
+from sparktf.errors import ModelError, RowAccountingError
+from sparktf.messages import TrainerSpec
+from sparktf.plan import Stream, batch_shares
+from sparktf.trainer.checkpoint import checkpoint_of
+from sparktf.trainer.session import Session
+from sparktf.trainer.tensors import Layout, rows_of, to_tensors
+
+
+class TrainerNode:
+    """Implements `sparktf.Node` on a session."""
+
+    def __init__(self, session: Session) -> None:
+        spec: TrainerSpec = session.spec
+        self._session = session
+        self._layout = Layout(spec.feed)
+        self._epoch = 0
+        self._feed: Any = None
+        self._rows = 0
+        self._checkpoint: Any = None
+        self.role = spec.node.role.value
+        self.index = spec.node.index
+        self.workers = spec.config.cluster.nodes
+        self.params: Mapping[str, Any] = spec.config.params
+        self.assets: Mapping[str, Any] = spec.assets
+        self.strategy = session.strategy
+        self.batch_size = batch_shares(spec.config.train.batch_size, session.nodes)[spec.node.index]
+        self.step = spec.restore.step if spec.restore else 0
+
+    def restore(self, **trackables: Any) -> bool:
+        """See `sparktf.Node`."""
+        self._checkpoint = checkpoint_of(**trackables)
+        restored = self._session.restore(self._checkpoint)
+        self._session.ready(keras=_flavour(trackables.values()), weights=_weights(trackables.values()))
+        return restored
+
+    def epochs(self) -> Iterator[int]:
+        """See `sparktf.Node`."""
+        if self._checkpoint is None:
+            raise ModelError("train(node) must call node.restore(model=..., ...) before node.epochs()")
+        for epoch in self._session.epochs():
+            self._epoch, self._rows = epoch, 0
+            with self._session.feed(Stream.TRAIN, epoch) as feed:
+                self._feed = feed
+                yield epoch
+                complete = self._rows == feed.rows
+                if not complete and not self._session.exhausted(self.step):
+                    raise RowAccountingError(
+                        f"train(node) reported {self._rows} of the {feed.rows} rows of its share of epoch {epoch}"
+                    )
+                self._session.epoch_done(feed, epoch, self.step, self._rows, complete=complete)
+            self._session.save(self._checkpoint, self.step, epoch, self._rows, complete=complete)
+
+    def dataset(self, stream: str = "train") -> Any:
+        """See `sparktf.Node`."""
+        if Stream(stream) is Stream.TRAIN:
+            return self._batches(lambda: self._feed)
+        return self._batches(lambda: self._session.open_feed(Stream(stream), self._epoch))
+
+    def _batches(self, open_feed: Callable[[], Any]) -> Any:
+        def generate() -> Iterator[Any]:
+            feed = open_feed()
+            while (columns := feed.take(self.batch_size)) and (n := len(next(iter(columns.values())))):
+                rows = rows_of(to_tensors(columns), 0, n)
+                x, y, weight = self._layout.x(rows), self._layout.y(rows), self._layout.sample_weight(rows)
+                yield (x, y) if weight is None else (x, y, weight)
+
+        return tf.data.Dataset.from_generator(generate, output_signature=self._signature()).prefetch(2)
+
+    def _signature(self) -> Any:
+        spec = self._session.spec.feed
+        rows = {f.key: tf.TensorSpec((None, *f.shape), f.dtype) for f in spec.features}
+        parts = (self._layout.x(rows), self._layout.y(rows))
+        return (*parts, self._layout.sample_weight(rows)) if spec.weights else parts
+
+    def report(self, *, step: int, rows: int, loss: float | None = None) -> None:
+        """See `sparktf.Node`."""
+        self.step = step
+        self._rows += rows
+        self._session.progress(self._epoch, step, self._rows, loss)
+
+    def metrics(self, values: Mapping[str, float], *, rows: int, stream: str = "validation") -> None:
+        """See `sparktf.Node`."""
+        self._session.metrics(Stream(stream), self._epoch, self.step, rows, dict(values))
+
+    def checkpoint(self) -> bool:
+        """See `sparktf.Node`."""
+        due = self._session.policy.due_at_step(self.step)
+        if due:
+            self._session.save(self._checkpoint, self.step, self._epoch, self._rows, complete=False)
+            self._session.policy.saved(time.monotonic())
+        return due
+
+    def export(self, model: Any) -> None:
+        """See `sparktf.Node`."""
+        self._session.export_plain(model)
+
+
+def _flavour(trackables: Any) -> str:
+    names = [cls.__module__.partition(".")[0] for t in trackables for cls in type(t).__mro__]
+    return next((name for name in names if name in ("keras", "tf_keras")), "none")
+
+
+def _weights(trackables: Any) -> int:
+    model = next((t for t in trackables if hasattr(t, "count_params")), None)
+    return int(model.count_params()) if model is not None else 0

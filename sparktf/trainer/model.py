@@ -1,0 +1,243 @@
+"""The user's model: how it is loaded, what of it is refused, and the few places where Keras 3 and tf_keras differ."""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+import platform
+import random
+import sys
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+from sparktf.config import JobConfig
+from sparktf.errors import ModelContractError
+from sparktf.feature import FeedSpec
+from sparktf.trainer.tensors import Layout, Tensors, example
+
+_EXACT_REDUCTIONS = {"sum_over_batch_size", "mean", "auto"}
+
+
+def load_function(config: JobConfig) -> Callable[..., Any]:
+    """Imports the model function.
+
+    Raises:
+        ModelContractError: the module or the function is not there.
+    """
+    try:
+        module = importlib.import_module(config.model_module)
+    except ModuleNotFoundError as e:
+        if e.name is None or not (config.model_module + ".").startswith(e.name + "."):
+            raise  # the module is there, but one that it imports is not: that is the model's own error
+        raise ModelContractError(f"model: module '{config.model_module}' is not found") from e
+    function = getattr(module, config.model_function, None)
+    if not callable(function):
+        names = sorted(n for n, v in vars(module).items() if inspect.isfunction(v) and v.__module__ == module.__name__)
+        raise ModelContractError(
+            f"model: module '{config.model_module}' has no function '{config.model_function}' (it has: {', '.join(names)})"
+        )
+    return function
+
+
+def is_low_level(function: Callable[..., Any]) -> bool:
+    """Whether the function is a `train(node)` rather than a `build(params, assets)`: it takes one argument, not two."""
+    return len(inspect.signature(function).parameters) == 1
+
+
+def versions(flavour: str) -> dict[str, str]:
+    """Returns the versions of what a checkpoint depends on."""
+    found = {"python": platform.python_version(), "tensorflow": tf.__version__}
+    if flavour in ("keras", "tf_keras"):
+        found[flavour] = importlib.import_module(flavour).__version__
+    return found
+
+
+def seed_everything(seed: int) -> None:
+    """Seeds Python, NumPy, TensorFlow and the Keras flavour in use, so that every build starts from the same weights."""
+    random.seed(seed)
+    np.random.seed(seed)
+    tf.random.set_seed(seed)
+    for flavour in ("keras", "tf_keras"):
+        if flavour in sys.modules:
+            sys.modules[flavour].utils.set_random_seed(seed)
+
+
+class KerasModel:
+    """A compiled Keras model of either flavour, built on the feed's shapes.
+
+    Attributes:
+        model: The user's model.
+        flavour: "keras" or "tf_keras".
+        layout: How batches are handed to it.
+    """
+
+    def __init__(self, build: Callable[..., Any], config: JobConfig, assets: dict[str, Any], spec: FeedSpec) -> None:
+        """Calls the user's function and checks what it returns.
+
+        Raises:
+            ModelContractError: not a compiled Keras model, inputs that no column feeds, or something that cannot be
+                weighted exactly.
+        """
+        seed_everything(config.train.seed)
+        self.model = build(dict(config.params), dict(assets))
+        self.flavour = _flavour(self.model, config.model)
+        _check_compiled(self.model, config.model)
+        self.spec = spec
+        _check_names(self.model, spec)
+        self.layout = Layout(spec, tuple(getattr(self.model, "output_names", None) or ()))
+        self._build_variables()
+        _check_exact(self.model, self.losses())
+
+    @classmethod
+    def wrap(cls, model: Any, spec: FeedSpec) -> KerasModel:
+        """Wraps a built model that a low-level loop has trained, for export."""
+        wrapped = cls.__new__(cls)
+        wrapped.model, wrapped.spec = model, spec
+        wrapped.flavour = _flavour(model, "node.export()")
+        wrapped.layout = Layout(spec, tuple(getattr(model, "output_names", None) or ()))
+        return wrapped
+
+    @property
+    def optimizer(self) -> Any:
+        return self.model.optimizer
+
+    def _build_variables(self) -> None:
+        """Creates every variable now: inside a traced function under a strategy it would be too late."""
+        rows = example(self.spec)
+        self.layout.fit_outputs(self.model(self.layout.x(rows), training=False))
+        self.optimizer.build(self.model.trainable_variables)
+
+    def compute_loss(self, rows: Tensors, y_pred: Any, *, training: bool) -> Any:
+        """Returns the total loss of the rows: mean over rows and loss weights, plus regularisers."""
+        x, y, weight = self.layout.x(rows), self.layout.y(rows), self.layout.sample_weight(rows)
+        if self.flavour == "keras":
+            return self.model.compute_loss(x=x, y=y, y_pred=y_pred, sample_weight=weight, training=training)
+        return self.model.compute_loss(x=x, y=y, y_pred=y_pred, sample_weight=weight)
+
+    def losses(self) -> list[Any]:
+        """Returns the loss objects, functions and names that the user compiled with."""
+        container = self.model._compile_loss if self.flavour == "keras" else self.model.compiled_loss
+        user = container._user_loss if self.flavour == "keras" else container._user_losses
+        return [loss for loss in _leaves(user) if loss is not None]
+
+    def use_own_reduction(self) -> None:
+        """Turns off the optimizer's own aggregation of gradients: ours come summed over all replicas.
+
+        Keras 3 clips before its all-reduce, so that `global_clipnorm` would see one worker's gradient only.
+        """
+        if self.flavour == "keras":
+            self.optimizer._all_reduce_sum_gradients = list
+
+    def apply(self, gradients: Iterable[Any]) -> None:
+        """Clips and applies summed gradients; called in a replica."""
+        pairs = list(zip(gradients, self.model.trainable_variables, strict=True))
+        if self.flavour == "keras":
+            self.optimizer.apply_gradients(pairs)
+        else:
+            self.optimizer.apply_gradients([p for p in pairs if p[0] is not None], skip_gradients_aggregation=True)
+
+
+def _flavour(model: Any, name: str) -> str:
+    """Returns "keras" or "tf_keras", without importing the one that is not used."""
+    for cls in type(model).__mro__:
+        package = cls.__module__.partition(".")[0]
+        if cls.__name__ == "Model" and package in ("keras", "tf_keras"):
+            return package
+    raise ModelContractError(f"model: {name} returned {type(model).__name__}, not a compiled Keras model")
+
+
+def _check_compiled(model: Any, name: str) -> None:
+    if not (getattr(model, "compiled", False) or getattr(model, "_is_compiled", False)):
+        raise ModelContractError(
+            f"model: {name} returned a model that is not compiled: call model.compile(optimizer, loss)"
+        )
+    if getattr(model, "loss", None) is None:
+        raise ModelContractError(f"model: {name} compiled its model without a loss")
+    base = next(
+        c for c in type(model).__mro__ if c.__name__ == "Model" and c.__module__.startswith(("keras.", "tf_keras."))
+    )
+    for method in ("train_step", "test_step", "compute_loss"):
+        if getattr(type(model), method) is not getattr(base, method):
+            raise ModelContractError(
+                f"model: {type(model).__name__} overrides {method}, which cannot be weighted exactly over workers: "
+                "use compile(loss=...), or the low-level contract train(node)"
+            )
+
+
+def _check_names(model: Any, spec: FeedSpec) -> None:
+    """Checks that every input and output has its columns; a subclassed model does not tell its names."""
+    fed = [f.name for f in spec.inputs]
+    inputs = list(getattr(model, "input_names", None) or [])
+    if len(inputs) > 1 or (inputs and len(fed) > 1):
+        for name in inputs:
+            if name not in fed:
+                raise ModelContractError(f"model: no column feeds the model's input '{name}': add data.inputs.{name}")
+        for name in fed:
+            if name not in inputs:
+                raise ModelContractError(
+                    f"model: data.inputs.{name} feeds no input of the model, which has: {', '.join(inputs)}"
+                )
+    outputs = list(getattr(model, "output_names", None) or [])
+    targets = [f.name for f in spec.targets]
+    if len(targets) > 1 and outputs and set(targets) - set(outputs):
+        extra = sorted(set(targets) - set(outputs))[0]
+        raise ModelContractError(
+            f"model: data.targets.{extra} is no output of the model, which has: {', '.join(outputs)}"
+        )
+
+
+def _check_exact(model: Any, losses: list[Any]) -> None:
+    """Refuses what cannot be weighted by rows over workers (docs/exactness.md lists it)."""
+    for loss in losses:
+        reduction = getattr(loss, "reduction", "sum_over_batch_size")
+        if reduction not in _EXACT_REDUCTIONS:
+            raise ModelContractError(
+                f"model: loss {getattr(loss, 'name', type(loss).__name__)} has reduction '{reduction}', which cannot be "
+                "weighted exactly over workers: use 'sum_over_batch_size'"
+            )
+    for layer in _layers(model):
+        if getattr(layer, "synchronized", False) or type(layer).__name__ == "SyncBatchNormalization":
+            raise ModelContractError(
+                f"model: layer '{layer.name}' is a synchronised BatchNorm, which updates cannot be exact with"
+            )
+        if getattr(layer, "activity_regularizer", None) is not None:
+            raise ModelContractError(
+                f"model: layer '{layer.name}' has an activity_regularizer, which cannot be weighted exactly"
+            )
+        if getattr(layer, "_losses", None):
+            raise ModelContractError(
+                f"model: layer '{layer.name}' calls add_loss, which cannot be weighted exactly over workers"
+            )
+    _check_optimizer(model.optimizer)
+
+
+def _check_optimizer(optimizer: Any) -> None:
+    if "LossScaleOptimizer" in type(optimizer).__name__:
+        raise ModelContractError(
+            "model: LossScaleOptimizer (mixed_float16) is not supported: use float32 or mixed_bfloat16"
+        )
+    if getattr(optimizer, "gradient_accumulation_steps", None):
+        raise ModelContractError(
+            "model: gradient_accumulation_steps is not supported: train.batch_size is the rows of one update over all workers"
+        )
+    if not hasattr(optimizer, "build"):
+        raise ModelContractError(
+            f"model: {type(optimizer).__name__} is a legacy optimizer: use one of keras.optimizers"
+        )
+
+
+def _layers(model: Any) -> Iterator[Any]:
+    yield from model._flatten_layers()
+
+
+def _leaves(structure: Any) -> Iterator[Any]:
+    if isinstance(structure, dict):
+        structure = list(structure.values())
+    if isinstance(structure, (list, tuple)):
+        for item in structure:
+            yield from _leaves(item)
+    else:
+        yield structure

@@ -1,0 +1,100 @@
+"""What a trainer tells the driver while it works, and the orders that come back."""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+
+from sparktf.channel import ControlClient
+from sparktf.errors import ControlError, DriverLostError, RefusedError
+from sparktf.messages import Ack, Action, Failed, Heartbeat, Message, Progress, TrainerOrders, TrainerSpec
+
+EXIT_STOPPED = 143
+EXIT_DRIVER_LOST = 70
+
+_INTERVAL_S = 0.5
+_REFUSED_S = 3.0
+"""A refused connection means that the driver's process is gone: its server never comes back at the same port."""
+
+
+class Reporter:
+    """Sends heartbeats from a thread of its own and ends the process when told to, or when the driver is gone.
+
+    The main thread may be inside a collective that no peer will ever answer; only another thread can end it then.
+    """
+
+    def __init__(self, client: ControlClient, spec: TrainerSpec) -> None:
+        self._client = client
+        self._spec = spec
+        self._progress = Progress()
+        self._lock = threading.Lock()
+        self._save = False
+        self._finished = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="heartbeat", daemon=True)
+
+    def start(self) -> None:
+        self._thread.start()
+
+    @property
+    def progress(self) -> Progress:
+        with self._lock:
+            return self._progress
+
+    def update(self, **changes: object) -> None:
+        """Changes fields of the progress that the next heartbeat carries."""
+        with self._lock:
+            self._progress = self._progress.model_copy(update=changes)
+
+    def take_save_request(self) -> bool:
+        """Returns whether the driver asked for a checkpoint since the last call."""
+        with self._lock:
+            asked, self._save = self._save, False
+            return asked
+
+    def send(self, action: Action, message: Message) -> None:
+        """Delivers a message that must not be lost, for as long as the driver may be away."""
+        self._client.call_patiently(action, message, Ack, patience_s=self._spec.config.timeouts.driver_lost)
+
+    def fail(self, failed: Failed) -> None:
+        """Reports the failure; a driver that cannot be reached learns of it from the exit code."""
+        try:
+            self._client.call_patiently(Action.FAILED, failed, Ack, patience_s=_REFUSED_S)
+        except ControlError as e:
+            print(f"sparktf: the failure could not be reported: {e}", flush=True)
+
+    def finish(self) -> None:
+        """Waits for the order to stop: a worker that leaves early would break its peers' collectives."""
+        self._finished.set()
+        self._thread.join()
+
+    def _run(self) -> None:
+        heard = time.monotonic()
+        while True:
+            try:
+                self._beat()
+                heard = time.monotonic()
+            except RefusedError as e:
+                self._exit(EXIT_STOPPED, str(e))
+            except DriverLostError as e:
+                limit = _REFUSED_S if "onnection refused" in str(e) else self._spec.config.timeouts.driver_lost
+                if time.monotonic() - heard > limit:
+                    self._exit(EXIT_DRIVER_LOST, str(e))
+            except ControlError as e:
+                print(f"sparktf: heartbeat: {e}", flush=True)
+            time.sleep(_INTERVAL_S)
+
+    def _beat(self) -> None:
+        spec = self._spec
+        beat = Heartbeat(attempt=spec.attempt, node=spec.node, progress=self.progress)
+        orders = self._client.call(Action.HEARTBEAT, beat, TrainerOrders, timeout_s=spec.config.timeouts.heartbeat)
+        if orders.stop:
+            self._exit(0 if self._finished.is_set() else EXIT_STOPPED, "stopped by the driver")
+        if orders.save:
+            with self._lock:
+                self._save = True
+
+    def _exit(self, code: int, reason: str) -> None:
+        """Ends the process at once: MultiWorkerMirroredStrategy's orderly shutdown waits long for peers that are gone."""
+        print(f"sparktf: {self._spec.node} exits with {code}: {reason}", flush=True)
+        os._exit(code)

@@ -1,0 +1,213 @@
+"""One trainer's life: strategy, model, epochs, evaluation, checkpoints, export."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import tensorflow as tf
+
+from sparktf.channel import ControlClient
+from sparktf.feed.pipeline import NodeFeed
+from sparktf.messages import (
+    Action,
+    AssignmentAnswer,
+    AssignmentRequest,
+    EpochDone,
+    Finished,
+    Metrics,
+    Ready,
+    StagedFile,
+    TrainerSpec,
+)
+from sparktf.plan import Stream
+from sparktf.rundir import RunDirectory
+from sparktf.storage import open_storage
+from sparktf.storage.commit import upload_folder
+from sparktf.trainer.checkpoint import CheckpointWriter, SavePolicy, restore
+from sparktf.trainer.export import export_model
+from sparktf.trainer.model import KerasModel, versions
+from sparktf.trainer.report import Reporter
+from sparktf.trainer.strategy import make_strategy
+from sparktf.trainer.summaries import Summaries
+
+
+class Session:
+    """What the Keras loop and a low-level `train(node)` share: the node's place in the run.
+
+    Attributes:
+        spec: The attempt's specification for this node.
+        strategy: The tf.distribute strategy.
+        nodes: Trainers in this attempt, which may be fewer than configured.
+        policy: When checkpoints are due.
+    """
+
+    def __init__(self, spec: TrainerSpec, client: ControlClient, reporter: Reporter, work: Path) -> None:
+        self.spec = spec
+        self.nodes = len(spec.cluster.worker)
+        self.strategy = make_strategy(spec.config.cluster, self.nodes)
+        self.policy = SavePolicy(spec.config.checkpoint, time.monotonic())
+        self._client = client
+        self._reporter = reporter
+        self._work = work
+        self._rundir = RunDirectory(spec.run_root, spec.config.name, spec.run_id)
+        self._storage = open_storage(spec.run_root)
+        self._keras = "none"
+        self._saved_step = spec.restore.step if spec.restore else -1
+        self._model_files: tuple[StagedFile, ...] = ()
+        self._writer: CheckpointWriter | None = None
+        self.summaries = Summaries(self._storage, self._rundir.tensorboard, work, spec.attempt)
+
+    @property
+    def is_chief(self) -> bool:
+        return self.spec.node.index == 0
+
+    def ready(self, *, keras: str, weights: int) -> None:
+        """Tells the driver that this node could begin."""
+        self._keras = keras
+        self._writer = CheckpointWriter(self.spec, self._storage, self._reporter, self._work, keras)
+        message = Ready(
+            attempt=self.spec.attempt,
+            node=self.spec.node,
+            replicas=int(self.strategy.num_replicas_in_sync),
+            keras=keras,
+            versions=versions(keras),
+            weights=weights,
+        )
+        self._reporter.send(Action.READY, message)
+        self._reporter.update(phase="ready")
+
+    def restore(self, checkpoint: Any) -> bool:
+        """Restores the committed checkpoint that this attempt starts from; returns whether there is one."""
+        if self.spec.restore is None:
+            return False
+        restore(checkpoint, self._storage, self.spec.restore, self._work)
+        return True
+
+    def epochs(self) -> Iterator[int]:
+        """Yields the epochs that are left, the restored one first."""
+        cursor = self.spec.restore.cursor if self.spec.restore else None
+        step = self.spec.restore.step if self.spec.restore else 0
+        for epoch in range(cursor.epoch if cursor else 0, self.spec.config.train.epochs):
+            if self.exhausted(max(step, self._reporter.progress.step)):
+                return
+            self._reporter.update(epoch=epoch, rows_fed=0, rows_trained=0, wait_s=0.0, phase="training")
+            yield epoch
+
+    def exhausted(self, step: int) -> bool:
+        """Whether `train.max_steps` is reached."""
+        limit = self.spec.config.train.max_steps
+        return limit is not None and step >= limit
+
+    def open_feed(self, stream: Stream, epoch: int) -> NodeFeed:
+        """Asks the driver for this node's share and opens it."""
+        request = AssignmentRequest(attempt=self.spec.attempt, node=self.spec.node, stream=stream, epoch=epoch)
+        patience = self.spec.config.timeouts.driver_lost
+        answer = self._client.call_patiently(Action.ASSIGNMENT, request, AssignmentAnswer, patience_s=patience)
+        return NodeFeed(self.spec.feed, answer.assignment, open_storage)
+
+    def feed(self, stream: Stream, epoch: int) -> NodeFeed:
+        """Like `open_feed`, for a `with` statement."""
+        return self.open_feed(stream, epoch)
+
+    def progress(self, epoch: int, step: int, rows: int, loss: float | None) -> None:
+        """Keeps the numbers that the next heartbeat carries."""
+        self._reporter.update(epoch=epoch, step=step, rows_trained=rows, loss=loss, phase="training")
+
+    def epoch_done(self, feed: NodeFeed, epoch: int, step: int, rows: int, *, complete: bool) -> None:
+        """Reports the rows of this node's share."""
+        message = EpochDone(
+            attempt=self.spec.attempt,
+            node=self.spec.node,
+            epoch=epoch,
+            step=step,
+            rows_fed=feed.rows_taken if complete else rows,
+            rows_trained=rows,
+            complete=complete,
+            wait_s=feed.wait_s,
+            nbytes=feed.nbytes,
+        )
+        self._reporter.send(Action.EPOCH_DONE, message)
+
+    def metrics(self, stream: Stream, epoch: int, step: int, rows: int, values: dict[str, float]) -> None:
+        """Reports metrics over all workers: the chief's, which are everybody's."""
+        if not self.is_chief:
+            return
+        for name, value in values.items():
+            self.summaries.scalar(stream.value, f"epoch_{name}", value, step)
+        message = Metrics(
+            attempt=self.spec.attempt,
+            node=self.spec.node,
+            stream=stream,
+            epoch=epoch,
+            step=step,
+            rows=rows,
+            values=values,
+        )
+        self._reporter.send(Action.METRICS, message)
+
+    def save(self, checkpoint: Any, step: int, epoch: int, rows: int, *, complete: bool) -> None:
+        """Saves a checkpoint, unless this very step is saved already; all nodes call it at the same steps."""
+        self.summaries.flush()
+        if step == self._saved_step or self._writer is None:
+            return
+        self._saved_step = step
+        self._reporter.update(phase="saving")
+        position = {"epoch": epoch + 1, "rows_consumed": 0} if complete else {"epoch": epoch, "rows_consumed": rows}
+        self._writer.save(checkpoint, step=step, **position)
+        self.policy.saved(time.monotonic())
+        self._reporter.update(phase="training")
+
+    def save_wanted(self) -> bool:
+        """Whether this node asks for a checkpoint now: by time (the chief), or on the driver's word."""
+        due = self.is_chief and self.policy.due_by_time(time.monotonic())
+        return due or self._reporter.take_save_request()
+
+    def export(self, model: KerasModel) -> None:
+        """Exports the model into the staging folder; the driver publishes it."""
+        if not self.is_chief:
+            return
+        self._reporter.update(phase="exporting")
+        folder = self._work / "model"
+        export_model(model, self.spec.assets, folder)
+        self._model_files = upload_folder(self._storage, folder, self._rundir.staged(self.spec.attempt, "model"))
+
+    def export_plain(self, model: Any) -> None:
+        """Exports a model that a low-level loop made."""
+        self.export(KerasModel.wrap(model, self.spec.feed))
+
+    def finish(self, step: int) -> None:
+        """Reports the end of the work and waits for the order to stop."""
+        if self._writer is not None:
+            self._writer.wait()
+        self.summaries.flush()
+        message = Finished(attempt=self.spec.attempt, node=self.spec.node, step=step, model=self._model_files)
+        self._reporter.send(Action.FINISHED, message)
+        self._reporter.update(phase="finished")
+        self._reporter.finish()
+
+
+def run(
+    spec: TrainerSpec, client: ControlClient, reporter: Reporter, work: Path, load: Callable[[], Callable[..., Any]]
+) -> None:
+    """Trains as the specification says; returns only by ending the process, or by an exception.
+
+    Args:
+        load: Imports the model function; called after the strategy is there, since importing the model may already touch
+            TensorFlow.
+    """
+    from sparktf.trainer.keras_run import KerasRun  # noqa: PLC0415
+    from sparktf.trainer.lowlevel import TrainerNode  # noqa: PLC0415
+    from sparktf.trainer.model import is_low_level  # noqa: PLC0415
+
+    tf.get_logger().setLevel("ERROR")
+    session = Session(spec, client, reporter, work)
+    function = load()
+    if is_low_level(function):
+        node = TrainerNode(session)
+        function(node)
+        session.finish(node.step)
+    else:
+        KerasRun(session, function).run()

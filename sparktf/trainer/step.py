@@ -1,0 +1,148 @@
+"""Exact synchronous updates over uneven shards, many to one call into TensorFlow.
+
+An update's gradient is the mean over all of its rows, wherever they are: each replica contributes
+`gradient(mean loss of its rows) * its rows / all rows`, and a sum over the replicas makes it whole. A replica without rows
+contributes zeros and skips forward and backward; it still takes part in the sum, which no replica may leave out.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import tensorflow as tf
+
+from sparktf.trainer.model import KerasModel
+from sparktf.trainer.tensors import Tensors, example, rows_of, signature
+
+
+class UpdateFunction:
+    """Runs consecutive optimizer updates in one call."""
+
+    def __init__(self, strategy: Any, model: KerasModel, *, first_replica: int, max_rows: int) -> None:
+        """Lets the model create its lazy variables; the updates are traced at the first call.
+
+        Args:
+            first_replica: Position of this node's first replica among all that are in sync.
+            max_rows: The most rows that any replica, here or elsewhere, brings to an update.
+        """
+        self._strategy = strategy
+        self._model = model
+        self._first_replica = first_replica
+        self._max_rows = max_rows
+        self._replicas = int(strategy.num_replicas_in_sync)
+        model.use_own_reduction()
+        strategy.run(self._warm_up)
+        counts = tf.TensorSpec((None, None), tf.int32)
+        totals = tf.TensorSpec((None,), tf.int32)
+        self._updates = tf.function(self._run_updates, input_signature=[signature(model.spec), counts, totals])
+
+    def __call__(self, rows: Tensors, counts: Any, totals: Any) -> float:
+        """Makes one update for each entry of `totals`.
+
+        Args:
+            rows: This node's rows of all updates, one after the other, within an update replica after replica.
+            counts: int32 [updates, local replicas], rows of each replica in each update.
+            totals: int32 [updates], rows of each update over all nodes, none zero.
+
+        Returns:
+            The mean loss over all rows of all nodes.
+        """
+        return float(self._updates(rows, counts, totals))
+
+    def _run_updates(self, rows: Tensors, counts: Any, totals: Any) -> Any:
+        ends = tf.reshape(tf.cumsum(tf.reshape(counts, [-1])), tf.shape(counts))
+        weighted = tf.constant(0.0)
+        for k in tf.range(tf.shape(totals)[0]):
+            per_replica = self._strategy.run(self._replica, args=(rows, counts[k], ends[k], totals[k]))
+            loss = self._strategy.experimental_local_results(per_replica)[0]
+            weighted += loss * tf.cast(totals[k], tf.float32)
+        return weighted / tf.cast(tf.reduce_sum(totals), tf.float32)
+
+    # Only the loop above is for AutoGraph; Keras converts a layer's own `call` where its flavour does so.
+    @tf.autograph.experimental.do_not_convert
+    def _replica(self, rows: Tensors, counts: Any, ends: Any, total: Any) -> Any:
+        context = tf.distribute.get_replica_context()
+        local = context.replica_id_in_sync_group - self._first_replica
+        n, end = counts[local], ends[local]
+        weight = tf.cast(n, tf.float32) / tf.cast(total, tf.float32)
+        template: list[Any] = []
+
+        def contribute() -> Any:
+            loss, gradients = self._weighted(rows_of(rows, end - n, end), weight)
+            template[:] = gradients
+            return [loss, *(_as_tensors(g) for g in gradients if g is not None)]
+
+        def abstain() -> Any:
+            return [tf.constant(0.0), *(_zeros_like(g, v) for g, v, _ in self._used(template))]
+
+        loss, *sums = tf.cond(n > 0, contribute, abstain)
+        sums = [
+            self._as_slices(s, v, length) if isinstance(g, tf.IndexedSlices) else s
+            for s, (g, v, length) in zip(sums, self._used(template), strict=True)
+        ]
+        if self._replicas > 1:
+            loss, *sums = context.all_reduce(tf.distribute.ReduceOp.SUM, [loss, *sums])
+        summed = iter(sums)
+        self._model.apply([None if g is None else next(summed) for g in template])
+        return loss
+
+    def _weighted(self, rows: Tensors, weight: Any) -> tuple[Any, list[Any]]:
+        """Returns this replica's share of the loss and of every gradient (None for a variable the loss does not use)."""
+        with tf.GradientTape() as tape:
+            y_pred = self._model.model(self._model.layout.x(rows), training=True)
+            loss = self._model.compute_loss(rows, y_pred, training=True)
+            # Under a strategy both Keras flavours divide the loss, regularisers included, by the number of replicas.
+            loss = tf.cast(loss, tf.float32) * (weight * self._replicas)
+        variables = [_tensorflow_variable(v) for v in self._model.model.trainable_variables]
+        return loss, tape.gradient(loss, variables)
+
+    def _warm_up(self) -> None:
+        """Runs the model once in a replica, so that Keras makes its lazy loss and metric variables outside the trace.
+
+        Along the way it counts the rows of sparse gradients for one and for two rows of input.
+        """
+        counts = []
+        for n in (1, 2):
+            _, gradients = self._weighted(example(self._model.spec, n), tf.constant(1.0))
+            counts.append([len(g.indices) if isinstance(g, tf.IndexedSlices) else 0 for g in gradients])
+        self._lengths = [one + (two - one) * (self._max_rows - 1) for one, two in zip(*counts, strict=True)]
+
+    def _as_slices(self, parts: Any, variable: Any, length: int) -> Any:
+        """Puts a sparse gradient together, padded with zeros to one length for all replicas and updates.
+
+        A collective keeps the shape of its first run, and the all-reduce of IndexedSlices is a gather.
+        """
+        values, indices = parts
+        shape = tuple(variable.shape)
+        if self._replicas > 1:
+            missing = length - tf.shape(indices)[0]
+            values = tf.pad(values, [[0, missing], *([[0, 0]] * (len(shape) - 1))])
+            values, indices = tf.ensure_shape(values, (length, *shape[1:])), tf.pad(indices, [[0, missing]])
+            indices = tf.ensure_shape(indices, (length,))
+        return tf.IndexedSlices(values, indices, dense_shape=tf.constant(shape, tf.int64))
+
+    def _used(self, gradients: list[Any]) -> list[tuple[Any, Any, int]]:
+        """Returns gradient, variable and padded length of the variables that the loss uses."""
+        per_variable = zip(gradients, self._model.model.trainable_variables, self._lengths, strict=True)
+        return [(g, v, length) for g, v, length in per_variable if g is not None]
+
+
+def _tensorflow_variable(variable: Any) -> Any:
+    """Returns the tf.Variable behind a Keras 3 variable; tf_keras's are tf.Variables themselves."""
+    return variable if isinstance(variable, tf.Variable) else variable.value
+
+
+def _as_tensors(gradient: Any) -> Any:
+    """Takes sparse gradients (of an Embedding) apart: IndexedSlices cannot leave a `tf.cond` beside dense zeros.
+
+    They stay sparse, so that a large table's gradient is never made dense, and norms count what one process would count.
+    """
+    if isinstance(gradient, tf.IndexedSlices):
+        return (tf.convert_to_tensor(gradient.values), tf.cast(gradient.indices, tf.int64))
+    return gradient
+
+
+def _zeros_like(gradient: Any, variable: Any) -> Any:
+    if isinstance(gradient, tf.IndexedSlices):
+        return (tf.zeros((0, *variable.shape[1:]), gradient.dtype), tf.zeros((0,), tf.int64))
+    return tf.zeros(variable.shape, gradient.dtype)

@@ -1,0 +1,53 @@
+"""TensorBoard summaries: written by the chief as closed event files, each uploaded whole (HDFS has no shared append)."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import tensorflow as tf
+
+from sparktf.storage.base import Storage
+from sparktf.storage.commit import upload_folder
+
+# What `tf.summary.scalar` writes too; that function needs the tensorboard package, which only a reader needs.
+_SCALAR = tf.compat.v1.SummaryMetadata(
+    plugin_data=tf.compat.v1.SummaryMetadata.PluginData(plugin_name="scalars"),
+    data_class=1,  # DATA_CLASS_SCALAR
+)
+
+
+class Summaries:
+    """Collects scalars and writes them out as one event file a time, in a folder per stream."""
+
+    def __init__(self, storage: Storage, target: str, work: Path, attempt: int) -> None:
+        self._storage = storage
+        self._target = target
+        self._work = work / "tensorboard"
+        self._attempt = attempt
+        self._segment = 0
+        self._scalars: list[tuple[str, str, float, int]] = []
+
+    def scalar(self, stream: str, name: str, value: float, step: int) -> None:
+        """Keeps one value for the next `flush`."""
+        self._scalars.append((stream, name, value, step))
+
+    def flush(self) -> None:
+        """Writes and uploads what was kept since the last flush.
+
+        Raises:
+            StorageError: the upload failed.
+        """
+        if not self._scalars:
+            return
+        self._segment += 1
+        for stream in sorted({stream for stream, *_ in self._scalars}):
+            suffix = f".{self._attempt:03d}-{self._segment:05d}"
+            writer = tf.summary.create_file_writer(str(self._work / stream), filename_suffix=suffix)
+            with writer.as_default():
+                for _, name, value, step in (s for s in self._scalars if s[0] == stream):
+                    tf.summary.write(name, tf.constant(value, tf.float32), step=step, metadata=_SCALAR)
+            writer.close()
+        upload_folder(self._storage, self._work, self._target)
+        shutil.rmtree(self._work)
+        self._scalars.clear()

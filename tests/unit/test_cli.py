@@ -1,0 +1,62 @@
+"""The console script, called as its entry point calls it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+import sparktf
+from sparktf.cli import main
+from sparktf.config_load import load_config, parse_config
+
+CONFIG = """\
+name: digits
+model: models.digits:build
+data: {path: "lake/{{date}}", inputs: {x: x}, targets: {y: y}}
+output: {path: runs}
+"""
+
+
+@pytest.fixture
+def config(tmp_path: Path) -> str:
+    path = tmp_path / "c.yaml"
+    path.write_text(CONFIG, encoding="utf-8")
+    return str(path)
+
+
+def test_check_shows_the_resolved_configuration_and_ok(config: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["check", config, "--date", "2026-11-20", "--set", "train.epochs=3", "--set", "params.a=1"]) == 0
+    shown, errors = capsys.readouterr()
+    yaml, ok = shown.rstrip("\n").rsplit("\n", 1)
+    assert ok == "ok"
+    assert parse_config(yaml) == load_config(config, ["train.epochs=3", "params.a=1"], "2026-11-20")
+    assert "path: lake/2026-11-20" in yaml
+    assert errors == ""
+
+
+def test_check_says_what_is_wrong_in_one_line_and_returns_2(config: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["check", config, "--date", "2026-11-20", "--set", "train.epoch=3"]) == 2
+    shown, errors = capsys.readouterr()
+    assert shown == ""
+    assert errors == "--set train.epoch=3: train.epoch is unknown: did you mean train.epochs?\n"
+
+
+def test_check_returns_2_for_a_template_without_a_date(config: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["check", config]) == 2
+    assert capsys.readouterr().err == f"{config}: data.path: {{{{date}}}} needs --date YYYY-MM-DD\n"
+
+
+def test_version_is_the_package_version(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit, match="0"):
+        main(["--version"])
+    assert capsys.readouterr().out == f"sparktf {sparktf.__version__}\n"
+
+
+@pytest.mark.parametrize("arguments", [[], ["chek"], ["check"], ["check", "c.yaml", "--unknown"]])
+def test_a_wrong_command_line_ends_with_the_usage_and_2(
+    arguments: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit, match="2"):
+        main(arguments)
+    assert capsys.readouterr().err.startswith("usage: sparktf")

@@ -1,0 +1,253 @@
+"""What somebody who writes a configuration notices: what it means, and what is said when it is wrong."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from sparktf.config import ClusterConfig, DataConfig, JobConfig, OutputConfig
+from sparktf.config_docs import reference_page
+from sparktf.config_load import dump_config, load_config, parse_config
+from sparktf.errors import ConfigError, SparkTFError, Verdict
+
+ROOT = Path(__file__).parents[2]
+
+MINIMAL = """\
+name: digits
+model: models.digits:build
+data:
+  path: lake/digits
+  inputs:
+    pixels: [pixel_*]
+  targets:
+    label: label
+output:
+  path: runs
+"""
+
+
+def refusal(text: str = MINIMAL, *overrides: str, date: str | None = None) -> str:
+    """Returns the message that a configuration is refused with."""
+    with pytest.raises(ConfigError) as caught:
+        parse_config(text, overrides, date, source="c.yaml")
+    message = str(caught.value)
+    assert "\n" not in message
+    return message
+
+
+def with_lines(*lines: str) -> str:
+    return MINIMAL + "".join(f"{line}\n" for line in lines)
+
+
+# --- what a configuration means ---
+
+
+def test_a_minimal_file_equals_the_same_configuration_written_in_python() -> None:
+    assert parse_config(MINIMAL) == JobConfig(
+        name="digits",
+        model="models.digits:build",
+        data=DataConfig.model_validate(
+            {"path": "lake/digits", "inputs": {"pixels": {"columns": ["pixel_*"]}}, "targets": {"label": "label"}}
+        ),
+        output=OutputConfig(path="runs"),
+    )
+
+
+def test_a_configuration_is_frozen() -> None:
+    with pytest.raises(ValueError, match="frozen"):
+        parse_config(MINIMAL).train.epochs = 3
+
+
+def test_a_section_whose_lines_are_all_commented_out_means_its_defaults() -> None:
+    assert parse_config(with_lines("cluster:", "params:")).cluster == ClusterConfig()
+
+
+def test_model_params_keep_the_types_that_they_are_written_with() -> None:
+    text = with_lines(
+        "params:",
+        "  rate: 1e-3",
+        "  layers: [64, 32]",
+        "  since: 2026-11-20",
+        "  at: 12:30",
+        "  code: 007",
+        "  big: 131_072",
+        "  none: null",
+        "  flag: true",
+        "  word: 'off'",
+    )
+    assert parse_config(text).params == {
+        "rate": 0.001,
+        "layers": [64, 32],
+        "since": "2026-11-20",
+        "at": "12:30",
+        "code": "007",
+        "big": 131_072,
+        "none": None,
+        "flag": True,
+        "word": "off",
+    }
+
+
+def test_a_bare_off_is_false_for_a_switch_and_text_where_text_is_asked_for() -> None:
+    config = parse_config(with_lines("security: {tls: off}"), ["data.rebalance=off"])
+    assert config.data.rebalance is False
+    assert config.security.tls == "off"
+
+
+def test_a_column_may_have_a_name_that_yaml_takes_for_something_else() -> None:
+    config = parse_config(MINIMAL, ["data.inputs={no: no, 1: '1', null: 'null'}"])
+    assert {name: feature.columns for name, feature in config.data.inputs.items()} == {
+        "no": "no",
+        "1": "1",
+        "null": "null",
+    }
+
+
+def test_sections_can_share_lines_through_anchors() -> None:
+    text = with_lines("params:", "  left: &side {units: 8, rate: 0.1}", "  right: {<<: *side, rate: 0.2}")
+    assert parse_config(text).params["right"] == {"units": 8, "rate": 0.2}
+
+
+# --- overrides and templates ---
+
+
+def test_set_replaces_values_and_makes_missing_sections() -> None:
+    config = parse_config(
+        MINIMAL, ["train.epochs=3", "data.validation.fraction=0.2", "train.epochs=4", "params.a.b=[1]"]
+    )
+    assert config.train.epochs == 4
+    assert config.data.validation is not None
+    assert config.data.validation.fraction == 0.2
+    assert config.params == {"a": {"b": [1]}}
+
+
+def test_set_takes_everything_after_the_first_equals_sign() -> None:
+    assert parse_config(MINIMAL, ["data.where=date >= '2026-11-01'"]).data.where == "date >= '2026-11-01'"
+
+
+def test_templates_are_filled_wherever_there_is_text() -> None:
+    text = with_lines("params: {days: ['{{date}}', '{{ date - 7 }}', '{{date+1}}']}")
+    config = parse_config(text, ["data.path={{date}}/x", "output.path=runs/{{name}}", "name=d-{{date}}"], "2026-03-01")
+    assert config.params == {"days": ["2026-03-01", "2026-02-22", "2026-03-02"]}
+    assert config.data.path == "2026-03-01/x"
+    assert config.output.path == "runs/d-2026-03-01"
+
+
+def test_a_dumped_configuration_loads_as_an_equal_one(tmp_path: Path) -> None:
+    text = with_lines(
+        "params: {rate: 1.0e-7, word: 'off', number: '1e-3', none: null, day: 2026-11-20, text: \"a: b\\n#c\", é: ü}",
+        "cluster: {strategy: mirrored, devices: 2}",
+        "security: {tls: off}",
+    )
+    config = parse_config(text, ["data.fill_null={a: '0', b: 0, c: 0.5, d: true}", "data.validation.where=date='x'"])
+    path = tmp_path / "config.yaml"
+    path.write_text(dump_config(config), encoding="utf-8")
+    assert load_config(path) == config
+    assert load_config(path).config_hash() == config.config_hash()
+
+
+# --- what is refused, and how it is said ---
+
+
+@pytest.mark.parametrize(
+    ("override", "said"),
+    [
+        ("train.epoch=3", "train.epoch is unknown: did you mean train.epochs?"),
+        ("train.max-steps=3", "train.max-steps is unknown: did you mean train.max_steps?"),
+        ("epochs=3", "epochs is unknown: did you mean train.epochs?"),
+        (
+            "data.inputs.pixels={colums: a}",
+            "data.inputs.pixels.colums is unknown: did you mean data.inputs.pixels.columns?",
+        ),
+        ("data.inputs.p.zzz=a", "data.inputs.p.zzz is unknown: allowed are columns, shape, dtype"),
+        ("train.epochs=three", "train.epochs is 'three': must be a whole number"),
+        ("train.epochs=2.5", "train.epochs is 2.5: must be a whole number"),
+        ("train.epochs=0", "train.epochs is 0: must be more than 0"),
+        ("cluster.control_port=70000", "cluster.control_port is 70000: must be at most 65535"),
+        ("cluster.strategy=ring", "must be one of 'single', 'mirrored' or 'multi_worker_mirrored'"),
+        ("data.path=", "data.path is empty: must be text"),
+        ("data.shuffle=perhaps", "data.shuffle is 'perhaps': must be true or false"),
+        ("data.inputs={}", "data.inputs is {}: must be a mapping with at least one entry"),
+        ("data.sample_weight=3", "data.sample_weight is 3: must be text or a mapping"),
+        ("train=3", "train is 3: must be a section with keys of its own"),
+        ("data.validation={}", "data.validation: give exactly one of path, where and fraction"),
+        ("cluster.devices=2", "cluster: devices: 2 needs strategy: mirrored"),
+        ("params.augment=off", "params.augment: a bare off is ambiguous: write false, or 'off' for the text"),
+        ("data.path={{day}}", "data.path: {{day}} is unknown: write {{date}}, {{date-7}} or {{name}}"),
+        ("data.path={{date-1}}", "data.path: {{date-1}} needs --date YYYY-MM-DD"),
+        ("data.path=a{{date", "data.path: 'a{{date' opens {{ and does not close it"),
+        ("name.first=x", "name is 'digits', which has no key first"),
+        ("train.epochs={", "the value is not YAML"),
+        ("train.epochs", "write it as section.key=value"),
+        ("train..epochs=1", "write it as section.key=value"),
+    ],
+)
+def test_a_wrong_override_is_refused_by_its_text_key_and_remedy(override: str, said: str) -> None:
+    message = refusal(MINIMAL, override)
+    assert message.startswith(f"--set {override}: ")
+    assert said in message
+
+
+def test_an_error_in_the_file_names_the_file() -> None:
+    assert refusal(with_lines("train: {epoch: 3}")) == "c.yaml: train.epoch is unknown: did you mean train.epochs?"
+
+
+def test_of_several_errors_the_unknown_key_comes_first_and_the_others_are_counted() -> None:
+    text = MINIMAL.replace("path: lake", "pth: lake") + "train: {epochs: 0}\n"
+    assert refusal(text) == "c.yaml: data.pth is unknown: did you mean data.path? (and 2 more)"
+
+
+def test_a_missing_key_is_named_with_what_it_means() -> None:
+    message = refusal(MINIMAL.replace("  path: lake/digits\n", ""))
+    assert message.startswith("c.yaml: data.path is missing: Folder of a Parquet lake")
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("", "c.yaml: is empty"),
+        ("- name", "c.yaml: is ['name']: a configuration is a mapping"),
+        ("name: a\nmodel: b\nname: c", "c.yaml: line 3: name is given twice"),
+        ("data:\n  path: {{date}}", "c.yaml: line 2: a key must be text"),
+        ("a: b: c", "c.yaml: line 1: mapping values are not allowed here"),
+        ("name: a\n---\nname: b", "c.yaml: line 2: expected a single document"),
+        ("a: &x [*x]", "c.yaml: Circular reference detected"),
+        ("a: !!python/name:os.system", "c.yaml: line 1: tag"),
+    ],
+)
+def test_what_is_not_plain_yaml_is_refused_with_its_line(text: str, said: str) -> None:
+    assert refusal(text).startswith(said)
+
+
+@pytest.mark.parametrize("date", ["2026-13-01", "20261120", "yesterday", "2026-11-20T00:00"])
+def test_a_date_that_is_no_iso_day_is_refused(date: str) -> None:
+    assert refusal(date=date) == f"--date {date}: must be a day of the calendar as YYYY-MM-DD"
+
+
+def test_a_file_that_cannot_be_read_is_named(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"absent\.yaml: cannot be read: No such file"):
+        load_config(tmp_path / "absent.yaml")
+    (tmp_path / "binary.yaml").write_bytes(b"\xff\xfe\x00")
+    with pytest.raises(ConfigError, match=r"binary\.yaml: is not a text file in UTF-8"):
+        load_config(tmp_path / "binary.yaml")
+
+
+def test_a_config_error_is_a_value_error_with_the_verdict_refused() -> None:
+    with pytest.raises(ValueError, match=r"train\.epochs") as caught:
+        parse_config(MINIMAL, ["train.epochs=x"])
+    assert isinstance(caught.value, SparkTFError)
+    assert caught.value.verdict is Verdict.REFUSED
+
+
+# --- what ships with the project ---
+
+
+@pytest.mark.parametrize("path", sorted((ROOT / "jobs" / "conf").glob("*.yaml")), ids=lambda path: path.name)
+def test_every_shipped_configuration_is_valid(path: Path) -> None:
+    load_config(path, date="2026-11-20")
+
+
+def test_the_reference_page_is_generated_from_the_current_models() -> None:
+    page = (ROOT / "docs" / "configuration.md").read_text(encoding="utf-8")
+    assert page == reference_page(), "docs/configuration.md is out of date: run make docs"

@@ -1,0 +1,177 @@
+"""The event log: segments, when they are written, and what becomes of events that cannot be."""
+
+from __future__ import annotations
+
+import threading
+from pathlib import Path
+
+import pytest
+
+from sparktf.errors import StorageError
+from sparktf.events import Event, EventLog, next_segment, read_events
+from sparktf.storage.local import LocalStorage
+
+
+class Clock:
+    """A clock that the test sets."""
+
+    now_s = 100.0
+
+    def __call__(self) -> float:
+        return self.now_s
+
+
+class Segments:
+    """A folder in memory that may refuse to be written."""
+
+    def __init__(self) -> None:
+        self.files: dict[str, bytes] = {}
+        self.away = False
+
+    def write(self, path: str, content: bytes) -> None:
+        if self.away:
+            raise StorageError(f"cannot write {path}: away")
+        self.files[path] = content
+
+    def kinds(self) -> dict[str, list[str]]:
+        return {path: [event.kind for event in read_events(lines.splitlines())] for path, lines in self.files.items()}
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
+
+
+@pytest.fixture
+def segments() -> Segments:
+    return Segments()
+
+
+def test_what_is_emitted_is_read_back(tmp_path: Path, clock: Clock) -> None:
+    log = EventLog(LocalStorage().write_bytes, f"{tmp_path}/events/", clock)
+    log.emit("attempt", number=1, nodes=["worker 0", "worker 1"])
+    clock.now_s = 101.5
+    log.emit("note", text="two\nlines and ünïcode\u2028")
+    log.flush()
+    with LocalStorage().open(f"{tmp_path}/events/000001.jsonl") as lines:
+        assert list(read_events(lines)) == [
+            Event(100.0, "attempt", {"number": 1, "nodes": ["worker 0", "worker 1"]}),
+            Event(101.5, "note", {"text": "two\nlines and ünïcode\u2028"}),
+        ]
+
+
+def test_nothing_is_written_before_it_is_due(clock: Clock, segments: Segments) -> None:
+    log = EventLog(segments.write, "/e", clock, max_events=3, max_age_s=5)
+    log.flush()
+    log.emit("a")
+    log.emit("b")
+    assert segments.files == {}
+
+
+def test_many_events_make_a_segment(clock: Clock, segments: Segments) -> None:
+    log = EventLog(segments.write, "/e", clock, max_events=2)
+    for kind in "abcde":
+        log.emit(kind)
+    assert segments.kinds() == {"/e/000001.jsonl": ["a", "b"], "/e/000002.jsonl": ["c", "d"]}
+
+
+def test_an_old_event_makes_a_segment(clock: Clock, segments: Segments) -> None:
+    log = EventLog(segments.write, "/e", clock, max_age_s=5)
+    log.emit("a")
+    clock.now_s += 5
+    log.emit("b")
+    log.emit("c")
+    assert segments.kinds() == {"/e/000001.jsonl": ["a", "b"]}
+
+
+def test_a_resumed_run_goes_on_after_the_highest_segment(clock: Clock, segments: Segments) -> None:
+    first = next_segment(["/e/000002.jsonl", "000011.jsonl", ".tmp-000099.jsonl", "x.jsonl"])
+    log = EventLog(segments.write, "/e", clock, first_segment=first)
+    log.emit("a")
+    log.flush()
+    assert list(segments.files) == ["/e/000012.jsonl"]
+    assert next_segment([]) == 1
+
+
+def test_a_field_is_what_it_was_when_it_was_emitted(clock: Clock, segments: Segments) -> None:
+    log = EventLog(segments.write, "/e", clock)
+    nodes = ["worker 0"]
+    log.emit("a", nodes=nodes)
+    nodes.append("worker 1")
+    log.flush()
+    assert [event.fields for event in read_events(segments.files["/e/000001.jsonl"].splitlines())] == [
+        {"nodes": ["worker 0"]}
+    ]
+
+
+def test_a_storage_that_is_away_loses_no_event_and_stops_no_one(clock: Clock, segments: Segments) -> None:
+    log = EventLog(segments.write, "/e", clock, max_events=2, max_age_s=5)
+    segments.away = True
+    log.emit("a")
+    log.emit("b")
+    clock.now_s += 5
+    log.emit("c")
+    with pytest.raises(StorageError, match=r"cannot write /e/000001\.jsonl"):
+        log.flush()
+    segments.away = False
+    clock.now_s += 4
+    log.emit("d")
+    assert segments.files == {}  # the next try is not due
+    clock.now_s += 1
+    log.emit("e")
+    assert segments.kinds() == {"/e/000001.jsonl": ["a", "b", "c", "d", "e"]}
+
+
+def test_a_writer_that_is_stuck_holds_up_no_other_thread(clock: Clock, segments: Segments) -> None:
+    writing, go_on = threading.Event(), threading.Event()
+
+    def write(path: str, content: bytes) -> None:
+        writing.set()
+        assert go_on.wait(10)
+        segments.write(path, content)
+
+    log = EventLog(write, "/e", clock, max_events=1)
+    stuck = threading.Thread(target=log.emit, args=("a",))
+    stuck.start()
+    assert writing.wait(10)
+    clock.now_s += 5
+    log.emit("b")
+    go_on.set()
+    stuck.join()
+    log.flush()
+    assert segments.kinds() == {"/e/000001.jsonl": ["a"], "/e/000002.jsonl": ["b"]}
+
+
+def test_events_of_many_threads_are_all_there_once(clock: Clock, segments: Segments) -> None:
+    log = EventLog(segments.write, "/e", clock, max_events=7)
+
+    def emit_all(t: int) -> None:
+        for i in range(200):
+            log.emit(f"{t}-{i}")
+
+    threads = [threading.Thread(target=emit_all, args=(t,)) for t in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    log.flush()
+    kinds = [kind for found in segments.kinds().values() for kind in found]
+    assert sorted(kinds) == sorted(f"{t}-{i}" for t in range(4) for i in range(200))
+    for t in range(4):
+        assert [kind for kind in kinds if kind.startswith(f"{t}-")] == [f"{t}-{i}" for i in range(200)]
+
+
+def test_a_field_that_is_not_json_is_refused_at_once(clock: Clock, segments: Segments) -> None:
+    log = EventLog(segments.write, "/e", clock)
+    with pytest.raises(TypeError, match="not JSON serializable"):
+        log.emit("a", value=object())
+    with pytest.raises(ValueError, match="event 'a': time_s is the log's own field"):
+        log.emit("a", time_s=1)
+    log.flush()
+    assert segments.files == {}
+
+
+@pytest.mark.parametrize("line", ["garbage", '{"kind": "a"}', "[]", "3"])
+def test_a_line_that_is_not_an_event_is_named(line: str) -> None:
+    with pytest.raises(ValueError, match="line 3 is not an event"):
+        list(read_events(['{"time_s": 1, "kind": "a"}', "", line]))

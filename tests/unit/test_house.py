@@ -1,0 +1,46 @@
+"""Rules for every file of the repository that no tool checks."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+ROOT = Path(__file__).parents[2]
+SUFFIXES = {".py", ".md", ".yaml", ".yml", ".toml", ".sh", ".xml", ".properties", ".json", ".cfg", ".txt"}
+FOLDERS = ("sparktf", "jobs", "tests", "benchmarks", "docs", "yarn", ".ci")
+
+DEVELOPER_PATH = re.compile(r"(?<![\w.])/(?:home|root|Users)/\w|file:///(?:home|root)")
+PACKAGE_INDEX = re.compile(r"pypi\.org|pythonhosted\.org|--(?:extra-)?index-url")
+MAX_LINES = 400
+
+
+def files() -> list[Path]:
+    below = (path for folder in FOLDERS for path in (ROOT / folder).rglob("*"))
+    top = (path for path in ROOT.iterdir() if path.suffix in SUFFIXES or path.name in ("Makefile", ".gitignore"))
+    return [path for path in (*top, *below) if path.is_file() and (path.suffix in SUFFIXES or not path.suffix)]
+
+
+def offences(pattern: re.Pattern[str]) -> list[str]:
+    return [
+        f"{path.relative_to(ROOT)}:{number}: {line.strip()}"
+        for path in files()
+        for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), start=1)
+        if pattern.search(line)
+    ]
+
+
+def test_no_file_names_a_folder_of_one_developers_machine() -> None:
+    assert not offences(DEVELOPER_PATH)
+
+
+def test_no_file_names_a_package_index() -> None:
+    assert not offences(PACKAGE_INDEX)
+
+
+def test_no_module_is_bloated() -> None:
+    long = {
+        str(path.relative_to(ROOT)): lines
+        for path in (ROOT / "sparktf").rglob("*.py")
+        if (lines := len(path.read_text(encoding="utf-8").splitlines())) > MAX_LINES
+    }
+    assert not long, f"look for the seam: {long}"

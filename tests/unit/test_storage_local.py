@@ -1,0 +1,248 @@
+"""The local storage: its errors, and that files and renames are whole or not there."""
+
+from __future__ import annotations
+
+import errno
+import os
+import resource
+import shutil
+import signal
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from sparktf.errors import ConfigError, StorageError, StorageExistsError, StorageNotFoundError, StoragePermissionError
+from sparktf.storage import FileEntry, Storage, local, normalise, open_storage
+from sparktf.storage.local import LocalStorage, storage_errors
+
+
+@pytest.fixture
+def storage() -> Storage:
+    return LocalStorage()
+
+
+@contextmanager
+def files_limited_to(nbytes: int) -> Iterator[None]:
+    """Makes longer writes of this process fail in the kernel, also root's and on any file system.
+
+    Not a fixture: pytest reports a test, perhaps into a long file, before it tears fixtures down.
+    """
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    before = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (nbytes, hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+        signal.signal(signal.SIGXFSZ, before)
+
+
+def names_below(folder: Path) -> list[str]:
+    return sorted(path.relative_to(folder).as_posix() for path in folder.rglob("*"))
+
+
+class TestOpenStorage:
+    @pytest.mark.parametrize("path", ["/x", "x/y", "file:///x", "file:/x", "FILE:///x", "day=2026-11-20:1/part"])
+    def test_a_path_without_a_scheme_and_a_file_url_are_local(self, path: str) -> None:
+        assert isinstance(open_storage(path), LocalStorage)
+
+    @pytest.mark.parametrize("scheme", ["hdfs", "s3a"])
+    def test_another_scheme_is_refused_by_name(self, scheme: str) -> None:
+        with pytest.raises(ConfigError, match=rf"no storage for {scheme}:// \({scheme}://nn/x\); supported: file://"):
+            open_storage(f"{scheme}://nn/x")
+
+    @pytest.mark.parametrize(
+        ("path", "expected"),
+        [
+            ("file:///a/b/", "/a/b"),
+            ("file:/a", "/a"),
+            ("file://localhost/a", "/a"),
+            ("/a/../b%20c", "/b%20c"),
+            ("hdfs://nn:8020/a/", "hdfs://nn:8020/a"),
+        ],
+    )
+    def test_a_path_has_one_spelling(self, path: str, expected: str) -> None:
+        assert normalise(path) == expected
+
+    def test_a_relative_path_is_below_the_working_directory(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.chdir(tmp_path)
+        assert normalise("runs/x") == normalise("file:runs/x") == f"{tmp_path}/runs/x"
+
+    def test_an_empty_path_is_refused(self) -> None:
+        with pytest.raises(ConfigError, match="a path is empty"):
+            normalise(" ")
+
+
+class TestReading:
+    def test_entries_are_sorted_and_say_what_they_are(self, storage: Storage, tmp_path: Path) -> None:
+        (tmp_path / "b").mkdir()
+        (tmp_path / "a").write_bytes(b"123")
+        (tmp_path / "gone").symlink_to(tmp_path / "nowhere")
+        expected = (FileEntry(f"{tmp_path}/a", 3, False), FileEntry(f"{tmp_path}/b", 0, True))
+        assert storage.list(str(tmp_path)) == storage.list(f"file://{tmp_path}") == expected
+        assert storage.stat(f"{tmp_path}/b") == expected[1]
+
+    def test_walk_yields_files_only_and_no_hidden_ones(self, storage: Storage, tmp_path: Path) -> None:
+        for name in ("b", "a/c", "a/_tmp/x", "a/.hidden", "_SUCCESS", ".git/x", "a-b/x"):
+            storage.write_bytes(f"{tmp_path}/{name}", b"1")
+        found = [entry.path.removeprefix(f"{tmp_path}/") for entry in storage.walk(str(tmp_path))]
+        assert found == ["a-b/x", "a/c", "b"]
+
+    def test_walk_of_a_hidden_folder_itself_works(self, storage: Storage, tmp_path: Path) -> None:
+        storage.write_bytes(f"{tmp_path}/_tmp/x", b"1")
+        assert [entry.nbytes for entry in storage.walk(f"{tmp_path}/_tmp")] == [1]
+
+    def test_an_opened_file_is_seekable(self, storage: Storage, tmp_path: Path) -> None:
+        storage.write_bytes(f"{tmp_path}/x", b"0123")
+        with storage.open(f"{tmp_path}/x") as stream:
+            stream.seek(2)
+            assert stream.read() == b"23"
+
+    def test_the_checksum_is_of_what_lies_there(self, storage: Storage, tmp_path: Path) -> None:
+        (tmp_path / "x").write_bytes(b"abc")
+        assert storage.checksum(f"{tmp_path}/x").startswith("ba7816bf8f01cfea")
+
+    @pytest.mark.parametrize(
+        "call",
+        [
+            lambda storage, path: storage.stat(path),
+            lambda storage, path: storage.list(path),
+            lambda storage, path: list(storage.walk(path)),
+            lambda storage, path: storage.open(path),
+            lambda storage, path: storage.read_bytes(path),
+            lambda storage, path: storage.checksum(path),
+            lambda storage, path: storage.download(path, Path(f"{path}-local")),
+            lambda storage, path: storage.upload(Path(path), f"{path}-uploaded"),
+            lambda storage, path: storage.rename(path, f"{path}-renamed"),
+        ],
+    )
+    @pytest.mark.parametrize("below", ["", "file/"])
+    def test_what_is_missing_is_named(
+        self, storage: Storage, tmp_path: Path, call: Callable[[Storage, str], object], below: str
+    ) -> None:
+        (tmp_path / "file").write_bytes(b"")
+        with pytest.raises(StorageNotFoundError, match=f"cannot .*{tmp_path}/{below}missing"):
+            call(storage, f"{tmp_path}/{below}missing")
+        assert names_below(tmp_path) == ["file"]
+
+    def test_nothing_exists_below_a_file(self, storage: Storage, tmp_path: Path) -> None:
+        (tmp_path / "file").write_bytes(b"")
+        assert storage.exists(f"{tmp_path}/file")
+        assert not storage.exists(f"{tmp_path}/file/x")
+        assert not storage.exists(f"{tmp_path}/x")
+
+
+class TestWriting:
+    def test_a_small_file_replaces_the_one_that_is_there(self, storage: Storage, tmp_path: Path) -> None:
+        storage.write_bytes(f"{tmp_path}/a/b/x", b"old")
+        storage.write_bytes(f"{tmp_path}/a/b/x", b"new")
+        assert storage.read_bytes(f"{tmp_path}/a/b/x") == b"new"
+        assert names_below(tmp_path) == ["a", "a/b", "a/b/x"]
+
+    def test_a_file_goes_up_and_comes_down(self, storage: Storage, tmp_path: Path) -> None:
+        content = os.urandom(3_000_000)
+        (tmp_path / "local").write_bytes(content)
+        storage.upload(tmp_path / "local", f"file://{tmp_path}/far/x")
+        storage.download(f"{tmp_path}/far/x", tmp_path / "back" / "x")
+        assert (tmp_path / "back" / "x").read_bytes() == content
+        assert names_below(tmp_path) == ["back", "back/x", "far", "far/x", "local"]
+
+    def test_others_may_read_what_the_umask_lets_them(self, storage: Storage, tmp_path: Path) -> None:
+        before = os.umask(0o022)
+        storage.write_bytes(f"{tmp_path}/x", b"")
+        os.umask(before)
+        assert (tmp_path / "x").stat().st_mode & 0o777 == 0o644
+
+    def test_a_write_that_fails_leaves_the_old_file_and_nothing_else(self, storage: Storage, tmp_path: Path) -> None:
+        storage.write_bytes(f"{tmp_path}/x", b"old")
+        with pytest.raises(StorageError, match=f"cannot write {tmp_path}/x: File too large"), files_limited_to(4096):
+            storage.write_bytes(f"{tmp_path}/x", bytes(8192))
+        assert storage.read_bytes(f"{tmp_path}/x") == b"old"
+        assert names_below(tmp_path) == ["x"]
+
+    def test_an_upload_that_fails_names_both_sides_and_leaves_nothing(self, storage: Storage, tmp_path: Path) -> None:
+        (tmp_path / "local").write_bytes(bytes(8192))
+        with (
+            pytest.raises(StorageError, match=f"cannot copy {tmp_path}/local to {tmp_path}/x: File too large"),
+            files_limited_to(4096),
+        ):
+            storage.upload(tmp_path / "local", f"{tmp_path}/x")
+        assert names_below(tmp_path) == ["local"]
+
+    def test_a_file_that_shrinks_while_it_is_copied_is_refused(
+        self, storage: Storage, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        (tmp_path / "local").write_bytes(b"1234")
+        monkeypatch.setattr(shutil, "copyfileobj", lambda source, sink, nbytes: sink.write(b"12"))
+        with pytest.raises(StorageError, match=f"to {tmp_path}/x: 2 of 4 bytes arrived"):
+            storage.upload(tmp_path / "local", f"{tmp_path}/x")
+        assert names_below(tmp_path) == ["local"]
+
+    def test_a_file_in_a_folders_place_is_named(self, storage: Storage, tmp_path: Path) -> None:
+        (tmp_path / "file").write_bytes(b"")
+        with pytest.raises(StorageNotFoundError, match=f"cannot write {tmp_path}/file/x: Not a directory"):
+            storage.write_bytes(f"{tmp_path}/file/x", b"")
+        with pytest.raises(StorageExistsError, match=f"cannot make the folder {tmp_path}/file: File exists"):
+            storage.make_dirs(f"{tmp_path}/file")
+
+    def test_no_permission_is_named(self, storage: Storage) -> None:
+        # Not even root makes a folder in /sys.
+        with pytest.raises(StoragePermissionError, match="cannot make the folder /sys/sparktf: "):
+            storage.probe("/sys/sparktf")
+
+    def test_no_space_is_named(self) -> None:
+        with (
+            pytest.raises(StorageError, match="cannot write /far/x: No space left on device"),
+            storage_errors("write", "/far/x"),
+            open("/dev/full", "wb", buffering=0) as sink,
+        ):
+            sink.write(b"x")
+
+    def test_a_probe_makes_the_folder_and_leaves_it_empty(self, storage: Storage, tmp_path: Path) -> None:
+        storage.probe(f"{tmp_path}/a/b")
+        assert names_below(tmp_path) == ["a", "a/b"]
+
+    def test_delete_takes_what_is_there(self, storage: Storage, tmp_path: Path) -> None:
+        storage.write_bytes(f"{tmp_path}/folder/x", b"")
+        storage.write_bytes(f"{tmp_path}/file", b"")
+        (tmp_path / "link").symlink_to(tmp_path / "folder")
+        storage.delete(f"{tmp_path}/link")
+        assert names_below(tmp_path) == ["file", "folder", "folder/x"]
+        for name in ("folder", "file", "missing"):
+            storage.delete(f"{tmp_path}/{name}")
+        assert names_below(tmp_path) == []
+
+
+@pytest.mark.parametrize("kernel_can", [True, False], ids=["renameat2", "check first"])
+class TestRename:
+    @pytest.fixture(autouse=True)
+    def _kernel(self, kernel_can: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+        if not kernel_can:
+            monkeypatch.setattr(local, "_renameat2", lambda source, target: errno.EINVAL)
+
+    def test_a_folder_moves_with_all_below_it(self, storage: Storage, tmp_path: Path) -> None:
+        storage.write_bytes(f"{tmp_path}/a/b/x", b"1")
+        storage.rename(f"{tmp_path}/a", f"{tmp_path}/c")
+        assert names_below(tmp_path) == ["c", "c/b", "c/b/x"]
+
+    @pytest.mark.parametrize("target", ["file", "empty", "full"])
+    def test_a_target_that_exists_is_refused(self, storage: Storage, tmp_path: Path, target: str) -> None:
+        storage.write_bytes(f"{tmp_path}/file", b"1")
+        storage.write_bytes(f"{tmp_path}/full/x", b"1")
+        storage.write_bytes(f"{tmp_path}/source/x", b"1")
+        storage.make_dirs(f"{tmp_path}/empty")
+        before = names_below(tmp_path)
+        with pytest.raises(
+            StorageExistsError, match=f"cannot rename {tmp_path}/source to {tmp_path}/{target}: File ex"
+        ):
+            storage.rename(f"{tmp_path}/source", f"{tmp_path}/{target}")
+        assert names_below(tmp_path) == before
+
+    def test_the_folder_above_the_target_is_not_made(self, storage: Storage, tmp_path: Path) -> None:
+        storage.make_dirs(f"{tmp_path}/source")
+        with pytest.raises(StorageNotFoundError, match=f"to {tmp_path}/missing/target: No such file"):
+            storage.rename(f"{tmp_path}/source", f"{tmp_path}/missing/target")
