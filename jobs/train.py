@@ -1,4 +1,4 @@
-"""The job: `spark-submit jobs/train.py --config nightly.yaml [--set train.epochs=3] [--date 2026-11-20] [--run-id R]`."""
+"""The job: `spark-submit jobs/train.py --config nightly.yaml [--set train.epochs=3] [--date D] [--run-id R]`."""
 
 from __future__ import annotations
 

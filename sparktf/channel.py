@@ -57,14 +57,15 @@ class ControlClient:
         return answer.model_validate_json(results[0].body.to_pybytes())
 
     def call_patiently(self, action: Action, request: Message, answer: type[_Answer], *, patience_s: float) -> _Answer:
-        """Like `call`, but a lost driver is asked again, with growing pauses, for `patience_s`; for idempotent actions."""
+        """Like `call`, but asks a lost driver again, with growing pauses, for `patience_s`; for idempotent actions."""
         retrying = Retrying(
             retry=retry_if_exception_type(DriverLostError),
             stop=stop_after_delay(patience_s),
             wait=wait_random_exponential(multiplier=0.1, max=2.0),
             reraise=True,
         )
-        return retrying(self.call, action, request, answer)
+        said: _Answer = retrying(self.call, action, request, answer)
+        return said
 
     def close(self) -> None:
         self._client.close()

@@ -25,7 +25,7 @@ class FeatureConfig(Section):
     """One named tensor and the columns it is made of."""
 
     columns: str | tuple[str, ...] = Field(
-        description="One column (a tensor of its own shape), or a list of columns packed into one vector `[batch, len]`. "
+        description="One column (a tensor of its own shape), or a list of columns packed into a vector `[batch, len]`. "
         "A list may hold patterns such as `pixel_*`, expanded in the order of the file's schema."
     )
     shape: tuple[PositiveInt, ...] | None = Field(
@@ -34,7 +34,7 @@ class FeatureConfig(Section):
     )
     dtype: str | None = Field(
         default=None,
-        description="TensorFlow dtype to cast to. Default: `float32` for a packed vector and for doubles, else the column's own.",
+        description="TensorFlow dtype. Default: `float32` for a packed vector and for doubles, else the column's own.",
     )
 
 
@@ -103,7 +103,7 @@ class ClusterConfig(Section):
 
     strategy: Strategy = Field(
         default="multi_worker_mirrored",
-        description="`single`: one process; `mirrored`: several devices of one node; `multi_worker_mirrored`: several nodes.",
+        description="`single`: one process; `mirrored`: devices of one node; `multi_worker_mirrored`: several nodes.",
     )
     workers: PositiveInt = Field(default=2, description="Nodes of a multi-worker gang (1 for the other strategies).")
     min_workers: PositiveInt = Field(
@@ -207,7 +207,7 @@ class SecurityConfig(Section):
 
 
 class JobConfig(Section):
-    """One run's whole configuration. Frozen; build it with `JobConfig.load` or from keyword arguments."""
+    """One run's whole configuration. Frozen; build it with `load_config` or from keyword arguments."""
 
     name: Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$")] = Field(
         description="Name of the training; runs of one name share a folder."
@@ -228,7 +228,8 @@ class JobConfig(Section):
     def _every_replica_gets_a_row(self) -> Self:
         if self.train.batch_size < self.cluster.replicas:
             raise ValueError(
-                f"train.batch_size: {self.train.batch_size} is fewer rows than the {self.cluster.replicas} replicas that share it"
+                f"train.batch_size: {self.train.batch_size} rows are fewer than the {self.cluster.replicas} replicas "
+                "that share them"
             )
         return self
 

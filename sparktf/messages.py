@@ -6,7 +6,7 @@ Agents and trainers call, the driver answers; commands travel in the answers to 
 from __future__ import annotations
 
 import enum
-from typing import Any
+from typing import Any, Literal
 
 from sparktf.config import JobConfig
 from sparktf.errors import ErrorRecord
@@ -30,6 +30,10 @@ class Action(enum.StrEnum):
     UPLOADED = "uploaded"
     FINISHED = "finished"
     FAILED = "failed"
+
+
+Flavour = Literal["keras", "tf_keras", "none"]
+"""Which Keras a model is of; "none" where a low-level loop keeps none."""
 
 
 class Ack(Message):
@@ -164,7 +168,7 @@ class Ready(Message):
     attempt: int
     node: NodeId
     replicas: int
-    keras: str
+    keras: Flavour
     versions: dict[str, str]
     weights: int
 
@@ -274,7 +278,7 @@ class Uploaded(Message):
     step: int
     epoch: int
     rows_consumed: int
-    keras: str
+    keras: Flavour
     files: tuple[StagedFile, ...] = ()
 
 

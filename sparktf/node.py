@@ -9,8 +9,8 @@ from typing import Any, Protocol
 class Node(Protocol):
     """One trainer process of the gang, for a hand-written loop.
 
-    A loop goes over `epochs()`; in each epoch it takes this node's share of the rows from `dataset("train")`, reports what
-    it trained with `report`, and offers checkpoints with `checkpoint`. All nodes must save at the same steps.
+    A loop goes over `epochs()`; in each epoch it takes this node's share of the rows from `dataset("train")`, reports
+    what it trained with `report`, and offers checkpoints with `checkpoint`. All nodes must save at the same steps.
 
     Attributes:
         role: "worker" (or "chief" for a coordinator).
@@ -39,13 +39,14 @@ class Node(Protocol):
         """
 
     def epochs(self) -> Iterator[int]:
-        """Yields the epochs that are left to do. At the end of each, the rows are accounted for and a checkpoint saved."""
+        """Yields the epochs that are left. At the end of each, rows are accounted for and a checkpoint is saved."""
 
     def dataset(self, stream: str = "train") -> Any:
         """Returns this node's share of the current epoch as a `tf.data.Dataset` of (x, y) or (x, y, sample_weight).
 
-        Batches have `batch_size` rows, the last one fewer; shares differ, so a loop must not count on equal lengths: under
-        a multi-worker strategy iterate over `node.strategy.distribute_datasets_from_function(lambda _: node.dataset())`.
+        Batches have `batch_size` rows, the last one fewer. Shares differ, so a loop must not count on equal lengths:
+        under a multi-worker strategy iterate over
+        `node.strategy.distribute_datasets_from_function(lambda _: node.dataset())`.
         """
 
     def report(self, *, step: int, rows: int, loss: float | None = None) -> None:

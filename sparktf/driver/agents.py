@@ -22,8 +22,8 @@ _MAX_RESTARTS = 10
 class SparkAgents:
     """Runs one agent per partition as a plain Spark job, on a thread of its own.
 
-    A plain job, not a barrier stage: Spark starts a lost agent again while the others stay, and other jobs run beside it.
-    Where Spark gives the whole job up (`local[n]` retries no task), `restart_if_ended` begins a new one.
+    A plain job, not a barrier stage: Spark starts a lost agent again while the others stay, and other jobs run beside.
+    Where Spark gives the whole job up (`local[n]` retries no task), `restart` begins a new one.
     """
 
     def __init__(self, spark: SparkSession, count: int, slots: Slots, settings: AgentSettings) -> None:
@@ -37,20 +37,21 @@ class SparkAgents:
         self._error: BaseException | None = None
         self._thread = self._launch()
 
-    def restart_if_ended(self) -> str | None:
-        """Starts the agents again if their job has ended; returns why it had.
+    def ended(self) -> str | None:
+        """Returns why the job has ended, and all of its agents with it; None while it runs."""
+        return None if self._closing or self._thread.is_alive() else _first_line(self._error)
+
+    def restart(self) -> None:
+        """Starts the agents again after their job has ended.
 
         Raises:
             NodeLostError: it has ended too often, so the reason will not go away.
         """
-        if self._thread.is_alive() or self._closing:
-            return None
-        reason, self._error = _first_line(self._error), None
         self._restarts += 1
         if self._restarts > _MAX_RESTARTS:
-            raise NodeLostError(f"Spark gave up the agents' job {self._restarts} times: {reason}")
+            raise NodeLostError(f"Spark gave up the agents' job {self._restarts} times: {self.ended()}")
+        self._error = None
         self._thread = self._launch()
-        return reason
 
     def close(self, wait_s: float) -> None:
         """Waits for dismissed agents to go home, then cancels what is left."""

@@ -187,7 +187,7 @@ class Attempt:
         return Ack()
 
     def exited(self, message: TrainerExited) -> None:
-        """A trainer's process ended: an unexpected end is a failure, and its log is kept with the failure it reported."""
+        """A trainer's process ended: an unexpected end is a failure; its log is kept with the failure it reported."""
         trainer = self._trainer(message)
         log = {"log": message.log, "log_tail": message.log_tail, "exit_code": message.exit_code}
         told = [i for i, f in enumerate(self.failures) if f.node == str(trainer.node) and f.exit_code is None]
@@ -208,6 +208,11 @@ class Attempt:
                 trainer.take(TrainerEvent.EXIT)
 
     # ---- decisions ----
+
+    @property
+    def is_done(self) -> bool:
+        """Whether every trainer has finished its work, and nothing failed."""
+        return not self.failures and all(t.finished is not None for t in self.trainers.values())
 
     def outcome(self) -> Outcome:
         """Looks for trainers that are late, then says where the attempt stands."""

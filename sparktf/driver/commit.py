@@ -73,10 +73,9 @@ class Committer:
             files=tuple(f.name for f in manifest.files),
         )
 
-    def commit_complete(self) -> None:
-        """Commits every checkpoint that all nodes have uploaded; one that fails is reported, and training goes on."""
-        attempt = self._current()
-        for uploads in attempt.complete_uploads():
+    def commit_all(self, attempt: Attempt, complete: Sequence[Sequence[Uploaded]]) -> None:
+        """Commits checkpoints that all nodes have uploaded; one that fails is reported, and training goes on."""
+        for uploads in complete:
             try:
                 self._commit(attempt, uploads)
             except StorageError as e:
@@ -135,8 +134,3 @@ class Committer:
         staged = self._rundir.staged(attempt.number, checkpoint_name(chief.step))
         self.checkpoint = self._store.commit(manifest, staged)
         self.step = chief.step
-
-    def _current(self) -> Attempt:
-        if self.attempt is None:
-            raise RuntimeError("commits begin with an attempt")
-        return self.attempt

@@ -26,7 +26,7 @@ class Handler(NamedTuple):
     answer: Callable[[Any], Message]
 
 
-class ControlServer(flight.FlightServerBase):
+class ControlServer(flight.FlightServerBase):  # type: ignore[misc]
     """Answers agents and trainers, each call on a thread of gRPC's.
 
     Whatever a stranger sends is refused and logged; the run goes on.
@@ -79,7 +79,7 @@ class ControlServer(flight.FlightServerBase):
         yield flight.Result(answer.model_dump_json().encode())
 
 
-class _SecretCheck(flight.ServerMiddlewareFactory):
+class _SecretCheck(flight.ServerMiddlewareFactory):  # type: ignore[misc]
     """Refuses every call that does not carry the run's secret."""
 
     def __init__(self, secret: str) -> None:

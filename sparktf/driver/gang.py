@@ -50,8 +50,11 @@ _Request = TypeVar("_Request", bound=Message)
 class AgentJob(Protocol):
     """Whatever runs the agents."""
 
-    def restart_if_ended(self) -> str | None:
-        """Starts agents again that have been given up; returns why they had, or None."""
+    def ended(self) -> str | None:
+        """Returns why all agents have been given up at once, None while they have not."""
+
+    def restart(self) -> None:
+        """Starts the agents again. Raises `NodeLostError` if that has been tried too often."""
 
     def close(self, wait_s: float) -> None:
         """Waits for dismissed agents to go home, then ends what is left."""
@@ -98,6 +101,7 @@ class Gang(abc.ABC):
     def start_agents(self, config: JobConfig, settings: AgentSettings) -> AgentJob:
         """Starts `config.cluster.nodes` agents."""
 
+    @abc.abstractmethod
     def ship_code(self, config: JobConfig) -> None:
         """Brings the model's code to where the agents run."""
 
@@ -117,7 +121,7 @@ class Gang(abc.ABC):
             self._agents.close(self.config.timeouts.stop + self.config.timeouts.heartbeat)
         if self._server is not None:
             server, self._server = self._server, None
-            # Waits for calls under way, of which a dying node may have one open for long: on a thread that nobody joins.
+            # It waits for calls under way, and a dying node may have one open for long: so nobody joins this thread.
             threading.Thread(target=server.shutdown, name="control-shutdown", daemon=True).start()
 
     def reserve(self, config: JobConfig) -> None:
@@ -180,8 +184,8 @@ class Gang(abc.ABC):
         """Stops the trainers and waits until all are gone; returns whether they are."""
         with self.roster.changed:
             attempt.stop()
-            # A trainer that has finished exits by itself when its next heartbeat is answered.
-            if attempt.failures:
+            # Trainers that have finished exit by themselves when their next heartbeat is answered.
+            if not attempt.is_done:
                 self.roster.stop_trainers()
         deadline_s = time.monotonic() + limit_s
         while not self.roster.is_quiet():
@@ -190,7 +194,7 @@ class Gang(abc.ABC):
             if time.monotonic() > deadline_s:
                 self.roster.stop_trainers()
                 return False
-            self.look_after_agents()
+            self.look_after_agents(restart=False)
             self.tick()
         return True
 
@@ -199,9 +203,18 @@ class Gang(abc.ABC):
         self._attempts = max(self._attempts, after) + 1
         return self._attempts
 
-    def look_after_agents(self) -> str | None:
-        """Starts the agents' job again if Spark gave it up; returns why it did."""
-        return self._agents.restart_if_ended() if self._agents is not None else None
+    def look_after_agents(self, *, restart: bool = True) -> str | None:
+        """Notices that all agents were given up, and starts them again; returns why they were.
+
+        Raises:
+            NodeLostError: it has happened too often.
+        """
+        reason = self._agents.ended() if self._agents is not None else None
+        if reason is not None and self._agents is not None:
+            self.roster.lose_all(reason)
+            if restart:
+                self._agents.restart()
+        return reason
 
     def tick(self) -> None:
         """Waits for something to happen, or a moment."""

@@ -45,8 +45,8 @@ def defines(source: Path, function: str) -> bool:
 def ship_model_code(spark: SparkSession, module: str) -> None:
     """Sends the model's module, or the top-level package it is in, to the executors.
 
-    Like `--py-files`, for the common case that the code lies beside the driver's script. Installed packages are expected
-    to be on the executors already.
+    Like `--py-files`, for the common case that the code lies beside the driver's script. Installed packages are
+    expected to be on the executors already.
     """
     top = module.partition(".")[0]
     source = find_source(module)

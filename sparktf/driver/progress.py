@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import sys
+from collections import deque
 from collections.abc import Sequence
 from typing import Any
 
@@ -38,6 +39,9 @@ def _parent_has_terminal() -> bool:
         os.close(fd)
 
 
+_RATE_WINDOW_S = 10.0
+
+
 class Display:
     """Prints a run as it goes."""
 
@@ -47,7 +51,7 @@ class Display:
         self._interval_s = interval_s
         self._epochs = epochs
         self._shown_s = float("-inf")
-        self._rate_from: tuple[float, int, int] | None = None
+        self._seen: deque[tuple[float, int]] = deque()
         self._status: Any = None
 
     def say(self, text: str, style: str = "") -> None:
@@ -58,19 +62,26 @@ class Display:
         """Shows a countdown."""
         self._show(f"{what}: {have} of {need}, {max(left_s, 0):.0f} s left", now_s)
 
-    def training(self, nodes: Sequence[Progress], planned: int, before: int, now_s: float) -> None:
-        """Shows where the gang is."""
+    def training(self, nodes: Sequence[Progress], planned: int, before: int, left_s: float, now_s: float) -> None:
+        """Shows where the gang is.
+
+        Args:
+            planned: Rows of an epoch.
+            before: Rows of the current epoch that an earlier attempt has done.
+            left_s: Time left for the trainers to be ready.
+        """
+        waiting = sum(p.phase == "starting" for p in nodes)
+        if waiting:
+            self.waiting("starting trainers", len(nodes) - waiting, len(nodes), left_s, now_s)
+            return
         front = max(nodes, key=lambda p: (p.epoch, p.step))
         rows = sum(p.rows_trained for p in nodes if p.epoch == front.epoch) + before
-        phases = {p.phase for p in nodes}
-        if phases <= {"starting"}:
-            self._show("starting TensorFlow", now_s)
-            return
         loss = "" if front.loss is None else f"  loss {front.loss:.4f}"
-        phase = "" if phases & {"training"} else f"  ({min(phases)})"
+        phases = {p.phase for p in nodes} - {"training"}
         self._show(
-            f"epoch {front.epoch + 1}/{self._epochs}  step {front.step}  rows {rows:,}/{planned:,}"
-            f"  {self._rate(now_s, front.epoch, rows):,.0f} rows/s{loss}{phase}",
+            f"epoch {front.epoch + 1}/{self._epochs}  step {front.step:,}  rows {rows:,}/{planned:,}"
+            f"  {self._rate(now_s, front.epoch * planned + rows):,.0f} rows/s{loss}"
+            + (f"  ({', '.join(sorted(phases))})" if phases else ""),
             now_s,
         )
 
@@ -78,7 +89,8 @@ class Display:
         """Prints the metrics of a stream."""
         values = "  ".join(f"{name} {value:.4f}" for name, value in metrics.values.items())
         self.say(
-            f"epoch {metrics.epoch + 1}/{self._epochs}  step {metrics.step}  {metrics.stream}: {values}  ({metrics.rows:,} rows)"
+            f"epoch {metrics.epoch + 1}/{self._epochs}  step {metrics.step}  "
+            f"{metrics.stream}: {values}  ({metrics.rows:,} rows)"
         )
 
     def close(self) -> None:
@@ -87,15 +99,13 @@ class Display:
             self._status.stop()
             self._status = None
 
-    def _rate(self, now_s: float, epoch: int, rows: int) -> float:
-        """Returns rows per second since the last line."""
-        last = self._rate_from
-        if last is None or last[1] != epoch or rows < last[2]:
-            self._rate_from = last = (now_s, epoch, rows)
-            return 0.0
-        if now_s - last[0] >= self._interval_s:
-            self._rate_from = (now_s, epoch, rows)
-        return (rows - last[2]) / max(now_s - last[0], 1e-3)
+    def _rate(self, now_s: float, rows: int) -> float:
+        """Returns rows per second over the last few seconds; `rows` counts over all epochs."""
+        while self._seen and (rows < self._seen[-1][1] or now_s - self._seen[0][0] > _RATE_WINDOW_S):
+            self._seen.popleft()
+        self._seen.append((now_s, rows))
+        seconds = now_s - self._seen[0][0]
+        return (rows - self._seen[0][1]) / seconds if seconds > 0 else 0.0
 
     def _show(self, line: str, now_s: float) -> None:
         if self._console.is_terminal:
@@ -132,7 +142,8 @@ def _facts(result: RunResult) -> list[tuple[str, str]]:
         facts.append(
             (
                 "rows",
-                f"{planned:,} planned, {fed:,} fed, {trained:,} trained (epochs {rows[0].epoch + 1}-{rows[-1].epoch + 1})",
+                f"{planned:,} planned, {fed:,} fed, {trained:,} trained "
+                f"(epochs {rows[0].epoch + 1}-{rows[-1].epoch + 1})",
             )
         )
     facts.append(("updates", f"{result.steps:,} in {len(result.attempts)} attempt(s), {result.duration_s:.1f} s"))

@@ -53,8 +53,8 @@ class Roster:
 
     Attributes:
         silence_s: An agent not heard for so long is lost.
-        duplicates_wait: Whether Spark may start a second agent of a partition beside a living one (speculation). It then
-            waits until the first is silent: if it gave up, Spark would take its end for success and kill the first.
+        duplicates_wait: Whether Spark may start a second agent of a partition beside a living one (speculation). It
+            then waits until the first is silent: if it gave up, Spark would take that for success and kill the first.
     """
 
     clock: Callable[[], float]
@@ -136,6 +136,13 @@ class Roster:
                     self._lose(agent, f"silent for {now_s - agent.heard_s:.0f} s")
             lost, self._lost = self._lost, []
             return lost
+
+    def lose_all(self, reason: str) -> None:
+        """Gives up every agent at once: their job has ended, so none of them lives."""
+        with self.changed:
+            for agent in self._agents.values():
+                if agent.is_here:
+                    self._lose(agent, reason)
 
     def start(self, specs: Sequence[tuple[str, TrainerSpec]]) -> None:
         """Gives agents (by id) their trainers."""

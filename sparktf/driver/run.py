@@ -158,7 +158,7 @@ class Run:
         gang.begin(attempt, self._specs(attempt, plan, assets, restore, agents))
         try:
             outcome = self._watch(attempt, plan)
-            committer.commit_complete()
+            self._commit(attempt)
             if outcome is Outcome.DONE:
                 committer.publish(attempt)
         finally:
@@ -211,9 +211,10 @@ class Run:
 
     def _watch(self, attempt: Attempt, plan: Plan) -> Outcome:
         """Follows an attempt to its end: commits, failures, progress."""
-        committer, gang = self._need_committer(), self._gang
+        gang = self._gang
         shown = 0
         planned = plan.rows(Stream.TRAIN)
+        ready_s = time.monotonic() + self._config.timeouts.start
         while True:
             gang.tick()
             if reason := gang.look_after_agents():
@@ -221,7 +222,7 @@ class Run:
             for lost in gang.roster.sweep():
                 with gang.roster.changed:
                     attempt.agent_lost(lost.agent.id, lost.reason)
-            committer.commit_complete()
+            self._commit(attempt)
             with gang.roster.changed:
                 outcome = attempt.outcome()
                 progress = [t.progress for t in attempt.trainers.values()]
@@ -232,7 +233,13 @@ class Run:
             if outcome is not Outcome.RUNNING:
                 return outcome
             before = attempt.cursor.rows if max(p.epoch for p in progress) == attempt.cursor.epoch else 0
-            self._display.training(progress, planned, before, time.monotonic())
+            now_s = time.monotonic()
+            self._display.training(progress, planned, before, ready_s - now_s, now_s)
+
+    def _commit(self, attempt: Attempt) -> None:
+        with self._gang.roster.changed:
+            complete = attempt.complete_uploads()
+        self._need_committer().commit_all(attempt, complete)
 
     def _keep_attempt(self, attempt: Attempt, agents: list[Agent], restore: Restore | None, duration_s: float) -> None:
         cause = root_cause(attempt.failures) if attempt.failures else None
@@ -252,7 +259,7 @@ class Run:
     # ---- the end ----
 
     def _finish(self, error: ErrorRecord | None) -> RunResult:
-        """Writes result.json and prints the table; a result that cannot be written is said, and does not hide the cause."""
+        """Writes result.json and prints the table; a result that cannot be written does not hide the cause."""
         self._display.close()
         result = self._summary(error)
         try:

@@ -40,7 +40,7 @@ class Slots:
 def slots_of(spark: SparkSession) -> Slots:
     """Returns the application's slots, as its master and configuration promise them."""
     context = spark.sparkContext
-    master, conf = context.master, context.getConf()
+    master, conf = str(context.master), context.getConf()
     if _LOCAL.match(master):
         return Slots(master, 1, context.defaultParallelism, one_machine=True)
     if found := _LOCAL_CLUSTER.match(master):
@@ -59,7 +59,8 @@ def check_settings(spark: SparkSession) -> None:
     """
     if type(spark).__module__.startswith("pyspark.sql.connect"):
         raise PreflightError(
-            "this is a Spark Connect session, which has no driver to coordinate from: use spark-submit without spark.remote"
+            "this is a Spark Connect session, which has no driver to coordinate from: "
+            "use spark-submit without spark.remote"
         )
     if (spark.conf.get("spark.dynamicAllocation.enabled", "false") or "").lower() == "true":
         raise PreflightError(

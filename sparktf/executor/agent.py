@@ -81,7 +81,7 @@ class Agent:
             self._port.close()
 
     def _register(self) -> bool:
-        """Registers; returns False if the driver is gone. A second agent of a partition waits here until it is needed."""
+        """Registers; returns False if the driver is gone. A second agent of a partition waits here for its turn."""
         registration = Registration(
             agent=self._id,
             partition=self._partition,
@@ -171,7 +171,7 @@ class Agent:
 
 
 def _local_dir() -> str | None:
-    """Returns Spark's own folder for temporary files, which it deletes even after a killed executor; None outside Spark."""
+    """Returns Spark's own temporary folder, which it deletes even after a killed executor; None outside Spark."""
     return os.environ.get("SPARK_LOCAL_DIRS", "").split(",")[0] or None
 
 
@@ -200,8 +200,8 @@ def _version(distribution: str) -> str:
 def _problems(module: str) -> list[str]:
     """Returns why no trainer could start on this executor.
 
-    The module is looked for in a process of its own: its packages may import TensorFlow, which a forked and reused Python
-    worker must never hold.
+    The module is looked for in a process of its own: its packages may import TensorFlow, which a forked and reused
+    Python worker must never hold.
     """
     look = "import importlib.util, sys; sys.exit(importlib.util.find_spec(sys.argv[1]) is None)"
     path = os.pathsep.join(p for p in sys.path if p)

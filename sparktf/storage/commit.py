@@ -19,7 +19,7 @@ import re
 import secrets
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any, Literal, TypeVar
+from typing import Any, TypeVar
 
 from pydantic import Field, ValidationError, field_validator
 
@@ -30,7 +30,7 @@ from sparktf.errors import (
     StorageNotFoundError,
     TornCheckpointError,
 )
-from sparktf.messages import StagedFile
+from sparktf.messages import Flavour, StagedFile
 from sparktf.plan import Cursor, Message
 from sparktf.rundir import RunDirectory, checkpoint_step
 from sparktf.storage.base import Storage, sha256_of
@@ -83,7 +83,7 @@ class Manifest(FileManifest):
     rows_trained: int
     config_hash: str
     plan_hash: str
-    keras: Literal["keras", "tf_keras"]
+    keras: Flavour
     versions: dict[str, str]
     created: str
     extra: dict[str, Any] = {}

@@ -11,7 +11,7 @@ import tensorflow as tf
 
 from sparktf.config import CheckpointConfig
 from sparktf.errors import SparkTFError, StorageError
-from sparktf.messages import Action, Restore, TrainerSpec, Uploaded
+from sparktf.messages import Action, Flavour, Restore, TrainerSpec, Uploaded
 from sparktf.rundir import RunDirectory, checkpoint_name
 from sparktf.storage.base import Storage
 from sparktf.storage.commit import upload_folder
@@ -45,10 +45,10 @@ class SavePolicy:
 class CheckpointWriter:
     """Writes and uploads one checkpoint at a time.
 
-    Every node writes, since variables that are aggregated on reading take a collective; only the chief's files are kept.
+    Every node writes, since variables aggregated on reading take a collective; only the chief's files are kept.
     """
 
-    def __init__(self, spec: TrainerSpec, storage: Storage, reporter: Reporter, work: Path, keras: str) -> None:
+    def __init__(self, spec: TrainerSpec, storage: Storage, reporter: Reporter, work: Path, keras: Flavour) -> None:
         self._spec = spec
         self._storage = storage
         self._reporter = reporter

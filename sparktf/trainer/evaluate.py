@@ -30,7 +30,7 @@ class Evaluator:
         self._model = model
         self._collective = collective
         self._batch_size = batch_size
-        # The trace is made by `warm_up`, also on a worker that never gets a row: all of them need the same metric states.
+        # Traced by `warm_up`, also on a worker that never gets a row: all of them need the same metric states.
         self._step = tf.function(self._evaluate, input_signature=[signature(model.spec), tf.TensorSpec((), tf.int32)])
 
     def evaluate(self, feed: RowSource) -> tuple[dict[str, float], int]:
@@ -51,7 +51,7 @@ class Evaluator:
                 values[name] = float(value)
         return values, int(total[1])
 
-    @tf.autograph.experimental.do_not_convert
+    @tf.autograph.experimental.do_not_convert  # type: ignore[untyped-decorator]
     def _evaluate(self, tensors: Tensors, n: Any) -> Any:
         rows = rows_of(tensors, 0, n)
         layout = self._model.layout

@@ -1,8 +1,8 @@
 """The synchronous training loop of one node.
 
-All nodes run the same calls in the same order. Before each call into TensorFlow they agree, in one sum over the gang, on
-the rows of every update of the call; a sum of zero everywhere ends the epoch on all nodes at once. Whatever else must be
-decided alike (a checkpoint by time, the size of the next call) is said by the chief in the same sum.
+All nodes run the same calls in the same order. Before each call into TensorFlow they agree, in one sum over the gang,
+on the rows of every update of the call; a sum of zero everywhere ends the epoch on all nodes at once. Whatever else
+must be decided alike (a checkpoint by time, the size of the next call) is said by the chief in the same sum.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from sparktf.trainer.strategy import Collective
 from sparktf.trainer.tensors import to_tensors
 
 _CALL_S = 0.5
-"""How long a call into TensorFlow should take: long enough to hide its overhead, short enough for progress and saves."""
+"""How long a call into TensorFlow should take: enough to hide its overhead, short enough for progress and saves."""
 
 
 class Feed(Protocol):

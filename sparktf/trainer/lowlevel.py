@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
 import tensorflow as tf
 
 from sparktf.errors import ModelError, RowAccountingError
-from sparktf.messages import TrainerSpec
+from sparktf.messages import Flavour, TrainerSpec
 from sparktf.plan import Stream, batch_shares
 from sparktf.trainer.checkpoint import checkpoint_of
 from sparktf.trainer.session import Session
@@ -105,11 +105,11 @@ class TrainerNode:
         self._session.export_plain(model)
 
 
-def _flavour(trackables: Any) -> str:
-    names = [cls.__module__.partition(".")[0] for t in trackables for cls in type(t).__mro__]
-    return next((name for name in names if name in ("keras", "tf_keras")), "none")
+def _flavour(trackables: Iterable[Any]) -> Flavour:
+    packages = {cls.__module__.partition(".")[0] for t in trackables for cls in type(t).__mro__}
+    return "keras" if "keras" in packages else "tf_keras" if "tf_keras" in packages else "none"
 
 
-def _weights(trackables: Any) -> int:
+def _weights(trackables: Iterable[Any]) -> int:
     model = next((t for t in trackables if hasattr(t, "count_params")), None)
     return int(model.count_params()) if model is not None else 0

@@ -16,6 +16,7 @@ import tensorflow as tf
 from sparktf.config import JobConfig
 from sparktf.errors import ModelContractError
 from sparktf.feature import FeedSpec
+from sparktf.messages import Flavour
 from sparktf.trainer.tensors import Layout, Tensors, example
 
 _EXACT_REDUCTIONS = {"sum_over_batch_size", "mean", "auto"}
@@ -33,11 +34,12 @@ def load_function(config: JobConfig) -> Callable[..., Any]:
         if e.name is None or not (config.model_module + ".").startswith(e.name + "."):
             raise  # the module is there, but one that it imports is not: that is the model's own error
         raise ModelContractError(f"model: module '{config.model_module}' is not found") from e
-    function = getattr(module, config.model_function, None)
+    function: Callable[..., Any] | None = getattr(module, config.model_function, None)
     if not callable(function):
         names = sorted(n for n, v in vars(module).items() if inspect.isfunction(v) and v.__module__ == module.__name__)
         raise ModelContractError(
-            f"model: module '{config.model_module}' has no function '{config.model_function}' (it has: {', '.join(names)})"
+            f"model: module '{config.model_module}' has no function '{config.model_function}' "
+            f"(it has: {', '.join(names) or 'none'})"
         )
     return function
 
@@ -47,7 +49,7 @@ def is_low_level(function: Callable[..., Any]) -> bool:
     return len(inspect.signature(function).parameters) == 1
 
 
-def versions(flavour: str) -> dict[str, str]:
+def versions(flavour: Flavour) -> dict[str, str]:
     """Returns the versions of what a checkpoint depends on."""
     found = {"python": platform.python_version(), "tensorflow": tf.__version__}
     if flavour in ("keras", "tf_keras"):
@@ -56,7 +58,7 @@ def versions(flavour: str) -> dict[str, str]:
 
 
 def seed_everything(seed: int) -> None:
-    """Seeds Python, NumPy, TensorFlow and the Keras flavour in use, so that every build starts from the same weights."""
+    """Seeds Python, NumPy, TensorFlow and the Keras flavour in use: every build starts from the same weights."""
     random.seed(seed)
     np.random.seed(seed)
     tf.random.set_seed(seed)
@@ -140,12 +142,12 @@ class KerasModel:
             self.optimizer.apply_gradients([p for p in pairs if p[0] is not None], skip_gradients_aggregation=True)
 
 
-def _flavour(model: Any, name: str) -> str:
+def _flavour(model: Any, name: str) -> Flavour:
     """Returns "keras" or "tf_keras", without importing the one that is not used."""
     for cls in type(model).__mro__:
         package = cls.__module__.partition(".")[0]
         if cls.__name__ == "Model" and package in ("keras", "tf_keras"):
-            return package
+            return "keras" if package == "keras" else "tf_keras"
     raise ModelContractError(f"model: {name} returned {type(model).__name__}, not a compiled Keras model")
 
 
@@ -195,8 +197,8 @@ def _check_exact(model: Any, losses: list[Any]) -> None:
         reduction = getattr(loss, "reduction", "sum_over_batch_size")
         if reduction not in _EXACT_REDUCTIONS:
             raise ModelContractError(
-                f"model: loss {getattr(loss, 'name', type(loss).__name__)} has reduction '{reduction}', which cannot be "
-                "weighted exactly over workers: use 'sum_over_batch_size'"
+                f"model: loss {getattr(loss, 'name', type(loss).__name__)} has reduction '{reduction}', which cannot "
+                "be weighted exactly over workers: use 'sum_over_batch_size'"
             )
     for layer in _layers(model):
         if getattr(layer, "synchronized", False) or type(layer).__name__ == "SyncBatchNormalization":
@@ -221,7 +223,8 @@ def _check_optimizer(optimizer: Any) -> None:
         )
     if getattr(optimizer, "gradient_accumulation_steps", None):
         raise ModelContractError(
-            "model: gradient_accumulation_steps is not supported: train.batch_size is the rows of one update over all workers"
+            "model: gradient_accumulation_steps is not supported: "
+            "train.batch_size is the rows of one update over all workers"
         )
     if not hasattr(optimizer, "build"):
         raise ModelContractError(

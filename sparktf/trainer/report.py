@@ -8,7 +8,8 @@ import time
 
 from sparktf.channel import ControlClient
 from sparktf.errors import ControlError, DriverLostError, RefusedError
-from sparktf.messages import Ack, Action, Failed, Heartbeat, Message, Progress, TrainerOrders, TrainerSpec
+from sparktf.messages import Ack, Action, Failed, Heartbeat, Progress, TrainerOrders, TrainerSpec
+from sparktf.plan import Message
 
 EXIT_STOPPED = 143
 EXIT_DRIVER_LOST = 70
@@ -95,6 +96,6 @@ class Reporter:
                 self._save = True
 
     def _exit(self, code: int, reason: str) -> None:
-        """Ends the process at once: MultiWorkerMirroredStrategy's orderly shutdown waits long for peers that are gone."""
+        """Ends the process at once: MultiWorkerMirroredStrategy's own shutdown waits long for peers that are gone."""
         print(f"sparktf: {self._spec.node} exits with {code}: {reason}", flush=True)
         os._exit(code)

@@ -17,6 +17,7 @@ from sparktf.messages import (
     AssignmentRequest,
     EpochDone,
     Finished,
+    Flavour,
     Metrics,
     Ready,
     StagedFile,
@@ -54,7 +55,7 @@ class Session:
         self._work = work
         self._rundir = RunDirectory(spec.run_root, spec.config.name, spec.run_id)
         self._storage = open_storage(spec.run_root)
-        self._keras = "none"
+        self._keras: Flavour = "none"
         self._saved_step = spec.restore.step if spec.restore else -1
         self._model_files: tuple[StagedFile, ...] = ()
         self._writer: CheckpointWriter | None = None
@@ -64,7 +65,7 @@ class Session:
     def is_chief(self) -> bool:
         return self.spec.node.index == 0
 
-    def ready(self, *, keras: str, weights: int) -> None:
+    def ready(self, *, keras: Flavour, weights: int) -> None:
         """Tells the driver that this node could begin."""
         self._keras = keras
         self._writer = CheckpointWriter(self.spec, self._storage, self._reporter, self._work, keras)
@@ -195,8 +196,8 @@ def run(
     """Trains as the specification says; returns only by ending the process, or by an exception.
 
     Args:
-        load: Imports the model function; called after the strategy is there, since importing the model may already touch
-            TensorFlow.
+        load: Imports the model function; called after the strategy is there, since importing the model may already
+            touch TensorFlow.
     """
     from sparktf.trainer.keras_run import KerasRun  # noqa: PLC0415
     from sparktf.trainer.lowlevel import TrainerNode  # noqa: PLC0415

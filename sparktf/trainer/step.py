@@ -1,8 +1,8 @@
 """Exact synchronous updates over uneven shards, many to one call into TensorFlow.
 
 An update's gradient is the mean over all of its rows, wherever they are: each replica contributes
-`gradient(mean loss of its rows) * its rows / all rows`, and a sum over the replicas makes it whole. A replica without rows
-contributes zeros and skips forward and backward; it still takes part in the sum, which no replica may leave out.
+`gradient(mean loss of its rows) * its rows / all rows`, and a sum over the replicas makes it whole. A replica without
+rows contributes zeros and skips forward and backward; it still takes part in the sum, which none may leave out.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ class UpdateFunction:
         return weighted / tf.cast(tf.reduce_sum(totals), tf.float32)
 
     # Only the loop above is for AutoGraph; Keras converts a layer's own `call` where its flavour does so.
-    @tf.autograph.experimental.do_not_convert
+    @tf.autograph.experimental.do_not_convert  # type: ignore[untyped-decorator]
     def _replica(self, rows: Tensors, counts: Any, ends: Any, total: Any) -> Any:
         context = tf.distribute.get_replica_context()
         local = context.replica_id_in_sync_group - self._first_replica
@@ -87,7 +87,7 @@ class UpdateFunction:
         return loss
 
     def _weighted(self, rows: Tensors, weight: Any) -> tuple[Any, list[Any]]:
-        """Returns this replica's share of the loss and of every gradient (None for a variable the loss does not use)."""
+        """Returns this replica's share of the loss and of every gradient (None for an unused variable)."""
         with tf.GradientTape() as tape:
             y_pred = self._model.model(self._model.layout.x(rows), training=True)
             loss = self._model.compute_loss(rows, y_pred, training=True)
@@ -135,7 +135,7 @@ def _tensorflow_variable(variable: Any) -> Any:
 def _as_tensors(gradient: Any) -> Any:
     """Takes sparse gradients (of an Embedding) apart: IndexedSlices cannot leave a `tf.cond` beside dense zeros.
 
-    They stay sparse, so that a large table's gradient is never made dense, and norms count what one process would count.
+    They stay sparse: a large table's gradient is never made dense, and norms count what one process would count.
     """
     if isinstance(gradient, tf.IndexedSlices):
         return (tf.convert_to_tensor(gradient.values), tf.cast(gradient.indices, tf.int64))

@@ -10,7 +10,7 @@ from sparktf.config import ClusterConfig
 
 
 def make_strategy(cluster: ClusterConfig, nodes: int) -> Any:
-    """Returns the strategy for so many nodes; MultiWorkerMirroredStrategy reads TF_CONFIG and connects to its peers here."""
+    """Returns the strategy for so many nodes; the multi-worker one reads TF_CONFIG and connects to its peers here."""
     if nodes > 1:
         return tf.distribute.MultiWorkerMirroredStrategy()
     if cluster.strategy == "mirrored":

@@ -1,4 +1,4 @@
-"""TensorBoard summaries: written by the chief as closed event files, each uploaded whole (HDFS has no shared append)."""
+"""TensorBoard summaries: written by the chief as closed event files, each uploaded whole (HDFS shares no append)."""
 
 from __future__ import annotations
 

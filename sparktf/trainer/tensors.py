@@ -75,8 +75,8 @@ class Layout:
     def fit_outputs(self, y_pred: Any) -> None:
         """Learns from one prediction whether outputs are a list, and which scalar targets need a trailing axis.
 
-        A target `[batch]` beside a prediction `[batch, 1]` would broadcast to `[batch, batch]` in a loss written as a plain
-        function, so it is made `[batch, 1]`, as Keras's own `fit` does.
+        A target `[batch]` beside a prediction `[batch, 1]` would broadcast to `[batch, batch]` in a loss written as a
+        plain function, so it is made `[batch, 1]`, as Keras's own `fit` does.
         """
         self._outputs_are_list = isinstance(y_pred, (list, tuple))
         names = self._output_names or tuple(t.name for t in self._spec.targets)

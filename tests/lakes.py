@@ -1,0 +1,125 @@
+"""Small Parquet lakes for tests."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from sparktf.config import JobConfig
+from sparktf.driver.planner import PartitionFilter, plan_source
+from sparktf.driver.stored_plan import Plan
+from sparktf.feed.columns import Columns
+from sparktf.feed.pipeline import NodeFeed
+from sparktf.plan import Assignment, Interval, PartitionValue, Stream
+from sparktf.storage import open_storage
+
+
+def write_lake(folder: Path, file_rows: Sequence[int] = (70, 5, 1, 120, 33), *, group_rows: int = 16) -> Path:
+    """Writes files with columns id (0, 1, ... over all files), a, b (both from the id) and label."""
+    first = 0
+    for i, rows in enumerate(file_rows):
+        write_file(folder / f"part-{i:02d}.parquet", id_table(first, rows), group_rows=group_rows)
+        first += rows
+    return folder
+
+
+def id_table(first: int, rows: int) -> pa.Table:
+    """Returns a table whose every value follows from its row's id."""
+    ids = np.arange(first, first + rows, dtype=np.int64)
+    return pa.table(
+        {
+            "id": ids,
+            "a": (ids * 2).astype(np.float32),
+            "b": (ids * 3).astype(np.float32),
+            "label": (ids % 7).astype(np.int32),
+        }
+    )
+
+
+def write_file(path: Path, table: pa.Table, *, group_rows: int = 1 << 20) -> Path:
+    """Writes one Parquet file, making the folders above it."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    pq.write_table(table, path, row_group_size=group_rows)
+    return path
+
+
+def lake_config(path: Path, *, seed: int = 0, **data: Any) -> JobConfig:
+    """Returns a configuration whose data section is `data` over inputs id and x = (a, b), target label."""
+    section = {"path": str(path), "inputs": {"id": "id", "x": ["a", "b"]}, "targets": {"y": "label"}, **data}
+    return JobConfig.model_validate(
+        {"name": "t", "model": "m:build", "output": {"path": "/nowhere"}, "train": {"seed": seed}, "data": section}
+    )
+
+
+def no_filter(
+    names: Sequence[str], types: Sequence[str], rows: Sequence[tuple[PartitionValue, ...]], predicate: str
+) -> list[bool]:
+    """A partition filter for lakes that need none."""
+    raise AssertionError(f"no predicate was expected, but {predicate!r} came")
+
+
+def filter_by(test: Callable[..., bool]) -> PartitionFilter:
+    """Returns a partition filter that calls `test(column=value, ...)` and does not look at the predicate."""
+
+    def chosen(
+        names: Sequence[str], types: Sequence[str], rows: Sequence[tuple[PartitionValue, ...]], predicate: str
+    ) -> list[bool]:
+        return [test(**dict(zip(names, row, strict=True))) for row in rows]
+
+    return chosen
+
+
+def plan_lake(path: Path, partition_filter: PartitionFilter = no_filter, *, seed: int = 0, **data: Any) -> Plan:
+    """Plans a lake on the local file system."""
+    return plan_source(lake_config(path, seed=seed, **data), open_storage(str(path)), partition_filter)
+
+
+def deal(
+    plan: Plan,
+    stream: Stream = Stream.TRAIN,
+    *,
+    epoch: int = 0,
+    nodes: int = 1,
+    intervals: Sequence[Interval] | None = None,
+    rebalance: bool = True,
+) -> list[Assignment]:
+    """Returns the assignments of an epoch, or of what is left of it."""
+    whole = [(0, plan.rows(stream))] if intervals is None else intervals
+    return plan.assignments(stream, epoch, whole, nodes, rebalance)
+
+
+def feed_of(plan: Plan, assignment: Assignment) -> NodeFeed:
+    """Returns the feed of one assignment."""
+    return NodeFeed(plan.spec, assignment, open_storage)
+
+
+def batches(plan: Plan, assignment: Assignment, rows: int = 10) -> list[Columns]:
+    """Returns all batches of an assignment."""
+    found: list[Columns] = []
+    with feed_of(plan, assignment) as feed:
+        while feed.rows_taken < assignment.rows:
+            found.append(feed.take(rows))
+    return found
+
+
+def values(found: Sequence[Columns], key: str) -> npt.NDArray[Any]:
+    """Returns one tensor of all batches."""
+    return np.concatenate([array(batch, key) for batch in found])
+
+
+def array(batch: Columns, key: str) -> npt.NDArray[Any]:
+    """Returns a numeric tensor of a batch."""
+    column = batch[key]
+    assert isinstance(column, np.ndarray)
+    return column
+
+
+def ids(plan: Plan, assignments: Sequence[Assignment], rows: int = 10) -> list[int]:
+    """Returns the ids of all rows of the assignments, in the order in which they are trained."""
+    return [int(i) for assignment in assignments for b in batches(plan, assignment, rows) for i in array(b, "input:id")]

@@ -1,0 +1,421 @@
+"""Planning: listing, partitions, features, streams, blocks, and the stored plan. Small lakes, no Spark."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from lakes import deal, filter_by, id_table, lake_config, no_filter, plan_lake, write_file, write_lake
+
+from sparktf.driver.planner import plan_source, split_by_fraction, split_table
+from sparktf.driver.source import RowGroups
+from sparktf.driver.stored_plan import load_plan, save_plan
+from sparktf.errors import (
+    BadValueError,
+    ColumnError,
+    ConfigError,
+    CorruptFileError,
+    EmptySourceError,
+    SourceNotFoundError,
+    StorageNotFoundError,
+)
+from sparktf.plan import Keep, Stream
+from sparktf.storage import open_storage
+
+TRAIN, VALIDATION = Stream.TRAIN, Stream.VALIDATION
+
+
+@pytest.fixture
+def lake(tmp_path: Path) -> Path:
+    return write_lake(tmp_path / "lake")
+
+
+@pytest.fixture
+def dated(tmp_path: Path) -> Path:
+    """Four days, two regions, ten rows in each."""
+    for i, (day, region) in enumerate((d, r) for d in range(1, 5) for r in ("de", "fr")):
+        write_file(tmp_path / f"dated/date=2026-11-0{day}/region={region}/f.parquet", id_table(10 * i, 10))
+    return tmp_path / "dated"
+
+
+def column_lake(folder: Path, **columns: Any) -> Path:
+    """One file with the given columns and a label."""
+    rows = len(next(iter(columns.values())))
+    write_file(folder / "typed" / "f.parquet", pa.table({**columns, "label": pa.array([0.0] * rows)}))
+    return folder / "typed"
+
+
+def plan_column(folder: Path, column: Any, feature: Any = "c", **data: Any) -> tuple[str, tuple[int, ...]]:
+    """Returns dtype and shape of an input made of column c."""
+    plan = plan_lake(column_lake(folder, c=column), inputs={"x": feature}, **data)
+    return plan.spec.inputs[0].dtype, plan.spec.inputs[0].shape
+
+
+class TestListing:
+    def test_hidden_and_unfinished_files_are_no_data(self, lake: Path) -> None:
+        for name in ("_SUCCESS", ".part-00.parquet.crc", "part-9.parquet._COPYING_", "_tmp/x.parquet"):
+            (lake / name).parent.mkdir(exist_ok=True)
+            (lake / name).write_bytes(b"not parquet")
+        assert len(plan_lake(lake).files) == 5
+
+    def test_one_file_is_a_source(self, lake: Path) -> None:
+        assert plan_lake(lake / "part-00.parquet").rows(TRAIN) == 70
+
+    def test_a_path_that_does_not_exist(self, tmp_path: Path) -> None:
+        with pytest.raises(SourceNotFoundError, match=r"data\.path: .*/nowhere does not exist"):
+            plan_lake(tmp_path / "nowhere")
+
+    def test_a_folder_without_files(self, tmp_path: Path) -> None:
+        with pytest.raises(EmptySourceError, match=r"data\.path: there are no data files in"):
+            plan_lake(tmp_path)
+
+    def test_files_without_rows(self, tmp_path: Path) -> None:
+        write_file(tmp_path / "f.parquet", id_table(0, 0))
+        with pytest.raises(EmptySourceError, match="the 1 data files in .* have no rows"):
+            plan_lake(tmp_path)
+
+
+class TestPartitions:
+    @pytest.mark.parametrize(
+        ("raw", "kind", "typed"),
+        [
+            (["01", "2"], "int", [1, 2]),
+            (["+5", "-2147483648"], "int", [5, -2147483648]),
+            (["1", "3000000000"], "bigint", [1, 3000000000]),
+            (["99999999999999999999", "1"], "string", ["99999999999999999999", "1"]),
+            (["1", "2.5"], "double", [1.0, 2.5]),
+            (["1d", "-.5e-3"], "double", [1.0, -0.0005]),
+            (["3000000000", "2.5"], "string", ["3000000000", "2.5"]),
+            (["2026-11-01", "2026-11-30"], "date", ["2026-11-01", "2026-11-30"]),
+            (["2026-11-01", "2026-11-31"], "string", ["2026-11-01", "2026-11-31"]),
+            (["2026-11-01", "5"], "string", ["2026-11-01", "5"]),
+            (["a%2Fb", "x y"], "string", ["a/b", "x y"]),
+            (["1_0", "2"], "string", ["1_0", "2"]),
+        ],
+    )
+    def test_values_are_typed_as_spark_types_them(
+        self, tmp_path: Path, raw: list[str], kind: str, typed: list[Any]
+    ) -> None:
+        for value in raw:
+            write_file(tmp_path / f"k={value}" / "f.parquet", id_table(0, 1))
+        plan = plan_lake(tmp_path, inputs={"id": "id", "k": "k"})
+        assert plan.spec.partition_types == (kind,)
+        assert [v for _, (v,) in sorted(zip(plan.files, plan.partition_values, strict=True))] == [
+            v for _, v in sorted(zip(raw, typed, strict=True))
+        ]
+
+    def test_a_null_partition_value_is_refused_unless_it_is_filled(self, tmp_path: Path) -> None:
+        write_file(tmp_path / "k=__HIVE_DEFAULT_PARTITION__" / "f.parquet", id_table(0, 2))
+        write_file(tmp_path / "k=3" / "f.parquet", id_table(2, 2))
+        with pytest.raises(BadValueError, match=r"HIVE.*f\.parquet: partition column 'k' is null; data\.fill_null\.k"):
+            plan_lake(tmp_path, inputs={"k": "k"})
+        assert plan_lake(tmp_path, inputs={"k": "k"}, fill_null={"k": 0}).rows(TRAIN) == 4
+        assert plan_lake(tmp_path).rows(TRAIN) == 4  # no feature uses k
+
+    def test_folders_with_different_columns(self, dated: Path) -> None:
+        write_file(dated / "date=2026-11-09" / "f.parquet", id_table(0, 1))
+        with pytest.raises(BadValueError, match="partition folders differ"):
+            plan_lake(dated)
+
+    def test_an_empty_value(self, tmp_path: Path) -> None:
+        write_file(tmp_path / "k=" / "f.parquet", id_table(0, 1))
+        with pytest.raises(BadValueError, match="'k=' in .*empty"):
+            plan_lake(tmp_path)
+
+    def test_the_folder_counts_where_a_file_has_the_column_too(self, tmp_path: Path) -> None:
+        write_file(tmp_path / "a=5" / "f.parquet", id_table(0, 2))
+        plan = plan_lake(tmp_path, inputs={"id": "id", "a": "a"})
+        assert plan.spec.partition_columns == ("a",)
+
+
+class TestWhere:
+    def test_only_the_selected_partitions_are_read(self, dated: Path) -> None:
+        (dated / "date=2026-11-01/region=de/f.parquet").write_bytes(b"never looked at")
+        plan = plan_lake(dated, filter_by(lambda date, region: date > "2026-11-02"), where="date > '2026-11-02'")
+        assert plan.rows(TRAIN) == 40
+
+    def test_the_filter_sees_each_partition_once_with_its_types(self, tmp_path: Path) -> None:
+        for i in range(3):
+            write_file(tmp_path / "k=1" / f"{i}.parquet", id_table(0, 1))
+        seen: list[Any] = []
+
+        def spy(names: Any, types: Any, rows: Any, predicate: str) -> list[bool]:
+            seen.append((names, types, rows, predicate))
+            return [True] * len(rows)
+
+        plan_lake(tmp_path, spy, where="k = 1")
+        assert seen == [(("k",), ("int",), [(1,)], "k = 1")]
+
+    def test_no_partition_selected_says_what_there_is(self, dated: Path) -> None:
+        with pytest.raises(EmptySourceError, match=r"data\.where: \"date > '2027'\" selects none of 8 partitions") as e:
+            plan_lake(dated, filter_by(lambda date, region: False), where="date > '2027'")
+        assert "date 2026-11-01, 2026-11-02, 2026-11-03, 2026-11-04; region de, fr" in str(e.value)
+
+    def test_many_values_are_shown_as_a_range(self, tmp_path: Path) -> None:
+        for i in range(9):
+            write_file(tmp_path / f"k={i}" / "f.parquet", id_table(i, 1))
+        with pytest.raises(EmptySourceError, match=r"there is k 0 \.\.\. 8 \(9 values\)"):
+            plan_lake(tmp_path, filter_by(lambda k: False), where="k > 9")
+
+    def test_a_lake_without_partitions(self, lake: Path) -> None:
+        with pytest.raises(ConfigError, match=r"data\.where: .* has no partition columns"):
+            plan_lake(lake, where="id > 3")
+
+    def test_a_wrong_predicate_names_the_setting(self, dated: Path) -> None:
+        def refuse(*_: Any) -> list[bool]:
+            raise ConfigError("Spark says no")
+
+        with pytest.raises(ConfigError, match=r"^data\.where: Spark says no"):
+            plan_lake(dated, refuse, where="nonsense")
+
+
+class TestFeatures:
+    @pytest.mark.parametrize(
+        ("column", "dtype"),
+        [
+            (pa.array([True]), "bool"),
+            (pa.array([1], pa.int8()), "int8"),
+            (pa.array([1], pa.int16()), "int16"),
+            (pa.array([1], pa.int32()), "int32"),
+            (pa.array([1], pa.int64()), "int64"),
+            (pa.array([1], pa.uint8()), "int16"),
+            (pa.array([1], pa.uint16()), "int32"),
+            (pa.array([1], pa.uint32()), "int64"),
+            (pa.array([1], pa.float32()), "float32"),
+            (pa.array([1], pa.float64()), "float32"),
+            (pa.array(["x"]), "string"),
+            (pa.array(["x"]).dictionary_encode(), "string"),
+            (pa.array([b"x"]), "string"),
+            (pa.array([1], pa.date32()), "int32"),
+            (pa.array([1], pa.timestamp("ms", "UTC")), "int64"),
+        ],
+    )
+    def test_dtypes_of_single_columns(self, tmp_path: Path, column: pa.Array, dtype: str) -> None:
+        assert plan_column(tmp_path, column) == (dtype, ())
+
+    def test_lists(self, tmp_path: Path) -> None:
+        fixed = pa.array([[1, 2, 3, 4]], pa.list_(pa.uint8(), 4))
+        variable = pa.array([[1.0, 2.0]], pa.list_(pa.float64()))
+        assert plan_column(tmp_path, fixed) == ("int16", (4,))
+        assert plan_column(tmp_path, fixed, {"columns": "c", "shape": [2, 2], "dtype": "uint8"}) == ("uint8", (2, 2))
+        assert plan_column(tmp_path, variable, {"columns": "c", "shape": [2]}) == ("float32", (2,))
+
+    def test_a_variable_list_asks_for_its_shape(self, tmp_path: Path) -> None:
+        with pytest.raises(ConfigError, match=r"data\.inputs\.x: column 'c' .*array<int>.*; add `shape: \[3\]`"):
+            plan_column(tmp_path, pa.array([[1, 2, 3]], pa.list_(pa.int32())))
+
+    def test_a_shape_that_does_not_fit(self, tmp_path: Path) -> None:
+        fixed = pa.array([[1, 2, 3, 4]], pa.list_(pa.uint8(), 4))
+        with pytest.raises(ConfigError, match=r"data\.inputs\.x\.shape: \[3, 2\] is 6 values a row, but .* has 4"):
+            plan_column(tmp_path, fixed, {"columns": "c", "shape": [3, 2]})
+
+    def test_patterns_follow_the_schema_and_pack(self, tmp_path: Path) -> None:
+        lake = column_lake(tmp_path, p_2=[1], q=[5], p_10=[2], p_1=[3])
+        plan = plan_lake(lake, inputs={"x": ["p_1", "p_*"], "y": {"columns": ["p_?", "q"], "shape": [3, 1]}})
+        assert plan.spec.inputs[0].columns == ("p_1", "p_2", "p_10")
+        assert (plan.spec.inputs[0].dtype, plan.spec.inputs[0].shape) == ("float32", (3,))
+        assert plan.spec.inputs[1].columns == ("p_2", "p_1", "q")
+        assert plan.spec.inputs[1].shape == (3, 1)
+
+    def test_a_pattern_that_takes_in_the_label_is_refused(self, lake: Path) -> None:
+        with pytest.raises(ConfigError, match=r"data\.inputs\.x: a pattern takes in 'label', which is a target"):
+            plan_lake(lake, inputs={"x": ["*"]})
+
+    def test_weights(self, tmp_path: Path) -> None:
+        lake = column_lake(tmp_path, a=[1], w=pa.array([1.0]))
+        weight = plan_lake(lake, inputs={"x": "a"}, sample_weight="w").spec.weights[0]
+        assert (weight.key, weight.dtype, weight.shape) == ("weight:", "float32", ())
+        per_output = plan_lake(lake, inputs={"x": "a"}, sample_weight={"y": "w"}).spec.weights[0]
+        assert per_output.key == "weight:y"
+        with pytest.raises(ConfigError, match="there is no target 'z'"):
+            plan_lake(lake, inputs={"x": "a"}, sample_weight={"z": "w"})
+
+    def test_an_unknown_column_names_the_nearest(self, lake: Path) -> None:
+        with pytest.raises(ColumnError, match=r"data\.targets\.y: there is no column 'labell'; did you mean 'label'\?"):
+            plan_lake(lake, targets={"y": "labell"})
+        with pytest.raises(ColumnError, match="no column matches 'pixel_\\*'; there are a, b, id, label"):
+            plan_lake(lake, inputs={"x": ["pixel_*"]})
+
+    @pytest.mark.parametrize("feature", [["c"], {"columns": "c", "dtype": "float32"}])
+    def test_a_string_where_a_number_is_needed(self, tmp_path: Path, feature: Any) -> None:
+        with pytest.raises(
+            BadValueError, match=r"data\.inputs\.x: column 'c' is of type string, but a number is needed"
+        ):
+            plan_column(tmp_path, pa.array(["1"]), feature)
+
+    def test_a_string_target(self, tmp_path: Path) -> None:
+        with pytest.raises(BadValueError, match=r"data\.targets\.y: column 'c' is of type string, but a number"):
+            plan_column(tmp_path, pa.array(["1"]), "label", targets={"y": "c"})
+
+    def test_a_decimal_asks_for_a_dtype(self, tmp_path: Path) -> None:
+        column = pa.array([1], pa.decimal128(9, 2))
+        with pytest.raises(ConfigError, match=r"column 'c' is of type decimal\(9,2\).*add `dtype: float32`"):
+            plan_column(tmp_path, column)
+        assert plan_column(tmp_path, column, {"columns": "c", "dtype": "float64"}) == ("float64", ())
+
+    @pytest.mark.parametrize("column", [pa.array([{"k": 1}]), pa.array([["x"]]), pa.array([[[1]]])])
+    def test_types_of_which_no_tensor_can_be_made(self, tmp_path: Path, column: pa.Array) -> None:
+        with pytest.raises(BadValueError, match=r"column 'c' is of type .*, of which no tensor can be made"):
+            plan_column(tmp_path, column)
+
+    def test_a_list_cannot_be_packed(self, tmp_path: Path) -> None:
+        with pytest.raises(BadValueError, match="only single values can be packed"):
+            plan_column(tmp_path, pa.array([[1]], pa.list_(pa.int32(), 1)), ["c", "label"], targets={"y": "c"})
+
+    def test_an_unknown_dtype(self, tmp_path: Path) -> None:
+        with pytest.raises(ConfigError, match=r"data\.inputs\.x\.dtype: 'flaot32' is no dtype; did you mean 'float32'"):
+            plan_column(tmp_path, pa.array([1]), {"columns": "c", "dtype": "flaot32"})
+
+    def test_fill_values_must_fit(self, tmp_path: Path) -> None:
+        column = pa.array([1], pa.int32())
+        for wrong in (0.5, "0", True, 1 << 40):
+            with pytest.raises(ConfigError, match=r"data\.fill_null\.c: .* is no value for a column of type int"):
+                plan_column(tmp_path, column, fill_null={"c": wrong})
+        with pytest.raises(ConfigError, match=r"data\.fill_null\.d: no input, target or weight has this column"):
+            plan_column(tmp_path, column, fill_null={"d": 0})
+        assert plan_column(tmp_path, column, fill_null={"c": 0}) == ("int32", ())
+
+
+class TestFiles:
+    @pytest.mark.parametrize("content", [b"", b"PAR1", b"this is no parquet file", None])
+    def test_a_corrupt_file_is_named(self, lake: Path, content: bytes | None) -> None:
+        bad = lake / "part-03.parquet"
+        bad.write_bytes(bad.read_bytes()[:-9] if content is None else content)
+        with pytest.raises(CorruptFileError, match=r"part-03\.parquet is no Parquet file that can be read: \w"):
+            plan_lake(lake)
+
+    def test_a_file_that_lacks_a_column(self, lake: Path) -> None:
+        write_file(lake / "part-03.parquet", id_table(0, 3).drop_columns(["b"]))
+        with pytest.raises(ColumnError, match=r"part-03\.parquet has no column 'b'"):
+            plan_lake(lake)
+
+    def test_a_file_with_another_type(self, lake: Path) -> None:
+        other = id_table(0, 3)
+        write_file(lake / "part-03.parquet", other.set_column(1, "a", other["a"].cast(pa.float64())))
+        with pytest.raises(
+            BadValueError, match=r"part-03\.parquet: column 'a' is of type double, in other files float"
+        ):
+            plan_lake(lake)
+
+
+class TestValidation:
+    def test_a_fraction_adds_up_however_small_the_row_groups_are(self, tmp_path: Path) -> None:
+        write_lake(tmp_path, [1000], group_rows=3)
+        plan = plan_lake(tmp_path, validation={"fraction": 0.13})
+        assert (plan.rows(TRAIN), plan.rows(VALIDATION)) == (870, 130)
+
+    def test_a_fraction_never_takes_more_than_there_is(self) -> None:
+        rng = np.random.default_rng(0)
+        for fraction in (1e-9, 0.1, 0.5, 0.999999):
+            rows = rng.integers(1, 9, 10_000)
+            held = split_by_fraction(RowGroups(rows, rows, rows, rows), fraction)[VALIDATION].rows
+            assert np.all((held >= 0) & (held <= rows))
+            assert abs(held.sum() - fraction * rows.sum()) <= 0.5
+
+    def test_where_holds_out_partitions(self, dated: Path) -> None:
+        keep = filter_by(lambda date, region: date == "2026-11-04")
+        plan = plan_lake(dated, keep, validation={"where": "date = '2026-11-04'"})
+        assert (plan.rows(TRAIN), plan.rows(VALIDATION)) == (60, 20)
+        held = {plan.files[i] for i in plan.tables[VALIDATION].file}
+        assert all("date=2026-11-04" in file for file in held)
+
+    def test_a_source_of_its_own(self, lake: Path, tmp_path: Path) -> None:
+        other = write_lake(tmp_path / "other", [9])
+        plan = plan_lake(lake, validation={"path": str(other)})
+        assert (plan.rows(TRAIN), plan.rows(VALIDATION)) == (229, 9)
+        (assignment,) = deal(plan, VALIDATION)
+        assert assignment.pieces[0].splits[0].path == str(other / "part-00.parquet")
+
+    def test_a_source_of_its_own_needs_the_partition_columns_that_are_used(self, dated: Path, lake: Path) -> None:
+        with pytest.raises(ColumnError, match=r"data\.validation\.path: 'region' is no partition column of"):
+            plan_lake(dated, inputs={"r": "region"}, validation={"path": str(lake)})
+
+    def test_nothing_held_out(self, tmp_path: Path) -> None:
+        write_lake(tmp_path, [9])
+        with pytest.raises(EmptySourceError, match=r"data\.validation holds out none of 9 rows"):
+            plan_lake(tmp_path, validation={"fraction": 0.01})
+
+    def test_nothing_left_to_train_on(self, tmp_path: Path, dated: Path) -> None:
+        with pytest.raises(EmptySourceError, match="holds out all 80 rows .* none is left to train on"):
+            plan_lake(dated, filter_by(lambda date, region: True), validation={"where": "true"})
+
+
+class TestBlocks:
+    def test_blocks_hold_up_to_shuffle_rows(self, tmp_path: Path) -> None:
+        write_lake(tmp_path, [100, 100, 100, 100], group_rows=10)
+        rows = plan_lake(tmp_path, shuffle_rows=35).block_rows(TRAIN)
+        assert rows.tolist() == [30] * 13 + [10]
+
+    def test_a_large_row_group_is_a_block_of_its_own(self, tmp_path: Path) -> None:
+        write_lake(tmp_path, [5, 5, 50, 5, 5], group_rows=1000)
+        plan = plan_lake(tmp_path, shuffle_rows=20, shuffle=False)
+        assert plan.block_rows(TRAIN).tolist() == [10, 50, 10]
+
+    def test_without_shuffling_blocks_are_in_the_order_of_files(self, lake: Path) -> None:
+        table = plan_lake(lake, shuffle=False, shuffle_rows=40).tables[TRAIN]
+        places = list(zip(table.file.tolist(), table.row_group.tolist(), strict=True))
+        assert places == sorted(places)
+
+    def test_shuffled_blocks_are_drawn_from_all_files(self, tmp_path: Path) -> None:
+        write_lake(tmp_path, [160, 160, 160, 160])
+        plan, again, other = (plan_lake(tmp_path, shuffle_rows=64, seed=seed) for seed in (1, 1, 2))
+        assert plan == again != other
+        assert len(set(plan.tables[TRAIN].file[plan.tables[TRAIN].block == 0].tolist())) > 1
+
+    def test_a_million_row_groups_are_planned_and_dealt_in_seconds(self) -> None:
+        n = 1_000_000
+        index = np.arange(n, dtype=np.int64)
+        groups = RowGroups(index // 100, index % 100, np.full(n, 10_000), np.full(n, 1 << 20))
+        started = time.monotonic()
+        table = split_table(split_by_fraction(groups, 0.1)[TRAIN], 131_072, seed=3)
+        assert table.block_rows.sum() == 9_000 * n
+        assert table.block_rows.max() <= 131_072
+        assert time.monotonic() - started < 5
+
+
+class TestAssignments:
+    def test_nodes_get_their_own_splits_only(self, lake: Path) -> None:
+        plan = plan_lake(lake, shuffle_rows=40)
+        parts = deal(plan, nodes=3)
+        assert [part.rows for part in parts] == [76, 76, 77]
+        for part in parts:
+            for piece in part.pieces:
+                assert sum(split.rows for split in piece.splits) == plan.block_rows(TRAIN)[piece.block]
+
+    def test_a_stream_that_there_is_not_has_no_rows(self, lake: Path) -> None:
+        plan = plan_lake(lake)
+        assert plan.rows(VALIDATION) == 0
+        assert [part.pieces for part in deal(plan, VALIDATION, nodes=2)] == [(), ()]
+
+
+class TestStoredPlan:
+    @pytest.mark.parametrize("data", [{}, {"validation": {"fraction": 0.2}}, {"shuffle": False}])
+    def test_what_was_saved_is_loaded(self, lake: Path, tmp_path: Path, data: dict[str, Any]) -> None:
+        storage, folder = open_storage("/"), str(tmp_path / "run" / "plan")
+        config = lake_config(lake, fill_null={"a": 0.5}, **data)
+        plan = plan_source(config, storage, no_filter)
+        save_plan(plan, storage, folder)
+        loaded = load_plan(storage, folder)
+        assert loaded == plan
+        assert loaded.plan_hash == config.plan_hash()
+        assert deal(loaded, epoch=1, nodes=2) == deal(plan, epoch=1, nodes=2)
+
+    def test_partition_values_keep_their_types(self, tmp_path: Path) -> None:
+        for i, folder in enumerate(["i=1/d=2026-11-01/s=x/f=0.5", "i=2/d=2026-11-02/s=__HIVE_DEFAULT_PARTITION__/f=1"]):
+            write_file(tmp_path / "lake" / folder / "f.parquet", id_table(i, 1))
+        plan = plan_lake(tmp_path / "lake", inputs={c: c for c in "idsf"}, fill_null={"s": ""})
+        save_plan(plan, open_storage("/"), str(tmp_path / "plan"))
+        assert load_plan(open_storage("/"), str(tmp_path / "plan")) == plan
+        assert plan.partition_values == ((1, "2026-11-01", "x", 0.5), (2, "2026-11-02", None, 1.0))
+        assert plan.tables[TRAIN].keep is Keep.ALL
+
+    def test_a_plan_without_its_spec_is_not_there(self, lake: Path, tmp_path: Path) -> None:
+        storage = open_storage("/")
+        save_plan(plan_lake(lake), storage, str(tmp_path / "plan"))
+        (tmp_path / "plan" / "spec.json").unlink()
+        with pytest.raises(StorageNotFoundError):
+            load_plan(storage, str(tmp_path / "plan"))
