@@ -73,6 +73,8 @@ $(BENCHES): bench-%: java $(VENV)/.dev
 docs: $(VENV)/.dev ## Write the generated pages of docs/ anew
 	@$(PY) -m sparktf.config_docs > docs/.configuration.md
 	@mv docs/.configuration.md docs/configuration.md
+	@$(PY) -m sparktf.lifecycle > docs/.lifecycle.md
+	@mv docs/.lifecycle.md docs/lifecycle.md
 
 .PHONY: clean
 clean: ## Remove all that make has made
