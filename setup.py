@@ -41,10 +41,10 @@ DEV = [
 
 
 def version() -> str:
-    """Returns `sparktf.__version__`, read without importing the package and so its dependencies."""
-    found = re.search(r'^__version__ = "([^"]+)"$', (HERE / "sparktf/__init__.py").read_text(encoding="utf-8"), re.M)
+    """Returns `sparktf.version.__version__`, read without importing the package and so its dependencies."""
+    found = re.search(r'^__version__ = "([^"]+)"$', (HERE / "sparktf/version.py").read_text(encoding="utf-8"), re.M)
     if found is None:
-        raise RuntimeError('sparktf/__init__.py: no line __version__ = "..."')
+        raise RuntimeError('sparktf/version.py: no line __version__ = "..."')
     return found.group(1)
 
 

@@ -47,7 +47,7 @@ if TYPE_CHECKING:
     )
     from sparktf.node import Node
 
-__version__ = "0.1.0"
+from sparktf.version import __version__
 
 __all__ = [
     "BadValueError",

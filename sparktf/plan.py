@@ -58,8 +58,8 @@ class Message(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
 
-class Split(Message):
-    """One row group of one file.
+class Split(NamedTuple):
+    """One row group of one file. A plain tuple: there may be a million of them.
 
     Attributes:
         file: Index of the file in the plan; with `row_group` it seeds the draw of held-out rows.

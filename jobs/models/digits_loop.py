@@ -34,7 +34,7 @@ def train(node: Node) -> None:
         )
         return loss, tf.shape(x)[0]
 
-    @tf.function(reduce_retracing=True)
+    @tf.function(reduce_retracing=True)  # type: ignore[untyped-decorator]
     def update(x: Any, y: Any) -> tuple[Any, Any]:
         loss, rows = node.strategy.run(replica, args=(x, y))
         # This node's own rows: what the others trained, they report.

@@ -140,7 +140,8 @@ class Run:
                 return
             cause = root_cause(attempt.failures)
             used, allowed = len(self._attempts), self._config.train.max_attempts
-            self._display.say(f"attempt {used} of {allowed} failed: {cause.message}", "red")
+            counted = f" of {allowed}" if cause.verdict is Verdict.INFRASTRUCTURE else ""
+            self._display.say(f"attempt {used}{counted} failed: {cause.message}", "red")
             if cause.verdict is not Verdict.INFRASTRUCTURE or used >= allowed:
                 if cause.verdict is Verdict.INFRASTRUCTURE and allowed > 1:
                     cause = cause.model_copy(update={"message": f"{cause.message} (attempt {used} of {allowed})"})

@@ -16,13 +16,13 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from sparktf import __version__
 from sparktf.channel import ControlClient
 from sparktf.errors import ControlError, DriverLostError, RefusedError
 from sparktf.executor.ports import HeldPort
 from sparktf.executor.process import TrainerProcess
 from sparktf.messages import Ack, Action, AgentHeartbeat, Order, Orders, Registered, Registration
 from sparktf.security import ControlAccess
+from sparktf.version import __version__
 
 _POLL_S = 0.1
 _HEARTBEAT_S = 0.5

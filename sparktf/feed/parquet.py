@@ -119,11 +119,11 @@ def kept_rows(split: Split, seed: int) -> Array | None:
 class SplitReader:
     """Reads splits whole; keeps the files last used open, because blocks come back to a file for each row group."""
 
-    def __init__(self, spec: FeedSpec, open_storage: OpenStorage, *, use_threads: bool = True) -> None:
+    def __init__(self, spec: FeedSpec, open_storage: OpenStorage, *, use_threads: bool = False) -> None:
         """Opens nothing yet.
 
         Args:
-            use_threads: Let Arrow decode columns on all its threads.
+            use_threads: Let Arrow decode columns on all its threads; on few cores that takes them from the other work.
         """
         self._spec = spec
         self._open_storage = open_storage

@@ -46,7 +46,7 @@ class Storage(Protocol):
         """
 
     def walk(self, path: str) -> Iterator[FileEntry]:
-        """Yields every file below the folder, sorted by path, but none whose name or folder starts with "_" or ".".
+        """Yields every file below the folder, sorted by path, but none that `is_hidden`, or in a folder that is.
 
         Raises:
             StorageNotFoundError: no folder is there (raised by the first `next`).
@@ -112,6 +112,11 @@ class Storage(Protocol):
 
     def probe(self, path: str) -> None:
         """Makes the folder, then writes, renames and deletes a small file in it, to see that all of that is allowed."""
+
+
+def is_hidden(name: str) -> bool:
+    """Whether Spark passes a file or folder of that name over: "_temporary" and ".crc", but not a partition "_k=1"."""
+    return name.startswith(".") or (name.startswith("_") and "=" not in name)
 
 
 def sha256_of(stream: BinaryIO) -> str:

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from sparktf.errors import StorageError, StorageExistsError, StorageNotFoundError, StoragePermissionError
-from sparktf.storage.base import FileEntry, sha256_of
+from sparktf.storage.base import FileEntry, is_hidden, sha256_of
 
 _FILE_URL = re.compile(r"^file:(//(localhost)?(?=/))?", re.IGNORECASE)
 _COPY_NBYTES = 1 << 20
@@ -75,7 +75,7 @@ class LocalStorage:
         folders = [local_path(path)]
         while folders:
             for entry in self.list(folders.pop()):
-                if os.path.basename(entry.path).startswith(("_", ".")):
+                if is_hidden(os.path.basename(entry.path)):
                     continue
                 if entry.is_dir:
                     folders.append(entry.path)

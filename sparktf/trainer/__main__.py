@@ -13,6 +13,7 @@ import socket
 import sys
 import threading
 import time
+import traceback
 from functools import partial
 from pathlib import Path
 
@@ -57,7 +58,7 @@ def _report(error: BaseException, spec: TrainerSpec, reporter: Reporter) -> None
     from sparktf.trainer import failure  # noqa: PLC0415
 
     record = failure.describe(error, spec, time_s=time.time(), host=socket.gethostname())
-    print(record.traceback, flush=True)
+    traceback.print_exception(error)
     reporter.fail(Failed(attempt=spec.attempt, node=spec.node, record=record))
 
 

@@ -31,7 +31,7 @@ def describe(error: BaseException, spec: TrainerSpec, *, time_s: float, host: st
         node=str(spec.node),
         host=host,
         peer=peer,
-        traceback="".join(traceback.format_exception(error)),
+        traceback="".join(traceback.format_exception(type(error), error, _below_sparktf(error.__traceback__))),
     )
 
 
@@ -64,6 +64,14 @@ def _place(error: BaseException, spec: TrainerSpec) -> str:
             source = linecache.getline(name, line, frame.f_globals).strip()
             found = f" ({name.rpartition('/')[2]}:{line} in {frame.f_code.co_name}: {source})"
     return found
+
+
+def _below_sparktf(trace: TracebackType | None) -> TracebackType | None:
+    """Returns the traceback without the frames by which sparktf came to the user's code; whole if it is all ours."""
+    rest = trace
+    while rest is not None and rest.tb_frame.f_globals.get("__name__", "").partition(".")[0] in ("__main__", "sparktf"):
+        rest = rest.tb_next
+    return rest or trace
 
 
 def _walk(trace: TracebackType | None) -> list[tuple[FrameType, int]]:

@@ -5,6 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
+
+from sparktf.feed.pipeline import NodeFeed
 from sparktf.plan import Stream
 from sparktf.trainer.checkpoint import checkpoint_of
 from sparktf.trainer.evaluate import Evaluator
@@ -67,9 +70,13 @@ class KerasRun:
         if session.spec.rows.get(Stream.VALIDATION):
             self._evaluator.warm_up()
         session.ready(keras=self._model.flavour, weights=int(self._model.model.count_params()))
+        evaluated = False
         for epoch in session.epochs():
             self._train_epoch(epoch)
             self._evaluate(epoch)
+            evaluated = True
+        if not evaluated:  # resumed behind the last epoch: its metrics went with the driver that was to write them
+            self._evaluate(session.spec.config.train.epochs - 1)
         self._copy_weights()
         session.export(self._plain)
         session.finish(self._loop.step)
@@ -79,15 +86,13 @@ class KerasRun:
         with self._session.feed(Stream.TRAIN, epoch) as feed:
             self._loop.run_epoch(feed)
             # The last call of an epoch that ends at `max_steps` may leave rows that belong to nobody's update.
-            complete = not self._loop.exhausted or self._collective_is_dry(feed)
+            complete = not self._loop.exhausted or self._is_dry(feed)
             self._session.epoch_done(feed, epoch, self._loop.step, self._loop.rows, complete=complete)
         self._save(complete=complete)
 
-    def _collective_is_dry(self, feed: Any) -> bool:
+    def _is_dry(self, feed: NodeFeed) -> bool:
         """Whether no node has a row of the epoch left."""
-        import numpy as np  # noqa: PLC0415
-
-        left = self._collective.sum(np.array([feed.rows - self._loop.rows], "int64"))
+        left = self._collective.sum(np.array([feed.rows - self._loop.rows], np.int64))
         return int(left[0]) == 0
 
     def _save(self, *, complete: bool) -> None:

@@ -113,7 +113,6 @@ class SyncLoop:
             if not len(agreed.totals):
                 return
             self._run_call(columns, counts, agreed)
-            self.rows += rows
             if self._steps_to_save(self.step - 1) == 1:
                 self._save()
 
@@ -145,6 +144,7 @@ class SyncLoop:
         self._measure(len(agreed.totals), time.perf_counter() - started)
         self._call_steps = agreed.next_steps
         self.step += len(agreed.totals)
+        self.rows += int(counts.sum())
         self._on_call(loss, int(agreed.totals.sum()))
 
     def _measure(self, steps: int, seconds: float) -> None:

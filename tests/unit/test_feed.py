@@ -361,7 +361,7 @@ class TestRefusals:
 
     def test_a_row_is_named_right_where_a_fraction_is_held_out(self, tmp_path: Path) -> None:
         column = pa.array([0.0] * 16 + [float("nan")] * 4 + [0.0] * 30)
-        data = {"inputs": {"x": "z"}, "targets": {"y": "c"}, "validation": {"fraction": 0.2}}
+        data: dict[str, Any] = {"inputs": {"x": "z"}, "targets": {"y": "c"}, "validation": {"fraction": 0.2}}
         found = self.refuse(tmp_path, column, **data)
         split = next(s for p in deal(plan_lake(tmp_path, **data))[0].pieces for s in p.splits if s.row_group == 4)
         first_kept = min(set(range(4)).difference(held_out_rows(split, 0).tolist()))

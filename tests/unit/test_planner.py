@@ -23,7 +23,7 @@ from sparktf.errors import (
     SourceNotFoundError,
     StorageNotFoundError,
 )
-from sparktf.plan import Keep, Stream
+from sparktf.plan import Assignment, Keep, Stream
 from sparktf.storage import open_storage
 
 TRAIN, VALIDATION = Stream.TRAIN, Stream.VALIDATION
@@ -385,6 +385,11 @@ class TestAssignments:
         for part in parts:
             for piece in part.pieces:
                 assert sum(split.rows for split in piece.splits) == plan.block_rows(TRAIN)[piece.block]
+
+    def test_json_and_back(self, dated: Path) -> None:
+        plan = plan_lake(dated, inputs={"d": "date", "r": "region"}, validation={"fraction": 0.3})
+        for part in [*deal(plan, epoch=2, nodes=3), *deal(plan, VALIDATION)]:
+            assert Assignment.model_validate_json(part.model_dump_json()) == part
 
     def test_a_stream_that_there_is_not_has_no_rows(self, lake: Path) -> None:
         plan = plan_lake(lake)

@@ -246,3 +246,13 @@ class TestRename:
         storage.make_dirs(f"{tmp_path}/source")
         with pytest.raises(StorageNotFoundError, match=f"to {tmp_path}/missing/target: No such file"):
             storage.rename(f"{tmp_path}/source", f"{tmp_path}/missing/target")
+
+
+def test_walk_passes_over_what_spark_passes_over(tmp_path: Path) -> None:
+    for name in ("_temporary/a", ".a.crc", "_SUCCESS", "_k=1/b", "k=2/c", "k=2/_d"):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_bytes(b"x")
+
+    found = [entry.path.removeprefix(f"{tmp_path}/") for entry in LocalStorage().walk(str(tmp_path))]
+
+    assert found == ["_k=1/b", "k=2/c"]
