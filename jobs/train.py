@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import signal
 import sys
+import traceback
 
 from pyspark.sql import SparkSession
 
@@ -45,6 +46,9 @@ def main() -> int:
     except KeyboardInterrupt:
         print("interrupted", file=sys.stderr)
         return EXIT_INTERRUPTED
+    except Exception:  # noqa: BLE001 - the edge: Python's own exit code would read as "the model failed"
+        traceback.print_exc()
+        return int(Verdict.INFRASTRUCTURE)
     finally:
         if spark is not None:
             spark.stop()

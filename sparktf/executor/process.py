@@ -42,7 +42,7 @@ class TrainerProcess:
                 stdin=subprocess.PIPE,
                 stdout=log,
                 stderr=subprocess.STDOUT,
-                env=_environment(),
+                env=_environment(self._work),
             )
         bootstrap = Bootstrap(spec=spec, access=access, work=str(self._work), parent=os.getpid())
         self._say(bootstrap.model_dump_json())
@@ -108,9 +108,13 @@ class TrainerProcess:
         self._log.unlink(missing_ok=True)
 
 
-def _environment() -> dict[str, str]:
-    """Returns the child's environment: this task's `sys.path`, so that `--py-files` and `--archives` work there too."""
-    return {**os.environ, "PYTHONPATH": os.pathsep.join(p for p in sys.path if p), "PYTHONUNBUFFERED": "1"}
+def _environment(work: Path) -> dict[str, str]:
+    """Returns the child's environment: this task's `sys.path`, so that `--py-files` and `--archives` work there too.
+
+    Temporary files go to the work folder: TensorFlow deletes its own only in an orderly exit, which a trainer never makes.
+    """
+    path = os.pathsep.join(p for p in sys.path if p)
+    return {**os.environ, "PYTHONPATH": path, "PYTHONUNBUFFERED": "1", "TMPDIR": str(work)}
 
 
 def _tail(log: Path) -> str:
