@@ -124,7 +124,7 @@ class TestTake:
         plan = plan_lake(tmp_path, inputs={"s": "s", "l": "l", "b": "b", "p": ["b", "y"]}, targets={"y": "y"})
         with feed_of(plan, Assignment(stream=TRAIN, epoch=0, pieces=())) as feed:
             batch = feed.take(5)
-        shapes = {key: (c.dtype, c.shape) for key, c in batch.items() if isinstance(c, np.ndarray)}
+        shapes = {key: (c.dtype.type, c.shape) for key, c in batch.items() if isinstance(c, np.ndarray)}
         assert shapes == {
             "input:l": (np.int8, (0, 2)),
             "input:b": (np.bool_, (0,)),

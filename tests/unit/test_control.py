@@ -1,0 +1,151 @@
+"""The control server as nodes and strangers meet it: a real Flight server on loopback."""
+
+from __future__ import annotations
+
+import datetime
+import logging
+from collections.abc import Iterator
+
+import pytest
+from pyarrow import flight
+
+from sparktf.channel import SECRET_HEADER, ControlClient
+from sparktf.driver.control import ControlServer, Handler
+from sparktf.errors import ControlError, DriverLostError, RefusedError, SparkTFError
+from sparktf.messages import Action, AgentHeartbeat, Order, Orders
+from sparktf.plan import Message
+from sparktf.security import ControlAccess, TlsMaterial, new_secret, new_tls_material
+
+BEAT = AgentHeartbeat(agent="a", address="h:1")
+
+
+def answer(message: AgentHeartbeat) -> Message:
+    if message.agent == "unwanted":
+        raise RefusedError("this agent has lost its place")
+    if message.agent == "unlucky":
+        raise SparkTFError("something broke")
+    return Orders(order=Order.WAIT)
+
+
+def serve(tls: TlsMaterial | None) -> ControlServer:
+    return ControlServer("127.0.0.1", 0, new_secret(), tls, {Action.AGENT_HEARTBEAT: Handler(AgentHeartbeat, answer)})
+
+
+def material() -> TlsMaterial:
+    return new_tls_material(datetime.datetime.now(datetime.UTC))
+
+
+@pytest.fixture
+def plain() -> Iterator[ControlServer]:
+    server = serve(None)
+    yield server
+    server.shutdown()
+
+
+@pytest.fixture(scope="module")
+def encrypted() -> Iterator[ControlServer]:
+    server = serve(material())
+    yield server
+    server.shutdown()
+
+
+def call(access: ControlAccess, request: Message = BEAT) -> Orders:
+    client = ControlClient(access)
+    try:
+        return client.call(Action.AGENT_HEARTBEAT, request, Orders, timeout_s=5.0)
+    finally:
+        client.close()
+
+
+def test_a_node_with_the_secret_is_answered(plain: ControlServer) -> None:
+    assert call(plain.access("127.0.0.1")).order is Order.WAIT
+
+
+@pytest.mark.parametrize("secret", ["", "wrong"])
+def test_a_wrong_or_missing_secret_is_refused_and_logged(
+    plain: ControlServer, secret: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    with caplog.at_level(logging.WARNING), pytest.raises(RefusedError, match="wrong or missing secret"):
+        call(plain.access("127.0.0.1").model_copy(update={"secret": secret}))
+
+    assert "without the run's secret" in caplog.text
+    assert call(plain.access("127.0.0.1")).order is Order.WAIT, "the server goes on"
+
+
+@pytest.mark.parametrize(
+    ("name", "body"),
+    [("agent-heartbeat", b"\x80\x04garbage"), ("agent-heartbeat", b'{"agent": 1}'), ("format-disk", b"{}"), ("", b"")],
+)
+def test_garbage_and_unknown_actions_are_refused_and_logged(
+    plain: ControlServer, name: str, body: bytes, caplog: pytest.LogCaptureFixture
+) -> None:
+    access = plain.access("127.0.0.1")
+    client = flight.FlightClient(access.location)
+    options = flight.FlightCallOptions(timeout=5.0, headers=[(SECRET_HEADER, access.secret.encode())])
+
+    with caplog.at_level(logging.WARNING), pytest.raises(flight.FlightUnauthorizedError):
+        list(client.do_action(flight.Action(name, body), options))
+
+    client.close()
+    assert "refused" in caplog.text
+    assert call(access).order is Order.WAIT, "the server goes on"
+
+
+def test_what_a_handler_refuses_reaches_the_caller_with_its_reason(plain: ControlServer) -> None:
+    with pytest.raises(RefusedError, match="lost its place"):
+        call(plain.access("127.0.0.1"), BEAT.model_copy(update={"agent": "unwanted"}))
+
+
+def test_a_failing_handler_does_not_end_the_server(plain: ControlServer) -> None:
+    with pytest.raises(ControlError, match="something broke"):
+        call(plain.access("127.0.0.1"), BEAT.model_copy(update={"agent": "unlucky"}))
+    assert call(plain.access("127.0.0.1")).order is Order.WAIT
+
+
+def test_a_server_that_is_gone_is_a_lost_driver() -> None:
+    server = serve(None)
+    access = server.access("127.0.0.1")
+    server.shutdown()
+
+    with pytest.raises(DriverLostError, match="agent-heartbeat"):
+        call(access)
+
+
+def test_mutual_tls_serves_the_nodes_of_the_run(encrypted: ControlServer) -> None:
+    assert call(encrypted.access("127.0.0.1")).order is Order.WAIT
+
+
+def test_a_certificate_of_another_run_is_refused(encrypted: ControlServer) -> None:
+    access = encrypted.access("127.0.0.1")
+    assert access.tls is not None
+    stranger = material().model_copy(update={"authority": access.tls.authority})
+
+    with pytest.raises(ControlError):
+        call(access.model_copy(update={"tls": stranger}))
+
+
+def test_plain_text_is_refused_by_a_tls_server(encrypted: ControlServer) -> None:
+    access = encrypted.access("127.0.0.1")
+    plain_location = access.location.replace("grpc+tls", "grpc")
+
+    with pytest.raises(ControlError):
+        call(access.model_copy(update={"tls": None, "location": plain_location}))
+
+
+def test_a_client_without_certificate_is_refused(encrypted: ControlServer) -> None:
+    access = encrypted.access("127.0.0.1")
+    assert access.tls is not None
+    client = flight.FlightClient(
+        access.location, tls_root_certs=access.tls.authority.encode(), override_hostname="sparktf-node"
+    )
+    with pytest.raises(flight.FlightError):
+        list(client.do_action(flight.Action("agent-heartbeat", b"{}"), flight.FlightCallOptions(timeout=5.0)))
+    client.close()
+
+
+def test_secrets_are_in_no_text_form_of_the_access(encrypted: ControlServer) -> None:
+    access = encrypted.access("127.0.0.1")
+    assert access.tls is not None
+    for secret in (access.secret, access.tls.key):
+        assert secret not in repr(access)
+        assert secret not in str(access)
