@@ -7,9 +7,8 @@ import signal
 import sys
 import traceback
 
-from pyspark.sql import SparkSession
-
 from sparktf import JobConfig, SparkTFError, Verdict, load_config, train
+from sparktf.driver.spark import start_session
 
 EXIT_INTERRUPTED = 130
 
@@ -38,7 +37,7 @@ def main() -> int:
     spark = None
     try:
         config, run_id = parse()
-        spark = SparkSession.builder.appName(f"sparktf {config.name}").getOrCreate()
+        spark = start_session(f"sparktf {config.name}")
         train(spark, config, run_id=run_id)
     except SparkTFError as e:
         print(f"{type(e).__name__}: {e}", file=sys.stderr)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import uuid
+from contextlib import suppress
 from typing import Any
 
 from py4j.protocol import Py4JError
@@ -13,10 +14,13 @@ from pyspark.resource import ResourceProfileBuilder, TaskResourceRequests
 from pyspark.sql import SparkSession
 
 from sparktf.driver.spark import Slots
-from sparktf.errors import NodeLostError
+from sparktf.errors import NodeLostError, RunInterruptedError
 from sparktf.executor.agent import AgentSettings, agent_task
 
 _MAX_RESTARTS = 10
+
+_GONE = (Py4JError, OSError)
+"""What py4j raises when the JVM fails, or is not there any more."""
 
 
 class SparkAgents:
@@ -34,31 +38,40 @@ class SparkAgents:
         self._group = f"sparktf-agents-{uuid.uuid4().hex[:8]}"
         self._restarts = 0
         self._closing = False
-        self._error: BaseException | None = None
+        self._reason = "it ended"
         self._thread = self._launch()
 
     def ended(self) -> str | None:
         """Returns why the job has ended, and all of its agents with it; None while it runs."""
-        return None if self._closing or self._thread.is_alive() else _first_line(self._error)
+        return None if self._closing or self._thread.is_alive() else self._reason
 
     def restart(self) -> None:
         """Starts the agents again after their job has ended.
 
         Raises:
             NodeLostError: it has ended too often, so the reason will not go away.
+            RunInterruptedError: the whole application has ended.
         """
         self._restarts += 1
         if self._restarts > _MAX_RESTARTS:
             raise NodeLostError(f"Spark gave up the agents' job {self._restarts} times: {self.ended()}")
-        self._error = None
-        self._thread = self._launch()
+        try:
+            stopped = self._context._jsc.sc().isStopped()
+            self._thread = self._launch()
+        except _GONE:
+            stopped = True
+        if stopped:
+            raise RunInterruptedError(
+                "the Spark application was stopped or its JVM killed; the same run id goes on from the last checkpoint"
+            )
 
     def close(self, wait_s: float) -> None:
         """Waits for dismissed agents to go home, then cancels what is left."""
         self._closing = True
         self._thread.join(wait_s)
         if self._thread.is_alive():
-            self._context.cancelJobGroup(self._group)
+            with suppress(*_GONE):
+                self._context.cancelJobGroup(self._group)
             self._thread.join(wait_s)
 
     def _launch(self) -> Any:
@@ -68,16 +81,16 @@ class SparkAgents:
 
     def _run(self) -> None:
         context = self._context
-        context.setJobGroup(self._group, "sparktf node agents", interruptOnCancel=False)
-        rdd = context.parallelize(range(self._count), self._count)
-        if self._fills_executors():
-            requests = TaskResourceRequests().cpus(self._slots.cores)
-            rdd = rdd.withResources(ResourceProfileBuilder().require(requests).build)
         task = functools.partial(agent_task, settings=self._settings)
         try:
+            context.setJobGroup(self._group, "sparktf node agents", interruptOnCancel=False)
+            rdd = context.parallelize(range(self._count), self._count)
+            if self._fills_executors():
+                requests = TaskResourceRequests().cpus(self._slots.cores)
+                rdd = rdd.withResources(ResourceProfileBuilder().require(requests).build)
             rdd.mapPartitionsWithIndex(task).collect()
-        except (Py4JError, PySparkException, OSError) as e:  # the job is gone; the roster sees which agents are
-            self._error = e
+        except (*_GONE, PySparkException) as e:  # the job is gone; the roster sees which agents are
+            self._reason = _first_line(e)
 
     def _fills_executors(self) -> bool:
         """Whether each agent takes a whole executor, so that no two share one; `local[n]` has no task-only profiles."""
@@ -85,8 +98,12 @@ class SparkAgents:
         return enough and not self._slots.is_local and self._slots.cores > 1
 
 
-def _first_line(error: BaseException | None) -> str:
+def _first_line(error: Exception) -> str:
     """Returns the line of a Spark error that says most."""
-    lines = [line.strip() for line in str(error or "it ended").splitlines() if line.strip()]
+    try:
+        text = str(error)
+    except _GONE:  # py4j asks the JVM for the text
+        text = type(error).__name__
+    lines = [line.strip() for line in text.splitlines() if line.strip()] or [type(error).__name__]
     causes = [line for line in lines if "Lost task" in line or "aborted due to" in line]
     return (causes or lines)[0][:300]

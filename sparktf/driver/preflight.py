@@ -36,9 +36,17 @@ def find_source(module: str) -> Path | None:
     return Path(spec.origin) if spec is not None and spec.origin and spec.origin.endswith(".py") else None
 
 
-def defines(source: Path, function: str) -> bool:
-    """Whether a module's source has a top-level function of that name."""
-    tree = ast.parse(source.read_text(), filename=str(source))
+def defines(module: str, function: str) -> bool:
+    """Whether the source of a module, which may lie in a zip of `--py-files`, has a top-level function of that name.
+
+    False where there is no source to look at, or none that Python understands: a trainer says that with more to show.
+    """
+    try:
+        spec = importlib.util.find_spec(module)
+        get_source = getattr(spec.loader, "get_source", None) if spec is not None else None
+        tree = ast.parse(get_source(module) or "" if get_source is not None else "")
+    except (ImportError, ValueError, SyntaxError):
+        return False
     return any(isinstance(node, ast.FunctionDef) and node.name == function for node in tree.body)
 
 

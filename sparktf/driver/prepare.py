@@ -10,7 +10,7 @@ from typing import Any
 from pyspark.sql import DataFrame, SparkSession
 
 from sparktf.config import JobConfig
-from sparktf.driver.preflight import defines, find_source
+from sparktf.driver.preflight import defines
 from sparktf.errors import ErrorRecord, ModelContractError, ModelError, SparkTFError, Verdict
 from sparktf.storage.base import Storage
 
@@ -28,8 +28,7 @@ def prepare_assets(spark: SparkSession, config: JobConfig, storage: Storage, pat
     if storage.exists(path):
         stored: dict[str, Any] = json.loads(storage.read_bytes(path))
         return stored
-    source = find_source(config.model_module)
-    if source is None or not source.is_file() or not defines(source, "prepare"):
+    if not defines(config.model_module, "prepare"):
         return {}
     assets = _call(config, training_rows(spark, config))
     try:

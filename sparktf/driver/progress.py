@@ -14,7 +14,7 @@ from rich.table import Table
 from rich.text import Text
 
 from sparktf.driver.result import RunResult
-from sparktf.errors import Verdict
+from sparktf.errors import RunInterruptedError, Verdict
 from sparktf.messages import Metrics, Progress
 
 
@@ -25,7 +25,15 @@ def make_console() -> Console:
     """
     terminal = sys.stdout.isatty() or _parent_has_terminal()
     width = shutil.get_terminal_size((120, 24)).columns if terminal else 160
-    return Console(force_terminal=terminal or None, width=width, highlight=False, soft_wrap=not terminal)
+    return _Console(force_terminal=terminal or None, width=width, highlight=False, soft_wrap=not terminal)
+
+
+class _Console(Console):
+    """A console that nobody needs to read to the end: a run does not end because its output's reader has."""
+
+    def on_broken_pipe(self) -> None:
+        """Says no more, where rich would end the process."""
+        self.quiet = True
 
 
 def _parent_has_terminal() -> bool:
@@ -121,9 +129,9 @@ class Display:
 def print_result(console: Console, result: RunResult) -> None:
     """Prints the table that ends a run."""
     done = result.verdict is Verdict.DONE
-    title = f"{result.name} / {result.run_id}: " + (
-        "done" if done else f"{result.verdict.name.lower().replace('_', ' ')}"
-    )
+    interrupted = result.error is not None and result.error.type == RunInterruptedError.__name__
+    ending = "interrupted" if interrupted else result.verdict.name.lower().replace("_", " ")
+    title = f"{result.name} / {result.run_id}: {ending}"
     table = Table(
         title=title, title_justify="left", show_header=False, title_style="bold green" if done else "bold red"
     )

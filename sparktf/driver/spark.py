@@ -51,6 +51,18 @@ def slots_of(spark: SparkSession) -> Slots:
     return Slots(master, None, cores, one_machine=False)
 
 
+def start_session(name: str) -> SparkSession:
+    """Returns the session of an application that is a job of its own, for its entry point.
+
+    Its JVM is made deaf to SIGINT. On Ctrl-C a terminal sends that to spark-submit too, which would end at once and
+    take output and executors along while Python still stops the run in order; so it ends when Python has.
+    """
+    spark = SparkSession.builder.appName(name).getOrCreate()
+    signals = spark.sparkContext._jvm.sun.misc  # type: ignore[union-attr]
+    signals.Signal.handle(signals.Signal("INT"), signals.SignalHandler.SIG_IGN)
+    return spark
+
+
 def check_settings(spark: SparkSession) -> None:
     """Refuses an application that cannot hold a gang.
 

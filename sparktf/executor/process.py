@@ -111,7 +111,7 @@ class TrainerProcess:
 def _environment(work: Path) -> dict[str, str]:
     """Returns the child's environment: this task's `sys.path`, so that `--py-files` and `--archives` work there too.
 
-    Temporary files go to the work folder: TensorFlow deletes its own only in an orderly exit, which a trainer never makes.
+    Temporary files go to the work folder: TensorFlow deletes its own only in an orderly exit, which no trainer makes.
     """
     path = os.pathsep.join(p for p in sys.path if p)
     return {**os.environ, "PYTHONPATH": path, "PYTHONUNBUFFERED": "1", "TMPDIR": str(work)}

@@ -39,26 +39,30 @@ class Evaluator:
         Every worker calls this, also one without rows.
         """
         self._model.model.reset_metrics()
-        loss, rows = 0.0, 0
+        names = ["loss", *(metric.name for metric in self._model.output_losses())]
+        sums = np.zeros(len(names) + 1)  # of each loss over rows, and last the rows
         while n := _length(columns := feed.take(self._batch_size)):
-            loss += float(self._step(to_tensors(columns), n)) * n
-            rows += n
-        total = self._collective.sum(np.array([loss, rows], np.float64))
+            sums += n * np.append(self._step(to_tensors(columns), n), 1.0)
+        *losses, rows = self._collective.sum(sums)
         self._sum_metric_states()
-        values = {"loss": float(total[0] / max(total[1], 1.0))}
+        values = {name: float(loss / max(rows, 1.0)) for name, loss in zip(names, losses, strict=True)}
         for name, value in self._model.model.get_metrics_result().items():
-            if name != "loss":
-                values[name] = float(value)
-        return values, int(total[1])
+            values.setdefault(name, float(value))
+        return values, int(rows)
 
     @tf.autograph.experimental.do_not_convert  # type: ignore[untyped-decorator]
     def _evaluate(self, tensors: Tensors, n: Any) -> Any:
+        """Returns the means of all losses over the rows, and adds the rows to the metrics."""
         rows = rows_of(tensors, 0, n)
         layout = self._model.layout
         y_pred = self._model.model(layout.x(rows), training=False)
         loss = self._model.compute_loss(rows, y_pred, training=False)
         self._model.model.compute_metrics(layout.x(rows), layout.y(rows), y_pred, layout.sample_weight(rows))
-        return tf.cast(loss, tf.float32)
+        losses = [loss]
+        for metric in self._model.output_losses():
+            losses.append(metric.result())
+            metric.reset_state()
+        return tf.stack([tf.cast(loss, tf.float32) for loss in losses])
 
     def _sum_metric_states(self) -> None:
         """Replaces every metric's state by its sum over the workers."""

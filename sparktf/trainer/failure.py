@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import linecache
+import re
 import traceback
 from types import FrameType, TracebackType
 
@@ -17,12 +18,14 @@ _PEER_ERRORS = (
     tf.errors.CancelledError,
     tf.errors.DeadlineExceededError,
 )
+_COLOURS = re.compile(r"\x1b\[[0-9;]*m")
 _PEER_TEXTS = ("Collective ops is aborted", "Connection reset by peer", "coordination service")
 
 
 def describe(error: BaseException, spec: TrainerSpec, *, time_s: float, host: str) -> ErrorRecord:
     """Returns the record that the driver gets."""
     verdict, kind, message, peer = _classify(error, spec)
+    lines = traceback.format_exception(type(error), error, _below_sparktf(error.__traceback__))
     return ErrorRecord(
         type=kind,
         message=message,
@@ -31,7 +34,7 @@ def describe(error: BaseException, spec: TrainerSpec, *, time_s: float, host: st
         node=str(spec.node),
         host=host,
         peer=peer,
-        traceback="".join(traceback.format_exception(type(error), error, _below_sparktf(error.__traceback__))),
+        traceback=_plain("".join(lines)),
     )
 
 
@@ -51,8 +54,22 @@ def _classify(error: BaseException, spec: TrainerSpec) -> tuple[Verdict, str, st
 
 
 def _first_line(error: BaseException) -> str:
-    lines = [line.strip() for line in str(error).strip().splitlines() if line.strip()]
+    """Returns the first line of what the raising code said, without what AutoGraph and Keras put around it."""
+    # str() of a KeyError is its text as Python source.
+    text = str(error.args[0]) if isinstance(error, KeyError) and error.args else str(error)
+    lines = [line.strip() for line in _plain(text).splitlines() if line.strip()]
+    if lines and lines[0] == "in user code:":
+        said = f"{type(error).__name__}: "
+        lines = next((lines[i:] for i, line in enumerate(lines) if line.startswith(said)), lines)
+        lines[0] = lines[0].removeprefix(said)
+    if lines and lines[0].startswith("Exception encountered when calling "):
+        lines = lines[1:]
     return lines[0] if lines else type(error).__name__
+
+
+def _plain(text: str) -> str:
+    """Returns a text without the terminal's colours, which Keras writes into its messages."""
+    return _COLOURS.sub("", text)
 
 
 def _place(error: BaseException, spec: TrainerSpec) -> str:

@@ -20,6 +20,7 @@ from sparktf.messages import Flavour
 from sparktf.trainer.tensors import Layout, Tensors, example
 
 _EXACT_REDUCTIONS = {"sum_over_batch_size", "mean", "auto"}
+_PAIRWISE_LOSSES = {"circle"}
 
 
 def load_function(config: JobConfig) -> Callable[..., Any]:
@@ -125,6 +126,38 @@ class KerasModel:
         user = container._user_loss if self.flavour == "keras" else container._user_losses
         return [loss for loss in _leaves(user) if loss is not None]
 
+    def output_losses(self) -> list[Any]:
+        """Returns Keras 3's own metrics of each output's loss, which weight a batch of unknown size as one row."""
+        return list(self.model._compile_loss.metrics) if self.flavour == "keras" else []
+
+    def check_losses(self) -> None:
+        """Checks what only a call tells; in a replica, once Keras has made its loss objects at a first `compute_loss`.
+
+        Raises:
+            ModelContractError: a loss is not a mean over one value, or several, for each row.
+        """
+        rows = example(self.spec)
+        y_pred = self.model(self.layout.x(rows), training=False)
+        for prediction in tf.nest.flatten(y_pred):
+            if getattr(prediction, "_keras_mask", None) is not None:
+                raise ModelContractError(
+                    "model: an output carries a mask, so that its loss is a mean over the steps that are not masked, "
+                    "which cannot be weighted exactly over workers: put the mask into the sample weights"
+                )
+        objects = {id(loss): loss for loss in self._loss_objects() if loss is not None}.values()
+        for loss in objects:
+            loss.call = _refusing_one_number(loss)
+        try:
+            self.compute_loss(rows, y_pred, training=False)
+        finally:
+            for loss in objects:
+                del loss.call
+
+    def _loss_objects(self) -> list[Any]:
+        if self.flavour == "keras":
+            return [loss for _, loss, *_ in self.model._compile_loss._flat_losses]
+        return list(self.model.compiled_loss._losses)
+
     def use_own_reduction(self) -> None:
         """Turns off the optimizer's own aggregation of gradients: ours come summed over all replicas.
 
@@ -156,7 +189,7 @@ def _check_compiled(model: Any, name: str) -> None:
         raise ModelContractError(
             f"model: {name} returned a model that is not compiled: call model.compile(optimizer, loss)"
         )
-    if getattr(model, "loss", None) is None:
+    if not getattr(model, "loss", None):
         raise ModelContractError(f"model: {name} compiled its model without a loss")
     base = next(
         c for c in type(model).__mro__ if c.__name__ == "Model" and c.__module__.startswith(("keras.", "tf_keras."))
@@ -172,7 +205,7 @@ def _check_compiled(model: Any, name: str) -> None:
 def _check_names(model: Any, spec: FeedSpec) -> None:
     """Checks that every input and output has its columns; a subclassed model does not tell its names."""
     fed = [f.name for f in spec.inputs]
-    inputs = list(getattr(model, "input_names", None) or [])
+    inputs = _input_names(model)
     if len(inputs) > 1 or (inputs and len(fed) > 1):
         for name in inputs:
             if name not in fed:
@@ -191,14 +224,44 @@ def _check_names(model: Any, spec: FeedSpec) -> None:
         )
 
 
+def _input_names(model: Any) -> list[str]:
+    """Returns the names by which a dict of inputs is taken apart; none for a subclassed model."""
+    for attribute in ("_inputs_struct", "_nested_inputs"):  # of Keras 3, of tf_keras
+        structure = getattr(model, attribute, None)
+        if isinstance(structure, dict):
+            return list(structure)
+    names = getattr(model, "input_names", None)  # Keras 3 has none
+    return list(names or [tensor.name for tensor in getattr(model, "inputs", None) or []])
+
+
+def _refusing_one_number(loss: Any) -> Callable[[Any, Any], Any]:
+    """Returns the `call` of a loss, which refuses to give one number for all rows: a mean, a sum, whatever it is."""
+    call = loss.call
+
+    def checked(y_true: Any, y_pred: Any) -> Any:
+        values = call(y_true, y_pred)
+        if values.shape.rank == 0:
+            raise ModelContractError(
+                f"model: loss {loss.name} gives one number for a batch, which cannot be weighted exactly over workers: "
+                "return one for each row"
+            )
+        return values
+
+    return checked
+
+
 def _check_exact(model: Any, losses: list[Any]) -> None:
     """Refuses what cannot be weighted by rows over workers (docs/exactness.md lists it)."""
     for loss in losses:
+        if _name(loss).lower() in _PAIRWISE_LOSSES:
+            raise ModelContractError(
+                f"model: loss {_name(loss)} compares the rows of a batch, which workers do not share: use another"
+            )
         reduction = getattr(loss, "reduction", "sum_over_batch_size")
         if reduction not in _EXACT_REDUCTIONS:
             raise ModelContractError(
-                f"model: loss {getattr(loss, 'name', type(loss).__name__)} has reduction '{reduction}', which cannot "
-                "be weighted exactly over workers: use 'sum_over_batch_size'"
+                f"model: loss {_name(loss)} has reduction '{reduction}', which cannot be weighted exactly over "
+                "workers: use 'sum_over_batch_size'"
             )
     for layer in _layers(model):
         if getattr(layer, "synchronized", False) or type(layer).__name__ == "SyncBatchNormalization":
@@ -214,6 +277,11 @@ def _check_exact(model: Any, losses: list[Any]) -> None:
                 f"model: layer '{layer.name}' calls add_loss, which cannot be weighted exactly over workers"
             )
     _check_optimizer(model.optimizer)
+
+
+def _name(loss: Any) -> str:
+    """Returns the name of a loss object, function or name."""
+    return str(loss) if isinstance(loss, str) else str(getattr(loss, "name", getattr(loss, "__name__", type(loss))))
 
 
 def _check_optimizer(optimizer: Any) -> None:

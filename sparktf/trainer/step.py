@@ -31,7 +31,12 @@ class UpdateFunction:
         self._max_rows = max_rows
         self._replicas = int(strategy.num_replicas_in_sync)
         model.use_own_reduction()
+        # Made-up rows must leave no trace, such as in the moving averages of a BatchNorm.
+        state = model.model.non_trainable_variables
+        before = [v.numpy() for v in state]
         strategy.run(self._warm_up)
+        for variable, value in zip(state, before, strict=True):
+            variable.assign(value)
         counts = tf.TensorSpec((None, None), tf.int32)
         totals = tf.TensorSpec((None,), tf.int32)
         self._updates = tf.function(self._run_updates, input_signature=[signature(model.spec), counts, totals])
@@ -99,12 +104,13 @@ class UpdateFunction:
     def _warm_up(self) -> None:
         """Runs the model once in a replica, so that Keras makes its lazy loss and metric variables outside the trace.
 
-        Along the way it counts the rows of sparse gradients for one and for two rows of input.
+        Along the way it checks the losses, and counts the rows of sparse gradients for one and for two rows of input.
         """
         counts = []
         for n in (1, 2):
             _, gradients = self._weighted(example(self._model.spec, n), tf.constant(1.0))
             counts.append([len(g.indices) if isinstance(g, tf.IndexedSlices) else 0 for g in gradients])
+        self._model.check_losses()
         self._lengths = [one + (two - one) * (self._max_rows - 1) for one, two in zip(*counts, strict=True)]
 
     def _as_slices(self, parts: Any, variable: Any, length: int) -> Any:

@@ -34,7 +34,8 @@ class Collective:
     def __init__(self, strategy: Any, workers: int) -> None:
         self._strategy = strategy
         self._distributed = workers > 1
-        self._sum = tf.function(self._sum_over_workers, reduce_retracing=True)
+        # A trace for each shape, never a relaxed one: a collective keeps the shape of its first run.
+        self._sum = tf.function(self._sum_over_workers)
 
     def sum(self, values: Any) -> Any:
         """Returns the element-wise sum of every worker's array, which must have one shape and dtype everywhere."""

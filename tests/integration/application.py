@@ -1,0 +1,137 @@
+"""A process with one SparkSession that calls `train()` as often as a test says."""
+
+from __future__ import annotations
+
+import json
+import queue
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from integration.sandbox import RunFolder, Sandbox
+
+from sparktf.driver.result import RunResult
+
+_HOST = Path(__file__).parent / "host.py"
+_START_S = 60.0
+_TRAIN_S = 120.0
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """How one `train()` ended.
+
+    Attributes:
+        error: Class of what it raised; "" if it returned.
+        result: What it returned, or what the error carries.
+        output: What it showed.
+    """
+
+    error: str
+    message: str
+    verdict: int
+    result: RunResult | None
+    output: str
+
+    @property
+    def done(self) -> RunResult:
+        """The result of a run that must be done."""
+        assert self.result is not None and not self.error, f"{self.error}: {self.message}\n{self.output}"
+        return self.result
+
+    @property
+    def failed(self) -> RunResult:
+        """The result of a run that must have failed."""
+        assert self.result is not None and self.error, self.output
+        return self.result
+
+
+class Application:
+    """The test's side of `host.py`."""
+
+    def __init__(self, sandbox: Sandbox, master: str, conf: Mapping[str, str] | None = None) -> None:
+        """Starts the process and waits until its session is there."""
+        self.sandbox = sandbox
+        self.family = sandbox.family
+        self._answers: queue.SimpleQueue[str] = queue.SimpleQueue()
+        with sandbox.log.open("wb") as log:
+            self._process = subprocess.Popen(
+                [sys.executable, str(_HOST), json.dumps(sandbox.settings(master, conf or {}))],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=log,
+                cwd=sandbox.cwd,
+                env=sandbox.environment(),
+                start_new_session=True,
+                text=True,
+            )
+        self._listener = threading.Thread(target=self._listen, name="answers", daemon=True)
+        self._listener.start()
+        self._answer(_START_S)
+
+    def train(self, config: Mapping[str, Any], run_id: str | None = None) -> Outcome:
+        """Calls `train()` once."""
+        self.begin(config, run_id)
+        return self.outcome()
+
+    def train_together(self, *configs: Mapping[str, Any]) -> list[Outcome]:
+        """Trains one configuration after the other on one `Cluster`."""
+        self._tell({"together": [dict(config) for config in configs]})
+        return [self.outcome() for _ in configs]
+
+    def begin(self, config: Mapping[str, Any], run_id: str | None = None) -> None:
+        """Calls `train()` and does not wait; `outcome` does."""
+        self._tell({"train": dict(config), "run_id": run_id})
+
+    def outcome(self, *, within_s: float = _TRAIN_S) -> Outcome:
+        """Returns how the next training ends."""
+        answer = self._answer(within_s)
+        result = RunResult.model_validate(answer.pop("result")) if answer["result"] else None
+        return Outcome(**{**answer, "result": result})
+
+    def add_py_file(self, path: Path) -> None:
+        """Calls `SparkContext.addPyFile`."""
+        self._tell({"py_file": str(path)})
+        self._answer(_START_S)
+
+    def interrupt(self) -> None:
+        """Sends SIGINT to the driver's Python process."""
+        self._process.send_signal(signal.SIGINT)
+
+    def run(self, config: Mapping[str, Any], run_id: str) -> RunFolder:
+        """Returns the folder of a run."""
+        return self.sandbox.run(config, run_id)
+
+    def close(self) -> list[str]:
+        """Ends the application in order, then what is left of it; returns what that was."""
+        if self._process.stdin is not None:
+            self._process.stdin.close()
+        left = self.family.wait(within_s=30)
+        self.family.kill()
+        self._process.wait()
+        self._listener.join()
+        if self._process.stdout is not None:
+            self._process.stdout.close()
+        return left
+
+    def _tell(self, command: dict[str, Any]) -> None:
+        assert self._process.stdin is not None
+        self._process.stdin.write(json.dumps(command) + "\n")
+        self._process.stdin.flush()
+
+    def _answer(self, within_s: float) -> dict[str, Any]:
+        try:
+            answer: dict[str, Any] = json.loads(self._answers.get(timeout=within_s))
+        except queue.Empty:
+            raise AssertionError(f"the application did not answer within {within_s:g} s") from None
+        return answer
+
+    def _listen(self) -> None:
+        assert self._process.stdout is not None
+        for line in self._process.stdout:
+            self._answers.put(line)

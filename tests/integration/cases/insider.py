@@ -1,0 +1,22 @@
+"""A model that tells its node's access to the control server: whoever runs code in a trainer can know it."""
+
+from __future__ import annotations
+
+import gc
+from pathlib import Path
+from typing import Any
+
+import keras
+
+from sparktf.security import ControlAccess
+
+from . import watched
+
+
+def build(params: dict[str, Any], assets: dict[str, Any]) -> keras.Model:
+    """Returns the compiled model of `cases.watched`."""
+    access = next(known for known in gc.get_objects() if isinstance(known, ControlAccess))
+    told = Path(params["access"])
+    told.with_suffix(".part").write_text(access.model_dump_json())
+    told.with_suffix(".part").rename(told)
+    return watched.build(params, assets)

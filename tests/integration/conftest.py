@@ -1,0 +1,87 @@
+"""Spark applications for tests. Two are shared; a test that ends or breaks its application starts one of its own."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Generator, Iterator
+from pathlib import Path
+
+import pytest
+from integration.application import Application
+from integration.rows import write_rows
+from integration.sandbox import REPO, Sandbox
+from integration.watch import Watch
+
+
+@pytest.fixture(scope="session")
+def local(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Application]:
+    """An application on `local[4]`."""
+    yield from _application(tmp_path_factory.mktemp("local"), "local[4]")
+
+
+@pytest.fixture(scope="session")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Application]:
+    """An application on three executors."""
+    yield from _application(tmp_path_factory.mktemp("cluster"), "local-cluster[3,2,1024]")
+
+
+def _application(folder: Path, master: str) -> Iterator[Application]:
+    application = Application(Sandbox(folder / "app"), master)
+    try:
+        yield application
+    finally:
+        left = application.close()
+    assert not left
+    assert not application.sandbox.leftovers()
+
+
+@pytest.fixture
+def sandbox(tmp_path: Path) -> Iterator[Sandbox]:
+    """The folders of an application that only this test uses; whatever still runs there in the end is killed."""
+    yield from _sandbox(tmp_path / "app")
+
+
+@pytest.fixture
+def other_sandbox(tmp_path: Path) -> Iterator[Sandbox]:
+    """A second one."""
+    yield from _sandbox(tmp_path / "other-app")
+
+
+def _sandbox(folder: Path) -> Iterator[Sandbox]:
+    made = Sandbox(folder)
+    try:
+        yield made
+    finally:
+        made.family.kill()
+
+
+@pytest.fixture
+def watch(tmp_path: Path) -> Watch:
+    return Watch(tmp_path / "books")
+
+
+@pytest.fixture(scope="session")
+def rows(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A lake of 600 rows in three files of different sizes."""
+    return write_rows(tmp_path_factory.mktemp("rows") / "lake")
+
+
+@pytest.fixture(scope="session")
+def digits(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The lake of `make train`."""
+    folder = tmp_path_factory.mktemp("digits") / "lake"
+    subprocess.run([sys.executable, REPO / "jobs/digits_lake.py", folder], check=True)
+    return folder
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """Shows with a failed test what its applications said."""
+    report = yield
+    if report.when == "call" and report.failed:
+        for name, value in getattr(item, "funcargs", {}).items():
+            owner = value.sandbox if isinstance(value, Application) else value
+            if isinstance(owner, Sandbox):
+                report.sections.append((f"what {name} said", owner.report()))
+    return report

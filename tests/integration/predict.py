@@ -1,0 +1,25 @@
+"""Uses an exported model in a fresh process: `predict.py MODEL INPUTS.npz OUTPUTS.npz`. Its two forms must agree."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import keras
+import numpy as np
+import tensorflow as tf
+
+
+def main(model: Path, inputs: Path, outputs: Path) -> None:
+    """Writes the predictions of the SavedModel, by output name."""
+    x = dict(np.load(inputs))
+    serve = tf.saved_model.load(str(model / "saved_model")).signatures["serving_default"]
+    served = {name: y.numpy() for name, y in serve(**{name: tf.constant(v) for name, v in x.items()}).items()}
+    whole = keras.saving.load_model(model / "model.keras")
+    predicted = whole.predict(next(iter(x.values())) if len(x) == 1 else x, verbose=0)
+    np.testing.assert_allclose(predicted, next(iter(served.values())), rtol=1e-5, atol=1e-6)
+    np.savez(outputs, **served)
+
+
+if __name__ == "__main__":
+    main(*map(Path, sys.argv[1:]))

@@ -1,0 +1,90 @@
+"""Processes of an application under test, and waiting for them."""
+
+from __future__ import annotations
+
+import time
+import uuid
+from collections.abc import Callable
+from contextlib import suppress
+from typing import TypeVar
+
+import psutil
+
+MARK = "SPARKTF_TEST_FAMILY"
+
+_POLL_S = 0.05
+
+T = TypeVar("T")
+
+
+def wait_for(what: str, found: Callable[[], T], *, within_s: float) -> T:
+    """Returns what `found` returns as soon as that is true.
+
+    Raises:
+        AssertionError: it was not within `within_s`.
+    """
+    deadline_s = time.monotonic() + within_s
+    while not (value := found()):
+        if time.monotonic() > deadline_s:
+            raise AssertionError(f"{what}: not within {within_s:g} s")
+        time.sleep(_POLL_S)
+    return value
+
+
+class Family:
+    """All processes that come from one start. They are known by a mark in their environment, which orphans keep."""
+
+    def __init__(self) -> None:
+        self.mark = uuid.uuid4().hex
+
+    def processes(self, text: str = "") -> list[psutil.Process]:
+        """Returns the living members with a text in their command line, oldest first."""
+        found = [process for process in psutil.process_iter() if self._is_member(process, text)]
+        return sorted(found, key=lambda process: process.create_time())
+
+    def trainers(self) -> list[psutil.Process]:
+        """Returns the trainers."""
+        return self.processes("sparktf.trainer")
+
+    def jvm(self) -> psutil.Process:
+        """Returns the driver's JVM."""
+        (found,) = self.processes("org.apache.spark.deploy.SparkSubmit")
+        return found
+
+    def driver(self) -> psutil.Process:
+        """Returns the driver's Python process."""
+        (found,) = (p for p in self.processes(".py") if p.name().startswith("python") and "-m" not in p.cmdline())
+        return found
+
+    def wait(self, text: str = "", *, within_s: float = 10.0) -> list[str]:
+        """Waits for the end of all members with a text in their command line; returns those that are left."""
+        with suppress(AssertionError):
+            wait_for("all have ended", lambda: not self.processes(text), within_s=within_s)
+        return [_line(process) for process in self.processes(text)]
+
+    def kill(self) -> list[str]:
+        """Kills all members; returns what they were."""
+        found: list[str] = []
+        while members := self.processes():
+            for member in members:
+                found.append(_line(member))
+                with suppress(psutil.NoSuchProcess):
+                    member.kill()
+            psutil.wait_procs(members, timeout=5)
+        return found
+
+    def _is_member(self, process: psutil.Process, text: str) -> bool:
+        try:
+            return (
+                process.environ().get(MARK) == self.mark
+                and process.status() != psutil.STATUS_ZOMBIE
+                and text in " ".join(process.cmdline())
+            )
+        except psutil.Error:
+            return False
+
+
+def _line(process: psutil.Process) -> str:
+    with suppress(psutil.Error):
+        return f"{process.pid}: {' '.join(process.cmdline())[-150:]}"
+    return f"{process.pid}"

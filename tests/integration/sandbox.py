@@ -1,0 +1,127 @@
+"""The folders that one Spark application under test writes to, and reading what a run left in them."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pyspark
+from integration.processes import MARK, Family
+
+from sparktf.driver.result import RunResult
+from sparktf.events import Event, read_events
+from sparktf.rundir import RunDirectory, checkpoint_step
+
+REPO = Path(__file__).parents[2]
+
+_FOREIGN = ("SPARK_", "PYSPARK_", "PYTEST_")
+
+
+class RunFolder:
+    """The run directory of one run, seen from outside."""
+
+    def __init__(self, paths: RunDirectory) -> None:
+        self._paths = paths
+        self.path = Path(paths.path)
+        self.model = Path(paths.model)
+        self.tensorboard = Path(paths.tensorboard)
+
+    def result(self) -> RunResult:
+        """Returns what result.json holds."""
+        return RunResult.model_validate_json(Path(self._paths.result).read_bytes())
+
+    def committed(self) -> list[int]:
+        """Returns the steps of the committed checkpoints."""
+        folders = [manifest.parent.name for manifest in Path(self._paths.checkpoints).glob("step-*/MANIFEST.json")]
+        return sorted(step for folder in folders if (step := checkpoint_step(folder)) is not None)
+
+    def manifest(self, step: int) -> dict[str, Any]:
+        """Returns the manifest of the checkpoint at a step."""
+        found: dict[str, Any] = json.loads(Path(self._paths.checkpoint(step), "MANIFEST.json").read_bytes())
+        return found
+
+    def events(self, kind: str) -> list[Event]:
+        """Returns the events of one kind."""
+        segments = sorted(Path(self._paths.events).glob("*.jsonl"))
+        events = (event for segment in segments for event in read_events(segment.read_bytes().splitlines()))
+        return [event for event in events if event.kind == kind]
+
+
+class Sandbox:
+    """The folders of one Spark application, and an environment that keeps all that it writes inside of them.
+
+    Attributes:
+        runs: For `output.path`.
+        cwd: Where its processes start.
+        log: What it says, for people.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.runs = folder / "runs"
+        self.cwd = folder / "cwd"
+        self.log = folder / "output.log"
+        self.family = Family()
+        self._tmp = folder / "tmp"
+        self._home = folder / "spark-home"
+        for made in (self.cwd, self._tmp, self._home):
+            made.mkdir(parents=True)
+        # Executors of local-cluster work in SPARK_HOME/work: a home made of links keeps them out of the installation.
+        for part in Path(pyspark.__file__).parent.iterdir():
+            if part.name != "work":
+                (self._home / part.name).symlink_to(part)
+
+    def environment(self) -> dict[str, str]:
+        """Returns the environment of its processes."""
+        return {
+            **{key: value for key, value in os.environ.items() if not key.startswith(_FOREIGN)},
+            MARK: self.family.mark,
+            "SPARK_HOME": str(self._home),
+            "SPARK_SUBMIT_OPTS": f"-Djava.io.tmpdir={self._tmp} -XX:-UsePerfData",
+            "TMPDIR": str(self._tmp),
+            "PYSPARK_PYTHON": sys.executable,
+            "PYSPARK_DRIVER_PYTHON": sys.executable,
+            "PYTHONPATH": str(REPO),
+            "PYTHONWARNINGS": "ignore:PySpark does not yet fully support:FutureWarning",
+        }
+
+    def settings(self, master: str, conf: Mapping[str, str]) -> dict[str, str]:
+        """Returns the application's Spark configuration."""
+        return {
+            "spark.master": master,
+            "spark.ui.enabled": "false",
+            "spark.ui.showConsoleProgress": "false",
+            "spark.local.dir": str(self._tmp),
+            "spark.driver.extraJavaOptions": f"-Dlog4j2.configurationFile=file:{REPO}/jobs/conf/log4j2.properties",
+            "spark.executor.extraJavaOptions": f"-Djava.io.tmpdir={self._tmp} -XX:-UsePerfData",
+            **conf,
+        }
+
+    def run(self, config: Mapping[str, Any], run_id: str) -> RunFolder:
+        """Returns the folder of one run."""
+        return RunFolder(RunDirectory(str(self.runs), config["name"], run_id))
+
+    def leftovers(self) -> list[str]:
+        """Returns the files that an application which has ended left behind, other than its runs."""
+        files = [p for folder in (self._tmp, self.cwd) for p in folder.rglob("*") if not p.is_dir()]
+        # An executor's JVM unpacks this one, and has no time to delete it when Spark ends it.
+        return [str(p.relative_to(self.folder)) for p in files if not p.name.startswith("liblz4-java")]
+
+    def executor_logs(self) -> str:
+        """Returns what the executors of local-cluster said."""
+        return "\n".join(log.read_text(errors="replace") for log in sorted(self._home.glob("work/*/*/std*")))
+
+    def report(self) -> str:
+        """Returns what the application, its executors and its trainers said, for a test that failed."""
+        logs = [self.log, *sorted(self.runs.glob("*/*/logs/*.log"))]
+        texts = {str(log): log.read_text(errors="replace") for log in logs if log.exists()}
+        texts["executors"] = "\n".join(line for line in self.executor_logs().splitlines() if " INFO " not in line)
+        return "\n".join(f"--- {name}\n{_tail(text)}" for name, text in texts.items() if text)
+
+
+def _tail(text: str) -> str:
+    return "\n".join(text.splitlines()[-60:])

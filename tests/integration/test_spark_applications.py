@@ -1,0 +1,72 @@
+"""Several runs: one after the other in one application, and two applications at the same time."""
+
+from __future__ import annotations
+
+import json
+import zipfile
+from pathlib import Path
+
+import numpy as np
+import pyarrow.parquet as pq
+import pytest
+from integration.application import Application
+from integration.rows import job
+from integration.sandbox import Sandbox
+from integration.submit import Submit
+from integration.watch import Watch
+
+from sparktf import Verdict
+
+
+def test_a_cluster_trains_again_on_the_agents_it_has_also_after_a_run_that_failed(
+    local: Application, rows: Path
+) -> None:
+    good = job(rows, local.sandbox.runs, "cases.watched:build", name="good")
+    bad = job(rows, local.sandbox.runs, "cases.failing:build", name="bad")
+    first, failed, second = local.train_together(good, bad, good)
+    assert (failed.error, failed.verdict) == ("ModelError", Verdict.MODEL_FAILED)
+    assert first.done.run_id != second.done.run_id
+    assert [r.done.rows_trained for r in (first, second)] == [600, 600]
+    assert "waiting for nodes" in first.output
+    assert "waiting for nodes" not in second.output
+    assert not local.family.trainers()
+
+
+def test_two_applications_train_at_the_same_time(
+    sandbox: Sandbox, other_sandbox: Sandbox, rows: Path, watch: Watch
+) -> None:
+    watch.hold()
+    config = job(rows, sandbox.runs, "cases.watched:build", params=watch.params(hold_at=2))
+    submits = [Submit(s, "local[2]", config, "--run-id", f"r{i}") for i, s in enumerate((sandbox, other_sandbox))]
+    watch.held(4, within_s=120)
+    watch.release()
+    assert [submit.wait(within_s=60) for submit in submits] == [0, 0]
+    results = [sandbox.run(config, f"r{i}").result() for i in range(2)]
+    assert [(len(r.attempts), r.rows_trained) for r in results] == [(1, 600), (1, 600)]
+    assert watch.ids(watch.pids()) == dict.fromkeys(range(1, 601), 2)
+
+
+@pytest.mark.parametrize("shipped", ["beside the script", "by --py-files"])
+def test_prepare_makes_assets_that_reach_the_model_and_its_export(
+    local: Application, rows: Path, tmp_path: Path, shipped: str
+) -> None:
+    model, name = "cases.prepared:build", shipped.replace(" ", "-")
+    if shipped == "by --py-files":
+        with zipfile.ZipFile(tmp_path / "code.zip", "w") as code:
+            code.write(Path(__file__).parent / "cases/prepared.py", "zipped_model.py")
+        local.add_py_file(tmp_path / "code.zip")
+        model = "zipped_model:build"
+    config = job(rows, local.sandbox.runs, model, name=name, params={"columns": ["a", "b"]})
+    config["cluster"] = {"strategy": "single", "workers": 1}
+    run = local.run(config, local.train(config, "r").done.run_id)
+    assets = json.loads((run.path / "assets.json").read_bytes())
+    table = pq.read_table(rows)
+    a, b = (table.column(name).to_numpy().astype(np.float64) for name in "ab")
+    assert assets["rows"] == len(table)
+    np.testing.assert_allclose(assets["mean"], [a.mean(), b.mean()], rtol=1e-6)
+    np.testing.assert_allclose(assets["deviation"], [a.std(), b.std()], rtol=1e-6)
+    assert json.loads((run.model / "assets.json").read_bytes()) == assets
+    with zipfile.ZipFile(run.model / "model.keras") as archive:
+        layers = json.loads(archive.read("config.json"))["config"]["layers"]
+    (normalization,) = (layer["config"] for layer in layers if layer["class_name"] == "Normalization")
+    np.testing.assert_allclose(normalization["mean"], assets["mean"], rtol=1e-6)

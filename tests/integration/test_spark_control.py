@@ -1,0 +1,128 @@
+"""The control server of a run that goes on, and those who have no business with it."""
+
+from __future__ import annotations
+
+import datetime
+import json
+import socket
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+from integration.application import Application, Outcome
+from integration.rows import job
+from integration.watch import Watch
+from pyarrow import flight
+
+from sparktf.channel import SECRET_HEADER, ControlClient
+from sparktf.errors import ControlError, RefusedError
+from sparktf.messages import Ack, Action, AgentHeartbeat, Orders, Ready
+from sparktf.security import ControlAccess, new_tls_material
+from sparktf.topology import NodeId, Role
+
+HEARTBEAT = AgentHeartbeat(agent="nobody", address="127.0.0.1:1")
+LATE = Ready(attempt=99, node=NodeId(role=Role.WORKER, index=0), replicas=1, keras="keras", versions={}, weights=0)
+DEADLINE_S = 5.0
+
+
+class Waiting(NamedTuple):
+    """A run whose trainers wait.
+
+    Attributes:
+        access: What its nodes have.
+        finish: Lets it go on to its end.
+    """
+
+    access: ControlAccess
+    finish: Callable[[], Outcome]
+
+    @property
+    def port(self) -> int:
+        return int(self.access.location.rpartition(":")[2])
+
+
+def waiting_run(application: Application, rows: Path, watch: Watch, folder: Path, tls: str) -> Waiting:
+    """Starts a run and waits until its trainers wait."""
+    told = folder / "access.json"
+    config = job(
+        rows,
+        application.sandbox.runs,
+        "cases.insider:build",
+        name=f"tls-{tls}",
+        params={**watch.params(hold_at=3), "access": str(told)},
+        security={"tls": tls},
+    )
+    watch.hold()
+    application.begin(config, "r")
+    watch.held(2)
+
+    def finish() -> Outcome:
+        watch.release()
+        return application.outcome()
+
+    return Waiting(ControlAccess.model_validate_json(told.read_text()), finish)
+
+
+def send(client: flight.FlightClient, action: str, body: bytes, secret: str | None) -> Any:
+    """Sends an action as it is."""
+    headers = [] if secret is None else [(SECRET_HEADER, secret.encode())]
+    options = flight.FlightCallOptions(timeout=DEADLINE_S, headers=headers)
+    return list(client.do_action(flight.Action(action, body), options))
+
+
+def without_tls(access: ControlAccess) -> ControlAccess:
+    return access.model_copy(update={"location": access.location.replace("grpc+tls", "grpc"), "tls": None})
+
+
+def test_strangers_are_refused_and_logged_while_the_run_goes_on(
+    local: Application, rows: Path, watch: Watch, tmp_path: Path
+) -> None:
+    run = waiting_run(local, rows, watch, tmp_path, "auto")
+    known_log = local.sandbox.log.read_text()
+    wrong = ControlClient(run.access.model_copy(update={"secret": "guessed"}))
+    with pytest.raises(RefusedError, match="wrong or missing secret"):
+        wrong.call(Action.AGENT_HEARTBEAT, HEARTBEAT, Orders)
+    with flight.FlightClient(run.access.location) as client:
+        with pytest.raises(flight.FlightUnauthenticatedError, match="wrong or missing secret"):
+            send(client, "agent-heartbeat", HEARTBEAT.model_dump_json().encode(), None)
+        with pytest.raises(flight.FlightUnauthorizedError, match="unknown action 'shut-down'"):
+            send(client, "shut-down", b"{}", run.access.secret)
+        with pytest.raises(flight.FlightUnauthorizedError, match="malformed ready"):
+            send(client, "ready", b"\x80\x04not JSON", run.access.secret)
+        with pytest.raises(flight.FlightUnauthorizedError, match="malformed ready"):
+            send(client, "ready", json.dumps({"attempt": 1}).encode(), run.access.secret)
+    with socket.create_connection(("127.0.0.1", run.port), timeout=DEADLINE_S) as stranger:
+        stranger.sendall(b"GET / HTTP/1.1\r\n\r\n" + bytes(1 << 16))
+    insider = ControlClient(run.access)
+    with pytest.raises(RefusedError, match="this agent has lost its place"):
+        insider.call(Action.AGENT_HEARTBEAT, HEARTBEAT, Orders)
+    with pytest.raises(RefusedError, match="attempt 99 is over"):
+        insider.call(Action.READY, LATE, Ack)
+    assert run.finish().done.attempts[0].failures == ()
+    log = local.sandbox.log.read_text().removeprefix(known_log)
+    assert log.count("refused a call without the run's secret") == 2
+    assert "refused the unknown action 'shut-down'" in log
+    assert log.count("refused a malformed ready") == 2
+    assert run.access.secret not in log
+
+
+def test_mutual_tls_works_end_to_end_and_keeps_strangers_out_before_they_say_a_word(
+    local: Application, rows: Path, watch: Watch, tmp_path: Path
+) -> None:
+    run = waiting_run(local, rows, watch, tmp_path, "on")
+    assert run.access.location.startswith("grpc+tls://")
+    foreign = new_tls_material(datetime.datetime.now(datetime.UTC))
+    with pytest.raises(ControlError):
+        ControlClient(without_tls(run.access)).call(Action.AGENT_HEARTBEAT, HEARTBEAT, Orders, timeout_s=DEADLINE_S)
+    with pytest.raises(ControlError):
+        stranger = ControlClient(run.access.model_copy(update={"tls": foreign}))
+        stranger.call(Action.AGENT_HEARTBEAT, HEARTBEAT, Orders, timeout_s=DEADLINE_S)
+    with (
+        flight.FlightClient(run.access.location, disable_server_verification=True) as nameless,
+        pytest.raises(flight.FlightUnavailableError),
+    ):
+        send(nameless, "agent-heartbeat", b"{}", run.access.secret)
+    with pytest.raises(RefusedError, match="this agent has lost its place"):
+        ControlClient(run.access).call(Action.AGENT_HEARTBEAT, HEARTBEAT, Orders, timeout_s=DEADLINE_S)
+    assert run.finish().done.attempts[0].failures == ()

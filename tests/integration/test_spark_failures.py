@@ -1,0 +1,218 @@
+"""What breaks while a run goes on, and how the run ends: the model's own code, trainers, agents, executors."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+from integration.application import Application
+from integration.processes import wait_for
+from integration.rows import job
+from integration.sandbox import Sandbox
+from integration.submit import Submit
+from integration.watch import Held, Watch
+
+from sparktf import Verdict
+
+ROWS = 600
+EVERY = 4
+HOLD_AT = 6  # updates of one trainer process
+
+CAUSE = "ValueError: the number of classes is not known"
+
+
+def watched_job(rows: Path, runs: Path, watch: Watch, **sections: Any) -> dict[str, Any]:
+    """Returns a configuration of one epoch of 20 updates, whose trainers wait in their sixth one after a commit."""
+    return job(
+        rows,
+        runs,
+        "cases.watched:build",
+        params=watch.params(hold_at=HOLD_AT),
+        train={"batch_size": 30, **sections.pop("train", {})},
+        checkpoint={"every_steps": EVERY},
+        **sections,
+    )
+
+
+def agent_of(held: Held) -> psutil.Process:
+    """Returns the Python worker that a trainer belongs to."""
+    return psutil.Process(held.pid).parents()[0]
+
+
+def executor_of(held: Held) -> psutil.Process:
+    """Returns the executor's JVM that a trainer belongs to."""
+    return next(
+        p for p in psutil.Process(held.pid).parents() if "CoarseGrainedExecutorBackend" in " ".join(p.cmdline())
+    )
+
+
+def assert_gone(*trainers: Held) -> None:
+    """Asserts that trainers end within 10 s."""
+    wait_for("the trainers end", lambda: not any(_runs(held) for held in trainers), within_s=10)
+
+
+def _runs(held: Held) -> bool:
+    return psutil.pid_exists(held.pid) and psutil.Process(held.pid).status() != psutil.STATUS_ZOMBIE
+
+
+def test_a_models_error_is_the_root_cause_within_seconds_and_nothing_is_left(sandbox: Sandbox, rows: Path) -> None:
+    submit = Submit(sandbox, "local[2]", job(rows, sandbox.runs, "cases.failing:build"), "--run-id", "r")
+    wait_for("a trainer starts", sandbox.family.trainers, within_s=60)
+    started_s = time.monotonic()
+    last = f"ModelError: {CAUSE} (failing.py:"
+    wait_for("the cause is shown", lambda: submit.output()[-1].startswith(last), within_s=15)
+    assert submit.wait(within_s=15) == 1
+    assert time.monotonic() - started_s < 20
+    output = submit.output()
+    assert sum(line.startswith("Traceback") for line in output) == 1
+    assert "This second line says more." in output
+    assert any("in build" in line and "failing.py" in line for line in output)
+    assert not [line for line in output if "WARN" in line or "py4j" in line or "ERROR" in line]
+    assert not sandbox.family.wait()
+    assert not sandbox.leftovers()
+    error = submit.run("r").result().error
+    assert error is not None
+    assert (error.verdict, error.type, error.exit_code) == (Verdict.MODEL_FAILED, "ModelError", 1)
+    assert CAUSE in error.traceback
+    assert CAUSE in Path(error.log).read_text()
+
+
+@pytest.mark.parametrize(
+    ("function", "cause"),
+    [
+        ("build_bad_call", "KeyError: half (failing.py:"),
+        ("build_bad_loss", "NameError: name 'missing_name' is not defined"),
+    ],
+)
+def test_an_error_inside_of_training_is_told_by_the_line_that_raised_it(
+    local: Application, rows: Path, function: str, cause: str
+) -> None:
+    outcome = local.train(job(rows, local.sandbox.runs, f"cases.failing:{function}", name=function))
+    assert (outcome.error, outcome.verdict) == ("ModelError", Verdict.MODEL_FAILED)
+    assert outcome.message.startswith(cause)
+    assert "failing.py:" in outcome.message
+    assert "\x1b" not in outcome.output
+    assert len(outcome.failed.attempts) == 1
+    assert not local.family.trainers()
+
+
+def test_a_run_outlives_a_killed_trainer_a_killed_executor_and_a_frozen_trainer(
+    cluster: Application, rows: Path, watch: Watch
+) -> None:
+    config = watched_job(
+        rows,
+        cluster.sandbox.runs,
+        watch,
+        name="outlives",
+        cluster={"workers": 3},
+        train={"max_attempts": 4},
+        timeouts={"heartbeat": 5},
+    )
+    run = cluster.run(config, "r")
+    watch.hold()
+    cluster.begin(config, "r")
+
+    first = watch.held(3)
+    wait_for("a commit", lambda: EVERY in run.committed(), within_s=20)
+    os.kill(first[1].pid, signal.SIGKILL)
+    assert_gone(*first)
+
+    second = watch.held(3, but=first)
+    wait_for("a commit", lambda: 2 * EVERY in run.committed(), within_s=20)
+    executor_of(second[2]).kill()
+    assert_gone(*second)
+
+    third = watch.held(3, but=first + second)
+    wait_for("a commit", lambda: 3 * EVERY in run.committed(), within_s=20)
+    os.kill(third[0].pid, signal.SIGSTOP)
+    wait_for("the silence is noticed", lambda: not _runs(third[0]), within_s=30)
+    watch.release()
+
+    result = cluster.outcome().done
+    assert [a.from_step for a in result.attempts] == [0, EVERY, 2 * EVERY, 3 * EVERY]
+    assert [a.workers for a in result.attempts] == [3] * 4
+    causes = [a.root_cause.message if a.root_cause else "" for a in result.attempts]
+    assert "worker 1" in causes[0]
+    assert "-9 (SIGKILL)" in causes[0]
+    assert "worker 2" in causes[1]
+    assert "lost its executor" in causes[1]
+    assert "worker 0" in causes[2]
+    assert "silent" in causes[2]
+    assert causes[3] == ""
+    assert (result.steps, result.rows_trained) == (20, ROWS)
+    attempts = [[held.pid for held in attempt] for attempt in (first, second, third)]
+    trained = sum((watch.ids(pids, updates=EVERY) for pids in attempts), watch.ids(watch.pids()[9:]))
+    assert trained == dict.fromkeys(range(1, ROWS + 1), 1)
+    assert not cluster.family.trainers()
+
+
+def test_a_killed_python_worker_takes_its_trainer_along_and_the_run_goes_on(
+    local: Application, rows: Path, watch: Watch
+) -> None:
+    config = watched_job(rows, local.sandbox.runs, watch, name="agent")
+    watch.hold()
+    local.begin(config, "r")
+    first = watch.held(2)
+    wait_for("a commit", local.run(config, "r").committed, within_s=20)
+    agent_of(first[1]).kill()
+    assert_gone(*first)
+    watch.release()
+    result = local.outcome().done
+    assert [a.from_step for a in result.attempts] == [0, EVERY]
+    assert result.attempts[0].root_cause is not None
+    assert result.attempts[0].root_cause.type == "NodeLostError"
+    assert result.rows_trained == ROWS
+
+
+def test_with_one_attempt_a_killed_trainer_ends_the_run_with_4_and_its_name(
+    sandbox: Sandbox, rows: Path, watch: Watch
+) -> None:
+    config = watched_job(rows, sandbox.runs, watch, train={"max_attempts": 1})
+    watch.hold()
+    submit = Submit(sandbox, "local[2]", config, "--run-id", "r")
+    os.kill(watch.held(2)[1].pid, signal.SIGKILL)
+    assert submit.wait(within_s=60) == 4
+    assert submit.output()[-1].startswith("NodeLostError: worker 1 on ")
+    assert submit.output()[-1].endswith("exited with -9 (SIGKILL)")
+    assert not sandbox.family.wait()
+    assert not sandbox.leftovers()
+    assert submit.run("r").result().verdict is Verdict.INFRASTRUCTURE
+
+
+@pytest.mark.parametrize("killed", ["driver", "jvm"])
+def test_no_trainer_outlives_a_killed_driver(sandbox: Sandbox, rows: Path, watch: Watch, killed: str) -> None:
+    config = watched_job(rows, sandbox.runs, watch)
+    watch.hold()
+    submit = Submit(sandbox, "local-cluster[2,1,1024]", config, "--run-id", "r")
+    watch.held(2)
+    victim = sandbox.family.driver() if killed == "driver" else sandbox.family.jvm()
+    victim.kill()
+    assert not sandbox.family.wait("sparktf.trainer", within_s=10)
+    assert submit.wait(within_s=20) != 0
+    assert not sandbox.family.wait(within_s=20)
+    assert not [path for path in sandbox.leftovers() if "sparktf-" in path]
+
+
+def test_with_speculation_on_a_killed_executor_is_replaced_all_the_same(
+    sandbox: Sandbox, rows: Path, watch: Watch
+) -> None:
+    # Spark starts no copy of a task on the same host, so that copies can be seen in the roster's own tests only.
+    config = watched_job(rows, sandbox.runs, watch, timeouts={"heartbeat": 5})
+    watch.hold()
+    speculation = {"spark.speculation": "true", "spark.speculation.task.duration.threshold": "1s"}
+    submit = Submit(sandbox, "local-cluster[2,1,1024]", config, "--run-id", "r", conf=speculation)
+    first = watch.held(2)
+    wait_for("a commit", submit.run("r").committed, within_s=20)
+    executor_of(first[1]).kill()
+    assert_gone(*first)
+    watch.release()
+    assert submit.wait(within_s=90) == 0
+    assert not sandbox.family.wait()
+    assert [a.workers for a in submit.run("r").result().attempts] == [2, 2]
+    trained = watch.ids([held.pid for held in first], updates=EVERY) + watch.ids(watch.pids()[2:])
+    assert trained == dict.fromkeys(range(1, ROWS + 1), 1)

@@ -1,0 +1,108 @@
+"""Runs that are interrupted, and what the same run id does next."""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from integration.application import Application
+from integration.processes import wait_for
+from integration.rows import job
+from integration.sandbox import Sandbox
+from integration.submit import Submit
+from integration.watch import Watch
+
+from sparktf import Verdict
+
+ROWS = 600
+EVERY = 10
+HOLD_AT = 13  # of 20 updates in an epoch
+
+
+def interrupted_job(rows: Path, runs: Path, watch: Watch, **sections: Any) -> dict[str, Any]:
+    """Returns a configuration of two epochs whose trainers wait in the first one, after a commit."""
+    return job(
+        rows,
+        runs,
+        "cases.hand_written:train",
+        params=watch.params(hold_at=HOLD_AT),
+        train={"epochs": 2, "batch_size": 30},
+        checkpoint={"every_steps": EVERY},
+        **sections,
+    )
+
+
+def test_ctrl_c_stops_everything_and_the_run_id_goes_on_inside_the_epoch_with_more_workers(
+    sandbox: Sandbox, local: Application, rows: Path, watch: Watch
+) -> None:
+    config = interrupted_job(rows, sandbox.runs, watch)
+    watch.hold()
+    submit = Submit(sandbox, "local[2]", config, "--run-id", "r")
+    run = submit.run("r")
+    first = [held.pid for held in watch.held(2)]
+    wait_for("a commit", run.committed, within_s=20)
+    submit.press_ctrl_c()
+    assert submit.wait(within_s=20) == 130
+    assert submit.output()[-1] == "interrupted"
+    assert "Traceback" not in "\n".join(submit.output())
+    assert not sandbox.family.wait()
+    assert not sandbox.leftovers()
+    result = run.result()
+    assert result.error is not None
+    assert (result.verdict, result.error.type) == (Verdict.INFRASTRUCTURE, "RunInterruptedError")
+    assert "interrupted" in "".join(submit.output())
+    assert result.steps == EVERY
+    assert run.committed() == [EVERY]
+
+    watch.release()
+    resumed = local.train({**config, "cluster": {"workers": 3}}, "r").done
+    assert (resumed.attempts[0].workers, resumed.attempts[0].from_step) == (3, EVERY)
+    assert resumed.steps == 10 + 10 + 20
+    assert [(e.planned, e.fed, e.trained, e.complete) for e in resumed.rows] == [(ROWS, ROWS, ROWS, True)] * 2
+    assert resumed.rows_trained == 2 * ROWS
+    second = watch.pids()[len(first) :]
+    trained = watch.ids(first, updates=EVERY) + watch.ids(second)
+    assert trained == dict.fromkeys(range(1, ROWS + 1), 2)
+
+
+@pytest.mark.parametrize(
+    "stop",
+    [lambda submit: submit.terminate(), lambda submit: submit.family.driver().send_signal(signal.SIGINT)],
+    ids=["SIGTERM to spark-submit", "SIGINT to the driver"],
+)
+def test_a_scheduler_stops_a_run_in_order(
+    sandbox: Sandbox, rows: Path, watch: Watch, stop: Callable[[Submit], None]
+) -> None:
+    config = interrupted_job(rows, sandbox.runs, watch, cluster={"strategy": "single", "workers": 1})
+    watch.hold()
+    submit = Submit(sandbox, "local[2]", config, "--run-id", "r")
+    watch.held(1)
+    stop(submit)
+    assert submit.wait(within_s=20) in (130, 143)
+    assert not sandbox.family.wait()
+    error = submit.run("r").result().error
+    assert error is not None
+    assert error.type == "RunInterruptedError"
+    assert not sandbox.leftovers()
+
+
+def test_a_run_that_is_done_repeats_its_result_without_training(local: Application, rows: Path, watch: Watch) -> None:
+    config = job(rows, local.sandbox.runs, "cases.watched:build", name="repeated", params=watch.params())
+    config["cluster"] = {"strategy": "single", "workers": 1}
+    first = local.train(config, "r").done
+    trained = watch.pids()
+    again = local.train(config, "r")
+    assert again.done == first
+    assert "run r is done already" in again.output
+    assert watch.pids() == trained
+
+
+def test_a_run_id_with_another_plan_is_refused(local: Application, rows: Path, watch: Watch) -> None:
+    config = job(rows, local.sandbox.runs, "cases.failing:build", name="replanned")
+    assert local.train(config, "r").error == "ModelError"
+    outcome = local.train({**config, "train": {"seed": 5}}, "r")
+    assert (outcome.error, outcome.verdict) == ("ConfigError", Verdict.REFUSED)
+    assert "use another --run-id" in outcome.message

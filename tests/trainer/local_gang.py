@@ -1,0 +1,170 @@
+"""A gang on this machine without Spark: real control server, agents and trainers, each in a process of its own."""
+
+from __future__ import annotations
+
+import multiprocessing
+import shutil
+import tempfile
+from collections.abc import Sequence
+from io import StringIO
+from pathlib import Path
+from typing import Any
+
+import psutil
+from rich.console import Console
+from trainer.local_agent import PRELOADED, run_agent
+
+from sparktf.config import JobConfig
+from sparktf.driver.gang import AgentJob, Gang
+from sparktf.driver.planner import plan_source
+from sparktf.driver.result import RunResult
+from sparktf.driver.run import Run
+from sparktf.driver.stored_plan import Plan, load_plan
+from sparktf.executor.agent import AgentSettings
+from sparktf.feed.pipeline import NodeFeed
+from sparktf.plan import Cursor, PartitionValue, Stream, batch_shares, remaining
+from sparktf.rundir import RunDirectory
+from sparktf.storage import Storage, open_storage
+
+# Not threads: PR_SET_PDEATHSIG, which ends a trainer with its agent, follows the thread that started it. Not forks of
+# this process: they would copy the locks of the control server's threads.
+PROCESSES = multiprocessing.get_context("forkserver")
+PROCESSES.set_forkserver_preload([*PRELOADED])
+
+
+class LocalGang(Gang):
+    """`nodes` agents, whatever the configuration of the first run asks for; later runs use as many as they need.
+
+    Attributes:
+        assets: What "prepare" gives the next runs.
+        output: All that the driver has printed.
+    """
+
+    def __init__(self, config: JobConfig, nodes: int, *, warm: bool = True) -> None:
+        self.assets: dict[str, Any] = {}
+        self.output = StringIO()
+        self._nodes = nodes
+        self._warm = warm
+        self._local: LocalAgents | None = None
+        console = Console(file=self.output, width=160)
+        super().__init__(config, place="this machine", one_machine=True, duplicates_wait=False, console=console)
+
+    def train(self, config: JobConfig) -> RunResult:
+        """Runs one training from preflight to result.json; raises what `Run.execute` does."""
+        said = self.output.tell()
+        try:
+            return Run(self, config, "run").execute()
+        except Exception as error:
+            self.output.seek(said)
+            error.add_note(self.output.read())
+            raise
+
+    def close(self) -> None:
+        """Ends the gang, by force where asking does not help.
+
+        Raises:
+            RuntimeError: a process or a folder had to be removed by force.
+        """
+        super().close()
+        if self._local is not None:
+            self._local.check_nothing_left()
+
+    def preflight(self, config: JobConfig) -> None:
+        """See `Gang`. Every machine can carry this."""
+
+    def plan(self, config: JobConfig, storage: Storage) -> Plan:
+        """See `Gang`."""
+        return plan_source(config, storage, _no_filter)
+
+    def prepare(self, config: JobConfig, storage: Storage, path: str) -> dict[str, Any]:
+        """See `Gang`."""
+        del config, storage, path
+        return self.assets
+
+    def ship_code(self, config: JobConfig) -> None:
+        """See `Gang`. The agents' processes have the `sys.path` of this one."""
+
+    def start_agents(self, config: JobConfig, settings: AgentSettings) -> AgentJob:
+        """See `Gang`."""
+        del config
+        self._local = LocalAgents(self._nodes, settings, warm=self._warm)
+        return self._local
+
+
+class LocalAgents:
+    """The agents' processes, and the folder below which they put everything."""
+
+    def __init__(self, count: int, settings: AgentSettings, *, warm: bool) -> None:
+        self._folder = Path(tempfile.mkdtemp(prefix="sparktf-gang-"))
+        self._left: list[str] = []
+        self._processes = [
+            PROCESSES.Process(target=run_agent, args=(partition, settings, str(self._folder), warm))
+            for partition in range(count)
+        ]
+        for process in self._processes:
+            process.start()
+
+    def ended(self) -> str | None:
+        """See `AgentJob`. Nobody starts these agents again."""
+        return None
+
+    def restart(self) -> None:
+        """See `AgentJob`."""
+
+    def close(self, wait_s: float) -> None:
+        """See `AgentJob`."""
+        for process in self._processes:
+            process.join(wait_s)
+        for child in [c for p in self._processes if p.pid for c in _below(p.pid)]:
+            self._left.append(" ".join(child.cmdline()))
+            child.kill()
+        for process in self._processes:
+            process.kill()
+            process.join()
+            if process.exitcode:
+                self._left.append(f"an agent's exit code {process.exitcode}")
+        self._left += [str(path) for path in self._folder.iterdir()]
+        shutil.rmtree(self._folder)
+
+    def check_nothing_left(self) -> None:
+        """Raises `RuntimeError` if `close` found a process or a folder that should have been gone."""
+        if self._left:
+            raise RuntimeError(f"left behind: {', '.join(self._left)}")
+
+
+def worker_rows(config: JobConfig, cursor: Cursor | None = None) -> list[dict[str, Any]]:
+    """Returns for each worker the very rows of its share of an epoch, in order: feature key -> array [rows, *shape].
+
+    Args:
+        cursor: What is done of which epoch; by default nothing of the first.
+    """
+    rundir, cursor = RunDirectory(config.output.path, config.name, "run"), cursor or Cursor()
+    plan = load_plan(open_storage(rundir.root), rundir.plan)
+    todo = remaining(plan.rows(Stream.TRAIN), cursor.done)
+    shares = plan.assignments(Stream.TRAIN, cursor.epoch, todo, config.cluster.nodes, config.data.rebalance)
+    rows: list[dict[str, Any]] = []
+    for share in shares:
+        with NodeFeed(plan.spec, share, open_storage) as feed:
+            rows.append(dict(feed.take(share.rows)))
+    return rows
+
+
+def updates_of(config: JobConfig, cursor: Cursor | None = None) -> list[list[int]]:
+    """Returns the rows (of column `row`) of each update: worker by worker, each with its share until it has run dry."""
+    shares = [share["input:row"].tolist() for share in worker_rows(config, cursor)]
+    sizes = batch_shares(config.train.batch_size, len(shares))
+    count = max(-(-len(rows) // size) for rows, size in zip(shares, sizes, strict=True))
+    return [
+        [row for rows, size in zip(shares, sizes, strict=True) for row in rows[k * size : (k + 1) * size]]
+        for k in range(count)
+    ]
+
+
+def _below(pid: int) -> list[psutil.Process]:
+    return psutil.Process(pid).children(recursive=True) if psutil.pid_exists(pid) else []
+
+
+def _no_filter(
+    names: Sequence[str], types: Sequence[str], rows: Sequence[tuple[PartitionValue, ...]], where: str
+) -> list[bool]:
+    raise NotImplementedError("a predicate over partition columns needs Spark")

@@ -1,0 +1,152 @@
+"""What one plain Keras process makes of the same rows: nothing here knows `sparktf`'s loop, feed or checkpoints.
+
+These functions run in a process of their own, which has TensorFlow; see the fixture `elsewhere`.
+"""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from sparktf.config import DataConfig, JobConfig
+
+Rows = Sequence[int]
+Values = npt.NDArray[Any]
+
+
+class Comparison(NamedTuple):
+    """A trained model beside the reference.
+
+    Attributes:
+        difference: Greatest absolute difference of any weight.
+        moved: Greatest absolute change of any weight by the training.
+        norms: Global norm of the gradient of each update, before it was clipped.
+    """
+
+    difference: float
+    moved: float
+    norms: list[float]
+
+
+def compare_training(config: JobConfig, updates: Sequence[Rows], exported: str) -> Comparison:
+    """Trains the configuration's model with one `train_on_batch` for each update, given as rows of the lake.
+
+    Args:
+        exported: The `model.keras` to compare with.
+    """
+    model, lake = _build(config), _read(config.data.path)
+    before = model.get_weights()
+    model.run_eagerly = True
+    norms = []
+    for update in updates:
+        x, y, weight = _batch(config.data, model, lake.take(update))
+        norms.append(_gradient_norm(model, x, y, weight))
+        model.train_on_batch(x, y, sample_weight=weight)
+    after = model.get_weights()
+    return Comparison(_difference(after, _load(config, exported).get_weights()), _difference(after, before), norms)
+
+
+def evaluate(config: JobConfig, path: str, exported: str) -> dict[str, float]:
+    """Returns the metrics of a run's model on all rows at `path`, as `model.evaluate` gives them."""
+    model, lake = _build(config), _read(path)
+    model.set_weights(_load(config, exported).get_weights())
+    x, y, weight = _batch(config.data, model, lake)
+    values = model.evaluate(x, y, sample_weight=weight, batch_size=lake.num_rows, verbose=0, return_dict=True)
+    return {name: float(value) for name, value in values.items()}
+
+
+def compare_models(config: JobConfig, one: str, other: str) -> float:
+    """Returns the greatest absolute difference between the weights of two `model.keras`."""
+    return _difference(_load(config, one).get_weights(), _load(config, other).get_weights())
+
+
+def weights_of(config: JobConfig, exported: str) -> list[Values]:
+    """Returns the weights of a `model.keras`."""
+    return [np.asarray(w) for w in _load(config, exported).get_weights()]
+
+
+def serve(config: JobConfig, folder: str) -> dict[str, Values]:
+    """Returns what the SavedModel predicts for all rows, as TensorFlow alone loads it."""
+    tf = importlib.import_module("tensorflow")
+    inputs = {name: tf.constant(value) for name, value in _inputs(config).items()}
+    served = tf.saved_model.load(f"{folder}/saved_model").signatures["serving_default"](**inputs)
+    return {name: value.numpy() for name, value in served.items()}
+
+
+def compare_exports(config: JobConfig, folder: str) -> tuple[dict[str, list[int]], float]:
+    """Predicts with the SavedModel, as TensorFlow alone loads it, and with `model.keras`.
+
+    Returns:
+        The shape of each output of the SavedModel, and the greatest difference between the two.
+    """
+    tf = importlib.import_module("tensorflow")
+    served = serve(config, folder)
+    inputs = {name: tf.constant(value) for name, value in _inputs(config).items()}
+    model = _load(config, f"{folder}/model.keras")
+    predicted = model(next(iter(inputs.values())) if len(inputs) == 1 else inputs)
+    many = predicted if isinstance(predicted, (list, tuple)) else [predicted]
+    names = model.output_names if len(many) > 1 else list(served)
+    difference = _difference([served[name] for name in names], [p.numpy() for p in many])
+    return {name: list(value.shape) for name, value in served.items()}, difference
+
+
+def _build(config: JobConfig) -> Any:
+    module = importlib.import_module(config.model_module)
+    return getattr(module, config.model_function)(config.params, {})
+
+
+def _load(config: JobConfig, exported: str) -> Any:
+    return importlib.import_module(config.params["flavour"]).models.load_model(exported)
+
+
+def _read(path: str) -> pa.Table:
+    return pq.read_table(path, partitioning=None).sort_by("row")
+
+
+def _inputs(config: JobConfig) -> dict[str, Values]:
+    """Returns the model's inputs for all rows."""
+    return _columns({name: f.columns for name, f in config.data.inputs.items()}, _read(config.data.path))
+
+
+def _batch(data: DataConfig, model: Any, rows: pa.Table) -> tuple[Any, Any, Any]:
+    """Returns x, y and sample weights of some rows in the structures of `train_on_batch`."""
+    x: Any = _columns({name: f.columns for name, f in data.inputs.items()}, rows)
+    y = _columns({name: f.columns for name, f in data.targets.items()}, rows)
+    x = x if len(x) > 1 else next(iter(x.values()))
+    weights = data.sample_weight or {}
+    weight = _columns(weights if isinstance(weights, Mapping) else dict.fromkeys(y, weights), rows)
+    if len(y) == 1:
+        return x, next(iter(y.values())), next(iter(weight.values()), None)
+    outputs = model.output_names
+    return x, [y[name] for name in outputs], [weight[name] for name in outputs] if weight else None
+
+
+def _columns(features: Mapping[str, str | tuple[str, ...]], rows: pa.Table) -> dict[str, Values]:
+    return {
+        name: rows.column(columns).to_numpy()
+        if isinstance(columns, str)
+        else np.stack([rows.column(column).to_numpy() for column in columns], axis=1)
+        for name, columns in features.items()
+    }
+
+
+def _gradient_norm(model: Any, x: Any, y: Any, weight: Any) -> float:
+    tf = importlib.import_module("tensorflow")
+    x, y = tf.nest.map_structure(tf.constant, (x, y))
+    weight = tf.nest.map_structure(tf.constant, weight) if weight is not None else None
+    before = model.get_weights()  # which a BatchNorm changes
+    with tf.GradientTape() as tape:
+        loss = model.compute_loss(x=x, y=y, y_pred=model(x, training=True), sample_weight=weight)
+    model.set_weights(before)
+    variables = [v if isinstance(v, tf.Variable) else v.value for v in model.trainable_variables]
+    return float(tf.linalg.global_norm(tape.gradient(loss, variables)))
+
+
+def _difference(some: Sequence[Values], others: Sequence[Values]) -> float:
+    return max(float(np.max(np.abs(a - b), initial=0.0)) for a, b in zip(some, others, strict=True))

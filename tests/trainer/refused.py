@@ -1,0 +1,163 @@
+"""Models by what is wrong with them, and how a trainer refuses them; for the process `elsewhere`."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Callable
+from typing import Any
+
+from trainer.lake import CLASSES
+
+from sparktf.config import JobConfig
+from sparktf.errors import SparkTFError
+from sparktf.feature import Feature, FeedSpec, Kind
+
+Build = Callable[[Any], Any]
+
+LOSS = "sparse_categorical_crossentropy"
+
+
+def answer(config: JobConfig, what: str) -> tuple[str, int, str]:
+    """Returns type, verdict and message of the error that building the named model ends with."""
+    tf = importlib.import_module("tensorflow")
+    trainer_model = importlib.import_module("sparktf.trainer.model")
+    step = importlib.import_module("sparktf.trainer.step")
+    keras = importlib.import_module(config.params["flavour"])
+    features = (
+        Feature(kind=Kind.INPUT, name="numbers", columns=("a", "b", "c", "d"), dtype="float32", shape=(4,)),
+        Feature(kind=Kind.TARGET, name="label", columns=("label",), dtype="int64"),
+    )
+    try:
+        model = trainer_model.KerasModel(lambda *_: MODELS[what](keras), config, {}, FeedSpec(features=features))
+        step.UpdateFunction(tf.distribute.get_strategy(), model, first_replica=0, max_rows=8)
+    except SparkTFError as error:
+        return type(error).__name__, int(error.verdict), str(error)
+    return "", 0, "accepted"
+
+
+def functional(
+    keras: Any,
+    *,
+    loss: Any = LOSS,
+    optimizer: Any = "sgd",
+    between: Any = None,
+    width: int = CLASSES,
+    activation: str = "softmax",
+) -> Any:
+    """Returns a compiled model that is accepted as it is."""
+    numbers = keras.Input((4,), name="numbers")
+    hidden = between(numbers) if between is not None else numbers
+    model = keras.Model(numbers, keras.layers.Dense(width, activation, name="label")(hidden))
+    model.compile(optimizer=optimizer, loss=loss)
+    return model
+
+
+def own_train_step(keras: Any) -> Any:
+    """Returns a model with an overridden `train_step`."""
+
+    class Own(keras.Model):  # type: ignore[misc]
+        def train_step(self, data: Any) -> Any:
+            return super().train_step(data)
+
+    numbers = keras.Input((4,), name="numbers")
+    model = Own(numbers, keras.layers.Dense(CLASSES, "softmax")(numbers))
+    model.compile(optimizer="sgd", loss=LOSS)
+    return model
+
+
+def _uncompiled(keras: Any) -> Any:
+    return keras.Sequential([keras.layers.Dense(CLASSES)])
+
+
+def _without_loss(keras: Any) -> Any:
+    model = _uncompiled(keras)
+    model.compile(optimizer="sgd")
+    return model
+
+
+def _summed(keras: Any) -> Any:
+    return functional(keras, loss=keras.losses.SparseCategoricalCrossentropy(reduction="sum"))
+
+
+def _adds_loss(keras: Any) -> Any:
+    class Adds(keras.layers.Layer):  # type: ignore[misc]
+        def call(self, x: Any) -> Any:
+            self.add_loss(importlib.import_module("tensorflow").reduce_sum(x))
+            return x
+
+    return functional(keras, between=Adds(name="adds"))
+
+
+def _two_inputs(keras: Any) -> Any:
+    numbers, age = keras.Input((4,), name="numbers"), keras.Input((1,), name="age")
+    model = keras.Model([numbers, age], keras.layers.Dense(CLASSES)(keras.layers.Concatenate()([numbers, age])))
+    model.compile(optimizer="sgd", loss=LOSS)
+    return model
+
+
+def _scaled(keras: Any) -> Any:
+    scaled = getattr(keras.mixed_precision, "LossScaleOptimizer", None) or keras.optimizers.LossScaleOptimizer
+    return functional(keras, optimizer=scaled(keras.optimizers.SGD()))
+
+
+def _float16(keras: Any) -> Any:
+    before = keras.mixed_precision.global_policy() if keras.__name__ == "tf_keras" else keras.config.dtype_policy()
+    try:
+        keras.mixed_precision.set_global_policy("mixed_float16")
+        return functional(keras)
+    finally:
+        keras.mixed_precision.set_global_policy(before)
+
+
+def _synchronised(keras: Any) -> Any:
+    return functional(keras, between=keras.layers.BatchNormalization(synchronized=True, name="norm"))
+
+
+def _regularised_activity(keras: Any) -> Any:
+    return functional(keras, between=keras.layers.Dense(4, activity_regularizer="l2", name="dense"))
+
+
+def _one_number(keras: Any) -> Any:
+    def mean_of_all(y_true: Any, y_pred: Any) -> Any:
+        tf = importlib.import_module("tensorflow")
+        return tf.reduce_mean(tf.square(y_pred - tf.cast(tf.reshape(y_true, (-1, 1)), tf.float32)))
+
+    return functional(keras, loss=mean_of_all)
+
+
+def _masked(keras: Any) -> Any:
+    layers = keras.layers
+    numbers = keras.Input((4,), name="numbers")
+    steps = layers.Masking()(layers.Reshape((4, 1))(numbers))
+    model = keras.Model(numbers, layers.SimpleRNN(2, return_sequences=True, name="label")(steps))
+    model.compile(optimizer="sgd", loss="mse")
+    return model
+
+
+def _nested(keras: Any) -> Any:
+    inner = keras.Sequential(
+        [keras.layers.Dense(4), keras.layers.BatchNormalization(synchronized=True, name="deep")], name="inner"
+    )
+    return functional(keras, between=inner)
+
+
+MODELS: dict[str, Build] = {
+    "accepted": functional,
+    "own train_step": own_train_step,
+    "summed loss": _summed,
+    "synchronised BatchNorm": _synchronised,
+    "synchronised BatchNorm, nested": _nested,
+    "activity_regularizer": _regularised_activity,
+    "add_loss": _adds_loss,
+    "not compiled": _uncompiled,
+    "no loss": _without_loss,
+    "not a model": lambda keras: keras.layers.Dense(1),
+    "nothing": lambda keras: None,
+    "unfed input": _two_inputs,
+    "LossScaleOptimizer": _scaled,
+    "mixed_float16": _float16,
+    "loss of one number": _one_number,
+    "Dice": lambda keras: functional(keras, loss=keras.losses.Dice(), width=1, activation="sigmoid"),
+    "Circle": lambda keras: functional(keras, loss=keras.losses.Circle()),
+    "masked loss": _masked,
+}

@@ -1,0 +1,142 @@
+"""The exactness matrix: one epoch over N uneven workers gives the weights of one process over the same updates.
+
+Real runs, from plan to export, of a model with all that could go wrong (`zoo.everything`). The reference is plain Keras
+in one process, fed from the files by row number: it shares only the plan's order with what it checks.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator
+from concurrent.futures import Future, ProcessPoolExecutor, ThreadPoolExecutor
+from pathlib import Path
+from queue import SimpleQueue
+from typing import NamedTuple
+
+import numpy as np
+import pytest
+from trainer import lake, reference
+from trainer.local_gang import LocalGang, updates_of, worker_rows
+
+from sparktf.config import JobConfig
+from sparktf.driver.result import RunResult
+
+TOLERANCE = 1e-5
+GANGS = 2
+"""So many cases run at once: while one waits for its heartbeats, the other computes."""
+
+# Rows of each file: a row group, a shuffle block, and (there are as many blocks as workers) a worker's share.
+SIZES = {
+    ("even", 1): (300, 300),
+    ("even", 2): (300, 300),
+    ("even", 3): (200, 200, 200),
+    ("uneven", 1): (400, 130, 37),
+    ("uneven", 2): (400, 37),
+    ("uneven", 3): (400, 130, 37),
+    ("empty", 1): (300, 200, 0),
+    ("empty", 2): (300, 0),
+    ("empty", 3): (300, 200, 0),
+}
+
+
+class Case(NamedTuple):
+    """One cell of the matrix."""
+
+    workers: int
+    flavour: str
+    split: str
+    optimizer: str
+
+    def __str__(self) -> str:
+        return f"{self.flavour}-{self.workers}-{self.split}-{self.optimizer}"
+
+    @property
+    def sizes(self) -> tuple[int, ...]:
+        return SIZES[self.split, self.workers]
+
+    def config(self, base: Path) -> JobConfig:
+        """Returns the configuration; writes its lake where it is not there."""
+        folder = base / f"{self.split}-{self.workers}"
+        if not folder.exists():
+            lake.write(folder / "lake", self.sizes)
+        # The limits lie among the norms: were every update clipped, that would hide a wrong scale as Adam does.
+        rate, limit = {"SGD": (0.2, 0.42), "Adam": (0.005, 0.44)}[self.optimizer]
+        return lake.job(
+            folder,
+            "everything",
+            name=str(self),
+            workers=self.workers,
+            params={
+                "flavour": self.flavour,
+                "rows": sum(self.sizes),
+                "optimizer": self.optimizer,
+                "learning_rate": rate,
+                "global_clipnorm": limit,
+            },
+            data={**lake.EVERYTHING, "rebalance": False, "shuffle_rows": 1, "shuffle": self.split != "even"},
+            train={"batch_size": 64, "steps_per_call": 8},
+        )
+
+
+CASES = [
+    Case(*cell)
+    for cell in itertools.product((3, 2, 1), ("keras", "tf_keras"), ("even", "uneven", "empty"), ("SGD", "Adam"))
+]
+
+
+class Done(NamedTuple):
+    """A case that has run."""
+
+    config: JobConfig
+    result: RunResult
+
+
+@pytest.fixture(scope="module")
+def runs(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[dict[Case, Future[Done]]]:
+    """The runs of all selected cases, under way."""
+    base = tmp_path_factory.mktemp("exactness")
+    items = [item for item in request.session.items if isinstance(item, pytest.Function) and item.path == request.path]
+    selected = {item.callspec.params["case"] for item in items}
+    configs = {case: case.config(base) for case in CASES if case in selected}
+    gangs: SimpleQueue[LocalGang] = SimpleQueue()
+    every = [LocalGang(next(iter(configs.values())), 3) for _ in range(GANGS)]
+    for gang in every:
+        gangs.put(gang)
+
+    def run(config: JobConfig) -> Done:
+        gang = gangs.get()
+        try:
+            return Done(config, gang.train(config))
+        finally:
+            gangs.put(gang)
+
+    with ThreadPoolExecutor(GANGS) as pool:
+        yield {case: pool.submit(run, config) for case, config in configs.items()}
+        pool.shutdown(cancel_futures=True)
+    for gang in every:
+        gang.close()
+
+
+@pytest.mark.parametrize("case", CASES, ids=str)
+def test_weights_are_those_of_one_process(
+    case: Case, runs: dict[Case, Future[Done]], elsewhere: ProcessPoolExecutor
+) -> None:
+    config, result = runs[case].result()
+    shares = [share["input:row"].tolist() for share in worker_rows(config)]
+    updates = updates_of(config)
+
+    loads = sorted(map(len, shares), reverse=True)
+    assert loads == (list(case.sizes) if case.workers > 1 else [sum(case.sizes)])
+    assert sorted(itertools.chain(*shares)) == list(range(sum(case.sizes)))
+    rows = result.rows[0]
+    assert (rows.planned, rows.fed, rows.trained) == (sum(case.sizes),) * 3
+    assert result.steps == len(updates)
+
+    found = elsewhere.submit(reference.compare_training, config, updates, f"{result.model}/model.keras").result()
+    assert found.difference <= TOLERANCE
+    assert found.moved > 1000 * TOLERANCE
+    clipped = np.array(found.norms) > config.params["global_clipnorm"]
+    assert clipped.any()
+    assert not clipped.all()

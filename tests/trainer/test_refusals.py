@@ -1,0 +1,74 @@
+"""Models that cannot be trained exactly are refused by name, before anything is trained."""
+
+from __future__ import annotations
+
+from concurrent.futures import ProcessPoolExecutor
+from pathlib import Path
+
+import pytest
+from trainer import lake, refused
+from trainer.local_gang import LocalGang
+
+from sparktf.errors import ModelContractError, Verdict
+
+FLAVOURS = ("keras", "tf_keras")
+
+# What is wrong -> what the message must name.
+MESSAGES = {
+    "own train_step": "Own overrides train_step",
+    "summed loss": "has reduction 'sum'",
+    "synchronised BatchNorm": "'norm' is a synchronised BatchNorm",
+    "synchronised BatchNorm, nested": "'deep' is a synchronised BatchNorm",
+    "activity_regularizer": "'dense' has an activity_regularizer",
+    "add_loss": "'adds' calls add_loss",
+    "not compiled": "is not compiled: call model.compile",
+    "no loss": "without a loss",
+    "not a model": "returned Dense, not a compiled Keras model",
+    "nothing": "returned NoneType, not a compiled Keras model",
+    "unfed input": "no column feeds the model's input 'age': add data.inputs.age",
+    "LossScaleOptimizer": "LossScaleOptimizer",
+    "mixed_float16": "mixed_float16",
+    "loss of one number": "loss mean_of_all gives one number for a batch",
+    "masked loss": "an output carries a mask",
+}
+ONLY_KERAS = {"Dice": "loss dice gives one number for a batch", "Circle": "loss circle compares the rows of a batch"}
+CASES = [
+    *((flavour, what, text) for flavour in FLAVOURS for what, text in MESSAGES.items()),
+    *(("keras", what, text) for what, text in ONLY_KERAS.items()),
+]
+
+
+@pytest.mark.parametrize(("flavour", "what", "text"), CASES)
+def test_a_model_that_cannot_be_exact_is_refused(
+    flavour: str, what: str, text: str, tmp_path: Path, elsewhere: ProcessPoolExecutor
+) -> None:
+    config = lake.job(tmp_path, "anything", params={"flavour": flavour}, data=lake.NUMBERS_TO_LABEL)
+    kind, verdict, message = elsewhere.submit(refused.answer, config, what).result()
+    assert (kind, verdict) == ("ModelContractError", Verdict.REFUSED), message
+    assert message.startswith("model: ")
+    assert text in message
+
+
+@pytest.mark.parametrize("flavour", FLAVOURS)
+def test_the_model_without_a_fault_is_accepted(flavour: str, tmp_path: Path, elsewhere: ProcessPoolExecutor) -> None:
+    config = lake.job(tmp_path, "anything", params={"flavour": flavour}, data=lake.NUMBERS_TO_LABEL)
+    assert elsewhere.submit(refused.answer, config, "accepted").result() == ("", 0, "accepted")
+
+
+@pytest.mark.parametrize(
+    ("model", "message"),
+    [
+        ("trainer.zoo:refused_step", r"Own overrides train_step, .*train\(node\)"),
+        ("trainer.zoo:everythink", r"module 'trainer.zoo' has no function 'everythink' \(it has: .*everything"),
+        ("trainer.zoologist:build", r"module 'trainer.zoologist' is not found"),
+    ],
+)
+def test_a_run_ends_with_the_refusal(model: str, message: str, tmp_path: Path, gang: LocalGang) -> None:
+    lake.write(tmp_path / "lake", [40, 40])
+    good = lake.job(tmp_path, "anything", workers=2, params={"flavour": "keras"}, data=lake.NUMBERS_TO_LABEL)
+    with pytest.raises(ModelContractError, match=message) as refusal:
+        gang.train(good.model_copy(update={"model": model}))
+    result = refusal.value.result
+    assert result.verdict is Verdict.REFUSED
+    assert len(result.attempts) == 1
+    assert result.steps == 0

@@ -1,0 +1,329 @@
+"""What a real run trains, measures, saves and exports, beyond the exactness matrix."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from concurrent.futures import ProcessPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from trainer import lake, reference
+from trainer.local_gang import LocalGang, updates_of
+
+from sparktf.config import JobConfig
+from sparktf.driver.result import RunResult
+from sparktf.errors import ModelError, Verdict
+from sparktf.plan import Cursor
+
+FLAVOURS = ("keras", "tf_keras")
+TOLERANCE = 1e-5
+
+
+def everything(folder: Path, rows: int, *, flavour: str = "keras", **sections: Any) -> JobConfig:
+    """Returns the configuration of the model of the matrix."""
+    params = {"flavour": flavour, "rows": rows, "learning_rate": 0.2, "global_clipnorm": 0.6}
+    return lake.job(folder, "everything", params=params, data=lake.EVERYTHING, **sections)
+
+
+def weights_differ(elsewhere: ProcessPoolExecutor, config: JobConfig, result: RunResult, updates: Any) -> float:
+    """Returns the greatest difference from one plain Keras process that makes these updates."""
+    exported = f"{result.model}/model.keras"
+    return elsewhere.submit(reference.compare_training, config, updates, exported).result().difference
+
+
+def accounts(result: RunResult) -> list[tuple[int, int, int, bool]]:
+    """Returns planned, fed and trained rows of each epoch, and whether it is complete."""
+    return [(rows.planned, rows.fed, rows.trained, rows.complete) for rows in result.rows]
+
+
+def steps_saved(result: RunResult) -> dict[int, Cursor]:
+    """Returns step and cursor of all committed checkpoints."""
+    manifests = Path(result.path, "checkpoints").glob("step-*/MANIFEST.json")
+    saved = [json.loads(path.read_text()) for path in manifests]
+    return {manifest["step"]: Cursor.model_validate(manifest["cursor"]) for manifest in saved}
+
+
+@pytest.mark.parametrize("flavour", FLAVOURS)
+def test_two_devices_of_one_node_train_as_one(
+    flavour: str, tmp_path: Path, gang: LocalGang, elsewhere: ProcessPoolExecutor
+) -> None:
+    lake.write(tmp_path / "lake", [321])  # the last update has one row, so that one device runs dry
+    config = everything(
+        tmp_path, 321, flavour=flavour, cluster={"strategy": "mirrored", "devices": 2}, train={"batch_size": 64}
+    )
+    result = gang.train(config)
+    updates = updates_of(config)
+    assert len(updates[-1]) == 1
+    assert accounts(result) == [(321, 321, 321, True)]
+    assert weights_differ(elsewhere, config, result, updates) <= TOLERANCE
+
+
+@pytest.mark.parametrize("flavour", FLAVOURS)
+def test_validation_metrics_are_those_of_one_process(
+    flavour: str, tmp_path: Path, gang: LocalGang, elsewhere: ProcessPoolExecutor
+) -> None:
+    lake.write(tmp_path / "lake", [100])
+    lake.write(tmp_path / "held-out", [150, 1, 40], seed=7)
+    config = lake.job(
+        tmp_path,
+        "metered",
+        workers=2,
+        params={"flavour": flavour},
+        data={**lake.METERED, "validation": {"path": str(tmp_path / "held-out")}},
+        train={"batch_size": 32, "validation_batch_size": 40},
+    )
+    result = gang.train(config)
+    expected = elsewhere.submit(
+        reference.evaluate, config, str(tmp_path / "held-out"), f"{result.model}/model.keras"
+    ).result()
+    assert {"loss", "label_loss", "click_loss", "label_accuracy", "click_auc", "click_mse"} <= set(expected)
+    assert result.metrics["validation"] == pytest.approx(expected, abs=TOLERANCE)
+
+
+def test_a_worker_without_validation_rows_takes_part(tmp_path: Path, gang: LocalGang) -> None:
+    lake.write(tmp_path / "lake", [64])
+    lake.write(tmp_path / "held-out", [1])
+    config = lake.job(
+        tmp_path,
+        "metered",
+        workers=2,
+        params={"flavour": "keras"},
+        data={**lake.METERED, "validation": {"path": str(tmp_path / "held-out")}},
+        train={"batch_size": 32},
+    )
+    metrics = gang.train(config).metrics["validation"]
+    assert metrics["label_accuracy"] in (0.0, 1.0)
+
+
+def test_updates_in_one_call_or_each_in_its_own_give_the_same_weights(
+    tmp_path: Path, gang: LocalGang, elsewhere: ProcessPoolExecutor
+) -> None:
+    lake.write(tmp_path / "lake", [300, 100])
+    exported = []
+    for steps_per_call in (1, 32):
+        train = {"batch_size": 32, "steps_per_call": steps_per_call, "epochs": 2}
+        config = everything(tmp_path, 400, name=f"by-{steps_per_call}", workers=2, train=train)
+        exported.append(f"{gang.train(config).model}/model.keras")
+    assert elsewhere.submit(reference.compare_models, config, *exported).result() <= 1e-6
+
+
+def test_max_steps_ends_inside_an_epoch(tmp_path: Path, gang: LocalGang, elsewhere: ProcessPoolExecutor) -> None:
+    lake.write(tmp_path / "lake", [300, 100])
+    config = everything(tmp_path, 400, workers=2, train={"batch_size": 64, "max_steps": 4, "epochs": 3})
+    result = gang.train(config)
+    assert result.steps == 4
+    assert accounts(result) == [(400, 256, 256, False)]
+    assert weights_differ(elsewhere, config, result, updates_of(config)[:4]) <= TOLERANCE
+
+
+def test_checkpoints_by_steps_hold_the_rows_of_their_updates(tmp_path: Path, gang: LocalGang) -> None:
+    lake.write(tmp_path / "lake", [300, 100])
+    config = everything(
+        tmp_path,
+        400,
+        workers=2,
+        train={"batch_size": 64, "epochs": 2},
+        checkpoint={"every_steps": 3, "every_seconds": None, "keep": 10},
+    )
+    cursors = steps_saved(gang.train(config))  # an epoch has seven updates, the last of 16 rows
+    assert {step: (cursor.epoch, cursor.rows) for step, cursor in cursors.items()} == {
+        3: (0, 192),
+        6: (0, 384),
+        7: (1, 0),
+        9: (1, 128),
+        12: (1, 320),
+        14: (2, 0),
+    }
+
+
+def test_checkpoints_by_time_are_saved_by_all_workers_alike(tmp_path: Path, gang: LocalGang) -> None:
+    lake.write(tmp_path / "lake", [300, 100])
+    config = everything(
+        tmp_path,
+        400,
+        workers=2,
+        train={"batch_size": 64, "steps_per_call": 1},
+        checkpoint={"every_seconds": 0.001, "keep": 10},
+    )
+    cursors = steps_saved(gang.train(config))
+    rows = {step: 400 * cursor.epoch + cursor.rows for step, cursor in cursors.items()}
+    assert rows == {step: min(64 * step, 400) for step in range(8)}
+
+
+@pytest.mark.parametrize("flavour", FLAVOURS)
+def test_a_run_resumed_inside_an_epoch_on_more_workers_goes_on_exactly(
+    flavour: str, tmp_path: Path, gang: LocalGang, elsewhere: ProcessPoolExecutor
+) -> None:
+    lake.write(tmp_path / "lake", [200, 100, 60, 40])
+    adam = {"flavour": flavour, "rows": 400, "optimizer": "Adam", "learning_rate": 0.005}
+    data = {**lake.EVERYTHING, "shuffle_rows": 1}
+
+    first = lake.job(
+        tmp_path, "everything", workers=2, params=adam, data=data, train={"batch_size": 64, "max_steps": 3}
+    )
+    stopped = gang.train(first)
+    cursor = steps_saved(stopped)[3]
+    assert (cursor.epoch, cursor.rows) == (0, 192)
+    Path(stopped.path, "result.json").unlink()  # as if the driver had been killed before its end
+
+    second = lake.job(tmp_path, "everything", workers=3, params=adam, data=data, train={"batch_size": 64})
+    result = gang.train(second)
+    updates = updates_of(first)[:3] + updates_of(second, cursor)
+    assert sorted(row for update in updates for row in update) == list(range(400))
+    assert result.attempts[0].from_step == 3
+    assert result.steps == len(updates)
+    assert accounts(result) == [(400, 400, 400, True)]
+    assert weights_differ(elsewhere, second, result, updates) <= TOLERANCE
+
+
+def read_diary(folder: Path, workers: int) -> Iterator[tuple[int, int]]:
+    """Yields step and row of all that `zoo.loop` has trained on with so many workers."""
+    for path in folder.glob(f"{workers}-*"):
+        for line in path.read_text().splitlines():
+            step, *rows = map(int, line.split())
+            yield from ((step, row) for row in rows)
+
+
+def test_a_low_level_loop_resumes_with_every_row_trained_once(
+    tmp_path: Path, gang: LocalGang, elsewhere: ProcessPoolExecutor
+) -> None:
+    lake.write(tmp_path / "lake", [200, 100, 60, 40])
+    (tmp_path / "diary").mkdir()
+    params = {"flavour": "keras", "diary": str(tmp_path / "diary")}
+    data = {
+        "inputs": {"numbers": lake.NUMBERS, "row": "row"},
+        "targets": {"label": "label"},
+        "shuffle_rows": 1,
+        "rebalance": False,
+    }
+
+    def job(workers: int, **more: Any) -> JobConfig:
+        return lake.job(
+            tmp_path,
+            "loop",
+            workers=workers,
+            params={**params, **more},
+            data=data,
+            train={"batch_size": 64, "epochs": 2},
+            checkpoint={"every_steps": 2, "every_seconds": None},
+        )
+
+    with pytest.raises(ModelError, match=r"broken on purpose \(zoo\.py:\d+ in loop: raise RuntimeError\(") as failure:
+        gang.train(job(2, break_after=5))
+    assert failure.value.result.verdict is Verdict.MODEL_FAILED
+    assert len(failure.value.result.attempts) == 1  # the model's own failure is not tried again
+
+    result = gang.train(job(3))
+    kept = [row for step, row in read_diary(tmp_path / "diary", 2) if step <= result.attempts[0].from_step]
+    assert 0 < len(kept) < 400
+    later = sorted(read_diary(tmp_path / "diary", 3))
+    both = sorted(kept + [row for _, row in later])
+    assert both == sorted([*range(400), *range(400)])
+    assert accounts(result) == [(400, 400, 400, True)] * 2
+    assert result.steps == later[-1][0]
+    shapes, difference = elsewhere.submit(reference.compare_exports, job(3), result.model).result()
+    assert list(shapes.values()) == [[400, lake.CLASSES]]
+    assert difference <= 1e-6
+
+
+@pytest.mark.parametrize("flavour", FLAVOURS)
+def test_batch_norm_trains_beside_a_worker_that_runs_dry(
+    flavour: str, tmp_path: Path, gang: LocalGang, elsewhere: ProcessPoolExecutor
+) -> None:
+    lake.write(tmp_path / "lake", [200, 40])
+    config = lake.job(
+        tmp_path,
+        "normalised",
+        workers=2,
+        params={"flavour": flavour},
+        data={**lake.NUMBERS_TO_LABEL, "shuffle_rows": 1, "rebalance": False, "validation": {"fraction": 0.2}},
+        train={"batch_size": 32},
+    )
+    result = gang.train(config)
+    assert accounts(result) == [(192, 192, 192, True)]
+    weights = elsewhere.submit(reference.weights_of, config, f"{result.model}/model.keras").result()
+    assert all(np.isfinite(w).all() for w in weights)
+    assert np.isfinite(result.metrics["validation"]["loss"])
+
+
+@pytest.mark.parametrize("flavour", FLAVOURS)
+def test_batch_norm_in_one_process_is_that_of_keras(
+    flavour: str, tmp_path: Path, gang: LocalGang, elsewhere: ProcessPoolExecutor
+) -> None:
+    lake.write(tmp_path / "lake", [100])
+    data = {**lake.NUMBERS_TO_LABEL, "sample_weight": "weight", "shuffle": False}
+    config = lake.job(tmp_path, "normalised", params={"flavour": flavour}, data=data, train={"batch_size": 32})
+    result = gang.train(config)
+    updates = [list(range(start, min(start + 32, 100))) for start in range(0, 100, 32)]
+    assert weights_differ(elsewhere, config, result, updates) <= TOLERANCE
+
+
+@pytest.mark.parametrize("flavour", FLAVOURS)
+def test_text_is_looked_up_in_a_vocabulary_of_the_assets_also_when_served(
+    flavour: str, tmp_path: Path, gang: LocalGang, elsewhere: ProcessPoolExecutor, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(gang, "assets", {"colours": ["red", "green"]})
+    lake.write(tmp_path / "lake", [100, 30])
+    config = lake.job(
+        tmp_path,
+        "text",
+        workers=2,
+        params={"flavour": flavour},
+        data={
+            "inputs": {"colour": "colour", "numbers": lake.NUMBERS},
+            "targets": {"label": "label"},
+            "validation": {"fraction": 0.2},
+        },
+        train={"batch_size": 32},
+    )
+    result = gang.train(config)
+    assert accounts(result) == [(104, 104, 104, True)]
+    assert 0.0 <= result.metrics["validation"]["accuracy"] <= 1.0
+    assert json.loads(Path(result.model, "assets.json").read_text()) == {"colours": ["red", "green"]}
+    shapes, difference = elsewhere.submit(reference.compare_exports, config, result.model).result()
+    assert list(shapes.values()) == [[130, lake.CLASSES]]
+    assert difference <= 1e-6
+
+
+@pytest.mark.parametrize("flavour", FLAVOURS)
+def test_several_inputs_and_outputs_are_served_by_name(
+    flavour: str, tmp_path: Path, gang: LocalGang, elsewhere: ProcessPoolExecutor
+) -> None:
+    lake.write(tmp_path / "lake", [70])
+    config = everything(tmp_path, 70, flavour=flavour, train={"batch_size": 32})
+    result = gang.train(config)
+    shapes, difference = elsewhere.submit(reference.compare_exports, config, result.model).result()
+    assert shapes == {"price": [70, 1], "label": [70, lake.CLASSES]}
+    assert difference <= 1e-6
+
+
+@pytest.mark.parametrize("flavour", FLAVOURS)
+def test_a_subclassed_model_with_an_unused_weight_trains_and_is_served(
+    flavour: str, tmp_path: Path, gang: LocalGang, elsewhere: ProcessPoolExecutor
+) -> None:
+    lake.write(tmp_path / "lake", [100, 30])
+    config = lake.job(
+        tmp_path,
+        "subclassed",
+        workers=2,
+        params={"flavour": flavour},
+        data={**lake.NUMBERS_TO_LABEL, "shuffle_rows": 1, "rebalance": False},
+        train={"batch_size": 32},
+    )
+    result = gang.train(config)
+    assert accounts(result) == [(130, 130, 130, True)]
+    outputs = elsewhere.submit(reference.serve, config, result.model).result()
+    assert [output.shape for output in outputs.values()] == [(130, lake.CLASSES)]
+
+
+def test_a_trainer_started_from_nothing_never_imports_spark(tmp_path: Path) -> None:
+    lake.write(tmp_path / "lake", [100])
+    config = lake.job(tmp_path, "without_spark", workers=2, params={"flavour": "keras"}, data=lake.NUMBERS_TO_LABEL)
+    gang = LocalGang(config, 2, warm=False)
+    try:
+        assert accounts(gang.train(config)) == [(100, 100, 100, True)]
+    finally:
+        gang.close()

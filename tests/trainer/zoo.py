@@ -1,0 +1,181 @@
+"""Model functions for the tests of trainers. Each makes its model in the Keras that `params["flavour"]` names."""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from trainer.lake import CLASSES, ITEMS, NUMBERS
+from trainer.refused import own_train_step
+
+from sparktf import Node
+
+Params = Mapping[str, Any]
+
+
+def everything(params: Params, assets: Params) -> Any:
+    """A model with all that exact updates have to get right.
+
+    Several inputs, two Embeddings (of `item` with duplicates in a batch, of `row` so that a row trained twice or never
+    shows), L2, two outputs with loss weights, clipping.
+    """
+    del assets
+    keras = _flavour(params)
+    layers, l2 = keras.layers, keras.regularizers.L2(0.01)
+    row, item = (keras.Input((), name=name, dtype="int64") for name in ("row", "item"))
+    numbers = keras.Input((len(NUMBERS),), name="numbers")
+    embedded = [
+        layers.Embedding(params["rows"], 2, name="of_row")(row),
+        layers.Embedding(ITEMS, 3, name="of_item", embeddings_regularizer=l2)(item),
+    ]
+    hidden = layers.Dense(8, "tanh", kernel_regularizer=l2, name="hidden")(layers.Concatenate()([*embedded, numbers]))
+    price = layers.Dense(1, name="price")(hidden)
+    label = layers.Dense(CLASSES, "softmax", name="label")(hidden)
+    model = keras.Model([row, item, numbers], [price, label])
+    model.compile(
+        optimizer=_optimizer(keras, params),
+        loss={"price": "mse", "label": "sparse_categorical_crossentropy"},
+        loss_weights={"price": 0.3, "label": 1.0},
+    )
+    return with_fixed_weights(model)
+
+
+def metered(params: Params, assets: Params) -> Any:
+    """A model with metrics of several kinds, and a Dropout that evaluation must leave out."""
+    del assets
+    keras = _flavour(params)
+    numbers = keras.Input((len(NUMBERS),), name="numbers")
+    hidden = keras.layers.Dropout(0.5)(keras.layers.Dense(8, "tanh", kernel_regularizer="l2")(numbers))
+    label = keras.layers.Dense(CLASSES, "softmax", name="label")(hidden)
+    click = keras.layers.Dense(1, "sigmoid", name="click")(hidden)
+    model = keras.Model(numbers, [label, click])
+    model.compile(
+        optimizer=_optimizer(keras, params),
+        loss={"label": "sparse_categorical_crossentropy", "click": "binary_crossentropy"},
+        metrics={"label": ["accuracy"], "click": [keras.metrics.AUC(name="auc")]},
+        weighted_metrics={"label": ["accuracy"], "click": ["mse"]},
+    )
+    return with_fixed_weights(model)
+
+
+def normalised(params: Params, assets: Params) -> Any:
+    """A model with BatchNorm."""
+    del assets
+    keras = _flavour(params)
+    numbers = keras.Input((len(NUMBERS),), name="numbers")
+    hidden = keras.layers.BatchNormalization(momentum=0.5)(keras.layers.Dense(8)(numbers))
+    return _classifier(keras, params, numbers, hidden)
+
+
+def text(params: Params, assets: Params) -> Any:
+    """A model with a text input, whose vocabulary is an asset."""
+    keras = _flavour(params)
+    colour = keras.Input((), name="colour", dtype="string")
+    numbers = keras.Input((len(NUMBERS),), name="numbers")
+    codes = keras.layers.StringLookup(vocabulary=assets["colours"])(colour)
+    embedded = keras.layers.Embedding(len(assets["colours"]) + 1, 2)(codes)
+    hidden = keras.layers.Concatenate()([embedded, numbers])
+    return _classifier(keras, params, {"colour": colour, "numbers": numbers}, hidden)
+
+
+def subclassed(params: Params, assets: Params) -> Any:
+    """A model that is a class, with a weight that the loss does not use."""
+    del assets
+    keras = _flavour(params)
+
+    class Subclassed(keras.Model):  # type: ignore[misc, name-defined]
+        def __init__(self) -> None:
+            super().__init__()
+            self.unused = self.add_weight(shape=(2,), name="unused", initializer="ones")
+            self.hidden = keras.layers.Dense(8, "tanh")
+            self.label = keras.layers.Dense(CLASSES, "softmax")
+
+        def call(self, x: Any) -> Any:
+            return self.label(self.hidden(x))
+
+    model = Subclassed()
+    model.compile(optimizer=_optimizer(keras, params), loss="sparse_categorical_crossentropy")
+    return model
+
+
+def without_spark(params: Params, assets: Params) -> Any:
+    """Refuses to be built in a process that has imported any of Spark."""
+    found = sorted(name for name in sys.modules if name.partition(".")[0] in ("pyspark", "py4j"))
+    if found:
+        raise RuntimeError(f"the trainer has imported {found}")
+    return normalised(params, assets)
+
+
+def refused_step(params: Params, assets: Params) -> Any:
+    """A model with a training step of its own."""
+    del assets
+    return own_train_step(_flavour(params))
+
+
+def loop(node: Node) -> None:
+    """A loop of its own, for the low-level contract; writes down the rows that it trains on, step by step.
+
+    Raises `RuntimeError` after step `params["break_after"]`.
+    """
+    import keras
+    import tensorflow as tf
+
+    with node.strategy.scope():
+        numbers = keras.Input((len(NUMBERS),), name="numbers")
+        model = with_fixed_weights(keras.Model(numbers, keras.layers.Dense(CLASSES, name="label")(numbers)))
+        optimizer = keras.optimizers.SGD(0.1)
+        optimizer.build(model.trainable_variables)
+    node.restore(model=model, optimizer=optimizer)
+
+    def replica(x: Any, y: Any) -> Any:
+        with tf.GradientTape() as tape:
+            each = tf.nn.sparse_softmax_cross_entropy_with_logits(y, model(x["numbers"], training=True))
+            loss = tf.reduce_sum(each) / (node.batch_size * node.workers)
+        variables = model.trainable_variables
+        optimizer.apply_gradients(zip(tape.gradient(loss, variables), variables, strict=True))
+        return loss
+
+    @tf.function(reduce_retracing=True)  # type: ignore[untyped-decorator]
+    def update(x: Any, y: Any) -> Any:
+        return node.strategy.reduce("SUM", node.strategy.run(replica, args=(x, y)), axis=None)
+
+    step = node.step
+    with Path(node.params["diary"], f"{node.workers}-{node.index}").open("a") as diary:
+        for _ in node.epochs():
+            for x, y in node.strategy.distribute_datasets_from_function(lambda _: node.dataset("train")):
+                loss = update(x, y)
+                step += 1
+                rows = node.strategy.experimental_local_results(x["row"])[0].numpy().tolist()
+                diary.write(f"{step} {' '.join(map(str, rows))}\n")
+                node.report(step=step, rows=len(rows), loss=float(loss))
+                node.checkpoint()
+                if step == node.params.get("break_after"):
+                    raise RuntimeError("broken on purpose")
+    node.export(keras.Model(numbers, keras.layers.Softmax(name="label")(model(numbers))))
+
+
+def with_fixed_weights(model: Any) -> Any:
+    """Gives a model's matrices values that depend on neither seeds nor the Keras in use; vectors start as in both."""
+    draw = np.random.default_rng(1)
+    weights = model.get_weights()
+    model.set_weights([draw.normal(0.0, 0.3, w.shape).astype(w.dtype) if w.ndim > 1 else w for w in weights])
+    return model
+
+
+def _classifier(keras: Any, params: Params, inputs: Any, hidden: Any) -> Any:
+    model = keras.Model(inputs, keras.layers.Dense(CLASSES, "softmax", name="label")(hidden))
+    model.compile(optimizer=_optimizer(keras, params), loss="sparse_categorical_crossentropy", metrics=["accuracy"])
+    return with_fixed_weights(model)
+
+
+def _flavour(params: Params) -> Any:
+    return importlib.import_module(params["flavour"])
+
+
+def _optimizer(keras: Any, params: Params) -> Any:
+    kind = getattr(keras.optimizers, params.get("optimizer", "SGD"))
+    return kind(params.get("learning_rate", 0.1), global_clipnorm=params.get("global_clipnorm"))
