@@ -14,7 +14,6 @@ import sys
 import threading
 import time
 import traceback
-from functools import partial
 from pathlib import Path
 
 from sparktf.channel import ControlClient
@@ -49,9 +48,9 @@ def main() -> None:
 
 
 def _train(spec: TrainerSpec, client: ControlClient, reporter: Reporter, work: Path) -> None:
-    from sparktf.trainer import model, session  # noqa: PLC0415 - TensorFlow reads its environment when imported
+    from sparktf.trainer import life  # noqa: PLC0415 - TensorFlow reads its environment when imported
 
-    session.run(spec, client, reporter, work, partial(model.load_function, spec.config))
+    life.run(spec, client, reporter, work)
 
 
 def _report(error: BaseException, spec: TrainerSpec, reporter: Reporter) -> None:

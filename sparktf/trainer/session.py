@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
-
-import tensorflow as tf
 
 from sparktf.channel import ControlClient
 from sparktf.feed.pipeline import NodeFeed
@@ -188,27 +186,3 @@ class Session:
         self._reporter.send(Action.FINISHED, message)
         self._reporter.update(phase="finished")
         self._reporter.finish()
-
-
-def run(
-    spec: TrainerSpec, client: ControlClient, reporter: Reporter, work: Path, load: Callable[[], Callable[..., Any]]
-) -> None:
-    """Trains as the specification says; returns only by ending the process, or by an exception.
-
-    Args:
-        load: Imports the model function; called after the strategy is there, since importing the model may already
-            touch TensorFlow.
-    """
-    from sparktf.trainer.keras_run import KerasRun  # noqa: PLC0415
-    from sparktf.trainer.lowlevel import TrainerNode  # noqa: PLC0415
-    from sparktf.trainer.model import is_low_level  # noqa: PLC0415
-
-    tf.get_logger().setLevel("ERROR")
-    session = Session(spec, client, reporter, work)
-    function = load()
-    if is_low_level(function):
-        node = TrainerNode(session)
-        function(node)
-        session.finish(node.step)
-    else:
-        KerasRun(session, function).run()

@@ -1,0 +1,33 @@
+"""The two ways that a trainer trains: a compiled Keras model in sparktf's loop, or a loop of the user's own."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import tensorflow as tf
+
+from sparktf.channel import ControlClient
+from sparktf.messages import TrainerSpec
+from sparktf.trainer.keras_run import KerasRun
+from sparktf.trainer.lowlevel import TrainerNode
+from sparktf.trainer.model import is_low_level, load_function
+from sparktf.trainer.report import Reporter
+from sparktf.trainer.session import Session
+
+
+def run(spec: TrainerSpec, client: ControlClient, reporter: Reporter, work: Path) -> None:
+    """Trains as the specification says; it returns only by ending the process, or by an exception.
+
+    The strategy comes before everything else, the user's module too: importing that may already touch TensorFlow.
+    """
+    tf.get_logger().setLevel("ERROR")
+    session = Session(spec, client, reporter, work)
+    function: Callable[..., Any] = load_function(spec.config)
+    if is_low_level(function):
+        node = TrainerNode(session)
+        function(node)
+        session.finish(node.step)
+    else:
+        KerasRun(session, function).run()
