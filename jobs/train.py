@@ -38,6 +38,7 @@ def main() -> int:
     try:
         config, run_id = parse()
         spark = start_session(f"sparktf {config.name}")
+        signal.signal(signal.SIGINT, interrupt)  # Spark's own handler would cancel the nodes' job, and kill them
         train(spark, config, run_id=run_id)
     except SparkTFError as e:
         print(f"{type(e).__name__}: {e}", file=sys.stderr)

@@ -17,6 +17,8 @@ from integration.watch import Watch
 
 from sparktf import Verdict
 
+SINGLE = {"strategy": "single", "workers": 1}
+
 
 def test_a_cluster_trains_again_on_the_agents_it_has_also_after_a_run_that_failed(
     local: Application, rows: Path
@@ -38,9 +40,9 @@ def test_two_applications_train_at_the_same_time(
     watch.hold()
     config = job(rows, sandbox.runs, "cases.watched:build", params=watch.params(hold_at=2))
     submits = [Submit(s, "local[2]", config, "--run-id", f"r{i}") for i, s in enumerate((sandbox, other_sandbox))]
-    watch.held(4, within_s=120)
+    watch.held(4)
     watch.release()
-    assert [submit.wait(within_s=60) for submit in submits] == [0, 0]
+    assert [submit.wait(within_s=120) for submit in submits] == [0, 0]
     results = [sandbox.run(config, f"r{i}").result() for i in range(2)]
     assert [(len(r.attempts), r.rows_trained) for r in results] == [(1, 600), (1, 600)]
     assert watch.ids(watch.pids()) == dict.fromkeys(range(1, 601), 2)
@@ -56,8 +58,7 @@ def test_prepare_makes_assets_that_reach_the_model_and_its_export(
             code.write(Path(__file__).parent / "cases/prepared.py", "zipped_model.py")
         local.add_py_file(tmp_path / "code.zip")
         model = "zipped_model:build"
-    config = job(rows, local.sandbox.runs, model, name=name, params={"columns": ["a", "b"]})
-    config["cluster"] = {"strategy": "single", "workers": 1}
+    config = job(rows, local.sandbox.runs, model, name=name, params={"columns": ["a", "b"]}, cluster=SINGLE)
     run = local.run(config, local.train(config, "r").done.run_id)
     assets = json.loads((run.path / "assets.json").read_bytes())
     table = pq.read_table(rows)

@@ -18,9 +18,9 @@ from sparktf import Verdict
 TRAINED, HELD_OUT = 1438, 359
 
 
-def digits_job(lake: Path, runs: Path, **sections: dict[str, Any]) -> dict[str, Any]:
-    """Returns the configuration of `make train` over another lake."""
-    config: dict[str, Any] = yaml.safe_load((REPO / "jobs/conf/digits.yaml").read_text())
+def digits_job(lake: Path, runs: Path, example: str = "digits.yaml", **sections: dict[str, Any]) -> dict[str, Any]:
+    """Returns the configuration of an example over another lake; `sections` are merged into its own."""
+    config: dict[str, Any] = yaml.safe_load((REPO / "jobs/conf" / example).read_text())
     config["data"]["path"], config["output"]["path"] = str(lake), str(runs)
     return {**config, **{name: {**config[name], **section} for name, section in sections.items()}}
 
@@ -69,6 +69,13 @@ def test_digits_train_through_spark_submit_and_the_model_predicts_in_a_fresh_pro
     assert accuracy_in_a_fresh_process(run.model, digits, tmp_path) >= 0.95
     assert not sandbox.family.wait()
     assert not sandbox.leftovers()
+
+
+def test_the_example_of_a_hand_written_loop_trains(local: Application, digits: Path, tmp_path: Path) -> None:
+    config = digits_job(digits, local.sandbox.runs, "digits_loop.yaml", train={"epochs": 4})
+    result = local.train(config, "r").done
+    assert [(e.planned, e.fed, e.trained) for e in result.rows] == [(TRAINED + HELD_OUT,) * 3] * 4
+    assert accuracy_in_a_fresh_process(Path(result.model), digits, tmp_path) >= 0.8
 
 
 def test_digits_train_on_three_executors(cluster: Application, digits: Path) -> None:

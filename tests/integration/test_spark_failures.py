@@ -186,10 +186,10 @@ def test_with_one_attempt_a_killed_trainer_ends_the_run_with_4_and_its_name(
 
 @pytest.mark.parametrize("killed", ["driver", "jvm"])
 def test_no_trainer_outlives_a_killed_driver(sandbox: Sandbox, rows: Path, watch: Watch, killed: str) -> None:
-    config = watched_job(rows, sandbox.runs, watch)
+    config = watched_job(rows, sandbox.runs, watch, cluster={"strategy": "single", "workers": 1})
     watch.hold()
-    submit = Submit(sandbox, "local-cluster[2,1,1024]", config, "--run-id", "r")
-    watch.held(2)
+    submit = Submit(sandbox, "local-cluster[1,1,1024]", config, "--run-id", "r")
+    watch.held(1)
     victim = sandbox.family.driver() if killed == "driver" else sandbox.family.jvm()
     victim.kill()
     assert not sandbox.family.wait("sparktf.trainer", within_s=10)

@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import signal
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import pytest
 from integration.application import Application
 from integration.processes import wait_for
 from integration.rows import job
@@ -19,6 +16,7 @@ from sparktf import Verdict
 
 ROWS = 600
 EVERY = 10
+SINGLE = {"strategy": "single", "workers": 1}
 HOLD_AT = 13  # of 20 updates in an epoch
 
 
@@ -44,6 +42,8 @@ def test_ctrl_c_stops_everything_and_the_run_id_goes_on_inside_the_epoch_with_mo
     run = submit.run("r")
     first = [held.pid for held in watch.held(2)]
     wait_for("a commit", run.committed, within_s=20)
+    said = len(submit.output())
+    wait_for("the driver goes on after the commit", lambda: len(submit.output()) > said + 1, within_s=20)
     submit.press_ctrl_c()
     assert submit.wait(within_s=20) == 130
     assert submit.output()[-1] == "interrupted"
@@ -68,30 +68,41 @@ def test_ctrl_c_stops_everything_and_the_run_id_goes_on_inside_the_epoch_with_mo
     assert trained == dict.fromkeys(range(1, ROWS + 1), 2)
 
 
-@pytest.mark.parametrize(
-    "stop",
-    [lambda submit: submit.terminate(), lambda submit: submit.family.driver().send_signal(signal.SIGINT)],
-    ids=["SIGTERM to spark-submit", "SIGINT to the driver"],
-)
-def test_a_scheduler_stops_a_run_in_order(
-    sandbox: Sandbox, rows: Path, watch: Watch, stop: Callable[[Submit], None]
-) -> None:
-    config = interrupted_job(rows, sandbox.runs, watch, cluster={"strategy": "single", "workers": 1})
+def test_sigterm_to_spark_submit_stops_everything(sandbox: Sandbox, rows: Path, watch: Watch) -> None:
+    config = interrupted_job(rows, sandbox.runs, watch, cluster=SINGLE)
     watch.hold()
     submit = Submit(sandbox, "local[2]", config, "--run-id", "r")
     watch.held(1)
-    stop(submit)
-    assert submit.wait(within_s=20) in (130, 143)
+    submit.terminate()
+    assert submit.wait(within_s=20) == 143
     assert not sandbox.family.wait()
+    assert not sandbox.leftovers()
     error = submit.run("r").result().error
     assert error is not None
     assert error.type == "RunInterruptedError"
-    assert not sandbox.leftovers()
+
+
+def test_ctrl_c_in_a_notebook_stops_the_run_and_leaves_the_session(
+    local: Application, rows: Path, watch: Watch
+) -> None:
+    config = interrupted_job(rows, local.sandbox.runs, watch, name="notebook", cluster=SINGLE)
+    watch.hold()
+    local.begin(config, "r")
+    watch.held(1)
+    local.interrupt()
+    assert local.outcome().error == "KeyboardInterrupt"
+    assert not local.family.trainers()
+    error = local.run(config, "r").result().error
+    assert error is not None
+    assert error.type == "RunInterruptedError"
+    watch.release()
+    assert local.train(config, "r").done.rows_trained == 2 * ROWS
 
 
 def test_a_run_that_is_done_repeats_its_result_without_training(local: Application, rows: Path, watch: Watch) -> None:
-    config = job(rows, local.sandbox.runs, "cases.watched:build", name="repeated", params=watch.params())
-    config["cluster"] = {"strategy": "single", "workers": 1}
+    config = job(
+        rows, local.sandbox.runs, "cases.watched:build", name="repeated", params=watch.params(), cluster=SINGLE
+    )
     first = local.train(config, "r").done
     trained = watch.pids()
     again = local.train(config, "r")
@@ -101,7 +112,7 @@ def test_a_run_that_is_done_repeats_its_result_without_training(local: Applicati
 
 
 def test_a_run_id_with_another_plan_is_refused(local: Application, rows: Path, watch: Watch) -> None:
-    config = job(rows, local.sandbox.runs, "cases.failing:build", name="replanned")
+    config = job(rows, local.sandbox.runs, "cases.failing:build", name="replanned", cluster=SINGLE)
     assert local.train(config, "r").error == "ModelError"
     outcome = local.train({**config, "train": {"seed": 5}}, "r")
     assert (outcome.error, outcome.verdict) == ("ConfigError", Verdict.REFUSED)

@@ -42,7 +42,7 @@ class Watch:
         """Lets all trainers go on."""
         (self._folder / "hold").unlink()
 
-    def held(self, count: int, *, but: Sequence[Held] = (), within_s: float = 60.0) -> list[Held]:
+    def held(self, count: int, *, but: Sequence[Held] = (), within_s: float = 120.0) -> list[Held]:
         """Waits until so many trainers wait, not counting those of an earlier attempt; returns them by index."""
 
         def found() -> list[Held]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from typing import Any
 
 import keras
@@ -36,6 +37,8 @@ class Noted(keras.layers.Layer):  # type: ignore[misc]
 
 def build(params: dict[str, Any], assets: dict[str, Any]) -> keras.Model:
     """Returns the compiled model: y from x."""
+    if "pyspark" in sys.modules:
+        raise RuntimeError("a trainer has imported pyspark")
     ids = keras.Input((), dtype="int64", name="id")
     x = keras.Input((2,), name="x")
     rows = Noted(Books(params))(x, ids) if "books" in params else x
