@@ -144,7 +144,8 @@ def loop(node: Node) -> None:
         return node.strategy.reduce("SUM", node.strategy.run(replica, args=(x, y)), axis=None)
 
     step = node.step
-    with Path(node.params["diary"], f"{node.workers}-{node.index}").open("a") as diary:
+    # By the line: a worker that is stopped writes nothing more.
+    with Path(node.params["diary"], f"{node.workers}-{node.index}").open("a", buffering=1) as diary:
         for _ in node.epochs():
             for x, y in node.strategy.distribute_datasets_from_function(lambda _: node.dataset("train")):
                 loss = update(x, y)
