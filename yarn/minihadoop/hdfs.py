@@ -1,0 +1,121 @@
+"""HDFS as the tests look at it: plain WebHDFS and the NameNode's own pages, independent of every client library."""
+
+from __future__ import annotations
+
+import enum
+import json
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import quote
+
+from minihadoop.config import ClusterConfig
+from minihadoop.hadoop_conf import NAMENODE_WEB_PORT, STALE_AFTER_S, SUPERUSER
+from minihadoop.web import get_json, query, request
+
+_TRANSFER_TIMEOUT_S = 60.0
+
+
+class DataNodeState(enum.Enum):
+    """A DataNode as the NameNode sees it; `UNKNOWN` to it until it registers."""
+
+    LIVE = "live"
+    STALE = "stale"
+    DEAD = "dead"
+    UNKNOWN = "unknown"
+
+
+@dataclass(frozen=True)
+class BlockLocation:
+    """Bytes [offset, offset + nbytes) of a file, and the short names of the hosts with a replica."""
+
+    offset: int
+    nbytes: int
+    hosts: tuple[str, ...]
+
+
+class Hdfs:
+    """The file system of a cluster; to be used inside its network.
+
+    Every method raises `CommandError` for what HDFS refuses, and OSError for a daemon that is not reached.
+    """
+
+    def __init__(self, config: ClusterConfig) -> None:
+        self._config = config
+        self.url = f"http://{config.master.fqdn}:{NAMENODE_WEB_PORT}"
+
+    def put(
+        self,
+        path: str,
+        data: bytes,
+        *,
+        replication: int | None = None,
+        block_nbytes: int | None = None,
+        user: str = SUPERUSER,
+    ) -> None:
+        """Writes a file, over one that is there."""
+        wanted = {"replication": replication, "blocksize": block_nbytes}
+        options = {key: value for key, value in wanted.items() if value is not None}
+        target = self._operation("PUT", path, "CREATE", user, noredirect="true", overwrite="true", **options)
+        request("PUT", target["Location"], data, timeout_s=_TRANSFER_TIMEOUT_S)
+
+    def get(self, path: str, user: str = SUPERUSER) -> bytes:
+        """Returns the contents of a file."""
+        return request("GET", self._url(path, "OPEN", user), timeout_s=_TRANSFER_TIMEOUT_S)
+
+    def make_folder(self, path: str, permission: str = "755", user: str = SUPERUSER) -> None:
+        """Makes a folder, and those above it."""
+        self._operation("PUT", path, "MKDIRS", user, permission=permission)
+
+    def delete(self, path: str, user: str = SUPERUSER) -> bool:
+        """Deletes a file or a folder with all that is in it; returns whether there was one."""
+        return bool(self._operation("DELETE", path, "DELETE", user, recursive="true")["boolean"])
+
+    def names(self, path: str, user: str = SUPERUSER) -> list[str]:
+        """Returns the names of what is in a folder, sorted."""
+        listed = json.loads(request("GET", self._url(path, "LISTSTATUS", user)))["FileStatuses"]["FileStatus"]
+        return sorted(entry["pathSuffix"] for entry in listed)
+
+    def block_locations(self, path: str) -> list[BlockLocation]:
+        """Returns where the blocks of a file are, in the order of the file."""
+        found = json.loads(request("GET", self._url(path, "GETFILEBLOCKLOCATIONS", SUPERUSER)))
+        blocks = found["BlockLocations"]["BlockLocation"]
+        return [
+            BlockLocation(
+                block["offset"], block["length"], tuple(self._config.host(name).name for name in block["hosts"])
+            )
+            for block in blocks
+        ]
+
+    def fsck(self, path: str = "/") -> str:
+        """Returns what the NameNode's check of a path says, with files, blocks and where these are."""
+        wanted = query(ugi=SUPERUSER, path=path, files=1, blocks=1, locations=1)
+        return request("GET", f"{self.url}/fsck?{wanted}", timeout_s=_TRANSFER_TIMEOUT_S).decode()
+
+    def is_writable(self) -> bool:
+        """Whether the NameNode has left safe mode."""
+        return not self._bean("NameNodeInfo")["Safemode"]
+
+    def datanode_states(self) -> dict[str, DataNodeState]:
+        """Returns host -> how the NameNode sees its DataNode."""
+        info = self._bean("NameNodeInfo")
+        states = {host.name: DataNodeState.UNKNOWN for host in self._config.workers}
+        for name in json.loads(info["DeadNodes"]):
+            states[self._host_of(name)] = DataNodeState.DEAD
+        for name, seen in json.loads(info["LiveNodes"]).items():
+            stale = seen["lastContact"] >= STALE_AFTER_S
+            states[self._host_of(name)] = DataNodeState.STALE if stale else DataNodeState.LIVE
+        return states
+
+    def _bean(self, name: str) -> dict[str, Any]:
+        beans: list[dict[str, Any]] = get_json(f"{self.url}/jmx?qry=Hadoop:service=NameNode,name={name}")["beans"]
+        return beans[0] if beans else {}
+
+    def _host_of(self, datanode: str) -> str:
+        return self._config.host(datanode.partition(":")[0]).name
+
+    def _operation(self, method: str, path: str, operation: str, user: str, **options: str | int) -> dict[str, Any]:
+        answer: dict[str, Any] = json.loads(request(method, self._url(path, operation, user, **options)))
+        return answer
+
+    def _url(self, path: str, operation: str, user: str, **options: str | int) -> str:
+        return f"{self.url}/webhdfs/v1{quote(path)}?" + query(op=operation, **{"user.name": user}, **options)

@@ -1,0 +1,109 @@
+"""Hadoop's jars: resolved once by Maven, then kept in the cache."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import shutil
+import subprocess
+import xml.etree.ElementTree as ET
+import zipfile
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from minihadoop.environment import cache_root
+from minihadoop.errors import CommandError, RefusedError
+
+POM = Path(__file__).with_name("pom.xml")
+_LAST_LINES = 15
+
+
+@dataclass(frozen=True)
+class Distribution:
+    """What the daemons run from; complete if its mark holds the pom that it was made from."""
+
+    path: Path
+
+    @property
+    def lib(self) -> Path:
+        return self.path / "lib"
+
+    @property
+    def home(self) -> Path:
+        """Folder of webapps/, for the classpath."""
+        return self.path / "home"
+
+    @property
+    def mark(self) -> Path:
+        return self.path / "complete.xml"
+
+    def is_complete(self) -> bool:
+        return self.mark.is_file() and self.mark.read_bytes() == POM.read_bytes()
+
+
+def hadoop_version() -> str:
+    """Returns the version that the pom names."""
+    found = ET.parse(POM).getroot().findtext("{*}properties/{*}hadoop.version")
+    if not found:
+        raise CommandError(f"{POM} has no property hadoop.version")
+    return found
+
+
+def distribution() -> Distribution:
+    """Returns the cached distribution, which need not be there yet."""
+    return Distribution(cache_root() / f"hadoop-{hadoop_version()}")
+
+
+def resolve(report: Callable[[str], None]) -> Distribution:
+    """Returns the distribution, downloaded if the cache does not hold it whole.
+
+    Raises:
+        RefusedError: There is nothing to download it with.
+        CommandError: Maven failed.
+    """
+    wanted = distribution()
+    if wanted.is_complete():
+        return wanted
+    wanted.path.parent.mkdir(parents=True, exist_ok=True)
+    descriptor = os.open(wanted.path.parent, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        if not wanted.is_complete():
+            _download(wanted, report)
+    finally:
+        os.close(descriptor)
+    return wanted
+
+
+def _download(wanted: Distribution, report: Callable[[str], None]) -> None:
+    """Fills a folder aside, then puts it in its place; what an interrupted download left there is thrown away."""
+    if not shutil.which("mvn"):
+        raise RefusedError(
+            f"Maven is needed to download Hadoop and there is no mvn on the PATH: install it "
+            f"(Debian, Ubuntu: apt-get install maven), or copy {wanted.path} from a machine that has it"
+        )
+    report(f"downloading Hadoop {hadoop_version()} with Maven into {wanted.path} (once, about 100 MB)")
+    aside = Distribution(wanted.path.with_name(f"{wanted.path.name}.partial"))
+    for old in (aside.path, wanted.path):
+        shutil.rmtree(old, ignore_errors=True)
+    _run_maven(aside.lib)
+    _unpack_webapps(aside)
+    aside.mark.write_bytes(POM.read_bytes())
+    aside.path.rename(wanted.path)
+
+
+def _run_maven(lib: Path) -> None:
+    command = ["mvn", "-B", "-ntp", "-f", str(POM), "dependency:copy-dependencies", f"-DoutputDirectory={lib}"]
+    done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False)
+    if done.returncode != 0:
+        last = "\n".join(done.stdout.splitlines()[-_LAST_LINES:])
+        raise CommandError(f"Maven did not get Hadoop's jars, exit code {done.returncode}:\n{last}")
+
+
+def _unpack_webapps(into: Distribution) -> None:
+    """Takes webapps/ out of the tests jar, and the jar off the classpath."""
+    [tests] = into.lib.glob("hadoop-hdfs-*-tests.jar")
+    with zipfile.ZipFile(tests) as jar:
+        jar.extractall(into.home, [name for name in jar.namelist() if name.startswith("webapps/")])
+    tests.unlink()

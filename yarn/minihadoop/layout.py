@@ -1,0 +1,148 @@
+"""The folder of one cluster: every path in it, its lock, and its removal."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import shutil
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from minihadoop.config import ClusterConfig
+from minihadoop.environment import cache_root
+
+_BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
+
+
+@dataclass(frozen=True)
+class ClusterFolder:
+    """All that a cluster has on disk; removed with it.
+
+    Attributes:
+        path: The folder. Records of processes in it are believed only under the boot that wrote them.
+    """
+
+    path: Path
+
+    @classmethod
+    def of(cls, name: str) -> ClusterFolder:
+        """Returns the folder of the cluster of that name, which need not exist."""
+        return cls(cache_root() / "clusters" / name)
+
+    def record(self, name: str) -> Path:
+        """Returns where the process of that name records itself."""
+        return self._records / name
+
+    def records(self) -> list[Path]:
+        """Returns all records, also after `close_records`."""
+        return [path for folder in (self._records, self._closed_records) for path in sorted(folder.glob("*"))]
+
+    def close_records(self) -> None:
+        """Lets no process record itself any more, and so none start that is on its way."""
+        with suppress(FileNotFoundError):
+            self._records.rename(self._closed_records)
+
+    @property
+    def logs(self) -> Path:
+        return self.path / "logs"
+
+    @property
+    def hosts_file(self) -> Path:
+        return self.path / "hosts"
+
+    def conf(self, host: str) -> Path:
+        return self.path / "conf" / host
+
+    def data(self, host: str) -> Path:
+        return self.path / "data" / host
+
+    def log(self, daemon: str) -> Path:
+        return self.logs / f"{daemon}.log"
+
+    def create(self, config: ClusterConfig) -> None:
+        """Makes the folder for a cluster that is about to start."""
+        for folder in (self._records, self.logs):
+            folder.mkdir(parents=True)
+        self._boot.write_text(_BOOT_ID.read_text(encoding="ascii"), encoding="ascii")
+        self.hosts_file.write_text(config.hosts_file(), encoding="ascii")
+        self._config.write_text(config.to_json(), encoding="utf-8")
+
+    def mark_complete(self) -> None:
+        """Says that the start came to its end."""
+        self._complete.touch()
+
+    def is_complete(self) -> bool:
+        """Whether a start came to its end here, since the machine booted."""
+        return self._complete.exists() and self.is_of_this_boot()
+
+    def is_of_this_boot(self) -> bool:
+        with suppress(FileNotFoundError):
+            return self._boot.read_text(encoding="ascii") == _BOOT_ID.read_text(encoding="ascii")
+        return False
+
+    def read_config(self) -> ClusterConfig:
+        return ClusterConfig.from_json(self._config.read_text(encoding="utf-8"))
+
+    @contextmanager
+    def locked(self, waiting: Callable[[], None]) -> Iterator[None]:
+        """Holds the cluster for one command; `waiting` is called once if another command has it.
+
+        The folder itself is the lock, so that removing the cluster leaves no lock file behind.
+        """
+        while True:
+            self.path.mkdir(parents=True, exist_ok=True)
+            descriptor = os.open(self.path, os.O_RDONLY | os.O_DIRECTORY)
+            try:
+                _lock(descriptor, waiting)
+                if self._is(descriptor):
+                    yield
+                    return
+            finally:
+                os.close(descriptor)
+
+    def remove(self) -> None:
+        """Removes the folder, and the folder of all clusters with the last one."""
+        try:
+            shutil.rmtree(self.path)
+        except PermissionError:  # containers may leave folders that not even their owner may write
+            for folder, _, _ in os.walk(self.path):
+                os.chmod(folder, 0o700)
+            shutil.rmtree(self.path)
+        with suppress(OSError):
+            self.path.parent.rmdir()
+
+    def _is(self, descriptor: int) -> bool:
+        """Whether the folder that was locked is still the one at this path."""
+        with suppress(FileNotFoundError):
+            return os.path.samestat(os.fstat(descriptor), os.stat(self.path))
+        return False
+
+    @property
+    def _records(self) -> Path:
+        return self.path / "processes"
+
+    @property
+    def _closed_records(self) -> Path:
+        return self.path / "processes.closed"
+
+    @property
+    def _boot(self) -> Path:
+        return self.path / "boot_id"
+
+    @property
+    def _config(self) -> Path:
+        return self.path / "cluster.json"
+
+    @property
+    def _complete(self) -> Path:
+        return self.path / "complete"
+
+
+def _lock(descriptor: int, waiting: Callable[[], None]) -> None:
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        waiting()
+        fcntl.flock(descriptor, fcntl.LOCK_EX)

@@ -1,0 +1,160 @@
+"""Bringing a cluster up, and taking it down to the last trace."""
+
+from __future__ import annotations
+
+import subprocess
+import time
+from collections.abc import Callable
+from dataclasses import asdict
+from functools import partial
+
+from minihadoop import network
+from minihadoop.cluster import MiniHadoop
+from minihadoop.config import EDGE, MASTER, ClusterConfig, Host
+from minihadoop.daemons import NAMENODE, java_command
+from minihadoop.environment import environment, java_home
+from minihadoop.errors import CommandError, RefusedError
+from minihadoop.hadoop_conf import write_conf
+from minihadoop.jars import Distribution, hadoop_version, resolve
+from minihadoop.layout import ClusterFolder
+from minihadoop.namespaces import command_in, edge_options
+from minihadoop.prerequisites import check_java, check_tools
+from minihadoop.processes import State, end_all, holder, holder_name, recorded, spawn
+
+START_DEADLINE_S = 120.0
+# What a holder does: nothing, for as long as the cluster lives.
+_HOLD = ("sleep", "infinity")
+_HIDE_NAME_CACHE = "if [ -d /run/nscd ]; then mount -t tmpfs none /run/nscd; fi"
+
+Report = Callable[[str], None]
+
+
+def up(config: ClusterConfig, report: Report) -> MiniHadoop:
+    """Brings a cluster up, or what is missing of one that is up; interrupted, a start leaves nothing.
+
+    Raises:
+        RefusedError: The machine lacks something, or a cluster of that name was asked for otherwise.
+        NotReadyError: It did not come up in time.
+        CommandError: A step of the start failed.
+    """
+    check_tools()
+    check_java()
+    jars = resolve(report)
+    folder = ClusterFolder.of(config.name)
+    with folder.locked(partial(report, f"waiting for another command on cluster {config.name}")):
+        if _is_up(folder):
+            return _complete(config, folder, report)
+        _sweep(folder)
+        try:
+            return _start(config, folder, jars, report)
+        except BaseException:
+            _sweep(folder)
+            raise
+
+
+def down(name: str, report: Report) -> bool:
+    """Ends every process of a cluster, whatever state it is in, and removes its folder.
+
+    Returns:
+        Whether there was one.
+    """
+    folder = ClusterFolder.of(name)
+    if not folder.path.exists():
+        return False
+    with folder.locked(partial(report, f"waiting for another command on cluster {name}")):
+        _sweep(folder)
+    return True
+
+
+def names() -> list[str]:
+    """Returns the names of the clusters that have left something on this machine, up or not."""
+    return sorted(path.name for path in ClusterFolder.of("default").path.parent.glob("*"))
+
+
+def _is_up(folder: ClusterFolder) -> bool:
+    """Whether a cluster was started completely and any process of it is left."""
+    return folder.is_complete() and any(process.state() is not State.ENDED for process in recorded(folder).values())
+
+
+def _complete(config: ClusterConfig, folder: ClusterFolder, report: Report) -> MiniHadoop:
+    """Thaws, mends and starts what is missing of a cluster that is up."""
+    there = folder.read_config()
+    if config != there:
+        wanted, existing = asdict(config), asdict(there)
+        differing = ", ".join(f"{key} {existing[key]}" for key in existing if existing[key] != wanted[key])
+        raise RefusedError(f"cluster {config.name} is up with another configuration ({differing}): take it down first")
+    cluster = MiniHadoop(there, folder)
+    for host in there.all_hosts:
+        holder(folder, host.name)
+    for host in (there.master, *there.workers):
+        cluster.mend(host.name)
+    for daemon in cluster.daemons:
+        where = daemon.kind.name, daemon.host.name
+        if cluster.state(*where) is State.ENDED:
+            report(f"starting {daemon.name} again")
+            cluster.start(*where)
+        cluster.thaw(*where)
+    with cluster.inside():
+        cluster.wait_until_up(START_DEADLINE_S)
+    report(f"cluster {config.name} is up")
+    return cluster
+
+
+def _start(config: ClusterConfig, folder: ClusterFolder, jars: Distribution, report: Report) -> MiniHadoop:
+    began = time.monotonic()
+    options = edge_options(config.user_namespace)
+    report(f"starting Hadoop {hadoop_version()}, cluster {config.name}: {config.hosts} hosts")
+    folder.create(config)
+    for host in config.all_hosts:
+        write_conf(config, folder, host)
+    _make_hosts(config, folder, options)
+    cluster = MiniHadoop(config, folder)
+    first, *others = cluster.daemons
+    cluster.start(first.kind.name)
+    _format(cluster, jars)
+    for daemon in others:
+        cluster.start(daemon.kind.name, daemon.host.name)
+    with cluster.inside():
+        cluster.wait_until_up(START_DEADLINE_S)
+        cluster.hdfs.make_folder("/tmp", permission="1777")
+        cluster.hdfs.make_folder("/user/root")
+    folder.mark_complete()
+    report(f"cluster {config.name} is up after {time.monotonic() - began:.0f} s")
+    return cluster
+
+
+def _make_hosts(config: ClusterConfig, folder: ClusterFolder, edge_options: list[str]) -> None:
+    """Makes and connects the namespaces of all hosts; the others share the edge's but for network and name."""
+    _hold(folder, config.edge, ["unshare", *edge_options])
+    edge = holder(folder, EDGE).pid
+    for host in (config.master, *config.workers):
+        _hold(folder, host, command_in(edge, ["unshare", "--net", "--uts"]))
+    _shell(edge, f'mount --bind "$0" /etc/hosts; {_HIDE_NAME_CACHE}', str(folder.hosts_file))
+    holders = {host.name: holder(folder, host.name).pid for host in config.all_hosts}
+    for host in config.all_hosts:
+        _shell(holders[host.name], 'hostname "$0"', host.fqdn)
+    network.build(config, holders)
+
+
+def _hold(folder: ClusterFolder, host: Host, prefix: list[str]) -> None:
+    spawn(folder.record(holder_name(host.name)), _HOLD, folder.log("hosts"), environment(), prefix)
+
+
+def _shell(pid: int, script: str, argument: str) -> None:
+    """Runs a script in the namespaces of a process."""
+    done = subprocess.run(command_in(pid, ["sh", "-ec", script, argument]), capture_output=True, text=True, check=False)
+    if done.returncode != 0:
+        raise CommandError(f"{script} ({argument}), exit code {done.returncode}: {done.stderr.strip()}")
+
+
+def _format(cluster: MiniHadoop, jars: Distribution) -> None:
+    arguments = ["-format", "-nonInteractive", "-force"]
+    command = java_command(java_home(), jars, cluster.conf_dir(MASTER), NAMENODE.main_class, arguments)
+    cluster.run(command, MASTER)
+
+
+def _sweep(folder: ClusterFolder) -> None:
+    """Leaves nothing of a cluster: no process, with these no namespace, network or mount, and then no folder."""
+    folder.close_records()
+    end_all(folder)
+    folder.remove()
