@@ -14,6 +14,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 PY := $(BIN)/python
 LAKE := lake/digits
+MINIHADOOP := PYTHON=$(PY) yarn/minihadoop.sh
 ARGS ?=
 
 # An interpreter that the user names is the only one tried.
@@ -28,7 +29,7 @@ export PYSPARK_DRIVER_PYTHON := $(abspath $(PY))
 
 .PHONY: help
 help: ## Show this help
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-13s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 # --- what it can do ---
 
@@ -42,13 +43,13 @@ train: java $(VENV)/.examples $(LAKE) ## Train on handwritten digits with two wo
 		2> >(trap '' INT; exec grep --line-buffered -v 'WARNING: Using incubator modules' >&2)
 
 .PHONY: test
-test: java check unit trainer integration ## All checks and tests; what CI runs
+test: java check unit trainer integration cluster ## All checks and tests; what CI runs
 
 .PHONY: check
 check: $(VENV)/.dev ## Lint, formatting and types
 	@$(BIN)/ruff check .
 	@$(BIN)/ruff format --check .
-	@$(BIN)/mypy $(wildcard sparktf jobs tests benchmarks)
+	@$(BIN)/mypy $(wildcard sparktf jobs yarn tests benchmarks)
 
 .PHONY: unit
 unit: $(VENV)/.dev ## Tests without processes, in seconds
@@ -61,6 +62,10 @@ trainer: $(VENV)/.dev ## Tests of trainer processes, without Spark
 .PHONY: integration
 integration: java $(VENV)/.dev ## Tests of real Spark with real trainers
 	@$(PY) -m pytest tests/integration $(ARGS)
+
+.PHONY: cluster
+cluster: java $(VENV)/.dev ## Tests on a real HDFS and YARN
+	@$(MINIHADOOP) as-root -- $(PY) -m pytest tests/cluster $(ARGS)
 
 .PHONY: bench
 bench: $(BENCHES) ## All benchmarks; one alone: make bench-<name>
@@ -80,8 +85,22 @@ docs: $(VENV)/.dev ## Write the generated pages of docs/ anew
 clean: ## Remove all that make has made
 	@rm -rf $(VENV) $(LAKE) lake/.digits-* runs/digits benchmarks/out build dist *.egg-info \
 		.mypy_cache .pytest_cache .ruff_cache artifacts spark-warehouse metastore_db derby.log
-	@find sparktf jobs tests benchmarks -name __pycache__ -prune -exec rm -rf {} +
+	@find sparktf jobs yarn tests benchmarks -name __pycache__ -prune -exec rm -rf {} +
 	@rmdir lake runs 2>/dev/null || true
+
+# --- a Hadoop to try it on ---
+
+.PHONY: hadoop-up
+hadoop-up: java $(VENV)/.examples ## Start HDFS and YARN on this machine: docs/hadoop.md
+	@$(MINIHADOOP) up $(ARGS)
+
+.PHONY: hadoop-status
+hadoop-status: $(VENV)/.examples ## Show its daemons and how to use it
+	@$(MINIHADOOP) status
+
+.PHONY: hadoop-down
+hadoop-down: $(VENV)/.examples ## Stop it and remove all that it stored
+	@$(MINIHADOOP) down $(ARGS)
 
 # --- what that needs ---
 

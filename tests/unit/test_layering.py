@@ -4,11 +4,13 @@
                        trainer -> feed -> storage -> root        nobody imports trainer
 
 Third-party runtimes: pyspark in driver, executor and jobs; TensorFlow in trainer and jobs/models.
+yarn/minihadoop stands alone: the cluster that tests sparktf shares no code, and so no mistake, with it.
 """
 
 from __future__ import annotations
 
 import ast
+import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -41,6 +43,7 @@ ENTRY_POINTS = {
     "sparktf/trainer/__main__.py",
     "jobs/train.py",
     "jobs/digits_lake.py",
+    "yarn/minihadoop/__main__.py",
 }
 PROCESS_CALLS = {"sys.exit", "os._exit", "exit", "quit", "signal.signal", "logging.basicConfig", "SystemExit"}
 # A thread that watches its process can end it in no other way; in the trainer, the process is ours.
@@ -137,7 +140,13 @@ def test_each_runtime_stays_in_its_folder(path: Path) -> None:
     assert not strangers
 
 
-@pytest.mark.parametrize("path", sources("sparktf", "jobs"), ids=lambda path: str(path.relative_to(ROOT)))
+@pytest.mark.parametrize("path", sources("yarn"), ids=lambda path: str(path.relative_to(ROOT)))
+def test_the_mini_cluster_stands_alone(path: Path) -> None:
+    allowed = {"minihadoop", "rich", *sys.stdlib_module_names}
+    assert not [f"line {found.line}: {found.module}" for found in imports(path) if not is_in(found.module, allowed)]
+
+
+@pytest.mark.parametrize("path", sources("sparktf", "jobs", "yarn"), ids=lambda path: str(path.relative_to(ROOT)))
 def test_only_entry_points_rule_their_process(path: Path) -> None:
     if str(path.relative_to(ROOT)) in ENTRY_POINTS:
         return

@@ -25,6 +25,6 @@ if __name__ == "__main__":
     try:
         code = main()
     except KeyboardInterrupt:
-        print("interrupted: nothing is left", file=sys.stderr)
+        print("interrupted", file=sys.stderr)
         code = _INTERRUPTED
     sys.exit(code)

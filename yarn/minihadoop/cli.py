@@ -16,6 +16,7 @@ from minihadoop import lifecycle
 from minihadoop.cluster import MiniHadoop
 from minihadoop.config import EDGE, ClusterConfig
 from minihadoop.daemons import DATANODE, NAMENODE, NODEMANAGER, RESOURCEMANAGER, TOOLS, Daemon, Kind
+from minihadoop.environment import PROGRAM
 from minihadoop.errors import MiniHadoopError, RefusedError
 from minihadoop.hdfs import DataNodeState
 from minihadoop.health import datanode_views, nodemanager_views
@@ -73,7 +74,7 @@ def _down(arguments: argparse.Namespace) -> int:
 
 def _status(arguments: argparse.Namespace) -> int:
     if not ClusterFolder.of(arguments.name).is_complete():
-        _say(f"there is no cluster {arguments.name}; start it with: make hadoop-up")
+        _say(f"there is no cluster {arguments.name}")
         return 1
     cluster = MiniHadoop.attach(arguments.name)
     return 0 if _show(cluster) else 1
@@ -139,7 +140,7 @@ def _row(cluster: MiniHadoop, daemon: Daemon, state: State) -> list[str]:
 
 def _directions(cluster: MiniHadoop) -> list[str]:
     name = cluster.config.name
-    command = "python -m minihadoop" if name == "default" else f"python -m minihadoop --name {name}"
+    command = PROGRAM if name == ClusterConfig.name else f"{PROGRAM} --name {name}"
     web = {daemon.kind: daemon.web_url for daemon in cluster.daemons}
     return [
         "",

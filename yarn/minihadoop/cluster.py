@@ -13,7 +13,7 @@ from typing import Any
 from minihadoop import namespaces, network
 from minihadoop.config import EDGE, ClusterConfig
 from minihadoop.daemons import DATANODE, NODEMANAGER, TOOLS, Daemon, daemons_of, find_daemon, java_command
-from minihadoop.environment import environment, java_home
+from minihadoop.environment import PROGRAM, environment, java_home
 from minihadoop.errors import CommandError, MiniHadoopError, NotReadyError, RefusedError
 from minihadoop.hdfs import DataNodeState, Hdfs
 from minihadoop.health import datanode_views, first_missing, nodemanager_views
@@ -58,7 +58,7 @@ class MiniHadoop:
         """
         folder = ClusterFolder.of(name)
         if not folder.is_complete():
-            raise RefusedError(f"there is no cluster {name}: start it with `python -m minihadoop up --name {name}`")
+            raise RefusedError(f"there is no cluster {name}: start it with `{PROGRAM} --name {name} up`")
         return cls(folder.read_config(), folder)
 
     # --- commands on its hosts ---

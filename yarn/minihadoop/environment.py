@@ -8,6 +8,9 @@ from pathlib import Path
 
 from minihadoop.errors import RefusedError
 
+# How people call it; messages say what to type.
+PROGRAM = "yarn/minihadoop.sh"
+
 
 def cache_root() -> Path:
     """Returns the folder of everything minihadoop stores: $SPARKTF_CACHE, else sparktf in the user's cache."""

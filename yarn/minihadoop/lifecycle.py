@@ -39,6 +39,7 @@ def up(config: ClusterConfig, report: Report) -> MiniHadoop:
     """
     check_tools()
     check_java()
+    options = edge_options(config.user_namespace)
     jars = resolve(report)
     folder = ClusterFolder.of(config.name)
     with folder.locked(partial(report, f"waiting for another command on cluster {config.name}")):
@@ -46,7 +47,7 @@ def up(config: ClusterConfig, report: Report) -> MiniHadoop:
             return _complete(config, folder, report)
         _sweep(folder)
         try:
-            return _start(config, folder, jars, report)
+            return _start(config, folder, jars, options, report)
         except BaseException:
             _sweep(folder)
             raise
@@ -100,9 +101,10 @@ def _complete(config: ClusterConfig, folder: ClusterFolder, report: Report) -> M
     return cluster
 
 
-def _start(config: ClusterConfig, folder: ClusterFolder, jars: Distribution, report: Report) -> MiniHadoop:
+def _start(
+    config: ClusterConfig, folder: ClusterFolder, jars: Distribution, options: list[str], report: Report
+) -> MiniHadoop:
     began = time.monotonic()
-    options = edge_options(config.user_namespace)
     report(f"starting Hadoop {hadoop_version()}, cluster {config.name}: {config.hosts} hosts")
     folder.create(config)
     for host in config.all_hosts:

@@ -9,6 +9,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
+from minihadoop.environment import PROGRAM
 from minihadoop.errors import MiniHadoopError, RefusedError
 
 _CLONE_FS = 0x200
@@ -110,8 +111,8 @@ def _call(function: str, *arguments: int) -> None:
     if getattr(_LIBC, function)(*arguments) != 0:
         reason = os.strerror(ctypes.get_errno())
         raise MiniHadoopError(
-            f"this process cannot enter the cluster ({function}: {reason}): run it there, or as its root, "
-            "with `python -m minihadoop exec -- COMMAND` or `python -m minihadoop as-root -- COMMAND`"
+            f"this process cannot enter the cluster ({function}: {reason}): "
+            f"start it there with `{PROGRAM} exec -- COMMAND`, or with `{PROGRAM} as-root -- COMMAND`"
         )
 
 

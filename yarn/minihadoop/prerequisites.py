@@ -15,7 +15,9 @@ _TOOLS = {
     "ip": ("iproute2", "iproute2"),
     "unshare": ("util-linux", "util-linux"),
     "nsenter": ("util-linux", "util-linux"),
-    "mount": ("mount", "mount"),
+    "setsid": ("util-linux", "util-linux"),
+    "mount": ("util-linux", "mount"),
+    "hostname": ("hostname", "hostname"),
 }
 
 

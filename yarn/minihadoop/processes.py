@@ -139,18 +139,20 @@ def holder_name(host: str) -> str:
 def owned(folder: ClusterFolder) -> set[Process]:
     """Returns every process that belongs to the cluster, but for this one and those that it descends from.
 
-    Ours are the recorded ones, what shares a network namespace with one of these, and what works below the folder:
-    containers of a NodeManager that is gone, too.
+    Ours are the recorded ones and what shares a network namespace with one of these. So is what works below the folder
+    in another network than this process: the containers of a host of which nothing else is left.
     """
     alive = {process for process in recorded(folder).values() if process.state() is not State.ENDED}
     networks = {network for process in alive if (network := _link(process.pid, "ns/net"))}
+    here = _link(os.getpid(), "ns/net")
     below = f"{folder.path.resolve()}/"
-    spared = _lineage()
     found = set(alive)
     for stat in _all_processes():
-        working_in = f"{_link(stat.process.pid, 'cwd')}/"
-        if stat.code not in "ZX" and (working_in.startswith(below) or _link(stat.process.pid, "ns/net") in networks):
+        network = _link(stat.process.pid, "ns/net")
+        works_below = network not in (None, here) and f"{_link(stat.process.pid, 'cwd')}/".startswith(below)
+        if stat.code not in "ZX" and (network in networks or works_below):
             found.add(stat.process)
+    spared = _lineage()
     return {process for process in found if process.pid not in spared}
 
 

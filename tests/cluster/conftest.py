@@ -1,0 +1,39 @@
+"""The cluster that the tests share: brought up once, always taken down. Where it cannot run, the tests fail."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+
+import psutil
+import pytest
+
+from minihadoop import ClusterConfig, MiniHadoop, down, lifecycle, up
+
+PREFIX = "test-"
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _no_leftovers() -> None:
+    """Takes down what test runs that were killed have left; a cluster is named after the process that made it."""
+    for name in lifecycle.names():
+        owner = name.removeprefix(PREFIX).partition("-")[0]
+        if name.startswith(PREFIX) and not psutil.pid_exists(int(owner)):
+            down(name, print)
+
+
+@pytest.fixture(scope="session")
+def shared_cluster() -> Iterator[MiniHadoop]:
+    config = ClusterConfig(f"{PREFIX}{os.getpid()}")
+    try:
+        yield up(config, print)
+    finally:
+        down(config.name, print)
+
+
+@pytest.fixture
+def hadoop(shared_cluster: MiniHadoop) -> Iterator[MiniHadoop]:
+    """The shared cluster, with the test inside its network; whole again before the next test."""
+    with shared_cluster.inside():
+        yield shared_cluster
+        up(shared_cluster.config, print)

@@ -1,0 +1,190 @@
+"""Whatever ends a cluster, nothing of it stays: looked at from outside, by another way than its own records."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+import uuid
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+
+from minihadoop import MiniHadoop, down
+from minihadoop.layout import ClusterFolder
+from minihadoop.namespaces import command_in
+from minihadoop.processes import read_record, recorded
+
+ROOT = Path(__file__).parents[2]
+MARK = "MINIHADOOP_TEST"
+
+
+@dataclass
+class Command:
+    """The command line for one cluster, whose processes all carry a mark."""
+
+    name: str
+    mark: str = field(default_factory=lambda: uuid.uuid4().hex)
+
+    @property
+    def folder(self) -> ClusterFolder:
+        return ClusterFolder.of(self.name)
+
+    def start(self, *arguments: str) -> subprocess.Popen[str]:
+        return subprocess.Popen(
+            [sys.executable, "-m", "minihadoop", "--name", self.name, *arguments],
+            env={**os.environ, "PYTHONPATH": str(ROOT / "yarn"), MARK: self.mark},
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+        )
+
+    def run(self, *arguments: str, code: int = 0) -> str:
+        process = self.start(*arguments)
+        said, _ = process.communicate(timeout=150)
+        assert process.returncode == code, said
+        return said
+
+    def marked(self) -> list[int]:
+        """Returns the pids of all processes that descend from a command of this cluster's."""
+        mark = f"{MARK}={self.mark}".encode()
+        return [pid for pid in pids() if mark in read(pid, "environ").split(b"\0")]
+
+
+def pids() -> list[int]:
+    return [int(entry) for entry in os.listdir("/proc") if entry.isdigit()]
+
+
+def read(pid: int, name: str) -> bytes:
+    try:
+        return Path(f"/proc/{pid}/{name}").read_bytes()
+    except OSError:
+        return b""
+
+
+def output(command: Sequence[str]) -> str:
+    return subprocess.run(command, capture_output=True, text=True, check=True).stdout
+
+
+def machine() -> dict[str, object]:
+    """Returns what a cluster might leave on the machine, apart from processes."""
+    mounts = Path("/proc/self/mountinfo").read_text(encoding="utf-8").splitlines()
+    clusters = ClusterFolder.of("any").path.parent
+    own_tests = f"test-{os.getpid()}"
+    return {
+        "namespaces": output(["ip", "netns", "list"]),
+        "links": re.findall(r"^\d+: ([^:@]+)", output(["ip", "link"]), re.M),
+        "mounts": [line.split()[4] for line in mounts],
+        "temporary": sorted(path.name for path in Path("/tmp").glob("*") if re.match("jetty|hadoop|Jetty", path.name)),
+        "clusters": sorted(path.name for path in clusters.glob(f"{own_tests}*")),
+        "hosts": Path("/etc/hosts").read_text(encoding="utf-8"),
+    }
+
+
+def wait(what: str, condition: Callable[[], object], deadline_s: float = 60) -> None:
+    deadline = time.monotonic() + deadline_s
+    while not condition():
+        assert time.monotonic() < deadline, f"not within {deadline_s} s: {what}"
+        time.sleep(0.05)
+
+
+@pytest.fixture
+def command() -> Iterator[Command]:
+    made = Command(f"test-{os.getpid()}-other")
+    yield made
+    down(made.name, print)
+
+
+def test_a_cluster_in_a_user_namespace_is_used_from_outside_and_leaves_nothing(
+    command: Command, shared_cluster: MiniHadoop, tmp_path: Path
+) -> None:
+    before = machine()
+    said = command.run("up", "--hosts", "1", "--user-namespace", "--set", "dfs.blocksize=2097152")
+    assert re.search(r"^datanode +host1 +\d+ +10\.77\.0\.11:9866 +running +live *$", said, re.M), said
+    assert "HADOOP_CONF_DIR" in command.run("status")
+
+    (tmp_path / "words").write_text("some words", encoding="utf-8")
+    command.run("tool", "fs", "-put", str(tmp_path / "words"), "/words")
+    assert command.run("tool", "fs", "-cat", "/words") == "some words"
+    assert command.run("tool", "fs", "-stat", "%o", "/words") == "2097152\n"
+    assert command.run("exec", "--host", "host1", "--", "hostname") == f"host1.{command.name}.test\n"
+    command.run("exec", "--", "sh", "-c", "sleep 1000 >/dev/null 2>&1 &")
+    command.run("exec", "--host", "host1", "--", "sh", "-c", "sleep 1000 >/dev/null 2>&1 &")
+
+    # The other cluster has the same addresses and is not disturbed.
+    with shared_cluster.inside():
+        shared_cluster.wait_until_up()
+    assert len(command.marked()) == 3 + 4 + 2
+    assert command.run("down") == f"cluster {command.name} is down\n"
+    assert command.marked() == []
+    assert machine() == before
+    assert command.run("down") == f"there is no cluster {command.name}\n"
+    assert command.run("status", code=1) == f"there is no cluster {command.name}\n"
+    with shared_cluster.inside():
+        shared_cluster.wait_until_up()
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_an_interrupted_start_leaves_nothing(command: Command, number: signal.Signals) -> None:
+    before = machine()
+    process = command.start("up", "--hosts", "2")
+    wait("a NodeManager", lambda: command.folder.record("nodemanager@host2").exists())
+    assert len(command.marked()) >= 4 + 6
+    process.send_signal(number)
+    said, _ = process.communicate(timeout=60)
+    assert process.returncode == 130
+    assert said.endswith("interrupted\n")
+    assert command.marked() == []
+    assert machine() == before
+
+
+@pytest.mark.parametrize("last_record", ["holder@edge", "holder@host2", "namenode@master"])
+def test_what_a_killed_start_leaves_is_swept_by_down(command: Command, last_record: str) -> None:
+    before = machine()
+    process = command.start("up", "--hosts", "2")
+    wait(last_record, lambda: command.folder.record(last_record).exists())
+    process.kill()
+    process.communicate(timeout=60)
+    assert command.run("down") == f"cluster {command.name} is down\n"
+    wait("the last processes end", lambda: command.marked() == [], deadline_s=10)
+    assert machine() == before
+
+
+def test_containers_are_ended_also_when_nothing_else_is_left(command: Command) -> None:
+    before = machine()
+    process = command.start("up", "--hosts", "1")
+    wait("a NodeManager", lambda: command.folder.record("nodemanager@host1").exists())
+    host = read_record(command.folder.record("holder@host1"))
+    assert host
+    container = ["setsid", "--fork", *command_in(host.pid, ["sleep", "1000"], command.folder.data("host1"))]
+    subprocess.run(container, env={**os.environ, MARK: command.mark}, check=True)
+    process.kill()
+    process.communicate(timeout=60)
+    for record in recorded(command.folder).values():
+        record.send(signal.SIGKILL)
+    wait("only the container is left", lambda: len(command.marked()) == 1)
+    command.run("down")
+    assert command.marked() == []
+    assert machine() == before
+
+
+def test_a_record_of_another_process_ends_nobody(command: Command) -> None:
+    innocent = subprocess.Popen(["sleep", "1000"])
+    try:
+        process = command.start("up", "--hosts", "1")
+        wait("the edge", lambda: read_record(command.folder.record("holder@edge")))
+        process.kill()
+        process.communicate(timeout=60)
+        line = Path(f"/proc/{innocent.pid}/stat").read_text(encoding="ascii")
+        start = line.rpartition(") ")[2].split()[19]
+        command.folder.record("namenode@master").write_text(line.replace(f" {start} ", f" {int(start) - 1} "))
+        command.run("down")
+        assert innocent.poll() is None
+    finally:
+        innocent.kill()
+        innocent.wait()
