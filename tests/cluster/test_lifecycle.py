@@ -6,21 +6,22 @@ import os
 import re
 import signal
 import subprocess
-import sys
 import time
 import uuid
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
+from minihadoop_command import started
 
 from minihadoop import MiniHadoop, down
 from minihadoop.layout import ClusterFolder
 from minihadoop.namespaces import command_in
-from minihadoop.processes import read_record, recorded
+from minihadoop.processes import Process, read_record, recorded
+from minihadoop.waiting import wait_for
 
-ROOT = Path(__file__).parents[2]
 MARK = "MINIHADOOP_TEST"
 
 
@@ -35,18 +36,12 @@ class Command:
     def folder(self) -> ClusterFolder:
         return ClusterFolder.of(self.name)
 
-    def start(self, *arguments: str) -> subprocess.Popen[str]:
-        return subprocess.Popen(
-            [sys.executable, "-m", "minihadoop", "--name", self.name, *arguments],
-            env={**os.environ, "PYTHONPATH": str(ROOT / "yarn"), MARK: self.mark},
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-        )
+    def started(self, *arguments: str) -> AbstractContextManager[subprocess.Popen[str]]:
+        return started(["--name", self.name, *arguments], {**os.environ, MARK: self.mark})
 
     def run(self, *arguments: str, code: int = 0) -> str:
-        process = self.start(*arguments)
-        said, _ = process.communicate(timeout=150)
+        with self.started(*arguments) as process:
+            said, _ = process.communicate(timeout=150)
         assert process.returncode == code, said
         return said
 
@@ -86,11 +81,14 @@ def machine() -> dict[str, object]:
     }
 
 
-def wait(what: str, condition: Callable[[], object], deadline_s: float = 60) -> None:
-    deadline = time.monotonic() + deadline_s
-    while not condition():
-        assert time.monotonic() < deadline, f"not within {deadline_s} s: {what}"
+def wait_for_record(command: Command, name: str, process: subprocess.Popen[str]) -> Process:
+    """Waits until a process of the cluster has recorded itself, while the command that starts it runs."""
+    deadline = time.monotonic() + 60
+    while not (found := read_record(command.folder.record(name))):
+        assert process.poll() is None, process.communicate()[0]
+        assert time.monotonic() < deadline, name
         time.sleep(0.05)
+    return found
 
 
 @pytest.fixture
@@ -132,11 +130,11 @@ def test_a_cluster_in_a_user_namespace_is_used_from_outside_and_leaves_nothing(
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_an_interrupted_start_leaves_nothing(command: Command, number: signal.Signals) -> None:
     before = machine()
-    process = command.start("up", "--hosts", "2")
-    wait("a NodeManager", lambda: command.folder.record("nodemanager@host2").exists())
-    assert len(command.marked()) >= 4 + 6
-    process.send_signal(number)
-    said, _ = process.communicate(timeout=60)
+    with command.started("up", "--hosts", "2") as process:
+        wait_for_record(command, "nodemanager@host2", process)
+        assert len(command.marked()) >= 4 + 6
+        process.send_signal(number)
+        said, _ = process.communicate(timeout=60)
     assert process.returncode == 130
     assert said.endswith("interrupted\n")
     assert command.marked() == []
@@ -146,45 +144,40 @@ def test_an_interrupted_start_leaves_nothing(command: Command, number: signal.Si
 @pytest.mark.parametrize("last_record", ["holder@edge", "holder@host2", "namenode@master"])
 def test_what_a_killed_start_leaves_is_swept_by_down(command: Command, last_record: str) -> None:
     before = machine()
-    process = command.start("up", "--hosts", "2")
-    wait(last_record, lambda: command.folder.record(last_record).exists())
-    process.kill()
-    process.communicate(timeout=60)
+    with command.started("up", "--hosts", "2") as process:
+        wait_for_record(command, last_record, process)
+        process.kill()
     assert command.run("down") == f"cluster {command.name} is down\n"
-    wait("the last processes end", lambda: command.marked() == [], deadline_s=10)
+    wait_for("the last processes end", lambda: str(command.marked() or ""), 10)
     assert machine() == before
 
 
 def test_containers_are_ended_also_when_nothing_else_is_left(command: Command) -> None:
     before = machine()
-    process = command.start("up", "--hosts", "1")
-    wait("a NodeManager", lambda: command.folder.record("nodemanager@host1").exists())
-    host = read_record(command.folder.record("holder@host1"))
-    assert host
-    container = ["setsid", "--fork", *command_in(host.pid, ["sleep", "1000"], command.folder.data("host1"))]
-    subprocess.run(container, env={**os.environ, MARK: command.mark}, check=True)
-    process.kill()
-    process.communicate(timeout=60)
+    with command.started("up", "--hosts", "1") as process:
+        wait_for_record(command, "nodemanager@host1", process)
+        host = wait_for_record(command, "holder@host1", process)
+        container = ["setsid", "--fork", *command_in(host.pid, ["sleep", "1000"], command.folder.data("host1"))]
+        subprocess.run(container, env={**os.environ, MARK: command.mark}, check=True)
+        process.kill()
     for record in recorded(command.folder).values():
         record.send(signal.SIGKILL)
-    wait("only the container is left", lambda: len(command.marked()) == 1)
+    wait_for("only the container is left", lambda: "" if len(command.marked()) == 1 else "others", 10)
     command.run("down")
     assert command.marked() == []
     assert machine() == before
 
 
 def test_a_record_of_another_process_ends_nobody(command: Command) -> None:
-    innocent = subprocess.Popen(["sleep", "1000"])
-    try:
-        process = command.start("up", "--hosts", "1")
-        wait("the edge", lambda: read_record(command.folder.record("holder@edge")))
-        process.kill()
-        process.communicate(timeout=60)
+    with subprocess.Popen(["sleep", "1000"]) as innocent:
+        with command.started("up", "--hosts", "1") as process:
+            wait_for_record(command, "holder@edge", process)
+            process.kill()
         line = Path(f"/proc/{innocent.pid}/stat").read_text(encoding="ascii")
         start = line.rpartition(") ")[2].split()[19]
-        command.folder.record("namenode@master").write_text(line.replace(f" {start} ", f" {int(start) - 1} "))
+        earlier = line.replace(f" {start} ", f" {int(start) - 1} ")
+        command.folder.record("namenode@master").write_text(earlier, encoding="ascii")
         command.run("down")
-        assert innocent.poll() is None
-    finally:
+        ended = innocent.poll()
         innocent.kill()
-        innocent.wait()
+    assert ended is None

@@ -6,16 +6,16 @@ import os
 import shutil
 import signal
 import subprocess
-import sys
-import time
 import zipfile
+from contextlib import AbstractContextManager
 from pathlib import Path
 
 import pytest
+from minihadoop_command import started
 
 from minihadoop import jars
+from minihadoop.waiting import wait_for
 
-ROOT = Path(__file__).parents[2]
 SYSTEM = ("sh", "cat", "cp", "mkdir", "sleep", "true")
 TOOLS = (*SYSTEM, "ip", "unshare", "nsenter", "setsid", "mount", "hostname", "java", "mvn")
 
@@ -40,20 +40,14 @@ class Machine:
         (self.bin / tool).write_text(f"#!/bin/sh\n{script}\n", encoding="utf-8")
         (self.bin / tool).chmod(0o755)
 
-    def start(self, *arguments: str) -> subprocess.Popen[str]:
+    def started(self, *arguments: str) -> AbstractContextManager[subprocess.Popen[str]]:
         kept = {key: value for key, value in os.environ.items() if key != "JAVA_HOME"}
-        return subprocess.Popen(
-            [sys.executable, "-m", "minihadoop", *arguments],
-            env={**kept, "PATH": str(self.bin), "SPARKTF_CACHE": str(self.cache), "PYTHONPATH": str(ROOT / "yarn")},
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-        )
+        return started(arguments, {**kept, "PATH": str(self.bin), "SPARKTF_CACHE": str(self.cache)})
 
     def refusal(self, *arguments: str) -> str:
         """Runs a command that is refused and returns the one line it says."""
-        process = self.start(*arguments)
-        said, _ = process.communicate(timeout=30)
+        with self.started(*arguments) as process:
+            said, _ = process.communicate(timeout=30)
         assert process.returncode == 2, said
         assert said.count("\n") == 1
         return said
@@ -118,13 +112,11 @@ def test_an_interrupted_download_is_done_again(
 ) -> None:
     target = 'for word in "$@"; do case $word in -DoutputDirectory=*) lib=${word#*=};; esac; done; mkdir -p "$lib"'
     machine.has("mvn", f'{target}; : >"$lib/half.jar"; exec sleep 1000')
-    process = machine.start("up")
-    deadline = time.monotonic() + 30
-    while not list(machine.cache.glob("*.partial/lib/half.jar")):
-        assert time.monotonic() < deadline
-        time.sleep(0.05)
-    process.send_signal(signal.SIGINT)
-    process.communicate(timeout=30)
+    with machine.started("up") as process:
+        half = f"{machine.cache}/hadoop-{jars.hadoop_version()}.partial/lib/half.jar"
+        wait_for("Maven writes", lambda: "" if os.path.exists(half) else "no file", 30)
+        process.send_signal(signal.SIGINT)
+        process.communicate(timeout=30)
     assert process.returncode == 130
 
     pages = tmp_path / "pages.jar"
@@ -145,7 +137,7 @@ def test_an_interrupted_download_is_done_again(
 
 def test_maven_fails_with_its_last_lines(machine: Machine) -> None:
     machine.has("mvn", "echo '[ERROR] Could not resolve host'; exit 1")
-    process = machine.start("up")
-    said, _ = process.communicate(timeout=30)
+    with machine.started("up") as process:
+        said, _ = process.communicate(timeout=30)
     assert process.returncode == 1
     assert "Maven did not get Hadoop's jars, exit code 1:\n[ERROR] Could not resolve host\n" in said

@@ -20,8 +20,10 @@ from minihadoop.environment import PROGRAM
 from minihadoop.errors import MiniHadoopError, RefusedError
 from minihadoop.hdfs import DataNodeState
 from minihadoop.health import datanode_views, nodemanager_views
+from minihadoop.jars import resolve
 from minihadoop.layout import ClusterFolder
 from minihadoop.namespaces import as_root
+from minihadoop.prerequisites import check_tools
 from minihadoop.processes import State
 from minihadoop.yarn import NodeState
 
@@ -92,6 +94,8 @@ def _tool(arguments: argparse.Namespace) -> int:
 
 
 def _as_root(arguments: argparse.Namespace) -> int:
+    check_tools()
+    resolve(_say)  # the command may have no network to download it from
     return _become(as_root(_command(arguments)), dict(os.environ))
 
 

@@ -45,14 +45,18 @@ def edge_options(user_namespace: bool) -> list[str]:
 
 
 def as_root(command: Sequence[str]) -> list[str]:
-    """Returns the command such that it may build clusters: as it is for root, else as root of a user namespace.
+    """Returns the command such that it may build clusters, enter them and leave them again.
+
+    That is the command itself for root; else the command as root of a user namespace, and with a network of its own,
+    too, for there is no way back into one that belongs to another.
 
     Raises:
         RefusedError: Neither is possible here.
     """
-    if edge_options(user_namespace=False)[0] == _AS_ROOT_OF_ITS_OWN[0]:
-        return ["unshare", *_AS_ROOT_OF_ITS_OWN, *command]
-    return list(command)
+    options = edge_options(user_namespace=False)
+    if options[0] != _AS_ROOT_OF_ITS_OWN[0]:
+        return list(command)
+    return ["unshare", *options, "sh", "-c", 'ip link set lo up && exec "$@"', "sh", *command]
 
 
 def command_in(pid: int, command: Sequence[str], folder: Path | None = None) -> list[str]:
