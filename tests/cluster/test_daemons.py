@@ -20,11 +20,9 @@ SPARK = Path(pyspark.__file__).parent
 DATA = random.Random(7).randbytes(9 * MIB)
 
 
-def holder_of(hadoop: MiniHadoop, path: str) -> str:
-    """Returns the one host with a replica of a file of one block."""
-    [block] = hadoop.hdfs.block_locations(path)
-    [host] = block.hosts
-    return host
+def replicas(hadoop: MiniHadoop, path: str) -> list[tuple[str, ...]]:
+    """Returns the hosts of each block of a file."""
+    return [block.hosts for block in hadoop.hdfs.block_locations(path)]
 
 
 def test_every_daemon_is_in_service_on_a_host_of_its_own(hadoop: MiniHadoop) -> None:
@@ -64,12 +62,13 @@ def test_what_hdfs_refuses_is_said_in_its_words(hadoop: MiniHadoop) -> None:
 
 def test_a_killed_datanode_is_noticed_and_comes_back_with_its_blocks(hadoop: MiniHadoop) -> None:
     hadoop.hdfs.put("/one", DATA[:MIB], replication=1)
-    host = holder_of(hadoop, "/one")
+    [(host,)] = replicas(hadoop, "/one")
     hadoop.kill("datanode", host)
     assert hadoop.state("datanode", host) is State.ENDED
     hadoop.wait_for_datanode(host, DataNodeState.DEAD)
     wait_for("the lost block is missed", lambda: "" if "CORRUPT" in hadoop.hdfs.fsck("/one") else "not yet", 10)
     hadoop.restart("datanode", host)
+    wait_for("it reports the block", lambda: "" if replicas(hadoop, "/one") == [(host,)] else "not yet", 20)
     assert hadoop.hdfs.get("/one") == DATA[:MIB]
 
 
@@ -100,7 +99,7 @@ def test_a_host_that_is_cut_off_is_silent_until_its_link_is_mended(hadoop: MiniH
 def test_the_links_count_the_bytes_that_a_reader_takes_from_a_host(hadoop: MiniHadoop) -> None:
     nbytes = 3 * MIB
     hadoop.hdfs.put("/read", DATA[:nbytes], replication=1)
-    host = holder_of(hadoop, "/read")
+    [(host,)] = replicas(hadoop, "/read")
     workers = [worker.name for worker in hadoop.config.workers]
     before = {name: hadoop.link_bytes(name) for name in workers}
     assert hadoop.hdfs.get("/read") == DATA[:nbytes]

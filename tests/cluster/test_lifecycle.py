@@ -19,7 +19,7 @@ from minihadoop_command import started
 from minihadoop import MiniHadoop, down
 from minihadoop.layout import ClusterFolder
 from minihadoop.namespaces import command_in
-from minihadoop.processes import Process, read_record, recorded
+from minihadoop.processes import Process, read_record, recorded, spawn
 from minihadoop.waiting import wait_for
 
 MARK = "MINIHADOOP_TEST"
@@ -102,8 +102,14 @@ def test_a_cluster_in_a_user_namespace_is_used_from_outside_and_leaves_nothing(
     command: Command, shared_cluster: MiniHadoop, tmp_path: Path
 ) -> None:
     before = machine()
-    said = command.run("up", "--hosts", "1", "--user-namespace", "--set", "dfs.blocksize=2097152")
-    assert re.search(r"^datanode +host1 +\d+ +10\.77\.0\.11:9866 +running +live *$", said, re.M), said
+    arguments = ("up", "--hosts", "1", "--user-namespace", "--set", "dfs.blocksize=2097152")
+    with command.started(*arguments) as other:
+        said = command.run(*arguments)
+        also, _ = other.communicate(timeout=60)
+    row = re.search(r"^datanode +host1 +\d+ +10\.77\.0\.11:9866 +running +live *$", said, re.M)
+    assert row, said
+    assert row.group() in also
+    assert (said + also).count(f"waiting for another command on cluster {command.name}") == 1
     assert "HADOOP_CONF_DIR" in command.run("status")
 
     (tmp_path / "words").write_text("some words", encoding="utf-8")
@@ -157,11 +163,14 @@ def test_containers_are_ended_also_when_nothing_else_is_left(command: Command) -
     with command.started("up", "--hosts", "1") as process:
         wait_for_record(command, "nodemanager@host1", process)
         host = wait_for_record(command, "holder@host1", process)
-        container = ["setsid", "--fork", *command_in(host.pid, ["sleep", "1000"], command.folder.data("host1"))]
-        subprocess.run(container, env={**os.environ, MARK: command.mark}, check=True)
+        unrecorded = command.folder.record("container")
+        variables = {**os.environ, MARK: command.mark}
+        on_host1 = command_in(host.pid, [], command.folder.data("host1"))
+        spawn(unrecorded, ["sleep", "1000"], command.folder.log("container"), variables, on_host1)
+        unrecorded.unlink()
         process.kill()
-    for record in recorded(command.folder).values():
-        record.send(signal.SIGKILL)
+    for known in recorded(command.folder).values():
+        known.send(signal.SIGKILL)
     wait_for("only the container is left", lambda: "" if len(command.marked()) == 1 else "others", 10)
     command.run("down")
     assert command.marked() == []

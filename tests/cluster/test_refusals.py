@@ -97,6 +97,7 @@ def test_a_user_without_namespaces_is_told_the_two_ways(machine: Machine) -> Non
     ("arguments", "reason"),
     [
         (["--name", "My Cluster", "up"], "name 'My Cluster': lower-case letters"),
+        (["--name", "../..", "down"], "name '../..': lower-case letters"),
         (["up", "--hosts", "0"], "hosts 0: from 1 to 200"),
         (["up", "--hosts", "2", "--replication", "3"], "replication 3: from 1 to the number of hosts, 2"),
         (["up", "--set", "dfs.blocksize"], "--set dfs.blocksize: must be KEY=VALUE"),

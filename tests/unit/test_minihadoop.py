@@ -109,3 +109,17 @@ def test_the_lock_is_on_the_folder_that_is_there(tmp_path: Path) -> None:
         with folder.locked(lambda: waited.append("second")):  # another folder of the same name: not waited for
             assert folder.path.is_dir()
     assert waited == []
+
+
+def test_a_folder_is_cleared_under_its_lock(tmp_path: Path) -> None:
+    folder = ClusterFolder(tmp_path / "mine")
+    waited: list[str] = []
+    with folder.locked(lambda: waited.append("first")):
+        folder.create(ClusterConfig())
+        (folder.data("host1") / "closed").mkdir(parents=True)
+        (folder.data("host1") / "closed").chmod(0o500)
+        identity = folder.path.stat().st_ino
+        folder.clear()
+        assert list(folder.path.iterdir()) == []
+        assert folder.path.stat().st_ino == identity
+    assert waited == []

@@ -134,7 +134,17 @@ class MiniHadoop:
         return java_command(java_home(), distribution(), self.conf_dir(host), TOOLS[tool], arguments)
 
     def aggregated_logs(self, application_id: str) -> str:
-        """Returns the logs of all containers of an application that has ended."""
+        """Returns the logs of all containers of an application that has ended, when its hosts have stored them in HDFS.
+
+        Raises:
+            NotReadyError: They have not, in time.
+        """
+
+        def missing() -> str:
+            status = self.yarn.log_aggregation(application_id)
+            return "" if status == "SUCCEEDED" else f"its state is {status}"
+
+        wait_for(f"the logs of {application_id} are in HDFS", missing, DEADLINE_S)
         return self.tool("logs", "-applicationId", application_id)
 
     # --- its daemons ---

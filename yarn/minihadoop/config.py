@@ -20,6 +20,12 @@ MIB = 1 << 20
 _NAME = re.compile(r"[a-z][a-z0-9-]{0,30}(?<!-)")
 
 
+def check_name(name: str) -> None:
+    """Raises RefusedError if a cluster cannot have that name."""
+    if not _NAME.fullmatch(name):
+        raise RefusedError(f"name {name!r}: lower-case letters, digits and -, at most 31, a letter first")
+
+
 @dataclass(frozen=True)
 class Host:
     """One host: its short name in this package (`host2`), its name in the cluster's network, and its address."""
@@ -60,8 +66,7 @@ class ClusterConfig:
     user_namespace: bool = False
 
     def __post_init__(self) -> None:
-        if not _NAME.fullmatch(self.name):
-            raise RefusedError(f"name {self.name!r}: lower-case letters, digits and -, at most 31, a letter first")
+        check_name(self.name)
         if not 1 <= self.hosts <= MAX_HOSTS:
             raise RefusedError(f"hosts {self.hosts}: from 1 to {MAX_HOSTS}")
         if not 1 <= self.replication <= self.hosts:

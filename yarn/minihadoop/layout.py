@@ -10,7 +10,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from minihadoop.config import ClusterConfig
+from minihadoop.config import ClusterConfig, check_name
 from minihadoop.environment import cache_root
 
 _BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
@@ -28,7 +28,12 @@ class ClusterFolder:
 
     @classmethod
     def of(cls, name: str) -> ClusterFolder:
-        """Returns the folder of the cluster of that name, which need not exist."""
+        """Returns the folder of the cluster of that name, which need not exist.
+
+        Raises:
+            RefusedError: No cluster can have that name.
+        """
+        check_name(name)
         return cls(cache_root() / "clusters" / name)
 
     def record(self, name: str) -> Path:
@@ -102,14 +107,18 @@ class ClusterFolder:
             finally:
                 os.close(descriptor)
 
+    def clear(self) -> None:
+        """Removes all that is in the folder, which stays, and with it the lock on it."""
+        for entry in list(self.path.iterdir()):
+            if entry.is_dir():
+                _remove_tree(entry)
+            else:
+                entry.unlink()
+
     def remove(self) -> None:
         """Removes the folder, and the folder of all clusters with the last one."""
-        try:
-            shutil.rmtree(self.path)
-        except PermissionError:  # containers may leave folders that not even their owner may write
-            for folder, _, _ in os.walk(self.path):
-                os.chmod(folder, 0o700)
-            shutil.rmtree(self.path)
+        self.clear()
+        self.path.rmdir()
         with suppress(OSError):
             self.path.parent.rmdir()
 
@@ -138,6 +147,15 @@ class ClusterFolder:
     @property
     def _complete(self) -> Path:
         return self.path / "complete"
+
+
+def _remove_tree(path: Path) -> None:
+    try:
+        shutil.rmtree(path)
+    except PermissionError:  # containers may leave folders that not even their owner may write
+        for folder, _, _ in os.walk(path):
+            os.chmod(folder, 0o700)
+        shutil.rmtree(path)
 
 
 def _lock(descriptor: int, waiting: Callable[[], None]) -> None:

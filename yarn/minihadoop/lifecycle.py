@@ -45,11 +45,13 @@ def up(config: ClusterConfig, report: Report) -> MiniHadoop:
     with folder.locked(partial(report, f"waiting for another command on cluster {config.name}")):
         if _is_up(folder):
             return _complete(config, folder, report)
-        _sweep(folder)
+        _end(folder)
+        folder.clear()
         try:
             return _start(config, folder, jars, options, report)
         except BaseException:
-            _sweep(folder)
+            _end(folder)
+            folder.remove()
             raise
 
 
@@ -63,13 +65,14 @@ def down(name: str, report: Report) -> bool:
     if not folder.path.exists():
         return False
     with folder.locked(partial(report, f"waiting for another command on cluster {name}")):
-        _sweep(folder)
+        _end(folder)
+        folder.remove()
     return True
 
 
 def names() -> list[str]:
     """Returns the names of the clusters that have left something on this machine, up or not."""
-    return sorted(path.name for path in ClusterFolder.of("default").path.parent.glob("*"))
+    return sorted(path.name for path in ClusterFolder.of(ClusterConfig.name).path.parent.glob("*"))
 
 
 def _is_up(folder: ClusterFolder) -> bool:
@@ -155,8 +158,7 @@ def _format(cluster: MiniHadoop, jars: Distribution) -> None:
     cluster.run(command, MASTER)
 
 
-def _sweep(folder: ClusterFolder) -> None:
-    """Leaves nothing of a cluster: no process, with these no namespace, network or mount, and then no folder."""
+def _end(folder: ClusterFolder) -> None:
+    """Ends every process of a cluster, and with these every namespace, network and mount."""
     folder.close_records()
     end_all(folder)
-    folder.remove()

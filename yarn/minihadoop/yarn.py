@@ -84,6 +84,10 @@ class Yarn:
             )
         return states
 
+    def log_aggregation(self, application_id: str) -> str:
+        """Returns how far the hosts are with storing an application's logs in HDFS: RUNNING, SUCCEEDED, FAILED, ..."""
+        return str(get_json(f"{self.url}/ws/v1/cluster/apps/{application_id}")["app"]["logAggregationStatus"])
+
     def container_logs(self, application_id: str) -> list[ContainerLog]:
         """Returns what an application's containers have written so far.
 
