@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tempfile
 from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
@@ -12,10 +13,16 @@ from trainer.local_gang import PROCESSES, LocalGang
 
 
 @pytest.fixture(scope="session")
-def elsewhere() -> Iterator[ProcessPoolExecutor]:
+def elsewhere(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ProcessPoolExecutor]:
     """A process that has TensorFlow, for what must not be in this one."""
-    with ProcessPoolExecutor(1, mp_context=PROCESSES) as pool:
+    folder = str(tmp_path_factory.mktemp("elsewhere"))
+    with ProcessPoolExecutor(1, mp_context=PROCESSES, initializer=keep_files_in, initargs=(folder,)) as pool:
         yield pool
+
+
+def keep_files_in(folder: str) -> None:
+    """Has temporary files made in a folder: AutoGraph leaves some behind where no exit handler runs, as in a pool."""
+    tempfile.tempdir = folder
 
 
 @pytest.fixture(scope="module")
