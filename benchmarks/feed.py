@@ -55,7 +55,7 @@ def read_batches(folder: Path, *, shuffle: bool, threads: bool = False) -> float
         }
     )
     plan = plan_source(config, open_storage(str(folder)), lambda *_: [])
-    (assignment,) = plan.assignments(Stream.TRAIN, 0, [(0, ROWS)], 1, True)
+    (assignment,) = plan.assignments(Stream.TRAIN, 0, [(0, ROWS)], [""], rebalance=True)
     rows = 0
     start = time.perf_counter()
     with NodeFeed(plan.spec, assignment, open_storage, use_threads=threads) as feed:

@@ -93,6 +93,9 @@ class DataConfig(Section):
         description="Cut shuffle blocks so that every worker gets the same number of rows. "
         "Off: blocks stay whole, so that a stored plan replays bit for bit.",
     )
+    locality: bool = Field(
+        default=True, description="Give each worker first what HDFS holds on its own host. Off: whatever comes next."
+    )
     prefetch_mib: PositiveInt = Field(
         default=256, description="Upper bound of rows read ahead in each trainer, in MiB."
     )
@@ -112,6 +115,10 @@ class ClusterConfig(Section):
     )
     devices: PositiveInt = Field(
         default=1, description="Devices of a `mirrored` node. Without GPUs: logical CPU devices."
+    )
+    placement: Literal["data", "any"] = Field(
+        default="data",
+        description="`data`: on YARN, executors are asked for at the hosts that hold the data; `any`: wherever.",
     )
     control_port: int = Field(
         default=0, ge=0, le=65535, description="Port of the driver's control server; 0 takes a free one."
@@ -244,7 +251,7 @@ class JobConfig(Section):
     def plan_hash(self) -> str:
         """Hash of what the stored plan and its cursors depend on: a run can be resumed only while it is the same."""
         depends = {
-            "data": self.data.model_dump(exclude={"rebalance", "prefetch_mib"}),
+            "data": self.data.model_dump(exclude={"rebalance", "locality", "prefetch_mib"}),
             "seed": self.train.seed,
             "name": self.name,
         }

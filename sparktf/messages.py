@@ -243,7 +243,7 @@ class EpochDone(Message):
         rows_fed: Rows that its feed handed out in this attempt; `rows_trained` those that went into updates.
         complete: False where `train.max_steps` ended the epoch early.
         wait_s: Seconds that the loop waited for rows.
-        nbytes: Bytes of the source that were read.
+        nbytes: Bytes of the source that were read, of which `local_nbytes` lie on the node's own host.
     """
 
     attempt: int
@@ -255,6 +255,7 @@ class EpochDone(Message):
     complete: bool
     wait_s: float
     nbytes: int
+    local_nbytes: int = 0
 
 
 class StagedFile(Message):

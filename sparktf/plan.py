@@ -67,6 +67,7 @@ class Split(NamedTuple):
         held_out: How many of them the validation fraction draws.
         rows: Rows that belong to this stream.
         partition: Values of the partition columns, in the order of `FeedSpec.partition_columns`.
+        local_nbytes: How many of `nbytes` lie on the host of the node that reads it.
     """
 
     path: str
@@ -78,6 +79,7 @@ class Split(NamedTuple):
     rows: int
     nbytes: int
     partition: tuple[PartitionValue, ...] = ()
+    local_nbytes: int = 0
 
 
 class Piece(Message):

@@ -103,7 +103,14 @@ class Attempt:
         trainers: Sequence[Trainer],
         clock: Callable[[], float],
         wall: Callable[[], float],
+        hosts: tuple[str, ...] | None = None,
     ) -> None:
+        """Begins with every trainer launched.
+
+        Args:
+            clock: Monotonic seconds; `wall` gives those since the epoch.
+            hosts: The host of each node by which data is dealt. Default: where the trainers are.
+        """
         self.number = number
         self.trainers: Mapping[NodeId, Trainer] = {t.node: t for t in trainers}
         self.failures: list[ErrorRecord] = []
@@ -112,6 +119,7 @@ class Attempt:
         self.cursor = cursor
         self._config = config
         self._plan = plan
+        self._hosts = tuple(t.host for t in trainers) if hosts is None else hosts
         self._clock = clock
         self._wall = wall
         self._started_s = clock()
@@ -147,8 +155,11 @@ class Attempt:
             rows = self._plan.rows(message.stream)
             resumed = message.stream is Stream.TRAIN and message.epoch == self.cursor.epoch
             todo = remaining(rows, self.cursor.done if resumed else ())
-            rebalance = self._config.data.rebalance or message.stream is Stream.VALIDATION
-            self._assignments[key] = self._plan.assignments(*key, todo, len(self.trainers), rebalance)
+            data = self._config.data
+            rebalance = data.rebalance or message.stream is Stream.VALIDATION
+            self._assignments[key] = self._plan.assignments(
+                *key, todo, self._hosts, rebalance=rebalance, locality=data.locality
+            )
         return AssignmentAnswer(assignment=self._assignments[key][message.node.index])
 
     def metrics_reported(self, message: Metrics) -> Ack:

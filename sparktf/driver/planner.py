@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from bisect import bisect_right
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import NamedTuple
@@ -12,9 +11,10 @@ import numpy.typing as npt
 
 from sparktf.config import DataConfig, JobConfig, ValidationConfig
 from sparktf.driver.columns import Schema, column_type, resolve_features
+from sparktf.driver.locality import Column, Hosts, Locate, Replicas, block_numbers, host_groups, nowhere
 from sparktf.driver.partitions import Partitions
 from sparktf.driver.source import RowGroups, Source, first_length, list_source, read_row_groups, read_schema
-from sparktf.driver.stored_plan import Column, Plan, SplitTable
+from sparktf.driver.stored_plan import Plan, SplitTable
 from sparktf.errors import BadValueError, ColumnError, ConfigError, EmptySourceError
 from sparktf.feature import Feature, FeedSpec
 from sparktf.feed.parquet import file_columns
@@ -47,8 +47,10 @@ class StreamRows(NamedTuple):
         return self.held_out if self.keep is Keep.VALIDATION else self.groups.rows - self.held_out
 
 
-def plan_source(config: JobConfig, storage: Storage, filter_partitions: PartitionFilter) -> Plan:
-    """Reads the listing and the footers of a source and plans its streams.
+def plan_source(
+    config: JobConfig, storage: Storage, filter_partitions: PartitionFilter, locate: Locate = nowhere
+) -> Plan:
+    """Reads the listing and the footers of a source, asks where its files lie, and plans its streams.
 
     Raises:
         ConfigError: a predicate, dtype, shape or fill value does not fit the source.
@@ -74,14 +76,20 @@ def plan_source(config: JobConfig, storage: Storage, filter_partitions: Partitio
     else:
         streams = _streams(groups, source, data.validation, filter_partitions)
     _check_not_empty(streams, data)
+    files = tuple(file for part in sources for file in part.files)
+    hosts = Hosts(files, locate(files))
     return Plan(
         spec=spec,
         plan_hash=config.plan_hash(),
-        files=tuple(file for part in sources for file in part.files),
+        files=files,
         partition_values=tuple(values for part in sources for values in part.partitions.values),
         tables={
-            stream: split_table(rows, data.shuffle_rows, _order_seed(stream, spec)) for stream, rows in streams.items()
+            stream: split_table(
+                rows, data.shuffle_rows, hosts, seed=_order_seed(stream, spec), in_order=not spec.shuffle
+            )
+            for stream, rows in streams.items()
         },
+        hosts=hosts.names,
     )
 
 
@@ -212,8 +220,8 @@ def _split_by_file(groups: RowGroups, held_out: npt.NDArray[np.bool_]) -> dict[S
     """
     chosen = held_out[groups.file]
     return {
-        Stream.TRAIN: _whole(RowGroups(*(column[~chosen] for column in groups))),
-        Stream.VALIDATION: _whole(RowGroups(*(column[chosen] for column in groups))),
+        Stream.TRAIN: _whole(groups.take(~chosen)),
+        Stream.VALIDATION: _whole(groups.take(chosen)),
     }
 
 
@@ -226,20 +234,30 @@ def _check_not_empty(streams: Mapping[Stream, StreamRows], data: DataConfig) -> 
         raise EmptySourceError(f"data.validation holds out none of {total} rows of {data.path}")
 
 
-def split_table(stream: StreamRows, block_rows: int, seed: int | None) -> SplitTable:
+def split_table(
+    stream: StreamRows, block_rows: int, hosts: Hosts, *, seed: int | None, in_order: bool = False
+) -> SplitTable:
     """Puts row groups together into shuffle blocks of up to `block_rows` rows; a larger row group makes its own block.
 
+    Row groups come together with others that lie on the same hosts, so that a whole block can be read beside its data.
+
     Args:
-        seed: Draws which row groups come together; None keeps their order.
+        hosts: Where the files lie.
+        seed: Draws which row groups come together.
+        in_order: Keep the order of the files, wherever they lie.
     """
-    rows = stream.rows
+    rows, groups = stream.rows, stream.groups
     order = np.flatnonzero(rows)
     if seed is not None:
         order = generator(Draw.SPLIT_ORDER, seed).permutation(order)
-    block = _blocks(rows[order], block_rows)
+    replicas = hosts.replicas(groups.file, groups.start, groups.stop, groups.nbytes)
+    known = Replicas.unknown(len(rows)) if in_order else replicas
+    places = host_groups(known.take(order), groups.nbytes[order], rows[order])
+    together = np.lexsort((places.group, places.home))
+    order, places = order[together], places.take(together)
+    block = block_numbers(rows[order], block_rows, places)
     # Row groups of one file come one after the other within a block, to be read in one opening.
     order = order[np.lexsort((order, block))]
-    groups = stream.groups
     return SplitTable(
         keep=stream.keep,
         block=block,
@@ -248,17 +266,5 @@ def split_table(stream: StreamRows, block_rows: int, seed: int | None) -> SplitT
         group_rows=groups.rows[order],
         held_out=stream.held_out[order],
         nbytes=groups.nbytes[order],
+        replicas=replicas.take(order),
     )
-
-
-def _blocks(rows: Column, block_rows: int) -> Column:
-    """Returns int64 [n], the block of each split: a block ends where the next split would make it too large."""
-    ends = np.cumsum(rows).tolist()
-    first_of_block = np.zeros(len(rows), np.int64)
-    first = filled = 0
-    while first < len(ends):
-        first = max(bisect_right(ends, filled + block_rows, lo=first), first + 1)
-        filled = ends[first - 1]
-        if first < len(ends):
-            first_of_block[first] = 1
-    return np.cumsum(first_of_block)

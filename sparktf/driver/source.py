@@ -13,9 +13,10 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from sparktf.driver.columns import ColumnType, column_type
+from sparktf.driver.locality import Column
 from sparktf.driver.partitions import Partitions, read_partitions
 from sparktf.errors import BadValueError, ColumnError, EmptySourceError, SourceNotFoundError, StorageNotFoundError
-from sparktf.feed.parquet import PARTITION_TYPES, group_nbytes, leaf_columns, open_parquet, reading
+from sparktf.feed.parquet import PARTITION_TYPES, group_nbytes, group_range, leaf_columns, open_parquet, reading
 from sparktf.storage.base import Storage
 
 # Footers are small reads, each of which mostly waits for the file system.
@@ -52,12 +53,19 @@ class RowGroups(NamedTuple):
         file: Index of the file.
         row_group: Index in the file.
         nbytes: Bytes of the used columns as they lie in the file.
+        start: Where the first of these columns starts in the file; `stop` is where the last one ends.
     """
 
-    file: npt.NDArray[np.int64]
-    row_group: npt.NDArray[np.int64]
-    rows: npt.NDArray[np.int64]
-    nbytes: npt.NDArray[np.int64]
+    file: Column
+    row_group: Column
+    rows: Column
+    nbytes: Column
+    start: Column
+    stop: Column
+
+    def take(self, chosen: npt.NDArray[np.bool_]) -> RowGroups:
+        """Returns those that are chosen: bool [n_row_groups]."""
+        return RowGroups(*(column[chosen] for column in self))
 
 
 def list_source(storage: Storage, path: str, key: str) -> Source:
@@ -134,14 +142,16 @@ def read_row_groups(storage: Storage, files: Sequence[str], types: Mapping[str, 
 
 
 def _row_groups_of(storage: Storage, types: Mapping[str, ColumnType], path: str) -> npt.NDArray[np.int64]:
-    """Returns int64 [n_row_groups, 3]: row group, rows, bytes."""
+    """Returns int64 [n_row_groups, 5]: row group, rows, bytes, start and stop in the file."""
     with open_parquet(storage, path) as file, reading(path):
         schema, metadata = file.schema_arrow, file.metadata
     _check_types(path, schema, types)
     leaves = leaf_columns(metadata, frozenset(types))
     groups = (metadata.row_group(i) for i in range(metadata.num_row_groups))
-    found = [(i, group.num_rows, group_nbytes(group, leaves)) for i, group in enumerate(groups)]
-    return np.array(found, np.int64).reshape(-1, 3)
+    found = [
+        (i, group.num_rows, group_nbytes(group, leaves), *group_range(group, leaves)) for i, group in enumerate(groups)
+    ]
+    return np.array(found, np.int64).reshape(-1, 5)
 
 
 def _check_types(path: str, schema: pa.Schema, types: Mapping[str, ColumnType]) -> None:

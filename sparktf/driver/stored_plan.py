@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 from functools import cached_property
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from sparktf.driver.locality import NO_HOST, Column, Replicas, share_locally
 from sparktf.feature import FeedSpec
 from sparktf.feed.parquet import PARTITION_TYPES, reading
 from sparktf.plan import (
@@ -29,9 +30,8 @@ from sparktf.plan import (
 )
 from sparktf.storage.base import Storage
 
-_FORMAT = 1
-
-Column = npt.NDArray[np.int64]
+_FORMAT = 2
+_HOST, _HOST_NBYTES = "host/", "host_nbytes/"
 
 
 @dataclass(frozen=True, eq=False)
@@ -44,6 +44,7 @@ class SplitTable:
         file: Index into `Plan.files`.
         held_out: Rows of the row group that the validation fraction draws.
         nbytes: Bytes of the used columns as they lie in the file.
+        replicas: Which hosts they lie on.
     """
 
     keep: Keep
@@ -53,6 +54,7 @@ class SplitTable:
     group_rows: Column
     held_out: Column
     nbytes: Column
+    replicas: Replicas
 
     @cached_property
     def rows(self) -> Column:
@@ -72,15 +74,39 @@ class SplitTable:
         """int64 [n_blocks], rows of each shuffle block."""
         return np.diff(np.concatenate([[0], np.cumsum(self.rows)])[self.block_starts]).astype(np.int64)
 
+    @cached_property
+    def host_nbytes(self) -> list[dict[int, int]]:
+        """For each shuffle block, its bytes on each host that holds some."""
+        held: list[dict[int, int]] = [{} for _ in range(len(self.block_starts) - 1)]
+        split, place = np.nonzero(self.replicas.host != NO_HOST)
+        hosts, sizes = self.replicas.host[split, place], self.replicas.nbytes[split, place]
+        for block, host, size in zip(self.block[split].tolist(), hosts.tolist(), sizes.tolist(), strict=True):
+            held[block][host] = held[block].get(host, 0) + size
+        return held
+
     def columns(self) -> dict[str, Column]:
-        """Returns the columns by name."""
-        return {field.name: getattr(self, field.name) for field in fields(self) if field.name != "keep"}
+        """Returns the columns by name; of the replicas, one column for each place."""
+        plain = {field.name: getattr(self, field.name) for field in fields(self)}
+        del plain["keep"]
+        replicas = plain.pop("replicas")
+        for i in range(replicas.host.shape[1]):
+            plain[f"{_HOST}{i}"], plain[f"{_HOST_NBYTES}{i}"] = replicas.host[:, i], replicas.nbytes[:, i]
+        return plain
+
+    @classmethod
+    def from_columns(cls, keep: Keep, columns: Mapping[str, Column]) -> SplitTable:
+        """Returns what `columns` was made of."""
+        plain = {name: column for name, column in columns.items() if "/" not in name}
+        host, nbytes = ([c for name, c in columns.items() if name.startswith(kind)] for kind in (_HOST, _HOST_NBYTES))
+        replicas = Replicas(np.stack(host, 1), np.stack(nbytes, 1)) if host else Replicas.unknown(len(plain["block"]))
+        return cls(keep, **plain, replicas=replicas)
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, SplitTable):
             return NotImplemented
-        theirs = other.columns()
-        return self.keep is other.keep and all(np.array_equal(mine, theirs[k]) for k, mine in self.columns().items())
+        mine, theirs = self.columns(), other.columns()
+        same = self.keep is other.keep and mine.keys() == theirs.keys()
+        return same and all(np.array_equal(column, theirs[name]) for name, column in mine.items())
 
     __hash__ = None  # type: ignore[assignment]
 
@@ -94,6 +120,7 @@ class Plan:
         files: Path of each file.
         partition_values: For each file, its values of `spec.partition_columns`.
         tables: The splits of each stream that there is.
+        hosts: The hosts that hold the files, as the tables' replicas number them.
     """
 
     spec: FeedSpec
@@ -101,6 +128,7 @@ class Plan:
     files: tuple[str, ...]
     partition_values: tuple[tuple[PartitionValue, ...], ...]
     tables: Mapping[Stream, SplitTable]
+    hosts: tuple[str, ...] = ()
 
     __hash__ = None  # type: ignore[assignment]
 
@@ -122,33 +150,79 @@ class Plan:
         return EpochOrder(self.block_rows(stream), epoch=epoch, seed=self.spec.seed if shuffled else None)
 
     def assignments(
-        self, stream: Stream, epoch: int, intervals: Sequence[Interval], nodes: int, rebalance: bool
+        self,
+        stream: Stream,
+        epoch: int,
+        intervals: Sequence[Interval],
+        nodes: Sequence[str],
+        *,
+        rebalance: bool,
+        locality: bool = True,
     ) -> list[Assignment]:
-        """Deals intervals of the epoch sequence to nodes; see `sparktf.plan.share`.
+        """Deals intervals of the epoch sequence to nodes, each what lies on its host first.
+
+        Args:
+            nodes: The host of each node.
+            rebalance: See `sparktf.plan.share`.
+            locality: Whether to look where the data lies; `Split.local_nbytes` says it either way.
 
         Returns:
             For each node, what it reads: its own part only.
         """
-        shares = share(self.order(stream, epoch), intervals, nodes, rebalance=rebalance)
+        order, hosts = self.order(stream, epoch), [self.host_number(node) for node in nodes]
+        if locality and any(host != NO_HOST for host in hosts):
+            slices = order.slices(intervals)
+            shares = share_locally(slices, self._local_nodes(stream, slices, hosts), len(nodes), rebalance=rebalance)
+        else:
+            shares = share(order, intervals, len(nodes), rebalance=rebalance)
         return [
             Assignment.model_construct(
-                stream=stream, epoch=epoch, pieces=tuple(self._piece(stream, cut) for cut in cuts)
+                stream=stream, epoch=epoch, pieces=tuple(self._piece(stream, cut, host) for cut in cuts)
             )
-            for cuts in shares
+            for cuts, host in zip(shares, hosts, strict=True)
         ]
 
-    def _piece(self, stream: Stream, cut: BlockSlice) -> Piece:
+    def host_number(self, host: str) -> int:
+        """Returns the number of a host among `hosts`, `NO_HOST` if it holds nothing.
+
+        A node and HDFS may call the same host "n1" and "n1.example.org"; the short name counts where it is of one only.
+        """
+        return self._host_numbers.get(host.lower(), self._host_numbers.get(host.lower().partition(".")[0], NO_HOST))
+
+    @cached_property
+    def _host_numbers(self) -> dict[str, int]:
+        names = [name.lower() for name in self.hosts]
+        short = Counter(name.partition(".")[0] for name in names)
+        numbers = {name.partition(".")[0]: i for i, name in enumerate(names) if short[name.partition(".")[0]] == 1}
+        return numbers | {name: i for i, name in enumerate(names)}
+
+    def _local_nodes(self, stream: Stream, slices: Sequence[BlockSlice], hosts: Sequence[int]) -> list[list[int]]:
+        """Returns for each slice the nodes whose hosts hold most of its block: at least half of the best of them."""
+        nodes: dict[int, list[int]] = {}
+        for node, host in enumerate(hosts):
+            nodes.setdefault(host, []).append(node)
+        held_by_block = self.tables[stream].host_nbytes if slices else []
+        found = []
+        for cut in slices:
+            held = {host: size for host, size in held_by_block[cut.block].items() if host in nodes}
+            best = max(held.values(), default=0)
+            found.append([node for host, size in held.items() if 2 * size >= best > 0 for node in nodes[host]])
+        return found
+
+    def _piece(self, stream: Stream, cut: BlockSlice, host: int) -> Piece:
         # What the plan says needs no validation, which would copy every split.
         return Piece.model_construct(
             block=cut.block,
             start=cut.start,
             stop=cut.stop,
             first_row=cut.first_row,
-            splits=self._splits(self.tables[stream], cut.block),
+            splits=self._splits(self.tables[stream], cut.block, host),
         )
 
-    def _splits(self, table: SplitTable, block: int) -> tuple[Split, ...]:
+    def _splits(self, table: SplitTable, block: int, host: int) -> tuple[Split, ...]:
         start, stop = table.block_starts[block : block + 2]
+        replicas = table.replicas.take(np.arange(start, stop))
+        local = np.where((replicas.host == host) & (host != NO_HOST), replicas.nbytes, 0).sum(axis=1)
         columns = (table.file, table.row_group, table.group_rows, table.held_out, table.rows, table.nbytes)
         return tuple(
             Split(
@@ -161,9 +235,10 @@ class Plan:
                 rows=rows,
                 nbytes=nbytes,
                 partition=self.partition_values[file],
+                local_nbytes=local_nbytes,
             )
-            for file, row_group, group_rows, held_out, rows, nbytes in zip(
-                *(column[start:stop].tolist() for column in columns), strict=True
+            for file, row_group, group_rows, held_out, rows, nbytes, local_nbytes in zip(
+                *(column[start:stop].tolist() for column in columns), local.tolist(), strict=True
             )
         )
 
@@ -181,6 +256,7 @@ def save_plan(plan: Plan, storage: Storage, folder: str) -> None:
         "format": _FORMAT,
         "plan_hash": plan.plan_hash,
         "spec": plan.spec.model_dump(mode="json"),
+        "hosts": plan.hosts,
         "streams": {stream.value: table.keep.value for stream, table in plan.tables.items()},
     }
     # A plan is there when its spec is: what load_plan asks for first is written last.
@@ -197,7 +273,9 @@ def load_plan(storage: Storage, folder: str) -> Plan:
     spec: dict[str, Any] = json.loads(storage.read_bytes(f"{folder}/spec.json"))
     files = _read_table(storage, f"{folder}/files.parquet")
     tables = {
-        Stream(stream): SplitTable(Keep(keep), **_arrays(_read_table(storage, _stream_path(folder, Stream(stream)))))
+        Stream(stream): SplitTable.from_columns(
+            Keep(keep), _arrays(_read_table(storage, _stream_path(folder, Stream(stream))))
+        )
         for stream, keep in spec["streams"].items()
     }
     paths, *values = (column.to_pylist() for column in files.columns)
@@ -207,6 +285,7 @@ def load_plan(storage: Storage, folder: str) -> Plan:
         files=tuple(paths),
         partition_values=tuple(zip(*values, strict=True)) if values else ((),) * len(paths),
         tables=tables,
+        hosts=tuple(spec["hosts"]),
     )
 
 

@@ -94,6 +94,14 @@ def group_nbytes(group: pq.RowGroupMetaData, leaves: Sequence[int]) -> int:
     return sum(group.column(i).total_compressed_size for i in leaves)
 
 
+def group_range(group: pq.RowGroupMetaData, leaves: Sequence[int]) -> tuple[int, int]:
+    """Returns where the first and the last of some physical columns of a row group start and end in the file."""
+    chunks = [group.column(i) for i in leaves]
+    starts = [min(c.data_page_offset, c.dictionary_page_offset or c.data_page_offset) for c in chunks]
+    stops = [start + c.total_compressed_size for start, c in zip(starts, chunks, strict=True)]
+    return min(starts, default=0), max(stops, default=0)
+
+
 def file_columns(spec: FeedSpec) -> frozenset[str]:
     """Returns the columns to read from files: those of the features that are no partition columns."""
     used = {name for feature in spec.features for name in feature.columns}

@@ -96,7 +96,7 @@ class NodeFeed:
     Attributes:
         rows_taken: Rows handed out so far; `Assignment.consumed` turns them into a cursor.
         wait_s: Seconds that `take` has waited for rows.
-        nbytes: Bytes read from files so far.
+        nbytes: Bytes read from files so far, of which `local_nbytes` lie on this node's own host.
     """
 
     def __init__(
@@ -110,6 +110,7 @@ class NodeFeed:
         self.rows_taken = 0
         self.wait_s = 0.0
         self.nbytes = 0
+        self.local_nbytes = 0
         self._spec = spec
         self._assignment = assignment
         self._reader = SplitReader(spec, open_storage, use_threads=use_threads)
@@ -222,6 +223,7 @@ class NodeFeed:
             splits, start = (piece.splits, 0) if self._permutes else _touched(piece)
             groups = [self._reader.read(split) for split in splits]
             self.nbytes += sum(split.nbytes for split in splits)
+            self.local_nbytes += sum(split.local_nbytes for split in splits)
             # One block is assembled beside the reading: there are never more than two of them in Arrow's form.
             if before is not None:
                 before.result()

@@ -127,6 +127,7 @@ class Session:
             complete=complete,
             wait_s=feed.wait_s,
             nbytes=feed.nbytes,
+            local_nbytes=feed.local_nbytes,
         )
         self._reporter.send(Action.EPOCH_DONE, message)
 

@@ -141,7 +141,9 @@ def worker_rows(config: JobConfig, cursor: Cursor | None = None) -> list[dict[st
     rundir, cursor = RunDirectory(config.output.path, config.name, "run"), cursor or Cursor()
     plan = load_plan(open_storage(rundir.root), rundir.plan)
     todo = remaining(plan.rows(Stream.TRAIN), cursor.done)
-    shares = plan.assignments(Stream.TRAIN, cursor.epoch, todo, config.cluster.nodes, config.data.rebalance)
+    shares = plan.assignments(
+        Stream.TRAIN, cursor.epoch, todo, [""] * config.cluster.nodes, rebalance=config.data.rebalance
+    )
     rows: list[dict[str, Any]] = []
     for share in shares:
         with NodeFeed(plan.spec, share, open_storage) as feed:

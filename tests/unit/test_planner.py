@@ -11,6 +11,7 @@ import pyarrow as pa
 import pytest
 from lakes import deal, filter_by, id_table, lake_config, no_filter, plan_lake, write_file, write_lake
 
+from sparktf.driver.locality import Hosts
 from sparktf.driver.planner import plan_source, split_by_fraction, split_table
 from sparktf.driver.source import RowGroups
 from sparktf.driver.stored_plan import load_plan, save_plan
@@ -312,7 +313,7 @@ class TestValidation:
         rng = np.random.default_rng(0)
         for fraction in (1e-9, 0.1, 0.5, 0.999999):
             rows = rng.integers(1, 9, 10_000)
-            held = split_by_fraction(RowGroups(rows, rows, rows, rows), fraction)[VALIDATION].rows
+            held = split_by_fraction(RowGroups(*[rows] * 6), fraction)[VALIDATION].rows
             assert np.all((held >= 0) & (held <= rows))
             assert abs(held.sum() - fraction * rows.sum()) <= 0.5
 
@@ -369,9 +370,10 @@ class TestBlocks:
     def test_a_million_row_groups_are_planned_in_seconds(self) -> None:
         n = 1_000_000
         index = np.arange(n, dtype=np.int64)
-        groups = RowGroups(index // 100, index % 100, np.full(n, 10_000), np.full(n, 1 << 20))
+        start = index % 100 << 20
+        groups = RowGroups(index // 100, index % 100, np.full(n, 10_000), np.full(n, 1 << 20), start, start + (1 << 20))
         started = time.monotonic()
-        table = split_table(split_by_fraction(groups, 0.1)[TRAIN], 131_072, seed=3)
+        table = split_table(split_by_fraction(groups, 0.1)[TRAIN], 131_072, Hosts((), {}), seed=3)
         assert table.block_rows.sum() == 9_000 * n
         assert table.block_rows.max() <= 131_072
         assert time.monotonic() - started < 5

@@ -1,0 +1,155 @@
+"""Data goes to the nodes beside it, and stays balanced: row groups, shuffle blocks and assignments against hosts."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import numpy as np
+import pytest
+from lakes import lake_config, no_filter, write_lake
+
+from sparktf.driver.locality import NO_HOST, FileBlock, Hosts, best_hosts
+from sparktf.driver.planner import StreamRows, plan_source, split_table
+from sparktf.driver.source import RowGroups
+from sparktf.driver.stored_plan import Plan, load_plan, save_plan
+from sparktf.feature import FeedSpec
+from sparktf.plan import Assignment, Keep, Stream, remaining
+from sparktf.storage import open_storage
+
+TRAIN = Stream.TRAIN
+MIB = 1 << 20
+
+
+def placed(hosts: int, replication: int, groups: int, *, seed: int = 0, block_rows: int = 131_072) -> Plan:
+    """Returns a plan of one-MiB row groups of 20,000 rows, ten to a file, each file's block on random hosts."""
+    rng = np.random.default_rng(seed)
+    index = np.arange(groups, dtype=np.int64)
+    file, row_group = index // 10, index % 10
+    files = tuple(f"/lake/{i}" for i in range(int(file[-1]) + 1))
+    names = [f"n{i}.example.org" for i in range(hosts)]
+    located = {
+        name: [FileBlock(0, 10 * MIB, tuple(names[i] for i in rng.choice(hosts, replication, replace=False)))]
+        for name in files
+    }
+    rows, nbytes = np.full(groups, 20_000), np.full(groups, MIB)
+    start = row_group * MIB
+    stream = StreamRows(RowGroups(file, row_group, rows, nbytes, start, start + MIB), Keep.ALL, np.zeros_like(rows))
+    where = Hosts(files, located)
+    spec = FeedSpec(
+        features=(), partition_columns=(), partition_types=(), fill_null={}, shuffle=True, seed=3, prefetch_bytes=1
+    )
+    return Plan(
+        spec=spec,
+        plan_hash="",
+        files=files,
+        partition_values=((),) * len(files),
+        tables={TRAIN: split_table(stream, block_rows, where, seed=3)},
+        hosts=where.names,
+    )
+
+
+def deal(plan: Plan, nodes: Sequence[str], *, rebalance: bool = True, locality: bool = True) -> list[Assignment]:
+    whole = [(0, plan.rows(TRAIN))]
+    return plan.assignments(TRAIN, 0, whole, nodes, rebalance=rebalance, locality=locality)
+
+
+def local_share(parts: Sequence[Assignment]) -> float:
+    """Returns the share of the bytes that are read beside their data."""
+    splits = [split for part in parts for piece in part.pieces for split in piece.splits]
+    return sum(split.local_nbytes for split in splits) / sum(split.nbytes for split in splits)
+
+
+def assert_every_row_once(plan: Plan, parts: Sequence[Assignment]) -> None:
+    done = [interval for part in parts for interval in part.consumed(part.rows)]
+    assert remaining(plan.rows(TRAIN), done) == []
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_three_of_four_hosts_read_nearly_all_of_their_rows_at_home(seed: int) -> None:
+    plan = placed(hosts=4, replication=2, groups=150, seed=seed)
+    nodes = [f"n{i}.example.org" for i in range(3)]
+    parts = deal(plan, nodes)
+    rows = [part.rows for part in parts]
+    assert max(rows) - min(rows) <= 1
+    assert_every_row_once(plan, parts)
+    assert local_share(parts) >= 0.9
+    assert 0.3 < local_share(deal(plan, nodes, locality=False)) < 0.7
+
+
+def test_a_large_cluster_reads_at_home_and_is_dealt_in_seconds() -> None:
+    plan = placed(hosts=300, replication=3, groups=60_000)
+    nodes = [f"n{i}.example.org" for i in range(0, 300, 2)]
+    started = time.monotonic()
+    parts = deal(plan, nodes)
+    assert time.monotonic() - started < 10
+    assert_every_row_once(plan, parts)
+    rows = [part.rows for part in parts]
+    assert max(rows) - min(rows) <= 1
+    assert local_share(parts) > 0.8
+    assert local_share(deal(plan, nodes, locality=False)) < 0.05
+
+
+def test_whole_blocks_stay_whole_and_near_balance() -> None:
+    plan = placed(hosts=4, replication=2, groups=600)
+    parts = deal(plan, [f"n{i}.example.org" for i in range(4)], rebalance=False)
+    assert_every_row_once(plan, parts)
+    blocks = plan.block_rows(TRAIN)
+    assert all(piece.rows == blocks[piece.block] for part in parts for piece in part.pieces)
+    rows = [part.rows for part in parts]
+    assert max(rows) - min(rows) <= 2 * 131_072
+    assert local_share(parts) >= 0.9
+
+
+def test_data_on_one_host_is_shared_all_the_same() -> None:
+    plan = placed(hosts=1, replication=1, groups=100)
+    parts = deal(plan, ["n0.example.org", "n1.example.org"])
+    assert [part.rows for part in parts] == [1_000_000, 1_000_000]
+    assert local_share(parts) == pytest.approx(0.5, abs=0.05)
+
+
+def test_two_nodes_on_one_host_share_what_lies_there() -> None:
+    plan = placed(hosts=2, replication=1, groups=400)
+    parts = deal(plan, ["n0.example.org", "n0.example.org", "n1.example.org", "n1.example.org"])
+    assert local_share(parts) > 0.9
+
+
+def test_short_names_are_the_same_hosts() -> None:
+    plan = placed(hosts=3, replication=1, groups=30)
+    numbers = [plan.host_number(name) for name in ("n1.example.org", "n1", "N1.EXAMPLE.ORG", "n1.elsewhere.org", "n7")]
+    assert numbers[0] != NO_HOST
+    assert numbers == [numbers[0]] * 4 + [NO_HOST]
+
+
+def test_a_row_group_over_two_blocks_is_partly_on_each_ones_hosts() -> None:
+    blocks = [FileBlock(0, 100, ("a", "b")), FileBlock(100, 100, ("b", "c"))]
+    hosts = Hosts(("/f",), {"/f": blocks})
+    ints = [np.array([value]) for value in (0, 80, 120, 40)]
+    replicas = hosts.replicas(*ints)
+    held = {hosts.names[h]: n for h, n in zip(replicas.host[0], replicas.nbytes[0], strict=True)}
+    assert held == {"a": 20, "b": 40, "c": 20}
+
+
+def test_a_plan_keeps_where_its_data_lies(tmp_path: Path) -> None:
+    write_lake(tmp_path / "lake", [40, 40, 40])
+
+    def locate(files: Sequence[str]) -> Mapping[str, Sequence[FileBlock]]:
+        return {file: [FileBlock(0, 1 << 30, (f"h{i % 2}", "h2"))] for i, file in enumerate(files[:2])}
+
+    storage = open_storage("/")
+    plan = plan_source(lake_config(tmp_path / "lake"), storage, no_filter, locate)
+    save_plan(plan, storage, str(tmp_path / "plan"))
+    loaded = load_plan(storage, str(tmp_path / "plan"))
+    assert loaded == plan
+    assert set(loaded.hosts) == {"h0", "h1", "h2"}
+    assert local_share(deal(loaded, ["h2"])) == pytest.approx(2 / 3, abs=0.01)
+    assert deal(loaded, ["h0", "h1"]) == deal(plan, ["h0", "h1"])
+
+
+def test_hosts_are_asked_for_so_that_together_they_hold_everything() -> None:
+    held = {"a": {0: 100, 1: 90}, "b": {0: 100, 1: 80}, "c": {2: 50}, "d": {2: 40}}
+    assert best_hosts(held, 2, []) == ["a", "c"]
+    assert best_hosts(held, 1, ["c"]) == ["a"]
+    assert best_hosts(held, 5, [])[:4] == ["a", "c", "b", "d"]
+    assert best_hosts({}, 2, []) == []
