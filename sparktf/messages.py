@@ -50,6 +50,7 @@ class Registration(Message):
         agent: Unique id of this agent process.
         partition: The Spark partition it runs for; there is one agent for each.
         jvm: Identity of its executor: "<pid>@<start time>" of the JVM on `host`.
+        container: Id of its YARN container, "" elsewhere.
         address: "host:port" that the agent holds for its next trainer.
         problems: Why no trainer could start here, such as a model module that is not found; empty if one could.
     """
@@ -60,6 +61,7 @@ class Registration(Message):
     jvm: str
     address: str
     versions: dict[str, str]
+    container: str = ""
     problems: tuple[str, ...] = ()
 
 

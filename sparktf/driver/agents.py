@@ -32,7 +32,7 @@ class SparkAgents:
 
     def __init__(self, spark: SparkSession, count: int, slots: Slots, settings: AgentSettings) -> None:
         self._context: SparkContext = spark.sparkContext
-        self._count = count
+        self.count = count
         self._slots = slots
         self._settings = settings
         self._group = f"sparktf-agents-{uuid.uuid4().hex[:8]}"
@@ -84,7 +84,7 @@ class SparkAgents:
         task = functools.partial(agent_task, settings=self._settings)
         try:
             context.setJobGroup(self._group, "sparktf node agents", interruptOnCancel=False)
-            rdd = context.parallelize(range(self._count), self._count)
+            rdd = context.parallelize(range(self.count), self.count)
             if self._fills_executors():
                 requests = TaskResourceRequests().cpus(self._slots.cores)
                 rdd = rdd.withResources(ResourceProfileBuilder().require(requests).build)
@@ -94,8 +94,9 @@ class SparkAgents:
 
     def _fills_executors(self) -> bool:
         """Whether each agent takes a whole executor, so that no two share one; `local[n]` has no task-only profiles."""
-        enough = self._slots.executors is not None and self._slots.executors >= self._count
-        return enough and not self._slots.is_local and self._slots.cores > 1
+        slots = self._slots
+        enough = slots.is_yarn or (slots.executors is not None and slots.executors >= self.count)
+        return enough and not slots.is_local and slots.cores > 1
 
 
 def _first_line(error: Exception) -> str:

@@ -234,6 +234,17 @@ class Attempt:
         states = [t.state for t in self.trainers.values()]
         return decide(states, self.failures, self._first_failure_s, now_s, timeouts.heartbeat)
 
+    def nbytes_read(self) -> dict[NodeId, tuple[int, int]]:
+        """Returns for each node the bytes of training data that it has read, and how many lay on its own host."""
+        reports = [a.reports for a in self.epochs.values()]
+        return {
+            node: (
+                sum(by_node[node].nbytes for by_node in reports if node in by_node),
+                sum(by_node[node].local_nbytes for by_node in reports if node in by_node),
+            )
+            for node in self.trainers
+        }
+
     def stop(self) -> None:
         """From now on every trainer that asks is told to exit, and exits are expected."""
         self._stop = True

@@ -2,22 +2,29 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from functools import partial
 from types import TracebackType
 from typing import Any, Self
 
+from py4j.protocol import Py4JError
 from pyspark.sql import SparkSession
 from rich.console import Console
 
 from sparktf.config import JobConfig
 from sparktf.driver.agents import SparkAgents
+from sparktf.driver.executors import executor_facts, executors_of, request_executors
 from sparktf.driver.gang import AgentJob, Gang
+from sparktf.driver.hdfs_blocks import locate_or_warn
+from sparktf.driver.locality import FileBlock
 from sparktf.driver.partition_filter import filter_partitions
+from sparktf.driver.placement import request_for
 from sparktf.driver.planner import plan_source
 from sparktf.driver.preflight import ship_model_code
 from sparktf.driver.prepare import prepare_assets
 from sparktf.driver.progress import make_console
 from sparktf.driver.result import RunResult
+from sparktf.driver.roster import Agent
 from sparktf.driver.run import Run
 from sparktf.driver.spark import check_settings, check_slots, slots_of
 from sparktf.driver.stored_plan import Plan
@@ -95,7 +102,7 @@ class Cluster(Gang):
 
     def plan(self, config: JobConfig, storage: Storage) -> Plan:
         """See `Gang`."""
-        return plan_source(config, storage, partial(filter_partitions, self._spark))
+        return plan_source(config, storage, partial(filter_partitions, self._spark), self._locate)
 
     def prepare(self, config: JobConfig, storage: Storage, path: str) -> dict[str, Any]:
         """See `Gang`."""
@@ -107,9 +114,35 @@ class Cluster(Gang):
             ship_model_code(self._spark, config.model_module)
             self._shipped.add(config.model_module)
 
-    def start_agents(self, config: JobConfig, settings: AgentSettings) -> AgentJob:
+    def start_agents(self, config: JobConfig, plan: Plan, settings: AgentSettings) -> AgentJob:
         """See `Gang`."""
-        return SparkAgents(self._spark, config.cluster.nodes, self._slots, settings)
+        count = config.cluster.nodes
+        if self._slots.is_yarn:
+            count = self._ask_for_executors(config, plan)
+        elif config.cluster.placement == "data" and plan.hosts:
+            self.warn(f"{self.place} places executors as it likes: cluster.placement: data needs YARN")
+        return SparkAgents(self._spark, count, self._slots, settings)
+
+    def facts(self, agent: Agent) -> Mapping[str, str]:
+        """See `Gang`."""
+        return executor_facts(self._spark, agent.registration.container)
+
+    def _locate(self, files: Sequence[str]) -> Mapping[str, Sequence[FileBlock]]:
+        blocks, warning = locate_or_warn(self._spark, files)
+        if warning:
+            self.warn(warning)
+        return blocks
+
+    def _ask_for_executors(self, config: JobConfig, plan: Plan) -> int:
+        """Asks YARN for the executors that are missing; returns how many there will be."""
+        nodes, held = config.cluster.nodes, [e.host for e in executors_of(self._spark) if not e.removed]
+        request = request_for(plan.host_nbytes() if config.cluster.placement == "data" else {}, nodes, held)
+        try:
+            request_executors(self._spark, request.total, request.hosts, self._slots.cores)
+        except Py4JError as e:
+            self.warn(f"executors cannot be asked for at the hosts of the data: {str(e).splitlines()[0]}")
+            return nodes
+        return max(request.total, nodes)
 
     def addresses(self) -> tuple[str, str]:
         """See `Gang`."""

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import abc
 import datetime
+import logging
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, Protocol, TypeVar
 
 from rich.console import Console
@@ -14,6 +15,7 @@ from rich.console import Console
 from sparktf.config import JobConfig
 from sparktf.driver.attempt import Attempt
 from sparktf.driver.control import ControlServer, Handler
+from sparktf.driver.placement import best_nodes
 from sparktf.driver.progress import Display
 from sparktf.driver.roster import Agent, Roster
 from sparktf.driver.stored_plan import Plan
@@ -43,12 +45,22 @@ from sparktf.security import new_secret, new_tls_material
 from sparktf.storage.base import Storage
 
 _TICK_S = 0.2
+_SPARES_S = 15.0
+"""So long the gang waits for executors beyond need, which may be nearer to the data, when it has enough."""
+
+_log = logging.getLogger(__name__)
 
 _Request = TypeVar("_Request", bound=Message)
 
 
 class AgentJob(Protocol):
-    """Whatever runs the agents."""
+    """Whatever runs the agents.
+
+    Attributes:
+        count: How many it starts.
+    """
+
+    count: int
 
     def ended(self) -> str | None:
         """Returns why all agents have been given up at once, None while they have not."""
@@ -68,6 +80,7 @@ class Gang(abc.ABC):
     Attributes:
         place: Where the gang runs, for people: Spark's master.
         one_machine: Whether all nodes are on this machine: then loopback serves, and TLS is not needed.
+        warn: Takes what the run's result should mention.
     """
 
     def __init__(
@@ -77,6 +90,7 @@ class Gang(abc.ABC):
         self.place = place
         self.console = console
         self.one_machine = one_machine
+        self.warn: Callable[[str], None] = _log.warning
         self.roster = Roster(time.monotonic, config.timeouts.heartbeat, duplicates_wait=duplicates_wait)
         self._attempt: Attempt | None = None
         self._attempts = 0
@@ -98,12 +112,17 @@ class Gang(abc.ABC):
         """Returns the model's assets, kept at `path`."""
 
     @abc.abstractmethod
-    def start_agents(self, config: JobConfig, settings: AgentSettings) -> AgentJob:
-        """Starts `config.cluster.nodes` agents."""
+    def start_agents(self, config: JobConfig, plan: Plan, settings: AgentSettings) -> AgentJob:
+        """Starts `config.cluster.nodes` agents or more, beside the data if it can be had."""
 
     @abc.abstractmethod
     def ship_code(self, config: JobConfig) -> None:
         """Brings the model's code to where the agents run."""
+
+    def facts(self, agent: Agent) -> Mapping[str, str]:
+        """Returns what is known of an agent's executor: the address of its `log`, and why it was `removed`."""
+        del agent
+        return {}
 
     def addresses(self) -> tuple[str, str]:
         """Returns the address to bind the control server to, and the one that nodes reach it at."""
@@ -124,7 +143,7 @@ class Gang(abc.ABC):
             # It waits for calls under way, and a dying node may have one open for long: so nobody joins this thread.
             threading.Thread(target=server.shutdown, name="control-shutdown", daemon=True).start()
 
-    def reserve(self, config: JobConfig) -> None:
+    def reserve(self, config: JobConfig, plan: Plan) -> None:
         """Starts the control server and the agents, if they are not there yet."""
         self.ship_code(config)
         if self._agents is not None:
@@ -139,13 +158,14 @@ class Gang(abc.ABC):
             heartbeat_s=config.timeouts.heartbeat,
             driver_lost_s=config.timeouts.driver_lost,
         )
-        self._agents = self.start_agents(config, settings)
+        self._agents = self.start_agents(config, plan, settings)
 
-    def gather(self, config: JobConfig, display: Display, *, first: bool) -> list[Agent]:
+    def gather(self, config: JobConfig, plan: Plan, display: Display, *, first: bool) -> list[Agent]:
         """Waits for the gang; returns its agents by partition.
 
         The first attempt needs all of them within `timeouts.reserve`; a later one goes on with at least
-        `cluster.min_workers` when the lost do not come back within `timeouts.replace`.
+        `cluster.min_workers` when the lost do not come back within `timeouts.replace`. Of more agents than are needed,
+        those beside the data stay, and the others are sent home.
 
         Raises:
             ReservationError: too few came in time.
@@ -154,17 +174,21 @@ class Gang(abc.ABC):
         need, timeouts = config.cluster.nodes, config.timeouts
         limit_s = timeouts.reserve if first else timeouts.replace
         deadline_s = time.monotonic() + limit_s
+        spares_until_s = None
         while True:
             self.look_after_agents()
             self.roster.sweep()
             idle = [a for a in self.roster.here() if a.state is AgentState.IDLE]
             _check_problems(idle)
-            left_s = deadline_s - time.monotonic()
+            now_s = time.monotonic()
+            left_s = deadline_s - now_s
             if len(idle) >= need:
-                return idle[:need]
+                spares_until_s = spares_until_s or now_s + (_SPARES_S if first else 0)
+                if len(idle) >= self._count() or now_s >= spares_until_s:
+                    return self._choose(idle, need, plan)
             if left_s <= 0:
                 if not first and len(idle) >= config.cluster.min_workers:
-                    return idle
+                    return self._choose(idle, need, plan)
                 missing = sorted(set(range(need)) - {a.registration.partition for a in idle})
                 raise ReservationError(
                     f"{len(idle)} of {need} nodes came within {limit_s:g} s; missing: "
@@ -173,6 +197,15 @@ class Gang(abc.ABC):
                 )
             display.waiting("waiting for nodes", len(idle), need, left_s, time.monotonic())
             self.tick()
+
+    def _count(self) -> int:
+        return self._agents.count if self._agents is not None else 0
+
+    def _choose(self, agents: list[Agent], need: int, plan: Plan) -> list[Agent]:
+        hosts = [agent.registration.host for agent in agents]
+        kept = [agents[i] for i in best_nodes(plan.host_nbytes(), hosts, need)]
+        self.roster.dismiss([agent.id for agent in agents if agent not in kept])
+        return kept
 
     def begin(self, attempt: Attempt, specs: list[tuple[str, TrainerSpec]]) -> None:
         """Makes an attempt the current one and gives the agents their trainers."""

@@ -236,30 +236,3 @@ def _give(
     if taken == rows:
         return None
     return piece._replace(start=piece.start + taken, first_row=piece.first_row + taken)
-
-
-def best_hosts(host_nbytes: Mapping[str, Mapping[int, int]], count: int, held: Sequence[str]) -> list[str]:
-    """Returns `count` hosts that, with those `held` already, hold as much of the data as few hosts can.
-
-    Greedily, the host that adds most first; when nothing more is added, those that hold most, also a second time.
-
-    Args:
-        host_nbytes: Host -> group of splits that lie on the same hosts -> bytes.
-    """
-    covered: set[int] = set()
-    for host in held:
-        covered.update(host_nbytes.get(host, {}))
-    taken = dict.fromkeys(held, 1)
-    chosen: list[str] = []
-    for _ in range(count if host_nbytes else 0):
-
-        def gain(host: str) -> tuple[int, int, int, str]:
-            groups = host_nbytes[host]
-            added = sum(size for group, size in groups.items() if group not in covered)
-            return (-taken.get(host, 0), added, sum(groups.values()), host)
-
-        best = max(sorted(host_nbytes), key=gain)
-        chosen.append(best)
-        taken[best] = taken.get(best, 0) + 1
-        covered.update(host_nbytes[best])
-    return chosen

@@ -48,6 +48,7 @@ def _parent_has_terminal() -> bool:
 
 
 _RATE_WINDOW_S = 10.0
+_SHOWN_HOSTS = 8
 
 
 class Display:
@@ -142,6 +143,22 @@ def print_result(console: Console, result: RunResult) -> None:
     console.print(table)
 
 
+def _locality(result: RunResult) -> str:
+    """Returns how much was read, and how much of it beside its blocks: "12.0 MB, 97 % on the node's own host (...)"."""
+    nodes = [node for attempt in result.attempts for node in attempt.nodes if node.nbytes]
+    if not nodes or any(node.local_nbytes is None for node in nodes):
+        return ""
+    by_host: dict[str, list[int]] = {}
+    for node in nodes:
+        held = by_host.setdefault(node.host, [0, 0])
+        held[0], held[1] = held[0] + node.nbytes, held[1] + (node.local_nbytes or 0)
+    nbytes, local = (sum(held[i] for held in by_host.values()) for i in (0, 1))
+    shown = [f"{host} {held[1] / held[0]:.0%}" for host, held in sorted(by_host.items())]
+    if len(shown) > _SHOWN_HOSTS:
+        shown = [*shown[:_SHOWN_HOSTS], f"{len(shown) - _SHOWN_HOSTS} more"]
+    return f"{nbytes / 1e6:,.1f} MB, {local / nbytes:.0%} on the reader's own host ({', '.join(shown)})"
+
+
 def _facts(result: RunResult) -> list[tuple[str, str]]:
     rows = result.rows
     facts = []
@@ -155,6 +172,8 @@ def _facts(result: RunResult) -> list[tuple[str, str]]:
             )
         )
     facts.append(("updates", f"{result.steps:,} in {len(result.attempts)} attempt(s), {result.duration_s:.1f} s"))
+    if locality := _locality(result):
+        facts.append(("read", locality))
     for stream, values in result.metrics.items():
         facts.extend((f"{stream} {name}", f"{value:.4f}") for name, value in values.items())
     facts.extend((name, getattr(result, name)) for name in ("model", "checkpoint") if getattr(result, name))

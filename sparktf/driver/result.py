@@ -18,6 +18,22 @@ class EpochRows(Message):
     complete: bool
 
 
+class NodeResult(Message):
+    """One node of an attempt.
+
+    Attributes:
+        nbytes: Bytes of training data that it read in the epochs it went through.
+        local_nbytes: How many of them lay on its own host; None where the file system does not say.
+        log: Address of its executor's log, "" where there is none.
+    """
+
+    node: str
+    host: str
+    nbytes: int
+    local_nbytes: int | None = None
+    log: str = ""
+
+
 class AttemptResult(Message):
     """One attempt: its size, where it began, and what ended it."""
 
@@ -28,6 +44,7 @@ class AttemptResult(Message):
     to_step: int
     duration_s: float
     root_cause: ErrorRecord | None = None
+    nodes: tuple[NodeResult, ...] = ()
     failures: tuple[ErrorRecord, ...] = ()
 
 

@@ -13,11 +13,12 @@ from sparktf.config_load import dump_config
 from sparktf.driver.attempt import Attempt, Outcome, Trainer, root_cause
 from sparktf.driver.commit import Committer
 from sparktf.driver.gang import Gang
+from sparktf.driver.placement import seats
 from sparktf.driver.preflight import check_output
 from sparktf.driver.progress import Display, print_result
-from sparktf.driver.result import AttemptResult, EpochRows, RunResult
+from sparktf.driver.result import AttemptResult, EpochRows, NodeResult, RunResult
 from sparktf.driver.roster import Agent
-from sparktf.driver.stored_plan import Plan, load_plan, save_plan
+from sparktf.driver.stored_plan import NODES, Plan, load_plan, save_plan
 from sparktf.errors import ConfigError, ErrorRecord, RunInterruptedError, SparkTFError, Verdict, record_of
 from sparktf.events import EventLog, next_segment
 from sparktf.messages import Restore, TrainerSpec
@@ -53,6 +54,7 @@ class Run:
             SparkTFError: the run failed; `error.result` is its result.
             KeyboardInterrupt: it was interrupted, and everything is stopped.
         """
+        self._gang.warn = self._warn
         try:
             repeated = self._earlier_result()
             if repeated is not None:
@@ -89,7 +91,7 @@ class Run:
         assets = self._gang.prepare(config, self._storage, self._rundir.assets)
         self._open_events()
         self._committer = Committer(config, self._storage, self._rundir, plan, self._warn)
-        self._gang.reserve(config)
+        self._gang.reserve(config, plan)
         self._run_attempts(plan, assets)
 
     def _plan(self) -> Plan:
@@ -149,10 +151,12 @@ class Run:
 
     def _run_attempt(self, plan: Plan, assets: dict[str, Any]) -> Attempt:
         committer, gang = self._need_committer(), self._gang
-        agents = gang.gather(self._config, self._display, first=not self._attempts)
+        agents = gang.gather(self._config, plan, self._display, first=not self._attempts)
+        hosts = self._dealt_hosts([agent.registration.host for agent in agents])
+        agents = [agents[i] for i in seats([agent.registration.host for agent in agents], hosts)]
         number = gang.next_attempt(committer.last_attempt())
         restore = committer.begin(number)
-        attempt = self._new_attempt(number, plan, restore, agents)
+        attempt = self._new_attempt(number, plan, restore, agents, hosts)
         committer.attempt = attempt
         self._announce(number, agents, restore)
         started_s = time.monotonic()
@@ -166,17 +170,34 @@ class Run:
             limit_s = self._config.timeouts.stop + self._config.timeouts.heartbeat
             if not gang.end_attempt(attempt, limit_s):
                 self._warn("some trainers did not stop in time")
-            self._keep_attempt(attempt, agents, restore, time.monotonic() - started_s)
+            self._keep_attempt(attempt, agents, restore, time.monotonic() - started_s, located=bool(plan.hosts))
         return attempt
 
-    def _new_attempt(self, number: int, plan: Plan, restore: Restore | None, agents: list[Agent]) -> Attempt:
+    def _dealt_hosts(self, hosts: list[str]) -> tuple[str, ...]:
+        """Returns the hosts by which data is dealt: where the nodes are.
+
+        With `data.rebalance: off` they are those of the plan's first attempt, wherever the nodes are now, so that every
+        replay of the plan deals alike.
+        """
+        path = f"{self._rundir.plan}/{NODES}"
+        if not self._config.data.rebalance and self._storage.exists(path):
+            stored = tuple(json.loads(self._storage.read_bytes(path)))
+            if len(stored) == len(hosts):
+                return stored
+        if not self._attempts:
+            self._storage.write_bytes(path, json.dumps(hosts).encode())
+        return tuple(hosts)
+
+    def _new_attempt(
+        self, number: int, plan: Plan, restore: Restore | None, agents: list[Agent], hosts: tuple[str, ...]
+    ) -> Attempt:
         now_s = time.monotonic()
         trainers = [
             Trainer(NodeId(role=Role.WORKER, index=i), agent.id, agent.registration.host, now_s, now_s)
             for i, agent in enumerate(agents)
         ]
         cursor = restore.cursor if restore else Cursor()
-        return Attempt(number, self._config, plan, cursor, trainers, time.monotonic, time.time)
+        return Attempt(number, self._config, plan, cursor, trainers, time.monotonic, time.time, hosts)
 
     def _specs(
         self, attempt: Attempt, plan: Plan, assets: dict[str, Any], restore: Restore | None, agents: list[Agent]
@@ -242,7 +263,9 @@ class Run:
             complete = attempt.complete_uploads()
         self._need_committer().commit_all(attempt, complete)
 
-    def _keep_attempt(self, attempt: Attempt, agents: list[Agent], restore: Restore | None, duration_s: float) -> None:
+    def _keep_attempt(
+        self, attempt: Attempt, agents: list[Agent], restore: Restore | None, duration_s: float, *, located: bool
+    ) -> None:
         cause = root_cause(attempt.failures) if attempt.failures else None
         kept = AttemptResult(
             attempt=attempt.number,
@@ -253,9 +276,23 @@ class Run:
             duration_s=round(duration_s, 3),
             root_cause=cause,
             failures=tuple(attempt.failures),
+            nodes=self._node_results(attempt, agents, located=located),
         )
         self._attempts.append(kept)
         self._emit("attempt-end", **kept.model_dump(mode="json"))
+
+    def _node_results(self, attempt: Attempt, agents: list[Agent], *, located: bool) -> tuple[NodeResult, ...]:
+        read = attempt.nbytes_read()
+        return tuple(
+            NodeResult(
+                node=str(node),
+                host=trainer.host,
+                nbytes=read[node][0],
+                local_nbytes=read[node][1] if located else None,
+                log=self._gang.facts(agent).get("log", ""),
+            )
+            for (node, trainer), agent in zip(attempt.trainers.items(), agents, strict=True)
+        )
 
     # ---- the end ----
 

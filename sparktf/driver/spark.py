@@ -18,7 +18,7 @@ class Slots:
     """The places for tasks that an application has or will have.
 
     Attributes:
-        executors: 1 on `local[n]`, where the driver is the only executor; None where it is not known.
+        executors: 1 on `local[n]`, where the driver is the only executor; None if unknown or open.
         one_machine: Whether all executors run on this machine.
     """
 
@@ -31,6 +31,11 @@ class Slots:
     def is_local(self) -> bool:
         """Whether tasks run in the driver's own JVM."""
         return _LOCAL.match(self.master) is not None
+
+    @property
+    def is_yarn(self) -> bool:
+        """Whether executors can be asked for while the application runs, and on which hosts."""
+        return self.master.startswith("yarn")
 
     @property
     def total(self) -> int | None:
@@ -46,8 +51,6 @@ def slots_of(spark: SparkSession) -> Slots:
     if found := _LOCAL_CLUSTER.match(master):
         return Slots(master, int(found.group(1)), int(found.group(2)), one_machine=True)
     cores = int(conf.get("spark.executor.cores", "1") or 1)
-    if master.startswith("yarn"):
-        return Slots(master, int(conf.get("spark.executor.instances", "2") or 2), cores, one_machine=False)
     return Slots(master, None, cores, one_machine=False)
 
 
@@ -89,12 +92,7 @@ def check_slots(slots: Slots, nodes: int) -> None:
     """
     if slots.total is None or slots.total >= nodes:
         return
-    if slots.is_local:
-        remedy = f"use --master 'local[{nodes}]'"
-    elif slots.master.startswith("yarn"):
-        remedy = f"set spark.executor.instances={-(-nodes // slots.cores)}"
-    else:
-        remedy = f"use --master 'local-cluster[{nodes},...]'"
+    remedy = f"use --master 'local[{nodes}]'" if slots.is_local else f"use --master 'local-cluster[{nodes},...]'"
     raise PreflightError(
         f"cluster.workers: {nodes} nodes need as many slots, but {slots.master} has {slots.total}: {remedy}, "
         "or lower cluster.workers"

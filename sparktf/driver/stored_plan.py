@@ -30,6 +30,9 @@ from sparktf.plan import (
 )
 from sparktf.storage.base import Storage
 
+NODES = "nodes.json"
+"""Beside the plan: the hosts of its first attempt's nodes."""
+
 _FORMAT = 2
 _HOST, _HOST_NBYTES = "host/", "host_nbytes/"
 
@@ -181,6 +184,18 @@ class Plan:
             )
             for cuts, host in zip(shares, hosts, strict=True)
         ]
+
+    def host_nbytes(self) -> dict[str, dict[int, int]]:
+        """Returns for each host how much training data lies there, by groups of splits that lie on the same hosts."""
+        table = self.tables[Stream.TRAIN]
+        sets, group = np.unique(np.sort(table.replicas.host, axis=1), axis=0, return_inverse=True)
+        held: dict[str, dict[int, int]] = {}
+        for number, hosts in enumerate(sets.tolist()):
+            nbytes = int(table.nbytes[group.reshape(-1) == number].sum())
+            for host in hosts:
+                if host != NO_HOST:
+                    held.setdefault(self.hosts[host], {})[number] = nbytes
+        return held
 
     def host_number(self, host: str) -> int:
         """Returns the number of a host among `hosts`, `NO_HOST` if it holds nothing.

@@ -89,6 +89,7 @@ class Agent:
             jvm=_parent_identity(),
             address=self._address(),
             versions=_versions(),
+            container=os.environ.get("CONTAINER_ID", ""),
             problems=tuple(_problems(self._settings.model_module)),
         )
         while not self._driver_lost():

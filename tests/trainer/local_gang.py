@@ -84,9 +84,9 @@ class LocalGang(Gang):
     def ship_code(self, config: JobConfig) -> None:
         """See `Gang`. The agents' processes have the `sys.path` of this one."""
 
-    def start_agents(self, config: JobConfig, settings: AgentSettings) -> AgentJob:
+    def start_agents(self, config: JobConfig, plan: Plan, settings: AgentSettings) -> AgentJob:
         """See `Gang`."""
-        del config
+        del config, plan
         self._local = LocalAgents(self._nodes, settings, warm=self._warm)
         return self._local
 
@@ -95,6 +95,7 @@ class LocalAgents:
     """The agents' processes, and the folder below which they put everything."""
 
     def __init__(self, count: int, settings: AgentSettings, *, warm: bool) -> None:
+        self.count = count
         self._folder = Path(tempfile.mkdtemp(prefix="sparktf-gang-"))
         self._left: list[str] = []
         self._processes = [

@@ -10,7 +10,8 @@ import numpy as np
 import pytest
 from lakes import lake_config, no_filter, write_lake
 
-from sparktf.driver.locality import NO_HOST, FileBlock, Hosts, best_hosts
+from sparktf.driver.locality import NO_HOST, FileBlock, Hosts
+from sparktf.driver.placement import Request, best_hosts, best_nodes, request_for, seats
 from sparktf.driver.planner import StreamRows, plan_source, split_table
 from sparktf.driver.source import RowGroups
 from sparktf.driver.stored_plan import Plan, load_plan, save_plan
@@ -153,3 +154,34 @@ def test_hosts_are_asked_for_so_that_together_they_hold_everything() -> None:
     assert best_hosts(held, 1, ["c"]) == ["a"]
     assert best_hosts(held, 5, [])[:4] == ["a", "c", "b", "d"]
     assert best_hosts({}, 2, []) == []
+    assert best_hosts({"a": {0: 1}}, 3, ["b"]) == ["a", "a", "a"]
+
+
+def test_an_executor_far_from_the_data_gets_a_spare_beside_it() -> None:
+    held = {"a": {0: 100}, "b": {1: 100}, "c": {1: 100}}
+    assert request_for(held, 2, ["a"]) == Request(2, ("b",))
+    assert request_for(held, 2, ["x"]) == Request(3, ("a", "b"))
+    assert request_for(held, 2, ["a", "b"]) == Request(2, ())
+    assert request_for({}, 3, ["x"]) == Request(3, ())
+
+
+def test_of_the_nodes_that_came_those_beside_the_data_are_kept() -> None:
+    held = {"a": {0: 100, 1: 100}, "b": {0: 100}, "c": {1: 100, 2: 50}}
+    assert best_nodes(held, ["x", "b", "a", "c"], 2) == [2, 3]
+    assert best_nodes(held, ["a", "a", "c"], 2) == [0, 2]
+    assert best_nodes(held, ["a"], 2) == [0]
+    assert best_nodes({}, ["x", "y", "z"], 2) == [0, 1]
+
+
+def test_a_plan_says_what_each_host_holds() -> None:
+    plan = placed(hosts=3, replication=2, groups=300)
+    held = plan.host_nbytes()
+    assert sorted(held) == ["n0.example.org", "n1.example.org", "n2.example.org"]
+    assert sum(sum(groups.values()) for groups in held.values()) == 2 * plan.nbytes(TRAIN)
+    assert len({group for groups in held.values() for group in groups}) == 3
+
+
+def test_nodes_take_the_seats_of_their_hosts() -> None:
+    assert seats(["a", "b", "c"], ("c", "a", "b")) == [2, 0, 1]
+    assert seats(["a", "a", "x"], ("c", "a", "a")) == [2, 0, 1]
+    assert seats(["x", "y"], ("a", "b")) == [0, 1]

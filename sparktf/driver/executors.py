@@ -1,0 +1,90 @@
+"""The executors of a Spark application, as Spark knows them: where they run, their logs, and why they went."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+from py4j.protocol import Py4JError
+from pyspark.sql import SparkSession
+
+_DRIVER = "driver"
+
+
+class Executor(NamedTuple):
+    """One executor.
+
+    Attributes:
+        log: Address of its standard error, "" where the cluster manager serves no logs.
+        removed: Why it is not there any more, "" while it is.
+    """
+
+    id: str
+    host: str
+    log: str
+    removed: str
+
+
+def executors_of(spark: SparkSession) -> list[Executor]:
+    """Returns the executors that the application has and had, the driver left out.
+
+    Raises:
+        Py4JError: the JVM does not answer.
+    """
+    store = _scala(spark).statusStore()
+    jvm: Any = spark.sparkContext._jvm
+    summaries = jvm.scala.jdk.javaapi.CollectionConverters.asJava(store.executorList(False))
+    return [_executor(jvm, summary) for summary in summaries if summary.id() != _DRIVER]
+
+
+def _executor(jvm: Any, summary: Any) -> Executor:
+    logs = jvm.scala.jdk.javaapi.CollectionConverters.asJava(summary.executorLogs())
+    reason = summary.removeReason()
+    return Executor(
+        id=str(summary.id()),
+        host=str(summary.hostPort()).rpartition(":")[0],
+        log=str(logs.get("stderr") or ""),
+        removed="" if summary.isActive() else str(reason.get() if reason.isDefined() else "it was removed"),
+    )
+
+
+def request_executors(spark: SparkSession, total: int, hosts: Sequence[str], cores: int) -> None:
+    """Asks the cluster manager for executors until there are `total`, the new ones on these hosts if it can be had.
+
+    This goes to the scheduler's backend: what SparkContext offers in its place, `requestTotalExecutors`, hands on its
+    map of hosts the wrong way round, and asks for no host at all.
+
+    Args:
+        hosts: One entry for each executor that is wanted there.
+        cores: Of an executor: the backend counts tasks, one for each core.
+
+    Raises:
+        Py4JError: this Spark has another interface.
+    """
+    jvm: Any = spark.sparkContext._jvm
+    empty = getattr(getattr(jvm.scala.collection.immutable, "Map$"), "MODULE$").empty()
+    profile = 0  # the default ResourceProfile
+    tasks = empty
+    for host in dict.fromkeys(hosts):
+        tasks = tasks.updated(host, hosts.count(host) * cores)
+    _scala(spark).schedulerBackend().requestTotalExecutors(
+        empty.updated(profile, total), empty.updated(profile, len(hosts) * cores), empty.updated(profile, tasks)
+    )
+
+
+def find_executor(executors: Sequence[Executor], container: str) -> Executor | None:
+    """Returns the executor in a YARN container, whose id stands in the address of its logs."""
+    return next((e for e in executors if container and container in e.log), None)
+
+
+def executor_facts(spark: SparkSession, container: str) -> Mapping[str, str]:
+    """Returns `log` and `removed` of the executor in a container; empty where nothing is known, or nobody answers."""
+    try:
+        executor = find_executor(executors_of(spark), container)
+    except (Py4JError, OSError):
+        return {}
+    return {} if executor is None else {"log": executor.log, "removed": executor.removed}
+
+
+def _scala(spark: SparkSession) -> Any:
+    return spark.sparkContext._jsc.sc()

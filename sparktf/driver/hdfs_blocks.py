@@ -1,0 +1,66 @@
+"""Which hosts hold the blocks of files, from the Hadoop file system of the driver's JVM."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from py4j.protocol import Py4JError
+from pyspark.sql import SparkSession
+
+from sparktf.driver.locality import FileBlock
+
+_CORRUPT = "(corrupt)"
+
+
+def locate_blocks(spark: SparkSession, files: Sequence[str]) -> dict[str, list[FileBlock]]:
+    """Returns the blocks of each file; those that no listing knows are left out.
+
+    One call to the NameNode for each folder (and for each thousand files of it, `dfs.ls.limit`), not for each file.
+
+    Raises:
+        Py4JError: the file system cannot be asked.
+    """
+    wanted = set(files)
+    found: dict[str, list[FileBlock]] = {}
+    for folder in dict.fromkeys(file.rpartition("/")[0] for file in files):
+        for path, blocks in _blocks_in(spark, folder):
+            if path in wanted:
+                found[path] = blocks
+    return found
+
+
+def is_on_hdfs(path: str) -> bool:
+    """Whether a path is on a file system that says where its blocks lie."""
+    return path.startswith(("hdfs://", "viewfs://"))
+
+
+def _blocks_in(spark: SparkSession, folder: str) -> list[tuple[str, list[FileBlock]]]:
+    jvm: Any = spark.sparkContext._jvm
+    path = jvm.org.apache.hadoop.fs.Path(folder)
+    entries = path.getFileSystem(spark.sparkContext._jsc.hadoopConfiguration()).listLocatedStatus(path)
+    found = []
+    while entries.hasNext():
+        entry = entries.next()
+        if entry.isFile():
+            # One call for all blocks of a file: each crossing to the JVM costs more than reading its answer.
+            text = str(jvm.java.util.Arrays.toString(entry.getBlockLocations()))
+            found.append((f"{folder}/{entry.getPath().getName()}", parse_blocks(text)))
+    return found
+
+
+def parse_blocks(text: str) -> list[FileBlock]:
+    """Returns the blocks of a printed array of Hadoop's BlockLocation: "[0,4194304,host1,host2, 4194304,100,host2]"."""
+    blocks = []
+    for block in text.strip("[]").split(", ") if text != "[]" else []:
+        start, nbytes, *hosts = block.removesuffix(_CORRUPT).split(",")
+        blocks.append(FileBlock(int(start), int(nbytes), tuple(hosts)))
+    return sorted(blocks)
+
+
+def locate_or_warn(spark: SparkSession, files: Sequence[str]) -> tuple[Mapping[str, Sequence[FileBlock]], str]:
+    """Returns the blocks, and why they are not known, "" if they are or need not be."""
+    try:
+        return locate_blocks(spark, [file for file in files if is_on_hdfs(file)]), ""
+    except Py4JError as e:
+        return {}, f"the blocks' hosts are not known: {str(e).splitlines()[0]}"

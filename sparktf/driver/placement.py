@@ -1,0 +1,108 @@
+"""Which hosts to ask for executors on, and which of those that came to keep: pure functions over where the data lies."""
+
+from __future__ import annotations
+
+import heapq
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+HostNbytes = Mapping[str, Mapping[int, int]]
+"""Host -> group of row groups that lie on the same hosts -> bytes."""
+
+_GOOD_ENOUGH = 0.9
+"""An executor that is there already is worth keeping while the gang holds so much of what the best hosts would."""
+
+
+class Request(NamedTuple):
+    """What to ask the cluster manager for.
+
+    Attributes:
+        total: Executors in all, with those that are there already.
+        hosts: Where the new ones are wanted.
+    """
+
+    total: int
+    hosts: tuple[str, ...]
+
+
+def request_for(host_nbytes: HostNbytes, nodes: int, held: Sequence[str]) -> Request:
+    """Returns what to ask for, given the hosts of the executors that are there already.
+
+    Where those are far from the data, as many more are asked for, so that the gang can do without them.
+    """
+    missing = max(nodes - len(held), 0)
+    hosts = best_hosts(host_nbytes, missing, held)
+    ideal = best_hosts(host_nbytes, nodes, [])
+    if covered(host_nbytes, [*held, *hosts]) >= _GOOD_ENOUGH * covered(host_nbytes, ideal):
+        return Request(len(held) + missing, tuple(hosts))
+    wanted = [host for host in ideal if host not in held]
+    return Request(len(held) + len(wanted), tuple(wanted))
+
+
+def best_hosts(host_nbytes: HostNbytes, count: int, held: Sequence[str]) -> list[str]:
+    """Returns `count` hosts that, with those `held` already, hold as much of the data as few hosts can.
+
+    Greedily, the host that adds most first; when nothing more is added, those that hold most; when all are taken, each
+    a second time. Empty where nothing is known.
+    """
+    if not host_nbytes:
+        return []
+    candidates = sorted(host_nbytes) * (1 + (count + len(held)) // len(host_nbytes))
+    return [candidates[i] for i in _greedily(host_nbytes, candidates, count, held)]
+
+
+def best_nodes(host_nbytes: HostNbytes, hosts: Sequence[str], count: int) -> list[int]:
+    """Returns which `count` of the nodes on these hosts to keep, in their order."""
+    return sorted(_greedily(host_nbytes, hosts, count, ()))
+
+
+def _greedily(host_nbytes: HostNbytes, candidates: Sequence[str], count: int, held: Sequence[str]) -> list[int]:
+    """Returns `count` of the candidates, the best first; a host that is taken comes after all that are not."""
+    taken = Counter(held)
+    known = {group for host in held for group in host_nbytes.get(host, {})}
+
+    def key(i: int) -> tuple[int, int, int, int]:
+        groups = host_nbytes.get(candidates[i], {})
+        added = sum(size for group, size in groups.items() if group not in known)
+        return taken[candidates[i]], -added, -sum(groups.values()), i
+
+    # Keys only grow: the least one, if it is still what it was, is the least of all.
+    queue = [key(i) for i in range(len(candidates))]
+    heapq.heapify(queue)
+    chosen: list[int] = []
+    while queue and len(chosen) < count:
+        i = queue[0][-1]
+        current = key(i)
+        if current != queue[0]:
+            heapq.heapreplace(queue, current)
+            continue
+        heapq.heappop(queue)
+        chosen.append(i)
+        taken[candidates[i]] += 1
+        known.update(host_nbytes.get(candidates[i], {}))
+    return chosen
+
+
+def covered(host_nbytes: HostNbytes, hosts: Sequence[str]) -> int:
+    """Returns how many bytes lie on at least one of the hosts."""
+    found: dict[int, int] = {}
+    for host in hosts:
+        for group, size in host_nbytes.get(host, {}).items():
+            found[group] = max(found.get(group, 0), size)
+    return sum(found.values())
+
+
+def seats(hosts: Sequence[str], wanted: Sequence[str]) -> list[int]:
+    """Returns the order in which nodes on `hosts` take their seats: the one of each seat on the host wanted for it.
+
+    Seats whose host has no node (any more) take the nodes that are left.
+    """
+    free = list(range(len(hosts)))
+    order: list[int | None] = []
+    for host in wanted:
+        found = next((i for i in free if hosts[i] == host), None)
+        order.append(found)
+        if found is not None:
+            free.remove(found)
+    return [free.pop(0) if i is None else i for i in order]
