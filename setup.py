@@ -21,7 +21,7 @@ REQUIRES = [
     "pydantic>=2.9,<3",
     "pyspark>=4.1,<5",
     "PyYAML>=6.0.1,<7",
-    "rich>=13,<16",
+    "rich>=13.8,<16",
     "tenacity>=9,<10",
     "tensorflow>=2.21,<2.22",
 ]

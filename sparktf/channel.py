@@ -14,6 +14,9 @@ from sparktf.security import NODE_NAME, ControlAccess
 
 SECRET_HEADER = b"x-sparktf-secret"
 
+GONE_S = 3.0
+"""So long a driver whose process seems to be gone is asked again."""
+
 _Answer = TypeVar("_Answer", bound=Message)
 
 
@@ -69,6 +72,15 @@ class ControlClient:
 
     def close(self) -> None:
         self._client.close()
+
+
+def patience_with(error: ControlError, driver_lost_s: float) -> float:
+    """Returns how many seconds of silence to bear after a failed call.
+
+    A refused connection means that the driver's process is gone: nothing else will ever listen at its port.
+    """
+    gone = isinstance(error, DriverLostError) and "onnection refused" in str(error)
+    return min(GONE_S, driver_lost_s) if gone else driver_lost_s
 
 
 def _reason(error: Exception) -> str:

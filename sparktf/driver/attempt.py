@@ -210,12 +210,13 @@ class Attempt:
             )
         trainer.take(TrainerEvent.EXIT)
 
-    def agent_lost(self, agent: str, reason: str) -> None:
-        """The agent of a trainer is lost, and the trainer with it."""
+    def agent_lost(self, agent: str, reason: str, log: str = "") -> None:
+        """The agent of a trainer is lost, and the trainer with it; `log` is where its executor's log is."""
         for trainer in self.trainers.values():
             if trainer.agent == agent and trainer.state is not TrainerState.EXITED:
                 heard_ago_s = self._clock() - trainer.heard_s
-                self.fail(self._loss(trainer, f"lost its executor: {reason}", self._wall() - heard_ago_s))
+                loss = self._loss(trainer, f"lost its executor: {reason}", self._wall() - heard_ago_s)
+                self.fail(loss.model_copy(update={"log": log}))
                 trainer.take(TrainerEvent.EXIT)
 
     # ---- decisions ----

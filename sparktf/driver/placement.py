@@ -1,4 +1,4 @@
-"""Which hosts to ask for executors on, and which of those that came to keep: pure functions over where the data lies."""
+"""Which hosts to ask for executors on, and which nodes to keep of those that came: functions of where the data lies."""
 
 from __future__ import annotations
 

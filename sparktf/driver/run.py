@@ -242,8 +242,9 @@ class Run:
             if reason := gang.look_after_agents():
                 self._warn(f"Spark gave up the agents' job: {reason}")
             for lost in gang.roster.sweep():
+                facts = gang.facts(lost.agent)
                 with gang.roster.changed:
-                    attempt.agent_lost(lost.agent.id, lost.reason)
+                    attempt.agent_lost(lost.agent.id, facts.get("removed") or lost.reason, facts.get("log", ""))
             self._commit(attempt)
             with gang.roster.changed:
                 outcome = attempt.outcome()

@@ -16,8 +16,8 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from sparktf.channel import ControlClient
-from sparktf.errors import ControlError, DriverLostError, RefusedError
+from sparktf.channel import ControlClient, patience_with
+from sparktf.errors import ControlError, RefusedError
 from sparktf.executor.ports import HeldPort
 from sparktf.executor.process import TrainerProcess
 from sparktf.messages import Ack, Action, AgentHeartbeat, Order, Orders, Registered, Registration
@@ -26,7 +26,6 @@ from sparktf.version import __version__
 
 _POLL_S = 0.1
 _HEARTBEAT_S = 0.5
-_REFUSED_S = 3.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,6 +68,7 @@ class Agent:
         self._port = HeldPort(settings.node_ports)
         self._trainer: TrainerProcess | None = None
         self._heard_s = time.monotonic()
+        self._patience_s = settings.driver_lost_s
 
     def run(self) -> None:
         """Registers, then obeys until dismissed, or until the driver is gone."""
@@ -158,14 +158,11 @@ class Agent:
         return orders
 
     def _note(self, error: ControlError) -> None:
-        """A refused connection means that the driver's process is gone: nothing else will ever listen at its port."""
-        if isinstance(error, DriverLostError) and "onnection refused" in str(error):
-            limit_s = self._settings.driver_lost_s
-            self._heard_s = min(self._heard_s, time.monotonic() - limit_s + _REFUSED_S)
+        self._patience_s = patience_with(error, self._settings.driver_lost_s)
         print(f"sparktf agent {self._partition}: {error}", file=sys.stderr)
 
     def _driver_lost(self) -> bool:
-        return time.monotonic() - self._heard_s > self._settings.driver_lost_s
+        return time.monotonic() - self._heard_s > self._patience_s
 
     def _address(self) -> str:
         return f"{self._settings.host or socket.gethostname()}:{self._port.port}"

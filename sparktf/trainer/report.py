@@ -6,7 +6,7 @@ import os
 import threading
 import time
 
-from sparktf.channel import ControlClient
+from sparktf.channel import GONE_S, ControlClient, patience_with
 from sparktf.errors import ControlError, DriverLostError, RefusedError
 from sparktf.messages import Ack, Action, Failed, Heartbeat, Progress, TrainerOrders, TrainerSpec
 from sparktf.plan import Message
@@ -15,8 +15,6 @@ EXIT_STOPPED = 143
 EXIT_DRIVER_LOST = 70
 
 _INTERVAL_S = 0.5
-_REFUSED_S = 3.0
-"""A refused connection means that the driver's process is gone: its server never comes back at the same port."""
 
 
 class Reporter:
@@ -60,7 +58,7 @@ class Reporter:
     def fail(self, failed: Failed) -> None:
         """Reports the failure; a driver that cannot be reached learns of it from the exit code."""
         try:
-            self._client.call_patiently(Action.FAILED, failed, Ack, patience_s=_REFUSED_S)
+            self._client.call_patiently(Action.FAILED, failed, Ack, patience_s=GONE_S)
         except ControlError as e:
             print(f"sparktf: the failure could not be reported: {e}", flush=True)
 
@@ -78,8 +76,7 @@ class Reporter:
             except RefusedError as e:
                 self._exit(EXIT_STOPPED, str(e))
             except DriverLostError as e:
-                limit = _REFUSED_S if "onnection refused" in str(e) else self._spec.config.timeouts.driver_lost
-                if time.monotonic() - heard > limit:
+                if time.monotonic() - heard > patience_with(e, self._spec.config.timeouts.driver_lost):
                     self._exit(EXIT_DRIVER_LOST, str(e))
             except ControlError as e:
                 print(f"sparktf: heartbeat: {e}", flush=True)
