@@ -43,19 +43,27 @@ def _blocks_in(spark: SparkSession, folder: str) -> list[tuple[str, list[FileBlo
     while entries.hasNext():
         entry = entries.next()
         if entry.isFile():
-            # One call for all blocks of a file: each crossing to the JVM costs more than reading its answer.
-            text = str(jvm.java.util.Arrays.toString(entry.getBlockLocations()))
+            # One call for all blocks of a file: each crossing to the JVM costs more than reading its answer. (py4j finds
+            # no overload of java.util.Arrays.toString for this array.)
+            text = str(jvm.org.apache.commons.lang3.ArrayUtils.toString(entry.getBlockLocations()))
             found.append((f"{folder}/{entry.getPath().getName()}", parse_blocks(text)))
     return found
 
 
 def parse_blocks(text: str) -> list[FileBlock]:
-    """Returns the blocks of a printed array of Hadoop's BlockLocation: "[0,4194304,host1,host2, 4194304,100,host2]"."""
-    blocks = []
-    for block in text.strip("[]").split(", ") if text != "[]" else []:
-        start, nbytes, *hosts = block.removesuffix(_CORRUPT).split(",")
-        blocks.append(FileBlock(int(start), int(nbytes), tuple(hosts)))
-    return sorted(blocks)
+    """Returns the blocks of a printed array of Hadoop's BlockLocation: "{0,4194304,host1,host2,4194304,100,host2}"."""
+    numbers: list[list[int]] = []
+    hosts: list[list[str]] = []
+    for word in filter(None, text.strip("{}").split(",")):
+        # Two numbers begin a block; a host's name or address is never a plain number.
+        if not word.isdecimal():
+            hosts[-1].append(word.removesuffix(_CORRUPT))
+        elif numbers and len(numbers[-1]) == 1:
+            numbers[-1].append(int(word))
+        else:
+            numbers.append([int(word)])
+            hosts.append([])
+    return sorted(FileBlock(start, nbytes, tuple(h)) for (start, nbytes), h in zip(numbers, hosts, strict=True))
 
 
 def locate_or_warn(spark: SparkSession, files: Sequence[str]) -> tuple[Mapping[str, Sequence[FileBlock]], str]:

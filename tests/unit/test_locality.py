@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from lakes import lake_config, no_filter, write_lake
 
+from sparktf.driver.hdfs_blocks import parse_blocks
 from sparktf.driver.locality import NO_HOST, FileBlock, Hosts
 from sparktf.driver.placement import Request, best_hosts, best_nodes, request_for, seats
 from sparktf.driver.planner import StreamRows, plan_source, split_table
@@ -185,3 +186,13 @@ def test_nodes_take_the_seats_of_their_hosts() -> None:
     assert seats(["a", "b", "c"], ("c", "a", "b")) == [2, 0, 1]
     assert seats(["a", "a", "x"], ("c", "a", "a")) == [2, 0, 1]
     assert seats(["x", "y"], ("a", "b")) == [0, 1]
+
+
+def test_printed_blocks_are_read() -> None:
+    printed = "{0,4194304,h1.test,10.0.0.2,4194304,100,h3.test(corrupt)}"
+    assert parse_blocks(printed) == [
+        FileBlock(0, 4194304, ("h1.test", "10.0.0.2")),
+        FileBlock(4194304, 100, ("h3.test",)),
+    ]
+    assert parse_blocks("{}") == []
+    assert parse_blocks("{0,7}") == [FileBlock(0, 7, ())]
