@@ -12,6 +12,7 @@ from rich.console import Console
 from sparktf.config import JobConfig
 from sparktf.driver.agents import SparkAgents
 from sparktf.driver.gang import AgentJob, Gang
+from sparktf.driver.memory import check_overhead
 from sparktf.driver.partition_filter import filter_partitions
 from sparktf.driver.planner import plan_source
 from sparktf.driver.preflight import ship_model_code
@@ -19,7 +20,7 @@ from sparktf.driver.prepare import prepare_assets
 from sparktf.driver.progress import make_console
 from sparktf.driver.result import RunResult
 from sparktf.driver.run import Run
-from sparktf.driver.spark import check_settings, check_slots, slots_of
+from sparktf.driver.spark import application_of, check_settings, check_slots, slots_of
 from sparktf.driver.stored_plan import Plan
 from sparktf.errors import ConfigError
 from sparktf.executor.agent import AgentSettings
@@ -68,6 +69,7 @@ class Cluster(Gang):
         self._spark = spark
         self._slots = slots_of(spark)
         self._shipped: set[str] = set()
+        self.application = application_of(spark)
         super().__init__(
             config,
             place=self._slots.master,
@@ -92,6 +94,9 @@ class Cluster(Gang):
     def preflight(self, config: JobConfig) -> None:
         """See `Gang`."""
         check_slots(self._slots, config.cluster.nodes)
+        if self._slots.master.startswith("yarn"):
+            conf = dict(self._spark.sparkContext.getConf().getAll())
+            check_overhead(conf, config.cluster.trainer_memory_mib)
 
     def plan(self, config: JobConfig, storage: Storage) -> Plan:
         """See `Gang`."""
