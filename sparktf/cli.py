@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import argparse
+import signal
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from pathlib import Path
 
 from rich.console import Console
 from rich.syntax import Syntax
@@ -13,18 +15,40 @@ from sparktf import __version__
 from sparktf.config_load import dump_config, load_config
 from sparktf.errors import SparkTFError
 
+_EXIT_INTERRUPTED = 130
+
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Runs the command line and returns the exit code: 0, or the verdict of the error that it has shown."""
     arguments = _parser().parse_args(argv)
+    command: Callable[[argparse.Namespace], int] = arguments.command
     try:
-        config = load_config(arguments.config, arguments.set, arguments.date)
+        return command(arguments)
     except SparkTFError as error:
         print(error, file=sys.stderr)
         return int(error.verdict)
-    _show_yaml(dump_config(config))
+    except KeyboardInterrupt:
+        print("interrupted", file=sys.stderr)
+        return _EXIT_INTERRUPTED
+
+
+def _check(arguments: argparse.Namespace) -> int:
+    _show_yaml(dump_config(load_config(arguments.config, arguments.set, arguments.date)))
     print("ok")
     return 0
+
+
+def _submit(arguments: argparse.Namespace) -> int:
+    from sparktf.submit.command import submit  # noqa: PLC0415 - storage libraries, which no other command needs
+
+    signal.signal(signal.SIGTERM, _interrupt)  # a scheduler's way to stop a job: in order, as on Ctrl-C
+    config = load_config(arguments.config, arguments.set, arguments.date)
+    beside = Path(arguments.config).absolute().parent
+    return submit(config, beside, arguments.run_id or arguments.date, dry_run=arguments.dry_run)
+
+
+def _interrupt(signum: int, frame: object) -> None:
+    raise KeyboardInterrupt
 
 
 def add_config_arguments(parser: argparse.ArgumentParser) -> None:
@@ -42,6 +66,13 @@ def _parser() -> argparse.ArgumentParser:
     check = commands.add_parser("check", help="resolve and validate a configuration, and show it")
     check.add_argument("config", metavar="CONFIG", help="YAML file")
     add_config_arguments(check)
+    check.set_defaults(command=_check)
+    submit = commands.add_parser("submit", help="run spark-submit for a configuration, and wait for the run's verdict")
+    submit.add_argument("config", metavar="CONFIG", help="YAML file")
+    add_config_arguments(submit)
+    submit.add_argument("--run-id", metavar="ID", help="names the run (default: --date); the same id again resumes it")
+    submit.add_argument("--dry-run", action="store_true", help="print the spark-submit line, and do nothing")
+    submit.set_defaults(command=_submit)
     return parser
 
 
@@ -52,3 +83,7 @@ def _show_yaml(text: str) -> None:
         console.print(Syntax(text.rstrip(), "yaml", theme="ansi_dark", background_color="default"))
     else:
         print(text, end="")
+
+
+if __name__ == "__main__":
+    sys.exit(main())

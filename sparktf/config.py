@@ -10,7 +10,16 @@ import hashlib
 import json
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, PositiveFloat, PositiveInt, model_validator
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    PositiveFloat,
+    PositiveInt,
+    field_validator,
+    model_validator,
+)
 
 Strategy = Literal["single", "mirrored", "multi_worker_mirrored"]
 
@@ -120,6 +129,11 @@ class ClusterConfig(Section):
         default="data",
         description="`data`: on YARN, executors are asked for at the hosts that hold the data; `any`: wherever.",
     )
+    trainer_memory_mib: PositiveInt = Field(
+        default=2048,
+        description="Memory of one trainer process in MiB: TensorFlow, the model, rows read ahead. On YARN it is asked "
+        "for as a part of `spark.executor.memoryOverhead`: [yarn.md](yarn.md).",
+    )
     control_port: int = Field(
         default=0, ge=0, le=65535, description="Port of the driver's control server; 0 takes a free one."
     )
@@ -213,6 +227,53 @@ class SecurityConfig(Section):
     )
 
 
+class SubmitConfig(Section):
+    """What `sparktf submit` asks of Spark and YARN; other ways to start a run do not look at it."""
+
+    master: str = Field(default="yarn", description="Spark's master; `local[n]` works too, in client mode.")
+    deploy_mode: Literal["client", "cluster"] = Field(
+        default="cluster", description="Where the driver runs: in a container of YARN's, or on this machine."
+    )
+    queue: str = Field(default="default", min_length=1, description="YARN's queue.")
+    driver_memory_mib: PositiveInt = Field(default=1024, description="Heap of the driver's JVM, in MiB.")
+    executor_memory_mib: PositiveInt = Field(
+        default=1024, description="Heap of an executor's JVM, in MiB; TensorFlow lives outside it."
+    )
+    executor_cores: PositiveInt = Field(default=1, description="Cores of an executor.")
+    archive: str | None = Field(
+        default=None,
+        description="Packed environment (`sparktf pack`), a local file or `hdfs://...`: the containers' Python.",
+    )
+    py_files: tuple[str, ...] = Field(
+        default=(), description="Further `.py` and `.zip` files for driver and executors."
+    )
+    files: tuple[str, ...] = Field(default=(), description="Further files, put into every container's folder.")
+    max_app_attempts: PositiveInt = Field(
+        default=2, description="ApplicationMasters that YARN may start in cluster mode: a lost driver is replaced."
+    )
+    conf: dict[str, str] = Field(
+        default={}, description="Any further setting of Spark's; it wins over those that follow from the other keys."
+    )
+
+    @field_validator("conf", mode="before")
+    @classmethod
+    def _settings_are_text(cls, value: Any) -> Any:
+        """YAML's numbers and bools stand for what Spark reads: `true`, `3`."""
+        return {k: _setting(v) for k, v in value.items()} if isinstance(value, dict) else value
+
+    @model_validator(mode="after")
+    def _mode_fits_master(self) -> Self:
+        if self.deploy_mode == "cluster" and self.master.startswith("local"):
+            raise ValueError(f"master: {self.master} needs deploy_mode: client")
+        return self
+
+
+def _setting(value: Any) -> Any:
+    if isinstance(value, bool):
+        return str(value).lower()
+    return str(value) if isinstance(value, (int, float)) else value
+
+
 class JobConfig(Section):
     """One run's whole configuration. Frozen; build it with `load_config` or from keyword arguments."""
 
@@ -230,6 +291,7 @@ class JobConfig(Section):
     output: OutputConfig = Field(description="Where results go.")
     timeouts: TimeoutsConfig = Field(default=TimeoutsConfig(), description="Upper bounds of every wait.")
     security: SecurityConfig = Field(default=SecurityConfig(), description="The control channel.")
+    submit: SubmitConfig = Field(default=SubmitConfig(), description="For `sparktf submit`.")
 
     @model_validator(mode="after")
     def _every_replica_gets_a_row(self) -> Self:

@@ -16,7 +16,7 @@ from pydantic import ValidationError
 
 from sparktf.config import JobConfig
 from sparktf.config_errors import describe, shown
-from sparktf.config_schema import FREE_FORM, OPTIONAL_SECTIONS, Key, dotted
+from sparktf.config_schema import DOTTED_NAMES, FREE_FORM, OPTIONAL_SECTIONS, Key, dotted
 from sparktf.config_yaml import Switch, YamlError, dump_yaml, load_yaml
 from sparktf.errors import ConfigError
 
@@ -104,7 +104,7 @@ def _mapping(text: str, source: str) -> dict[str, Any]:
 
 def _override(text: str) -> Override:
     path, equals, value = text.partition("=")
-    key = tuple(path.strip().split("."))
+    key = _split(path.strip())
     if not equals or not all(key):
         raise ConfigError(f"--set {text}: write it as section.key=value")
     if value.lstrip().startswith("{{"):  # a template; to YAML it would be a mapping
@@ -113,6 +113,12 @@ def _override(text: str) -> Override:
         return Override(text, key, load_yaml(value))
     except YamlError as error:
         raise ConfigError(f"--set {text}: the value is not YAML: {error}") from None
+
+
+def _split(path: str) -> tuple[str, ...]:
+    key = tuple(path.split("."))
+    depth = next((len(section) for section in DOTTED_NAMES if key[: len(section)] == section), len(key))
+    return (*key[:depth], ".".join(key[depth:])) if len(key) > depth else key
 
 
 def _apply(raw: dict[str, Any], change: Override) -> None:

@@ -54,6 +54,9 @@ def walk_sections(section: type[Section] = JobConfig, prefix: str = "") -> Itera
 FREE_FORM = (("params",), ("data", "fill_null"))
 """Keys whose values may be of any type."""
 
+DOTTED_NAMES = (("submit", "conf"),)
+"""Mappings whose names contain dots: `--set submit.conf.spark.yarn.jars=...`."""
+
 OPTIONAL_SECTIONS = tuple(
     name
     for name, field in JobConfig.model_fields.items()

@@ -17,6 +17,7 @@ from sparktf.driver.executors import executor_facts, executors_of, request_execu
 from sparktf.driver.gang import AgentJob, Gang
 from sparktf.driver.hdfs_blocks import locate_or_warn
 from sparktf.driver.locality import FileBlock
+from sparktf.driver.memory import check_overhead
 from sparktf.driver.partition_filter import filter_partitions
 from sparktf.driver.placement import request_for
 from sparktf.driver.planner import plan_source
@@ -26,7 +27,7 @@ from sparktf.driver.progress import make_console
 from sparktf.driver.result import RunResult
 from sparktf.driver.roster import Agent
 from sparktf.driver.run import Run
-from sparktf.driver.spark import check_settings, check_slots, slots_of
+from sparktf.driver.spark import application_of, check_settings, check_slots, slots_of
 from sparktf.driver.stored_plan import Plan
 from sparktf.errors import ConfigError
 from sparktf.executor.agent import AgentSettings
@@ -75,6 +76,7 @@ class Cluster(Gang):
         self._spark = spark
         self._slots = slots_of(spark)
         self._shipped: set[str] = set()
+        self.application = application_of(spark)
         super().__init__(
             config,
             place=self._slots.master,
@@ -99,6 +101,9 @@ class Cluster(Gang):
     def preflight(self, config: JobConfig) -> None:
         """See `Gang`."""
         check_slots(self._slots, config.cluster.nodes)
+        if self._slots.master.startswith("yarn"):
+            conf = dict(self._spark.sparkContext.getConf().getAll())
+            check_overhead(conf, config.cluster.trainer_memory_mib)
 
     def plan(self, config: JobConfig, storage: Storage) -> Plan:
         """See `Gang`."""

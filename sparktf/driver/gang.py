@@ -17,10 +17,11 @@ from sparktf.driver.attempt import Attempt
 from sparktf.driver.control import ControlServer, Handler
 from sparktf.driver.placement import best_nodes
 from sparktf.driver.progress import Display
+from sparktf.driver.result import Application
 from sparktf.driver.roster import Agent, Roster
 from sparktf.driver.stored_plan import Plan
 from sparktf.errors import PreflightError, RefusedError, ReservationError
-from sparktf.executor.agent import AgentSettings
+from sparktf.executor.agent import AgentSettings, installed_versions
 from sparktf.lifecycle import AgentState
 from sparktf.messages import (
     Ack,
@@ -81,7 +82,10 @@ class Gang(abc.ABC):
         place: Where the gang runs, for people: Spark's master.
         one_machine: Whether all nodes are on this machine: then loopback serves, and TLS is not needed.
         warn: Takes what the run's result should mention.
+        application: The Spark application whose gang it is.
     """
+
+    application = Application("")
 
     def __init__(
         self, config: JobConfig, *, place: str, one_machine: bool, duplicates_wait: bool, console: Console
@@ -96,6 +100,7 @@ class Gang(abc.ABC):
         self._attempts = 0
         self._agents: AgentJob | None = None
         self._server: ControlServer | None = None
+        self._versions = installed_versions()
 
     # ---- what differs by where it runs ----
 
@@ -179,7 +184,7 @@ class Gang(abc.ABC):
             self.look_after_agents()
             self.roster.sweep()
             idle = [a for a in self.roster.here() if a.state is AgentState.IDLE]
-            _check_problems(idle)
+            _check_problems(idle, self._versions)
             now_s = time.monotonic()
             left_s = deadline_s - now_s
             if len(idle) >= need:
@@ -304,7 +309,27 @@ class Gang(abc.ABC):
             return self.roster.trainer_exited(message)
 
 
-def _check_problems(agents: list[Agent]) -> None:
+def _check_problems(agents: list[Agent], versions: dict[str, str]) -> None:
     for agent in agents:
-        if agent.registration.problems:
-            raise PreflightError(f"on executor {agent.registration.host}: {agent.registration.problems[0]}")
+        registration = agent.registration
+        problems = [*registration.problems, *differing_versions(versions, registration.versions)]
+        if problems:
+            raise PreflightError(f"on executor {registration.host}: {problems[0]}")
+
+
+def differing_versions(driver: Mapping[str, str], executor: Mapping[str, str]) -> list[str]:
+    """Returns what says that an executor has another Python, TensorFlow or sparktf than the driver.
+
+    Of Python the minor version counts. A driver without TensorFlow, which needs none, is taken as it is.
+    """
+    return [
+        f"{name} {executor[name]}, but the driver has {driver[name]}: run both from one environment (sparktf pack)"
+        for name in ("python", "tensorflow", "sparktf")
+        if name in executor
+        and driver.get(name, "missing") != "missing"
+        and _significant(name, driver[name]) != _significant(name, executor[name])
+    ]
+
+
+def _significant(name: str, version: str) -> str:
+    return ".".join(version.split(".")[:2]) if name == "python" else version

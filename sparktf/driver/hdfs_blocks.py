@@ -43,8 +43,8 @@ def _blocks_in(spark: SparkSession, folder: str) -> list[tuple[str, list[FileBlo
     while entries.hasNext():
         entry = entries.next()
         if entry.isFile():
-            # One call for all blocks of a file: each crossing to the JVM costs more than reading its answer. (py4j finds
-            # no overload of java.util.Arrays.toString for this array.)
+            # One call for all blocks of a file: each crossing to the JVM costs more than reading its answer. (For
+            # java.util.Arrays.toString, py4j finds no overload that takes this array.)
             text = str(jvm.org.apache.commons.lang3.ArrayUtils.toString(entry.getBlockLocations()))
             found.append((f"{folder}/{entry.getPath().getName()}", parse_blocks(text)))
     return found

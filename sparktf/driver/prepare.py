@@ -10,7 +10,7 @@ from typing import Any
 from pyspark.sql import DataFrame, SparkSession
 
 from sparktf.config import JobConfig
-from sparktf.driver.preflight import defines
+from sparktf.driver.code import defines
 from sparktf.errors import ErrorRecord, ModelContractError, ModelError, SparkTFError, Verdict
 from sparktf.storage.base import Storage
 

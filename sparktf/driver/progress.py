@@ -6,7 +6,7 @@ import os
 import shutil
 import sys
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from rich.console import Console
@@ -14,7 +14,7 @@ from rich.table import Table
 from rich.text import Text
 
 from sparktf.driver.result import RunResult
-from sparktf.errors import RunInterruptedError, Verdict
+from sparktf.errors import Verdict
 from sparktf.messages import Metrics, Progress
 
 
@@ -54,8 +54,19 @@ _SHOWN_HOSTS = 8
 class Display:
     """Prints a run as it goes."""
 
-    def __init__(self, console: Console, interval_s: float, epochs: int) -> None:
-        """Prints progress lines `interval_s` apart where there is no terminal, else a live one."""
+    def __init__(
+        self,
+        console: Console,
+        interval_s: float,
+        epochs: int,
+        observer: Callable[[str, str], None] = lambda text, style: None,
+    ) -> None:
+        """Prints progress lines `interval_s` apart where there is no terminal, else a live one.
+
+        Args:
+            observer: Is given every line that stays, and its style.
+        """
+        self._observer = observer
         self._console = console
         self._interval_s = interval_s
         self._epochs = epochs
@@ -66,10 +77,15 @@ class Display:
     def say(self, text: str, style: str = "") -> None:
         """Prints one line that stays."""
         self._console.print(Text(text, style=style))
+        self._observer(text, style)
 
     def waiting(self, what: str, have: int, need: int, left_s: float, now_s: float) -> None:
-        """Shows a countdown."""
-        self._show(f"{what}: {have} of {need}, {max(left_s, 0):.0f} s left", now_s)
+        """Shows a countdown, and how many have come."""
+        self.countdown(f"{what}: {have} of {need}", left_s, now_s)
+
+    def countdown(self, what: str, left_s: float, now_s: float) -> None:
+        """Shows what is waited for, and for how long yet."""
+        self._show(f"{what}, {max(left_s, 0):.0f} s left", now_s)
 
     def training(self, nodes: Sequence[Progress], planned: int, before: int, left_s: float, now_s: float) -> None:
         """Shows where the gang is.
@@ -128,10 +144,11 @@ class Display:
 
 
 def print_result(console: Console, result: RunResult) -> None:
-    """Prints the table that ends a run."""
+    """Prints the table that ends a run, after the traceback of one that failed."""
+    if result.error is not None and result.error.traceback:
+        console.print(Text(result.error.traceback.rstrip(), style="dim"))
     done = result.verdict is Verdict.DONE
-    interrupted = result.error is not None and result.error.type == RunInterruptedError.__name__
-    ending = "interrupted" if interrupted else result.verdict.name.lower().replace("_", " ")
+    ending = "interrupted" if result.is_interrupted else result.verdict.name.lower().replace("_", " ")
     title = f"{result.name} / {result.run_id}: {ending}"
     table = Table(
         title=title, title_justify="left", show_header=False, title_style="bold green" if done else "bold red"

@@ -2,10 +2,21 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
-from sparktf.errors import ErrorRecord, Verdict
+from sparktf.errors import ErrorRecord, RunInterruptedError, Verdict
 from sparktf.plan import Message
+
+
+class Application(NamedTuple):
+    """The Spark application that a run belongs to.
+
+    Attributes:
+        attempt: Number of YARN's ApplicationMaster in cluster mode, 0 elsewhere.
+    """
+
+    id: str
+    attempt: int = 0
 
 
 class EpochRows(Message):
@@ -58,6 +69,7 @@ class RunResult(Message):
         steps: Optimizer updates of the whole run.
         model: Folder of the published model, "" if there is none.
         error: The root cause of a run that failed.
+        application: Id of the Spark application that wrote this; `application_attempt` counts YARN's in cluster mode.
     """
 
     run_id: str
@@ -78,11 +90,26 @@ class RunResult(Message):
     versions: dict[str, str] = {}
     warnings: tuple[str, ...] = ()
     extra: dict[str, Any] = {}
+    application: str = ""
+    application_attempt: int = 0
 
     @property
     def is_final(self) -> bool:
         """Whether submitting the run again repeats this verdict; one that infrastructure ended is resumed instead."""
         return self.verdict is Verdict.DONE
+
+    @property
+    def is_interrupted(self) -> bool:
+        """Whether the run was stopped from outside: it came to no verdict of its own."""
+        return self.error is not None and self.error.type == RunInterruptedError.__name__
+
+    def is_repeated_by(self, application: Application) -> bool:
+        """Whether the application repeats this result instead of training.
+
+        YARN starts a second ApplicationMaster whatever the first one's verdict was: it repeats the verdict.
+        """
+        again = application.id == self.application and application.attempt > self.application_attempt
+        return self.is_final or (again and not self.is_interrupted)
 
     def raise_for_verdict(self) -> None:
         """Raises the error of a run that failed.
@@ -91,4 +118,6 @@ class RunResult(Message):
             SparkTFError: the class that fits the root cause.
         """
         if self.error is not None:
-            raise self.error.to_error()
+            error = self.error.to_error()
+            error.result = self
+            raise error

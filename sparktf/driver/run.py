@@ -37,12 +37,19 @@ class Run:
         self._config = config
         self._rundir = RunDirectory(root, config.name, run_id)
         self._storage = open_storage(root)
-        self._display = Display(gang.console, config.output.progress_seconds, config.train.epochs)
+        self._display = Display(
+            gang.console, config.output.progress_seconds, config.train.epochs, observer=self._keep_line
+        )
         self._started_s = time.time()
         self._attempts: list[AttemptResult] = []
         self._warnings: list[str] = []
         self._result = RunResult(
-            run_id=run_id, name=config.name, verdict=Verdict.INFRASTRUCTURE, path=self._rundir.path
+            run_id=run_id,
+            name=config.name,
+            verdict=Verdict.INFRASTRUCTURE,
+            path=self._rundir.path,
+            application=gang.application.id,
+            application_attempt=gang.application.attempt,
         )
         self._committer: Committer | None = None
         self._events: EventLog | None = None
@@ -57,11 +64,8 @@ class Run:
         self._gang.warn = self._warn
         try:
             repeated = self._earlier_result()
-            if repeated is not None:
-                self._display.say(f"run {repeated.run_id} is done already: its result stands")
-                print_result(self._gang.console, repeated)
-                return repeated
-            self._train()
+            if repeated is None:
+                self._train()
         except SparkTFError as e:
             e.result = self._finish(record_of(e, time_s=time.time()))
             raise
@@ -72,7 +76,7 @@ class Run:
         except Exception as e:  # the run's edge: a defect of ours must reach result.json too
             self._finish(record_of(e, time_s=time.time(), traceback=traceback.format_exc()))
             raise
-        return self._finish(None)
+        return self._finish(None) if repeated is None else self._repeat(repeated)
 
     # ---- before anything is held ----
 
@@ -80,16 +84,25 @@ class Run:
         if not self._storage.exists(self._rundir.result):
             return None
         result = RunResult.model_validate_json(self._storage.read_bytes(self._rundir.result))
-        return result if result.is_final else None
+        return result if result.is_repeated_by(self._gang.application) else None
+
+    def _repeat(self, result: RunResult) -> RunResult:
+        """Shows an earlier result again. Raises its error, if it has one."""
+        self._display.say(
+            f"run {result.run_id} is {'done' if result.is_final else 'decided'} already: its result stands"
+        )
+        print_result(self._gang.console, result)
+        result.raise_for_verdict()
+        return result
 
     def _train(self) -> None:
         config = self._config
         self._gang.preflight(config)
         check_output(self._storage, self._rundir.path)
+        self._open_events()
         self._display.say(f"run {self._rundir.name}/{self._rundir.run_id} on {self._gang.place}")
         plan = self._plan()
         assets = self._gang.prepare(config, self._storage, self._rundir.assets)
-        self._open_events()
         self._committer = Committer(config, self._storage, self._rundir, plan, self._warn)
         self._gang.reserve(config, plan)
         self._run_attempts(plan, assets)
@@ -312,8 +325,6 @@ class Run:
             )
         except OSError as e:
             self._display.say(f"the result could not be written: {e}", "red")
-        if error is not None and error.traceback:
-            self._display.say(error.traceback.rstrip(), "dim")
         print_result(self._gang.console, result)
         return result
 
@@ -340,6 +351,10 @@ class Run:
     def _emit(self, kind: str, **fields: Any) -> None:
         if self._events is not None:
             self._events.emit(kind, **fields)
+
+    def _keep_line(self, text: str, style: str) -> None:
+        """Keeps what the driver says as an event, for whoever follows the run from elsewhere."""
+        self._emit("line", text=text, style=style)
 
     def _warn(self, text: str) -> None:
         self._warnings.append(text)

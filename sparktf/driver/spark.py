@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import re
+from contextlib import suppress
 from dataclasses import dataclass
 
+from py4j.protocol import Py4JError
 from pyspark.sql import SparkSession
 
+from sparktf.driver.result import Application
 from sparktf.errors import PreflightError
 
 _LOCAL = re.compile(r"^local(?:\[(\d+|\*)(?:,\s*\d+)?\])?$")
@@ -64,6 +67,21 @@ def start_session(name: str) -> SparkSession:
     signals = spark.sparkContext._jvm.sun.misc  # type: ignore[union-attr]
     signals.Signal.handle(signals.Signal("INT"), signals.SignalHandler.SIG_IGN)
     return spark
+
+
+def stop_session(spark: SparkSession, exit_code: int) -> None:
+    """Ends an application that is a job of its own, with its verdict: YARN calls it SUCCEEDED only for 0."""
+    with suppress(Py4JError, OSError):  # the JVM may be gone, or on its way
+        spark.sparkContext._jsc.sc().stop(exit_code)
+    spark.stop()
+
+
+def application_of(spark: SparkSession) -> Application:
+    """Returns the application that a session belongs to."""
+    context = spark.sparkContext
+    attempt = context._jsc.sc().applicationAttemptId()
+    number = str(attempt.get()) if attempt.isDefined() else ""
+    return Application(str(context.applicationId), int(number) if number.isdecimal() else 0)
 
 
 def check_settings(spark: SparkSession) -> None:

@@ -88,8 +88,8 @@ class Agent:
             host=socket.gethostname(),
             jvm=_parent_identity(),
             address=self._address(),
-            versions=_versions(),
             container=os.environ.get("CONTAINER_ID", ""),
+            versions=installed_versions(),
             problems=tuple(_problems(self._settings.model_module)),
         )
         while not self._driver_lost():
@@ -183,7 +183,8 @@ def _parent_identity() -> str:
     return f"{pid}@{start}"
 
 
-def _versions() -> dict[str, str]:
+def installed_versions() -> dict[str, str]:
+    """Returns the versions here of what driver and executors must agree on; "missing" for what is not installed."""
     installed = {name: _version(name) for name in ("tensorflow", "pyarrow")}
     return {"python": platform.python_version(), "sparktf": __version__, **installed}
 
@@ -212,4 +213,6 @@ def _problems(module: str) -> list[str]:
         check=False,
     )
     problems = [] if found.returncode == 0 else [f"model module '{module}' cannot be found: ship it with --py-files"]
-    return problems + [f"{name} is not installed" for name, version in _versions().items() if version == "missing"]
+    return problems + [
+        f"{name} is not installed" for name, version in installed_versions().items() if version == "missing"
+    ]

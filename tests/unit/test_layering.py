@@ -1,7 +1,7 @@
 """The architecture, held over the syntax trees: imports run downhill, and each runtime stays in its folder.
 
     jobs -> driver -> executor -> feed -> storage -> root
-                       trainer -> feed -> storage -> root        nobody imports trainer
+    submit -> driver   trainer -> feed -> storage -> root        nobody imports trainer
 
 Third-party runtimes: pyspark in driver, executor and jobs; TensorFlow in trainer and jobs/models.
 yarn/minihadoop stands alone: the cluster that tests sparktf shares no code, and so no mistake, with it.
@@ -28,7 +28,8 @@ MAY_IMPORT = {
     "executor": {"root", "storage", "feed"},
     "driver": {"root", "storage", "feed", "executor"},
     "trainer": {"root", "storage", "feed"},
-    "entry": {"root", "storage", "feed", "executor", "driver"},
+    "submit": {"root", "storage", "driver"},
+    "entry": {"root", "storage", "feed", "executor", "driver", "submit"},
     "jobs": {"root", "storage", "feed", "executor", "driver", "entry"},
 }
 ENTRY_MODULES = {"sparktf", "sparktf.cli"}
@@ -40,6 +41,7 @@ TENSORFLOW = {"tensorflow", "keras", "tf_keras"}
 ENTRY_POINTS = {
     "sparktf/cli.py",
     "sparktf/config_docs.py",
+    "sparktf/driver/main.py",
     "sparktf/trainer/__main__.py",
     "jobs/train.py",
     "jobs/digits_lake.py",

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from sparktf.driver.preflight import defines
+from sparktf.driver.code import defines
 
 SOURCE = "import not_installed\n\ndef prepare(df, params):\n    return {}\n\nclass Other:\n    def build(self): ...\n"
 

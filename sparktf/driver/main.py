@@ -1,0 +1,75 @@
+"""The driver's process: arguments to configuration to run to exit code.
+
+Runs as a script too: `sparktf submit` ships this file for `spark-submit` to start.
+"""
+
+from __future__ import annotations
+
+import argparse
+import signal
+import sys
+import traceback
+
+from pyspark.sql import SparkSession
+
+from sparktf.config import JobConfig
+from sparktf.config_load import load_config
+from sparktf.driver.cluster import train
+from sparktf.driver.spark import start_session, stop_session
+from sparktf.errors import SparkTFError, Verdict
+
+EXIT_INTERRUPTED = 130
+
+
+def parse(argv: list[str] | None = None) -> tuple[JobConfig, str | None]:
+    """Returns the configuration and the run id of a command line."""
+    parser = argparse.ArgumentParser(description="Train a TensorFlow model on this Spark application's executors.")
+    parser.add_argument("--config", required=True, help="YAML file (docs/configuration.md)")
+    parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", help="override, e.g. train.epochs=3")
+    parser.add_argument(
+        "--date", metavar="YYYY-MM-DD", help="value of {{date}} in the configuration, and the default run id"
+    )
+    parser.add_argument("--run-id", help="names the run; the same id again resumes it")
+    args = parser.parse_args(argv)
+    return load_config(args.config, args.set, args.date), args.run_id or args.date
+
+
+def interrupt(signum: int, frame: object) -> None:
+    """Turns SIGTERM (a scheduler's way to stop a job) into Ctrl-C, so that everything is stopped in order."""
+    raise KeyboardInterrupt
+
+
+def main() -> int:
+    """Runs the job; returns the exit code."""
+    signal.signal(signal.SIGTERM, interrupt)
+    started: list[SparkSession] = []
+    code = EXIT_INTERRUPTED
+    try:
+        code = _run(started)
+    except KeyboardInterrupt:
+        print("interrupted", file=sys.stderr)
+    finally:
+        for spark in started:
+            stop_session(spark, code)
+    return code
+
+
+def _run(started: list[SparkSession]) -> int:
+    """Starts a session, which is put into `started`, and trains; returns the verdict."""
+    try:
+        config, run_id = parse()
+        spark = start_session(f"sparktf {config.name}")
+        started.append(spark)
+        signal.signal(signal.SIGINT, interrupt)  # Spark's own handler would cancel the nodes' job, and kill them
+        train(spark, config, run_id=run_id)
+    except SparkTFError as e:
+        print(f"{type(e).__name__}: {e}", file=sys.stderr)
+        return int(e.verdict)
+    except Exception:  # noqa: BLE001 - the edge: Python's own exit code would read as "the model failed"
+        traceback.print_exc()
+        return int(Verdict.INFRASTRUCTURE)
+    return int(Verdict.DONE)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

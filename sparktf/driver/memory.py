@@ -1,0 +1,140 @@
+"""How much memory a run's containers need on YARN. Pure arithmetic, in MiB.
+
+    executor container = executor memory + overhead, rounded up to YARN's step
+    overhead           = Spark's own max(384, 10 % of executor memory) + PYTHON_WORKER_MIB + one trainer
+    driver container   = driver memory + Spark's own max(384, 10 % of driver memory) + PYTHON_DRIVER_MIB
+
+A JVM's heap is bounded by its own memory setting; whatever else runs in the container lives in the overhead.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from sparktf.errors import ConfigError, PreflightError
+
+PYTHON_WORKER_MIB = 256
+"""The agent in its Python worker, and the daemon that forked it: 190 MiB measured."""
+
+PYTHON_DRIVER_MIB = 512
+"""The driver's Python process in cluster mode, with pyarrow and pandas: 300 MiB measured."""
+
+_MIN_OVERHEAD_MIB = 384
+_OVERHEAD_SHARE = 0.10
+_LOWER = {
+    "executor": "cluster.trainer_memory_mib or submit.executor_memory_mib",
+    "driver": "submit.driver_memory_mib",
+}
+_UNITS_MIB = {"k": 1 / 1024, "m": 1.0, "g": 1024.0, "t": 1024.0**2, "p": 1024.0**3}
+
+
+@dataclass(frozen=True, slots=True)
+class Container:
+    """What one container is asked for.
+
+    Attributes:
+        what: For people: "executor" or "driver".
+        heap_mib: The JVM's heap.
+        overhead_mib: Everything else.
+    """
+
+    what: str
+    heap_mib: int
+    overhead_mib: int
+
+    @property
+    def mib(self) -> int:
+        return self.heap_mib + self.overhead_mib
+
+    def allocated_mib(self, step_mib: int) -> int:
+        """Returns what YARN sets aside: a multiple of its minimum allocation."""
+        return -(-self.mib // step_mib) * step_mib
+
+
+def spark_overhead_mib(heap_mib: int, share: float = _OVERHEAD_SHARE, least_mib: int = _MIN_OVERHEAD_MIB) -> int:
+    """Returns the overhead that Spark itself would ask for."""
+    return max(int(heap_mib * share), least_mib)
+
+
+def executor_container(heap_mib: int, trainer_mib: int) -> Container:
+    """Returns the container of an executor with one trainer."""
+    return Container("executor", heap_mib, spark_overhead_mib(heap_mib) + PYTHON_WORKER_MIB + trainer_mib)
+
+
+def driver_container(heap_mib: int) -> Container:
+    """Returns the container of a driver in cluster mode."""
+    return Container("driver", heap_mib, spark_overhead_mib(heap_mib) + PYTHON_DRIVER_MIB)
+
+
+def settled(container: Container, conf: Mapping[str, str]) -> Container:
+    """Returns the container as Spark will ask for it where `conf` may override its memory or overhead."""
+    key = f"spark.{container.what}"
+    heap, overhead = conf.get(f"{key}.memory"), conf.get(f"{key}.memoryOverhead")
+    return Container(
+        container.what,
+        container.heap_mib if heap is None else parse_mib(heap, f"{key}.memory"),
+        container.overhead_mib if overhead is None else parse_mib(overhead, f"{key}.memoryOverhead"),
+    )
+
+
+def check_fits(container: Container, largest_mib: int, source: str) -> None:
+    """Refuses a container that YARN would never give.
+
+    Args:
+        largest_mib: YARN's maximum allocation; `source` says for people where it was found.
+
+    Raises:
+        PreflightError: naming what to lower and YARN's setting.
+    """
+    if container.mib <= largest_mib:
+        return
+    lower = _LOWER[container.what]
+    raise PreflightError(
+        f"the {container.what} needs {container.mib:,} MiB ({container.heap_mib:,} heap + {container.overhead_mib:,} "
+        f"overhead), but {source} gives a container at most {largest_mib:,} MiB: lower {lower}, or have "
+        "yarn.scheduler.maximum-allocation-mb raised"
+    )
+
+
+def check_overhead(conf: Mapping[str, str], trainer_mib: int) -> None:
+    """Refuses executors whose overhead cannot hold a trainer.
+
+    Args:
+        conf: Spark's settings, as the application has them.
+
+    Raises:
+        PreflightError: with the setting that would do.
+    """
+    heap_mib = parse_mib(conf.get("spark.executor.memory", "1g"), "spark.executor.memory")
+    asked = conf.get("spark.executor.memoryOverhead")
+    if asked is None:
+        share = float(conf.get("spark.executor.memoryOverheadFactor", _OVERHEAD_SHARE))
+        least_mib = parse_mib(
+            conf.get("spark.executor.minMemoryOverhead", f"{_MIN_OVERHEAD_MIB}m"), "spark.executor.minMemoryOverhead"
+        )
+        overhead_mib = spark_overhead_mib(heap_mib, share, least_mib)
+    else:
+        overhead_mib = parse_mib(asked, "spark.executor.memoryOverhead")
+    if overhead_mib >= trainer_mib:
+        return
+    needed_mib = executor_container(heap_mib, trainer_mib).overhead_mib
+    raise PreflightError(
+        f"a trainer needs cluster.trainer_memory_mib: {trainer_mib:,} MiB outside the executor's heap, "
+        f"but memoryOverhead is {overhead_mib:,} MiB: --conf spark.executor.memoryOverhead={needed_mib}m"
+    )
+
+
+def parse_mib(text: str, key: str) -> int:
+    """Returns MiB of a size as Spark writes it: `512m`, `2g`, `1t`, or a plain number of MiB.
+
+    Raises:
+        ConfigError: it is no size.
+    """
+    plain = text.strip().lower()
+    plain = plain.removesuffix("b") if plain[-2:-1] in _UNITS_MIB else plain
+    unit = plain[-1:] if plain[-1:] in _UNITS_MIB else "m"
+    try:
+        return int(int(plain.removesuffix(unit)) * _UNITS_MIB[unit])
+    except ValueError:
+        raise ConfigError(f"{key}={text}: not a size such as 512m or 2g") from None

@@ -1,0 +1,203 @@
+"""`sparktf submit`: one submission, from the configuration to the run's verdict."""
+
+from __future__ import annotations
+
+import tempfile
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from rich.console import Console
+
+from sparktf.config import JobConfig
+from sparktf.driver.progress import Display, make_console, print_result
+from sparktf.errors import ReservationError, Verdict
+from sparktf.rundir import RunDirectory
+from sparktf.storage import open_storage
+from sparktf.submit.environment import Programs, find_programs, hadoop_conf_dir, spark_environment
+from sparktf.submit.follow import Follower
+from sparktf.submit.hadoop import ResourceManagers, read_resource_managers
+from sparktf.submit.line import is_yarn, show_line, submit_line
+from sparktf.submit.process import SparkSubmit, kill_application
+from sparktf.submit.staging import absolute_paths, log4j_in, stage
+from sparktf.submit.yarn import ResourceManagerApi, check_submission, wait_for_resource_manager
+
+INTERRUPTED = 130
+
+_POLL_S = 0.5
+_FOLLOW_S = 2.0
+_DRIVER_STOP_S = 60.0
+
+
+def submit(config: JobConfig, beside: Path, run_id: str | None, *, dry_run: bool = False) -> int:
+    """Submits a run and waits for it; returns its verdict, or 130 if it was interrupted.
+
+    Args:
+        beside: Folder of the configuration's file, where model code is looked for first.
+        dry_run: Print the line, and nothing else.
+
+    Raises:
+        ConfigError: the model's code or the queue is not found.
+        PreflightError: Spark or YARN's configuration is missing, or a container would be too large.
+        ReservationError: the ResourceManager cannot be reached, or YARN has no place in time.
+    """
+    programs = find_programs()
+    config = absolute_paths(config)
+    with tempfile.TemporaryDirectory(prefix="sparktf-submit-") as folder:
+        shipment = stage(config, Path(folder), beside)
+        line = submit_line(config, shipment, run_id, programs)
+        console = make_console()
+        console.print(show_line(line), markup=False, soft_wrap=True)
+        if dry_run:
+            return int(Verdict.DONE)
+        environment = spark_environment(programs, log4j_in(Path(folder)))
+        return _Submission(config, run_id, programs, environment, console).run(line)
+
+
+@dataclass(slots=True)
+class _Submission:
+    config: JobConfig
+    run_id: str | None
+    programs: Programs
+    environment: Mapping[str, str]
+    console: Console
+
+    def run(self, line: list[str]) -> int:
+        config = self.config
+        display = Display(self.console, config.output.progress_seconds, config.train.epochs)
+        if not is_yarn(config):
+            return _Watch(self, SparkSubmit(line, self.environment), display, None).to_the_end()
+        managers = read_resource_managers(hadoop_conf_dir())
+        self._check(managers, display)
+        api = ResourceManagerApi(managers)
+        return _Watch(self, SparkSubmit(line, self.environment), display, api).to_the_end()
+
+    def _check(self, managers: ResourceManagers, display: Display) -> None:
+        try:
+            wait_for_resource_manager(
+                managers,
+                lambda left_s: display.countdown("waiting for the ResourceManager", left_s, time.monotonic()),
+            )
+        finally:
+            display.close()
+        check_submission(self.config, managers, ResourceManagerApi(managers).queues())
+
+
+class _Watch:
+    """One application under way."""
+
+    def __init__(
+        self, submission: _Submission, process: SparkSubmit, display: Display, api: ResourceManagerApi | None
+    ) -> None:
+        self._submission = submission
+        self._config = submission.config
+        self._process = process
+        self._display = display
+        self._api = api
+        self._said = False
+        self._in_cluster = self._config.submit.deploy_mode == "cluster"
+        self._follower = self._follow(submission.run_id) if self._in_cluster and submission.run_id else None
+        if self._follower is not None:
+            self._follower.skip()
+
+    def to_the_end(self) -> int:
+        try:
+            if self._api is not None:
+                self._until_started(self._api)
+            code = self._until_ended()
+            return self._verdict() if self._in_cluster else code
+        except KeyboardInterrupt:
+            self._stop()
+            return INTERRUPTED
+        finally:
+            self._display.close()
+            self._process.kill()
+
+    # ---- waiting ----
+
+    def _until_started(self, api: ResourceManagerApi) -> None:
+        """Waits for YARN's first container, with a countdown; without one in time the application is killed."""
+        process, queue = self._process, self._config.submit.queue
+        deadline_s: float | None = None
+        while not process.has_started and process.wait(_POLL_S) is None:
+            self._say_application()
+            if process.state != "ACCEPTED":
+                continue
+            now_s = time.monotonic()
+            deadline_s = deadline_s or now_s + self._config.timeouts.reserve
+            if now_s < deadline_s:
+                self._display.countdown(f"waiting for YARN: queue {queue}", deadline_s - now_s, now_s)
+                continue
+            why = api.diagnostics(process.application) or process.diagnostics or "YARN does not say why"
+            self._kill()
+            raise ReservationError(
+                f"YARN's queue {queue} had no container for {process.application} within "
+                f"{self._config.timeouts.reserve:g} s (timeouts.reserve); it is killed. YARN says: {_one_line(why)}"
+            )
+        self._display.close()
+
+    def _until_ended(self) -> int:
+        followed_s = float("-inf")
+        while True:
+            code = self._process.wait(_POLL_S)
+            self._say_application()
+            if self._in_cluster and self._process.application and self._follower is None:
+                self._follower = self._follow(self._process.application)
+            due = code is not None or time.monotonic() - followed_s >= _FOLLOW_S
+            if due and self._follower is not None:
+                followed_s = time.monotonic()
+                self._follower.poll()
+            if code is not None:
+                return code
+
+    def _say_application(self) -> None:
+        if self._process.application and not self._said:
+            self._said = True
+            self._display.say(f"submitted as {self._process.application} to YARN, queue {self._config.submit.queue}")
+
+    def _verdict(self) -> int:
+        """Returns the verdict of a run in cluster mode, whose own exit code spark-submit does not tell."""
+        application = self._process.application
+        result = self._follower.result(application) if self._follower is not None else None
+        if result is not None:
+            print_result(self._submission.console, result)
+            return int(result.verdict)
+        self._display.say(f"the run left no result; {self._yarn_says()}", "red")
+        return int(Verdict.INFRASTRUCTURE)
+
+    def _yarn_says(self) -> str:
+        application = self._process.application
+        if not application:
+            return "spark-submit ended before there was an application: its last words are above"
+        words = (self._api.diagnostics(application) if self._api is not None else None) or self._process.diagnostics
+        return f"YARN says: {_one_line(words or 'nothing')}\nlogs: yarn logs -applicationId {application}"
+
+    # ---- stopping ----
+
+    def _stop(self) -> None:
+        self._display.close()
+        self._display.say("interrupted: stopping the application", "red")
+        if not self._in_cluster:
+            self._process.interrupt()  # the driver stops its run in order
+            if self._process.wait(_DRIVER_STOP_S) is not None:
+                return
+        self._process.kill()
+        self._kill()
+
+    def _kill(self) -> None:
+        self._display.close()
+        application = self._process.application
+        if not application:
+            return
+        submission = self._submission
+        if not kill_application(submission.programs.spark_class, application, submission.environment):
+            self._display.say(f"{application} could not be killed: yarn application -kill {application}", "red")
+
+    def _follow(self, run_id: str) -> Follower:
+        root = self._config.output.path
+        return Follower(open_storage(root), RunDirectory(root, self._config.name, run_id), self._display)
+
+
+def _one_line(text: str) -> str:
+    return " ".join(text.split())

@@ -1,0 +1,78 @@
+"""The one place that reads the environment of a submitting process."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from sparktf.errors import PreflightError
+
+
+@dataclass(frozen=True, slots=True)
+class Programs:
+    """What a submission runs.
+
+    Attributes:
+        spark_home: Folder with `bin/spark-submit`.
+        driver_python: Python of a driver on this machine.
+        python: Python on the nodes, where no archive brings one.
+    """
+
+    spark_home: Path
+    driver_python: str
+    python: str
+
+    @property
+    def spark_submit(self) -> str:
+        return str(self.spark_home / "bin/spark-submit")
+
+    @property
+    def spark_class(self) -> str:
+        return str(self.spark_home / "bin/spark-class")
+
+
+def find_programs() -> Programs:
+    """Returns Spark of SPARK_HOME, else of the installed pyspark, and the Pythons to use with it.
+
+    Raises:
+        PreflightError: there is no Spark.
+    """
+    named = os.environ.get("SPARK_HOME")
+    home = Path(named) if named else _pyspark()
+    if home is None or not (home / "bin/spark-submit").is_file():
+        where = f"SPARK_HOME={named} has no bin/spark-submit" if named else "no Spark: SPARK_HOME is not set"
+        raise PreflightError(f"{where}; set SPARK_HOME, or pip install pyspark")
+    return Programs(
+        spark_home=home,
+        driver_python=os.environ.get("PYSPARK_DRIVER_PYTHON") or sys.executable,
+        python=os.environ.get("PYSPARK_PYTHON") or sys.executable,
+    )
+
+
+def _pyspark() -> Path | None:
+    spec = importlib.util.find_spec("pyspark")
+    return Path(spec.origin).parent if spec is not None and spec.origin else None
+
+
+def hadoop_conf_dir() -> Path | None:
+    """Returns the folder of yarn-site.xml, None if neither HADOOP_CONF_DIR nor YARN_CONF_DIR is set."""
+    named = os.environ.get("YARN_CONF_DIR") or os.environ.get("HADOOP_CONF_DIR")
+    return Path(named) if named else None
+
+
+def spark_environment(programs: Programs, log4j: Path) -> Mapping[str, str]:
+    """Returns the environment for spark-submit and Hadoop's tools.
+
+    Args:
+        log4j: Logging of the JVM on this machine; options of the user's own come later, so they win.
+    """
+    ours = f"-Dlog4j2.configurationFile={log4j}"
+    options = " ".join(filter(None, (ours, os.environ.get("SPARK_SUBMIT_OPTS"))))
+    # The line says which Python runs: PYSPARK_* of the shell would only confuse.
+    kept = {k: v for k, v in os.environ.items() if k not in ("PYSPARK_PYTHON", "PYSPARK_DRIVER_PYTHON")}
+    kept.setdefault("PYTHONWARNINGS", "ignore:PySpark does not yet fully support pandas:FutureWarning")
+    return {**kept, "SPARK_HOME": str(programs.spark_home), "SPARK_SUBMIT_OPTS": options}

@@ -1,0 +1,60 @@
+"""A run on another machine, followed in its run directory."""
+
+from __future__ import annotations
+
+from pathlib import PurePosixPath
+
+from pydantic import ValidationError
+
+from sparktf.driver.progress import Display
+from sparktf.driver.result import RunResult
+from sparktf.errors import StorageError
+from sparktf.events import read_events
+from sparktf.rundir import RunDirectory
+from sparktf.storage import Storage
+
+
+class Follower:
+    """Shows what a run's driver says, as its events arrive."""
+
+    def __init__(self, storage: Storage, rundir: RunDirectory, display: Display) -> None:
+        self._storage = storage
+        self._rundir = rundir
+        self._display = display
+        self._seen: set[str] = set()
+
+    def skip(self) -> None:
+        """Takes what is there already, of an earlier submission, as seen."""
+        self._seen.update(self._segments())
+
+    def poll(self) -> None:
+        """Shows what is new. A storage that is away for a while is no reason to stop."""
+        for path in self._segments():
+            if path in self._seen:
+                continue
+            try:
+                lines = self._storage.read_bytes(path).splitlines()
+            except StorageError:
+                return
+            self._seen.add(path)
+            for event in read_events(lines):
+                if event.kind == "line":
+                    self._display.say(str(event.fields["text"]), str(event.fields["style"]))
+
+    def result(self, application: str) -> RunResult | None:
+        """Returns how the run ended, if the application has said so: by its own result, or by repeating a final one."""
+        try:
+            if not self._storage.exists(self._rundir.result):
+                return None
+            result = RunResult.model_validate_json(self._storage.read_bytes(self._rundir.result))
+        except (StorageError, ValidationError):
+            return None
+        return result if result.is_final or result.application == application else None
+
+    def _segments(self) -> list[str]:
+        folder = self._rundir.events
+        try:
+            names = [entry.path for entry in self._storage.list(folder)] if self._storage.exists(folder) else []
+        except StorageError:
+            return []
+        return sorted(path for path in names if PurePosixPath(path).suffix == ".jsonl")

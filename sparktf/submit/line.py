@@ -1,0 +1,119 @@
+"""The `spark-submit` line of a configuration: a pure function, and how it is shown."""
+
+from __future__ import annotations
+
+import itertools
+import shlex
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import PurePosixPath
+
+from sparktf.config import JobConfig
+from sparktf.driver.memory import Container, driver_container, executor_container, settled
+from sparktf.submit.environment import Programs
+
+RESOURCEMANAGER_WAIT_S = 30
+"""For a ResourceManager that cannot be reached; Hadoop's own default is 15 minutes."""
+
+ARCHIVE_PYTHON = "./env/bin/python"
+
+
+@dataclass(frozen=True, slots=True)
+class Shipment:
+    """Files that travel with a submission.
+
+    Attributes:
+        script: The driver's program.
+        config: The resolved configuration.
+        code: Archives for `--py-files`: the model's code, and sparktf's where it is not installed.
+    """
+
+    script: str
+    config: str
+    code: tuple[str, ...] = ()
+
+
+def is_yarn(config: JobConfig) -> bool:
+    """Whether the run is submitted to YARN."""
+    return config.submit.master.startswith("yarn")
+
+
+def executors(config: JobConfig) -> int:
+    """Returns how many executors the application starts with: one for each node."""
+    return config.cluster.nodes
+
+
+def containers(config: JobConfig) -> tuple[Container, ...]:
+    """Returns the containers that YARN is asked for, one of each kind."""
+    submit = config.submit
+    found = [executor_container(submit.executor_memory_mib, config.cluster.trainer_memory_mib)]
+    if submit.deploy_mode == "cluster":
+        found.append(driver_container(submit.driver_memory_mib))
+    return tuple(settled(container, submit.conf) for container in found)
+
+
+def submit_line(config: JobConfig, shipment: Shipment, run_id: str | None, programs: Programs) -> list[str]:
+    """Returns the command that submits a run."""
+    submit = config.submit
+    in_cluster = submit.deploy_mode == "cluster"
+    files = (shipment.config, *submit.files) if in_cluster else submit.files
+    line = [programs.spark_submit, "--master", submit.master, "--deploy-mode", submit.deploy_mode]
+    for option, values in (
+        ("--py-files", (*shipment.code, *submit.py_files)),
+        ("--files", files),
+        ("--archives", (f"{submit.archive}#env",) if submit.archive and is_yarn(config) else ()),
+    ):
+        if values:
+            line += [option, ",".join(values)]
+    for key, value in {**_settings(config, programs), **submit.conf}.items():
+        line += ["--conf", f"{key}={value}"]
+    # In cluster mode the driver finds the file in its container's folder.
+    config_path = PurePosixPath(shipment.config).name if in_cluster else shipment.config
+    return [*line, shipment.script, "--config", config_path, *(("--run-id", run_id) if run_id else ())]
+
+
+def show_line(line: Sequence[str]) -> str:
+    """Returns a command as a shell reads it, an option a line."""
+    shown = shlex.quote(line[0])
+    for before, part in itertools.pairwise(line):
+        joint = " " if before.startswith("--") else " \\\n  "
+        shown += joint + shlex.quote(part)
+    return shown
+
+
+def _settings(config: JobConfig, programs: Programs) -> dict[str, str]:
+    submit = config.submit
+    settings = {
+        "spark.app.name": f"sparktf {config.name}",
+        "spark.driver.memory": f"{submit.driver_memory_mib}m",
+        "spark.executor.instances": str(executors(config)),
+        "spark.executor.cores": str(submit.executor_cores),
+        "spark.executor.memory": f"{submit.executor_memory_mib}m",
+        "spark.dynamicAllocation.enabled": "false",
+        "spark.ui.showConsoleProgress": "false",
+        "spark.pyspark.python": ARCHIVE_PYTHON if submit.archive and is_yarn(config) else programs.python,
+    }
+    if submit.deploy_mode == "client":
+        settings["spark.pyspark.driver.python"] = programs.driver_python
+    return settings | _yarn_settings(config) if is_yarn(config) else settings
+
+
+def _yarn_settings(config: JobConfig) -> dict[str, str]:
+    submit = config.submit
+    overheads = {
+        "spark.executor.memoryOverhead": executor_container(
+            submit.executor_memory_mib, config.cluster.trainer_memory_mib
+        ).overhead_mib
+    }
+    # On this machine, a second ApplicationMaster would wait in vain for a driver that has failed.
+    attempts = 1
+    if submit.deploy_mode == "cluster":
+        overheads["spark.driver.memoryOverhead"] = driver_container(submit.driver_memory_mib).overhead_mib
+        attempts = submit.max_app_attempts
+    return {
+        **{key: f"{mib}m" for key, mib in overheads.items()},
+        "spark.yarn.queue": submit.queue,
+        "spark.yarn.tags": f"sparktf,{config.name}",
+        "spark.yarn.maxAppAttempts": str(attempts),
+        "spark.hadoop.yarn.resourcemanager.connect.max-wait.ms": str(RESOURCEMANAGER_WAIT_S * 1000),
+    }

@@ -1,0 +1,101 @@
+"""`spark-submit` as a child process: what it says of the application, and how to stop it."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+
+_OURS = "@yarn "
+_NOISE = ("WARNING: Using incubator modules", "WARNING: A restricted method", "WARNING: Use --enable-native-access")
+_ID = re.compile(r"\bapplication_\d+_\d+\b")
+_STATE = re.compile(r"\(state: ([A-Z_]+)\)")
+_DIAGNOSTICS = re.compile(r"diagnostics: (.*?)\\n\\?t?\s*(?:ApplicationMaster host|queue)")
+# What spark-submit ends with in cluster mode: we say it better.
+_FLATTENED = re.compile(r"SparkException: Application application_\d+_\d+ finished with \w+ status")
+_TRACE = re.compile(r"\s+at |\s*\.\.\. \d+ more")
+_KILL_S = 60.0
+
+
+class SparkSubmit:
+    """One `spark-submit`; its own output goes to ours, but for YARN's reports.
+
+    Attributes:
+        application: Id of the application, empty until it is known.
+        state: YARN's state of it: ACCEPTED, RUNNING, ...; empty until it is known.
+        diagnostics: YARN's words in the last report, if any.
+    """
+
+    def __init__(self, line: Sequence[str], environment: Mapping[str, str]) -> None:
+        self.application = ""
+        self.state = ""
+        self.diagnostics = ""
+        # A group of its own: Ctrl-C reaches us alone, and we stop things in order.
+        self._process = subprocess.Popen(
+            line, stdin=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, errors="replace", env=environment,
+            process_group=0,
+        )  # fmt: skip
+        self._reader = threading.Thread(target=self._read, name="spark-submit", daemon=True)
+        self._reader.start()
+
+    @property
+    def has_started(self) -> bool:
+        """Whether YARN has given the application its first container, or has done with it."""
+        return self.state not in ("", "NEW", "NEW_SAVING", "SUBMITTED", "ACCEPTED")
+
+    def wait(self, timeout_s: float) -> int | None:
+        """Returns the exit code once it has ended, None if it has not in time."""
+        try:
+            code = self._process.wait(timeout_s)
+        except subprocess.TimeoutExpired:
+            return None
+        self._reader.join(1.0)  # a grandchild may hold the pipe for longer
+        return code
+
+    def interrupt(self) -> None:
+        """Does what Ctrl-C does, to it and its driver."""
+        self._send(signal.SIGINT)
+
+    def kill(self) -> None:
+        """Ends it, and a driver on this machine."""
+        self._send(signal.SIGKILL)
+        self._process.wait()
+
+    def _send(self, number: signal.Signals) -> None:
+        with suppress(ProcessLookupError):
+            os.killpg(self._process.pid, number)
+
+    def _read(self) -> None:
+        pipe = self._process.stderr
+        hidden = False
+        for line in pipe or ():
+            self._note(line)
+            hidden = _FLATTENED.search(line) is not None or (hidden and _TRACE.match(line) is not None)
+            if not hidden and not line.startswith((_OURS, *_NOISE)):
+                sys.stderr.write(line)
+                sys.stderr.flush()
+
+    def _note(self, line: str) -> None:
+        if found := _ID.search(line):
+            self.application = self.application or found.group()
+        if found := _STATE.search(line):
+            self.state = found.group(1)
+        if found := _DIAGNOSTICS.search(line):
+            self.diagnostics = found.group(1).replace("\\n", "\n").strip()
+
+
+def kill_application(spark_class: str, application: str, environment: Mapping[str, str]) -> bool:
+    """Ends an application by Hadoop's own client, and so with the user's own credentials; returns whether it worked."""
+    command = [spark_class, "org.apache.hadoop.yarn.client.cli.ApplicationCLI", "application", "-kill", application]
+    try:
+        done = subprocess.run(
+            command, stdin=subprocess.DEVNULL, capture_output=True, env=environment, timeout=_KILL_S, check=False
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return False
+    return done.returncode == 0

@@ -1,0 +1,118 @@
+"""The folder of what a submission ships: program, configuration, code."""
+
+from __future__ import annotations
+
+import importlib.util
+import shutil
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+from sparktf.config import JobConfig
+from sparktf.config_load import dump_config
+from sparktf.driver.code import archive_code, find_code
+from sparktf.errors import ConfigError
+from sparktf.storage import normalise
+from sparktf.submit.line import Shipment
+
+_SCRIPT = "sparktf_job.py"
+_CONFIG = "sparktf-job.yaml"
+
+# What people see of the JVM on this machine: warnings. YARN's reports are read by us, each on one line.
+_LOG4J = """\
+status = error
+rootLogger.level = error
+rootLogger.appenderRef.stderr.ref = stderr
+logger.client.name = org.apache.spark.deploy.yarn.Client
+logger.client.level = info
+logger.client.additivity = false
+logger.client.appenderRef.yarn.ref = yarn
+appender.stderr.type = Console
+appender.stderr.name = stderr
+appender.stderr.target = SYSTEM_ERR
+appender.stderr.layout.type = PatternLayout
+appender.stderr.layout.pattern = %d{HH:mm:ss} spark %p %c{1}: %m%n%ex
+appender.yarn.type = Console
+appender.yarn.name = yarn
+appender.yarn.target = SYSTEM_ERR
+appender.yarn.layout.type = PatternLayout
+appender.yarn.layout.pattern = @yarn %enc{%m}{CRLF}%n
+"""
+
+
+def shipment_in(folder: Path, code: Sequence[Path] = ()) -> Shipment:
+    """Returns the shipment of a folder."""
+    return Shipment(str(folder / _SCRIPT), str(folder / _CONFIG), tuple(map(str, code)))
+
+
+def log4j_in(folder: Path) -> Path:
+    """Returns the logging configuration of a folder."""
+    return folder / "log4j2.properties"
+
+
+def stage(config: JobConfig, folder: Path, beside: Path) -> Shipment:
+    """Writes what a submission ships.
+
+    Args:
+        beside: Folder of the configuration's file, where model code is looked for first.
+
+    Raises:
+        ConfigError: the model's module is nowhere to be found, and no archive could hold it.
+    """
+    with _importable(beside, *(Path(path) for path in config.submit.py_files)):
+        model = find_code(config.model_module)
+        if model is None and not config.submit.archive and not _is_found(config.model_module):
+            raise ConfigError(
+                f"model: there is no module {config.model_module} in {beside}, in the working folder, on "
+                "PYTHONPATH or in submit.py_files"
+            )
+    # An archive holds sparktf, as an installation on the nodes does; a source tree has to travel.
+    ours = None if config.submit.archive else find_code("sparktf")
+    code = [archive_code(found, folder) for found in (model, ours) if found is not None]
+    shipment = shipment_in(folder, code)
+    shutil.copyfile(_program(), shipment.script)
+    Path(shipment.config).write_text(dump_config(config), encoding="utf-8")
+    log4j_in(folder).write_text(_LOG4J, encoding="ascii")
+    return shipment
+
+
+def absolute_paths(config: JobConfig) -> JobConfig:
+    """Returns the configuration with its local paths absolute: the driver may have another working folder."""
+    data = {"path": normalise(config.data.path)}
+    held_out = config.data.validation
+    validation = held_out
+    if held_out is not None and held_out.path is not None:
+        validation = held_out.model_copy(update={"path": normalise(held_out.path)})
+    return config.model_copy(
+        update={
+            "data": config.data.model_copy(update={**data, "validation": validation}),
+            "output": config.output.model_copy(update={"path": normalise(config.output.path)}),
+        }
+    )
+
+
+def _program() -> Path:
+    spec = importlib.util.find_spec("sparktf.driver.main")
+    if spec is None or spec.origin is None:
+        raise RuntimeError("sparktf is not whole: sparktf/driver/main.py is missing")
+    return Path(spec.origin)
+
+
+@contextmanager
+def _importable(*places: Path) -> Iterator[None]:
+    """Lets modules be found in `places` and the working folder, for a while."""
+    before = sys.path.copy()
+    sys.path[:0] = [str(place.absolute()) for place in (*places, Path())]
+    importlib.invalidate_caches()
+    try:
+        yield
+    finally:
+        sys.path[:] = before
+
+
+def _is_found(module: str) -> bool:
+    try:
+        return importlib.util.find_spec(module) is not None
+    except (ImportError, ValueError):
+        return False

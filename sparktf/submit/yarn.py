@@ -1,0 +1,161 @@
+"""YARN as a submission sees it: whether it is there, what it would refuse, and how an application stands."""
+
+from __future__ import annotations
+
+import json
+import socket
+import time
+import urllib.request
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any
+
+from sparktf.config import JobConfig
+from sparktf.driver.memory import check_fits
+from sparktf.errors import ConfigError, ReservationError
+from sparktf.submit.hadoop import ResourceManagers
+from sparktf.submit.line import RESOURCEMANAGER_WAIT_S, containers
+
+_CALL_S = 5.0
+_RETRY_S = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class Queue:
+    """A queue of YARN's that takes applications.
+
+    Attributes:
+        path: "root.default".
+        maximum_mib: Its largest container, None where the scheduler does not say.
+    """
+
+    path: str
+    maximum_mib: int | None
+
+    @property
+    def name(self) -> str:
+        return self.path.rpartition(".")[2]
+
+
+@dataclass(frozen=True, slots=True)
+class Queues:
+    """The queues there are; `complete` unless YARN makes some as they are asked for."""
+
+    queues: tuple[Queue, ...]
+    complete: bool
+
+    def find(self, name: str) -> Queue | None:
+        """Returns the queue of a name or path."""
+        return next((queue for queue in self.queues if name in (queue.path, queue.name)), None)
+
+
+def wait_for_resource_manager(managers: ResourceManagers, waiting: Callable[[float], None]) -> None:
+    """Returns when a ResourceManager takes connections.
+
+    Args:
+        waiting: Is told the seconds left.
+
+    Raises:
+        ReservationError: none does, in time.
+    """
+    deadline_s = time.monotonic() + RESOURCEMANAGER_WAIT_S
+    while True:
+        reasons = list(map(_refusal, managers.rpc))
+        if "" in reasons:
+            return
+        left_s = deadline_s - time.monotonic()
+        if left_s <= 0:
+            named = ", ".join(f"{at} ({reason})" for at, reason in zip(managers.rpc, reasons, strict=True))
+            raise ReservationError(f"ResourceManager at {named} cannot be reached")
+        waiting(left_s)
+        time.sleep(_RETRY_S)
+
+
+def _refusal(address: str) -> str:
+    """Returns why an address does not answer, empty if it does."""
+    host, _, port = address.rpartition(":")
+    try:
+        socket.create_connection((host, int(port)), timeout=_CALL_S).close()
+    except (OSError, ValueError) as e:
+        return getattr(e, "strerror", None) or str(e)
+    return ""
+
+
+class ResourceManagerApi:
+    """The REST API. It may be closed to us, behind a login or a firewall: then its answers are None."""
+
+    def __init__(self, managers: ResourceManagers) -> None:
+        self._managers = managers
+
+    def queues(self) -> Queues | None:
+        """Returns the queues."""
+        answer = self._get("scheduler")
+        found = answer.get("scheduler", {}).get("schedulerInfo") if answer else None
+        return parse_queues(found) if found else None
+
+    def diagnostics(self, application: str) -> str | None:
+        """Returns what YARN says of an application: why it waits, or why it ended."""
+        answer = self._get(f"apps/{application}")
+        return str(answer.get("app", {}).get("diagnostics", "")).strip() if answer else None
+
+    def _get(self, path: str) -> dict[str, Any] | None:
+        # With high availability, the one that stands by redirects to the active one.
+        for url in self._managers.web:
+            with suppress(OSError, ValueError):
+                with urllib.request.urlopen(f"{url}/ws/v1/cluster/{path}", timeout=_CALL_S) as answer:
+                    found = json.loads(answer.read())
+                if isinstance(found, dict):
+                    return found
+        return None
+
+
+def parse_queues(scheduler: Mapping[str, Any]) -> Queues:
+    """Returns the queues of a `schedulerInfo`, of the capacity or the fair scheduler."""
+    if "rootQueue" in scheduler:  # fair: queues are made as applications ask for them
+        return Queues(tuple(_leaves(scheduler["rootQueue"])), complete=False)
+    made = any(
+        queue.get("autoCreationEligibility", "off") != "off" or queue.get("autoCreateChildQueueEnabled")
+        for queue in _walk(scheduler)
+    )
+    return Queues(tuple(_leaves(scheduler)), complete=not made and bool(scheduler.get("queues")))
+
+
+def check_submission(config: JobConfig, managers: ResourceManagers, queues: Queues | None) -> None:
+    """Refuses what YARN would refuse, or never give.
+
+    Raises:
+        ConfigError: there is no such queue.
+        PreflightError: a container is larger than the largest.
+    """
+    name = config.submit.conf.get("spark.yarn.queue", config.submit.queue)
+    queue = queues.find(name) if queues is not None else None
+    # Placement rules may send what asks for "default" elsewhere.
+    if queues is not None and queue is None and queues.complete and name != "default":
+        there_are = ", ".join(sorted(queue.name for queue in queues.queues))
+        raise ConfigError(f"submit.queue: YARN has no queue {name}; there are: {there_are}")
+    largest, source = managers.maximum_mib, "YARN (yarn-site.xml)"
+    if queue is not None and queue.maximum_mib:
+        largest, source = queue.maximum_mib, f"YARN's queue {queue.name}"
+    if largest is not None:
+        for container in containers(config):
+            check_fits(container, largest, source)
+
+
+def _children(queue: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    below = queue.get("queues") or queue.get("childQueues") or {}
+    found = below.get("queue", []) if isinstance(below, Mapping) else below
+    return [found] if isinstance(found, Mapping) else list(found)
+
+
+def _walk(queue: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
+    yield queue
+    for child in _children(queue):
+        yield from _walk(child)
+
+
+def _leaves(queue: Mapping[str, Any]) -> Iterator[Queue]:
+    for found in _walk(queue):
+        if not _children(found):
+            largest = (found.get("maximumAllocation") or found.get("maxContainerAllocation") or {}).get("memory")
+            yield Queue(str(found.get("queuePath") or found.get("queueName", "")), int(largest) if largest else None)
