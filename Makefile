@@ -14,6 +14,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 PY := $(BIN)/python
 LAKE := lake/digits
+SPARK = $(shell $(PY) -c 'import pathlib, pyspark; print(pathlib.Path(pyspark.__file__).parent)')
 MINIHADOOP := PYTHON=$(PY) yarn/minihadoop.sh
 ARGS ?=
 
@@ -101,6 +102,13 @@ hadoop-status: $(VENV)/.examples ## Show its daemons and how to use it
 .PHONY: hadoop-down
 hadoop-down: $(VENV)/.examples ## Stop it and remove all that it stored
 	@$(MINIHADOOP) down $(ARGS)
+
+.PHONY: train-yarn
+train-yarn: hadoop-up $(LAKE) ## Train on digits in HDFS with three workers on YARN, on the Hadoop of this machine
+	@$(MINIHADOOP) tool fs -mkdir -p /lake
+	@$(MINIHADOOP) tool fs -put -f $(LAKE) /lake
+	@$(MINIHADOOP) exec -- env PYTHONPATH=jobs $(BIN)/sparktf submit jobs/conf/digits_yarn.yaml \
+		--set "submit.conf={spark.yarn.jars: 'local:$(SPARK)/jars/*', spark.ui.enabled: 'false'}" $(ARGS)
 
 # --- what that needs ---
 

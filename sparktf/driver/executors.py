@@ -44,8 +44,16 @@ def _executor(jvm: Any, summary: Any) -> Executor:
         id=str(summary.id()),
         host=str(summary.hostPort()).rpartition(":")[0],
         log=str(logs.get("stderr") or ""),
-        removed="" if summary.isActive() else str(reason.get() if reason.isDefined() else "it was removed"),
+        removed="" if summary.isActive() else explained(str(reason.get() if reason.isDefined() else "it was removed")),
     )
+
+
+def explained(reason: str) -> str:
+    """Returns Spark's reason for a removal in one line, with the setting of ours that would have helped."""
+    line = " ".join(reason.split())
+    if "physical memory" in line:
+        line += " In sparktf's configuration that is cluster.trainer_memory_mib."
+    return line
 
 
 def request_executors(spark: SparkSession, total: int, hosts: Sequence[str], cores: int) -> None:

@@ -39,8 +39,12 @@ def is_yarn(config: JobConfig) -> bool:
 
 
 def executors(config: JobConfig) -> int:
-    """Returns how many executors the application starts with: one for each node."""
-    return config.cluster.nodes
+    """Returns how many executors the application starts with: one for each node.
+
+    On YARN only one, the fewest that Spark starts with: the driver asks for the others at the hosts of the data, which
+    it does not know before.
+    """
+    return 1 if is_yarn(config) and config.cluster.placement == "data" else config.cluster.nodes
 
 
 def containers(config: JobConfig) -> tuple[Container, ...]:
