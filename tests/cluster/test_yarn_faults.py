@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import psutil
 import pytest
-from clicks import GROUPS_PER_FILE, ROWS_PER_GROUP, click_job, put_clicks
-from submission import Submission
+from cluster.clicks import GROUPS_PER_FILE, ROWS_PER_GROUP, click_job, put_clicks
+from cluster.submission import Submission
 
 from minihadoop import DataNodeState, MiniHadoop
 from minihadoop.waiting import wait_for
@@ -29,8 +30,8 @@ def submit(hadoop: MiniHadoop, tmp_path: Path) -> Iterator[Callable[..., Submiss
     """Makes submissions, and ends what is left of them."""
     made: list[Submission] = []
 
-    def submitted(*arguments: object, **options: object) -> Submission:
-        made.append(Submission(hadoop, tmp_path / str(len(made)), *arguments, **options))  # type: ignore[arg-type]
+    def submitted(*arguments: Any, **options: Any) -> Submission:
+        made.append(Submission(hadoop, tmp_path / str(len(made)), *arguments, **options))
         return made[-1]
 
     yield submitted

@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from clicks import ROWS, click_job, put_clicks
-from submission import Submission
+from cluster.clicks import ROWS, click_job, put_clicks
+from cluster.submission import Submission
 
 from minihadoop import MiniHadoop
 from sparktf.driver.result import RunResult
