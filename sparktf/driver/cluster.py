@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from functools import partial
+from functools import cached_property, partial
 from types import TracebackType
 from typing import Any, Self
 
@@ -19,11 +19,11 @@ from sparktf.driver.prepare import prepare_assets
 from sparktf.driver.progress import make_console
 from sparktf.driver.result import RunResult
 from sparktf.driver.run import Run
-from sparktf.driver.spark import check_settings, check_slots, slots_of
+from sparktf.driver.spark import check_settings, check_slots, hadoop_conf, slots_of
 from sparktf.driver.stored_plan import Plan
 from sparktf.errors import ConfigError
 from sparktf.executor.agent import AgentSettings
-from sparktf.storage.base import Storage
+from sparktf.storage import FileSystems, Storage
 
 
 def train(
@@ -93,9 +93,14 @@ class Cluster(Gang):
         """See `Gang`."""
         check_slots(self._slots, config.cluster.nodes)
 
-    def plan(self, config: JobConfig, storage: Storage) -> Plan:
+    @cached_property
+    def file_systems(self) -> FileSystems:
+        """See `Gang`. Where Spark reads and writes: as the driver's JVM is configured."""
+        return FileSystems(hadoop_conf(self._spark))
+
+    def plan(self, config: JobConfig) -> Plan:
         """See `Gang`."""
-        return plan_source(config, storage, partial(filter_partitions, self._spark))
+        return plan_source(config, self.file_systems.open, partial(filter_partitions, self._spark))
 
     def prepare(self, config: JobConfig, storage: Storage, path: str) -> dict[str, Any]:
         """See `Gang`."""

@@ -23,19 +23,22 @@ from sparktf.events import EventLog, next_segment
 from sparktf.messages import Restore, TrainerSpec
 from sparktf.plan import Cursor, Stream
 from sparktf.rundir import RunDirectory
-from sparktf.storage import normalise, open_storage
+from sparktf.storage import FileSystems
 from sparktf.topology import ClusterSpec, NodeId, Role
+
+_EVENTS_DEADLINE_S = 2.0
 
 
 class Run:
     """One run on a gang; `execute` is its whole life."""
 
     def __init__(self, gang: Gang, config: JobConfig, run_id: str) -> None:
-        root = normalise(config.output.path)
+        config = normalised(config, gang.file_systems)
+        root = config.output.path
         self._gang = gang
         self._config = config
         self._rundir = RunDirectory(root, config.name, run_id)
-        self._storage = open_storage(root)
+        self._storage = gang.file_systems.open(root)
         self._display = Display(gang.console, config.output.progress_seconds, config.train.epochs)
         self._started_s = time.time()
         self._attempts: list[AttemptResult] = []
@@ -108,7 +111,7 @@ class Run:
                 )
             self._display.say(f"resuming with the plan in {rundir.plan}")
         else:
-            plan = self._gang.plan(config, storage)
+            plan = self._gang.plan(config)
             save_plan(plan, storage, rundir.plan)
         storage.write_bytes(rundir.config, dump_config(config).encode())
         for stream in plan.tables:
@@ -121,7 +124,9 @@ class Run:
     def _open_events(self) -> None:
         storage, folder = self._storage, self._rundir.events
         names = [entry.path for entry in storage.list(folder)] if storage.exists(folder) else []
-        self._events = EventLog(storage.write_bytes, folder, time.time, first_segment=next_segment(names))
+        # Nobody waits for an event to be stored: it stays in memory until the next try.
+        hasty = self._gang.file_systems.open(folder, deadline_s=_EVENTS_DEADLINE_S)
+        self._events = EventLog(hasty.write_bytes, folder, time.time, first_segment=next_segment(names))
         self._events.emit(
             "run", run_id=self._rundir.run_id, config=self._config.config_hash(), plan=self._config.plan_hash()
         )
@@ -183,6 +188,7 @@ class Run:
     ) -> list[tuple[str, TrainerSpec]]:
         spec = ClusterSpec(worker=tuple(agent.address for agent in agents))
         rows = {stream: plan.rows(stream) for stream in plan.tables}
+        hadoop = self._gang.file_systems.hadoop.for_nodes()
         return [
             (
                 agent.id,
@@ -197,6 +203,7 @@ class Run:
                     rows=rows,
                     assets=assets,
                     restore=restore,
+                    hadoop=hadoop,
                 ),
             )
             for i, agent in enumerate(agents)
@@ -213,7 +220,7 @@ class Run:
     def _watch(self, attempt: Attempt, plan: Plan) -> Outcome:
         """Follows an attempt to its end: commits, failures, progress."""
         gang = self._gang
-        shown = 0
+        shown = warned = 0
         planned = plan.rows(Stream.TRAIN)
         ready_s = time.monotonic() + self._config.timeouts.start
         while True:
@@ -228,9 +235,12 @@ class Run:
                 outcome = attempt.outcome()
                 progress = [t.progress for t in attempt.trainers.values()]
                 metrics, shown = attempt.metrics[shown:], len(attempt.metrics)
+                warnings, warned = attempt.warnings[warned:], len(attempt.warnings)
             for reported in metrics:
                 self._display.metrics(reported)
                 self._emit("metrics", **reported.model_dump(mode="json"))
+            for text in warnings:
+                self._warn(text)
             if outcome is not Outcome.RUNNING:
                 return outcome
             before = attempt.cursor.rows if max(p.epoch for p in progress) == attempt.cursor.epoch else 0
@@ -307,6 +317,24 @@ class Run:
         self._warnings.append(text)
         self._display.say(f"warning: {text}", "yellow")
         self._emit("warning", text=text)
+
+
+def normalised(config: JobConfig, file_systems: FileSystems) -> JobConfig:
+    """Returns the configuration with its paths as every process of the run understands them.
+
+    Raises:
+        ConfigError: a path names no file system.
+    """
+    data, output = config.data, config.output
+    changed: dict[str, Any] = {"path": file_systems.normalise(data.path)}
+    if data.validation is not None and data.validation.path is not None:
+        path = file_systems.normalise(data.validation.path)
+        changed["validation"] = data.validation.model_copy(update={"path": path})
+    update = {
+        "data": data.model_copy(update=changed),
+        "output": output.model_copy(update={"path": file_systems.normalise(output.path)}),
+    }
+    return config.model_copy(update=update)
 
 
 def _facts(committer: Committer) -> dict[str, Any]:
