@@ -14,6 +14,8 @@ README = HERE / "README.md"
 # loop and the executor requests lean on what these do, and TensorFlow 2.21 has no wheel for Python 3.14.
 REQUIRES = [
     "cryptography>=43,<51",
+    "hdfs>=2.7,<3",  # WebHDFS: all writes, and reads where hdfs-native fails; finds the active NameNode
+    "hdfs-native>=0.13,<0.15",  # reads twice as fast as WebHDFS, and needs neither Java nor libhdfs
     "keras>=3.12,<4",
     "numpy>=2.0,<3",
     "pandas>=2.2,<4",  # not ours: Spark's Arrow functions (mapInArrow) refuse to run without it
@@ -21,9 +23,11 @@ REQUIRES = [
     "pydantic>=2.9,<3",
     "pyspark>=4.1,<5",
     "PyYAML>=6.0.1,<7",
+    "requests>=2.31,<3",
     "rich>=13.8,<16",
     "tenacity>=9,<10",
     "tensorflow>=2.21,<2.22",
+    "urllib3>=2,<3",
 ]
 LEGACY_KERAS = ["tf_keras~=2.21.0"]
 EXAMPLES = ["scikit-learn>=1.5,<2"]
@@ -37,6 +41,7 @@ DEV = [
     "ruff>=0.17.6,<0.18",  # a new minor version may format anew or bring new rules
     "types-psutil",
     "types-PyYAML",
+    "types-requests",
 ]
 
 

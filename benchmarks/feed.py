@@ -54,7 +54,7 @@ def read_batches(folder: Path, *, shuffle: bool, threads: bool = False) -> float
             "output": {"path": str(folder)},
         }
     )
-    plan = plan_source(config, open_storage(str(folder)), lambda *_: [])
+    plan = plan_source(config, open_storage, lambda *_: [])
     (assignment,) = plan.assignments(Stream.TRAIN, 0, [(0, ROWS)], [""], rebalance=True)
     rows = 0
     start = time.perf_counter()

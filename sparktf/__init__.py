@@ -42,6 +42,8 @@ if TYPE_CHECKING:
         StorageExistsError,
         StorageNotFoundError,
         StoragePermissionError,
+        StorageQuotaError,
+        StorageUnavailableError,
         TornCheckpointError,
         Verdict,
     )
@@ -77,6 +79,8 @@ __all__ = [
     "StorageExistsError",
     "StorageNotFoundError",
     "StoragePermissionError",
+    "StorageQuotaError",
+    "StorageUnavailableError",
     "TornCheckpointError",
     "Verdict",
     "__version__",

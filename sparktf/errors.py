@@ -15,6 +15,8 @@
     │   ├── StorageNotFoundError (FileNotFoundError)
     │   ├── StorageExistsError (FileExistsError)
     │   ├── StoragePermissionError (PermissionError)
+    │   ├── StorageQuotaError
+    │   ├── StorageUnavailableError (ConnectionError)
     │   └── TornCheckpointError
     ├── ControlError (ConnectionError)           4  the control channel
     │   ├── DriverLostError
@@ -125,6 +127,14 @@ class StorageExistsError(StorageError, FileExistsError):
 
 class StoragePermissionError(StorageError, PermissionError):
     """The path may not be read or written by this user."""
+
+
+class StorageQuotaError(StorageError):
+    """A quota of space or of names is used up."""
+
+
+class StorageUnavailableError(StorageError, ConnectionError):
+    """The file system did not answer, or does not change anything (HDFS in safe mode), for as long as was waited."""
 
 
 class TornCheckpointError(StorageError):

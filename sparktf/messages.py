@@ -11,6 +11,7 @@ from typing import Any, Literal
 from sparktf.config import JobConfig
 from sparktf.errors import ErrorRecord
 from sparktf.feature import FeedSpec
+from sparktf.hadoop import HadoopConf
 from sparktf.plan import Assignment, Cursor, Message, Stream
 from sparktf.security import ControlAccess
 from sparktf.topology import ClusterSpec, NodeId
@@ -30,6 +31,7 @@ class Action(enum.StrEnum):
     UPLOADED = "uploaded"
     FINISHED = "finished"
     FAILED = "failed"
+    WARNING = "warning"
 
 
 Flavour = Literal["keras", "tf_keras", "none"]
@@ -110,6 +112,7 @@ class TrainerSpec(Message):
         run_root: With config.name and run_id, the run directory.
         rows: Rows of each stream in one epoch.
         assets: What `prepare` returned.
+        hadoop: Where the file systems are.
     """
 
     run_id: str
@@ -122,6 +125,7 @@ class TrainerSpec(Message):
     rows: dict[Stream, int]
     assets: dict[str, Any]
     restore: Restore | None = None
+    hadoop: HadoopConf = HadoopConf()
 
 
 class Bootstrap(Message):
@@ -269,11 +273,12 @@ class StagedFile(Message):
 
 
 class Uploaded(Message):
-    """A node's part of a checkpoint is in the staging folder.
+    """A node's part of a checkpoint is in the staging folder, or could not be brought there.
 
     Attributes:
         rows_consumed: Rows of the node's assignment of `epoch` that went into updates up to `step`.
         files: The chief's files; empty from the other nodes.
+        error: Why the chief's files are not there; "" if they are.
     """
 
     attempt: int
@@ -283,6 +288,7 @@ class Uploaded(Message):
     rows_consumed: int
     keras: Flavour
     files: tuple[StagedFile, ...] = ()
+    error: str = ""
 
 
 class Finished(Message):
@@ -304,3 +310,11 @@ class Failed(Message):
     attempt: int
     node: NodeId
     record: ErrorRecord
+
+
+class Warned(Message):
+    """Something that the run outlives and its owner should know."""
+
+    attempt: int
+    node: NodeId
+    text: str

@@ -77,7 +77,7 @@ def filter_by(test: Callable[..., bool]) -> PartitionFilter:
 
 def plan_lake(path: Path, partition_filter: PartitionFilter = no_filter, *, seed: int = 0, **data: Any) -> Plan:
     """Plans a lake on the local file system."""
-    return plan_source(lake_config(path, seed=seed, **data), open_storage(str(path)), partition_filter)
+    return plan_source(lake_config(path, seed=seed, **data), open_storage, partition_filter)
 
 
 def deal(

@@ -26,6 +26,7 @@ from sparktf.messages import (
     TrainerExited,
     TrainerOrders,
     Uploaded,
+    Warned,
 )
 from sparktf.plan import Assignment, Cursor, Stream, remaining
 from sparktf.topology import NodeId
@@ -92,6 +93,7 @@ class Attempt:
         uploads: Checkpoint uploads that every node has reported and nobody has committed.
         metrics: Latest metrics by stream.
         epochs: Row accounts by epoch.
+        warnings: What nodes warned of, each once.
     """
 
     def __init__(
@@ -116,6 +118,7 @@ class Attempt:
         self.failures: list[ErrorRecord] = []
         self.metrics: list[Metrics] = []
         self.epochs: dict[int, EpochAccount] = {}
+        self.warnings: list[str] = []
         self.cursor = cursor
         self._config = config
         self._plan = plan
@@ -182,6 +185,12 @@ class Attempt:
     def uploaded(self, message: Uploaded) -> Ack:
         self._trainer(message)
         self._uploads.setdefault(message.step, {})[message.node] = message
+        return Ack()
+
+    def warned(self, message: Warned) -> Ack:
+        self._trainer(message)
+        if message.text not in self.warnings:
+            self.warnings.append(message.text)
         return Ack()
 
     def finished(self, message: Finished) -> Ack:
@@ -310,7 +319,8 @@ class Attempt:
         | Uploaded
         | Finished
         | Failed
-        | TrainerExited,
+        | TrainerExited
+        | Warned,
     ) -> Trainer:
         if message.attempt != self.number or message.node not in self.trainers:
             raise RefusedError(f"attempt {message.attempt} is over")

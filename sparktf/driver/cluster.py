@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from functools import partial
+from functools import cached_property, partial
 from types import TracebackType
 from typing import Any, Self
 
@@ -27,11 +27,11 @@ from sparktf.driver.progress import make_console
 from sparktf.driver.result import RunResult
 from sparktf.driver.roster import Agent
 from sparktf.driver.run import Run
-from sparktf.driver.spark import application_of, check_settings, check_slots, slots_of
+from sparktf.driver.spark import application_of, check_settings, check_slots, hadoop_conf, slots_of
 from sparktf.driver.stored_plan import Plan
 from sparktf.errors import ConfigError
 from sparktf.executor.agent import AgentSettings
-from sparktf.storage.base import Storage
+from sparktf.storage import FileSystems, Storage
 
 
 def train(
@@ -105,9 +105,14 @@ class Cluster(Gang):
             conf = dict(self._spark.sparkContext.getConf().getAll())
             check_overhead(conf, config.cluster.trainer_memory_mib)
 
-    def plan(self, config: JobConfig, storage: Storage) -> Plan:
+    @cached_property
+    def file_systems(self) -> FileSystems:
+        """See `Gang`. Where Spark reads and writes: as the driver's JVM is configured."""
+        return FileSystems(hadoop_conf(self._spark))
+
+    def plan(self, config: JobConfig) -> Plan:
         """See `Gang`."""
-        return plan_source(config, storage, partial(filter_partitions, self._spark), self._locate)
+        return plan_source(config, self.file_systems.open, partial(filter_partitions, self._spark), self._locate)
 
     def prepare(self, config: JobConfig, storage: Storage, path: str) -> dict[str, Any]:
         """See `Gang`."""

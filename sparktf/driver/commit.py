@@ -45,6 +45,7 @@ class Committer:
         )
         self._storage = storage
         self._earlier: tuple[EpochRows, ...] = ()
+        self._not_committed: StorageError | None = None
         self.attempt: Attempt | None = None
         self.step = 0
         self.checkpoint = ""
@@ -57,6 +58,7 @@ class Committer:
 
     def begin(self, number: int) -> Restore | None:
         """Fences older committers off and returns the checkpoint to start from."""
+        self._not_committed = None
         self._store.fence(number)
         found = self._store.latest()
         if found is None:
@@ -76,17 +78,21 @@ class Committer:
     def commit_all(self, attempt: Attempt, complete: Sequence[Sequence[Uploaded]]) -> None:
         """Commits checkpoints that all nodes have uploaded; one that fails is reported, and training goes on."""
         for uploads in complete:
+            self._not_committed = None
             try:
                 self._commit(attempt, uploads)
             except StorageError as e:
-                self._warn(f"checkpoint at step {uploads[0].step} was not committed: {e}")
+                self._not_committed = StorageError(f"checkpoint at step {uploads[0].step} was not committed: {e}")
+                self._warn(str(self._not_committed))
 
     def publish(self, attempt: Attempt) -> None:
-        """Publishes the exported model by one rename.
+        """Publishes the exported model by one rename, once the last checkpoint is committed.
 
         Raises:
-            StorageError: it did not arrive whole.
+            StorageError: that one is not, or the model did not arrive whole.
         """
+        if self._not_committed is not None:
+            raise self._not_committed
         files = next((t.finished.model for t in attempt.trainers.values() if t.finished and t.finished.model), ())
         self.step = max((t.finished.step for t in attempt.trainers.values() if t.finished), default=self.step)
         if files:
@@ -115,6 +121,8 @@ class Committer:
 
     def _commit(self, attempt: Attempt, uploads: Sequence[Uploaded]) -> None:
         chief = uploads[0]
+        if chief.error:
+            raise StorageError(chief.error)
         cursor = attempt.advanced(uploads)
         rows = self._plan.rows(Stream.TRAIN)
         self.versions = next((t.ready.versions for t in attempt.trainers.values() if t.ready), {})

@@ -8,6 +8,7 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Mapping
+from functools import cached_property
 from typing import Any, Protocol, TypeVar
 
 from rich.console import Console
@@ -22,6 +23,7 @@ from sparktf.driver.roster import Agent, Roster
 from sparktf.driver.stored_plan import Plan
 from sparktf.errors import PreflightError, RefusedError, ReservationError
 from sparktf.executor.agent import AgentSettings, installed_versions
+from sparktf.hadoop import HadoopConf
 from sparktf.lifecycle import AgentState
 from sparktf.messages import (
     Ack,
@@ -40,10 +42,11 @@ from sparktf.messages import (
     TrainerOrders,
     TrainerSpec,
     Uploaded,
+    Warned,
 )
 from sparktf.plan import Message
 from sparktf.security import new_secret, new_tls_material
-from sparktf.storage.base import Storage
+from sparktf.storage import FileSystems, Storage
 
 _TICK_S = 0.2
 _SPARES_S = 15.0
@@ -109,7 +112,7 @@ class Gang(abc.ABC):
         """Refuses what can never run here. Raises `PreflightError`."""
 
     @abc.abstractmethod
-    def plan(self, config: JobConfig, storage: Storage) -> Plan:
+    def plan(self, config: JobConfig) -> Plan:
         """Plans the run's input. Raises what `plan_source` does."""
 
     @abc.abstractmethod
@@ -128,6 +131,15 @@ class Gang(abc.ABC):
         """Returns what is known of an agent's executor: the address of its `log`, and why it was `removed`."""
         del agent
         return {}
+
+    @cached_property
+    def file_systems(self) -> FileSystems:
+        """Where data and runs are: as HADOOP_CONF_DIR says.
+
+        Raises:
+            ConfigError: it says nothing that can be read.
+        """
+        return FileSystems(HadoopConf.from_environment())
 
     def addresses(self) -> tuple[str, str]:
         """Returns the address to bind the control server to, and the one that nodes reach it at."""
@@ -280,6 +292,7 @@ class Gang(abc.ABC):
             Action.UPLOADED: Handler(Uploaded, lambda m: self._locked(self._current().uploaded, m)),
             Action.FINISHED: Handler(Finished, lambda m: self._locked(self._current().finished, m)),
             Action.FAILED: Handler(Failed, lambda m: self._locked(self._current().failed, m)),
+            Action.WARNING: Handler(Warned, lambda m: self._locked(self._current().warned, m)),
         }
 
     def _current(self) -> Attempt:

@@ -17,7 +17,7 @@ from sparktf.driver.source import RowGroups, Source, first_length, list_source, 
 from sparktf.driver.stored_plan import Plan, SplitTable
 from sparktf.errors import BadValueError, ColumnError, ConfigError, EmptySourceError
 from sparktf.feature import Feature, FeedSpec
-from sparktf.feed.parquet import file_columns
+from sparktf.feed.parquet import OpenStorage, file_columns
 from sparktf.plan import Draw, Keep, PartitionValue, Stream, generator
 from sparktf.storage.base import Storage
 
@@ -48,9 +48,12 @@ class StreamRows(NamedTuple):
 
 
 def plan_source(
-    config: JobConfig, storage: Storage, filter_partitions: PartitionFilter, locate: Locate = nowhere
+    config: JobConfig, open_storage: OpenStorage, filter_partitions: PartitionFilter, locate: Locate = nowhere
 ) -> Plan:
     """Reads the listing and the footers of a source, asks where its files lie, and plans its streams.
+
+    Args:
+        open_storage: Leads to the storage of each path: validation may have another one than training.
 
     Raises:
         ConfigError: a predicate, dtype, shape or fill value does not fit the source.
@@ -62,17 +65,20 @@ def plan_source(
         StorageError: the file system failed.
     """
     data = config.data
+    storage = open_storage(data.path)
     listed = list_source(storage, data.path, "data.path")
     source = listed.select(_matches(listed, data.where, "data.where", filter_partitions))
     schema = Schema(read_schema(storage, source), partial(first_length, storage, source.files[0]))
     spec = _feed_spec(config, resolve_features(data, schema), source.partitions)
-    read = partial(_read, storage, spec, schema)
+    read = partial(_read, spec, schema)
     sources = [_project(source, spec, "data.path")]
-    groups = read(sources[0], "data.path")
+    groups = read(storage, sources[0], "data.path")
     if data.validation is not None and data.validation.path is not None:
         key = "data.validation.path"
-        sources.append(_project(list_source(storage, data.validation.path, key), spec, key))
-        streams = {Stream.TRAIN: _whole(groups), Stream.VALIDATION: _whole(read(sources[1], key, len(source.files)))}
+        other = open_storage(data.validation.path)
+        sources.append(_project(list_source(other, data.validation.path, key), spec, key))
+        held_out = read(other, sources[1], key, len(source.files))
+        streams = {Stream.TRAIN: _whole(groups), Stream.VALIDATION: _whole(held_out)}
     else:
         streams = _streams(groups, source, data.validation, filter_partitions)
     _check_not_empty(streams, data)
@@ -169,7 +175,7 @@ def _project(source: Source, spec: FeedSpec, key: str) -> Source:
     return Source(source.path, source.files, Partitions(spec.partition_columns, spec.partition_types, values))
 
 
-def _read(storage: Storage, spec: FeedSpec, schema: Schema, source: Source, key: str, first_file: int = 0) -> RowGroups:
+def _read(spec: FeedSpec, schema: Schema, storage: Storage, source: Source, key: str, first_file: int = 0) -> RowGroups:
     """Reads the footers of a source, whose files are numbered from `first_file` on.
 
     Raises:

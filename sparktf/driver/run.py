@@ -10,33 +10,35 @@ from typing import Any
 
 from sparktf.config import JobConfig
 from sparktf.config_load import dump_config
-from sparktf.driver.attempt import Attempt, Outcome, Trainer, root_cause
+from sparktf.driver.attempt import Attempt, Outcome, root_cause
 from sparktf.driver.commit import Committer
 from sparktf.driver.gang import Gang
-from sparktf.driver.placement import seats
 from sparktf.driver.preflight import check_output
 from sparktf.driver.progress import Display, print_result
 from sparktf.driver.result import AttemptResult, EpochRows, NodeResult, RunResult
-from sparktf.driver.roster import Agent
-from sparktf.driver.stored_plan import NODES, Plan, load_plan, save_plan
+from sparktf.driver.seating import Seating, seat
+from sparktf.driver.stored_plan import Plan, load_plan, save_plan
 from sparktf.errors import ConfigError, ErrorRecord, RunInterruptedError, SparkTFError, Verdict, record_of
 from sparktf.events import EventLog, next_segment
 from sparktf.messages import Restore, TrainerSpec
 from sparktf.plan import Cursor, Stream
 from sparktf.rundir import RunDirectory
-from sparktf.storage import normalise, open_storage
-from sparktf.topology import ClusterSpec, NodeId, Role
+from sparktf.storage import FileSystems
+from sparktf.topology import NodeId, Role
+
+_EVENTS_DEADLINE_S = 2.0
 
 
 class Run:
     """One run on a gang; `execute` is its whole life."""
 
     def __init__(self, gang: Gang, config: JobConfig, run_id: str) -> None:
-        root = normalise(config.output.path)
+        config = normalised(config, gang.file_systems)
+        root = config.output.path
         self._gang = gang
         self._config = config
         self._rundir = RunDirectory(root, config.name, run_id)
-        self._storage = open_storage(root)
+        self._storage = gang.file_systems.open(root)
         self._display = Display(
             gang.console, config.output.progress_seconds, config.train.epochs, observer=self._keep_line
         )
@@ -123,7 +125,7 @@ class Run:
                 )
             self._display.say(f"resuming with the plan in {rundir.plan}")
         else:
-            plan = self._gang.plan(config, storage)
+            plan = self._gang.plan(config)
             save_plan(plan, storage, rundir.plan)
         storage.write_bytes(rundir.config, dump_config(config).encode())
         for stream in plan.tables:
@@ -136,7 +138,9 @@ class Run:
     def _open_events(self) -> None:
         storage, folder = self._storage, self._rundir.events
         names = [entry.path for entry in storage.list(folder)] if storage.exists(folder) else []
-        self._events = EventLog(storage.write_bytes, folder, time.time, first_segment=next_segment(names))
+        # Nobody waits for an event to be stored: it stays in memory until the next try.
+        hasty = self._gang.file_systems.open(folder, deadline_s=_EVENTS_DEADLINE_S)
+        self._events = EventLog(hasty.write_bytes, folder, time.time, first_segment=next_segment(names))
         self._events.emit(
             "run", run_id=self._rundir.run_id, config=self._config.config_hash(), plan=self._config.plan_hash()
         )
@@ -165,15 +169,17 @@ class Run:
     def _run_attempt(self, plan: Plan, assets: dict[str, Any]) -> Attempt:
         committer, gang = self._need_committer(), self._gang
         agents = gang.gather(self._config, plan, self._display, first=not self._attempts)
-        hosts = self._dealt_hosts([agent.registration.host for agent in agents])
-        agents = [agents[i] for i in seats([agent.registration.host for agent in agents], hosts)]
+        replay = not self._config.data.rebalance
+        seating = seat(agents, self._storage, self._rundir.plan, first=not self._attempts, replay=replay)
         number = gang.next_attempt(committer.last_attempt())
         restore = committer.begin(number)
-        attempt = self._new_attempt(number, plan, restore, agents, hosts)
-        committer.attempt = attempt
-        self._announce(number, agents, restore)
         started_s = time.monotonic()
-        gang.begin(attempt, self._specs(attempt, plan, assets, restore, agents))
+        cursor = restore.cursor if restore else Cursor()
+        trainers = seating.trainers(started_s)
+        attempt = Attempt(number, self._config, plan, cursor, trainers, time.monotonic, time.time, hosts=seating.dealt)
+        committer.attempt = attempt
+        self._announce(number, seating, restore)
+        gang.begin(attempt, seating.specs(self._chief(number, seating, plan, assets, restore)))
         try:
             outcome = self._watch(attempt, plan)
             self._commit(attempt)
@@ -183,71 +189,40 @@ class Run:
             limit_s = self._config.timeouts.stop + self._config.timeouts.heartbeat
             if not gang.end_attempt(attempt, limit_s):
                 self._warn("some trainers did not stop in time")
-            self._keep_attempt(attempt, agents, restore, time.monotonic() - started_s, located=bool(plan.hosts))
+            nodes = seating.results(attempt, gang.facts, located=bool(plan.hosts))
+            self._keep_attempt(attempt, nodes, restore, time.monotonic() - started_s)
         return attempt
 
-    def _dealt_hosts(self, hosts: list[str]) -> tuple[str, ...]:
-        """Returns the hosts by which data is dealt: where the nodes are.
+    def _chief(
+        self, number: int, seating: Seating, plan: Plan, assets: dict[str, Any], restore: Restore | None
+    ) -> TrainerSpec:
+        """Returns what the chief's trainer gets."""
+        return TrainerSpec(
+            run_id=self._rundir.run_id,
+            run_root=self._rundir.root,
+            attempt=number,
+            node=NodeId(role=Role.WORKER, index=0),
+            cluster=seating.cluster,
+            config=self._config,
+            feed=plan.spec,
+            rows={stream: plan.rows(stream) for stream in plan.tables},
+            assets=assets,
+            restore=restore,
+            hadoop=self._gang.file_systems.hadoop.for_nodes(),
+        )
 
-        With `data.rebalance: off` they are those of the plan's first attempt, wherever the nodes are now, so that every
-        replay of the plan deals alike.
-        """
-        path = f"{self._rundir.plan}/{NODES}"
-        if not self._config.data.rebalance and self._storage.exists(path):
-            stored = tuple(json.loads(self._storage.read_bytes(path)))
-            if len(stored) == len(hosts):
-                return stored
-        if not self._attempts:
-            self._storage.write_bytes(path, json.dumps(hosts).encode())
-        return tuple(hosts)
-
-    def _new_attempt(
-        self, number: int, plan: Plan, restore: Restore | None, agents: list[Agent], hosts: tuple[str, ...]
-    ) -> Attempt:
-        now_s = time.monotonic()
-        trainers = [
-            Trainer(NodeId(role=Role.WORKER, index=i), agent.id, agent.registration.host, now_s, now_s)
-            for i, agent in enumerate(agents)
-        ]
-        cursor = restore.cursor if restore else Cursor()
-        return Attempt(number, self._config, plan, cursor, trainers, time.monotonic, time.time, hosts)
-
-    def _specs(
-        self, attempt: Attempt, plan: Plan, assets: dict[str, Any], restore: Restore | None, agents: list[Agent]
-    ) -> list[tuple[str, TrainerSpec]]:
-        spec = ClusterSpec(worker=tuple(agent.address for agent in agents))
-        rows = {stream: plan.rows(stream) for stream in plan.tables}
-        return [
-            (
-                agent.id,
-                TrainerSpec(
-                    run_id=self._rundir.run_id,
-                    run_root=self._rundir.root,
-                    attempt=attempt.number,
-                    node=NodeId(role=Role.WORKER, index=i),
-                    cluster=spec,
-                    config=self._config,
-                    feed=plan.spec,
-                    rows=rows,
-                    assets=assets,
-                    restore=restore,
-                ),
-            )
-            for i, agent in enumerate(agents)
-        ]
-
-    def _announce(self, number: int, agents: list[Agent], restore: Restore | None) -> None:
-        hosts = ", ".join(agent.registration.host for agent in agents)
+    def _announce(self, number: int, seating: Seating, restore: Restore | None) -> None:
+        hosts = ", ".join(seating.hosts)
         since = f"from step {restore.step}" if restore else "from scratch"
-        self._display.say(f"attempt {len(self._attempts) + 1}: {len(agents)} worker(s) on {hosts}, {since}")
+        self._display.say(f"attempt {len(self._attempts) + 1}: {len(seating.hosts)} worker(s) on {hosts}, {since}")
         self._emit(
-            "attempt", attempt=number, workers=len(agents), hosts=hosts, from_step=restore.step if restore else 0
+            "attempt", attempt=number, workers=len(seating.hosts), hosts=hosts, from_step=restore.step if restore else 0
         )
 
     def _watch(self, attempt: Attempt, plan: Plan) -> Outcome:
         """Follows an attempt to its end: commits, failures, progress."""
         gang = self._gang
-        shown = 0
+        shown = warned = 0
         planned = plan.rows(Stream.TRAIN)
         ready_s = time.monotonic() + self._config.timeouts.start
         while True:
@@ -263,9 +238,12 @@ class Run:
                 outcome = attempt.outcome()
                 progress = [t.progress for t in attempt.trainers.values()]
                 metrics, shown = attempt.metrics[shown:], len(attempt.metrics)
+                warnings, warned = attempt.warnings[warned:], len(attempt.warnings)
             for reported in metrics:
                 self._display.metrics(reported)
                 self._emit("metrics", **reported.model_dump(mode="json"))
+            for text in warnings:
+                self._warn(text)
             if outcome is not Outcome.RUNNING:
                 return outcome
             before = attempt.cursor.rows if max(p.epoch for p in progress) == attempt.cursor.epoch else 0
@@ -278,35 +256,22 @@ class Run:
         self._need_committer().commit_all(attempt, complete)
 
     def _keep_attempt(
-        self, attempt: Attempt, agents: list[Agent], restore: Restore | None, duration_s: float, *, located: bool
+        self, attempt: Attempt, nodes: tuple[NodeResult, ...], restore: Restore | None, duration_s: float
     ) -> None:
         cause = root_cause(attempt.failures) if attempt.failures else None
         kept = AttemptResult(
             attempt=attempt.number,
-            workers=len(agents),
-            hosts=tuple(agent.registration.host for agent in agents),
+            workers=len(nodes),
+            hosts=tuple(node.host for node in nodes),
             from_step=restore.step if restore else 0,
             to_step=max(t.progress.step for t in attempt.trainers.values()),
             duration_s=round(duration_s, 3),
             root_cause=cause,
             failures=tuple(attempt.failures),
-            nodes=self._node_results(attempt, agents, located=located),
+            nodes=nodes,
         )
         self._attempts.append(kept)
         self._emit("attempt-end", **kept.model_dump(mode="json"))
-
-    def _node_results(self, attempt: Attempt, agents: list[Agent], *, located: bool) -> tuple[NodeResult, ...]:
-        read = attempt.nbytes_read()
-        return tuple(
-            NodeResult(
-                node=str(node),
-                host=trainer.host,
-                nbytes=read[node][0],
-                local_nbytes=read[node][1] if located else None,
-                log=self._gang.facts(agent).get("log", ""),
-            )
-            for (node, trainer), agent in zip(attempt.trainers.items(), agents, strict=True)
-        )
 
     # ---- the end ----
 
@@ -360,6 +325,24 @@ class Run:
         self._warnings.append(text)
         self._display.say(f"warning: {text}", "yellow")
         self._emit("warning", text=text)
+
+
+def normalised(config: JobConfig, file_systems: FileSystems) -> JobConfig:
+    """Returns the configuration with its paths as every process of the run understands them.
+
+    Raises:
+        ConfigError: a path names no file system.
+    """
+    data, output = config.data, config.output
+    changed: dict[str, Any] = {"path": file_systems.normalise(data.path)}
+    if data.validation is not None and data.validation.path is not None:
+        path = file_systems.normalise(data.validation.path)
+        changed["validation"] = data.validation.model_copy(update={"path": path})
+    update = {
+        "data": data.model_copy(update=changed),
+        "output": output.model_copy(update={"path": file_systems.normalise(output.path)}),
+    }
+    return config.model_copy(update=update)
 
 
 def _facts(committer: Committer) -> dict[str, Any]:

@@ -5,12 +5,14 @@ from __future__ import annotations
 import re
 from contextlib import suppress
 from dataclasses import dataclass
+from typing import Any
 
 from py4j.protocol import Py4JError
 from pyspark.sql import SparkSession
 
 from sparktf.driver.result import Application
 from sparktf.errors import PreflightError
+from sparktf.hadoop import HadoopConf
 
 _LOCAL = re.compile(r"^local(?:\[(\d+|\*)(?:,\s*\d+)?\])?$")
 _LOCAL_CLUSTER = re.compile(r"^local-cluster\[\s*(\d+)\s*,\s*(\d+)\s*,\s*(\d+)\s*\]$")
@@ -115,3 +117,18 @@ def check_slots(slots: Slots, nodes: int) -> None:
         f"cluster.workers: {nodes} nodes need as many slots, but {slots.master} has {slots.total}: {remedy}, "
         "or lower cluster.workers"
     )
+
+
+def hadoop_conf(spark: SparkSession) -> HadoopConf:
+    """Returns the Hadoop configuration of the driver's JVM, as files and `spark.hadoop.*` make it; one call over py4j.
+
+    Raises:
+        ConfigError: it cannot be read.
+    """
+    jvm: Any = spark.sparkContext._jvm
+    # hdfs-site.xml is only read once the JVM has had to do with HDFS.
+    jvm.org.apache.hadoop.hdfs.HdfsConfiguration.init()
+    writer = jvm.java.io.StringWriter()
+    jsc: Any = spark.sparkContext._jsc
+    jsc.hadoopConfiguration().writeXml(writer)
+    return HadoopConf.from_xml(str(writer.toString()))

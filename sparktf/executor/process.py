@@ -14,10 +14,12 @@ from pathlib import Path
 from sparktf.messages import Bootstrap, TrainerExited, TrainerSpec
 from sparktf.rundir import RunDirectory
 from sparktf.security import ControlAccess
-from sparktf.storage import open_storage
+from sparktf.storage import FileSystems
 
 _TAIL_LINES = 40
 _TAIL_BYTES = 16_384
+_LOG_DEADLINE_S = 5.0
+"""The agent does nothing else meanwhile, and its heartbeats are missed."""
 
 
 class TrainerProcess:
@@ -77,7 +79,7 @@ class TrainerProcess:
         tail = _tail(self._log)
         where = self._log_target
         try:
-            open_storage(where).upload(self._log, where)
+            FileSystems(self.spec.hadoop).open(where, deadline_s=_LOG_DEADLINE_S).upload(self._log, where)
         except OSError as e:
             where = f"{self._log} (not copied to the run directory: {e})"
         self._clean()

@@ -53,10 +53,16 @@ class LocalStorage:
     whole or not at all, also after a power cut.
     """
 
+    _prefix = ""
+
+    def __init__(self, prefix: str = "") -> None:
+        """Args: prefix: Of the paths of entries: "file://" where a plain path would mean another file system."""
+        self._prefix = prefix
+
     def stat(self, path: str) -> FileEntry:
         path = local_path(path)
         with storage_errors("look at", path):
-            return _entry(path)
+            return _entry(path, self._prefix)
 
     def exists(self, path: str) -> bool:
         try:
@@ -68,7 +74,7 @@ class LocalStorage:
     def list(self, path: str) -> tuple[FileEntry, ...]:
         path = local_path(path)
         with storage_errors("list", path):
-            return tuple(_entries(path))
+            return tuple(_entries(path, self._prefix))
 
     def walk(self, path: str) -> Iterator[FileEntry]:
         files: list[FileEntry] = []
@@ -95,7 +101,7 @@ class LocalStorage:
 
     def write_bytes(self, path: str, content: bytes) -> None:
         path = local_path(path)
-        with storage_errors("write", path), _whole_file(path) as sink:
+        with storage_errors("write", path), whole_file(path) as sink:
             sink.write(content)
 
     def upload(self, local: Path, path: str) -> None:
@@ -140,17 +146,17 @@ class LocalStorage:
             self.delete(renamed)
 
 
-def _entry(path: str) -> FileEntry:
+def _entry(path: str, prefix: str) -> FileEntry:
     status = os.stat(path)
     is_dir = os.path.isdir(path)
-    return FileEntry(path, 0 if is_dir else status.st_size, is_dir)
+    return FileEntry(prefix + path, 0 if is_dir else status.st_size, is_dir)
 
 
-def _entries(folder: str) -> Iterator[FileEntry]:
+def _entries(folder: str, prefix: str) -> Iterator[FileEntry]:
     for name in sorted(os.listdir(folder)):
         # A name may be gone since: another process's temporary file, or a link to nowhere.
         with suppress(FileNotFoundError):
-            yield _entry(os.path.join(folder, name))
+            yield _entry(os.path.join(folder, name), prefix)
 
 
 def _copy(source: str, target: str) -> None:
@@ -159,7 +165,7 @@ def _copy(source: str, target: str) -> None:
         storage_errors("read", source),
         open(source, "rb") as stream,
         storage_errors(f"copy {source} to", target),
-        _whole_file(target) as sink,
+        whole_file(target) as sink,
     ):
         expected = os.fstat(stream.fileno()).st_size
         shutil.copyfileobj(stream, sink, _COPY_NBYTES)
@@ -170,7 +176,7 @@ def _copy(source: str, target: str) -> None:
 
 
 @contextmanager
-def _whole_file(target: str) -> Iterator[BinaryIO]:
+def whole_file(target: str) -> Iterator[BinaryIO]:
     """Opens a hidden sibling, which takes the place of `target` when the block ends, and goes if the block raises."""
     folder = os.path.dirname(target)
     # A file in the folder's place is better reported by what comes next: "Not a directory".

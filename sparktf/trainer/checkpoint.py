@@ -18,6 +18,8 @@ from sparktf.storage.commit import upload_folder
 from sparktf.trainer.report import Reporter
 
 _PREFIX = "ckpt"
+_PATIENCE_S = 5.0
+"""How long training waits for the upload before, at most."""
 
 
 class SavePolicy:
@@ -45,7 +47,9 @@ class SavePolicy:
 class CheckpointWriter:
     """Writes and uploads one checkpoint at a time.
 
-    Every node writes, since variables aggregated on reading take a collective; only the chief's files are kept.
+    Every node writes, since variables aggregated on reading take a collective; only the chief's files are kept. An
+    upload that fails does not end the training: the driver is told, on the commit's own way, so that all nodes stay in
+    step. Only the last checkpoint has to arrive.
     """
 
     def __init__(self, spec: TrainerSpec, storage: Storage, reporter: Reporter, work: Path, keras: Flavour) -> None:
@@ -56,15 +60,26 @@ class CheckpointWriter:
         self._keras = keras
         self._rundir = RunDirectory(spec.run_root, spec.config.name, spec.run_id)
         self._upload: threading.Thread | None = None
+        self._not_stored: StorageError | None = None
         self._error: SparkTFError | None = None
 
-    def save(self, checkpoint: Any, *, step: int, epoch: int, rows_consumed: int) -> None:
+    def save(self, checkpoint: Any, *, step: int, epoch: int, rows_consumed: int, last: bool) -> None:
         """Writes the checkpoint locally, then hands it to the upload thread.
 
+        Args:
+            last: Of the training: it waits for the upload before. Any other is dropped if that one takes too long.
+
         Raises:
-            StorageError: the upload before this one failed.
+            StorageError: the upload before the last takes longer than `timeouts.upload`.
+            ControlError: the upload before could not be reported.
         """
-        self.wait()
+        if last:
+            self._join()
+        elif self._upload is not None:
+            self._upload.join(_PATIENCE_S)
+        late = self._upload is not None and self._upload.is_alive()
+        if not late:
+            self._join()
         folder = self._work / checkpoint_name(step)
         checkpoint.write(str(folder / _PREFIX))
         position = Uploaded(
@@ -75,15 +90,26 @@ class CheckpointWriter:
             rows_consumed=rows_consumed,
             keras=self._keras,
         )
+        if late:
+            shutil.rmtree(folder, ignore_errors=True)
+            self._reporter.send(Action.UPLOADED, position.model_copy(update={"error": self._late()}))
+            return
+        self._not_stored = None
         self._upload = threading.Thread(target=self._send, args=(folder, position), name="upload", daemon=True)
         self._upload.start()
 
     def wait(self) -> None:
-        """Waits for the upload that is under way.
+        """Waits until the last checkpoint is stored.
 
         Raises:
-            StorageError: it failed, or takes longer than `timeouts.upload`.
+            StorageError: it could not be, or not within `timeouts.upload`.
         """
+        self._join()
+        if self._not_stored is not None:
+            raise self._not_stored
+
+    def _join(self) -> None:
+        """Waits for the upload that is under way, if one is."""
         if self._upload is None:
             return
         limit = self._spec.config.timeouts.upload
@@ -99,14 +125,30 @@ class CheckpointWriter:
     def _send(self, folder: Path, position: Uploaded) -> None:
         try:
             if self._spec.node.index == 0:
-                target = self._rundir.staged(self._spec.attempt, checkpoint_name(position.step))
-                files = upload_folder(self._storage, folder, target)
-                position = position.model_copy(update={"files": files})
+                position = position.model_copy(update=self._store(folder, position.step))
             self._reporter.send(Action.UPLOADED, position)
         except SparkTFError as e:
             self._error = e
         finally:
             shutil.rmtree(folder, ignore_errors=True)
+
+    def _store(self, folder: Path, step: int) -> dict[str, Any]:
+        """Uploads the chief's files; returns what is to be said of it."""
+        target = self._rundir.staged(self._spec.attempt, checkpoint_name(step))
+        try:
+            return {"files": upload_folder(self._storage, folder, target)}
+        except StorageError as e:
+            self._not_stored = e
+            return {"error": str(e)}
+
+    def _late(self) -> str:
+        """Returns why the chief drops a checkpoint; the other nodes' part is no file, and never late for long."""
+        if self._spec.node.index:
+            return ""
+        self._not_stored = StorageError(
+            f"the upload to {self._rundir.staging} of the checkpoint before was still under way"
+        )
+        return str(self._not_stored)
 
 
 def restore(checkpoint: Any, storage: Storage, source: Restore, work: Path) -> None:

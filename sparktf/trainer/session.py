@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from sparktf.channel import ControlClient
+from sparktf.errors import StorageError
 from sparktf.feed.pipeline import NodeFeed
 from sparktf.messages import (
     Action,
@@ -20,10 +21,11 @@ from sparktf.messages import (
     Ready,
     StagedFile,
     TrainerSpec,
+    Warned,
 )
 from sparktf.plan import Stream
 from sparktf.rundir import RunDirectory
-from sparktf.storage import open_storage
+from sparktf.storage import FileSystems
 from sparktf.storage.commit import upload_folder
 from sparktf.trainer.checkpoint import CheckpointWriter, SavePolicy, restore
 from sparktf.trainer.export import export_model
@@ -31,6 +33,9 @@ from sparktf.trainer.model import KerasModel, versions
 from sparktf.trainer.report import Reporter
 from sparktf.trainer.strategy import make_strategy
 from sparktf.trainer.summaries import Summaries
+
+_SUMMARIES_DEADLINE_S = 5.0
+"""Training waits for them, and they may be stored the next time."""
 
 
 class Session:
@@ -52,12 +57,14 @@ class Session:
         self._reporter = reporter
         self._work = work
         self._rundir = RunDirectory(spec.run_root, spec.config.name, spec.run_id)
-        self._storage = open_storage(spec.run_root)
+        self._file_systems = FileSystems(spec.hadoop)
+        self._storage = self._file_systems.open(spec.run_root)
         self._keras: Flavour = "none"
         self._saved_step = spec.restore.step if spec.restore else -1
         self._model_files: tuple[StagedFile, ...] = ()
         self._writer: CheckpointWriter | None = None
-        self.summaries = Summaries(self._storage, self._rundir.tensorboard, work, spec.attempt)
+        hasty = self._file_systems.open(spec.run_root, deadline_s=_SUMMARIES_DEADLINE_S)
+        self.summaries = Summaries(hasty, self._rundir.tensorboard, work, spec.attempt)
 
     @property
     def is_chief(self) -> bool:
@@ -105,7 +112,7 @@ class Session:
         request = AssignmentRequest(attempt=self.spec.attempt, node=self.spec.node, stream=stream, epoch=epoch)
         patience = self.spec.config.timeouts.driver_lost
         answer = self._client.call_patiently(Action.ASSIGNMENT, request, AssignmentAnswer, patience_s=patience)
-        return NodeFeed(self.spec.feed, answer.assignment, open_storage)
+        return NodeFeed(self.spec.feed, answer.assignment, self._file_systems.open)
 
     def feed(self, stream: Stream, epoch: int) -> NodeFeed:
         """Like `open_feed`, for a `with` statement."""
@@ -150,13 +157,14 @@ class Session:
 
     def save(self, checkpoint: Any, step: int, epoch: int, rows: int, *, complete: bool) -> None:
         """Saves a checkpoint, unless this very step is saved already; all nodes call it at the same steps."""
-        self.summaries.flush()
+        self._flush_summaries()
         if step == self._saved_step or self._writer is None:
             return
         self._saved_step = step
         self._reporter.update(phase="saving")
         position = {"epoch": epoch + 1, "rows_consumed": 0} if complete else {"epoch": epoch, "rows_consumed": rows}
-        self._writer.save(checkpoint, step=step, **position)
+        last = self.exhausted(step) or position["epoch"] >= self.spec.config.train.epochs
+        self._writer.save(checkpoint, step=step, last=last, **position)
         self.policy.saved(time.monotonic())
         self._reporter.update(phase="training")
 
@@ -182,8 +190,16 @@ class Session:
         """Reports the end of the work and waits for the order to stop."""
         if self._writer is not None:
             self._writer.wait()
-        self.summaries.flush()
+        self._flush_summaries()
         message = Finished(attempt=self.spec.attempt, node=self.spec.node, step=step, model=self._model_files)
         self._reporter.send(Action.FINISHED, message)
         self._reporter.update(phase="finished")
         self._reporter.finish()
+
+    def _flush_summaries(self) -> None:
+        """Stores the summaries; what cannot be stored is kept for the next time, and is no reason to stop."""
+        try:
+            self.summaries.flush()
+        except StorageError as error:
+            text = f"TensorBoard's summaries are not stored: {error}"
+            self._reporter.send(Action.WARNING, Warned(attempt=self.spec.attempt, node=self.spec.node, text=text))

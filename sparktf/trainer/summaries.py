@@ -36,7 +36,7 @@ class Summaries:
         """Writes and uploads what was kept since the last flush.
 
         Raises:
-            StorageError: the upload failed.
+            StorageError: the upload failed; the values are kept.
         """
         if not self._scalars:
             return
@@ -48,6 +48,8 @@ class Summaries:
                 for _, name, value, step in (s for s in self._scalars if s[0] == stream):
                     tf.summary.write(name, tf.constant(value, tf.float32), step=step, metadata=_SCALAR)
             writer.close()
-        upload_folder(self._storage, self._work, self._target)
-        shutil.rmtree(self._work)
+        try:
+            upload_folder(self._storage, self._work, self._target)
+        finally:
+            shutil.rmtree(self._work)
         self._scalars.clear()

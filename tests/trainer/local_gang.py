@@ -72,9 +72,9 @@ class LocalGang(Gang):
     def preflight(self, config: JobConfig) -> None:
         """See `Gang`. Every machine can carry this."""
 
-    def plan(self, config: JobConfig, storage: Storage) -> Plan:
+    def plan(self, config: JobConfig) -> Plan:
         """See `Gang`."""
-        return plan_source(config, storage, _no_filter)
+        return plan_source(config, self.file_systems.open, _no_filter)
 
     def prepare(self, config: JobConfig, storage: Storage, path: str) -> dict[str, Any]:
         """See `Gang`."""

@@ -140,7 +140,7 @@ def test_a_plan_keeps_where_its_data_lies(tmp_path: Path) -> None:
         return {file: [FileBlock(0, 1 << 30, (f"h{i % 2}", "h2"))] for i, file in enumerate(files[:2])}
 
     storage = open_storage("/")
-    plan = plan_source(lake_config(tmp_path / "lake"), storage, no_filter, locate)
+    plan = plan_source(lake_config(tmp_path / "lake"), open_storage, no_filter, locate)
     save_plan(plan, storage, str(tmp_path / "plan"))
     loaded = load_plan(storage, str(tmp_path / "plan"))
     assert loaded == plan

@@ -404,7 +404,7 @@ class TestStoredPlan:
     def test_what_was_saved_is_loaded(self, lake: Path, tmp_path: Path, data: dict[str, Any]) -> None:
         storage, folder = open_storage("/"), str(tmp_path / "run" / "plan")
         config = lake_config(lake, fill_null={"a": 0.5}, **data)
-        plan = plan_source(config, storage, no_filter)
+        plan = plan_source(config, open_storage, no_filter)
         save_plan(plan, storage, folder)
         loaded = load_plan(storage, folder)
         assert loaded == plan

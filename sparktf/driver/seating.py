@@ -1,0 +1,96 @@
+"""Who sits where in an attempt: agents in the order of their roles, and the trainers they are given."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from sparktf.driver.attempt import Attempt, Trainer
+from sparktf.driver.placement import seats
+from sparktf.driver.result import NodeResult
+from sparktf.driver.roster import Agent
+from sparktf.driver.stored_plan import NODES
+from sparktf.messages import TrainerSpec
+from sparktf.storage.base import Storage
+from sparktf.topology import ClusterSpec, NodeId, Role
+
+
+@dataclass(frozen=True, slots=True)
+class Seating:
+    """The agents of one attempt.
+
+    Attributes:
+        agents: By role and index: worker 0 first.
+        dealt: The host of each node by which data is dealt.
+    """
+
+    agents: tuple[Agent, ...]
+    dealt: tuple[str, ...]
+
+    @property
+    def hosts(self) -> tuple[str, ...]:
+        """Where the nodes are."""
+        return tuple(agent.registration.host for agent in self.agents)
+
+    @property
+    def cluster(self) -> ClusterSpec:
+        """The addresses that the agents hold for their trainers."""
+        return ClusterSpec(worker=tuple(agent.address for agent in self.agents))
+
+    def trainers(self, now_s: float) -> list[Trainer]:
+        """Returns a trainer for every seat, launched now."""
+        return [
+            Trainer(node, agent.id, agent.registration.host, now_s, now_s)
+            for node, agent in zip(self._nodes(), self.agents, strict=True)
+        ]
+
+    def specs(self, chief: TrainerSpec) -> list[tuple[str, TrainerSpec]]:
+        """Returns for each agent, by id, what its trainer gets: what the chief's has, but for its own place."""
+        return [
+            (agent.id, chief.model_copy(update={"node": node}))
+            for node, agent in zip(self._nodes(), self.agents, strict=True)
+        ]
+
+    def results(
+        self, attempt: Attempt, facts: Callable[[Agent], Mapping[str, str]], *, located: bool
+    ) -> tuple[NodeResult, ...]:
+        """Returns what each node has read, and where its log is.
+
+        Args:
+            located: Whether it is known where the data lies.
+        """
+        read = attempt.nbytes_read()
+        return tuple(
+            NodeResult(
+                node=str(node),
+                host=agent.registration.host,
+                nbytes=read[node][0],
+                local_nbytes=read[node][1] if located else None,
+                log=facts(agent).get("log", ""),
+            )
+            for node, agent in zip(self._nodes(), self.agents, strict=True)
+        )
+
+    def _nodes(self) -> list[NodeId]:
+        return [NodeId(role=Role.WORKER, index=i) for i in range(len(self.agents))]
+
+
+def seat(agents: list[Agent], storage: Storage, plan_folder: str, *, first: bool, replay: bool) -> Seating:
+    """Gives the agents their seats.
+
+    Data is dealt by where the nodes are. A replay deals by where the nodes of the plan's first attempt were, wherever
+    they are now, so that every replay of a plan deals alike; nodes on the same hosts take the same seats.
+
+    Args:
+        first: Whether this is the first attempt of a submission: its hosts are kept with the plan.
+    """
+    hosts = tuple(agent.registration.host for agent in agents)
+    path = f"{plan_folder}/{NODES}"
+    if replay and storage.exists(path):
+        stored = tuple(json.loads(storage.read_bytes(path)))
+        if len(stored) == len(hosts):
+            return Seating(tuple(agents[i] for i in seats(hosts, stored)), stored)
+    if first:
+        storage.write_bytes(path, json.dumps(hosts).encode())
+    return Seating(tuple(agents), hosts)

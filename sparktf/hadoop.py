@@ -1,0 +1,175 @@
+"""The Hadoop configuration: which file system a path without a scheme is on, and where its NameNodes are."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple, Self
+from urllib.parse import urlsplit
+from xml.etree import ElementTree
+
+from sparktf.errors import ConfigError
+from sparktf.plan import Message
+
+_FILES = ("core-site.xml", "hdfs-site.xml", "yarn-site.xml")
+_REFERENCE = re.compile(r"\$\{([^{}$\s]+)\}")
+_EXPANSIONS = 20  # as many as Hadoop makes
+
+_RPC_PORT, _HTTP_PORT, _HTTPS_PORT = 8020, 9870, 9871
+
+_FOR_NODES = re.compile(r"^(fs\.|dfs\.|hadoop\.rpc\.protection$|hadoop\.security\.authentication$)")
+_SECRET_KEY = re.compile(
+    r"passw|secret|token|credential|keytab|\bsas\b|(access|account|private|auth)[._-]?key|\.key$", re.I
+)
+_SECRET_VALUE = re.compile(r"://[^/\s]*:[^/\s]*@")
+
+
+class NameNode(NamedTuple):
+    """One NameNode: `rpc` is "host:port", `http` the URL below which WebHDFS is."""
+
+    rpc: str
+    http: str
+
+
+class HadoopConf(Message):
+    """Properties of Hadoop's configuration files, expanded."""
+
+    properties: dict[str, str] = {}
+
+    @classmethod
+    def from_folder(cls, folder: str | Path) -> Self:
+        """Reads a HADOOP_CONF_DIR: of core-site.xml, hdfs-site.xml and yarn-site.xml those that are there.
+
+        Raises:
+            ConfigError: a file cannot be read or is no Hadoop configuration.
+        """
+        properties: dict[str, str] = {}
+        for file in (Path(folder) / name for name in _FILES):
+            if file.exists():
+                try:
+                    properties |= parse_xml(file.read_bytes())
+                except (OSError, ElementTree.ParseError) as error:
+                    raise ConfigError(f"{file} is no Hadoop configuration that can be read: {error}") from error
+        return cls(properties=expand(properties))
+
+    @classmethod
+    def from_environment(cls) -> Self:
+        """Reads the folder that HADOOP_CONF_DIR names; empty if it is not set.
+
+        Raises:
+            ConfigError: as `from_folder`.
+        """
+        folder = os.environ.get("HADOOP_CONF_DIR")
+        return cls.from_folder(folder) if folder else cls()
+
+    @classmethod
+    def from_xml(cls, content: str) -> Self:
+        """Reads what a JVM's `Configuration.writeXml` writes, without the defaults that Hadoop has built in.
+
+        Raises:
+            ConfigError: it is no Hadoop configuration.
+        """
+        try:
+            return cls(properties=expand(parse_xml(content.encode(), defaults=False)))
+        except ElementTree.ParseError as error:
+            raise ConfigError(f"the JVM's Hadoop configuration cannot be read: {error}") from error
+
+    @property
+    def default_fs(self) -> str:
+        """The file system of paths without a scheme, e.g. "hdfs://nn:8020"; "file:///" where nothing is configured."""
+        return self.properties.get("fs.defaultFS") or self.properties.get("fs.default.name") or "file:///"
+
+    def for_nodes(self) -> HadoopConf:
+        """Returns what trainers and agents need to reach the same files; nothing that looks like a secret."""
+        return HadoopConf(
+            properties={
+                key: value
+                for key, value in self.properties.items()
+                if _FOR_NODES.match(key) and not _SECRET_KEY.search(key) and not _SECRET_VALUE.search(value)
+            }
+        )
+
+    def namenodes(self, authority: str) -> tuple[NameNode, ...]:
+        """Returns the NameNodes of "host", "host:port" or a name service, in the configured order.
+
+        Raises:
+            ConfigError: the name service is configured in part only.
+        """
+        properties = self.properties
+        if authority in _names(properties.get("dfs.nameservices", "")) or f"dfs.ha.namenodes.{authority}" in properties:
+            ids = _names(properties.get(f"dfs.ha.namenodes.{authority}", ""))
+            suffixes = [f".{authority}.{name}" for name in ids] or [f".{authority}"]
+            return tuple(self._namenode(suffix, authority) for suffix in suffixes)
+        rpc = authority if _port(authority) else f"{authority}:{_RPC_PORT}"
+        for suffix in self._suffixes():
+            if properties.get(f"dfs.namenode.rpc-address{suffix}") == rpc:
+                return (NameNode(rpc, self._http(suffix, rpc)),)
+        # An address that no key is about is a NameNode with Hadoop's usual ports.
+        own = "" if "dfs.namenode.rpc-address" not in properties and self._is_default(rpc) else None
+        return (NameNode(rpc, self._http(own, rpc)),)
+
+    def _namenode(self, suffix: str, authority: str) -> NameNode:
+        rpc = self.properties.get(f"dfs.namenode.rpc-address{suffix}")
+        if not rpc:
+            raise ConfigError(f"hdfs://{authority}: the Hadoop configuration has no dfs.namenode.rpc-address{suffix}")
+        return NameNode(rpc, self._http(suffix, rpc))
+
+    def _http(self, suffix: str | None, rpc: str) -> str:
+        """Returns the URL of a NameNode's web server; without a key, the usual port at the host of its RPC address."""
+        secure = self.properties.get("dfs.http.policy", "").upper() == "HTTPS_ONLY"
+        scheme, default = ("https", _HTTPS_PORT) if secure else ("http", _HTTP_PORT)
+        found = "" if suffix is None else self.properties.get(f"dfs.namenode.{scheme}-address{suffix}", "")
+        host, _, port = found.rpartition(":")
+        if host in ("", "0.0.0.0"):
+            host = rpc.rpartition(":")[0]
+        return f"{scheme}://{host}:{port or default}"
+
+    def _suffixes(self) -> Iterator[str]:
+        prefix = "dfs.namenode.rpc-address"
+        yield from (key.removeprefix(prefix) for key in self.properties if key.startswith(prefix))
+
+    def _is_default(self, rpc: str) -> bool:
+        authority = urlsplit(self.default_fs).netloc
+        return rpc in (authority, f"{authority}:{_RPC_PORT}")
+
+
+def parse_xml(content: bytes, *, defaults: bool = True) -> dict[str, str]:
+    """Returns the properties of a configuration file, not expanded.
+
+    Args:
+        defaults: Also those whose `<source>` is one of Hadoop's built-in files.
+
+    Raises:
+        ElementTree.ParseError: it is no XML.
+    """
+    properties: dict[str, str] = {}
+    for element in ElementTree.fromstring(content).iter("property"):
+        name, value = element.findtext("name"), element.findtext("value")
+        sources = [source.text or "" for source in element.findall("source")]
+        if name and value is not None and (defaults or not (sources and sources[-1].endswith("-default.xml"))):
+            properties[name.strip()] = value.strip()
+    return properties
+
+
+def expand(properties: dict[str, str]) -> dict[str, str]:
+    """Returns the properties with `${other.key}` replaced; what names no property stays as it is."""
+
+    def expanded(value: str) -> str:
+        for _ in range(_EXPANSIONS):
+            replaced = _REFERENCE.sub(lambda found: properties.get(found.group(1), found.group(0)), value)
+            if replaced == value:
+                break
+            value = replaced
+        return value
+
+    return {key: expanded(value) for key, value in properties.items()}
+
+
+def _names(text: str) -> list[str]:
+    return [name.strip() for name in text.split(",") if name.strip()]
+
+
+def _port(authority: str) -> str:
+    return authority.rpartition(":")[2] if ":" in authority else ""

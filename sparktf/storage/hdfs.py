@@ -1,0 +1,298 @@
+"""HDFS: what is fast by hdfs-native, everything else by WebHDFS, and both patient with a cluster in trouble."""
+
+from __future__ import annotations
+
+import os
+import posixpath
+import secrets
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from functools import partial
+from pathlib import Path
+from typing import BinaryIO, TypeVar, cast
+
+from sparktf.errors import (
+    StorageError,
+    StorageExistsError,
+    StorageNotFoundError,
+    StorageUnavailableError,
+)
+from sparktf.storage.base import FileEntry, is_hidden, sha256_of
+from sparktf.storage.hdfs_native import NativeClient, NativeFile
+from sparktf.storage.hdfs_stream import HdfsStream
+from sparktf.storage.hdfs_upload import BytesContent, Content, FileContent, Trouble
+from sparktf.storage.local import storage_errors, whole_file
+from sparktf.storage.webhdfs import Avoided, Status, Timeouts, WebHdfs
+
+_COPY_NBYTES = 8 << 20
+
+_T = TypeVar("_T")
+
+
+class HdfsStorage:
+    """`Storage` on one HDFS; paths are "<cluster>/x", and so are those of entries.
+
+    What time may mend (a NameNode that restarts, safe mode, a DataNode that died or froze) is tried again until
+    `deadline_s` have passed since the first failure, then raised as `StorageUnavailableError`. Files are written to a
+    hidden sibling, read back, and renamed into place.
+    """
+
+    def __init__(self, cluster: str, web: WebHdfs, native: NativeClient | None, timeouts: Timeouts) -> None:
+        """Connects to nothing yet.
+
+        Args:
+            cluster: Scheme and authority, as they stand in paths: "hdfs://nn:8020".
+            native: How to read fast; None where only WebHDFS is reached.
+        """
+        self._cluster = cluster
+        self._web = web
+        self._native = native
+        self._timeouts = timeouts
+
+    def patient(self, deadline_s: float) -> HdfsStorage:
+        """Returns the same storage with another deadline."""
+        return HdfsStorage(self._cluster, self._web, self._native, self._timeouts._replace(deadline_s=deadline_s))
+
+    def stat(self, path: str) -> FileEntry:
+        """See `Storage`."""
+        plain = self._plain(path)
+        return self._entry(plain, self._retried(lambda: self._web.status("look at", plain)))
+
+    def exists(self, path: str) -> bool:
+        """See `Storage`."""
+        try:
+            self.stat(path)
+        except StorageNotFoundError:
+            return False
+        return True
+
+    def list(self, path: str) -> tuple[FileEntry, ...]:
+        """See `Storage`."""
+        plain = self._plain(path)
+        found = self._retried(lambda: self._web.list("list", plain))
+        if [status.name for status in found] == [""]:
+            raise StorageNotFoundError(f"cannot list {self._cluster}{plain}: Not a directory")
+        return tuple(sorted(self._entry(f"{plain.rstrip('/')}/{status.name}", status) for status in found))
+
+    def walk(self, path: str) -> Iterator[FileEntry]:
+        """See `Storage`."""
+        files: list[FileEntry] = []
+        folders = [path]
+        while folders:
+            for entry in self.list(folders.pop()):
+                if not is_hidden(posixpath.basename(entry.path)):
+                    (folders.append(entry.path) if entry.is_dir else files.append(entry))
+        yield from sorted(files)
+
+    def open(self, path: str) -> BinaryIO:
+        """See `Storage`. The stream has `read_buffer` for Arrow, and outlives the DataNode that it reads from."""
+        return cast(BinaryIO, self._open(self._plain(path)))
+
+    def read_bytes(self, path: str) -> bytes:
+        """See `Storage`."""
+        with self.open(path) as stream:
+            return stream.read()
+
+    def write_bytes(self, path: str, content: bytes) -> None:
+        """See `Storage`."""
+        self._store("write", self._plain(path), lambda: BytesContent(content))
+
+    def upload(self, local: Path, path: str) -> None:
+        """See `Storage`."""
+        with storage_errors("read", str(local)), local.open("rb") as stream:
+            self._store(f"copy {local} to", self._plain(path), lambda: FileContent(stream))
+
+    def download(self, path: str, local: Path) -> None:
+        """See `Storage`."""
+        with (
+            self._open(self._plain(path)) as stream,
+            storage_errors(f"copy {path} to", str(local)),
+            whole_file(os.path.abspath(local)) as sink,
+        ):
+            left = stream.nbytes
+            while left:
+                chunk = stream.read_buffer(min(left, _COPY_NBYTES))
+                sink.write(chunk)
+                left -= len(chunk)
+
+    def checksum(self, path: str) -> str:
+        """See `Storage`."""
+        with self.open(path) as stream:
+            return sha256_of(stream)
+
+    def make_dirs(self, path: str) -> None:
+        """See `Storage`."""
+        plain = self._plain(path)
+        self._retried(lambda: self._web.make_dirs("make the folder", plain))
+
+    def rename(self, source: str, target: str) -> None:
+        """See `Storage`."""
+        old, new = self._plain(source), self._plain(target)
+        self._rename(f"rename {self._cluster}{old} to", old, new, overwrite=False)
+
+    def delete(self, path: str) -> None:
+        """See `Storage`."""
+        plain = self._plain(path)
+        self._retried(lambda: self._web.delete(plain))
+
+    def probe(self, path: str) -> None:
+        """See `Storage`."""
+        written = f"{path.rstrip('/')}/.probe-{secrets.token_hex(8)}"
+        renamed = f"{written}-renamed"
+        self.make_dirs(path)
+        try:
+            self.write_bytes(written, b"sparktf")
+            self.rename(written, renamed)
+        except BaseException:
+            with suppress(StorageError):
+                self._web.delete(self._plain(written))
+            raise
+        self.delete(renamed)
+
+    # ---- reading ----
+
+    def _open(self, plain: str) -> HdfsStream:
+        native = None
+        if self._native is not None:
+            try:
+                native = self._native.open(plain)
+            except FileNotFoundError as error:
+                reason = str(error).partition("\n")[0]
+                raise StorageNotFoundError(f"cannot open {self._cluster}{plain}: {reason}") from error
+        if native is not None:
+            return self._stream(plain, native.nbytes, native)
+        found = self._retried(lambda: self._web.status("open", plain))
+        if found.is_dir:
+            raise StorageNotFoundError(f"cannot open {self._cluster}{plain}: it is a folder")
+        return self._stream(plain, found.nbytes, None)
+
+    def _stream(self, plain: str, nbytes: int, native: NativeFile | None) -> HdfsStream:
+        return HdfsStream(nbytes, native, partial(self._read_slowly, plain), self._give_up_native)
+
+    def _read_slowly(self, plain: str, offset: int, into: memoryview) -> None:
+        """Fills a buffer by WebHDFS, going on at another DataNode where one fails.
+
+        Raises:
+            StorageError: it cannot be read, or not within the deadline.
+        """
+        done, avoided = 0, Avoided()
+        trouble = Trouble(self._timeouts.deadline_s)
+        for attempt in trouble.attempts():
+            with attempt:
+                try:
+                    start = done
+                    for more in self._web.read_into(plain, offset + start, into[start:], avoided):
+                        done = start + more
+                        trouble.over()
+                except StorageUnavailableError:
+                    # With every replica left out, the next try would find none.
+                    if done == start and attempt.retry_state.attempt_number % 3 == 0:
+                        avoided.clear()
+                    raise
+
+    def _give_up_native(self) -> None:
+        """hdfs-native has failed on a file: what is opened next is opened another way for a while."""
+        if self._native is not None:
+            self._native.rest()
+
+    # ---- writing ----
+
+    def _store(self, doing: str, plain: str, content: Callable[[], Content]) -> None:
+        """Writes a file beside its place, whole, as often as it takes; then renames it into place."""
+        folder = posixpath.dirname(plain)
+        avoided = Avoided()
+        left: list[str] = []
+        try:
+            for attempt in Trouble(self._timeouts.deadline_s).attempts():
+                with attempt:
+                    new = f"{folder.rstrip('/')}/.tmp-{secrets.token_hex(8)}"
+                    left.append(new)
+                    # A DataNode would try for minutes what the NameNode refuses at once (safe mode).
+                    self._make_folder(doing, folder, plain)
+                    body = content()
+                    self._web.create(doing, plain, new, body, avoided)
+                    self._verify(doing, plain, new, body)
+            self._rename(doing, left[-1], plain, overwrite=True)
+            left.pop()
+        finally:
+            for new in left:
+                with suppress(StorageError):
+                    self._web.delete(new)
+
+    def _make_folder(self, doing: str, folder: str, plain: str) -> None:
+        try:
+            self._web.make_dirs(doing, folder, for_path=plain)
+        except StorageExistsError as error:
+            raise StorageNotFoundError(f"cannot {doing} {self._cluster}{plain}: Not a directory") from error
+
+    def _verify(self, doing: str, plain: str, new: str, body: Content) -> None:
+        """Reads back what has been written.
+
+        Raises:
+            StorageUnavailableError: it is not what was sent; another try may do better.
+        """
+        arrived = self._web.status(doing, new).nbytes
+        if arrived != len(body):
+            raise StorageUnavailableError(
+                f"cannot {doing} {self._cluster}{plain}: {arrived} of {len(body)} bytes arrived"
+            )
+        if body.nbytes_sent != len(body):
+            raise StorageError(
+                f"cannot {doing} {self._cluster}{plain}: {body.nbytes_sent} of {len(body)} bytes were there"
+            )
+        with self._open(new) as stream:
+            if sha256_of(cast(BinaryIO, stream)) != body.sha256:
+                raise StorageUnavailableError(
+                    f"cannot {doing} {self._cluster}{plain}: what arrived has another checksum"
+                )
+
+    # ---- renaming ----
+
+    def _rename(self, doing: str, old: str, new: str, *, overwrite: bool) -> None:
+        """Renames in one step. An answer that was lost is made up for by the inode: it tells who lies at the target."""
+        inode = self._retried(lambda: self._web.status(doing, old, for_path=new)).inode
+        if inode is None:
+            self._rename_checked(doing, old, new, overwrite=overwrite)
+            return
+        for attempt in Trouble(self._timeouts.deadline_s).attempts():
+            with attempt:
+                try:
+                    self._web.rename(doing, old, new, overwrite=overwrite)
+                except (StorageNotFoundError, StorageExistsError):
+                    if attempt.retry_state.attempt_number == 1 or not self._lies_at(new, inode):
+                        raise
+
+    def _lies_at(self, plain: str, inode: int) -> bool:
+        try:
+            return self._web.status("look at", plain).inode == inode
+        except StorageNotFoundError:
+            return False
+
+    def _rename_checked(self, doing: str, old: str, new: str, *, overwrite: bool) -> None:
+        """Renames through a server that knows no options: HttpFS would put a folder *into* one that is there.
+
+        So the check comes before the rename, and two writers at the same moment are not told apart.
+        """
+        self._retried(lambda: self._web.status(doing, posixpath.dirname(new)))
+        with suppress(StorageNotFoundError):
+            there = self._retried(lambda: self._web.status(doing, new))
+            if not overwrite or there.is_dir:
+                raise StorageExistsError(f"cannot {doing} {self._cluster}{new}: it exists")
+            self._retried(lambda: self._web.delete(new))
+        self._retried(lambda: self._web.rename(doing, old, new, overwrite=overwrite))
+
+    # ---- paths and patience ----
+
+    def _plain(self, path: str) -> str:
+        """Returns the path within the cluster."""
+        plain = path.removeprefix(self._cluster).rstrip("/")
+        return plain or "/"
+
+    def _entry(self, plain: str, status: Status) -> FileEntry:
+        return FileEntry(f"{self._cluster}{plain}", status.nbytes, status.is_dir)
+
+    def _retried(self, call: Callable[[], _T]) -> _T:
+        for attempt in Trouble(self._timeouts.deadline_s).attempts():
+            with attempt:
+                return call()
+        raise AssertionError("tenacity raises what the last attempt raised")

@@ -1,0 +1,85 @@
+"""What HDFS says went wrong, as errors of our tree. It says it by the names of Java classes."""
+
+from __future__ import annotations
+
+import re
+
+from sparktf.errors import (
+    StorageError,
+    StorageExistsError,
+    StorageNotFoundError,
+    StoragePermissionError,
+    StorageQuotaError,
+    StorageUnavailableError,
+)
+
+_KINDS: dict[str, type[StorageError]] = {
+    "FileNotFoundException": StorageNotFoundError,
+    "ParentNotDirectoryException": StorageNotFoundError,
+    "FileAlreadyExistsException": StorageExistsError,
+    "AlreadyBeingCreatedException": StorageExistsError,
+    "AccessControlException": StoragePermissionError,
+    "AuthorizationException": StoragePermissionError,
+    "SecurityException": StoragePermissionError,
+    "InvalidToken": StoragePermissionError,
+    "QuotaExceededException": StorageQuotaError,
+    "DSQuotaExceededException": StorageQuotaError,
+    "NSQuotaExceededException": StorageQuotaError,
+    "QuotaByStorageTypeExceededException": StorageQuotaError,
+    "SafeModeException": StorageUnavailableError,
+    "RetriableException": StorageUnavailableError,
+    "StandbyException": StorageUnavailableError,
+    "ConnectException": StorageUnavailableError,
+    "ConnectTimeoutException": StorageUnavailableError,
+    "SocketTimeoutException": StorageUnavailableError,
+    "NoRouteToHostException": StorageUnavailableError,
+    "EOFException": StorageUnavailableError,
+    "ServerTooBusyException": StorageUnavailableError,
+    "BlockMissingException": StorageUnavailableError,
+    "NotReplicatedYetException": StorageUnavailableError,
+}
+# Of an IOException only the text says what it is.
+_TEXTS: tuple[tuple[re.Pattern[str], type[StorageError]], ...] = (
+    (re.compile(r"is not a directory", re.I), StorageNotFoundError),
+    (re.compile(r"must both be directories|already exists"), StorageExistsError),
+    (re.compile(r"safe ?mode", re.I), StorageUnavailableError),
+    (
+        re.compile(r"could only be written to|no live nodes|Failed on local exception|All datanodes"),
+        StorageUnavailableError,
+    ),
+    (
+        re.compile(r"Failed to find datanode|startup mode|Unable to close file|Connection (refused|reset)"),
+        StorageUnavailableError,
+    ),
+)
+_AMBIGUOUS = {"", "IOException", "RemoteException", "AccessControlException"}
+_EXCEPTION = re.compile(r"\b(?:[a-z][\w$]*\.)+([A-Z]\w*(?:Exception|Error|InvalidToken))\b")
+
+
+def kind_of(exception: str, message: str) -> type[StorageError]:
+    """Returns the error for a Java exception.
+
+    Args:
+        exception: Name of its class, with or without packages; "" where it is not known.
+    """
+    name = exception.rpartition(".")[2].rpartition("$")[2]
+    if name in _AMBIGUOUS:
+        for pattern, kind in _TEXTS:
+            if pattern.search(message):
+                return kind
+    return _KINDS.get(name, StorageError)
+
+
+def kind_of_native(error: Exception) -> type[StorageError]:
+    """Returns the error for an exception of hdfs-native, which puts the Java class's name into its text."""
+    if isinstance(error, FileNotFoundError):
+        return StorageNotFoundError
+    if isinstance(error, PermissionError):
+        return StoragePermissionError
+    found = _EXCEPTION.search(str(error))
+    return kind_of(found.group(1) if found else "", str(error))
+
+
+def reason_of(text: str) -> str:
+    """Returns the first line of what Hadoop says; a stack trace may follow it."""
+    return (text.strip().splitlines() or ["no reason given"])[0].strip()

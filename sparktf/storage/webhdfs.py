@@ -1,0 +1,308 @@
+"""WebHDFS: one attempt of each operation, with a timeout on everything; who calls decides what to try again.
+
+The NameNode answers at once, or sends on to a DataNode for data. Of several NameNodes (a name service) the client takes
+the active one. Errors come as `StorageError`s; those that time may mend are `StorageUnavailableError`s.
+"""
+
+from __future__ import annotations
+
+import http.cookiejar
+import json
+import socket
+import ssl
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import closing, contextmanager
+from typing import Any, NamedTuple
+from urllib.parse import urlsplit
+
+import hdfs
+import requests
+import urllib3
+from requests.adapters import HTTPAdapter
+
+from sparktf.errors import StorageError, StorageUnavailableError
+from sparktf.storage.credentials import Credentials
+from sparktf.storage.hdfs_errors import kind_of, reason_of
+
+_POOL = 32
+_CHUNK_NBYTES = 1 << 20
+_OCTETS = {"content-type": "application/octet-stream"}
+
+
+class Timeouts(NamedTuple):
+    """How long to wait.
+
+    Attributes:
+        connect_s: For a connection.
+        io_s: For the next byte to come or to go.
+        deadline_s: How long trouble may last: tries begin until so long after the first failure.
+    """
+
+    connect_s: float = 4.0
+    io_s: float = 10.0
+    deadline_s: float = 60.0
+
+
+class Status(NamedTuple):
+    """A file or folder as the NameNode describes it.
+
+    Attributes:
+        name: Within its folder; "" for the one that was asked for.
+        inode: The same for as long as it lives, whatever it is renamed to; None where the server does not say (HttpFS).
+    """
+
+    name: str
+    nbytes: int
+    is_dir: bool
+    inode: int | None
+
+
+class Avoided:
+    """DataNodes that failed during one operation."""
+
+    def __init__(self) -> None:
+        self._hosts: list[str] = []
+
+    def add(self, host: str) -> None:
+        """Leaves a DataNode out from now on."""
+        if host not in self._hosts:
+            self._hosts.append(host)
+
+    def clear(self) -> None:
+        """Gives all of them another chance."""
+        self._hosts.clear()
+
+    def options(self) -> dict[str, str]:
+        """Returns the parameters of the request: the NameNode knows DataNodes by address."""
+        names = [name for host in self._hosts for name in {host, *_addresses(host)}]
+        return {"excludedatanodes": ",".join(names)} if names else {}
+
+
+class WebHdfs:
+    """The operations of WebHDFS on one cluster; paths are plain ("/x"). Thread-safe."""
+
+    def __init__(self, cluster: str, urls: Sequence[str], credentials: Credentials, timeouts: Timeouts) -> None:
+        """Connects to nothing yet.
+
+        Args:
+            cluster: "hdfs://host:port", for messages and as what tokens are for.
+            urls: Of the web servers, any of which may be the active one.
+        """
+        self._cluster = cluster
+        self._timeout = (timeouts.connect_s, timeouts.io_s)
+        self._session = _new_session()
+        self._client = _Client(";".join(urls), self._session, credentials, urlsplit(cluster).netloc, self._timeout)
+
+    def status(self, doing: str, path: str, *, for_path: str | None = None) -> Status:
+        """Returns what is at a path. An error, `StorageNotFoundError` if nothing is there, names `for_path`."""
+        with self._errors(doing, for_path or path):
+            return _status(self._client._get_file_status(path).json()["FileStatus"])
+
+    def list(self, doing: str, path: str) -> list[Status]:
+        """Returns what is in a folder; of a file, the file, with no name."""
+        with self._errors(doing, path):
+            found = self._client._list_status(path).json()["FileStatuses"]["FileStatus"]
+            return [_status(entry) for entry in found]
+
+    def make_dirs(self, doing: str, path: str, *, for_path: str | None = None) -> None:
+        """Makes a folder and those above it. An error names `for_path`."""
+        with self._errors(doing, for_path or path):
+            self._client._mkdirs(path)
+
+    def delete(self, path: str) -> None:
+        """Deletes what is at a path, if anything is."""
+        with self._errors("delete", path):
+            self._client._delete(path, recursive="true")
+
+    def rename(self, doing: str, source: str, target: str, *, overwrite: bool) -> bool:
+        """Renames; returns False where the server knows no options (HttpFS) and has done what it does without them."""
+        options = "OVERWRITE" if overwrite else "NONE"
+        with self._errors(doing, target):
+            answer = self._client._rename(source, destination=target, renameoptions=options)
+        return not answer.content
+
+    def read_into(self, path: str, offset: int, into: memoryview, avoided: Avoided) -> Iterator[int]:
+        """Reads exactly `len(into)` bytes; yields how many there are so far, now and then.
+
+        Raises:
+            StorageUnavailableError: a server failed on the way; what was yielded stands.
+        """
+        done = 0
+        with self._errors("read", path):
+            answer = self._client._open(path, offset=offset, length=len(into), **avoided.options())
+            with closing(self._follow(answer, avoided)) as response:
+                while done < len(into):
+                    chunk = response.raw.read(min(_CHUNK_NBYTES, len(into) - done))
+                    if not chunk:
+                        raise hdfs.HdfsError(
+                            f"the data ended after {done} of {len(into)} bytes", exception="EOFException"
+                        )
+                    into[done : done + len(chunk)] = chunk
+                    done += len(chunk)
+                    yield done
+
+    def create(self, doing: str, path: str, new: str, content: Iterable[bytes], avoided: Avoided) -> None:
+        """Writes a file that is not there yet, and the folders above it.
+
+        Args:
+            path: For messages.
+            new: Where to write.
+            content: Has a length.
+        """
+        with self._errors(doing, path):
+            answer = self._client._create(new, overwrite="false", **avoided.options())
+            location = answer.headers.get("Location") or answer.json()["Location"]
+            with self._datanode(location, avoided):
+                # An empty iterable would be sent in chunks.
+                body = content if len(content) else b""  # type: ignore[arg-type]
+                response = self._session.put(location, data=body, headers=_OCTETS, timeout=self._timeout)
+                _check(response)
+
+    def _follow(self, answer: Any, avoided: Avoided) -> Any:
+        """Returns the response that holds the data."""
+        if answer.status_code == requests.codes.ok:
+            return answer
+        location = answer.headers["Location"]
+        answer.close()
+        with self._datanode(location, avoided):
+            response = self._session.get(location, stream=True, timeout=self._timeout)
+            _check(response)
+            response.raw = _Watched(response.raw, lambda: avoided.add(_host(location)))
+            return response
+
+    @contextmanager
+    def _datanode(self, location: str, avoided: Avoided) -> Iterator[None]:
+        try:
+            yield
+        except (requests.RequestException, urllib3.exceptions.HTTPError, OSError):
+            avoided.add(_host(location))
+            raise
+
+    @contextmanager
+    def _errors(self, doing: str, path: str) -> Iterator[None]:
+        """Turns what the libraries raise into our errors: "cannot <doing> <path>: <reason>"."""
+        try:
+            yield
+        except StorageError:
+            raise
+        except hdfs.HdfsError as error:
+            message = error.message.decode(errors="replace") if isinstance(error.message, bytes) else str(error.message)
+            kind = kind_of(error.exception or "", message)
+            raise kind(f"cannot {doing} {self._cluster}{path}: {reason_of(message)}") from error
+        except (requests.RequestException, urllib3.exceptions.HTTPError, OSError) as error:
+            raise StorageUnavailableError(f"cannot {doing} {self._cluster}{path}: {_network_reason(error)}") from error
+        except (KeyError, ValueError) as error:
+            raise StorageError(f"cannot {doing} {self._cluster}{path}: the server does not speak WebHDFS") from error
+
+
+class _Client(hdfs.Client):  # type: ignore[misc]
+    """HdfsCLI's client: it finds the active NameNode. Requests are signed anew; redirects are ours to follow."""
+
+    def __init__(
+        self,
+        url: str,
+        session: requests.Session,
+        credentials: Credentials,
+        authority: str,
+        timeout: tuple[float, float],
+    ) -> None:
+        super().__init__(url, session=session, timeout=timeout)
+        self._credentials = credentials
+        self._authority = authority
+
+    def resolve(self, hdfs_path: str) -> str:
+        """Returns the path as it is: HdfsCLI's own markers (`#LATEST`) would be taken for ours."""
+        return hdfs_path
+
+    def _request(self, method: str, url: str, **kwargs: Any) -> requests.Response:
+        token = self._credentials.token(self._authority)
+        who = {"delegation": token} if token else {"user.name": self._credentials.user()}
+        kwargs["params"] = {**kwargs["params"], **who}
+        kwargs["allow_redirects"] = False
+        response: requests.Response = super()._request(method, url, **kwargs)
+        _check(response, only_foreign=True)
+        return response
+
+
+class _Watched:
+    """The body of a response; says when reading it fails."""
+
+    def __init__(self, raw: Any, failed: Callable[[], None]) -> None:
+        self._raw = raw
+        self._failed = failed
+
+    def read(self, nbytes: int) -> bytes:
+        try:
+            chunk: bytes = self._raw.read(nbytes)
+        except (urllib3.exceptions.HTTPError, OSError):
+            self._failed()
+            raise
+        if not chunk:
+            self._failed()
+        return chunk
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._raw, name)
+
+
+def _check(response: requests.Response, *, only_foreign: bool = False) -> None:
+    """Raises HdfsError for a response that is an error, or only for one that is none of WebHDFS's own."""
+    if response.ok:
+        return
+    try:
+        said = json.loads(response.content)["RemoteException"]
+        exception, message = str(said["exception"]), str(said["message"])
+        if only_foreign:
+            return
+    except (ValueError, KeyError, TypeError):
+        exception = "AccessControlException" if response.status_code in (401, 403) else "ConnectException"
+        message = f"HTTP {response.status_code} {response.reason} from {_host(response.url)}"
+    finally:
+        response.close()
+    raise hdfs.HdfsError(message, exception=exception)
+
+
+def _new_session() -> requests.Session:
+    session = requests.Session()
+    # Neither a proxy nor a .netrc of the environment is meant for the cluster.
+    session.trust_env = False
+    session.verify = ssl.get_default_verify_paths().cafile or True
+    # Hadoop's cookie would hold on to the first user.
+    session.cookies.set_policy(http.cookiejar.DefaultCookiePolicy(allowed_domains=[]))
+    for scheme in ("http://", "https://"):
+        session.mount(scheme, HTTPAdapter(pool_connections=_POOL, pool_maxsize=_POOL))
+    return session
+
+
+def _status(entry: dict[str, Any]) -> Status:
+    is_dir = entry["type"] == "DIRECTORY"
+    inode = entry.get("fileId")
+    return Status(entry["pathSuffix"], 0 if is_dir else int(entry["length"]), is_dir, int(inode) if inode else None)
+
+
+def _host(url: str) -> str:
+    return urlsplit(url).hostname or url
+
+
+def _addresses(host: str) -> list[str]:
+    try:
+        return sorted({str(found[4][0]) for found in socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)})
+    except OSError:
+        return []
+
+
+def _network_reason(error: BaseException) -> str:
+    """Returns what the network said, without the layers of libraries around it."""
+    text = str(error)
+    for sign, reason in (
+        ("onnection refused", "connection refused"),
+        ("imed out", "no answer in time"),
+        ("Name or service not known", "unknown host"),
+        ("NameResolutionError", "unknown host"),
+        ("No route to host", "no route to host"),
+        ("Network is unreachable", "the network is unreachable"),
+    ):
+        if sign in text:
+            host = getattr(getattr(error, "request", None), "url", None)
+            return f"{reason} ({_host(host)})" if host else reason
+    return reason_of(text)
