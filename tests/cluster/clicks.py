@@ -49,7 +49,7 @@ def click_job(path: str, runs: str, **sections: Any) -> dict[str, Any]:
             "shuffle_rows": 60_000,
         },
         "cluster": {"workers": 3},
-        "train": {"epochs": 1, "batch_size": 6_144},
+        "train": {"epochs": 1, "batch_size": 49_152},
         "output": {"path": runs, "progress_seconds": 1},
     }
     for name, section in sections.items():

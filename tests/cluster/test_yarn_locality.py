@@ -13,7 +13,7 @@ from cluster.submission import Submission
 from minihadoop import MiniHadoop
 from sparktf.driver.result import RunResult
 
-EPOCHS = 3
+EPOCHS = 8
 
 
 @pytest.fixture(scope="module")
@@ -60,7 +60,7 @@ def test_nine_of_ten_bytes_are_read_on_their_own_host(
     assert local_run.result.rows_trained == EPOCHS * ROWS
     assert local_run.nbytes > 60e6 * EPOCHS
     assert local_run.local >= 0.9
-    assert local_run.sent <= 0.1 * local_run.nbytes + 5e6
+    assert local_run.sent <= 0.1 * local_run.nbytes
     assert "on the reader's own host" in local_run.submission.output
     control = click_job(
         clicks, "/runs", data={"locality": False}, cluster={"placement": "any"}, train={"epochs": EPOCHS}
@@ -68,4 +68,4 @@ def test_nine_of_ten_bytes_are_read_on_their_own_host(
     chance = Measured(hadoop, tmp_path / "chance", control, "chance")
     remote = (1 - chance.local) * chance.nbytes
     assert 0.25 < chance.local < 0.75
-    assert remote * 0.9 < chance.sent < remote * 1.1 + 10e6
+    assert remote * 0.9 < chance.sent < remote * 1.2 + 40e6
