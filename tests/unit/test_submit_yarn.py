@@ -100,7 +100,8 @@ def test_several_resource_managers_are_found_by_their_ids() -> None:
 
 def test_the_files_of_a_configuration_folder_are_read(tmp_path: Path) -> None:
     (tmp_path / "yarn-site.xml").write_text(
-        "<configuration><property><name>yarn.resourcemanager.hostname</name><value> rm </value></property></configuration>",
+        "<configuration><property><name>yarn.resourcemanager.hostname</name><value> rm </value></property>"
+        "</configuration>",
         encoding="utf-8",
     )
     assert read_resource_managers(tmp_path).rpc == ("rm:8032",)

@@ -1,0 +1,121 @@
+"""`sparktf submit` as a process under test, on the shared cluster."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pyspark
+import yaml
+
+from minihadoop import MiniHadoop
+from minihadoop.yarn import Application
+from sparktf.driver.result import RunResult
+
+REPO = Path(__file__).parents[2]
+SPARK = Path(pyspark.__file__).parent
+# One core per JVM: less time to start.
+_JAVA = "-XX:+UseSerialGC -XX:TieredStopAtLevel=1"
+_ID = re.compile(r"application_\d+_\d+")
+
+SMALL_CONF = {
+    "spark.yarn.jars": f"local:{SPARK}/jars/*",
+    "spark.driver.extraJavaOptions": _JAVA,
+    "spark.executor.extraJavaOptions": _JAVA,
+    "spark.yarn.am.extraJavaOptions": _JAVA,
+    "spark.ui.enabled": "false",
+}
+
+
+def digits_config(folder: Path, lake: Path, **sections: Mapping[str, Any]) -> dict[str, Any]:
+    """Returns a short run of the digits; containers are small, because the hosts are."""
+    config: dict[str, Any] = {
+        "name": "digits",
+        "model": "models.digits:build",
+        "params": {"hidden": 16},
+        "data": {"path": str(lake), "inputs": {"pixels": ["pixel_*"]}, "targets": {"label": "label"}},
+        "cluster": {"workers": 2, "trainer_memory_mib": 1024},
+        "train": {"epochs": 2, "batch_size": 64},
+        "output": {"path": str(folder / "runs"), "progress_seconds": 1},
+        "submit": {"driver_memory_mib": 512, "executor_memory_mib": 512, "conf": SMALL_CONF},
+    }
+    for name, values in sections.items():
+        config[name] = {**config.get(name, {}), **values}
+    return config
+
+
+class Submission:
+    """One `sparktf submit`; use it as a context manager, which leaves nothing running."""
+
+    def __init__(
+        self,
+        hadoop: MiniHadoop,
+        folder: Path,
+        config: Mapping[str, Any],
+        *arguments: str,
+        python: str = sys.executable,
+    ) -> None:
+        self._hadoop = hadoop
+        self._config = config
+        self._log = folder / "submit.log"
+        file = folder / "job.yaml"
+        file.write_text(yaml.safe_dump(dict(config)), encoding="utf-8")
+        environment = {k: v for k, v in os.environ.items() if k not in ("SPARK_HOME", "PYSPARK_PYTHON")}
+        path = os.pathsep.join((str(REPO), str(REPO / "jobs")))
+        with self._log.open("wb") as log:
+            self._process = subprocess.Popen(
+                [
+                    python,
+                    "-c",
+                    "import sys; from sparktf.cli import main; sys.exit(main())",
+                    "submit",
+                    file,
+                    *arguments,
+                ],
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                cwd=folder,
+                env={**environment, **hadoop.environment(), "PYTHONPATH": path, "PYTHONUNBUFFERED": "1"},
+            )
+
+    def __enter__(self) -> Submission:
+        return self
+
+    def __exit__(self, *raised: object) -> None:
+        if self._process.poll() is None:
+            self.press_ctrl_c()
+            self.wait()
+
+    def wait(self, within_s: float = 180) -> int:
+        """Returns the exit code."""
+        try:
+            return self._process.wait(within_s)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            raise AssertionError(f"sparktf submit did not end within {within_s:g} s:\n{self.output()}") from None
+
+    def press_ctrl_c(self) -> None:
+        self._process.send_signal(signal.SIGINT)
+
+    def output(self) -> str:
+        """Returns what a person sees, so far."""
+        return self._log.read_text(encoding="utf-8", errors="replace")
+
+    def application(self) -> Application:
+        """Returns the application as YARN sees it."""
+        found = _ID.search(self.output())
+        assert found, self.output()
+        return self._hadoop.yarn.application(found.group())
+
+    def result(self, run_id: str) -> RunResult:
+        """Returns what result.json says."""
+        path = Path(self._config["output"]["path"]) / self._config["name"] / run_id / "result.json"
+        return RunResult.model_validate(json.loads(path.read_text(encoding="utf-8")))
