@@ -47,6 +47,19 @@ def _submit(arguments: argparse.Namespace) -> int:
     return submit(config, beside, arguments.run_id or arguments.date, dry_run=arguments.dry_run)
 
 
+def _pack(arguments: argparse.Namespace) -> int:
+    from sparktf.submit.pack import pack, this_environment  # noqa: PLC0415
+
+    packed = pack(this_environment(), arguments.output)
+    print(
+        f"{packed.output}: {packed.nbytes / 1e6:,.0f} MB ({packed.unpacked_nbytes / 1e6:,.0f} MB in {packed.members:,} "
+        f"files), {packed.duration_s:.0f} s\n"
+        f"The nodes need the interpreter that it stands on at the same path: {packed.base_python}\n"
+        f"Name it in submit.archive, or copy it to HDFS once and name that."
+    )
+    return 0
+
+
 def _interrupt(signum: int, frame: object) -> None:
     raise KeyboardInterrupt
 
@@ -73,6 +86,11 @@ def _parser() -> argparse.ArgumentParser:
     submit.add_argument("--run-id", metavar="ID", help="names the run (default: --date); the same id again resumes it")
     submit.add_argument("--dry-run", action="store_true", help="print the spark-submit line, and do nothing")
     submit.set_defaults(command=_submit)
+    pack = commands.add_parser("pack", help="pack this virtual environment for YARN's containers")
+    pack.add_argument(
+        "--output", type=Path, default=Path("env.tar.gz"), metavar="FILE", help="default: env.tar.gz; or a .tar"
+    )
+    pack.set_defaults(command=_pack)
     return parser
 
 

@@ -1,123 +1,120 @@
-"""`sparktf submit` as a process under test, on the mini cluster."""
+"""`sparktf submit` as a process under test, on the shared cluster."""
 
 from __future__ import annotations
 
+import os
 import re
-import shutil
 import signal
 import subprocess
 import sys
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import pyspark
 import yaml
 
 from minihadoop import MiniHadoop
-from minihadoop.waiting import wait_for
+from minihadoop.yarn import Application
 from sparktf.driver.result import RunResult
 
-SPARK = Path(pyspark.__file__).parent
 REPO = Path(__file__).parents[2]
-MODELS = Path(__file__).parent / "click_model.py"
+SPARK = Path(pyspark.__file__).parent
+# One core per JVM: less time to start.
+_JAVA = "-XX:+UseSerialGC -XX:TieredStopAtLevel=1"
+_ID = re.compile(r"application_\d+_\d+")
 
-_QUICK = "-XX:+UseSerialGC -XX:TieredStopAtLevel=1"
-CONF = {
-    "spark.yarn.jars": f"local:{SPARK}/jars/*",  # all hosts share this machine's disk
+SMALL_CONF = {
+    "spark.yarn.jars": f"local:{SPARK}/jars/*",
+    "spark.driver.extraJavaOptions": _JAVA,
+    "spark.executor.extraJavaOptions": _JAVA,
+    "spark.yarn.am.extraJavaOptions": _JAVA,
     "spark.ui.enabled": "false",
-    "spark.driver.extraJavaOptions": _QUICK,
-    "spark.executor.extraJavaOptions": _QUICK,
-    "spark.yarn.am.extraJavaOptions": _QUICK,
-    "spark.yarn.am.memory": "512m",
 }
-"""Settings that make Spark start fast on a small machine."""
+
+
+def digits_config(folder: Path, lake: str, **sections: Mapping[str, Any]) -> dict[str, Any]:
+    """Returns a short run of the digits; containers are small, because the hosts are."""
+    config: dict[str, Any] = {
+        "name": "digits",
+        "model": "models.digits:build",
+        "params": {"hidden": 16},
+        "data": {"path": lake, "inputs": {"pixels": ["pixel_*"]}, "targets": {"label": "label"}},
+        "cluster": {"workers": 2, "trainer_memory_mib": 1024},
+        "train": {"epochs": 2, "batch_size": 64},
+        "output": {"path": f"/runs/{folder.name}", "progress_seconds": 1},
+        "submit": {"driver_memory_mib": 512, "executor_memory_mib": 512, "conf": SMALL_CONF},
+    }
+    for name, values in sections.items():
+        config[name] = {**config.get(name, {}), **values}
+    return config
 
 
 class Submission:
-    """One `sparktf submit`, with the models of `click_model.py` beside its configuration."""
+    """One `sparktf submit`; use it as a context manager, which leaves nothing running."""
 
     def __init__(
-        self, hadoop: MiniHadoop, folder: Path, job: Mapping[str, Any], *arguments: str, run_id: str = ""
+        self,
+        hadoop: MiniHadoop,
+        folder: Path,
+        config: Mapping[str, Any],
+        *arguments: str,
+        python: str = sys.executable,
     ) -> None:
         self._hadoop = hadoop
-        self._job = job
-        self._run_id = run_id
-        folder.mkdir(parents=True, exist_ok=True)
-        shutil.copy(MODELS, folder)
-        submit = {"executor_memory_mib": 512, "driver_memory_mib": 512, **job.get("submit", {})}
-        submit["conf"] = {**CONF, **submit.get("conf", {})}
-        config = folder / "job.yaml"
-        config.write_text(yaml.safe_dump({**job, "submit": submit}), encoding="utf-8")
-        self._log = folder / "output.log"
-        named = ("--run-id", run_id) if run_id else ()
+        self._config = config
+        self._log = folder / "submit.log"
+        file = folder / "job.yaml"
+        file.write_text(yaml.safe_dump(dict(config)), encoding="utf-8")
+        environment = {k: v for k, v in os.environ.items() if k not in ("SPARK_HOME", "PYSPARK_PYTHON")}
+        path = os.pathsep.join((str(REPO), str(REPO / "jobs")))
         with self._log.open("wb") as log:
-            self.process = subprocess.Popen(
-                [sys.executable, "-m", "sparktf.cli", "submit", str(config), *named, *arguments],
+            self._process = subprocess.Popen(
+                [
+                    python,
+                    "-c",
+                    "import sys; from sparktf.cli import main; sys.exit(main())",
+                    "submit",
+                    file,
+                    *arguments,
+                ],
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=subprocess.STDOUT,
                 cwd=folder,
-                env={**hadoop.environment(), "PYTHONPATH": str(REPO), "SPARK_HOME": str(SPARK)},
-                start_new_session=True,
+                env={**environment, **hadoop.environment(), "PYTHONPATH": path, "PYTHONUNBUFFERED": "1"},
             )
 
-    @property
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *raised: object) -> None:
+        if self._process.poll() is None:
+            self.press_ctrl_c()
+            self.wait()
+
+    def wait(self, within_s: float = 180) -> int:
+        """Returns the exit code."""
+        try:
+            return self._process.wait(within_s)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            raise AssertionError(f"sparktf submit did not end within {within_s:g} s:\n{self.output()}") from None
+
+    def press_ctrl_c(self) -> None:
+        self._process.send_signal(signal.SIGINT)
+
     def output(self) -> str:
-        """What a person sees."""
+        """Returns what a person sees, so far."""
         return self._log.read_text(encoding="utf-8", errors="replace")
 
-    @property
-    def application(self) -> str:
-        """The application's id, "" while there is none."""
-        found = re.search(r"application_\d+_\d+", self.output)
-        return found.group() if found else ""
+    def application(self) -> Application:
+        """Returns the application as YARN sees it."""
+        found = _ID.search(self.output())
+        assert found, self.output()
+        return self._hadoop.yarn.application(found.group())
 
-    def wait(self, within_s: float = 240) -> int:
-        """Returns the exit code.
-
-        Raises:
-            AssertionError: it did not end in time.
-        """
-        try:
-            return self.process.wait(within_s)
-        except subprocess.TimeoutExpired:
-            raise AssertionError(f"sparktf submit did not end within {within_s:g} s:\n{self.output}") from None
-
-    def wait_for_line(self, pattern: str, within_s: float = 120) -> str:
-        """Waits until a line of the output matches, and returns that line."""
-
-        def missing() -> str:
-            if re.search(pattern, self.output, re.M):
-                return ""
-            assert self.process.poll() is None, f"it ended without a line like {pattern!r}:\n{self.output}"
-            return f"no line like {pattern!r}"
-
-        wait_for(f"sparktf submit says {pattern!r}", missing, within_s)
-        found = re.search(f"^.*{pattern}.*$", self.output, re.M)
-        assert found
-        return found.group()
-
-    def result(self) -> RunResult:
-        """Returns result.json of the run."""
-        return RunResult.model_validate_json(self._hadoop.hdfs.get(f"{self.run_path}/result.json"))
-
-    @property
-    def run_path(self) -> str:
-        """The run directory, as a path of HDFS."""
-        return f"{self._job['output']['path']}/{self._job['name']}/{self._run_id or self.application}"
-
-    def steps(self) -> list[int]:
-        """Returns the steps of the committed checkpoints."""
-        names = self._hadoop.hdfs.names(f"{self.run_path}/checkpoints")
-        return [int(name.removeprefix("step-")) for name in names if name.startswith("step-")]
-
-    def close(self) -> None:
-        """Interrupts it if it still runs, and waits for its end."""
-        if self.process.poll() is None:
-            self.process.send_signal(signal.SIGINT)
-            try:
-                self.process.wait(60)
-            except subprocess.TimeoutExpired:
-                self.process.kill()
-                self.process.wait()
+    def result(self, run_id: str) -> RunResult:
+        """Returns what result.json says."""
+        path = f"{self._config['output']['path']}/{self._config['name']}/{run_id}/result.json"
+        return RunResult.model_validate_json(self._hadoop.hdfs.get(path))

@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from cluster.click_run import ClickRun
 from cluster.clicks import ROWS, click_job, put_clicks
-from cluster.submission import Submission
 
 from minihadoop import MiniHadoop
 from sparktf.driver.result import RunResult
@@ -29,13 +29,11 @@ class Measured:
     def __init__(self, hadoop: MiniHadoop, folder: Path, job: dict[str, Any], run_id: str) -> None:
         hosts = [host.name for host in hadoop.config.workers]
         before = {host: hadoop.link_bytes(host) for host in hosts}
-        self.submission = Submission(hadoop, folder, job, run_id=run_id)
-        try:
-            assert self.submission.wait() == 0, self.submission.output
-        finally:
-            self.submission.close()
+        with ClickRun(hadoop, folder, job, run_id=run_id) as run:
+            assert run.wait() == 0, run.output()
+        self.output = run.output()
         self.sent = sum((hadoop.link_bytes(host) - before[host]).sent for host in hosts)
-        self.result: RunResult = self.submission.result()
+        self.result: RunResult = run.result(run_id)
 
     @property
     def nbytes(self) -> int:
@@ -61,7 +59,7 @@ def test_nine_of_ten_bytes_are_read_on_their_own_host(
     assert local_run.nbytes > 60e6 * EPOCHS
     assert local_run.local >= 0.9
     assert local_run.sent <= 0.1 * local_run.nbytes
-    assert "on the reader's own host" in local_run.submission.output
+    assert "on the reader's own host" in local_run.output
     control = click_job(
         clicks, "/runs", data={"locality": False}, cluster={"placement": "any"}, train={"epochs": EPOCHS}
     )

@@ -1,0 +1,220 @@
+"""`sparktf submit` on a real YARN: the run's own verdict, in both modes, and what stands in its way."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import psutil
+import pytest
+from cluster.submission import REPO, SMALL_CONF, SPARK, Submission, digits_config
+
+from minihadoop import MiniHadoop
+from minihadoop.waiting import wait_for
+
+MODES = ("cluster", "client")
+RAISES = "def build(params, assets):\n    raise ValueError('no such layer')\n"
+
+
+@pytest.fixture(scope="module")
+def lake(shared_cluster: MiniHadoop, tmp_path_factory: pytest.TempPathFactory) -> str:
+    """The lake of `make train`, in HDFS."""
+    folder = tmp_path_factory.mktemp("digits") / "lake"
+    subprocess.run([sys.executable, REPO / "jobs/digits_lake.py", folder], check=True)
+    with shared_cluster.inside():
+        for file in folder.rglob("*.parquet"):
+            shared_cluster.hdfs.put(f"/lake/digits/{file.relative_to(folder)}", file.read_bytes())
+    return "/lake/digits"
+
+
+@pytest.fixture(autouse=True)
+def _nothing_is_left(hadoop: MiniHadoop) -> Iterator[None]:
+    """After a submission no application is under way."""
+    yield
+    states = {"FINISHED", "FAILED", "KILLED"}
+    wait_for(
+        "every application has ended",
+        lambda: ", ".join(a.id for a in hadoop.yarn.applications() if a.state not in states),
+        30,
+    )
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_a_run_that_is_done_returns_0(hadoop: MiniHadoop, tmp_path: Path, lake: str, mode: str) -> None:
+    config = digits_config(
+        tmp_path,
+        lake,
+        submit={"deploy_mode": mode, "driver_memory_mib": 512, "executor_memory_mib": 512, "conf": SMALL_CONF},
+    )
+    with Submission(hadoop, tmp_path, config, "--run-id", "night") as submission:
+        assert submission.wait() == 0, submission.output()
+    said = submission.output()
+    assert f"--deploy-mode {mode}" in said
+    assert "epoch 2/2" in said
+    assert "digits / night: done" in said
+    application = submission.application()
+    assert (application.final_status, set(application.tags)) == ("SUCCEEDED", {"sparktf", "digits"})
+    assert application.name == "sparktf digits"
+    result = submission.result("night")
+    assert (result.application, result.application_attempt) == (application.id, 1 if mode == "cluster" else 0)
+    hosts = {host.fqdn for host in hadoop.config.workers}
+    assert {host for attempt in result.attempts for host in attempt.hosts} <= hosts
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_a_model_that_raises_returns_1_and_is_failed_in_yarn(
+    hadoop: MiniHadoop, tmp_path: Path, lake: str, mode: str
+) -> None:
+    (tmp_path / "raising.py").write_text(RAISES, encoding="utf-8")
+    config = {**digits_config(tmp_path, lake), "model": "raising:build"}
+    with Submission(hadoop, tmp_path, config, "--set", f"submit.deploy_mode={mode}") as submission:
+        assert submission.wait() == 1, submission.output()
+    said = submission.output()
+    assert "ValueError: no such layer" in said
+    assert "model failed" in said
+    assert "org.apache.spark" not in said
+    application = submission.application()
+    assert (application.state, application.final_status) == ("FINISHED", "FAILED")
+    result = submission.result(application.id)
+    # The second ApplicationMaster, which YARN starts after any failure, has repeated the verdict.
+    assert (len(result.attempts), result.application_attempt) == (1, 1 if mode == "cluster" else 0)
+    if mode == "cluster":
+        logs = hadoop.aggregated_logs(application.id)
+        assert f"run {application.id} is decided already: its result stands" in logs
+        assert logs.count("attempt 1: 2 worker(s)") == 1
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_a_run_that_preflight_refuses_returns_2(hadoop: MiniHadoop, tmp_path: Path, lake: str, mode: str) -> None:
+    config = digits_config(tmp_path, lake)
+    arguments = ("--set", f"submit.deploy_mode={mode}", "--set", "submit.conf.spark.executor.memoryOverhead=512m")
+    with Submission(hadoop, tmp_path, config, *arguments) as submission:
+        assert submission.wait() == 2, submission.output()
+    assert "memoryOverhead is 512 MiB: --conf spark.executor.memoryOverhead=1664m" in submission.output()
+    assert submission.application().final_status == "FAILED"
+
+
+def test_what_yarn_would_refuse_is_never_submitted(hadoop: MiniHadoop, tmp_path: Path, lake: str) -> None:
+    before = len(hadoop.yarn.applications())
+    refusals = {
+        "cluster.trainer_memory_mib=4096": "YARN's queue default gives a container at most 4,096 MiB: lower "
+        "cluster.trainer_memory_mib or submit.executor_memory_mib, or have yarn.scheduler.maximum-allocation-mb raised",
+        "submit.queue=nigth": "submit.queue: YARN has no queue nigth; there are: default",
+        "train.epoch=3": "train.epoch is unknown: did you mean train.epochs?",
+        "model=models.digit:build": "model: there is no module models.digit in ",
+    }
+    for override, message in refusals.items():
+        with Submission(hadoop, tmp_path, digits_config(tmp_path, lake), "--set", override) as submission:
+            assert submission.wait() == 2
+        assert message in submission.output()
+    assert len(hadoop.yarn.applications()) == before
+
+
+def test_a_dry_run_only_prints(hadoop: MiniHadoop, tmp_path: Path, lake: str) -> None:
+    before = len(hadoop.yarn.applications())
+    with Submission(hadoop, tmp_path, digits_config(tmp_path, lake), "--dry-run") as submission:
+        assert submission.wait() == 0
+    assert submission.output().startswith(f"{SPARK}/bin/spark-submit \\\n  --master yarn \\\n")
+    assert len(hadoop.yarn.applications()) == before
+
+
+def test_a_resource_manager_that_is_down_is_said_within_a_minute(hadoop: MiniHadoop, tmp_path: Path, lake: str) -> None:
+    hadoop.kill("resourcemanager")
+    with Submission(hadoop, tmp_path, digits_config(tmp_path, lake)) as submission:
+        code = submission.wait(within_s=60)
+    hadoop.start("resourcemanager")
+    wait_for("all hosts are back", lambda: "" if _active_hosts(hadoop) == hadoop.config.hosts else "not yet", 60)
+    assert code == 4
+    assert f"ResourceManager at {hadoop.config.master.fqdn}:8032 (Connection refused) cannot be reached" in (
+        submission.output()
+    )
+
+
+def application_masters(application: str) -> list[psutil.Process]:
+    """Returns the JVMs of an application's drivers."""
+    found = []
+    for process in psutil.process_iter(["cmdline", "name"]):
+        line = " ".join(process.info["cmdline"] or ())
+        if process.info["name"] == "java" and application in line and "deploy.yarn.ApplicationMaster" in line:
+            found.append(process)
+    return found
+
+
+def _active_hosts(hadoop: MiniHadoop) -> int:
+    try:
+        return int(hadoop.yarn.metrics()["activeNodes"])
+    except OSError:
+        return 0
+
+
+@pytest.fixture
+def full_queue(hadoop: MiniHadoop, tmp_path: Path) -> Iterator[None]:
+    """Applications that hold all that the queue gives to ApplicationMasters."""
+    program = tmp_path / "sleep.py"
+    program.write_text("import time\ntime.sleep(600)\n", encoding="utf-8")
+    conf = {
+        **SMALL_CONF,
+        "spark.driver.memory": "2g",
+        "spark.driver.memoryOverhead": "1900m",
+        "spark.yarn.submit.waitAppCompletion": "false",
+        "spark.yarn.maxAppAttempts": "1",
+        "spark.pyspark.python": sys.executable,
+    }
+    options = [part for key, value in conf.items() for part in ("--conf", f"{key}={value}")]
+    for _ in range(3):
+        command = [
+            str(SPARK / "bin/spark-submit"),
+            "--master",
+            "yarn",
+            "--deploy-mode",
+            "cluster",
+            *options,
+            str(program),
+        ]
+        hadoop.run(command, env={"SPARK_HOME": str(SPARK)})
+    yield
+    for application in hadoop.yarn.applications():
+        if application.name == "sleep.py" and application.state in ("ACCEPTED", "RUNNING"):
+            hadoop.tool("application", "-kill", application.id)
+
+
+@pytest.mark.usefixtures("full_queue")
+@pytest.mark.parametrize("mode", MODES)
+def test_a_full_queue_is_waited_for_until_the_reservation_ends(
+    hadoop: MiniHadoop, tmp_path: Path, lake: str, mode: str
+) -> None:
+    config = digits_config(tmp_path, lake, timeouts={"reserve": 8})
+    with Submission(hadoop, tmp_path, config, "--set", f"submit.deploy_mode={mode}") as submission:
+        assert submission.wait() == 4
+    said = submission.output()
+    assert "waiting for YARN: queue default, 8 s left" in said
+    assert "waiting for YARN: queue default, 2 s left" in said
+    application = submission.application()
+    assert f"YARN's queue default had no container for {application.id} within 8 s (timeouts.reserve)" in said
+    assert "AM resource limit exceeded" in said
+    assert application.state == "KILLED"
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_ctrl_c_stops_the_application(hadoop: MiniHadoop, tmp_path: Path, lake: str, mode: str) -> None:
+    config = digits_config(tmp_path, lake, train={"epochs": 10_000})
+    with Submission(hadoop, tmp_path, config, "--set", f"submit.deploy_mode={mode}") as submission:
+        wait_for("it trains", lambda: "" if "epoch 1/10000" in submission.output() else submission.output()[-300:], 90)
+        submission.press_ctrl_c()
+        assert submission.wait() == 130, submission.output()
+    assert submission.application().state == ("KILLED" if mode == "cluster" else "FINISHED")
+
+
+def test_a_driver_that_is_lost_is_replaced_and_the_run_goes_on(hadoop: MiniHadoop, tmp_path: Path, lake: str) -> None:
+    config = digits_config(tmp_path, lake, train={"epochs": 60}, checkpoint={"every_steps": 50})
+    with Submission(hadoop, tmp_path, config) as submission:
+        wait_for("it trains", lambda: "" if "epoch 3/60" in submission.output() else submission.output()[-300:], 120)
+        application = submission.application().id
+        for process in application_masters(application):
+            process.kill()
+        assert submission.wait() == 0, submission.output()
+    result = submission.result(application)
+    assert result.application_attempt == 2
+    assert result.attempts[0].from_step > 0

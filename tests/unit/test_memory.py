@@ -1,0 +1,80 @@
+"""The memory of containers on YARN."""
+
+from __future__ import annotations
+
+import pytest
+
+from sparktf.driver.memory import (
+    PYTHON_DRIVER_MIB,
+    PYTHON_WORKER_MIB,
+    Container,
+    check_fits,
+    check_overhead,
+    driver_container,
+    executor_container,
+    parse_mib,
+    settled,
+)
+from sparktf.errors import ConfigError, PreflightError
+
+
+def test_an_executor_holds_its_heap_and_beside_it_sparks_share_the_python_worker_and_the_trainer() -> None:
+    assert executor_container(1024, 2048) == Container("executor", 1024, 384 + PYTHON_WORKER_MIB + 2048)
+    assert executor_container(8192, 2048).overhead_mib == 819 + PYTHON_WORKER_MIB + 2048
+
+
+def test_a_driver_in_a_container_has_a_python_process_too() -> None:
+    assert driver_container(1024) == Container("driver", 1024, 384 + PYTHON_DRIVER_MIB)
+
+
+@pytest.mark.parametrize(
+    ("mib", "step_mib", "allocated_mib"), [(1000, 128, 1024), (1024, 128, 1024), (1025, 1024, 2048)]
+)
+def test_yarn_rounds_up_to_its_step(mib: int, step_mib: int, allocated_mib: int) -> None:
+    assert Container("executor", mib, 0).allocated_mib(step_mib) == allocated_mib
+
+
+def test_what_the_user_sets_in_spark_counts() -> None:
+    asked = Container("executor", 1024, 2688)
+    assert settled(asked, {}) == asked
+    assert settled(asked, {"spark.executor.memory": "2g", "spark.driver.memory": "9g"}).heap_mib == 2048
+    assert settled(asked, {"spark.executor.memoryOverhead": "4096"}).overhead_mib == 4096
+
+
+def test_a_container_larger_than_the_largest_is_refused_with_what_to_lower() -> None:
+    check_fits(Container("executor", 1024, 3072), 4096, "YARN")
+    with pytest.raises(
+        PreflightError,
+        match=r"^the executor needs 4,097 MiB \(1,024 heap \+ 3,073 overhead\), but YARN's queue q gives a container "
+        r"at most 4,096 MiB: lower cluster.trainer_memory_mib or submit.executor_memory_mib, or have "
+        r"yarn.scheduler.maximum-allocation-mb raised$",
+    ):
+        check_fits(Container("executor", 1024, 3073), 4096, "YARN's queue q")
+    with pytest.raises(PreflightError, match=r"^the driver needs .*: lower submit.driver_memory_mib, or"):
+        check_fits(driver_container(4096), 4096, "YARN")
+
+
+def test_an_overhead_that_cannot_hold_a_trainer_is_refused_with_one_that_can() -> None:
+    with pytest.raises(PreflightError, match=r"memoryOverhead is 384 MiB: --conf spark.executor.memoryOverhead=2688m$"):
+        check_overhead({}, 2048)
+    with pytest.raises(PreflightError, match=r"is 1,024 MiB: --conf spark.executor.memoryOverhead=3123m$"):
+        check_overhead({"spark.executor.memory": "8g", "spark.executor.memoryOverhead": "1g"}, 2048)
+    check_overhead({"spark.executor.memoryOverhead": "2688m"}, 2048)
+
+
+def test_sparks_own_ways_to_ask_for_overhead_are_understood() -> None:
+    check_overhead({"spark.executor.memory": "8g", "spark.executor.memoryOverheadFactor": "0.4"}, 2048)
+    check_overhead({"spark.executor.minMemoryOverhead": "2g"}, 2048)
+
+
+@pytest.mark.parametrize(
+    ("text", "mib"), [("512", 512), ("512m", 512), ("512MB", 512), ("2g", 2048), ("1T", 1048576), ("2048k", 2)]
+)
+def test_sizes_are_read_as_spark_reads_them(text: str, mib: int) -> None:
+    assert parse_mib(text, "key") == mib
+
+
+@pytest.mark.parametrize("text", ["", "much", "1.5g", "g"])
+def test_what_is_no_size_is_refused(text: str) -> None:
+    with pytest.raises(ConfigError, match=r"^spark.executor.memory=.*: not a size such as 512m or 2g"):
+        parse_mib(text, "spark.executor.memory")
