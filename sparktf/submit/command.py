@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import tempfile
 import time
 from collections.abc import Mapping
@@ -28,6 +29,11 @@ INTERRUPTED = 130
 _POLL_S = 0.5
 _FOLLOW_S = 2.0
 _DRIVER_STOP_S = 60.0
+_CLEAN_UP_S = 10.0
+
+# The driver's exit code in YARN's words, for a run that was refused before it had a run directory.
+_STATUS = re.compile(r"exited with status (\d+)")
+_TELLING = (Verdict.REFUSED, Verdict.DATA_REFUSED)
 
 
 def submit(config: JobConfig, beside: Path, run_id: str | None, *, dry_run: bool = False) -> int:
@@ -65,6 +71,7 @@ class _Submission:
 
     def run(self, line: list[str]) -> int:
         config = self.config
+        open_storage(config.output.path)
         display = Display(self.console, config.output.progress_seconds, config.train.epochs)
         if not is_yarn(config):
             return _Watch(self, SparkSubmit(line, self.environment), display, None).to_the_end()
@@ -163,15 +170,15 @@ class _Watch:
         if result is not None:
             print_result(self._submission.console, result)
             return int(result.verdict)
-        self._display.say(f"the run left no result; {self._yarn_says()}", "red")
-        return int(Verdict.INFRASTRUCTURE)
-
-    def _yarn_says(self) -> str:
-        application = self._process.application
         if not application:
-            return "spark-submit ended before there was an application: its last words are above"
+            self._display.say("spark-submit ended before there was an application: its last words are above", "red")
+            return int(Verdict.INFRASTRUCTURE)
         words = (self._api.diagnostics(application) if self._api is not None else None) or self._process.diagnostics
-        return f"YARN says: {_one_line(words or 'nothing')}\nlogs: yarn logs -applicationId {application}"
+        self._display.say(f"the run left no result. YARN says: {_one_line(words or 'nothing')}", "red")
+        self._display.say(f"logs: yarn logs -applicationId {application}")
+        status = _STATUS.search(words)
+        told = int(status.group(1)) if status else Verdict.INFRASTRUCTURE
+        return int(told if told in _TELLING else Verdict.INFRASTRUCTURE)
 
     # ---- stopping ----
 
@@ -182,14 +189,20 @@ class _Watch:
             self._process.interrupt()  # the driver stops its run in order
             if self._process.wait(_DRIVER_STOP_S) is not None:
                 return
-        self._process.kill()
         self._kill()
 
     def _kill(self) -> None:
+        """Ends application and spark-submit, which is left the time to clean up what it has uploaded."""
         self._display.close()
-        application = self._process.application
-        if not application:
-            return
+        process = self._process
+        if not process.application:
+            process.kill()  # and it may have got as far as an application meanwhile
+        if process.application:
+            self._kill_application(process.application)
+            process.wait(_CLEAN_UP_S)
+        process.kill()
+
+    def _kill_application(self, application: str) -> None:
         submission = self._submission
         if not kill_application(submission.programs.spark_class, application, submission.environment):
             self._display.say(f"{application} could not be killed: yarn application -kill {application}", "red")

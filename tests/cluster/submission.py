@@ -40,7 +40,12 @@ def digits_config(folder: Path, lake: Path, **sections: Mapping[str, Any]) -> di
         "name": "digits",
         "model": "models.digits:build",
         "params": {"hidden": 16},
-        "data": {"path": str(lake), "inputs": {"pixels": ["pixel_*"]}, "targets": {"label": "label"}},
+        "data": {
+            "path": str(lake),
+            "inputs": {"pixels": ["pixel_*"]},
+            "targets": {"label": "label"},
+            "validation": {"fraction": 0.2},
+        },
         "cluster": {"workers": 2, "trainer_memory_mib": 1024},
         "train": {"epochs": 2, "batch_size": 64},
         "output": {"path": str(folder / "runs"), "progress_seconds": 1},
