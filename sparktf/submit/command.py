@@ -170,6 +170,8 @@ class _Watch:
         result = self._follower.result(application) if self._follower is not None else None
         if result is not None:
             print_result(self._submission.console, result)
+            if result.error is not None:  # on one line, as in client mode: the table may have folded it
+                self._display.say(f"{type(result.error.to_error()).__name__}: {result.error.message}")
             return int(result.verdict)
         if not application:
             self._display.say("spark-submit ended before there was an application: its last words are above", "red")
