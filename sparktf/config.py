@@ -252,7 +252,9 @@ class SubmitConfig(Section):
         default=2, description="ApplicationMasters that YARN may start in cluster mode: a lost driver is replaced."
     )
     conf: dict[str, str] = Field(
-        default={}, description="Any further setting of Spark's; it wins over those that follow from the other keys."
+        default={},
+        description="Any further setting of Spark's; it wins over those that follow from the other keys. Shown, and "
+        "stored with the run: no place for secrets.",
     )
 
     @field_validator("conf", mode="before")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import tempfile
 import time
 from collections.abc import Mapping
@@ -28,6 +29,11 @@ INTERRUPTED = 130
 _POLL_S = 0.5
 _FOLLOW_S = 2.0
 _DRIVER_STOP_S = 60.0
+_CLEAN_UP_S = 10.0
+
+# The driver's exit code in YARN's words, for a run that was refused before it had a run directory.
+_STATUS = re.compile(r"exited with status (\d+)")
+_TELLING = (Verdict.REFUSED, Verdict.DATA_REFUSED)
 
 
 def submit(config: JobConfig, beside: Path, run_id: str | None, *, dry_run: bool = False) -> int:
@@ -65,6 +71,7 @@ class _Submission:
 
     def run(self, line: list[str]) -> int:
         config = self.config
+        open_storage(config.output.path)
         display = Display(self.console, config.output.progress_seconds, config.train.epochs)
         if not is_yarn(config):
             return _Watch(self, SparkSubmit(line, self.environment), display, None).to_the_end()
@@ -104,7 +111,7 @@ class _Watch:
     def to_the_end(self) -> int:
         try:
             if self._api is not None:
-                self._until_started(self._api)
+                self._until_started()
             code = self._until_ended()
             return self._verdict() if self._in_cluster else code
         except KeyboardInterrupt:
@@ -116,24 +123,24 @@ class _Watch:
 
     # ---- waiting ----
 
-    def _until_started(self, api: ResourceManagerApi) -> None:
+    def _until_started(self) -> None:
         """Waits for YARN's first container, with a countdown; without one in time the application is killed."""
         process, queue = self._process, self._config.submit.queue
         deadline_s: float | None = None
-        while not process.has_started and process.wait(_POLL_S) is None:
+        while not process.report.has_started and process.wait(_POLL_S) is None:
             self._say_application()
-            if process.state != "ACCEPTED":
+            if process.report.state != "ACCEPTED":
                 continue
             now_s = time.monotonic()
             deadline_s = deadline_s or now_s + self._config.timeouts.reserve
             if now_s < deadline_s:
                 self._display.countdown(f"waiting for YARN: queue {queue}", deadline_s - now_s, now_s)
                 continue
-            why = api.diagnostics(process.application) or process.diagnostics or "YARN does not say why"
+            why = self._yarns_words()
             self._kill()
             raise ReservationError(
-                f"YARN's queue {queue} had no container for {process.application} within "
-                f"{self._config.timeouts.reserve:g} s (timeouts.reserve); it is killed. YARN says: {_one_line(why)}"
+                f"YARN's queue {queue} had no container for {process.report.application} within "
+                f"{self._config.timeouts.reserve:g} s (timeouts.reserve); it is killed. YARN says: {why}"
             )
         self._display.close()
 
@@ -142,8 +149,8 @@ class _Watch:
         while True:
             code = self._process.wait(_POLL_S)
             self._say_application()
-            if self._in_cluster and self._process.application and self._follower is None:
-                self._follower = self._follow(self._process.application)
+            if self._in_cluster and self._process.report.application and self._follower is None:
+                self._follower = self._follow(self._process.report.application)
             due = code is not None or time.monotonic() - followed_s >= _FOLLOW_S
             if due and self._follower is not None:
                 followed_s = time.monotonic()
@@ -152,26 +159,34 @@ class _Watch:
                 return code
 
     def _say_application(self) -> None:
-        if self._process.application and not self._said:
+        application = self._process.report.application
+        if application and not self._said:
             self._said = True
-            self._display.say(f"submitted as {self._process.application} to YARN, queue {self._config.submit.queue}")
+            self._display.say(f"submitted as {application} to YARN, queue {self._config.submit.queue}")
 
     def _verdict(self) -> int:
         """Returns the verdict of a run in cluster mode, whose own exit code spark-submit does not tell."""
-        application = self._process.application
+        application = self._process.report.application
         result = self._follower.result(application) if self._follower is not None else None
         if result is not None:
             print_result(self._submission.console, result)
+            if result.error is not None:  # on one line, as in client mode: the table may have folded it
+                self._display.say(f"{type(result.error.to_error()).__name__}: {result.error.message}")
             return int(result.verdict)
-        self._display.say(f"the run left no result; {self._yarn_says()}", "red")
-        return int(Verdict.INFRASTRUCTURE)
-
-    def _yarn_says(self) -> str:
-        application = self._process.application
         if not application:
-            return "spark-submit ended before there was an application: its last words are above"
-        words = (self._api.diagnostics(application) if self._api is not None else None) or self._process.diagnostics
-        return f"YARN says: {_one_line(words or 'nothing')}\nlogs: yarn logs -applicationId {application}"
+            self._display.say("spark-submit ended before there was an application: its last words are above", "red")
+            return int(Verdict.INFRASTRUCTURE)
+        words = self._yarns_words()
+        self._display.say(f"the run left no result. YARN says: {words}", "red")
+        self._display.say(f"logs: yarn logs -applicationId {application}")
+        status = _STATUS.search(words)
+        told = int(status.group(1)) if status else Verdict.INFRASTRUCTURE
+        return int(told if told in _TELLING else Verdict.INFRASTRUCTURE)
+
+    def _yarns_words(self) -> str:
+        report = self._process.report
+        asked = self._api.diagnostics(report.application) if self._api is not None else None
+        return " ".join((asked or report.diagnostics or "nothing").split())
 
     # ---- stopping ----
 
@@ -180,16 +195,23 @@ class _Watch:
         self._display.say("interrupted: stopping the application", "red")
         if not self._in_cluster:
             self._process.interrupt()  # the driver stops its run in order
-            if self._process.wait(_DRIVER_STOP_S) is not None:
-                return
-        self._process.kill()
+            ended = self._process.wait(_DRIVER_STOP_S) is not None
+            if ended and self._process.report.has_started:
+                return  # else YARN would yet start an ApplicationMaster for a driver that is gone
         self._kill()
 
     def _kill(self) -> None:
+        """Ends application and spark-submit, which is left the time to clean up what it has uploaded."""
         self._display.close()
-        application = self._process.application
-        if not application:
-            return
+        process = self._process
+        if not process.report.application:
+            process.kill()  # and it may have got as far as an application meanwhile
+        if process.report.application:
+            self._kill_application(process.report.application)
+            process.wait(_CLEAN_UP_S)
+        process.kill()
+
+    def _kill_application(self, application: str) -> None:
         submission = self._submission
         if not kill_application(submission.programs.spark_class, application, submission.environment):
             self._display.say(f"{application} could not be killed: yarn application -kill {application}", "red")
@@ -197,7 +219,3 @@ class _Watch:
     def _follow(self, run_id: str) -> Follower:
         root = self._config.output.path
         return Follower(open_storage(root), RunDirectory(root, self._config.name, run_id), self._display)
-
-
-def _one_line(text: str) -> str:
-    return " ".join(text.split())

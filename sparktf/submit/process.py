@@ -10,6 +10,7 @@ import sys
 import threading
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 
 _OURS = "@yarn "
 _NOISE = ("WARNING: Using incubator modules", "WARNING: A restricted method", "WARNING: Use --enable-native-access")
@@ -20,10 +21,12 @@ _DIAGNOSTICS = re.compile(r"diagnostics: (.*?)\\n\\?t?\s*(?:ApplicationMaster ho
 _FLATTENED = re.compile(r"SparkException: Application application_\d+_\d+ finished with \w+ status")
 _TRACE = re.compile(r"\s+at |\s*\.\.\. \d+ more")
 _KILL_S = 60.0
+_READ_S = 1.0  # for what is left in the pipe, which a grandchild may hold open for longer
 
 
-class SparkSubmit:
-    """One `spark-submit`; its own output goes to ours, but for YARN's reports.
+@dataclass(slots=True)
+class Report:
+    """What `spark-submit` has said of its application.
 
     Attributes:
         application: Id of the application, empty until it is known.
@@ -31,10 +34,33 @@ class SparkSubmit:
         diagnostics: YARN's words in the last report, if any.
     """
 
+    application: str = ""
+    state: str = ""
+    diagnostics: str = ""
+    _ends: bool = False
+
+    @property
+    def has_started(self) -> bool:
+        """Whether YARN has given the application its first container, or has done with it."""
+        return self.state not in ("", "NEW", "NEW_SAVING", "SUBMITTED", "ACCEPTED")
+
+    def note(self, line: str) -> bool:
+        """Reads a line; returns whether it is one for people, too."""
+        if found := _ID.search(line):
+            self.application = self.application or found.group()
+        if found := _STATE.search(line):
+            self.state = found.group(1)
+        if found := _DIAGNOSTICS.search(line):
+            self.diagnostics = found.group(1).replace("\\n", "\n").strip()
+        self._ends = _FLATTENED.search(line) is not None or (self._ends and _TRACE.match(line) is not None)
+        return not self._ends and not line.startswith((_OURS, *_NOISE))
+
+
+class SparkSubmit:
+    """One `spark-submit`; its own output goes to ours, but for YARN's reports."""
+
     def __init__(self, line: Sequence[str], environment: Mapping[str, str]) -> None:
-        self.application = ""
-        self.state = ""
-        self.diagnostics = ""
+        self.report = Report()
         # A group of its own: Ctrl-C reaches us alone, and we stop things in order.
         self._process = subprocess.Popen(
             line, stdin=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, errors="replace", env=environment,
@@ -43,18 +69,13 @@ class SparkSubmit:
         self._reader = threading.Thread(target=self._read, name="spark-submit", daemon=True)
         self._reader.start()
 
-    @property
-    def has_started(self) -> bool:
-        """Whether YARN has given the application its first container, or has done with it."""
-        return self.state not in ("", "NEW", "NEW_SAVING", "SUBMITTED", "ACCEPTED")
-
     def wait(self, timeout_s: float) -> int | None:
         """Returns the exit code once it has ended, None if it has not in time."""
         try:
             code = self._process.wait(timeout_s)
         except subprocess.TimeoutExpired:
             return None
-        self._reader.join(1.0)  # a grandchild may hold the pipe for longer
+        self._reader.join(_READ_S)
         return code
 
     def interrupt(self) -> None:
@@ -65,28 +86,17 @@ class SparkSubmit:
         """Ends it, and a driver on this machine."""
         self._send(signal.SIGKILL)
         self._process.wait()
+        self._reader.join(_READ_S)
 
     def _send(self, number: signal.Signals) -> None:
         with suppress(ProcessLookupError):
             os.killpg(self._process.pid, number)
 
     def _read(self) -> None:
-        pipe = self._process.stderr
-        hidden = False
-        for line in pipe or ():
-            self._note(line)
-            hidden = _FLATTENED.search(line) is not None or (hidden and _TRACE.match(line) is not None)
-            if not hidden and not line.startswith((_OURS, *_NOISE)):
+        for line in self._process.stderr or ():
+            if self.report.note(line):
                 sys.stderr.write(line)
                 sys.stderr.flush()
-
-    def _note(self, line: str) -> None:
-        if found := _ID.search(line):
-            self.application = self.application or found.group()
-        if found := _STATE.search(line):
-            self.state = found.group(1)
-        if found := _DIAGNOSTICS.search(line):
-            self.diagnostics = found.group(1).replace("\\n", "\n").strip()
 
 
 def kill_application(spark_class: str, application: str, environment: Mapping[str, str]) -> bool:

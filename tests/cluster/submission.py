@@ -39,7 +39,12 @@ def digits_config(folder: Path, lake: str, **sections: Mapping[str, Any]) -> dic
         "name": "digits",
         "model": "models.digits:build",
         "params": {"hidden": 16},
-        "data": {"path": lake, "inputs": {"pixels": ["pixel_*"]}, "targets": {"label": "label"}},
+        "data": {
+            "path": lake,
+            "inputs": {"pixels": ["pixel_*"]},
+            "targets": {"label": "label"},
+            "validation": {"fraction": 0.2},
+        },
         "cluster": {"workers": 2, "trainer_memory_mib": 1024},
         "train": {"epochs": 2, "batch_size": 64},
         "output": {"path": f"/runs/{folder.name}", "progress_seconds": 1},

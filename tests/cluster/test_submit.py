@@ -43,12 +43,8 @@ def _nothing_is_left(hadoop: MiniHadoop) -> Iterator[None]:
 
 @pytest.mark.parametrize("mode", MODES)
 def test_a_run_that_is_done_returns_0(hadoop: MiniHadoop, tmp_path: Path, lake: str, mode: str) -> None:
-    config = digits_config(
-        tmp_path,
-        lake,
-        submit={"deploy_mode": mode, "driver_memory_mib": 512, "executor_memory_mib": 512, "conf": SMALL_CONF},
-    )
-    with Submission(hadoop, tmp_path, config, "--run-id", "night") as submission:
+    config = digits_config(tmp_path, lake)
+    with Submission(hadoop, tmp_path, config, "--run-id", "night", "--set", f"submit.deploy_mode={mode}") as submission:
         assert submission.wait() == 0, submission.output()
     said = submission.output()
     assert f"--deploy-mode {mode}" in said
@@ -201,7 +197,9 @@ def test_a_full_queue_is_waited_for_until_the_reservation_ends(
 def test_ctrl_c_stops_the_application(hadoop: MiniHadoop, tmp_path: Path, lake: str, mode: str) -> None:
     config = digits_config(tmp_path, lake, train={"epochs": 10_000})
     with Submission(hadoop, tmp_path, config, "--set", f"submit.deploy_mode={mode}") as submission:
-        wait_for("it trains", lambda: "" if "epoch 1/10000" in submission.output() else submission.output()[-300:], 90)
+        wait_for(
+            "it trains", lambda: "" if "epoch 1/10000  step" in submission.output() else submission.output()[-300:], 90
+        )
         submission.press_ctrl_c()
         assert submission.wait() == 130, submission.output()
     assert submission.application().state == ("KILLED" if mode == "cluster" else "FINISHED")

@@ -47,6 +47,39 @@ def test_check_returns_2_for_a_template_without_a_date(config: str, capsys: pyte
     assert capsys.readouterr().err == f"{config}: data.path: {{{{date}}}} needs --date YYYY-MM-DD\n"
 
 
+def test_a_dry_run_shows_the_line_and_ships_the_model(
+    config: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("SPARK_HOME", raising=False)
+    monkeypatch.setenv("PYSPARK_PYTHON", "/usr/bin/python3")
+    beside = Path(config).parent / "trees"
+    beside.mkdir()
+    (beside / "forest.py").write_text("def build(params, assets): ...\n", encoding="utf-8")
+    arguments = [
+        "--date",
+        "2026-11-20",
+        "--set",
+        "submit.conf.spark.executor.cores=2",
+        "--set",
+        "model=trees.forest:build",
+    ]
+    assert main(["submit", config, "--dry-run", *arguments]) == 0
+    shown = capsys.readouterr().out
+    assert shown.split()[0].endswith("/bin/spark-submit")
+    assert "/trees-" in shown
+    assert "--conf spark.executor.cores=2 \\\n" in shown
+    assert shown.endswith("  --config sparktf-job.yaml \\\n  --run-id 2026-11-20\n")
+
+
+def test_a_model_that_is_nowhere_is_refused_before_anything_is_submitted(
+    config: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["submit", config, "--date", "2026-11-20", "--set", "model=no_such.place:build"]) == 2
+    assert capsys.readouterr().err.startswith(
+        f"model: there is no module no_such.place in {Path(config).parent}, in the"
+    )
+
+
 def test_version_is_the_package_version(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit, match="0"):
         main(["--version"])

@@ -251,3 +251,18 @@ def test_every_shipped_configuration_is_valid(path: Path) -> None:
 def test_the_reference_page_is_generated_from_the_current_models() -> None:
     page = (ROOT / "docs" / "configuration.md").read_text(encoding="utf-8")
     assert page == reference_page(), "docs/configuration.md is out of date: run make docs"
+
+
+def test_what_spark_is_told_does_not_change_the_plan() -> None:
+    asked = ["submit.queue=ml", "submit.conf.spark.executor.cores=4", "cluster.trainer_memory_mib=4096"]
+    assert parse_config(MINIMAL, asked).plan_hash() == parse_config(MINIMAL).plan_hash()
+
+
+def test_settings_of_spark_keep_their_dots_and_are_text() -> None:
+    conf = parse_config(MINIMAL, ["submit.conf.spark.a.b=true", "submit.conf.spark.a=3"]).submit.conf
+    assert conf == {"spark.a.b": "true", "spark.a": "3"}
+
+
+def test_cluster_mode_needs_a_cluster() -> None:
+    with pytest.raises(ConfigError, match=r"local\[2\] needs deploy_mode: client"):
+        parse_config(MINIMAL, ["submit.master=local[2]"])

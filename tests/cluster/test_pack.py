@@ -1,0 +1,76 @@
+"""A run from a packed environment, on nodes that know nothing of the one it was packed from."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from cluster.submission import REPO, Submission, digits_config
+
+from minihadoop import ClusterConfig, MiniHadoop, down, up
+
+# Runs in the trainer. Whatever it prints goes to the trainer's log.
+MODEL = """\
+import sys
+
+import keras
+
+
+def build(params, assets):
+    if not hasattr(sys, "_once"):
+        sys._once = True
+        print("PREFIX", sys.prefix)
+        for name, module in sorted(sys.modules.items()):
+            where = getattr(module, "__file__", None)
+            if where and name.partition(".")[0] in ("sparktf", "tensorflow", "keras", "numpy", "pyarrow", "pydantic"):
+                print("MODULE", name, where)
+    pixels = keras.Input((64,), name="pixels")
+    model = keras.Model(pixels, keras.layers.Dense(10, activation="softmax", name="label")(pixels))
+    model.compile("adam", "sparse_categorical_crossentropy", metrics=["accuracy"])
+    return model
+"""
+
+
+@pytest.fixture(scope="module")
+def one_host() -> Iterator[MiniHadoop]:
+    """A cluster whose host unpacks the archive once for both containers, and has the time that real ones have."""
+    name = f"test-{os.getpid()}-pack"
+    settings = (("yarn.am.liveness-monitor.expiry-interval-ms", "600000"),)
+    try:
+        yield up(ClusterConfig(name, hosts=1, replication=1, settings=settings), print)
+    finally:
+        down(name, print)
+
+
+@pytest.mark.timeout(600)
+def test_every_module_of_driver_agent_and_trainer_comes_from_the_archive(
+    one_host: MiniHadoop, tmp_path: Path, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    lake = tmp_path / "lake"
+    subprocess.run([sys.executable, REPO / "jobs/digits_lake.py", lake], check=True)
+    archive = tmp_path_factory.mktemp("archive") / "env.tar"  # uncompressed: quicker by far than 800 MB of gzip
+    command = [sys.executable, "-m", "sparktf.cli", "pack", "--output", str(archive)]
+    subprocess.run(command, cwd=REPO, env={**os.environ, "PYTHONPATH": str(REPO)}, check=True)
+    (tmp_path / "shown.py").write_text(MODEL, encoding="utf-8")
+    config = digits_config(
+        tmp_path, lake, cluster={"workers": 1}, submit={"archive": str(archive)}, timeouts={"reserve": 240}
+    )
+    config["model"] = "shown:build"
+    try:
+        with one_host.inside(), Submission(one_host, tmp_path, config, "--run-id", "packed") as submission:
+            assert submission.wait(400) == 0, submission.output()
+    finally:
+        archive.unlink()
+    (log,) = (tmp_path / "runs/digits/packed/logs").glob("*.log")
+    lines = log.read_text(encoding="utf-8").splitlines()
+    (prefix,) = {line.split()[1] for line in lines if line.startswith("PREFIX")}
+    modules = dict(line.split()[1:] for line in lines if line.startswith("MODULE"))
+    assert prefix.endswith("/env")
+    assert prefix != sys.prefix
+    assert {"sparktf.trainer.session", "tensorflow", "keras", "pyarrow", "pydantic"} <= modules.keys()
+    assert not [f"{name}: {where}" for name, where in modules.items() if "/env/" not in where]
+    assert "./env/bin/python" in submission.output()

@@ -1,0 +1,77 @@
+"""A run followed in its run directory, as another process writes it."""
+
+from __future__ import annotations
+
+import io
+import json
+from pathlib import Path
+
+import pytest
+from rich.console import Console
+
+from sparktf.driver.progress import Display
+from sparktf.driver.result import RunResult
+from sparktf.errors import Verdict
+from sparktf.events import EventLog
+from sparktf.rundir import RunDirectory
+from sparktf.storage import open_storage
+from sparktf.submit.follow import Follower
+
+
+class Followed:
+    """A run directory, its events and what a follower shows of them."""
+
+    def __init__(self, root: Path) -> None:
+        self.storage = open_storage(str(root))
+        self.rundir = RunDirectory(str(root), "digits", "night")
+        self._said = io.StringIO()
+        display = Display(Console(file=self._said, width=80), 1.0, 1)
+        self.follower = Follower(self.storage, self.rundir, display)
+        self._segments = 0
+
+    def says(self, *lines: str) -> None:
+        """Writes a segment of events."""
+        self._segments += 1
+        log = EventLog(self.storage.write_bytes, self.rundir.events, lambda: 0.0, first_segment=self._segments)
+        for line in lines:
+            log.emit("line", text=line, style="")
+        log.emit("metrics", step=1)
+        log.flush()
+
+    def ends(self, application: str, verdict: Verdict) -> None:
+        """Writes result.json."""
+        result = RunResult(run_id="night", name="digits", verdict=verdict, application=application)
+        self.storage.write_bytes(self.rundir.result, json.dumps(result.model_dump(mode="json")).encode())
+
+    def shown(self) -> list[str]:
+        self.follower.poll()
+        return self._said.getvalue().splitlines()
+
+
+@pytest.fixture
+def followed(tmp_path: Path) -> Followed:
+    return Followed(tmp_path / "runs")
+
+
+def test_lines_are_shown_once_and_in_order(followed: Followed) -> None:
+    assert followed.shown() == []
+    followed.says("planned", "waiting [0 of 2]")
+    assert followed.shown() == ["planned", "waiting [0 of 2]"]
+    followed.says("done")
+    assert followed.shown() == followed.shown() == ["planned", "waiting [0 of 2]", "done"]
+
+
+def test_what_an_earlier_submission_said_is_not_shown(followed: Followed) -> None:
+    followed.says("yesterday")
+    followed.follower.skip()
+    followed.says("today")
+    assert followed.shown() == ["today"]
+
+
+def test_only_the_applications_own_result_counts_or_one_that_is_repeated(followed: Followed) -> None:
+    assert followed.follower.result("app_2") is None
+    followed.ends("app_1", Verdict.MODEL_FAILED)
+    assert followed.follower.result("app_2") is None
+    assert followed.follower.result("app_1") is not None
+    followed.ends("app_1", Verdict.DONE)
+    assert followed.follower.result("app_2") is not None
