@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Mapping, Sequence
 from functools import cached_property, partial
 from types import TracebackType
@@ -13,7 +14,7 @@ from rich.console import Console
 
 from sparktf.config import JobConfig
 from sparktf.driver.agents import SparkAgents
-from sparktf.driver.executors import executor_facts, executors_of, request_executors
+from sparktf.driver.executors import executor_facts, executors_of, release_executors, request_executors
 from sparktf.driver.gang import AgentJob, Gang
 from sparktf.driver.hdfs_blocks import locate_or_warn
 from sparktf.driver.locality import FileBlock
@@ -132,6 +133,12 @@ class Cluster(Gang):
         elif config.cluster.placement == "data" and plan.hosts:
             self.warn(f"{self.place} places executors as it likes: cluster.placement: data needs YARN")
         return SparkAgents(self._spark, count, self._slots, settings)
+
+    def let_go(self, agents: Sequence[Agent]) -> None:
+        """See `Gang`."""
+        containers = [agent.registration.container for agent in agents if agent.registration.container]
+        release = partial(release_executors, self._spark, containers)
+        threading.Thread(target=release, name="let-go", daemon=True).start()
 
     def facts(self, agent: Agent) -> Mapping[str, str]:
         """See `Gang`."""

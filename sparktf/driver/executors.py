@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import logging
+import time
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -9,6 +11,10 @@ from py4j.protocol import Py4JError
 from pyspark.sql import SparkSession
 
 _DRIVER = "driver"
+_RELEASE_S = 30.0
+_POLL_S = 0.5
+
+_log = logging.getLogger(__name__)
 
 
 class Executor(NamedTuple):
@@ -17,12 +23,14 @@ class Executor(NamedTuple):
     Attributes:
         log: Address of its standard error, "" where the cluster manager serves no logs.
         removed: Why it is not there any more, "" while it is.
+        tasks: How many run on it now.
     """
 
     id: str
     host: str
     log: str
     removed: str
+    tasks: int
 
 
 def executors_of(spark: SparkSession) -> list[Executor]:
@@ -45,6 +53,7 @@ def _executor(jvm: Any, summary: Any) -> Executor:
         host=str(summary.hostPort()).rpartition(":")[0],
         log=str(logs.get("stderr") or ""),
         removed="" if summary.isActive() else explained(str(reason.get() if reason.isDefined() else "it was removed")),
+        tasks=int(summary.activeTasks()),
     )
 
 
@@ -78,6 +87,36 @@ def request_executors(spark: SparkSession, total: int, hosts: Sequence[str], cor
     _scala(spark).schedulerBackend().requestTotalExecutors(
         empty.updated(profile, total), empty.updated(profile, len(hosts) * cores), empty.updated(profile, tasks)
     )
+
+
+def release_executors(spark: SparkSession, containers: Sequence[str]) -> None:
+    """Gives YARN the executors in these containers back, each as soon as no task runs on it; waits for that.
+
+    Before, Spark would run its task again elsewhere.
+    """
+    left = list(containers)
+    deadline_s = time.monotonic() + _RELEASE_S
+    while left and time.monotonic() < deadline_s:
+        try:
+            executors = executors_of(spark)
+            for container in list(left):
+                executor = find_executor(executors, container)
+                if executor is None or executor.removed:
+                    left.remove(container)
+                elif not executor.tasks:
+                    _kill(spark, executor.id)
+                    left.remove(container)
+        except (Py4JError, OSError) as e:
+            _log.warning("an executor that is not needed stays: %s", e)
+            return
+        time.sleep(_POLL_S)
+
+
+def _kill(spark: SparkSession, executor: str) -> None:
+    jvm: Any = spark.sparkContext._jvm
+    ids = jvm.scala.jdk.javaapi.CollectionConverters.asScala([executor]).toSeq()
+    adjust_target, count_failures, force = True, False, True
+    _scala(spark).schedulerBackend().killExecutors(ids, adjust_target, count_failures, force)
 
 
 def find_executor(executors: Sequence[Executor], container: str) -> Executor | None:

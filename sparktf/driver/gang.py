@@ -7,7 +7,7 @@ import datetime
 import logging
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
 from typing import Any, Protocol, TypeVar
 
@@ -127,6 +127,10 @@ class Gang(abc.ABC):
     def ship_code(self, config: JobConfig) -> None:
         """Brings the model's code to where the agents run."""
 
+    def let_go(self, agents: Sequence[Agent]) -> None:
+        """Gives back what was held for agents that are dismissed; nothing, where executors cannot be given back."""
+        del agents
+
     def facts(self, agent: Agent) -> Mapping[str, str]:
         """Returns what is known of an agent's executor: the address of its `log`, and why it was `removed`."""
         del agent
@@ -221,7 +225,10 @@ class Gang(abc.ABC):
     def _choose(self, agents: list[Agent], need: int, plan: Plan) -> list[Agent]:
         hosts = [agent.registration.host for agent in agents]
         kept = [agents[i] for i in best_nodes(plan.host_nbytes(), hosts, need)]
-        self.roster.dismiss([agent.id for agent in agents if agent not in kept])
+        spare = [agent for agent in agents if agent not in kept]
+        self.roster.dismiss([agent.id for agent in spare])
+        if spare:
+            self.let_go(spare)
         return kept
 
     def begin(self, attempt: Attempt, specs: list[tuple[str, TrainerSpec]]) -> None:

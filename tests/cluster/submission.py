@@ -55,6 +55,14 @@ def digits_config(folder: Path, lake: str, **sections: Mapping[str, Any]) -> dic
     return config
 
 
+def put_digits(hadoop: MiniHadoop, folder: Path) -> str:
+    """Puts the lake of `make train` into HDFS, by way of a local folder; returns where it is."""
+    subprocess.run([sys.executable, REPO / "jobs/digits_lake.py", folder], check=True)
+    for file in folder.rglob("*.parquet"):
+        hadoop.hdfs.put(f"/lake/digits/{file.relative_to(folder)}", file.read_bytes())
+    return "/lake/digits"
+
+
 class Submission:
     """One `sparktf submit`; use it as a context manager, which leaves nothing running."""
 

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from cluster.submission import REPO, Submission, digits_config
+from cluster.submission import REPO, Submission, digits_config, put_digits
 
 from minihadoop import ClusterConfig, MiniHadoop, down, up
 
@@ -50,23 +50,24 @@ def one_host() -> Iterator[MiniHadoop]:
 def test_every_module_of_driver_agent_and_trainer_comes_from_the_archive(
     one_host: MiniHadoop, tmp_path: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
-    lake = tmp_path / "lake"
-    subprocess.run([sys.executable, REPO / "jobs/digits_lake.py", lake], check=True)
     archive = tmp_path_factory.mktemp("archive") / "env.tar"  # uncompressed: quicker by far than 800 MB of gzip
     command = [sys.executable, "-m", "sparktf.cli", "pack", "--output", str(archive)]
     subprocess.run(command, cwd=REPO, env={**os.environ, "PYTHONPATH": str(REPO)}, check=True)
     (tmp_path / "shown.py").write_text(MODEL, encoding="utf-8")
-    config = digits_config(
-        tmp_path, lake, cluster={"workers": 1}, submit={"archive": str(archive)}, timeouts={"reserve": 240}
-    )
-    config["model"] = "shown:build"
     try:
-        with one_host.inside(), Submission(one_host, tmp_path, config, "--run-id", "packed") as submission:
-            assert submission.wait(400) == 0, submission.output()
+        with one_host.inside():
+            lake = put_digits(one_host, tmp_path / "lake")
+            config = digits_config(
+                tmp_path, lake, cluster={"workers": 1}, submit={"archive": f"file:{archive}"}, timeouts={"reserve": 240}
+            )
+            config["model"] = "shown:build"
+            with Submission(one_host, tmp_path, config, "--run-id", "packed") as submission:
+                assert submission.wait(400) == 0, submission.output()
+            logs = f"/runs/{tmp_path.name}/digits/packed/logs"
+            (log,) = one_host.hdfs.names(logs)
+            lines = one_host.hdfs.get(f"{logs}/{log}").decode().splitlines()
     finally:
         archive.unlink()
-    (log,) = (tmp_path / "runs/digits/packed/logs").glob("*.log")
-    lines = log.read_text(encoding="utf-8").splitlines()
     (prefix,) = {line.split()[1] for line in lines if line.startswith("PREFIX")}
     modules = dict(line.split()[1:] for line in lines if line.startswith("MODULE"))
     assert prefix.endswith("/env")

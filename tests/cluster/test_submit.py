@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import psutil
 import pytest
-from cluster.submission import REPO, SMALL_CONF, SPARK, Submission, digits_config
+from cluster.submission import SMALL_CONF, SPARK, Submission, digits_config, put_digits
 
 from minihadoop import MiniHadoop
 from minihadoop.waiting import wait_for
@@ -21,12 +20,8 @@ RAISES = "def build(params, assets):\n    raise ValueError('no such layer')\n"
 @pytest.fixture(scope="module")
 def lake(shared_cluster: MiniHadoop, tmp_path_factory: pytest.TempPathFactory) -> str:
     """The lake of `make train`, in HDFS."""
-    folder = tmp_path_factory.mktemp("digits") / "lake"
-    subprocess.run([sys.executable, REPO / "jobs/digits_lake.py", folder], check=True)
     with shared_cluster.inside():
-        for file in folder.rglob("*.parquet"):
-            shared_cluster.hdfs.put(f"/lake/digits/{file.relative_to(folder)}", file.read_bytes())
-    return "/lake/digits"
+        return put_digits(shared_cluster, tmp_path_factory.mktemp("digits") / "lake")
 
 
 @pytest.fixture(autouse=True)
