@@ -147,14 +147,17 @@ def _active_hosts(hadoop: MiniHadoop) -> int:
 def full_queue(hadoop: MiniHadoop, tmp_path: Path) -> Iterator[None]:
     """Applications that hold 9,708 MiB of the 9,856 that the queue gives to ApplicationMasters."""
     program = tmp_path / "sleep.py"
-    program.write_text("import time\ntime.sleep(600)\n", encoding="utf-8")
+    program.write_text(
+        "import time\nfrom pyspark import SparkContext\nSparkContext()\ntime.sleep(600)\n", encoding="utf-8"
+    )
     for heap, overhead in (("2048m", "1900m"), ("2048m", "1900m"), ("512m", "1300m")):
         conf = {
             **SMALL_CONF,
             "spark.driver.memory": heap,
             "spark.driver.memoryOverhead": overhead,
             "spark.yarn.submit.waitAppCompletion": "false",
-            "spark.yarn.am.waitTime": "600s",
+            "spark.executor.instances": "1",
+            "spark.executor.memory": "512m",
             "spark.pyspark.python": sys.executable,
         }
         options = [part for key, value in conf.items() for part in ("--conf", f"{key}={value}")]
@@ -176,31 +179,35 @@ def test_a_full_queue_is_waited_for_until_the_reservation_ends(hadoop: MiniHadoo
         assert "waiting for YARN: queue default, 8 s left" in said
         assert "waiting for YARN: queue default, 2 s left" in said
         application = submission.application()
-        assert f"YARN's queue default had no container for {application.id} within 8 s (timeouts.reserve)" in said
+        assert f"YARN's queue default did not start {application.id} within 8 s (timeouts.reserve)" in said
         assert "AM resource limit exceeded" in said
         assert application.state == "KILLED"
+
+
+def until_it_says(submission: Submission, text: str) -> None:
+    wait_for(
+        f"it says {text!r}", lambda: "" if text in submission.output() else f"it says {submission.output()[-300:]}", 150
+    )
 
 
 @pytest.mark.parametrize("mode", MODES)
 def test_ctrl_c_stops_the_application(hadoop: MiniHadoop, tmp_path: Path, lake: Path, mode: str) -> None:
     config = digits_config(tmp_path, lake, train={"epochs": 10_000})
     with Submission(hadoop, tmp_path, config, "--set", f"submit.deploy_mode={mode}") as submission:
-        wait_for(
-            "it trains", lambda: "" if "epoch 1/10000  step" in submission.output() else submission.output()[-300:], 150
-        )
+        until_it_says(submission, "epoch 1/10000  step")
         submission.press_ctrl_c()
         assert submission.wait() == 130, submission.output()
     assert submission.application().state == ("KILLED" if mode == "cluster" else "FINISHED")
 
 
 def test_a_driver_that_is_lost_is_replaced_and_the_run_goes_on(hadoop: MiniHadoop, tmp_path: Path, lake: Path) -> None:
-    config = digits_config(tmp_path, lake, train={"epochs": 60}, checkpoint={"every_steps": 50})
+    config = digits_config(tmp_path, lake, train={"epochs": 60})
     with Submission(hadoop, tmp_path, config) as submission:
-        wait_for("it trains", lambda: "" if "epoch 3/60" in submission.output() else submission.output()[-300:], 150)
+        until_it_says(submission, "epoch 3/60")
         application = submission.application().id
         for process in application_masters(application):
             process.kill()
-        assert submission.wait() == 0, submission.output()
+        assert submission.wait(240) == 0, submission.output()
     result = submission.result(application)
     assert result.application_attempt == 2
     assert result.attempts[0].from_step > 0
