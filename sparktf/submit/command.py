@@ -139,7 +139,7 @@ class _Watch:
             why = self._yarns_words()
             self._kill()
             raise ReservationError(
-                f"YARN's queue {queue} had no container for {process.report.application} within "
+                f"YARN's queue {queue} did not start {process.report.application} within "
                 f"{self._config.timeouts.reserve:g} s (timeouts.reserve); it is killed. YARN says: {why}"
             )
         self._display.close()

@@ -18,7 +18,7 @@ _ID = re.compile(r"\bapplication_\d+_\d+\b")
 _STATE = re.compile(r"\(state: ([A-Z_]+)\)")
 _DIAGNOSTICS = re.compile(r"diagnostics: (.*?)\\n\\?t?\s*(?:ApplicationMaster host|queue)")
 # What spark-submit ends with in cluster mode: we say it better.
-_FLATTENED = re.compile(r"SparkException: Application application_\d+_\d+ finished with \w+ status")
+_FLATTENED = re.compile(r"SparkException: Application application_\d+_\d+ (finished with \w+ status|is killed)")
 _TRACE = re.compile(r"\s+at |\s*\.\.\. \d+ more")
 _KILL_S = 60.0
 _READ_S = 1.0  # for what is left in the pipe, which a grandchild may hold open for longer

@@ -142,29 +142,24 @@ def _active_hosts(hadoop: MiniHadoop) -> int:
 
 @pytest.fixture
 def full_queue(hadoop: MiniHadoop, tmp_path: Path) -> Iterator[None]:
-    """Applications that hold all that the queue gives to ApplicationMasters."""
+    """Applications that hold 9,708 MiB of the 9,856 that the queue gives to ApplicationMasters."""
     program = tmp_path / "sleep.py"
-    program.write_text("import time\ntime.sleep(600)\n", encoding="utf-8")
-    conf = {
-        **SMALL_CONF,
-        "spark.driver.memory": "2g",
-        "spark.driver.memoryOverhead": "1900m",
-        "spark.yarn.submit.waitAppCompletion": "false",
-        "spark.yarn.maxAppAttempts": "1",
-        "spark.pyspark.python": sys.executable,
-    }
-    options = [part for key, value in conf.items() for part in ("--conf", f"{key}={value}")]
-    for _ in range(3):
-        command = [
-            str(SPARK / "bin/spark-submit"),
-            "--master",
-            "yarn",
-            "--deploy-mode",
-            "cluster",
-            *options,
-            str(program),
-        ]
-        hadoop.run(command, env={"SPARK_HOME": str(SPARK)})
+    program.write_text(
+        "import time\nfrom pyspark import SparkContext\nSparkContext()\ntime.sleep(600)\n", encoding="utf-8"
+    )
+    for heap, overhead in (("2048m", "1900m"), ("2048m", "1900m"), ("512m", "1300m")):
+        conf = {
+            **SMALL_CONF,
+            "spark.driver.memory": heap,
+            "spark.driver.memoryOverhead": overhead,
+            "spark.yarn.submit.waitAppCompletion": "false",
+            "spark.executor.instances": "1",
+            "spark.executor.memory": "512m",
+            "spark.pyspark.python": sys.executable,
+        }
+        options = [part for key, value in conf.items() for part in ("--conf", f"{key}={value}")]
+        command = [str(SPARK / "bin/spark-submit"), "--master", "yarn", "--deploy-mode", "cluster"]
+        hadoop.run([*command, *options, str(program)], env={"SPARK_HOME": str(SPARK)})
     yield
     for application in hadoop.yarn.applications():
         if application.name == "sleep.py" and application.state in ("ACCEPTED", "RUNNING"):
@@ -172,42 +167,44 @@ def full_queue(hadoop: MiniHadoop, tmp_path: Path) -> Iterator[None]:
 
 
 @pytest.mark.usefixtures("full_queue")
-@pytest.mark.parametrize("mode", MODES)
-def test_a_full_queue_is_waited_for_until_the_reservation_ends(
-    hadoop: MiniHadoop, tmp_path: Path, lake: str, mode: str
-) -> None:
+def test_a_full_queue_is_waited_for_until_the_reservation_ends(hadoop: MiniHadoop, tmp_path: Path, lake: str) -> None:
     config = digits_config(tmp_path, lake, timeouts={"reserve": 8})
-    with Submission(hadoop, tmp_path, config, "--set", f"submit.deploy_mode={mode}") as submission:
-        assert submission.wait() == 4
-    said = submission.output()
-    assert "waiting for YARN: queue default, 8 s left" in said
-    assert "waiting for YARN: queue default, 2 s left" in said
-    application = submission.application()
-    assert f"YARN's queue default had no container for {application.id} within 8 s (timeouts.reserve)" in said
-    assert "AM resource limit exceeded" in said
-    assert application.state == "KILLED"
+    for mode in MODES:
+        with Submission(hadoop, tmp_path, config, "--set", f"submit.deploy_mode={mode}") as submission:
+            assert submission.wait() == 4, submission.output()
+        said = submission.output()
+        assert "waiting for YARN: queue default, 8 s left" in said
+        assert "waiting for YARN: queue default, 2 s left" in said
+        application = submission.application()
+        assert f"YARN's queue default did not start {application.id} within 8 s (timeouts.reserve)" in said
+        assert "AM resource limit exceeded" in said
+        assert application.state == "KILLED"
+
+
+def until_it_says(submission: Submission, text: str) -> None:
+    wait_for(
+        f"it says {text!r}", lambda: "" if text in submission.output() else f"it says {submission.output()[-300:]}", 150
+    )
 
 
 @pytest.mark.parametrize("mode", MODES)
 def test_ctrl_c_stops_the_application(hadoop: MiniHadoop, tmp_path: Path, lake: str, mode: str) -> None:
     config = digits_config(tmp_path, lake, train={"epochs": 10_000})
     with Submission(hadoop, tmp_path, config, "--set", f"submit.deploy_mode={mode}") as submission:
-        wait_for(
-            "it trains", lambda: "" if "epoch 1/10000  step" in submission.output() else submission.output()[-300:], 90
-        )
+        until_it_says(submission, "epoch 1/10000  step")
         submission.press_ctrl_c()
         assert submission.wait() == 130, submission.output()
     assert submission.application().state == ("KILLED" if mode == "cluster" else "FINISHED")
 
 
 def test_a_driver_that_is_lost_is_replaced_and_the_run_goes_on(hadoop: MiniHadoop, tmp_path: Path, lake: str) -> None:
-    config = digits_config(tmp_path, lake, train={"epochs": 60}, checkpoint={"every_steps": 50})
+    config = digits_config(tmp_path, lake, train={"epochs": 60})
     with Submission(hadoop, tmp_path, config) as submission:
-        wait_for("it trains", lambda: "" if "epoch 3/60" in submission.output() else submission.output()[-300:], 120)
+        until_it_says(submission, "epoch 3/60")
         application = submission.application().id
         for process in application_masters(application):
             process.kill()
-        assert submission.wait() == 0, submission.output()
+        assert submission.wait(240) == 0, submission.output()
     result = submission.result(application)
     assert result.application_attempt == 2
     assert result.attempts[0].from_step > 0

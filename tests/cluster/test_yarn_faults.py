@@ -38,6 +38,7 @@ def processes_of(application: str) -> list[str]:
     return found
 
 
+@pytest.mark.timeout(900)
 def test_training_outlives_what_hdfs_suffers_and_the_last_commit_stays_whole(
     hadoop: MiniHadoop, few_clicks: str, tmp_path: Path
 ) -> None:
@@ -48,6 +49,7 @@ def test_training_outlives_what_hdfs_suffers_and_the_last_commit_stays_whole(
         cluster={"workers": 2},
         train={"epochs": 100_000, "batch_size": 512},
         checkpoint={"every_seconds": 2},
+        submit={"deploy_mode": "client"},  # in cluster mode, what the driver says comes by way of HDFS
     )
     with ClickRun(hadoop, tmp_path / "first", job, run_id="r") as run:
         run.wait_for_line(r"epoch 1/")
