@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import io
-from collections import OrderedDict
-from collections.abc import Callable, Iterator, Sequence
+from collections import OrderedDict, deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager, suppress
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, Self
 
 import numpy as np
 import pyarrow as pa
@@ -208,6 +209,44 @@ class SplitReader:
             for name in feature.columns:
                 if name not in columns or is_text(columns[name].type) != feature.is_text:
                     raise CorruptFileError(f"{path} has changed since it was planned (column {name!r})")
+
+
+class SplitSequence:
+    """Reads splits one after the other; from a storage that is not this machine's, the next one beside each.
+
+    Two readers take turns, so that one waits for the storage while the other decodes.
+    """
+
+    def __init__(self, splits: Iterable[Split], new_reader: Callable[[], SplitReader], *, is_remote: bool) -> None:
+        """Reads nothing yet."""
+        self._splits = iter(splits)
+        self._readers = [new_reader() for _ in range(2 if is_remote else 1)]
+        # A reader is one thread's: it keeps files open, and these have one position each.
+        self._threads = [ThreadPoolExecutor(1, thread_name_prefix="read") for _ in self._readers if is_remote]
+        self._ahead: deque[Future[RowGroup]] = deque()
+        self._submitted = 0
+
+    def __iter__(self) -> Self:
+        return self
+
+    def __next__(self) -> RowGroup:
+        """Returns the next row group; raises what `SplitReader.read` does."""
+        if not self._threads:
+            return self._readers[0].read(next(self._splits))
+        while len(self._ahead) < len(self._threads) and (split := next(self._splits, None)) is not None:
+            turn = self._submitted % len(self._threads)
+            self._ahead.append(self._threads[turn].submit(self._readers[turn].read, split))
+            self._submitted += 1
+        if not self._ahead:
+            raise StopIteration
+        return self._ahead.popleft().result()
+
+    def close(self) -> None:
+        """Closes the files; a read that is under way comes to its end first."""
+        for thread in self._threads:
+            thread.shutdown(cancel_futures=True)
+        for reader in self._readers:
+            reader.close()
 
 
 def _close(file: pq.ParquetFile) -> None:

@@ -13,6 +13,7 @@ from collections import deque
 from collections.abc import Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import partial
 from types import TracebackType
 from typing import NamedTuple, Self
 
@@ -29,8 +30,9 @@ from sparktf.feed.columns import (
     take_rows,
 )
 from sparktf.feed.convert import RowGroup, assemble
-from sparktf.feed.parquet import OpenStorage, SplitReader
+from sparktf.feed.parquet import OpenStorage, SplitReader, SplitSequence
 from sparktf.plan import Assignment, Draw, Piece, Split, Stream, generator
+from sparktf.storage.local import LocalStorage
 
 _CLOSE_TIMEOUT_S = 5.0
 _SPARE_BLOCKS = 2
@@ -113,10 +115,15 @@ class NodeFeed:
         self.local_nbytes = 0
         self._spec = spec
         self._assignment = assignment
-        self._reader = SplitReader(spec, open_storage, use_threads=use_threads)
+        self._permutes = spec.shuffle and assignment.stream is Stream.TRAIN
+        first = next((split for piece in assignment.pieces for split in piece.splits), None)
+        self._groups = SplitSequence(
+            (split for piece in assignment.pieces for split in self._splits_of(piece)[0]),
+            partial(SplitReader, spec, open_storage, use_threads=use_threads),
+            is_remote=first is not None and not isinstance(open_storage(first.path), LocalStorage),
+        )
         self._spare = SpareMemory(spec)
         self._scratch = SpareMemory(spec)
-        self._permutes = spec.shuffle and assignment.stream is Stream.TRAIN
         self._assembler = ThreadPoolExecutor(1, thread_name_prefix="assemble")
         self._block: Block | None = None
         self._block_taken = 0
@@ -208,7 +215,7 @@ class NodeFeed:
         except BaseException as caught:  # noqa: BLE001 - the end of a thread: `take` raises it where it is waited for
             error = caught
         finally:
-            self._reader.close()
+            self._groups.close()
             self._assembler.shutdown(wait=False)
             with self._changed:
                 self._error = error
@@ -220,8 +227,8 @@ class NodeFeed:
         for piece in self._assignment.pieces:
             if not self._wait_for_room(piece.rows * self._spec.row_nbytes):
                 return
-            splits, start = (piece.splits, 0) if self._permutes else _touched(piece)
-            groups = [self._reader.read(split) for split in splits]
+            splits, start = self._splits_of(piece)
+            groups = list(itertools.islice(self._groups, len(splits)))
             self.nbytes += sum(split.nbytes for split in splits)
             self.local_nbytes += sum(split.local_nbytes for split in splits)
             # One block is assembled beside the reading: there are never more than two of them in Arrow's form.
@@ -235,6 +242,10 @@ class NodeFeed:
                 self._ready.append(ReadAhead(before, nbytes))
                 self._ready_nbytes += nbytes
                 self._changed.notify_all()
+
+    def _splits_of(self, piece: Piece) -> tuple[Sequence[Split], int]:
+        """Returns the splits to read for a piece, and where in their rows the piece starts if it is not permuted."""
+        return (piece.splits, 0) if self._permutes else _touched(piece)
 
     def _wait_for_room(self, nbytes: int) -> bool:
         """Waits until so much may be read ahead, or nothing is; False when the feed is closed."""

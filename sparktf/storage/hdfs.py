@@ -179,16 +179,10 @@ class HdfsStorage:
         trouble = Trouble(self._timeouts.deadline_s)
         for attempt in trouble.attempts():
             with attempt:
-                try:
-                    start = done
-                    for more in self._web.read_into(plain, offset + start, into[start:], avoided):
-                        done = start + more
-                        trouble.over()
-                except StorageUnavailableError:
-                    # With every replica left out, the next try would find none.
-                    if done == start and attempt.retry_state.attempt_number % 3 == 0:
-                        avoided.clear()
-                    raise
+                start = done
+                for more in self._web.read_into(plain, offset + start, into[start:], avoided):
+                    done = start + more
+                    trouble.over()
 
     def _give_up_native(self) -> None:
         """hdfs-native has failed on a file: what is opened next is opened another way for a while."""
@@ -198,26 +192,27 @@ class HdfsStorage:
     # ---- writing ----
 
     def _store(self, doing: str, plain: str, content: Callable[[], Content]) -> None:
-        """Writes a file beside its place, whole, as often as it takes; then renames it into place."""
-        folder = posixpath.dirname(plain)
+        """Writes a file aside, whole, as often as it takes; then renames it into place.
+
+        Each try writes a file of its own into a hidden folder beside the target. A DataNode that was given up may yet
+        make its file: not once that folder is gone, since it may not make folders.
+        """
+        hidden = f"{posixpath.dirname(plain).rstrip('/')}/.tmp-{secrets.token_hex(8)}"
         avoided = Avoided()
-        left: list[str] = []
+        new = ""
         try:
             for attempt in Trouble(self._timeouts.deadline_s).attempts():
                 with attempt:
-                    new = f"{folder.rstrip('/')}/.tmp-{secrets.token_hex(8)}"
-                    left.append(new)
+                    new = f"{hidden}/{attempt.retry_state.attempt_number}"
                     # A DataNode would try for minutes what the NameNode refuses at once (safe mode).
-                    self._make_folder(doing, folder, plain)
+                    self._make_folder(doing, hidden, plain)
                     body = content()
                     self._web.create(doing, plain, new, body, avoided)
                     self._verify(doing, plain, new, body)
-            self._rename(doing, left[-1], plain, overwrite=True)
-            left.pop()
+            self._rename(doing, new, plain, overwrite=True)
         finally:
-            for new in left:
-                with suppress(StorageError):
-                    self._web.delete(new)
+            with suppress(StorageError):
+                self._web.delete(hidden)
 
     def _make_folder(self, doing: str, folder: str, plain: str) -> None:
         try:

@@ -48,7 +48,9 @@ _TEXTS: tuple[tuple[re.Pattern[str], type[StorageError]], ...] = (
         StorageUnavailableError,
     ),
     (
-        re.compile(r"Failed to find datanode|startup mode|Unable to close file|Connection (refused|reset)"),
+        re.compile(
+            r"Failed to find datanode|not excluded nodes|startup mode|Unable to close file|Connection (refused|reset)"
+        ),
         StorageUnavailableError,
     ),
 )

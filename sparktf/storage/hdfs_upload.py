@@ -72,15 +72,18 @@ class Trouble:
     def attempts(self) -> tenacity.Retrying:
         return tenacity.Retrying(
             stop=self._is_enough,
-            wait=tenacity.wait_exponential_jitter(initial=0.1, max=2.0, jitter=0.2),
+            wait=tenacity.wait_random_exponential(multiplier=0.2, max=2.0),
             retry=tenacity.retry_if_exception_type(StorageUnavailableError),
-            retry_error_callback=None,
-            reraise=True,
+            retry_error_callback=self._give_up,
         )
 
     def over(self) -> None:
         """It goes on: the next failure is the first again."""
         self._since_s = None
+
+    def _give_up(self, state: tenacity.RetryCallState) -> None:
+        error = state.outcome.exception() if state.outcome is not None else None
+        raise StorageUnavailableError(f"{error} (after {self._deadline_s:g} s of trying)") from error
 
     def _is_enough(self, state: tenacity.RetryCallState) -> bool:
         now_s = state.outcome_timestamp or 0.0

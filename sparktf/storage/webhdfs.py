@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import http.cookiejar
 import json
+import re
 import socket
 import ssl
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -26,6 +27,7 @@ from sparktf.storage.hdfs_errors import kind_of, reason_of
 
 _POOL = 32
 _CHUNK_NBYTES = 1 << 20
+_NONE_LEFT = re.compile(r"not excluded nodes|excludeDatanodes=\S")
 _OCTETS = {"content-type": "application/octet-stream"}
 
 
@@ -68,9 +70,10 @@ class Avoided:
         if host not in self._hosts:
             self._hosts.append(host)
 
-    def clear(self) -> None:
-        """Gives all of them another chance."""
-        self._hosts.clear()
+    def refused(self, reason: str) -> None:
+        """Gives all of them another chance if the NameNode says that no other is left."""
+        if _NONE_LEFT.search(reason):
+            self._hosts.clear()
 
     def options(self) -> dict[str, str]:
         """Returns the parameters of the request: the NameNode knows DataNodes by address."""
@@ -129,7 +132,8 @@ class WebHdfs:
         """
         done = 0
         with self._errors("read", path):
-            answer = self._client._open(path, offset=offset, length=len(into), **avoided.options())
+            with self._namenode(avoided):
+                answer = self._client._open(path, offset=offset, length=len(into), **avoided.options())
             with closing(self._follow(answer, avoided)) as response:
                 while done < len(into):
                     chunk = response.raw.read(min(_CHUNK_NBYTES, len(into) - done))
@@ -142,7 +146,7 @@ class WebHdfs:
                     yield done
 
     def create(self, doing: str, path: str, new: str, content: Iterable[bytes], avoided: Avoided) -> None:
-        """Writes a file that is not there yet, and the folders above it.
+        """Writes a file that is not there yet, into a folder that is there.
 
         Args:
             path: For messages.
@@ -150,7 +154,8 @@ class WebHdfs:
             content: Has a length.
         """
         with self._errors(doing, path):
-            answer = self._client._create(new, overwrite="false", **avoided.options())
+            with self._namenode(avoided):
+                answer = self._client._create(new, overwrite="false", createparent="false", **avoided.options())
             location = answer.headers.get("Location") or answer.json()["Location"]
             with self._datanode(location, avoided):
                 # An empty iterable would be sent in chunks.
@@ -169,6 +174,14 @@ class WebHdfs:
             _check(response)
             response.raw = _Watched(response.raw, lambda: avoided.add(_host(location)))
             return response
+
+    @contextmanager
+    def _namenode(self, avoided: Avoided) -> Iterator[None]:
+        try:
+            yield
+        except hdfs.HdfsError as error:
+            avoided.refused(str(error))
+            raise
 
     @contextmanager
     def _datanode(self, location: str, avoided: Avoided) -> Iterator[None]:

@@ -7,11 +7,12 @@ import os
 import resource
 import shutil
 import signal
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+from storage_contract import StorageContract
 
 from sparktf.errors import ConfigError, StorageError, StorageExistsError, StorageNotFoundError, StoragePermissionError
 from sparktf.storage import FileEntry, Storage, local, normalise, open_storage
@@ -77,6 +78,13 @@ class TestOpenStorage:
             normalise(" ")
 
 
+class TestContract(StorageContract):
+    @pytest.fixture
+    def root(self, tmp_path: Path) -> str:
+        (tmp_path / "root").mkdir()
+        return f"{tmp_path}/root"
+
+
 class TestReading:
     def test_entries_are_sorted_and_say_what_they_are(self, storage: Storage, tmp_path: Path) -> None:
         (tmp_path / "b").mkdir()
@@ -86,71 +94,8 @@ class TestReading:
         assert storage.list(str(tmp_path)) == storage.list(f"file://{tmp_path}") == expected
         assert storage.stat(f"{tmp_path}/b") == expected[1]
 
-    def test_walk_yields_files_only_and_no_hidden_ones(self, storage: Storage, tmp_path: Path) -> None:
-        for name in ("b", "a/c", "a/_tmp/x", "a/.hidden", "_SUCCESS", ".git/x", "a-b/x"):
-            storage.write_bytes(f"{tmp_path}/{name}", b"1")
-        found = [entry.path.removeprefix(f"{tmp_path}/") for entry in storage.walk(str(tmp_path))]
-        assert found == ["a-b/x", "a/c", "b"]
-
-    def test_walk_of_a_hidden_folder_itself_works(self, storage: Storage, tmp_path: Path) -> None:
-        storage.write_bytes(f"{tmp_path}/_tmp/x", b"1")
-        assert [entry.nbytes for entry in storage.walk(f"{tmp_path}/_tmp")] == [1]
-
-    def test_an_opened_file_is_seekable(self, storage: Storage, tmp_path: Path) -> None:
-        storage.write_bytes(f"{tmp_path}/x", b"0123")
-        with storage.open(f"{tmp_path}/x") as stream:
-            stream.seek(2)
-            assert stream.read() == b"23"
-
-    def test_the_checksum_is_of_what_lies_there(self, storage: Storage, tmp_path: Path) -> None:
-        (tmp_path / "x").write_bytes(b"abc")
-        assert storage.checksum(f"{tmp_path}/x").startswith("ba7816bf8f01cfea")
-
-    @pytest.mark.parametrize(
-        "call",
-        [
-            lambda storage, path: storage.stat(path),
-            lambda storage, path: storage.list(path),
-            lambda storage, path: list(storage.walk(path)),
-            lambda storage, path: storage.open(path),
-            lambda storage, path: storage.read_bytes(path),
-            lambda storage, path: storage.checksum(path),
-            lambda storage, path: storage.download(path, Path(f"{path}-local")),
-            lambda storage, path: storage.upload(Path(path), f"{path}-uploaded"),
-            lambda storage, path: storage.rename(path, f"{path}-renamed"),
-        ],
-    )
-    @pytest.mark.parametrize("below", ["", "file/"])
-    def test_what_is_missing_is_named(
-        self, storage: Storage, tmp_path: Path, call: Callable[[Storage, str], object], below: str
-    ) -> None:
-        (tmp_path / "file").write_bytes(b"")
-        with pytest.raises(StorageNotFoundError, match=f"cannot .*{tmp_path}/{below}missing"):
-            call(storage, f"{tmp_path}/{below}missing")
-        assert names_below(tmp_path) == ["file"]
-
-    def test_nothing_exists_below_a_file(self, storage: Storage, tmp_path: Path) -> None:
-        (tmp_path / "file").write_bytes(b"")
-        assert storage.exists(f"{tmp_path}/file")
-        assert not storage.exists(f"{tmp_path}/file/x")
-        assert not storage.exists(f"{tmp_path}/x")
-
 
 class TestWriting:
-    def test_a_small_file_replaces_the_one_that_is_there(self, storage: Storage, tmp_path: Path) -> None:
-        storage.write_bytes(f"{tmp_path}/a/b/x", b"old")
-        storage.write_bytes(f"{tmp_path}/a/b/x", b"new")
-        assert storage.read_bytes(f"{tmp_path}/a/b/x") == b"new"
-        assert names_below(tmp_path) == ["a", "a/b", "a/b/x"]
-
-    def test_a_file_goes_up_and_comes_down(self, storage: Storage, tmp_path: Path) -> None:
-        content = os.urandom(3_000_000)
-        (tmp_path / "local").write_bytes(content)
-        storage.upload(tmp_path / "local", f"file://{tmp_path}/far/x")
-        storage.download(f"{tmp_path}/far/x", tmp_path / "back" / "x")
-        assert (tmp_path / "back" / "x").read_bytes() == content
-        assert names_below(tmp_path) == ["back", "back/x", "far", "far/x", "local"]
-
     def test_others_may_read_what_the_umask_lets_them(self, storage: Storage, tmp_path: Path) -> None:
         before = os.umask(0o022)
         storage.write_bytes(f"{tmp_path}/x", b"")
@@ -182,13 +127,6 @@ class TestWriting:
             storage.upload(tmp_path / "local", f"{tmp_path}/x")
         assert names_below(tmp_path) == ["local"]
 
-    def test_a_file_in_a_folders_place_is_named(self, storage: Storage, tmp_path: Path) -> None:
-        (tmp_path / "file").write_bytes(b"")
-        with pytest.raises(StorageNotFoundError, match=f"cannot write {tmp_path}/file/x: Not a directory"):
-            storage.write_bytes(f"{tmp_path}/file/x", b"")
-        with pytest.raises(StorageExistsError, match=f"cannot make the folder {tmp_path}/file: File exists"):
-            storage.make_dirs(f"{tmp_path}/file")
-
     def test_no_permission_is_named(self, storage: Storage) -> None:
         # Not even root makes a folder in /sys.
         with pytest.raises(StoragePermissionError, match="cannot make the folder /sys/sparktf: "):
@@ -201,10 +139,6 @@ class TestWriting:
             open("/dev/full", "wb", buffering=0) as sink,
         ):
             sink.write(b"x")
-
-    def test_a_probe_makes_the_folder_and_leaves_it_empty(self, storage: Storage, tmp_path: Path) -> None:
-        storage.probe(f"{tmp_path}/a/b")
-        assert names_below(tmp_path) == ["a", "a/b"]
 
     def test_delete_takes_what_is_there(self, storage: Storage, tmp_path: Path) -> None:
         storage.write_bytes(f"{tmp_path}/folder/x", b"")
@@ -246,13 +180,3 @@ class TestRename:
         storage.make_dirs(f"{tmp_path}/source")
         with pytest.raises(StorageNotFoundError, match=f"to {tmp_path}/missing/target: No such file"):
             storage.rename(f"{tmp_path}/source", f"{tmp_path}/missing/target")
-
-
-def test_walk_passes_over_what_spark_passes_over(tmp_path: Path) -> None:
-    for name in ("_temporary/a", ".a.crc", "_SUCCESS", "_k=1/b", "k=2/c", "k=2/_d"):
-        (tmp_path / name).parent.mkdir(exist_ok=True)
-        (tmp_path / name).write_bytes(b"x")
-
-    found = [entry.path.removeprefix(f"{tmp_path}/") for entry in LocalStorage().walk(str(tmp_path))]
-
-    assert found == ["_k=1/b", "k=2/c"]

@@ -1,0 +1,130 @@
+"""The commit protocol on HDFS: another process that looks at any moment never sees half a checkpoint."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import textwrap
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from minihadoop import MiniHadoop
+from minihadoop.config import MIB
+from sparktf.errors import StorageError
+from sparktf.hadoop import HadoopConf
+from sparktf.plan import Cursor
+from sparktf.rundir import RunDirectory
+from sparktf.storage import FileSystems, Storage, Timeouts
+from sparktf.storage.commit import CheckpointStore, Manifest, upload_folder
+
+# Looks until its stdin ends; prints what it saw that nobody may see, and the steps that it saw whole.
+READER = textwrap.dedent(
+    """
+    import json, select, sys
+    from sparktf.hadoop import HadoopConf
+    from sparktf.rundir import RunDirectory
+    from sparktf.storage import FileSystems, Timeouts
+    from sparktf.storage.commit import CheckpointStore
+
+    storage = FileSystems(HadoopConf.from_environment(), timeouts=Timeouts(2, 3, 60)).open("/runs")
+    torn, steps, looks = [], [], 0
+    rundir = RunDirectory(sys.argv[1], "t", "r")
+    store = CheckpointStore(storage, rundir, 3, on_torn=lambda *report: torn.append(report))
+    while not select.select([sys.stdin], [], [], 0)[0]:
+        found = store.latest()
+        looks += 1
+        if found is not None and (not steps or steps[-1] != found[0].step):
+            steps.append(found[0].step)
+    print(json.dumps({"torn": torn, "steps": steps, "looks": looks}))
+    """
+)
+
+
+@pytest.fixture
+def root(hadoop: MiniHadoop) -> Iterator[str]:
+    conf = HadoopConf.from_folder(hadoop.conf_dir())
+    yield f"{conf.default_fs}/runs"
+    hadoop.hdfs.delete("/runs")
+
+
+@pytest.fixture
+def storage(hadoop: MiniHadoop, root: str) -> Storage:
+    return FileSystems(HadoopConf.from_folder(hadoop.conf_dir()), timeouts=Timeouts(2, 3, 60)).open(root)
+
+
+def write_local(folder: Path, step: int) -> Path:
+    """Writes the files of a checkpoint, of three blocks in all."""
+    folder.mkdir()
+    (folder / "ckpt.index").write_bytes(f"index {step}".encode())
+    (folder / "ckpt.data").write_bytes(os.urandom(9 * MIB))
+    return folder
+
+
+def commit(store: CheckpointStore, storage: Storage, rundir: RunDirectory, local: Path, step: int) -> None:
+    staged = rundir.staged(1, f"step-{step:012d}")
+    manifest = Manifest(
+        step=step,
+        epoch=0,
+        cursor=Cursor(),
+        rows_trained=0,
+        config_hash="",
+        plan_hash="",
+        keras="keras",
+        versions={},
+        created="",
+        files=upload_folder(storage, local, staged),
+    )
+    store.commit(manifest, staged)
+
+
+def test_a_reader_never_sees_half_a_checkpoint_while_datanodes_die(
+    hadoop: MiniHadoop, storage: Storage, root: str, tmp_path: Path
+) -> None:
+    rundir = RunDirectory(root, "t", "r")
+    store = CheckpointStore(storage, rundir, keep=3)
+    store.fence(1)
+    with subprocess.Popen(
+        [sys.executable, "-c", READER, root],
+        env=hadoop.environment(),
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    ) as reader:
+        hosts = [host.name for host in hadoop.config.workers]
+        for step in range(1, 9):
+            if step % 2 == 0:
+                hadoop.kill("datanode", hosts[step // 2 % len(hosts)])
+            commit(store, storage, rundir, write_local(tmp_path / str(step), step), step)
+            if step % 2 == 0:
+                hadoop.restart("datanode", hosts[step // 2 % len(hosts)])
+        said, complained = reader.communicate("done\n", timeout=60)
+    assert reader.returncode == 0, complained
+    seen = json.loads(said)
+    assert seen["torn"] == []
+    assert seen["steps"] == sorted(seen["steps"])
+    assert len(seen["steps"]) >= 4
+    assert store.list() == (6, 7, 8)
+
+
+def test_a_committer_that_is_fenced_off_cannot_commit(
+    hadoop: MiniHadoop, storage: Storage, root: str, tmp_path: Path
+) -> None:
+    rundir = RunDirectory(root, "t", "r")
+    old, new = CheckpointStore(storage, rundir, 3), CheckpointStore(storage, rundir, 3)
+    old.fence(1)
+    commit(old, storage, rundir, write_local(tmp_path / "1", 1), 1)
+    new.fence(2)
+    with pytest.raises(StorageError, match="a newer attempt has fenced this one off"):
+        commit(old, storage, rundir, write_local(tmp_path / "2", 2), 2)
+    commit(new, storage, rundir, write_local(tmp_path / "3", 3), 3)
+    assert new.list() == (1, 3)
+    new.release()
+    assert sorted(entry.path.rpartition("/")[2] for entry in storage.list(rundir.checkpoints)) == [
+        "step-000000000001",
+        "step-000000000003",
+    ]

@@ -1,0 +1,161 @@
+"""What every `Storage` does: tests to inherit, with fixtures `storage` and `root`, an empty folder."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from sparktf.errors import StorageExistsError, StorageNotFoundError
+from sparktf.storage import FileEntry, Storage
+
+
+def names_below(storage: Storage, root: str) -> list[str]:
+    """Returns all that is below a folder, also what is hidden, relative to it."""
+    found: list[str] = []
+    for entry in storage.list(root):
+        name = entry.path.removeprefix(f"{root}/")
+        found += [name, *(f"{name}/{below}" for below in names_below(storage, entry.path))] if entry.is_dir else [name]
+    return sorted(found)
+
+
+class StorageContract:
+    """The tests."""
+
+    def test_entries_are_sorted_and_say_what_they_are(self, storage: Storage, root: str) -> None:
+        storage.make_dirs(f"{root}/b")
+        storage.write_bytes(f"{root}/a c", b"123")
+        expected = (FileEntry(f"{root}/a c", 3, False), FileEntry(f"{root}/b", 0, True))
+        assert storage.list(root) == expected
+        assert (storage.stat(f"{root}/a c"), storage.stat(f"{root}/b")) == expected
+
+    def test_names_are_taken_as_they_are(self, storage: Storage, root: str) -> None:
+        for name in ("50%25", "day=1 2", "a#b?c", "#LATEST", "ä+&"):
+            storage.write_bytes(f"{root}/{name}", name.encode())
+            assert storage.read_bytes(f"{root}/{name}") == name.encode()
+            storage.rename(f"{root}/{name}", f"{root}/{name}-renamed")
+        assert names_below(storage, root) == sorted(
+            f"{name}-renamed" for name in ("50%25", "day=1 2", "a#b?c", "#LATEST", "ä+&")
+        )
+
+    def test_walk_yields_files_only_and_no_hidden_ones(self, storage: Storage, root: str) -> None:
+        for name in ("b", "a/c", "a/_tmp/x", "a/.hidden", "_SUCCESS", ".git/x", "a-b/x", "_k=1/d"):
+            storage.write_bytes(f"{root}/{name}", b"1")
+        assert [entry.path.removeprefix(f"{root}/") for entry in storage.walk(root)] == ["_k=1/d", "a-b/x", "a/c", "b"]
+        assert [entry.nbytes for entry in storage.walk(f"{root}/a/_tmp")] == [1]
+
+    def test_an_opened_file_is_seekable(self, storage: Storage, root: str) -> None:
+        storage.write_bytes(f"{root}/x", b"0123456789")
+        with storage.open(f"{root}/x") as stream:
+            stream.seek(-3, os.SEEK_END)
+            assert (stream.read(2), stream.tell(), stream.read(), stream.read(1)) == (b"78", 9, b"9", b"")
+            stream.seek(2)
+            into = bytearray(4)
+            assert stream.readinto(into) == 4  # type: ignore[attr-defined]
+            assert into == b"2345"
+
+    def test_the_checksum_is_of_what_lies_there(self, storage: Storage, root: str) -> None:
+        storage.write_bytes(f"{root}/x", b"abc")
+        assert storage.checksum(f"{root}/x").startswith("ba7816bf8f01cfea")
+
+    @pytest.mark.parametrize(
+        "call",
+        [
+            lambda storage, path, local: storage.stat(path),
+            lambda storage, path, local: storage.list(path),
+            lambda storage, path, local: list(storage.walk(path)),
+            lambda storage, path, local: storage.open(path),
+            lambda storage, path, local: storage.read_bytes(path),
+            lambda storage, path, local: storage.checksum(path),
+            lambda storage, path, local: storage.download(path, local),
+            lambda storage, path, local: storage.rename(path, f"{path}-renamed"),
+        ],
+    )
+    @pytest.mark.parametrize("below", ["", "file/"])
+    def test_what_is_missing_is_named(
+        self, storage: Storage, root: str, tmp_path: Path, call: Callable[[Storage, str, Path], object], below: str
+    ) -> None:
+        storage.write_bytes(f"{root}/file", b"")
+        with pytest.raises(StorageNotFoundError, match=f"cannot .*{root}/{below}missing"):
+            call(storage, f"{root}/{below}missing", tmp_path / "local")
+        assert names_below(storage, root) == ["file"]
+        assert not (tmp_path / "local").exists()
+
+    def test_a_file_is_no_folder_and_a_folder_no_file(self, storage: Storage, root: str) -> None:
+        storage.write_bytes(f"{root}/file", b"")
+        with pytest.raises(StorageNotFoundError, match=f"cannot list {root}/file: Not a directory"):
+            storage.list(f"{root}/file")
+        with pytest.raises(OSError, match=f"cannot .* {root}"):
+            storage.read_bytes(root)
+
+    def test_nothing_exists_below_a_file(self, storage: Storage, root: str) -> None:
+        storage.write_bytes(f"{root}/file", b"")
+        assert storage.exists(f"{root}/file")
+        assert not storage.exists(f"{root}/file/x")
+        assert not storage.exists(f"{root}/x")
+
+    def test_a_small_file_replaces_the_one_that_is_there(self, storage: Storage, root: str) -> None:
+        storage.write_bytes(f"{root}/a/b/x", b"old")
+        storage.write_bytes(f"{root}/a/b/x", b"new")
+        assert storage.read_bytes(f"{root}/a/b/x") == b"new"
+        storage.write_bytes(f"{root}/a/b/x", b"")
+        assert storage.read_bytes(f"{root}/a/b/x") == b""
+        assert names_below(storage, root) == ["a", "a/b", "a/b/x"]
+
+    def test_a_file_goes_up_and_comes_down(self, storage: Storage, root: str, tmp_path: Path) -> None:
+        content = os.urandom(9_000_000)
+        (tmp_path / "local").write_bytes(content)
+        storage.upload(tmp_path / "local", f"{root}/far/x")
+        storage.download(f"{root}/far/x", tmp_path / "back" / "x")
+        assert (tmp_path / "back" / "x").read_bytes() == content
+        assert names_below(storage, f"{root}/far") == ["x"]
+        assert [path.name for path in (tmp_path / "back").iterdir()] == ["x"]
+
+    def test_a_local_file_that_is_missing_is_named(self, storage: Storage, root: str, tmp_path: Path) -> None:
+        with pytest.raises(StorageNotFoundError, match=f"cannot read {tmp_path}/missing"):
+            storage.upload(tmp_path / "missing", f"{root}/x")
+        assert names_below(storage, root) == []
+
+    def test_a_file_in_a_folders_place_is_named(self, storage: Storage, root: str) -> None:
+        storage.write_bytes(f"{root}/file", b"")
+        with pytest.raises(StorageNotFoundError, match=f"cannot write {root}/file/x: Not a directory"):
+            storage.write_bytes(f"{root}/file/x", b"")
+        with pytest.raises(StorageExistsError, match=f"cannot make the folder {root}/file: "):
+            storage.make_dirs(f"{root}/file")
+
+    def test_a_probe_makes_the_folder_and_leaves_it_empty(self, storage: Storage, root: str) -> None:
+        storage.probe(f"{root}/a/b")
+        assert names_below(storage, root) == ["a", "a/b"]
+
+    def test_delete_takes_what_is_there(self, storage: Storage, root: str) -> None:
+        storage.write_bytes(f"{root}/folder/x", b"")
+        storage.write_bytes(f"{root}/file", b"")
+        for name in ("folder", "file", "missing", "missing/x"):
+            storage.delete(f"{root}/{name}")
+        assert names_below(storage, root) == []
+
+    def test_a_folder_moves_with_all_below_it(self, storage: Storage, root: str) -> None:
+        storage.write_bytes(f"{root}/a/b/x", b"1")
+        storage.rename(f"{root}/a", f"{root}/c")
+        assert names_below(storage, root) == ["c", "c/b", "c/b/x"]
+
+    @pytest.mark.parametrize("source", ["source", "source/x"])
+    @pytest.mark.parametrize("target", ["file", "empty", "full"])
+    def test_a_target_that_exists_is_refused(self, storage: Storage, root: str, source: str, target: str) -> None:
+        for name in ("file", "full/x", "source/x"):
+            storage.write_bytes(f"{root}/{name}", b"1")
+        storage.make_dirs(f"{root}/empty")
+        before = names_below(storage, root)
+        with pytest.raises(StorageExistsError, match=f"cannot rename {root}/{source} to {root}/{target}: "):
+            storage.rename(f"{root}/{source}", f"{root}/{target}")
+        assert names_below(storage, root) == before
+
+    def test_the_folder_above_the_target_is_not_made(self, storage: Storage, root: str) -> None:
+        storage.make_dirs(f"{root}/source")
+        storage.write_bytes(f"{root}/file", b"")
+        for above in ("missing", "file"):
+            with pytest.raises(StorageNotFoundError, match=f"cannot rename {root}/source to {root}/{above}/target: "):
+                storage.rename(f"{root}/source", f"{root}/{above}/target")
+        assert names_below(storage, root) == ["file", "source"]
