@@ -1,26 +1,28 @@
-"""Executors beside the blocks, and each worker reading its own: measured at the hosts' cables, and reported."""
+"""Executors beside the blocks, and each worker reading its own: measured at the hosts' cables, and reported.
+
+And what comes out of it: the weights that the same plan gives on executors of one machine.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import io
+import zipfile
 from pathlib import Path
 from typing import Any
 
+import h5py  # type: ignore[import-untyped]
+import numpy as np
+import numpy.typing as npt
 import pytest
-from cluster.click_run import ClickRun
-from cluster.clicks import ROWS, click_job, put_clicks
+from cluster.click_run import MODELS, ClickRun
+from cluster.clicks import FILES, GROUPS_PER_FILE, ROWS, click_job, put_clicks
+from integration.application import Application
+from integration.sandbox import Sandbox
 
 from minihadoop import MiniHadoop
 from sparktf.driver.result import RunResult
 
 EPOCHS = 8
-
-
-@pytest.fixture(scope="module")
-def clicks(shared_cluster: MiniHadoop) -> str:
-    with shared_cluster.inside():
-        put_clicks(shared_cluster, "/lake/clicks")
-    return "/lake/clicks"
 
 
 class Measured:
@@ -31,6 +33,7 @@ class Measured:
         before = {host: hadoop.link_bytes(host) for host in hosts}
         with ClickRun(hadoop, folder, job, run_id=run_id) as run:
             assert run.wait() == 0, run.output()
+        self.path = run.run_path
         self.output = run.output()
         self.sent = sum((hadoop.link_bytes(host) - before[host]).sent for host in hosts)
         self.result: RunResult = run.result(run_id)
@@ -47,23 +50,76 @@ class Measured:
         return local / self.nbytes
 
 
-@pytest.fixture
-def local_run(hadoop: MiniHadoop, clicks: str, tmp_path: Path) -> Iterator[Measured]:
-    yield Measured(hadoop, tmp_path / "local", click_job(clicks, "/runs", train={"epochs": EPOCHS}), "local")
+@pytest.fixture(scope="module")
+def clicks(shared_cluster: MiniHadoop) -> str:
+    with shared_cluster.inside():
+        put_clicks(shared_cluster, "/lake/clicks")
+    return "/lake/clicks"
 
 
-def test_nine_of_ten_bytes_are_read_on_their_own_host(
-    hadoop: MiniHadoop, clicks: str, local_run: Measured, tmp_path: Path
+def job(lake: str, **sections: Any) -> dict[str, Any]:
+    return click_job(lake, "/runs", train={"epochs": EPOCHS}, **sections)
+
+
+@pytest.fixture(scope="module")
+def beside(shared_cluster: MiniHadoop, clicks: str, tmp_path_factory: pytest.TempPathFactory) -> Measured:
+    """A run as it is by default, but for whole blocks, so that its plan can be replayed bit for bit."""
+    with shared_cluster.inside():
+        return Measured(
+            shared_cluster, tmp_path_factory.mktemp("beside"), job(clicks, data={"rebalance": False}), "beside"
+        )
+
+
+@pytest.mark.timeout(600)
+def test_nine_of_ten_bytes_are_read_on_their_own_host(hadoop: MiniHadoop, beside: Measured) -> None:
+    assert beside.result.rows_trained == EPOCHS * ROWS
+    assert f"{ROWS:,} rows in {FILES * GROUPS_PER_FILE} row groups" in beside.output
+    assert beside.nbytes > 60e6 * EPOCHS
+    assert beside.local >= 0.9
+    assert beside.sent <= 0.1 * beside.nbytes
+    assert "on the reader's own host" in beside.output
+
+
+@pytest.mark.timeout(600)
+def test_without_placement_and_locality_the_report_says_what_chance_gives(
+    hadoop: MiniHadoop, clicks: str, tmp_path: Path
 ) -> None:
-    assert local_run.result.rows_trained == EPOCHS * ROWS
-    assert local_run.nbytes > 60e6 * EPOCHS
-    assert local_run.local >= 0.9
-    assert local_run.sent <= 0.1 * local_run.nbytes
-    assert "on the reader's own host" in local_run.output
-    control = click_job(
-        clicks, "/runs", data={"locality": False}, cluster={"placement": "any"}, train={"epochs": EPOCHS}
-    )
-    chance = Measured(hadoop, tmp_path / "chance", control, "chance")
+    chance = Measured(hadoop, tmp_path, job(clicks, data={"locality": False}, cluster={"placement": "any"}), "chance")
     remote = (1 - chance.local) * chance.nbytes
     assert 0.25 < chance.local < 0.75
     assert remote * 0.9 < chance.sent < remote * 1.2 + 40e6
+
+
+@pytest.mark.timeout(600)
+def test_the_stored_plan_gives_the_same_weights_on_executors_of_one_machine(
+    hadoop: MiniHadoop, clicks: str, beside: Measured, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HADOOP_CONF_DIR", str(hadoop.conf_dir()))
+    sandbox = Sandbox(tmp_path / "app")
+    plan = sandbox.runs / "clicks/replay/plan"
+    plan.mkdir(parents=True)
+    for name in hadoop.hdfs.names(f"{beside.path}/plan"):
+        (plan / name).write_bytes(hadoop.hdfs.get(f"{beside.path}/plan/{name}"))
+    config = job(clicks, data={"rebalance": False}, output={"path": f"file:{sandbox.runs}"})
+    application = Application(sandbox, "local-cluster[3,1,1024]")
+    try:
+        application.add_py_file(MODELS)
+        application.begin(config, "replay")
+        replayed = application.outcome(within_s=300).done
+    finally:
+        assert not application.close()
+    assert replayed.rows_trained == EPOCHS * ROWS
+    expected = weights(hadoop.hdfs.get(f"{beside.path}/model/model.keras"))
+    found = weights(Path(replayed.model, "model.keras").read_bytes())
+    assert len(expected) == 8 * 16 + 16 + 16 + 1
+    np.testing.assert_allclose(found, expected, rtol=0, atol=1e-6)
+
+
+def weights(archive: bytes) -> npt.NDArray[np.float64]:
+    """Returns all weights of a `.keras` file."""
+    found: list[npt.NDArray[np.float64]] = []
+    with zipfile.ZipFile(io.BytesIO(archive)) as files:
+        content = files.read("model.weights.h5")
+    with h5py.File(io.BytesIO(content)) as file:
+        file["layers"].visititems(lambda _, item: found.append(item[()].ravel()) if hasattr(item, "shape") else None)
+    return np.concatenate(found)
