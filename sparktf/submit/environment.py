@@ -72,7 +72,7 @@ def spark_environment(programs: Programs, log4j: Path, *, in_cluster: bool) -> M
     """
     ours = f"-Dlog4j2.configurationFile={log4j}"
     options = " ".join(filter(None, (ours, os.environ.get("SPARK_SUBMIT_OPTS"))))
-    # The line says which Python runs: PYSPARK_* of the shell would only confuse. And in cluster mode Spark would put this
+    # The line says which Python runs: PYSPARK_* of the shell would only confuse. In cluster mode Spark would put this
     # machine's PYTHONPATH before everything in the containers; a driver here needs it.
     dropped = {"PYSPARK_PYTHON", "PYSPARK_DRIVER_PYTHON", *(("PYTHONPATH",) if in_cluster else ())}
     kept = {k: v for k, v in os.environ.items() if k not in dropped}
