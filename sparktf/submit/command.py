@@ -57,7 +57,9 @@ def submit(config: JobConfig, beside: Path, run_id: str | None, *, dry_run: bool
         console.print(show_line(line), markup=False, soft_wrap=True)
         if dry_run:
             return int(Verdict.DONE)
-        environment = spark_environment(programs, log4j_in(Path(folder)))
+        environment = spark_environment(
+            programs, log4j_in(Path(folder)), in_cluster=config.submit.deploy_mode == "cluster"
+        )
         return _Submission(config, run_id, programs, environment, console).run(line)
 
 

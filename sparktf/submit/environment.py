@@ -64,7 +64,7 @@ def hadoop_conf_dir() -> Path | None:
     return Path(named) if named else None
 
 
-def spark_environment(programs: Programs, log4j: Path) -> Mapping[str, str]:
+def spark_environment(programs: Programs, log4j: Path, *, in_cluster: bool) -> Mapping[str, str]:
     """Returns the environment for spark-submit and Hadoop's tools.
 
     Args:
@@ -72,7 +72,9 @@ def spark_environment(programs: Programs, log4j: Path) -> Mapping[str, str]:
     """
     ours = f"-Dlog4j2.configurationFile={log4j}"
     options = " ".join(filter(None, (ours, os.environ.get("SPARK_SUBMIT_OPTS"))))
-    # The line says which Python runs: PYSPARK_* of the shell would only confuse.
-    kept = {k: v for k, v in os.environ.items() if k not in ("PYSPARK_PYTHON", "PYSPARK_DRIVER_PYTHON")}
+    # The line says which Python runs: PYSPARK_* of the shell would only confuse. In cluster mode Spark would put this
+    # machine's PYTHONPATH before everything in the containers; a driver here needs it.
+    dropped = {"PYSPARK_PYTHON", "PYSPARK_DRIVER_PYTHON", *(("PYTHONPATH",) if in_cluster else ())}
+    kept = {k: v for k, v in os.environ.items() if k not in dropped}
     kept.setdefault("PYTHONWARNINGS", "ignore:PySpark does not yet fully support pandas:FutureWarning")
     return {**kept, "SPARK_HOME": str(programs.spark_home), "SPARK_SUBMIT_OPTS": options}

@@ -37,11 +37,17 @@ def build(params, assets):
 
 @pytest.fixture(scope="module")
 def one_host() -> Iterator[MiniHadoop]:
-    """A cluster whose host unpacks the archive once for both containers, and has the time that real ones have."""
+    """A cluster whose host unpacks the archive once for both containers, and has the time that real ones have.
+
+    Containers inherit their NodeManager's environment: it must not lead them to the sources.
+    """
     name = f"test-{os.getpid()}-pack"
     settings = (("yarn.am.liveness-monitor.expiry-interval-ms", "600000"),)
     try:
-        yield up(ClusterConfig(name, hosts=1, replication=1, settings=settings), print)
+        with pytest.MonkeyPatch.context() as environment:
+            environment.delenv("PYTHONPATH", raising=False)
+            cluster = up(ClusterConfig(name, hosts=1, replication=1, settings=settings), print)
+        yield cluster
     finally:
         down(name, print)
 
