@@ -98,7 +98,7 @@ class Feed:
         return nbytes / seconds
 
     def _assignment(self) -> Assignment:
-        (assignment,) = self._plan.assignments(Stream.TRAIN, 0, [(0, FILES * ROWS)], 1, True)
+        (assignment,) = self._plan.assignments(Stream.TRAIN, 0, [(0, FILES * ROWS)], [""], rebalance=True)
         return assignment
 
 

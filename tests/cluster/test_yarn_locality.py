@@ -110,7 +110,7 @@ def test_the_stored_plan_gives_the_same_weights_on_executors_of_one_machine(
         assert not application.close()
     assert replayed.rows_trained == EPOCHS * ROWS
     expected = weights(hadoop.hdfs.get(f"{beside.path}/model/model.keras"))
-    found = weights(Path(replayed.model, "model.keras").read_bytes())
+    found = weights(Path(replayed.model.removeprefix("file:"), "model.keras").read_bytes())
     assert len(expected) == 8 * 16 + 16 + 16 + 1
     np.testing.assert_allclose(found, expected, rtol=0, atol=1e-6)
 
