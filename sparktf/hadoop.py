@@ -43,8 +43,10 @@ class HadoopConf(Message):
         """Reads a HADOOP_CONF_DIR: of core-site.xml, hdfs-site.xml and yarn-site.xml those that are there.
 
         Raises:
-            ConfigError: a file cannot be read or is no Hadoop configuration.
+            ConfigError: there is no such folder, or a file cannot be read or is no Hadoop configuration.
         """
+        if not Path(folder).is_dir():
+            raise ConfigError(f"HADOOP_CONF_DIR: there is no folder {folder}")
         properties: dict[str, str] = {}
         for file in (Path(folder) / name for name in _FILES):
             if file.exists():

@@ -1,17 +1,13 @@
-"""YARN's client configuration: what yarn-site.xml says of the ResourceManager."""
+"""Where YARN's ResourceManagers are, by the Hadoop configuration."""
 
 from __future__ import annotations
 
-import re
-import xml.etree.ElementTree as ET
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 from sparktf.errors import PreflightError
-
-_VARIABLE = re.compile(r"\$\{([^}]+)\}")
-_FILES = ("core-site.xml", "yarn-site.xml")
+from sparktf.hadoop import HadoopConf
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,17 +29,12 @@ def read_resource_managers(folder: Path | None) -> ResourceManagers:
     """Returns what the files of HADOOP_CONF_DIR say.
 
     Raises:
-        PreflightError: there is no such folder, or a file in it is no Hadoop configuration.
+        PreflightError: it is not set.
+        ConfigError: there is no such folder, or a file in it is no Hadoop configuration.
     """
     if folder is None:
         raise PreflightError("submit.master: yarn needs HADOOP_CONF_DIR or YARN_CONF_DIR: the folder of yarn-site.xml")
-    if not folder.is_dir():
-        raise PreflightError(f"HADOOP_CONF_DIR: there is no folder {folder}")
-    properties: dict[str, str] = {}
-    for path in (folder / name for name in _FILES):
-        if path.is_file():
-            properties.update(_properties(path))
-    return resource_managers(properties)
+    return resource_managers(HadoopConf.from_folder(folder).properties)
 
 
 def resource_managers(properties: Mapping[str, str]) -> ResourceManagers:
@@ -55,8 +46,7 @@ def resource_managers(properties: Mapping[str, str]) -> ResourceManagers:
     web_key, web_port, scheme = ("webapp.https.address", 8090, "https") if secure else ("webapp.address", 8088, "http")
 
     def value(name: str, suffix: str) -> str | None:
-        found = properties.get(f"{key}.{name}{suffix}")
-        return _filled(found, properties) if found else None
+        return properties.get(f"{key}.{name}{suffix}") or None
 
     hosts = {suffix: value("hostname", suffix) or value("hostname", "") or "0.0.0.0" for suffix in suffixes}
     maximum = properties.get("yarn.scheduler.maximum-allocation-mb", "")
@@ -65,24 +55,3 @@ def resource_managers(properties: Mapping[str, str]) -> ResourceManagers:
         web=tuple(f"{scheme}://{value(web_key, s) or f'{hosts[s]}:{web_port}'}" for s in suffixes),
         maximum_mib=int(maximum) if maximum.isdecimal() else None,
     )
-
-
-def _properties(path: Path) -> dict[str, str]:
-    try:
-        root = ET.parse(path).getroot()
-    except (ET.ParseError, OSError) as e:
-        raise PreflightError(f"{path}: cannot be read: {e}") from e
-    return {
-        (found.findtext("name") or "").strip(): (found.findtext("value") or "").strip()
-        for found in root.iter("property")
-    }
-
-
-def _filled(text: str, properties: Mapping[str, str]) -> str:
-    """Returns a value with `${other.property}` replaced, as Hadoop does."""
-    for _ in range(20):
-        filled = _VARIABLE.sub(lambda found: properties.get(found.group(1), found.group()), text)
-        if filled == text:
-            break
-        text = filled
-    return text
