@@ -18,7 +18,15 @@ from sparktf.driver.progress import Display, print_result
 from sparktf.driver.result import AttemptResult, EpochRows, NodeResult, RunResult
 from sparktf.driver.seating import Seating, seat
 from sparktf.driver.stored_plan import Plan, load_plan, save_plan
-from sparktf.errors import ConfigError, ErrorRecord, RunInterruptedError, SparkTFError, Verdict, record_of
+from sparktf.errors import (
+    ConfigError,
+    ErrorRecord,
+    LifecycleError,
+    RunInterruptedError,
+    SparkTFError,
+    Verdict,
+    record_of,
+)
 from sparktf.events import EventLog, next_segment
 from sparktf.messages import Restore, TrainerSpec
 from sparktf.plan import Cursor, Stream
@@ -310,7 +318,7 @@ class Run:
 
     def _need_committer(self) -> Committer:
         if self._committer is None:
-            raise RuntimeError("attempts begin after the plan")
+            raise LifecycleError("attempts begin after the plan")
         return self._committer
 
     def _emit(self, kind: str, **fields: Any) -> None:

@@ -83,7 +83,7 @@ class KerasRun:
 
     def _train_epoch(self, epoch: int) -> None:
         self._epoch = epoch
-        with self._session.feed(Stream.TRAIN, epoch) as feed:
+        with self._session.open_feed(Stream.TRAIN, epoch) as feed:
             self._loop.run_epoch(feed)
             # The last call of an epoch that ends at `max_steps` may leave rows that belong to nobody's update.
             complete = not self._loop.exhausted or self._is_dry(feed)
@@ -102,7 +102,7 @@ class KerasRun:
         if not self._session.spec.rows.get(Stream.VALIDATION):
             return
         self._copy_weights()
-        with self._session.feed(Stream.VALIDATION, epoch) as feed:
+        with self._session.open_feed(Stream.VALIDATION, epoch) as feed:
             values, rows = self._evaluator.evaluate(feed)
         self._session.metrics(Stream.VALIDATION, epoch, self._loop.step, rows, values)
 

@@ -49,7 +49,7 @@ class TrainerNode:
             raise ModelError("train(node) must call node.restore(model=..., ...) before node.epochs()")
         for epoch in self._session.epochs():
             self._epoch, self._rows = epoch, 0
-            with self._session.feed(Stream.TRAIN, epoch) as feed:
+            with self._session.open_feed(Stream.TRAIN, epoch) as feed:
                 self._feed = feed
                 yield epoch
                 complete = self._rows == feed.rows

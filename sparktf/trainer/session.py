@@ -114,10 +114,6 @@ class Session:
         answer = self._client.call_patiently(Action.ASSIGNMENT, request, AssignmentAnswer, patience_s=patience)
         return NodeFeed(self.spec.feed, answer.assignment, self._file_systems.open)
 
-    def feed(self, stream: Stream, epoch: int) -> NodeFeed:
-        """Like `open_feed`, for a `with` statement."""
-        return self.open_feed(stream, epoch)
-
     def progress(self, epoch: int, step: int, rows: int, loss: float | None) -> None:
         """Keeps the numbers that the next heartbeat carries."""
         self._reporter.update(epoch=epoch, step=step, rows_trained=rows, loss=loss, phase="training")
