@@ -28,7 +28,7 @@ from sparktf.driver.progress import make_console
 from sparktf.driver.result import RunResult
 from sparktf.driver.roster import Agent
 from sparktf.driver.run import Run
-from sparktf.driver.spark import application_of, check_settings, check_slots, hadoop_conf, slots_of
+from sparktf.driver.spark import Slots, application_of, check_settings, check_slots, hadoop_conf, slots_of
 from sparktf.driver.stored_plan import Plan
 from sparktf.errors import ConfigError
 from sparktf.executor.agent import AgentSettings
@@ -80,7 +80,7 @@ class Cluster(Gang):
         self.application = application_of(spark)
         super().__init__(
             config,
-            place=self._slots.master,
+            place=_place(spark, self._slots),
             one_machine=self._slots.one_machine,
             duplicates_wait=_flag(spark, "spark.speculation"),
             console=console or make_console(),
@@ -102,7 +102,7 @@ class Cluster(Gang):
     def preflight(self, config: JobConfig) -> None:
         """See `Gang`."""
         check_slots(self._slots, config.cluster.nodes)
-        if self._slots.master.startswith("yarn"):
+        if self._slots.is_yarn:
             conf = dict(self._spark.sparkContext.getConf().getAll())
             check_overhead(conf, config.cluster.trainer_memory_mib)
 
@@ -168,6 +168,12 @@ class Cluster(Gang):
         conf = self._spark.sparkContext.getConf()
         host = str(conf.get("spark.driver.host"))
         return str(conf.get("spark.driver.bindAddress") or host), host
+
+
+def _place(spark: SparkSession, slots: Slots) -> str:
+    """Returns where the gang runs, for people: "local[2]", or "yarn, queue default"."""
+    queue = spark.sparkContext.getConf().get("spark.yarn.queue", "default")
+    return f"{slots.master}, queue {queue}" if slots.is_yarn else slots.master
 
 
 def _flag(spark: SparkSession, key: str) -> bool:

@@ -100,7 +100,7 @@ class HdfsStorage:
     def upload(self, local: Path, path: str) -> None:
         """See `Storage`."""
         with storage_errors("read", str(local)), local.open("rb") as stream:
-            self._store(f"copy {local} to", self._plain(path), lambda: FileContent(stream))
+            self._store(f"copy {local.name} to", self._plain(path), lambda: FileContent(stream))
 
     def download(self, path: str, local: Path) -> None:
         """See `Storage`."""

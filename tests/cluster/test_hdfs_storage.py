@@ -123,7 +123,7 @@ class TestRefusals:
         hadoop.tool("dfsadmin", "-setSpaceQuota", "20m", "/test/quota")
         before_s = time.monotonic()
         with pytest.raises(
-            StorageQuotaError, match=f"cannot copy {big} to {root}/quota/big: .* quota of /test/quota is"
+            StorageQuotaError, match=f"cannot copy {big.name} to {root}/quota/big: .* quota of /test/quota is"
         ):
             storage.upload(big, f"{root}/quota/big")
         assert time.monotonic() - before_s < HASTY.deadline_s / 2
