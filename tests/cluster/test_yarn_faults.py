@@ -116,7 +116,7 @@ def test_a_container_killed_for_its_memory_names_the_setting(
         model="click_model:greedy",
         params={"mib": 3000},
         cluster={"workers": 1, "trainer_memory_mib": 1024},
-        train={"max_attempts": 1},
+        train={"max_attempts": 1, "epochs": 100_000},
     )
     with ClickRun(hadoop, tmp_path, job, run_id="r") as run:
         assert run.wait() == 4, run.output()
