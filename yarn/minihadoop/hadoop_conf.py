@@ -107,6 +107,8 @@ def _yarn(config: ClusterConfig, host: Host, data: Path) -> dict[str, Value]:
         "yarn.nodemanager.resource.cpu-vcores": config.host_vcores,
         # Virtual memory says nothing about TensorFlow and Java.
         "yarn.nodemanager.vmem-check-enabled": False,
+        # True, the default, leaves containers that outgrow their memory to cgroups, which are not set up here.
+        "yarn.nodemanager.resource.memory.enforced": False,
         "yarn.nodemanager.disk-health-checker.max-disk-utilization-per-disk-percentage": 99,
         "yarn.log-aggregation-enable": True,
         "yarn.nodemanager.remote-app-log-dir": "/tmp/logs",
