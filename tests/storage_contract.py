@@ -56,6 +56,9 @@ class StorageContract:
             assert stream.readinto(into) == 4  # type: ignore[attr-defined]
             assert into == b"2345"
 
+    def test_free_space_is_known(self, storage: Storage, root: str) -> None:
+        assert storage.free_nbytes(root) > 1 << 20
+
     def test_the_checksum_is_of_what_lies_there(self, storage: Storage, root: str) -> None:
         storage.write_bytes(f"{root}/x", b"abc")
         assert storage.checksum(f"{root}/x").startswith("ba7816bf8f01cfea")
@@ -69,6 +72,7 @@ class StorageContract:
             lambda storage, path, local: storage.open(path),
             lambda storage, path, local: storage.read_bytes(path),
             lambda storage, path, local: storage.checksum(path),
+            lambda storage, path, local: storage.free_nbytes(path),
             lambda storage, path, local: storage.download(path, local),
             lambda storage, path, local: storage.rename(path, f"{path}-renamed"),
         ],

@@ -19,6 +19,10 @@ from sparktf.storage.commit import CheckpointStore, Manifest
 _EPOCHS = "epochs"
 
 
+_NBYTES_PER_WEIGHT = 12
+"""A float32 and the two slots of Adam, the largest of the usual optimizers."""
+
+
 class Committer:
     """Commits for one run, attempt after attempt.
 
@@ -55,6 +59,20 @@ class Committer:
     def last_attempt(self) -> int:
         """Returns the highest attempt that a killed driver of this run left behind."""
         return self._store.last_attempt()
+
+    def check_room(self, weights: int) -> None:
+        """Warns if the output has no room for the checkpoints of a model: those to keep, and one on its way."""
+        root, count = self._rundir.root, self._config.checkpoint.keep + 1
+        try:
+            free = self._storage.free_nbytes(root)
+        except StorageError:
+            return  # a forecast only: what cannot be stored is said when it is tried
+        needed = count * weights * _NBYTES_PER_WEIGHT
+        if free < needed:
+            self._warn(
+                f"{root} has room for {free / 1e6:,.1f} MB, and {count} checkpoints of this model may take "
+                f"{needed / 1e6:,.1f} MB (checkpoint.keep: {count - 1})"
+            )
 
     def begin(self, number: int) -> Restore | None:
         """Fences older committers off and returns the checkpoint to start from."""

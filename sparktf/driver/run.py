@@ -231,6 +231,7 @@ class Run:
         """Follows an attempt to its end: commits, failures, progress."""
         gang = self._gang
         shown = warned = 0
+        checked = False
         planned = plan.rows(Stream.TRAIN)
         ready_s = time.monotonic() + self._config.timeouts.start
         while True:
@@ -247,6 +248,10 @@ class Run:
                 progress = [t.progress for t in attempt.trainers.values()]
                 metrics, shown = attempt.metrics[shown:], len(attempt.metrics)
                 warnings, warned = attempt.warnings[warned:], len(attempt.warnings)
+                ready = next(iter(attempt.trainers.values())).ready
+            if ready is not None and not checked:
+                checked = True
+                self._need_committer().check_room(ready.weights)
             for reported in metrics:
                 self._display.metrics(reported)
                 self._emit("metrics", **reported.model_dump(mode="json"))

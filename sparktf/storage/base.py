@@ -110,6 +110,14 @@ class Storage(Protocol):
     def delete(self, path: str) -> None:
         """Deletes a file or folder with all below it; nothing happens if it is not there."""
 
+    def free_nbytes(self, path: str) -> int:
+        """Returns how much may yet be stored below a folder: what the file system has left, or the folder's quota.
+
+        Raises:
+            StorageNotFoundError: no folder is there.
+            StorageError: the file system does not say.
+        """
+
     def probe(self, path: str) -> None:
         """Makes the folder, then writes, renames and deletes a small file in it, to see that all of that is allowed."""
 

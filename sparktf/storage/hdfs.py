@@ -135,6 +135,11 @@ class HdfsStorage:
         plain = self._plain(path)
         self._retried(lambda: self._web.delete(plain))
 
+    def free_nbytes(self, path: str) -> int:
+        """See `Storage`. Each byte counts as often as there are replicas; quotas further up are not looked at."""
+        plain = self._plain(path)
+        return self._retried(lambda: self._web.free_nbytes("look at", plain))
+
     def probe(self, path: str) -> None:
         """See `Storage`."""
         written = f"{path.rstrip('/')}/.probe-{secrets.token_hex(8)}"

@@ -134,6 +134,11 @@ class LocalStorage:
             else:
                 os.unlink(path)
 
+    def free_nbytes(self, path: str) -> int:
+        path = local_path(path)
+        with storage_errors("look at", path):
+            return shutil.disk_usage(path).free
+
     def probe(self, path: str) -> None:
         written = f"{local_path(path)}/.probe-{secrets.token_hex(8)}"
         renamed = f"{written}-renamed"

@@ -19,6 +19,7 @@ from urllib.parse import urlsplit
 import hdfs
 import requests
 import urllib3
+from hdfs.client import _Request
 from requests.adapters import HTTPAdapter
 
 from sparktf.errors import StorageError, StorageUnavailableError
@@ -117,6 +118,16 @@ class WebHdfs:
         with self._errors("delete", path):
             self._client._delete(path, recursive="true")
 
+    def free_nbytes(self, doing: str, path: str) -> int:
+        """Returns how many bytes may yet be stored below a folder, in as many replicas as is usual there."""
+        with self._errors(doing, path):
+            usage = self._client._get_quota_usage(path).json()["QuotaUsage"]
+            left = int(self._client._get_status(path).json()["FsStatus"]["remaining"])
+            if int(usage["spaceQuota"]) >= 0:
+                left = min(left, int(usage["spaceQuota"]) - int(usage["spaceConsumed"]))
+            usual = self._client._get_server_defaults(path).json()["FsServerDefaults"]
+            return max(left, 0) // int(usual["replication"])
+
     def rename(self, doing: str, source: str, target: str, *, overwrite: bool) -> bool:
         """Renames; returns False where the server knows no options (HttpFS) and has done what it does without them."""
         options = "OVERWRITE" if overwrite else "NONE"
@@ -210,6 +221,11 @@ class WebHdfs:
 
 class _Client(hdfs.Client):  # type: ignore[misc]
     """HdfsCLI's client: it finds the active NameNode. Requests are signed anew; redirects are ours to follow."""
+
+    # Operations that HdfsCLI has no name for: GETSTATUS and so on.
+    _get_status = _Request("GET")
+    _get_quota_usage = _Request("GET")
+    _get_server_defaults = _Request("GET")
 
     def __init__(
         self,

@@ -121,6 +121,7 @@ class TestRefusals:
         hadoop.hdfs.make_folder("/test/quota")
         storage.write_bytes(f"{root}/quota/small", b"1")
         hadoop.tool("dfsadmin", "-setSpaceQuota", "20m", "/test/quota")
+        assert storage.free_nbytes(f"{root}/quota") == (20 * MIB - 2) // 2  # two replicas of what is there and will be
         before_s = time.monotonic()
         with pytest.raises(
             StorageQuotaError, match=f"cannot copy {big.name} to {root}/quota/big: .* quota of /test/quota is"

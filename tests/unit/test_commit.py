@@ -12,8 +12,10 @@ from multiprocessing.synchronize import Event
 from pathlib import Path
 
 import pytest
+from lakes import lake_config, plan_lake, write_lake
 from pydantic import ValidationError
 
+from sparktf.driver.commit import Committer
 from sparktf.errors import (
     LifecycleError,
     StorageError,
@@ -523,3 +525,25 @@ def test_a_reader_never_sees_half_a_checkpoint(rundir: RunDirectory) -> None:
     assert [wrong for _, wrong in rounds if wrong] == []
     assert len({newest for newest, _ in rounds}) > 5
     assert store.list() == (49, 50)
+
+
+class FullStorage(LocalStorage):
+    """Has little room left."""
+
+    def free_nbytes(self, path: str) -> int:
+        return 5_000_000
+
+
+@pytest.mark.parametrize(("storage", "warned"), [(FullStorage(), True), (LocalStorage(), False)])
+def test_too_little_room_for_the_checkpoints_is_warned_of(tmp_path: Path, storage: Storage, warned: bool) -> None:
+    write_lake(tmp_path / "lake", [10])
+    said: list[str] = []
+    rundir = RunDirectory(str(tmp_path), "job", "r")
+    Committer(lake_config(tmp_path / "lake"), storage, rundir, plan_lake(tmp_path / "lake"), said.append).check_room(
+        250_000
+    )
+    assert (
+        said
+        == [f"{tmp_path} has room for 5.0 MB, and 4 checkpoints of this model may take 12.0 MB (checkpoint.keep: 3)"]
+        * warned
+    )
