@@ -163,7 +163,7 @@ def full_queue(hadoop: MiniHadoop, tmp_path: Path) -> Iterator[None]:
     yield
     for application in hadoop.yarn.applications():
         if application.name == "sleep.py" and application.state in ("ACCEPTED", "RUNNING"):
-            hadoop.tool("application", "application", "-kill", application.id)
+            hadoop.tool("application", "-kill", application.id)
 
 
 @pytest.mark.usefixtures("full_queue")

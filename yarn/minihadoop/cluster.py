@@ -131,7 +131,9 @@ class MiniHadoop:
         """
         if tool not in TOOLS:
             raise RefusedError(f"no tool {tool!r}: {', '.join(TOOLS)}")
-        return java_command(java_home(), distribution(), self.conf_dir(host), TOOLS[tool], arguments)
+        # `yarn application` hands its own name on; without it, some options are not known.
+        named = [tool, *arguments] if tool == "application" else arguments
+        return java_command(java_home(), distribution(), self.conf_dir(host), TOOLS[tool], named)
 
     def aggregated_logs(self, application_id: str) -> str:
         """Returns the logs of all containers of an application that has ended, when its hosts have stored them in HDFS.
