@@ -22,12 +22,12 @@ from sparktf.driver.memory import check_overhead
 from sparktf.driver.partition_filter import filter_partitions
 from sparktf.driver.placement import request_for
 from sparktf.driver.planner import plan_source
-from sparktf.driver.preflight import ship_model_code
 from sparktf.driver.prepare import prepare_assets
 from sparktf.driver.progress import make_console
 from sparktf.driver.result import RunResult
 from sparktf.driver.roster import Agent
 from sparktf.driver.run import Run
+from sparktf.driver.shipping import ship_model_code
 from sparktf.driver.spark import Slots, application_of, check_settings, check_slots, hadoop_conf, slots_of
 from sparktf.driver.stored_plan import Plan
 from sparktf.errors import ConfigError

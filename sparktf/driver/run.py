@@ -13,7 +13,7 @@ from sparktf.config_load import dump_config
 from sparktf.driver.attempt import Attempt, Outcome, root_cause
 from sparktf.driver.commit import Committer
 from sparktf.driver.gang import Gang
-from sparktf.driver.preflight import check_output
+from sparktf.driver.output import check_output
 from sparktf.driver.progress import Display, print_result
 from sparktf.driver.result import AttemptResult, EpochRows, NodeResult, RunResult
 from sparktf.driver.seating import Seating, seat
@@ -22,8 +22,10 @@ from sparktf.errors import (
     ConfigError,
     ErrorRecord,
     LifecycleError,
+    PreflightError,
     RunInterruptedError,
     SparkTFError,
+    StoragePermissionError,
     Verdict,
     record_of,
 )
@@ -91,8 +93,11 @@ class Run:
     # ---- before anything is held ----
 
     def _earlier_result(self) -> RunResult | None:
-        if not self._storage.exists(self._rundir.result):
-            return None
+        try:
+            if not self._storage.exists(self._rundir.result):
+                return None
+        except StoragePermissionError as e:
+            raise PreflightError(f"output.path cannot be read: {e}") from e
         result = RunResult.model_validate_json(self._storage.read_bytes(self._rundir.result))
         return result if result.is_repeated_by(self._gang.application) else None
 

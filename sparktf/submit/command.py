@@ -12,6 +12,7 @@ from pathlib import Path
 from rich.console import Console
 
 from sparktf.config import JobConfig
+from sparktf.driver.output import check_output
 from sparktf.driver.progress import Display, make_console, print_result
 from sparktf.errors import ReservationError, Verdict
 from sparktf.rundir import RunDirectory
@@ -73,7 +74,8 @@ class _Submission:
 
     def run(self, line: list[str]) -> int:
         config = self.config
-        open_storage(config.output.path)
+        # Here the reason can be shown; in cluster mode it would stand in a container's log.
+        check_output(open_storage(config.output.path), config.output.path)
         display = Display(self.console, config.output.progress_seconds, config.train.epochs)
         if not is_yarn(config):
             return _Watch(self, SparkSubmit(line, self.environment), display, None).to_the_end()

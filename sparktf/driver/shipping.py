@@ -1,4 +1,4 @@
-"""Checks before anything is held: whatever can be refused early is refused early, with the setting to change."""
+"""Bringing the model's code to the executors."""
 
 from __future__ import annotations
 
@@ -8,20 +8,6 @@ from pyspark import SparkFiles
 from pyspark.sql import SparkSession
 
 from sparktf.driver.code import archive_code, find_code
-from sparktf.errors import PreflightError, StorageError
-from sparktf.storage.base import Storage
-
-
-def check_output(storage: Storage, path: str) -> None:
-    """Refuses an output that cannot be written, renamed or deleted in.
-
-    Raises:
-        PreflightError: with the file system's reason.
-    """
-    try:
-        storage.probe(path)
-    except StorageError as e:
-        raise PreflightError(f"output.path cannot be written: {e}") from e
 
 
 def ship_model_code(spark: SparkSession, module: str) -> None:
