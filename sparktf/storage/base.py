@@ -10,6 +10,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import BinaryIO, NamedTuple, Protocol
 
+from sparktf.errors import StorageNotFoundError
+
 _CHUNK_NBYTES = 1 << 20
 
 
@@ -22,7 +24,7 @@ class FileEntry(NamedTuple):
 
 
 class Storage(Protocol):
-    """A file system.
+    """A file system; what it implements here is the same for all of them.
 
     Any method raises `StoragePermissionError` where this user may not, and `StorageError` for what else went wrong.
     A path below a file is a path that does not exist: `StorageNotFoundError`.
@@ -37,6 +39,11 @@ class Storage(Protocol):
 
     def exists(self, path: str) -> bool:
         """Whether the path exists."""
+        try:
+            self.stat(path)
+        except StorageNotFoundError:
+            return False
+        return True
 
     def list(self, path: str) -> tuple[FileEntry, ...]:
         """Returns the folder's entries, sorted by path.
@@ -51,6 +58,17 @@ class Storage(Protocol):
         Raises:
             StorageNotFoundError: no folder is there (raised by the first `next`).
         """
+        files: list[FileEntry] = []
+        folders = [path]
+        while folders:
+            for entry in self.list(folders.pop()):
+                if is_hidden(entry.path.rpartition("/")[2]):
+                    continue
+                if entry.is_dir:
+                    folders.append(entry.path)
+                else:
+                    files.append(entry)
+        yield from sorted(files)
 
     def open(self, path: str) -> BinaryIO:
         """Opens a file for reading, seekable.

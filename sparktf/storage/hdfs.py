@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import posixpath
 import secrets
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
@@ -17,7 +17,7 @@ from sparktf.errors import (
     StorageNotFoundError,
     StorageUnavailableError,
 )
-from sparktf.storage.base import FileEntry, is_hidden, sha256_of
+from sparktf.storage.base import FileEntry, Storage, sha256_of
 from sparktf.storage.hdfs_native import NativeClient, NativeFile
 from sparktf.storage.hdfs_stream import HdfsStream
 from sparktf.storage.hdfs_upload import BytesContent, Content, FileContent, Trouble
@@ -29,7 +29,7 @@ _COPY_NBYTES = 8 << 20
 _T = TypeVar("_T")
 
 
-class HdfsStorage:
+class HdfsStorage(Storage):
     """`Storage` on one HDFS; paths are "<cluster>/x", and so are those of entries.
 
     What time may mend (a NameNode that restarts, safe mode, a DataNode that died or froze) is tried again until
@@ -58,14 +58,6 @@ class HdfsStorage:
         plain = self._plain(path)
         return self._entry(plain, self._retried(lambda: self._web.status("look at", plain)))
 
-    def exists(self, path: str) -> bool:
-        """See `Storage`."""
-        try:
-            self.stat(path)
-        except StorageNotFoundError:
-            return False
-        return True
-
     def list(self, path: str) -> tuple[FileEntry, ...]:
         """See `Storage`."""
         plain = self._plain(path)
@@ -73,16 +65,6 @@ class HdfsStorage:
         if [status.name for status in found] == [""]:
             raise StorageNotFoundError(f"cannot list {self._cluster}{plain}: Not a directory")
         return tuple(sorted(self._entry(f"{plain.rstrip('/')}/{status.name}", status) for status in found))
-
-    def walk(self, path: str) -> Iterator[FileEntry]:
-        """See `Storage`."""
-        files: list[FileEntry] = []
-        folders = [path]
-        while folders:
-            for entry in self.list(folders.pop()):
-                if not is_hidden(posixpath.basename(entry.path)):
-                    (folders.append(entry.path) if entry.is_dir else files.append(entry))
-        yield from sorted(files)
 
     def open(self, path: str) -> BinaryIO:
         """See `Storage`. The stream has `read_buffer` for Arrow, and outlives the DataNode that it reads from."""

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from sparktf.errors import StorageError, StorageExistsError, StorageNotFoundError, StoragePermissionError
-from sparktf.storage.base import FileEntry, is_hidden, sha256_of
+from sparktf.storage.base import FileEntry, Storage, sha256_of
 
 _FILE_URL = re.compile(r"^file:(//(localhost)?(?=/))?", re.IGNORECASE)
 _COPY_NBYTES = 1 << 20
@@ -46,7 +46,7 @@ def storage_errors(doing: str, path: str) -> Iterator[None]:
         raise kind(f"cannot {doing} {path}: {error.strerror or error}") from error
 
 
-class LocalStorage:
+class LocalStorage(Storage):
     """`Storage` on the operating system's own file system; paths may be `/x` or `file:///x`, entries have `/x`.
 
     Files appear by rename from a hidden sibling and are synced to disk with their folder, so that a reader sees a file
@@ -64,30 +64,10 @@ class LocalStorage:
         with storage_errors("look at", path):
             return _entry(path, self._prefix)
 
-    def exists(self, path: str) -> bool:
-        try:
-            self.stat(path)
-        except StorageNotFoundError:
-            return False
-        return True
-
     def list(self, path: str) -> tuple[FileEntry, ...]:
         path = local_path(path)
         with storage_errors("list", path):
             return tuple(_entries(path, self._prefix))
-
-    def walk(self, path: str) -> Iterator[FileEntry]:
-        files: list[FileEntry] = []
-        folders = [local_path(path)]
-        while folders:
-            for entry in self.list(folders.pop()):
-                if is_hidden(os.path.basename(entry.path)):
-                    continue
-                if entry.is_dir:
-                    folders.append(entry.path)
-                else:
-                    files.append(entry)
-        yield from sorted(files)
 
     def open(self, path: str) -> BinaryIO:
         path = local_path(path)
