@@ -30,9 +30,13 @@ class SparkAgents:
     Where Spark gives the whole job up (`local[n]` retries no task), `restart` begins a new one.
     """
 
-    def __init__(self, spark: SparkSession, count: int, slots: Slots, settings: AgentSettings) -> None:
+    def __init__(
+        self, spark: SparkSession, count: int, slots: Slots, settings: AgentSettings, *, spares: int = 0
+    ) -> None:
+        """Starts `count` agents, `spares` of which are there to choose from only."""
+        self.spares = spares
         self._context: SparkContext = spark.sparkContext
-        self.count = count
+        self._count = count
         self._slots = slots
         self._settings = settings
         self._group = f"sparktf-agents-{uuid.uuid4().hex[:8]}"
@@ -84,7 +88,7 @@ class SparkAgents:
         task = functools.partial(agent_task, settings=self._settings)
         try:
             context.setJobGroup(self._group, "sparktf node agents", interruptOnCancel=False)
-            rdd = context.parallelize(range(self.count), self.count)
+            rdd = context.parallelize(range(self._count), self._count)
             if self._fills_executors():
                 requests = TaskResourceRequests().cpus(self._slots.cores)
                 rdd = rdd.withResources(ResourceProfileBuilder().require(requests).build)
@@ -95,7 +99,7 @@ class SparkAgents:
     def _fills_executors(self) -> bool:
         """Whether each agent takes a whole executor, so that no two share one; `local[n]` has no task-only profiles."""
         slots = self._slots
-        enough = slots.is_yarn or (slots.executors is not None and slots.executors >= self.count)
+        enough = slots.is_yarn or (slots.executors is not None and slots.executors >= self._count)
         return enough and not slots.is_local and slots.cores > 1
 
 

@@ -132,7 +132,7 @@ class Cluster(Gang):
             count = self._ask_for_executors(config, plan)
         elif config.cluster.placement == "data" and plan.hosts:
             self.warn(f"{self.place} places executors as it likes: cluster.placement: data needs YARN")
-        return SparkAgents(self._spark, count, self._slots, settings)
+        return SparkAgents(self._spark, count, self._slots, settings, spares=count - config.cluster.nodes)
 
     def let_go(self, agents: Sequence[Agent]) -> None:
         """See `Gang`."""

@@ -61,10 +61,10 @@ class AgentJob(Protocol):
     """Whatever runs the agents.
 
     Attributes:
-        count: How many it starts.
+        spares: How many of the agents are there to choose from only; set to 0 when that is done.
     """
 
-    count: int
+    spares: int
 
     def ended(self) -> str | None:
         """Returns why all agents have been given up at once, None while they have not."""
@@ -186,7 +186,7 @@ class Gang(abc.ABC):
 
         The first attempt needs all of them within `timeouts.reserve`; a later one goes on with at least
         `cluster.min_workers` when the lost do not come back within `timeouts.replace`. Of more agents than are needed,
-        those beside the data stay, and the others are sent home.
+        those beside the data are taken; spares that are not are sent home.
 
         Raises:
             ReservationError: too few came in time.
@@ -204,8 +204,8 @@ class Gang(abc.ABC):
             now_s = time.monotonic()
             left_s = deadline_s - now_s
             if len(idle) >= need:
-                spares_until_s = spares_until_s or now_s + (_SPARES_S if first else 0)
-                if len(idle) >= self._count() or now_s >= spares_until_s:
+                spares_until_s = spares_until_s or now_s + _SPARES_S
+                if len(idle) >= need + self._spares() or now_s >= spares_until_s:
                     return self._choose(idle, need, plan)
             if left_s <= 0:
                 if not first and len(idle) >= config.cluster.min_workers:
@@ -219,16 +219,17 @@ class Gang(abc.ABC):
             display.waiting("waiting for nodes", len(idle), need, left_s, time.monotonic())
             self.tick()
 
-    def _count(self) -> int:
-        return self._agents.count if self._agents is not None else 0
+    def _spares(self) -> int:
+        return self._agents.spares if self._agents is not None else 0
 
     def _choose(self, agents: list[Agent], need: int, plan: Plan) -> list[Agent]:
         hosts = [agent.registration.host for agent in agents]
         kept = [agents[i] for i in best_nodes(plan.host_nbytes(), hosts, need)]
-        spare = [agent for agent in agents if agent not in kept]
-        self.roster.dismiss([agent.id for agent in spare])
-        if spare:
-            self.let_go(spare)
+        if self._agents is not None and self._agents.spares:
+            self._agents.spares = 0
+            spares = [agent for agent in agents if agent not in kept]
+            self.roster.dismiss([agent.id for agent in spares])
+            self.let_go(spares)
         return kept
 
     def begin(self, attempt: Attempt, specs: list[tuple[str, TrainerSpec]]) -> None:

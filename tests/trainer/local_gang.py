@@ -95,7 +95,7 @@ class LocalAgents:
     """The agents' processes, and the folder below which they put everything."""
 
     def __init__(self, count: int, settings: AgentSettings, *, warm: bool) -> None:
-        self.count = count
+        self.spares = 0
         self._folder = Path(tempfile.mkdtemp(prefix="sparktf-gang-"))
         self._left: list[str] = []
         self._processes = [
