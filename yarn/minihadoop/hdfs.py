@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import enum
 import json
+import socket
 from dataclasses import dataclass
 from typing import Any
 from urllib.parse import quote
 
 from minihadoop.config import ClusterConfig
-from minihadoop.hadoop_conf import NAMENODE_WEB_PORT, STALE_AFTER_S, SUPERUSER
+from minihadoop.hadoop_conf import DATANODE_PORT, DATANODE_WEB_PORT, NAMENODE_WEB_PORT, STALE_AFTER_S, SUPERUSER
 from minihadoop.web import get_json, query, request
 
 _TRANSFER_TIMEOUT_S = 60.0
+_CONNECT_TIMEOUT_S = 2.0
 
 
 class DataNodeState(enum.Enum):
@@ -105,6 +107,16 @@ class Hdfs:
             stale = seen["lastContact"] >= STALE_AFTER_S
             states[self._host_of(name)] = DataNodeState.STALE if stale else DataNodeState.LIVE
         return states
+
+    def datanode_answers(self, host: str) -> bool:
+        """Whether the DataNode of a host takes connections, for blocks and for WebHDFS."""
+        address = self._config.host(host).address
+        try:
+            for port in (DATANODE_PORT, DATANODE_WEB_PORT):
+                socket.create_connection((address, port), timeout=_CONNECT_TIMEOUT_S).close()
+        except OSError:
+            return False
+        return True
 
     def _bean(self, name: str) -> dict[str, Any]:
         beans: list[dict[str, Any]] = get_json(f"{self.url}/jmx?qry=Hadoop:service=NameNode,name={name}")["beans"]

@@ -52,7 +52,11 @@ def _missing_in_hdfs(hdfs: Hdfs) -> Missing | None:
     away = {host: state for host, state in states.items() if state is not DataNodeState.LIVE}
     if away:
         return Missing(f"DataNodes are not live: {_listed(away)}", DATANODE.name, next(iter(away)))
-    return None if writable else Missing("the NameNode is in safe mode", NAMENODE.name)
+    if not writable:
+        return Missing("the NameNode is in safe mode", NAMENODE.name)
+    # For some seconds, the NameNode takes a DataNode that was started again for the one that was killed.
+    deaf = next((host for host in states if not hdfs.datanode_answers(host)), None)
+    return Missing(f"the DataNode of {deaf} does not answer yet", DATANODE.name, deaf) if deaf else None
 
 
 def _missing_in_yarn(yarn: Yarn) -> Missing | None:
