@@ -34,8 +34,20 @@ class Committer:
     """
 
     def __init__(
-        self, config: JobConfig, storage: Storage, rundir: RunDirectory, plan: Plan, warn: Callable[[str], None]
+        self,
+        config: JobConfig,
+        storage: Storage,
+        rundir: RunDirectory,
+        plan: Plan,
+        warn: Callable[[str], None],
+        *,
+        hasty: Storage | None = None,
     ) -> None:
+        """Touches nothing.
+
+        Args:
+            hasty: The same storage, for what is not worth waiting for while it is away: see `CheckpointStore`.
+        """
         self._config = config
         self._rundir = rundir
         self._plan = plan
@@ -44,10 +56,12 @@ class Committer:
             storage,
             rundir,
             config.checkpoint.keep,
+            hasty=hasty,
             on_torn=lambda path, reason: warn(f"skipped torn checkpoint {path}: {reason}"),
             on_not_pruned=lambda path, reason: warn(f"old checkpoints stay in {path}: {reason}"),
         )
         self._storage = storage
+        self._hasty = hasty or storage
         self._earlier: tuple[EpochRows, ...] = ()
         self._not_committed: StorageError | None = None
         self.attempt: Attempt | None = None
@@ -64,7 +78,7 @@ class Committer:
         """Warns if the output has no room for the checkpoints of a model: those to keep, and one on its way."""
         root, count = self._rundir.root, self._config.checkpoint.keep + 1
         try:
-            free = self._storage.free_nbytes(root)
+            free = self._hasty.free_nbytes(root)
         except StorageError:
             return  # a forecast only: what cannot be stored is said when it is tried
         needed = count * weights * _NBYTES_PER_WEIGHT
@@ -119,8 +133,11 @@ class Committer:
             self.model = self._rundir.model
 
     def end(self) -> None:
-        """Gives the fence up."""
-        self._store.release()
+        """Gives the fence up; what cannot be tidied up now waits for the next run of this id."""
+        try:
+            self._store.release()
+        except StorageError as e:
+            self._warn(f"uploads that were not committed stay for the next run of this id to remove: {e}")
 
     def epoch_rows(self) -> tuple[EpochRows, ...]:
         """Returns the row accounts of the whole run, epoch by epoch."""

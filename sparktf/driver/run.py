@@ -36,7 +36,8 @@ from sparktf.rundir import RunDirectory
 from sparktf.storage import FileSystems
 from sparktf.topology import NodeId, Role
 
-_EVENTS_DEADLINE_S = 2.0
+_HASTY_DEADLINE_S = 2.0
+"""For what nobody waits for while the storage is away: events, tidying up."""
 
 
 class Run:
@@ -49,6 +50,7 @@ class Run:
         self._config = config
         self._rundir = RunDirectory(root, config.name, run_id)
         self._storage = gang.file_systems.open(root)
+        self._hasty = gang.file_systems.open(root, deadline_s=_HASTY_DEADLINE_S)
         self._display = Display(
             gang.console, config.output.progress_seconds, config.train.epochs, observer=self._keep_line
         )
@@ -118,7 +120,7 @@ class Run:
         self._display.say(f"run {self._rundir.name}/{self._rundir.run_id} on {self._gang.place}")
         plan = self._plan()
         assets = self._gang.prepare(config, self._storage, self._rundir.assets)
-        self._committer = Committer(config, self._storage, self._rundir, plan, self._warn)
+        self._committer = Committer(config, self._storage, self._rundir, plan, self._warn, hasty=self._hasty)
         self._gang.reserve(config, plan)
         self._run_attempts(plan, assets)
 
@@ -152,8 +154,7 @@ class Run:
         storage, folder = self._storage, self._rundir.events
         names = [entry.path for entry in storage.list(folder)] if storage.exists(folder) else []
         # Nobody waits for an event to be stored: it stays in memory until the next try.
-        hasty = self._gang.file_systems.open(folder, deadline_s=_EVENTS_DEADLINE_S)
-        self._events = EventLog(hasty.write_bytes, folder, time.time, first_segment=next_segment(names))
+        self._events = EventLog(self._hasty.write_bytes, folder, time.time, first_segment=next_segment(names))
         self._events.emit(
             "run", run_id=self._rundir.run_id, config=self._config.config_hash(), plan=self._config.plan_hash()
         )

@@ -164,6 +164,7 @@ class CheckpointStore:
         rundir: RunDirectory,
         keep: int,
         *,
+        hasty: Storage | None = None,
         on_torn: Report | None = None,
         on_not_pruned: Report | None = None,
     ) -> None:
@@ -171,6 +172,7 @@ class CheckpointStore:
 
         Args:
             keep: How many checkpoints stay, at least 1.
+            hasty: The same storage, for what is not worth waiting for: tidying up, which the next fence makes up for.
             on_torn: Told of each checkpoint that is skipped or replaced because it is torn. Default: the log.
             on_not_pruned: Told when old checkpoints could not be removed. Default: the log.
 
@@ -180,6 +182,7 @@ class CheckpointStore:
         if keep < 1:
             raise ValueError(f"keep = {keep}: at least the newest checkpoint must stay")
         self._storage = storage
+        self._hasty = hasty or storage
         self._rundir = rundir
         self._keep = keep
         self._on_torn = on_torn or _warn_torn
@@ -219,9 +222,9 @@ class CheckpointStore:
         Raises:
             StorageError: the storage failed; the next fence sweeps what is left.
         """
-        if self._fence is not None and self._storage.exists(self._fence):
-            self._storage.delete(self._rundir.staging)
-            self._storage.delete(self._fence)
+        if self._fence is not None and self._hasty.exists(self._fence):
+            self._hasty.delete(self._rundir.staging)
+            self._hasty.delete(self._fence)
         self._fence = None
 
     def commit(self, manifest: Manifest, staged: str) -> str:
@@ -322,7 +325,7 @@ class CheckpointStore:
 
     def _still_held(self, fence: str) -> bool:
         try:
-            return self._storage.exists(fence)
+            return self._hasty.exists(fence)
         except StorageError:
             return True  # Not known: the error that led here says more.
 
@@ -358,7 +361,7 @@ class CheckpointStore:
     def _discard(self, *folders: str) -> None:
         for folder in folders:
             try:
-                self._storage.delete(folder)
+                self._hasty.delete(folder)
             except StorageError as error:
                 _log.warning("left for the next fence to sweep: %s", error)
 

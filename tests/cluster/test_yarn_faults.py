@@ -95,13 +95,13 @@ def suffer(hadoop: MiniHadoop, run: ClickRun) -> None:
     run.wait_for_commit()
 
     hadoop.tool("dfsadmin", "-safemode", "enter")
-    run.wait_for_line(r"warning: .*not committed.*safe mode")
+    run.wait_for_line(r"warning: .*not committed.*safe mode", within_s=180)
     hadoop.tool("dfsadmin", "-safemode", "leave")
     run.wait_for_commit()
 
     folder = f"{run.run_path}/checkpoints"
     hadoop.tool("dfsadmin", "-setSpaceQuota", "1m", folder)
-    run.wait_for_line(r"warning: .*not committed.*quota")
+    run.wait_for_line(r"warning: .*not committed.*quota", within_s=180)
     hadoop.tool("dfsadmin", "-clrSpaceQuota", folder)
     run.wait_for_commit()
 
