@@ -14,6 +14,7 @@ from sparktf.driver.attempt import Attempt, Outcome, root_cause
 from sparktf.driver.commit import Committer
 from sparktf.driver.gang import Gang
 from sparktf.driver.output import check_output
+from sparktf.driver.paths import normalised
 from sparktf.driver.progress import Display, print_result
 from sparktf.driver.result import AttemptResult, EpochRows, NodeResult, RunResult
 from sparktf.driver.seating import Seating, seat
@@ -33,7 +34,6 @@ from sparktf.events import EventLog, next_segment
 from sparktf.messages import Restore, TrainerSpec
 from sparktf.plan import Cursor, Stream
 from sparktf.rundir import RunDirectory
-from sparktf.storage import FileSystems
 from sparktf.topology import NodeId, Role
 
 _HASTY_DEADLINE_S = 2.0
@@ -44,7 +44,7 @@ class Run:
     """One run on a gang; `execute` is its whole life."""
 
     def __init__(self, gang: Gang, config: JobConfig, run_id: str) -> None:
-        config = normalised(config, gang.file_systems)
+        config = normalised(config, gang.file_systems.normalise)
         root = config.output.path
         self._gang = gang
         self._config = config
@@ -344,24 +344,6 @@ class Run:
         self._warnings.append(text)
         self._display.say(f"warning: {text}", "yellow")
         self._emit("warning", text=text)
-
-
-def normalised(config: JobConfig, file_systems: FileSystems) -> JobConfig:
-    """Returns the configuration with its paths as every process of the run understands them.
-
-    Raises:
-        ConfigError: a path names no file system.
-    """
-    data, output = config.data, config.output
-    changed: dict[str, Any] = {"path": file_systems.normalise(data.path)}
-    if data.validation is not None and data.validation.path is not None:
-        path = file_systems.normalise(data.validation.path)
-        changed["validation"] = data.validation.model_copy(update={"path": path})
-    update = {
-        "data": data.model_copy(update=changed),
-        "output": output.model_copy(update={"path": file_systems.normalise(output.path)}),
-    }
-    return config.model_copy(update=update)
 
 
 def _facts(committer: Committer) -> dict[str, Any]:

@@ -13,16 +13,17 @@ from rich.console import Console
 
 from sparktf.config import JobConfig
 from sparktf.driver.output import check_output
+from sparktf.driver.paths import normalised
 from sparktf.driver.progress import Display, make_console, print_result
 from sparktf.errors import ReservationError, Verdict
 from sparktf.rundir import RunDirectory
-from sparktf.storage import open_storage
+from sparktf.storage import normalise, open_storage
 from sparktf.submit.environment import Programs, find_programs, hadoop_conf_dir, spark_environment
 from sparktf.submit.follow import Follower
 from sparktf.submit.hadoop import ResourceManagers, read_resource_managers
 from sparktf.submit.line import is_yarn, show_line, submit_line
 from sparktf.submit.process import SparkSubmit, kill_application
-from sparktf.submit.staging import absolute_paths, log4j_in, stage
+from sparktf.submit.staging import log4j_in, stage
 from sparktf.submit.yarn import ResourceManagerApi, check_submission, wait_for_resource_manager
 
 INTERRUPTED = 130
@@ -50,7 +51,7 @@ def submit(config: JobConfig, beside: Path, run_id: str | None, *, dry_run: bool
         ReservationError: the ResourceManager cannot be reached, or YARN has no place in time.
     """
     programs = find_programs()
-    config = absolute_paths(config)
+    config = normalised(config, normalise)  # the driver may have another working folder
     with tempfile.TemporaryDirectory(prefix="sparktf-submit-") as folder:
         shipment = stage(config, Path(folder), beside)
         line = submit_line(config, shipment, run_id, programs)
@@ -80,11 +81,11 @@ class _Submission:
         if not is_yarn(config):
             return _Watch(self, SparkSubmit(line, self.environment), display, None).to_the_end()
         managers = read_resource_managers(hadoop_conf_dir())
-        self._check(managers, display)
         api = ResourceManagerApi(managers)
+        self._check(managers, api, display)
         return _Watch(self, SparkSubmit(line, self.environment), display, api).to_the_end()
 
-    def _check(self, managers: ResourceManagers, display: Display) -> None:
+    def _check(self, managers: ResourceManagers, api: ResourceManagerApi, display: Display) -> None:
         try:
             wait_for_resource_manager(
                 managers,
@@ -92,7 +93,7 @@ class _Submission:
             )
         finally:
             display.close()
-        check_submission(self.config, managers, ResourceManagerApi(managers).queues())
+        check_submission(self.config, managers, api.queues())
 
 
 class _Watch:

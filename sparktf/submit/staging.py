@@ -13,7 +13,6 @@ from sparktf.config import JobConfig
 from sparktf.config_load import dump_config
 from sparktf.driver.code import archive_code, find_code
 from sparktf.errors import ConfigError
-from sparktf.storage import normalise
 from sparktf.submit.line import Shipment
 
 _SCRIPT = "sparktf_job.py"
@@ -75,21 +74,6 @@ def stage(config: JobConfig, folder: Path, beside: Path) -> Shipment:
     Path(shipment.config).write_text(dump_config(config), encoding="utf-8")
     log4j_in(folder).write_text(_LOG4J, encoding="ascii")
     return shipment
-
-
-def absolute_paths(config: JobConfig) -> JobConfig:
-    """Returns the configuration with its local paths absolute: the driver may have another working folder."""
-    data = {"path": normalise(config.data.path)}
-    held_out = config.data.validation
-    validation = held_out
-    if held_out is not None and held_out.path is not None:
-        validation = held_out.model_copy(update={"path": normalise(held_out.path)})
-    return config.model_copy(
-        update={
-            "data": config.data.model_copy(update={**data, "validation": validation}),
-            "output": config.output.model_copy(update={"path": normalise(config.output.path)}),
-        }
-    )
 
 
 def _program() -> Path:

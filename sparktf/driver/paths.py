@@ -1,0 +1,25 @@
+"""The paths of a configuration, each in the one spelling that every process of the run understands."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from sparktf.config import JobConfig
+
+
+def normalised(config: JobConfig, normalise: Callable[[str], str]) -> JobConfig:
+    """Returns the configuration with its paths normalised; see `FileSystems.normalise`.
+
+    Raises:
+        ConfigError: a path names no file system.
+    """
+    data, output = config.data, config.output
+    changed: dict[str, Any] = {"path": normalise(data.path)}
+    if data.validation is not None and data.validation.path is not None:
+        changed["validation"] = data.validation.model_copy(update={"path": normalise(data.validation.path)})
+    update = {
+        "data": data.model_copy(update=changed),
+        "output": output.model_copy(update={"path": normalise(output.path)}),
+    }
+    return config.model_copy(update=update)
