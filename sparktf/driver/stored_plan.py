@@ -189,9 +189,10 @@ class Plan:
         """Returns for each host how much training data lies there, by groups of splits that lie on the same hosts."""
         table = self.tables[Stream.TRAIN]
         sets, group = np.unique(np.sort(table.replicas.host, axis=1), axis=0, return_inverse=True)
+        sums = np.zeros(len(sets), np.int64)
+        np.add.at(sums, group.reshape(-1), table.nbytes)
         held: dict[str, dict[int, int]] = {}
-        for number, hosts in enumerate(sets.tolist()):
-            nbytes = int(table.nbytes[group.reshape(-1) == number].sum())
+        for number, (hosts, nbytes) in enumerate(zip(sets.tolist(), sums.tolist(), strict=True)):
             for host in hosts:
                 if host != NO_HOST:
                     held.setdefault(self.hosts[host], {})[number] = nbytes
