@@ -25,7 +25,7 @@ from sparktf.driver.planner import plan_source
 from sparktf.driver.prepare import prepare_assets
 from sparktf.driver.progress import make_console
 from sparktf.driver.result import RunResult
-from sparktf.driver.roster import Agent
+from sparktf.driver.roster import Agent, ExecutorFacts
 from sparktf.driver.run import Run
 from sparktf.driver.shipping import ship_model_code
 from sparktf.driver.spark import Slots, application_of, check_settings, check_slots, hadoop_conf, slots_of
@@ -140,9 +140,9 @@ class Cluster(Gang):
         release = partial(release_executors, self._spark, containers)
         threading.Thread(target=release, name="let-go", daemon=True).start()
 
-    def facts(self, agent: Agent) -> Mapping[str, str]:
+    def facts(self, agents: Sequence[Agent]) -> list[ExecutorFacts]:
         """See `Gang`."""
-        return executor_facts(self._spark, agent.registration.container)
+        return executor_facts(self._spark, [agent.registration.container for agent in agents])
 
     def _locate(self, files: Sequence[str]) -> Mapping[str, Sequence[FileBlock]]:
         blocks, warning = locate_or_warn(self._spark, files)

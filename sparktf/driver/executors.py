@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from py4j.protocol import Py4JError
 from pyspark.sql import SparkSession
+
+from sparktf.driver.roster import ExecutorFacts
 
 _DRIVER = "driver"
 _RELEASE_S = 30.0
@@ -124,13 +126,17 @@ def find_executor(executors: Sequence[Executor], container: str) -> Executor | N
     return next((e for e in executors if container and container in e.log), None)
 
 
-def executor_facts(spark: SparkSession, container: str) -> Mapping[str, str]:
-    """Returns `log` and `removed` of the executor in a container; empty where nothing is known, or nobody answers."""
+def executor_facts(spark: SparkSession, containers: Sequence[str]) -> list[ExecutorFacts]:
+    """Returns what is known of the executor in each container; nothing of those without one, or if nobody answers.
+
+    The executors are listed once: each of them costs several crossings to the JVM.
+    """
     try:
-        executor = find_executor(executors_of(spark), container)
+        executors = executors_of(spark) if any(containers) else []
     except (Py4JError, OSError):
-        return {}
-    return {} if executor is None else {"log": executor.log, "removed": executor.removed}
+        executors = []
+    found = [find_executor(executors, container) for container in containers]
+    return [ExecutorFacts() if e is None else ExecutorFacts(e.log, e.removed) for e in found]
 
 
 def _scala(spark: SparkSession) -> Any:

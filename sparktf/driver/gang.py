@@ -19,7 +19,7 @@ from sparktf.driver.control import ControlServer, Handler
 from sparktf.driver.placement import best_nodes
 from sparktf.driver.progress import Display
 from sparktf.driver.result import Application
-from sparktf.driver.roster import Agent, Roster
+from sparktf.driver.roster import Agent, ExecutorFacts, Roster
 from sparktf.driver.stored_plan import Plan
 from sparktf.errors import PreflightError, RefusedError, ReservationError
 from sparktf.executor.agent import AgentSettings, installed_versions
@@ -131,10 +131,9 @@ class Gang(abc.ABC):
         """Gives back what was held for agents that are dismissed; nothing, where executors cannot be given back."""
         del agents
 
-    def facts(self, agent: Agent) -> Mapping[str, str]:
-        """Returns what is known of an agent's executor: the address of its `log`, and why it was `removed`."""
-        del agent
-        return {}
+    def facts(self, agents: Sequence[Agent]) -> list[ExecutorFacts]:
+        """Returns what is known of each agent's executor."""
+        return [ExecutorFacts() for _ in agents]
 
     @cached_property
     def file_systems(self) -> FileSystems:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from sparktf.errors import RefusedError
 from sparktf.lifecycle import AGENT, AgentEvent, AgentState, step
@@ -37,6 +38,18 @@ class Agent:
 
     def take(self, event: AgentEvent) -> None:
         self.state = step(AGENT, self.state, event, f"agent {self.registration.partition} on {self.registration.host}")
+
+
+class ExecutorFacts(NamedTuple):
+    """What the cluster manager says of an agent's executor.
+
+    Attributes:
+        log: Address of its log, "" where there is none.
+        removed: Why it is not there any more, "" while it is or where nothing is known.
+    """
+
+    log: str = ""
+    removed: str = ""
 
 
 @dataclass(slots=True)

@@ -203,7 +203,7 @@ class Run:
             limit_s = self._config.timeouts.stop + self._config.timeouts.heartbeat
             if not gang.end_attempt(attempt, limit_s):
                 self._warn("some trainers did not stop in time")
-            nodes = seating.results(attempt, gang.facts, located=bool(plan.hosts))
+            nodes = seating.results(attempt, gang.facts(seating.agents), located=bool(plan.hosts))
             self._keep_attempt(attempt, nodes, restore, time.monotonic() - started_s)
         return attempt
 
@@ -244,10 +244,10 @@ class Run:
             gang.tick()
             if reason := gang.look_after_agents():
                 self._warn(f"Spark gave up the agents' job: {reason}")
-            for lost in gang.roster.sweep():
-                facts = gang.facts(lost.agent)
+            swept = gang.roster.sweep()
+            for lost, facts in zip(swept, gang.facts([lost.agent for lost in swept]), strict=True):
                 with gang.roster.changed:
-                    attempt.agent_lost(lost.agent.id, facts.get("removed") or lost.reason, facts.get("log", ""))
+                    attempt.agent_lost(lost.agent.id, facts.removed or lost.reason, facts.log)
             self._commit(attempt)
             with gang.roster.changed:
                 outcome = attempt.outcome()

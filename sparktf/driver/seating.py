@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from sparktf.driver.attempt import Attempt, Trainer
 from sparktf.driver.placement import seats
 from sparktf.driver.result import NodeResult
-from sparktf.driver.roster import Agent
+from sparktf.driver.roster import Agent, ExecutorFacts
 from sparktf.driver.stored_plan import NODES
 from sparktf.messages import TrainerSpec
 from sparktf.storage.base import Storage
@@ -52,12 +52,11 @@ class Seating:
             for node, agent in zip(self._nodes(), self.agents, strict=True)
         ]
 
-    def results(
-        self, attempt: Attempt, facts: Callable[[Agent], Mapping[str, str]], *, located: bool
-    ) -> tuple[NodeResult, ...]:
+    def results(self, attempt: Attempt, facts: Sequence[ExecutorFacts], *, located: bool) -> tuple[NodeResult, ...]:
         """Returns what each node has read, and where its log is.
 
         Args:
+            facts: Of each agent's executor.
             located: Whether it is known where the data lies.
         """
         read = attempt.nbytes_read()
@@ -67,9 +66,9 @@ class Seating:
                 host=agent.registration.host,
                 nbytes=read[node][0],
                 local_nbytes=read[node][1] if located else None,
-                log=facts(agent).get("log", ""),
+                log=known.log,
             )
-            for node, agent in zip(self._nodes(), self.agents, strict=True)
+            for node, agent, known in zip(self._nodes(), self.agents, facts, strict=True)
         )
 
     def _nodes(self) -> list[NodeId]:
