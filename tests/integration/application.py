@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -59,6 +60,7 @@ class Application:
         self.sandbox = sandbox
         self.family = sandbox.family
         self._answers: queue.SimpleQueue[str] = queue.SimpleQueue()
+        self._commands = 0
         with sandbox.log.open("wb") as log:
             self._process = subprocess.Popen(
                 [sys.executable, str(_HOST), json.dumps(sandbox.settings(master, conf or {}))],
@@ -121,15 +123,21 @@ class Application:
 
     def _tell(self, command: dict[str, Any]) -> None:
         assert self._process.stdin is not None
-        self._process.stdin.write(json.dumps(command) + "\n")
+        self._commands += 1
+        self._process.stdin.write(json.dumps({**command, "number": self._commands}) + "\n")
         self._process.stdin.flush()
 
     def _answer(self, within_s: float) -> dict[str, Any]:
-        try:
-            answer: dict[str, Any] = json.loads(self._answers.get(timeout=within_s))
-        except queue.Empty:
-            raise AssertionError(f"the application did not answer within {within_s:g} s") from None
-        return answer
+        """Returns the next answer to the last command. A test that gave up may have left answers to earlier ones."""
+        deadline = time.monotonic() + within_s
+        while True:
+            try:
+                line = self._answers.get(timeout=max(0.0, deadline - time.monotonic()))
+            except queue.Empty:
+                raise AssertionError(f"the application did not answer within {within_s:g} s") from None
+            answer: dict[str, Any] = json.loads(line)
+            if answer.pop("to") == self._commands:
+                return answer
 
     def _listen(self) -> None:
         assert self._process.stdout is not None

@@ -57,8 +57,11 @@ def _sandbox(folder: Path) -> Iterator[Sandbox]:
 
 
 @pytest.fixture
-def watch(tmp_path: Path) -> Watch:
-    return Watch(tmp_path / "books")
+def watch(tmp_path: Path) -> Iterator[Watch]:
+    """A watch that lets all trainers go in the end, also when its test fails: they hold a shared application."""
+    made = Watch(tmp_path / "books")
+    yield made
+    made.release()
 
 
 @pytest.fixture(scope="session")

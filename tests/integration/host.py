@@ -31,9 +31,11 @@ def main() -> None:
     for key, value in json.loads(sys.argv[1]).items():
         builder = builder.config(key, value)
     spark = builder.getOrCreate()
-    answer({"ready": True})
+    answer({"to": 0})
     for line in sys.stdin:
-        follow(spark, json.loads(line), answer)
+        command = json.loads(line)
+        number = command.pop("number")
+        follow(spark, command, lambda message, to=number: answer({**message, "to": to}))  # type: ignore[misc]
     spark.stop()
 
 

@@ -40,7 +40,7 @@ class Watch:
 
     def release(self) -> None:
         """Lets all trainers go on."""
-        (self._folder / "hold").unlink()
+        (self._folder / "hold").unlink(missing_ok=True)
 
     def held(self, count: int, *, but: Sequence[Held] = (), within_s: float = 120.0) -> list[Held]:
         """Waits until so many trainers wait, not counting those of an earlier attempt; returns them by index."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import os
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,8 @@ def build(params: dict[str, Any], assets: dict[str, Any]) -> keras.Model:
     """Returns the compiled model of `cases.watched`."""
     access = next(known for known in gc.get_objects() if isinstance(known, ControlAccess))
     told = Path(params["access"])
-    told.with_suffix(".part").write_text(access.model_dump_json())
-    told.with_suffix(".part").rename(told)
+    # Each of the trainers tells it; a name of its own keeps one from renaming what another still writes.
+    part = told.with_suffix(f".{os.getpid()}")
+    part.write_text(access.model_dump_json())
+    part.rename(told)
     return watched.build(params, assets)
