@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from decimal import Decimal
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -58,28 +57,27 @@ def fill_scalar(value: FillValue, kind: pa.DataType) -> pa.Scalar:
 
 @dataclass(frozen=True, slots=True)
 class RowGroup:
-    """A row group as it was read.
+    """Rows that are read together: a row group of a file.
 
     Attributes:
-        index: Which row group of the file.
+        origin: What the rows come from, for messages: the file's path.
+        first_row: Returns the number of the first row in the origin; asked only where a row is refused.
         columns: The columns that features use.
         rows: How many of its rows belong to the stream.
         kept: int64 [rows], the rows of the group that belong to the stream, or None for all.
         fill_null: Column -> value in place of null.
     """
 
-    path: str
-    index: int
-    metadata: Any  # pyarrow.parquet.FileMetaData
+    origin: str
+    first_row: Callable[[], int]
     columns: Mapping[str, pa.ChunkedArray]
     rows: int
     kept: Array | None = None
     fill_null: Mapping[str, FillValue] = field(default_factory=dict)
 
     def refused(self, column: str, row: int, reason: str) -> BadValueError:
-        """Returns the error for one row of the group, counted from 0 in the file."""
-        first_row = sum(self.metadata.row_group(i).num_rows for i in range(self.index))
-        return BadValueError(f"{self.path}: column {column!r}, row {first_row + row}: {reason}")
+        """Returns the error for one row of the group, counted from 0 in its origin."""
+        return BadValueError(f"{self.origin}: column {column!r}, row {self.first_row() + row}: {reason}")
 
     def refused_kept(self, column: str, row: int, reason: str) -> BadValueError:
         """Returns the error for one of the kept rows."""

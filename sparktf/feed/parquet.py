@@ -7,6 +7,7 @@ from collections import OrderedDict, deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager, suppress
+from functools import partial
 from typing import Any, BinaryIO, Self
 
 import numpy as np
@@ -161,9 +162,8 @@ class SplitReader:
         columns |= {name: pa.chunked_array([repeated(value, kind, split.group_rows)]) for name, kind, value in named}
         self._check_types(columns, split.path)
         return RowGroup(
-            path=split.path,
-            index=split.row_group,
-            metadata=file.metadata,
+            origin=split.path,
+            first_row=partial(_rows_before, file.metadata, split.row_group),
             columns=columns,
             rows=split.rows,
             kept=kept_rows(split, self._spec.seed),
@@ -247,6 +247,10 @@ class SplitSequence:
             thread.shutdown(cancel_futures=True)
         for reader in self._readers:
             reader.close()
+
+
+def _rows_before(metadata: pq.FileMetaData, row_group: int) -> int:
+    return sum(metadata.row_group(i).num_rows for i in range(row_group))
 
 
 def _close(file: pq.ParquetFile) -> None:
