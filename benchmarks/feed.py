@@ -16,6 +16,7 @@ from _report import figure, report
 
 from sparktf.config import JobConfig
 from sparktf.driver.planner import plan_source
+from sparktf.feed.blocks import PlannedParts
 from sparktf.feed.pipeline import NodeFeed
 from sparktf.plan import Stream
 from sparktf.storage import open_storage
@@ -58,7 +59,7 @@ def read_batches(folder: Path, *, shuffle: bool, threads: bool = False) -> float
     (assignment,) = plan.assignments(Stream.TRAIN, 0, [(0, ROWS)], [""], rebalance=True)
     rows = 0
     start = time.perf_counter()
-    with NodeFeed(plan.spec, assignment, open_storage, use_threads=threads) as feed:
+    with NodeFeed(plan.spec, PlannedParts(plan.spec, assignment, open_storage, use_threads=threads)) as feed:
         while n := len(feed.take(BATCH)["target:y"]):
             rows += n
     seconds = time.perf_counter() - start

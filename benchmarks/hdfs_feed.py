@@ -20,6 +20,7 @@ from _report import figure, report
 from minihadoop import ClusterConfig, MiniHadoop, down, up
 from sparktf.config import JobConfig
 from sparktf.driver.planner import plan_source
+from sparktf.feed.blocks import PlannedParts
 from sparktf.feed.parquet import SplitReader
 from sparktf.feed.pipeline import NodeFeed
 from sparktf.hadoop import HadoopConf
@@ -88,7 +89,7 @@ class Feed:
     def feed(self) -> float:
         """Returns the bytes per second of shuffled batches."""
         rows, start = 0, time.perf_counter()
-        with NodeFeed(self._plan.spec, self._assignment(), self._systems.open) as feed:
+        with NodeFeed(self._plan.spec, PlannedParts(self._plan.spec, self._assignment(), self._systems.open)) as feed:
             while n := len(feed.take(BATCH)["target:y"]):
                 rows += n
             nbytes = feed.nbytes

@@ -14,6 +14,7 @@ import pyarrow.parquet as pq
 from sparktf.config import JobConfig
 from sparktf.driver.planner import PartitionFilter, plan_source
 from sparktf.driver.stored_plan import Plan
+from sparktf.feed.blocks import PlannedParts
 from sparktf.feed.columns import Columns
 from sparktf.feed.pipeline import NodeFeed
 from sparktf.plan import Assignment, Interval, PartitionValue, Stream
@@ -96,7 +97,7 @@ def deal(
 
 def feed_of(plan: Plan, assignment: Assignment) -> NodeFeed:
     """Returns the feed of one assignment."""
-    return NodeFeed(plan.spec, assignment, open_storage)
+    return NodeFeed(plan.spec, PlannedParts(plan.spec, assignment, open_storage))
 
 
 def batches(plan: Plan, assignment: Assignment, rows: int = 10) -> list[Columns]:

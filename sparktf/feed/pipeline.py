@@ -6,20 +6,17 @@ None of the three holds the interpreter's lock for long.
 
 from __future__ import annotations
 
-import itertools
 import threading
 import time
 from collections import deque
 from collections.abc import Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
-from functools import partial
 from types import TracebackType
 from typing import NamedTuple, Self
 
-import numpy as np
-
 from sparktf.feature import FeedSpec
+from sparktf.feed.blocks import BlockPart, Parts
 from sparktf.feed.columns import (
     Array,
     Columns,
@@ -30,9 +27,7 @@ from sparktf.feed.columns import (
     take_rows,
 )
 from sparktf.feed.convert import RowGroup, assemble
-from sparktf.feed.parquet import OpenStorage, SplitReader, SplitSequence
-from sparktf.plan import Assignment, Draw, Piece, Split, Stream, generator
-from sparktf.storage.local import LocalStorage
+from sparktf.plan import Interval, merge
 
 _CLOSE_TIMEOUT_S = 5.0
 _SPARE_BLOCKS = 2
@@ -40,22 +35,24 @@ _SPARE_BLOCKS = 2
 
 @dataclass(frozen=True, slots=True)
 class Block:
-    """The rows of a piece.
+    """The rows of a part of a shuffle block.
 
     Attributes:
         columns: The rows, in the order in which they are trained.
         memory: What the numeric columns lie in, to be used again.
-        start: The piece's first row in them.
-        rows: Rows of the piece.
+        start: The part's first row in them.
+        rows: Rows of the part.
+        first_row: Where it starts in the epoch sequence.
     """
 
     columns: Columns
     memory: Mapping[str, Array]
     start: int
     rows: int
+    first_row: int
 
     def copy(self, start: int, stop: int) -> Columns:
-        """Returns rows `[start, stop)` of the piece."""
+        """Returns rows `[start, stop)` of the part."""
         return copy_rows(self.columns, self.start + start, self.start + stop)
 
 
@@ -93,35 +90,24 @@ class SpareMemory:
 
 
 class NodeFeed:
-    """Reads an `Assignment` beside the caller and hands out batches of exact row counts.
+    """Reads a share beside the caller and hands out batches of exact row counts.
 
     Attributes:
-        rows_taken: Rows handed out so far; `Assignment.consumed` turns them into a cursor.
+        rows_taken: Rows handed out so far; `consumed` turns them into a cursor.
         wait_s: Seconds that `take` has waited for rows.
         nbytes: Bytes read from files so far, of which `local_nbytes` lie on this node's own host.
     """
 
-    def __init__(
-        self, spec: FeedSpec, assignment: Assignment, open_storage: OpenStorage, *, use_threads: bool = False
-    ) -> None:
-        """Starts to read.
-
-        Args:
-            use_threads: Let Arrow decode columns on all its threads; on few cores that takes them from the other work.
-        """
+    def __init__(self, spec: FeedSpec, parts: Parts) -> None:
+        """Starts to read."""
         self.rows_taken = 0
         self.wait_s = 0.0
         self.nbytes = 0
         self.local_nbytes = 0
         self._spec = spec
-        self._assignment = assignment
-        self._permutes = spec.shuffle and assignment.stream is Stream.TRAIN
-        first = next((split for piece in assignment.pieces for split in piece.splits), None)
-        self._groups = SplitSequence(
-            (split for piece in assignment.pieces for split in self._splits_of(piece)[0]),
-            partial(SplitReader, spec, open_storage, use_threads=use_threads),
-            is_remote=first is not None and not isinstance(open_storage(first.path), LocalStorage),
-        )
+        self._parts = parts
+        self._drained = False
+        self._begun: list[Interval] = []
         self._spare = SpareMemory(spec)
         self._scratch = SpareMemory(spec)
         self._assembler = ThreadPoolExecutor(1, thread_name_prefix="assemble")
@@ -134,16 +120,36 @@ class NodeFeed:
         self._finished = False
         self._closed = False
         self._error: BaseException | None = None
-        self._thread = threading.Thread(target=self._run, name=f"feed-{assignment.stream}", daemon=True)
+        self._thread = threading.Thread(target=self._run, name="feed", daemon=True)
         self._thread.start()
 
     @property
     def rows(self) -> int:
-        """Rows of the whole assignment."""
-        return self._assignment.rows
+        """Rows of the whole share as far as they are known: all of a planned one, else those handed out."""
+        return self.rows_taken if self._parts.rows is None else self._parts.rows
+
+    def is_all(self, rows: int) -> bool:
+        """Whether so many rows are all of the share. Where nobody planned it, its end must have been met."""
+        return rows == self.rows and (self._drained or self._parts.rows is not None)
+
+    def consumed(self, rows: int) -> list[Interval]:
+        """Returns the intervals of the epoch sequence that the first `rows` rows handed out cover.
+
+        Raises:
+            ValueError: `rows` is negative or more than were handed out.
+        """
+        if not 0 <= rows <= self.rows_taken:
+            raise ValueError(f"consumed {rows} of {self.rows_taken} rows handed out")
+        done: list[Interval] = []
+        for start, stop in self._begun:
+            taken = min(rows, stop - start)
+            if taken:
+                done.append((start, start + taken))
+            rows -= taken
+        return merge(done)
 
     def take(self, rows: int) -> Columns:
-        """Returns the next rows, in arrays of their own: exactly `rows`, fewer only at the assignment's end, then none.
+        """Returns the next rows, in arrays of their own: exactly `rows`, fewer only at the share's end, then none.
 
         Raises:
             DataError: a value or file is refused.
@@ -155,6 +161,7 @@ class NodeFeed:
         while missing:
             block = self._current()
             if block is None:
+                self._drained = True
                 break
             stop = min(self._block_taken + missing, block.rows)
             parts.append(block.copy(self._block_taken, stop))
@@ -169,6 +176,7 @@ class NodeFeed:
             self._closed = True
             self._ready.clear()
             self._changed.notify_all()
+        self._parts.stop()
         self._block = None
         self._thread.join(_CLOSE_TIMEOUT_S)
 
@@ -187,6 +195,8 @@ class NodeFeed:
                 return self._block
             self._spare.give(self._block.memory)
         self._block, self._block_taken = self._next_block(), 0
+        if self._block is not None:
+            self._begun.append((self._block.first_row, self._block.first_row + self._block.rows))
         return self._block
 
     def _next_block(self) -> Block | None:
@@ -215,7 +225,7 @@ class NodeFeed:
         except BaseException as caught:  # noqa: BLE001 - the end of a thread: `take` raises it where it is waited for
             error = caught
         finally:
-            self._groups.close()
+            self._parts.close()
             self._assembler.shutdown(wait=False)
             with self._changed:
                 self._error = error
@@ -224,18 +234,17 @@ class NodeFeed:
 
     def _read_all(self) -> None:
         before: Future[Block] | None = None
-        for piece in self._assignment.pieces:
-            if not self._wait_for_room(piece.rows * self._spec.row_nbytes):
+        for part in self._parts:
+            if not self._wait_for_room(part.rows * self._spec.row_nbytes):
                 return
-            splits, start = self._splits_of(piece)
-            groups = list(itertools.islice(self._groups, len(splits)))
-            self.nbytes += sum(split.nbytes for split in splits)
-            self.local_nbytes += sum(split.local_nbytes for split in splits)
+            groups = part.read()
+            self.nbytes += part.nbytes
+            self.local_nbytes += part.local_nbytes
             # One block is assembled beside the reading: there are never more than two of them in Arrow's form.
             if before is not None:
                 before.result()
-            before = self._assembler.submit(self._assemble, piece, groups, start)
-            nbytes = max(piece.rows * self._spec.row_nbytes, sum(group.nbytes for group in groups))
+            before = self._assembler.submit(self._assemble, part, groups)
+            nbytes = max(part.rows * self._spec.row_nbytes, sum(group.nbytes for group in groups))
             with self._changed:
                 if self._closed:
                     return
@@ -243,42 +252,34 @@ class NodeFeed:
                 self._ready_nbytes += nbytes
                 self._changed.notify_all()
 
-    def _splits_of(self, piece: Piece) -> tuple[Sequence[Split], int]:
-        """Returns the splits to read for a piece, and where in their rows the piece starts if it is not permuted."""
-        return (piece.splits, 0) if self._permutes else _touched(piece)
-
     def _wait_for_room(self, nbytes: int) -> bool:
         """Waits until so much may be read ahead, or nothing is; False when the feed is closed."""
-        limit = self._spec.prefetch_bytes - nbytes
+        limit, max_ahead = self._spec.prefetch_bytes - nbytes, self._parts.max_ahead
         with self._changed:
-            self._changed.wait_for(lambda: self._closed or not self._ready or self._ready_nbytes <= limit)
+            self._changed.wait_for(
+                lambda: (
+                    self._closed
+                    or not self._ready
+                    or (self._ready_nbytes <= limit and (max_ahead is None or len(self._ready) < max_ahead))
+                )
+            )
             return not self._closed
 
-    def _assemble(self, piece: Piece, groups: Sequence[RowGroup], start: int) -> Block:
-        """The assembling thread: row groups into the rows of a piece, of which `start` is the first if unpermuted."""
+    def _assemble(self, part: BlockPart, groups: Sequence[RowGroup]) -> Block:
+        """The assembling thread: row groups into the rows of a part."""
         rows = sum(group.rows for group in groups)
-        if not self._permutes:
+        if part.draw is None:
             memory = self._spare.take(rows)
             columns = assemble(self._spec.features, groups, _first_rows(memory, rows))
-            return Block(columns, memory, start, piece.rows)
-        scratch, memory = self._scratch.take(rows), self._spare.take(piece.rows)
+            return Block(columns, memory, part.start, part.rows, part.first_row)
+        scratch, memory = self._scratch.take(rows), self._spare.take(part.rows)
         columns = assemble(self._spec.features, groups, _first_rows(scratch, rows))
-        draw = generator(Draw.BLOCK_ROWS, self._spec.seed, self._assignment.epoch, piece.block)
         # Every part of a block draws the permutation of the whole block, and takes its own share of it.
-        order = draw.permutation(rows)[piece.start : piece.stop]
-        permuted = take_rows(columns, order, _first_rows(memory, piece.rows))
+        order = part.draw().permutation(rows)[part.start : part.start + part.rows]
+        permuted = take_rows(columns, order, _first_rows(memory, part.rows))
         self._scratch.give(scratch)
-        return Block(permuted, memory, 0, piece.rows)
+        return Block(permuted, memory, 0, part.rows, part.first_row)
 
 
 def _first_rows(memory: Mapping[str, Array], rows: int) -> dict[str, Array]:
     return {key: array[:rows] for key, array in memory.items()}
-
-
-def _touched(piece: Piece) -> tuple[list[Split], int]:
-    """Returns the splits that hold rows of an unpermuted piece, and where in them the piece starts."""
-    ends = np.cumsum([split.rows for split in piece.splits])
-    first = int(np.searchsorted(ends, piece.start, side="right"))
-    last = int(np.searchsorted(ends, piece.stop, side="left"))
-    before = int(ends[first - 1]) if first else 0
-    return list(itertools.islice(piece.splits, first, last + 1)), piece.start - before

@@ -9,6 +9,7 @@ from typing import Any
 
 from sparktf.channel import ControlClient
 from sparktf.errors import StorageError
+from sparktf.feed.blocks import PlannedParts
 from sparktf.feed.pipeline import NodeFeed
 from sparktf.messages import (
     Action,
@@ -112,7 +113,7 @@ class Session:
         request = AssignmentRequest(attempt=self.spec.attempt, node=self.spec.node, stream=stream, epoch=epoch)
         patience = self.spec.config.timeouts.driver_lost
         answer = self._client.call_patiently(Action.ASSIGNMENT, request, AssignmentAnswer, patience_s=patience)
-        return NodeFeed(self.spec.feed, answer.assignment, self._file_systems.open)
+        return NodeFeed(self.spec.feed, PlannedParts(self.spec.feed, answer.assignment, self._file_systems.open))
 
     def progress(self, epoch: int, step: int, rows: int, loss: float | None) -> None:
         """Keeps the numbers that the next heartbeat carries."""

@@ -21,6 +21,7 @@ from sparktf.driver.result import RunResult
 from sparktf.driver.run import Run
 from sparktf.driver.stored_plan import Plan, load_plan
 from sparktf.executor.agent import AgentSettings
+from sparktf.feed.blocks import PlannedParts
 from sparktf.feed.pipeline import NodeFeed
 from sparktf.plan import Cursor, PartitionValue, Stream, batch_shares, remaining
 from sparktf.rundir import RunDirectory
@@ -147,7 +148,7 @@ def worker_rows(config: JobConfig, cursor: Cursor | None = None) -> list[dict[st
     )
     rows: list[dict[str, Any]] = []
     for share in shares:
-        with NodeFeed(plan.spec, share, open_storage) as feed:
+        with NodeFeed(plan.spec, PlannedParts(plan.spec, share, open_storage)) as feed:
             rows.append(dict(feed.take(share.rows)))
     return rows
 

@@ -19,6 +19,7 @@ from lakes import array, batches, deal, feed_of, filter_by, id_table, ids, plan_
 
 from sparktf.driver.stored_plan import Plan
 from sparktf.errors import BadValueError, CorruptFileError, SourceNotFoundError, StorageError
+from sparktf.feed.blocks import PlannedParts
 from sparktf.feed.columns import Strings
 from sparktf.feed.parquet import held_out_rows
 from sparktf.feed.pipeline import NodeFeed
@@ -156,7 +157,7 @@ class TestTake:
     def test_reading_ahead_is_bounded_and_close_ends_the_thread(self, lake: Path) -> None:
         plan = plan_lake(lake, shuffle_rows=40)
         tight = plan.spec.model_copy(update={"prefetch_bytes": 1})
-        feed = NodeFeed(tight, deal(plan)[0], open_storage)
+        feed = NodeFeed(tight, PlannedParts(tight, deal(plan)[0], open_storage))
         feed.take(1)
         time.sleep(0.1)
         first_blocks = plan.tables[TRAIN].nbytes.max() * 3 * 3
@@ -166,7 +167,7 @@ class TestTake:
 
     def test_a_bound_below_one_block_still_reads_all(self, plan: Plan) -> None:
         tight = plan.spec.model_copy(update={"prefetch_bytes": 1})
-        with NodeFeed(tight, deal(plan)[0], open_storage) as feed:
+        with NodeFeed(tight, PlannedParts(tight, deal(plan)[0], open_storage)) as feed:
             assert sorted(array(feed.take(1000), "input:id").tolist()) == list(range(ROWS))
 
 
@@ -448,7 +449,7 @@ class TestFiles:
                 return Failing(Path(path).read_bytes())
 
         with (
-            NodeFeed(plan.spec, deal(plan)[0], lambda path: FailingStorage()) as feed,
+            NodeFeed(plan.spec, PlannedParts(plan.spec, deal(plan)[0], lambda path: FailingStorage())) as feed,
             pytest.raises(StorageError, match="the namenode is away"),
         ):
             feed.take(1)
@@ -458,5 +459,5 @@ class TestFiles:
             def open(self, path: str) -> io.BytesIO:
                 return io.BytesIO(Path(path).read_bytes())
 
-        with NodeFeed(plan.spec, deal(plan)[0], lambda path: Remote()) as feed:
+        with NodeFeed(plan.spec, PlannedParts(plan.spec, deal(plan)[0], lambda path: Remote())) as feed:
             assert sorted(array(feed.take(1000), "input:id").tolist()) == list(range(ROWS))

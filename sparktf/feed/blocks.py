@@ -1,0 +1,128 @@
+"""Parts of shuffle blocks, which a node reads and trains one after the other; and where a planned share has them."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+from typing import NamedTuple, Protocol
+
+import numpy as np
+
+from sparktf.feature import FeedSpec
+from sparktf.feed.convert import RowGroup
+from sparktf.feed.parquet import OpenStorage, SplitReader, SplitSequence
+from sparktf.plan import Assignment, Draw, Piece, Split, Stream, generator
+from sparktf.storage.local import LocalStorage
+
+
+class BlockPart(NamedTuple):
+    """Some rows of a shuffle block.
+
+    Attributes:
+        rows: How many.
+        first_row: Where they start in the epoch sequence.
+        start: Where they start in what `read` returns, after its permutation.
+        draw: Returns the generator of the block's permutation; None where rows stay as they lie.
+        read: Returns the rows; all of the block, where they are permuted.
+        nbytes: Bytes that are read, of which `local_nbytes` lie on this host.
+    """
+
+    rows: int
+    first_row: int
+    start: int
+    draw: Callable[[], np.random.Generator] | None
+    read: Callable[[], Sequence[RowGroup]]
+    nbytes: int = 0
+    local_nbytes: int = 0
+
+
+class Parts(Protocol):
+    """A node's share of one stream in one epoch.
+
+    Attributes:
+        rows: Rows of the whole share; None while nobody knows.
+        max_ahead: Parts that may be read ahead, however small they are; None for as many as memory allows.
+    """
+
+    @property
+    def rows(self) -> int | None: ...
+
+    @property
+    def max_ahead(self) -> int | None: ...
+
+    def __iter__(self) -> Iterator[BlockPart]:
+        """Yields the parts; may wait for the next one. Each is read before the next is asked for."""
+
+    def stop(self) -> None:
+        """Ends the iteration soon; called from any thread."""
+
+    def close(self) -> None:
+        """Gives up what reading has opened; called by the reading thread when it is done."""
+
+
+class PlannedParts:
+    """The parts of an `Assignment`, read from Parquet files."""
+
+    max_ahead = None
+
+    def __init__(
+        self, spec: FeedSpec, assignment: Assignment, open_storage: OpenStorage, *, use_threads: bool = False
+    ) -> None:
+        """Opens nothing yet.
+
+        Args:
+            use_threads: Let Arrow decode columns on all its threads; on few cores that takes them from the other work.
+        """
+        self._spec = spec
+        self._assignment = assignment
+        self._permutes = spec.shuffle and assignment.stream is Stream.TRAIN
+        first = next((split for piece in assignment.pieces for split in piece.splits), None)
+        self._groups = SplitSequence(
+            (split for piece in assignment.pieces for split in self._splits_of(piece)[0]),
+            partial(SplitReader, spec, open_storage, use_threads=use_threads),
+            is_remote=first is not None and not isinstance(open_storage(first.path), LocalStorage),
+        )
+
+    @property
+    def rows(self) -> int | None:
+        return self._assignment.rows
+
+    def __iter__(self) -> Iterator[BlockPart]:
+        for piece in self._assignment.pieces:
+            splits, start = self._splits_of(piece)
+            yield BlockPart(
+                rows=piece.rows,
+                first_row=piece.first_row,
+                start=start,
+                draw=partial(self._draw, piece.block) if self._permutes else None,
+                read=partial(self._read, len(splits)),
+                nbytes=sum(split.nbytes for split in splits),
+                local_nbytes=sum(split.local_nbytes for split in splits),
+            )
+
+    def stop(self) -> None:
+        """See `Parts`: nothing waits here."""
+
+    def close(self) -> None:
+        """Closes the files."""
+        self._groups.close()
+
+    def _read(self, count: int) -> list[RowGroup]:
+        return list(itertools.islice(self._groups, count))
+
+    def _draw(self, block: int) -> np.random.Generator:
+        return generator(Draw.BLOCK_ROWS, self._spec.seed, self._assignment.epoch, block)
+
+    def _splits_of(self, piece: Piece) -> tuple[Sequence[Split], int]:
+        """Returns the splits to read for a piece, and where in their rows, permuted or not, the piece starts."""
+        return (piece.splits, piece.start) if self._permutes else _touched(piece)
+
+
+def _touched(piece: Piece) -> tuple[list[Split], int]:
+    """Returns the splits that hold rows of an unpermuted piece, and where in them the piece starts."""
+    ends = np.cumsum([split.rows for split in piece.splits])
+    first = int(np.searchsorted(ends, piece.start, side="right"))
+    last = int(np.searchsorted(ends, piece.stop, side="left"))
+    before = int(ends[first - 1]) if first else 0
+    return list(itertools.islice(piece.splits, first, last + 1)), piece.start - before
