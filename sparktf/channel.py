@@ -8,11 +8,10 @@ from pyarrow import flight
 from tenacity import Retrying, retry_if_exception_type, stop_after_delay, wait_random_exponential
 
 from sparktf.errors import ControlError, DriverLostError, RefusedError
+from sparktf.flight import call_options, client_options
 from sparktf.messages import Action
 from sparktf.plan import Message
-from sparktf.security import NODE_NAME, ControlAccess
-
-SECRET_HEADER = b"x-sparktf-secret"
+from sparktf.security import ControlAccess
 
 GONE_S = 3.0
 """So long a driver whose process seems to be gone is asked again."""
@@ -21,22 +20,16 @@ _Answer = TypeVar("_Answer", bound=Message)
 
 
 class ControlClient:
-    """Calls the driver's control server. Thread-safe; every call has a deadline."""
+    """Calls the driver's control server. Thread-safe; every call has a deadline.
+
+    Attributes:
+        access: What it was made with.
+    """
 
     def __init__(self, access: ControlAccess) -> None:
-        tls = access.tls
-        options = (
-            {}
-            if tls is None
-            else {
-                "tls_root_certs": tls.authority.encode(),
-                "cert_chain": tls.certificate.encode(),
-                "private_key": tls.key.encode(),
-                "override_hostname": NODE_NAME,
-            }
-        )
-        self._client = flight.FlightClient(access.location, **options)
-        self._secret = access.secret.encode()
+        self.access = access
+        self._client = flight.FlightClient(access.location, **client_options(access.tls))
+        self._secret = access.secret
         self._location = access.location
 
     def call(self, action: Action, request: Message, answer: type[_Answer], *, timeout_s: float = 10.0) -> _Answer:
@@ -47,7 +40,7 @@ class ControlClient:
             RefusedError: wrong secret or certificate, or a request the server does not accept.
             ControlError: the server failed.
         """
-        options = flight.FlightCallOptions(timeout=timeout_s, headers=[(SECRET_HEADER, self._secret)])
+        options = call_options(self._secret, timeout_s)
         body = flight.Action(action.value, request.model_dump_json().encode())
         try:
             results = list(self._client.do_action(body, options))

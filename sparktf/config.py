@@ -105,6 +105,16 @@ class DataConfig(Section):
     locality: bool = Field(
         default=True, description="Give each worker first what HDFS holds on its own host. Off: whatever comes next."
     )
+    cache: Literal["auto", "on", "off"] = Field(
+        default="auto",
+        description="Whether nodes keep the rows that Spark fed them for later epochs, instead of having Spark compute "
+        "them again. `auto`: where there are several epochs.",
+    )
+    staging_mib: PositiveInt = Field(
+        default=512,
+        description="Memory of each trainer for rows that Spark has fed and that wait or are kept, in MiB; the rest "
+        "goes to files on the executor's local disk.",
+    )
     prefetch_mib: PositiveInt = Field(
         default=256, description="Upper bound of rows read ahead in each trainer, in MiB."
     )
@@ -315,7 +325,7 @@ class JobConfig(Section):
     def plan_hash(self) -> str:
         """Hash of what the stored plan and its cursors depend on: a run can be resumed only while it is the same."""
         depends = {
-            "data": self.data.model_dump(exclude={"rebalance", "locality", "prefetch_mib"}),
+            "data": self.data.model_dump(exclude={"rebalance", "locality", "prefetch_mib", "cache", "staging_mib"}),
             "seed": self.train.seed,
             "name": self.name,
         }

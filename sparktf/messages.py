@@ -9,10 +9,11 @@ import enum
 from typing import Any, Literal
 
 from sparktf.config import JobConfig
+from sparktf.data_messages import DataAddress, StagedCounts, StagedShare
 from sparktf.errors import ErrorRecord
 from sparktf.feature import FeedSpec
 from sparktf.hadoop import HadoopConf
-from sparktf.plan import Assignment, Cursor, Message, Stream
+from sparktf.plan import Assignment, Cursor, Interval, Message, Stream
 from sparktf.security import ControlAccess
 from sparktf.topology import ClusterSpec, NodeId
 
@@ -32,6 +33,9 @@ class Action(enum.StrEnum):
     FINISHED = "finished"
     FAILED = "failed"
     WARNING = "warning"
+    LEASE = "lease"
+    SEALED = "sealed"
+    WORK = "work"
 
 
 Flavour = Literal["keras", "tf_keras", "none"]
@@ -110,7 +114,8 @@ class TrainerSpec(Message):
 
     Attributes:
         run_root: With config.name and run_id, the run directory.
-        rows: Rows of each stream in one epoch.
+        rows: Rows of each planned stream in one epoch.
+        staged: Streams that Spark feeds, whose rows nobody knows beforehand.
         assets: What `prepare` returned.
         hadoop: Where the file systems are.
     """
@@ -124,8 +129,13 @@ class TrainerSpec(Message):
     feed: FeedSpec
     rows: dict[Stream, int]
     assets: dict[str, Any]
+    staged: tuple[Stream, ...] = ()
     restore: Restore | None = None
     hadoop: HadoopConf = HadoopConf()
+
+    def has(self, stream: Stream) -> bool:
+        """Whether there is such a stream."""
+        return stream in self.staged or bool(self.rows.get(stream))
 
 
 class Bootstrap(Message):
@@ -169,7 +179,11 @@ class TrainerExited(Message):
 
 
 class Ready(Message):
-    """The compiled model is built and checked, the checkpoint restored: the trainer could begin."""
+    """The compiled model is built and checked, the checkpoint restored: the trainer could begin.
+
+    Attributes:
+        data: Where feeders find this node, if Spark feeds it.
+    """
 
     attempt: int
     node: NodeId
@@ -177,6 +191,7 @@ class Ready(Message):
     keras: Flavour
     versions: dict[str, str]
     weights: int
+    data: DataAddress | None = None
 
 
 class Progress(Message):
@@ -225,9 +240,10 @@ class AssignmentRequest(Message):
 
 
 class AssignmentAnswer(Message):
-    """The share of the node that asked."""
+    """The share of the node that asked: planned row groups, or what feeders bring."""
 
-    assignment: Assignment
+    assignment: Assignment | None = None
+    staged: StagedShare | None = None
 
 
 class Metrics(Message):
@@ -262,6 +278,7 @@ class EpochDone(Message):
     wait_s: float
     nbytes: int
     local_nbytes: int = 0
+    staged: StagedCounts | None = None
 
 
 class StagedFile(Message):
@@ -276,7 +293,7 @@ class Uploaded(Message):
     """A node's part of a checkpoint is in the staging folder, or could not be brought there.
 
     Attributes:
-        rows_consumed: Rows of the node's assignment of `epoch` that went into updates up to `step`.
+        done: Intervals of the sequence of `epoch` that this node has trained in this attempt, up to `step`.
         files: The chief's files; empty from the other nodes.
         error: Why the chief's files are not there; "" if they are.
     """
@@ -285,7 +302,7 @@ class Uploaded(Message):
     node: NodeId
     step: int
     epoch: int
-    rows_consumed: int
+    done: tuple[Interval, ...]
     keras: Flavour
     files: tuple[StagedFile, ...] = ()
     error: str = ""

@@ -31,10 +31,23 @@ class SparkAgents:
     """
 
     def __init__(
-        self, spark: SparkSession, count: int, slots: Slots, settings: AgentSettings, *, spares: int = 0
+        self,
+        spark: SparkSession,
+        count: int,
+        slots: Slots,
+        settings: AgentSettings,
+        *,
+        spares: int = 0,
+        feeders: bool = False,
     ) -> None:
-        """Starts `count` agents, `spares` of which are there to choose from only."""
+        """Starts `count` agents, `spares` of which are there to choose from only.
+
+        Args:
+            feeders: Leave a slot of each executor to feeders.
+        """
         self.spares = spares
+        self._feeders = feeders
+        self._spark = spark
         self._context: SparkContext = spark.sparkContext
         self._count = count
         self._slots = slots
@@ -90,7 +103,7 @@ class SparkAgents:
             context.setJobGroup(self._group, "sparktf node agents", interruptOnCancel=False)
             rdd = context.parallelize(range(self._count), self._count)
             if self._fills_executors():
-                requests = TaskResourceRequests().cpus(self._slots.cores)
+                requests = TaskResourceRequests().cpus(self._slots.cores - self._feeders)
                 rdd = rdd.withResources(ResourceProfileBuilder().require(requests).build)
             rdd.mapPartitionsWithIndex(task).collect()
         except (*_GONE, PySparkException) as e:  # the job is gone; the roster sees which agents are

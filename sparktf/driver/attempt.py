@@ -8,9 +8,11 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from sparktf.config import JobConfig, TimeoutsConfig
+from sparktf.data_messages import Lease, LeaseRequest, Sealed, Span, StagedShare, Work, WorkRequest
 from sparktf.driver.accounting import EpochAccount
+from sparktf.driver.ledger import Ledger
 from sparktf.driver.stored_plan import Plan
-from sparktf.errors import ErrorRecord, RefusedError, Verdict
+from sparktf.errors import DataError, ErrorRecord, RefusedError, Verdict, record_of
 from sparktf.lifecycle import TRAINER, TrainerEvent, TrainerState, step
 from sparktf.messages import (
     Ack,
@@ -28,7 +30,7 @@ from sparktf.messages import (
     Uploaded,
     Warned,
 )
-from sparktf.plan import Assignment, Cursor, Stream, remaining
+from sparktf.plan import Assignment, Cursor, Interval, Stream, remaining
 from sparktf.topology import NodeId
 
 _SETTLE_S = 1.0
@@ -94,6 +96,8 @@ class Attempt:
         metrics: Latest metrics by stream.
         epochs: Row accounts by epoch.
         warnings: What nodes warned of, each once.
+        ledger: The books of what Spark feeds, where it does.
+        wanted: Epochs that Spark is to feed, and nobody has begun to; whoever begins one takes it out.
     """
 
     def __init__(
@@ -120,6 +124,8 @@ class Attempt:
         self.epochs: dict[int, EpochAccount] = {}
         self.warnings: list[str] = []
         self.cursor = cursor
+        self.ledger: Ledger | None = None
+        self.wanted: list[tuple[Stream, int]] = []
         self._config = config
         self._plan = plan
         self._hosts = tuple(t.host for t in trainers) if hosts is None else hosts
@@ -138,6 +144,8 @@ class Attempt:
         if trainer.ready is None:  # a repeated message changes nothing
             trainer.take(TrainerEvent.READY)
             trainer.ready = message
+            if self.ledger is not None and message.data is not None:
+                self.ledger.ready(message.node, message.data)
         return Ack()
 
     def heartbeat(self, message: Heartbeat) -> TrainerOrders:
@@ -154,16 +162,36 @@ class Attempt:
     def assignment(self, message: AssignmentRequest) -> AssignmentAnswer:
         self._trainer(message)
         key = (message.stream, message.epoch)
+        resumed = message.stream is Stream.TRAIN and message.epoch == self.cursor.epoch
+        done = self.cursor.done if resumed else ()
+        if self.ledger is not None and message.stream in self._plan.staged:
+            return AssignmentAnswer(staged=self._staged(self.ledger, *key, done))
         if key not in self._assignments:
             rows = self._plan.rows(message.stream)
-            resumed = message.stream is Stream.TRAIN and message.epoch == self.cursor.epoch
-            todo = remaining(rows, self.cursor.done if resumed else ())
+            todo = remaining(rows, done)
             data = self._config.data
             rebalance = data.rebalance or message.stream is Stream.VALIDATION
             self._assignments[key] = self._plan.assignments(
                 *key, todo, self._hosts, rebalance=rebalance, locality=data.locality
             )
         return AssignmentAnswer(assignment=self._assignments[key][message.node.index])
+
+    def lease(self, message: LeaseRequest) -> Lease:
+        return self._ledger_of(message.span).lease(message)
+
+    def sealed(self, message: Sealed) -> Ack:
+        try:
+            self._ledger_of(message.span).sealed(message)
+        except DataError as e:
+            self.fail(record_of(e, time_s=self._wall()))
+            raise RefusedError(str(e)) from e
+        return Ack()
+
+    def work(self, message: WorkRequest) -> Work:
+        trained = {
+            t.node: t.progress.rows_trained for t in self.trainers.values() if t.progress.epoch == message.span.epoch
+        }
+        return self._ledger_of(message.span).work(message, trained)
 
     def metrics_reported(self, message: Metrics) -> Ack:
         self._trainer(message)
@@ -177,6 +205,8 @@ class Attempt:
         account = self.epochs.setdefault(
             message.epoch, EpochAccount(message.epoch, self._plan.rows(Stream.TRAIN), before, len(self.trainers))
         )
+        if self.ledger is not None and Stream.TRAIN in self._plan.staged:
+            account.planned = self.ledger.rows(Stream.TRAIN, message.epoch)
         account.add(message)
         if account.is_wrong:
             self.fail(account.record(self._wall()))
@@ -273,16 +303,26 @@ class Attempt:
     def advanced(self, uploads: Sequence[Uploaded]) -> Cursor:
         """Returns the cursor at a checkpoint that all nodes have uploaded."""
         epoch = uploads[0].epoch
-        done = [
-            interval
-            for upload in uploads
-            if upload.rows_consumed
-            for interval in self._assignments[Stream.TRAIN, epoch][upload.node.index].consumed(upload.rows_consumed)
-        ]
+        done = [interval for upload in uploads for interval in upload.done]
         base = self.cursor if self.cursor.epoch == epoch else Cursor(epoch=epoch)
         return base.advance(done)
 
+    def _staged(self, ledger: Ledger, stream: Stream, epoch: int, done: Sequence[Interval]) -> StagedShare:
+        """Returns a share that feeders bring, the same for every node; the first that asks has the epoch fed."""
+        keep = self._config.data.cache != "off" and self._config.train.epochs > 1
+        if not ledger.knows(stream, epoch) and not (keep and ledger.keep(stream, epoch)):
+            ledger.open(stream, epoch)
+            self.wanted.append((stream, epoch))
+        return StagedShare(done=tuple(done), keep=keep, again=ledger.book(stream, epoch).again)
+
+    def _ledger_of(self, span: Span) -> Ledger:
+        if self.ledger is None or span.attempt != self.number:
+            raise RefusedError(f"attempt {span.attempt} is over")
+        return self.ledger
+
     def _find_late(self, now_s: float, timeouts: TimeoutsConfig) -> None:
+        # Trainers that wait for Spark to compute their rows are not stuck while it does.
+        fed_s = self.ledger.moved_s if self.ledger is not None and self.ledger.feeding() else 0.0
         for trainer in self.trainers.values():
             if trainer.state is TrainerState.LAUNCHED:
                 if now_s - self._started_s > timeouts.start:
@@ -292,7 +332,7 @@ class Attempt:
             elif trainer.state in (TrainerState.READY, TrainerState.TRAINING):
                 if now_s - trainer.heard_s > timeouts.heartbeat:
                     self.fail(self._loss(trainer, f"was silent for {timeouts.heartbeat:g} s", self._wall()))
-                elif now_s - trainer.moved_s > timeouts.progress:
+                elif now_s - max(trainer.moved_s, fed_s) > timeouts.progress:
                     self.fail(
                         self._loss(
                             trainer, f"made no progress within timeouts.progress: {timeouts.progress:g} s", self._wall()

@@ -9,12 +9,15 @@ from types import TracebackType
 from typing import Any, Self
 
 from py4j.protocol import Py4JError
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 from rich.console import Console
 
 from sparktf.config import JobConfig
 from sparktf.driver.agents import SparkAgents
 from sparktf.driver.executors import executor_facts, executors_of, release_executors, request_executors
+from sparktf.driver.feeders import SparkFeeders
+from sparktf.driver.feeding import Feeders
+from sparktf.driver.frames import frames_of, plan_frames
 from sparktf.driver.gang import AgentJob, Gang
 from sparktf.driver.hdfs_blocks import locate_or_warn
 from sparktf.driver.locality import FileBlock
@@ -30,15 +33,15 @@ from sparktf.driver.run import Run
 from sparktf.driver.shipping import ship_model_code
 from sparktf.driver.spark import Slots, application_of, check_settings, check_slots, hadoop_conf, slots_of
 from sparktf.driver.stored_plan import Plan
-from sparktf.errors import ConfigError
 from sparktf.executor.agent import AgentSettings
+from sparktf.plan import Stream
 from sparktf.storage import FileSystems, Storage
 
 
 def train(
     spark: SparkSession,
     config: JobConfig,
-    data: None = None,
+    data: DataFrame | None = None,
     *,
     run_id: str | None = None,
     console: Console | None = None,
@@ -46,7 +49,7 @@ def train(
     """Trains as the configuration says, on executors of this application.
 
     Args:
-        data: Reserved for a DataFrame or RDD; the configuration names the data for now.
+        data: What is read, instead of what the configuration names.
         run_id: Names the run directory; the same id again resumes the run, or repeats the result of one that is done.
             Default: the Spark application's id.
 
@@ -58,10 +61,8 @@ def train(
             `error.result` the result.
         KeyboardInterrupt: the run was interrupted; everything is stopped.
     """
-    if data is not None:
-        raise ConfigError("train(data=...) is not supported yet: name the data in data.path")
     with Cluster(spark, config, console) as cluster:
-        return cluster.train(run_id=run_id)
+        return cluster.train(data=data, run_id=run_id)
 
 
 class Cluster(Gang):
@@ -77,6 +78,7 @@ class Cluster(Gang):
         self._spark = spark
         self._slots = slots_of(spark)
         self._shipped: set[str] = set()
+        self._data: DataFrame | None = None
         self.application = application_of(spark)
         super().__init__(
             config,
@@ -94,9 +96,12 @@ class Cluster(Gang):
     ) -> None:
         self.close()
 
-    def train(self, config: JobConfig | None = None, *, run_id: str | None = None) -> RunResult:
+    def train(
+        self, config: JobConfig | None = None, data: DataFrame | None = None, *, run_id: str | None = None
+    ) -> RunResult:
         """Runs one training; see `sparktf.train`."""
         config = config or self.config
+        self._data = data
         return Run(self, config, run_id or _default_run_id(self._spark, config.name)).execute()
 
     def preflight(self, config: JobConfig) -> None:
@@ -113,7 +118,17 @@ class Cluster(Gang):
 
     def plan(self, config: JobConfig) -> Plan:
         """See `Gang`."""
+        if self._data is not None:
+            check_slots(self._slots, config.cluster.nodes, feeders=True)
+            return plan_frames(config, self._data)
         return plan_source(config, self.file_systems.open, partial(filter_partitions, self._spark), self._locate)
+
+    def feed(self, config: JobConfig, plan: Plan, attempt: int, stream: Stream, epoch: int) -> Feeders:
+        """See `Gang`."""
+        if self._data is None:
+            return super().feed(config, plan, attempt, stream, epoch)
+        frame = frames_of(config, self._data, plan.spec)[stream]
+        return SparkFeeders(frame, self.feeder_settings(config, attempt, stream, epoch))
 
     def prepare(self, config: JobConfig, storage: Storage, path: str) -> dict[str, Any]:
         """See `Gang`."""
@@ -132,7 +147,9 @@ class Cluster(Gang):
             count = self._ask_for_executors(config, plan)
         elif config.cluster.placement == "data" and plan.hosts:
             self.warn(f"{self.place} places executors as it likes: cluster.placement: data needs YARN")
-        return SparkAgents(self._spark, count, self._slots, settings, spares=count - config.cluster.nodes)
+        return SparkAgents(
+            self._spark, count, self._slots, settings, spares=count - config.cluster.nodes, feeders=bool(plan.staged)
+        )
 
     def let_go(self, agents: Sequence[Agent]) -> None:
         """See `Gang`."""

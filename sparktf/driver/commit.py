@@ -17,6 +17,7 @@ from sparktf.storage.base import Storage
 from sparktf.storage.commit import CheckpointStore, Manifest
 
 _EPOCHS = "epochs"
+_SPLITS = "splits"
 
 
 _NBYTES_PER_WEIGHT = 12
@@ -31,6 +32,7 @@ class Committer:
         step: Updates at the last commit.
         checkpoint: Folder of the last commit, `model` of the published model; "" if there is none.
         versions: Of the trainers' Python packages.
+        splits: Rows of the splits that Spark had fed at the last commit, in the epoch of its cursor.
     """
 
     def __init__(
@@ -69,6 +71,7 @@ class Committer:
         self.checkpoint = ""
         self.model = ""
         self.versions: dict[str, str] = {}
+        self.splits: dict[int, int] = {}
 
     def last_attempt(self) -> int:
         """Returns the highest attempt that a killed driver of this run left behind."""
@@ -91,6 +94,7 @@ class Committer:
     def begin(self, number: int) -> Restore | None:
         """Fences older committers off and returns the checkpoint to start from."""
         self._not_committed = None
+        self.splits = {}
         self._store.fence(number)
         found = self._store.latest()
         if found is None:
@@ -98,6 +102,7 @@ class Committer:
             return None
         manifest, folder = found
         self.step, self.checkpoint = manifest.step, folder
+        self.splits = {int(split): rows for split, rows in manifest.extra.get(_SPLITS, {}).items()}
         self._earlier = tuple(EpochRows.model_validate(e) for e in manifest.extra.get(_EPOCHS, ()))
         return Restore(
             path=folder,
@@ -158,21 +163,26 @@ class Committer:
         chief = uploads[0]
         if chief.error:
             raise StorageError(chief.error)
-        cursor = attempt.advanced(uploads)
-        rows = self._plan.rows(Stream.TRAIN)
+        cursor, ledger = attempt.advanced(uploads), attempt.ledger
+        rows = sum(e.trained for e in self.epoch_rows() if e.epoch < cursor.epoch)
+        if Stream.TRAIN in self._plan.tables:
+            rows = cursor.epoch * self._plan.rows(Stream.TRAIN)
         self.versions = next((t.ready.versions for t in attempt.trainers.values() if t.ready), {})
         manifest = Manifest(
             step=chief.step,
             epoch=cursor.epoch,
             cursor=cursor,
-            rows_trained=cursor.epoch * rows + cursor.rows,
+            rows_trained=rows + cursor.rows,
             config_hash=self._config.config_hash(),
             plan_hash=self._plan.plan_hash,
             keras=chief.keras,
             versions=self.versions,
             files=chief.files,
             created=datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
-            extra={_EPOCHS: [e.model_dump() for e in self.epoch_rows() if e.epoch < cursor.epoch]},
+            extra={
+                _EPOCHS: [e.model_dump() for e in self.epoch_rows() if e.epoch < cursor.epoch],
+                **({} if ledger is None else {_SPLITS: ledger.book(Stream.TRAIN, cursor.epoch).rows}),
+            },
         )
         staged = self._rundir.staged(attempt.number, checkpoint_name(chief.step))
         self.checkpoint = self._store.commit(manifest, staged)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hmac
 import logging
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, NamedTuple
@@ -10,8 +9,8 @@ from typing import Any, NamedTuple
 from pyarrow import flight
 from pydantic import ValidationError
 
-from sparktf.channel import SECRET_HEADER
 from sparktf.errors import RefusedError, SparkTFError
+from sparktf.flight import server_options
 from sparktf.messages import Action
 from sparktf.plan import Message
 from sparktf.security import ControlAccess, TlsMaterial
@@ -41,15 +40,8 @@ class ControlServer(flight.FlightServerBase):  # type: ignore[misc]
             bind: Address to bind; `port` 0 takes a free one.
         """
         self._handlers = handlers
-        options: dict[str, Any] = {}
-        if tls is not None:
-            options = {
-                "tls_certificates": [(tls.certificate.encode(), tls.key.encode())],
-                "verify_client": True,
-                "root_certificates": tls.authority.encode(),
-            }
         scheme = "grpc" if tls is None else "grpc+tls"
-        super().__init__(f"{scheme}://{bind}:{port}", middleware={"secret": _SecretCheck(secret)}, **options)
+        super().__init__(f"{scheme}://{bind}:{port}", **server_options(secret, tls))
         self._scheme, self._secret, self._tls = scheme, secret, tls
 
     def access(self, host: str) -> ControlAccess:
@@ -77,18 +69,3 @@ class ControlServer(flight.FlightServerBase):  # type: ignore[misc]
             _log.warning("%s from %s failed: %s", action.type, peer, e)
             raise flight.FlightServerError(str(e)) from None
         yield flight.Result(answer.model_dump_json().encode())
-
-
-class _SecretCheck(flight.ServerMiddlewareFactory):  # type: ignore[misc]
-    """Refuses every call that does not carry the run's secret."""
-
-    def __init__(self, secret: str) -> None:
-        super().__init__()
-        self._secret = secret.encode()
-
-    def start_call(self, info: flight.CallInfo, headers: Mapping[str, list[str | bytes]]) -> None:
-        values = headers.get(SECRET_HEADER.decode()) or [b""]
-        given = values[0].encode() if isinstance(values[0], str) else values[0]
-        if not hmac.compare_digest(given, self._secret):
-            _log.warning("refused a call without the run's secret (%s)", info.method)
-            raise flight.FlightUnauthenticatedError("wrong or missing secret")

@@ -14,15 +14,18 @@ from typing import Any, Protocol, TypeVar
 from rich.console import Console
 
 from sparktf.config import JobConfig
+from sparktf.data_messages import LeaseRequest, Sealed, WorkRequest
 from sparktf.driver.attempt import Attempt
 from sparktf.driver.control import ControlServer, Handler
+from sparktf.driver.feeding import Feeders
 from sparktf.driver.placement import best_nodes
 from sparktf.driver.progress import Display
 from sparktf.driver.result import Application
 from sparktf.driver.roster import Agent, ExecutorFacts, Roster
 from sparktf.driver.stored_plan import Plan
-from sparktf.errors import PreflightError, RefusedError, ReservationError
+from sparktf.errors import LifecycleError, PreflightError, RefusedError, ReservationError
 from sparktf.executor.agent import AgentSettings, installed_versions
+from sparktf.executor.feeder import FeederSettings
 from sparktf.hadoop import HadoopConf
 from sparktf.lifecycle import AgentState
 from sparktf.messages import (
@@ -44,7 +47,7 @@ from sparktf.messages import (
     Uploaded,
     Warned,
 )
-from sparktf.plan import Message
+from sparktf.plan import Message, Stream
 from sparktf.security import new_secret, new_tls_material
 from sparktf.storage import FileSystems, Storage
 
@@ -126,6 +129,17 @@ class Gang(abc.ABC):
     @abc.abstractmethod
     def ship_code(self, config: JobConfig) -> None:
         """Brings the model's code to where the agents run."""
+
+    def feed(self, config: JobConfig, plan: Plan, attempt: int, stream: Stream, epoch: int) -> Feeders:
+        """Has Spark feed a stream in an epoch to the nodes of an attempt."""
+        raise LifecycleError(f"{self.place} feeds no {stream}")
+
+    def feeder_settings(self, config: JobConfig, attempt: int, stream: Stream, epoch: int) -> FeederSettings:
+        """Returns what a feeder of the current attempt gets."""
+        if self._server is None:
+            raise LifecycleError("feeders start after the agents")
+        access = self._server.access(self.addresses()[1])
+        return FeederSettings(access, attempt, stream, epoch, config.timeouts.driver_lost)
 
     def let_go(self, agents: Sequence[Agent]) -> None:
         """Gives back what was held for agents that are dismissed; nothing, where executors cannot be given back."""
@@ -300,6 +314,9 @@ class Gang(abc.ABC):
             Action.FINISHED: Handler(Finished, lambda m: self._locked(self._current().finished, m)),
             Action.FAILED: Handler(Failed, lambda m: self._locked(self._current().failed, m)),
             Action.WARNING: Handler(Warned, lambda m: self._locked(self._current().warned, m)),
+            Action.LEASE: Handler(LeaseRequest, lambda m: self._locked(self._current().lease, m)),
+            Action.SEALED: Handler(Sealed, lambda m: self._locked(self._current().sealed, m)),
+            Action.WORK: Handler(WorkRequest, lambda m: self._locked(self._current().work, m)),
         }
 
     def _current(self) -> Attempt:

@@ -6,13 +6,16 @@ import datetime
 import json
 import time
 import traceback
+from functools import partial
 from typing import Any
 
 from sparktf.config import JobConfig
 from sparktf.config_load import dump_config
 from sparktf.driver.attempt import Attempt, Outcome, root_cause
 from sparktf.driver.commit import Committer
+from sparktf.driver.feeding import Feeding
 from sparktf.driver.gang import Gang
+from sparktf.driver.ledger import Ledger
 from sparktf.driver.output import check_output
 from sparktf.driver.paths import normalised
 from sparktf.driver.progress import Display, print_result
@@ -143,6 +146,8 @@ class Run:
             plan = self._gang.plan(config)
             save_plan(plan, storage, rundir.plan)
         storage.write_bytes(rundir.config, dump_config(config).encode())
+        for stream in plan.staged:
+            self._display.say(f"{stream}: a DataFrame, fed by Spark")
         for stream in plan.tables:
             self._display.say(
                 f"{stream}: {plan.rows(stream):,} rows in {len(plan.tables[stream].rows):,} row groups, "
@@ -191,21 +196,34 @@ class Run:
         cursor = restore.cursor if restore else Cursor()
         trainers = seating.trainers(started_s)
         attempt = Attempt(number, self._config, plan, cursor, trainers, time.monotonic, time.time, hosts=seating.dealt)
+        if plan.staged:
+            attempt.ledger = self._ledger(seating, cursor)
+        feeding = Feeding(attempt, partial(gang.feed, self._config, plan, number))
         committer.attempt = attempt
         self._announce(number, seating, restore)
         gang.begin(attempt, seating.specs(self._chief(number, seating, plan, assets, restore)))
         try:
-            outcome = self._watch(attempt, plan)
+            outcome = self._watch(attempt, plan, feeding)
             self._commit(attempt)
             if outcome is Outcome.DONE:
                 committer.publish(attempt)
         finally:
+            feeding.cancel()
             limit_s = self._config.timeouts.stop + self._config.timeouts.heartbeat
             if not gang.end_attempt(attempt, limit_s):
                 self._warn("some trainers did not stop in time")
             nodes = seating.results(attempt, gang.facts(seating.agents), located=bool(plan.hosts))
             self._keep_attempt(attempt, nodes, restore, time.monotonic() - started_s)
         return attempt
+
+    def _ledger(self, seating: Seating, cursor: Cursor) -> Ledger:
+        return Ledger(
+            seating.places(),
+            time.monotonic,
+            expected=self._need_committer().splits,
+            epoch=cursor.epoch,
+            rebalance=self._config.data.rebalance,
+        )
 
     def _chief(
         self, number: int, seating: Seating, plan: Plan, assets: dict[str, Any], restore: Restore | None
@@ -220,6 +238,7 @@ class Run:
             config=self._config,
             feed=plan.spec,
             rows={stream: plan.rows(stream) for stream in plan.tables},
+            staged=plan.staged,
             assets=assets,
             restore=restore,
             hadoop=self._gang.file_systems.hadoop.for_nodes(),
@@ -233,7 +252,7 @@ class Run:
             "attempt", attempt=number, workers=len(seating.hosts), hosts=hosts, from_step=restore.step if restore else 0
         )
 
-    def _watch(self, attempt: Attempt, plan: Plan) -> Outcome:
+    def _watch(self, attempt: Attempt, plan: Plan, feeding: Feeding) -> Outcome:
         """Follows an attempt to its end: commits, failures, progress."""
         gang = self._gang
         shown = warned = 0
@@ -249,7 +268,10 @@ class Run:
                 with gang.roster.changed:
                     attempt.agent_lost(lost.agent.id, facts.removed or lost.reason, facts.log)
             self._commit(attempt)
+            feeding.start_wanted()
             with gang.roster.changed:
+                if error := feeding.settle():
+                    attempt.fail(record_of(error, time_s=time.time()))
                 outcome = attempt.outcome()
                 progress = [t.progress for t in attempt.trainers.values()]
                 metrics, shown = attempt.metrics[shown:], len(attempt.metrics)

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from sparktf.driver.attempt import Attempt, Trainer
+from sparktf.driver.ledger import Place
 from sparktf.driver.placement import seats
 from sparktf.driver.result import NodeResult
 from sparktf.driver.roster import Agent, ExecutorFacts
@@ -44,6 +45,13 @@ class Seating:
             Trainer(node, agent.id, agent.registration.host, now_s, now_s)
             for node, agent in zip(self._nodes(), self.agents, strict=True)
         ]
+
+    def places(self) -> dict[NodeId, Place]:
+        """Returns where feeders find each node."""
+        return {
+            node: Place(agent.registration.host, agent.registration.jvm)
+            for node, agent in zip(self._nodes(), self.agents, strict=True)
+        }
 
     def specs(self, chief: TrainerSpec) -> list[tuple[str, TrainerSpec]]:
         """Returns for each agent, by id, what its trainer gets: what the chief's has, but for its own place."""

@@ -104,12 +104,24 @@ def check_settings(spark: SparkSession) -> None:
         )
 
 
-def check_slots(slots: Slots, nodes: int) -> None:
+def check_slots(slots: Slots, nodes: int, *, feeders: bool = False) -> None:
     """Refuses a gang that can never be held.
+
+    Args:
+        feeders: Whether Spark feeds the nodes, which takes a slot of each executor besides.
 
     Raises:
         PreflightError: fewer slots than nodes, with the setting to change.
     """
+    if feeders and slots.is_local and slots.cores <= nodes:
+        raise PreflightError(
+            f"Spark feeds the {nodes} nodes, which takes a slot besides: use --master 'local[{nodes + 1}]' or more"
+        )
+    if feeders and not slots.is_local and slots.cores < 2:
+        raise PreflightError(
+            "Spark feeds the nodes, which takes a core of each executor besides: set spark.executor.cores=2 or more "
+            "(submit.executor_cores)"
+        )
     if slots.total is None or slots.total >= nodes:
         return
     remedy = f"use --master 'local[{nodes}]'" if slots.is_local else f"use --master 'local-cluster[{nodes},...]'"

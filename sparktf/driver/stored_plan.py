@@ -33,7 +33,7 @@ from sparktf.storage.base import Storage
 NODES = "nodes.json"
 """Beside the plan: the hosts of its first attempt's nodes."""
 
-_FORMAT = 2
+_FORMAT = 3
 _HOST, _HOST_NBYTES = "host/", "host_nbytes/"
 
 
@@ -124,6 +124,7 @@ class Plan:
         partition_values: For each file, its values of `spec.partition_columns`.
         tables: The splits of each stream that there is.
         hosts: The hosts that hold the files, as the tables' replicas number them.
+        staged: The streams that Spark feeds: nobody plans their rows, so they have no table.
     """
 
     spec: FeedSpec
@@ -132,6 +133,7 @@ class Plan:
     partition_values: tuple[tuple[PartitionValue, ...], ...]
     tables: Mapping[Stream, SplitTable]
     hosts: tuple[str, ...] = ()
+    staged: tuple[Stream, ...] = ()
 
     __hash__ = None  # type: ignore[assignment]
 
@@ -187,7 +189,9 @@ class Plan:
 
     def host_nbytes(self) -> dict[str, dict[int, int]]:
         """Returns for each host how much training data lies there, by groups of splits that lie on the same hosts."""
-        table = self.tables[Stream.TRAIN]
+        table = self.tables.get(Stream.TRAIN)
+        if table is None:
+            return {}
         sets, group = np.unique(np.sort(table.replicas.host, axis=1), axis=0, return_inverse=True)
         sums = np.zeros(len(sets), np.int64)
         np.add.at(sums, group.reshape(-1), table.nbytes)
@@ -273,6 +277,7 @@ def save_plan(plan: Plan, storage: Storage, folder: str) -> None:
         "plan_hash": plan.plan_hash,
         "spec": plan.spec.model_dump(mode="json"),
         "hosts": plan.hosts,
+        "staged": plan.staged,
         "streams": {stream.value: table.keep.value for stream, table in plan.tables.items()},
     }
     # A plan is there when its spec is: what load_plan asks for first is written last.
@@ -302,6 +307,7 @@ def load_plan(storage: Storage, folder: str) -> Plan:
         partition_values=tuple(zip(*values, strict=True)) if values else ((),) * len(paths),
         tables=tables,
         hosts=tuple(spec["hosts"]),
+        staged=tuple(Stream(stream) for stream in spec["staged"]),
     )
 
 

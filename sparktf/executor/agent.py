@@ -18,6 +18,7 @@ from pathlib import Path
 
 from sparktf.channel import ControlClient, patience_with
 from sparktf.errors import ControlError, RefusedError
+from sparktf.executor.identity import executor_identity
 from sparktf.executor.ports import HeldPort
 from sparktf.executor.process import TrainerProcess
 from sparktf.messages import Ack, Action, AgentHeartbeat, Order, Orders, Registered, Registration
@@ -86,7 +87,7 @@ class Agent:
             agent=self._id,
             partition=self._partition,
             host=socket.gethostname(),
-            jvm=_parent_identity(),
+            jvm=executor_identity(),
             address=self._address(),
             container=os.environ.get("CONTAINER_ID", ""),
             versions=installed_versions(),
@@ -171,16 +172,6 @@ class Agent:
 def _local_dir() -> str | None:
     """Returns Spark's own temporary folder, which it deletes even after a killed executor; None outside Spark."""
     return os.environ.get("SPARK_LOCAL_DIRS", "").split(",")[0] or None
-
-
-def _parent_identity() -> str:
-    """Returns "<pid>@<start time>" of the process that serves this Python worker, for telling executors apart."""
-    pid = os.getppid()
-    try:
-        start = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[19]
-    except OSError:
-        start = "?"
-    return f"{pid}@{start}"
 
 
 def installed_versions() -> dict[str, str]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 import threading
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ import tensorflow as tf
 from sparktf.config import CheckpointConfig
 from sparktf.errors import SparkTFError, StorageError
 from sparktf.messages import Action, Flavour, Restore, TrainerSpec, Uploaded
+from sparktf.plan import Interval
 from sparktf.rundir import RunDirectory, checkpoint_name
 from sparktf.storage.base import Storage
 from sparktf.storage.commit import upload_folder
@@ -63,10 +65,11 @@ class CheckpointWriter:
         self._not_stored: StorageError | None = None
         self._error: SparkTFError | None = None
 
-    def save(self, checkpoint: Any, *, step: int, epoch: int, rows_consumed: int, last: bool) -> None:
+    def save(self, checkpoint: Any, *, step: int, epoch: int, done: Sequence[Interval], last: bool) -> None:
         """Writes the checkpoint locally, then hands it to the upload thread.
 
         Args:
+            done: What this node has trained of the epoch in this attempt.
             last: Of the training: it waits for the upload before. Any other is dropped if that one takes too long.
 
         Raises:
@@ -87,7 +90,7 @@ class CheckpointWriter:
             node=self._spec.node,
             step=step,
             epoch=epoch,
-            rows_consumed=rows_consumed,
+            done=tuple(done),
             keras=self._keras,
         )
         if late:

@@ -67,7 +67,7 @@ class KerasRun:
     def run(self) -> None:
         """Trains, evaluates after each epoch, exports, and ends the process."""
         session = self._session
-        if session.spec.rows.get(Stream.VALIDATION):
+        if session.spec.has(Stream.VALIDATION):
             self._evaluator.warm_up()
         session.ready(keras=self._model.flavour, weights=int(self._model.model.count_params()))
         evaluated = False
@@ -92,14 +92,14 @@ class KerasRun:
 
     def _is_dry(self, feed: NodeFeed) -> bool:
         """Whether no node has a row of the epoch left."""
-        left = self._collective.sum(np.array([feed.rows - self._loop.rows], np.int64))
+        left = self._collective.sum(np.array([not feed.is_all(self._loop.rows)], np.int64))
         return int(left[0]) == 0
 
     def _save(self, *, complete: bool) -> None:
         self._session.save(self._checkpoint, self._loop.step, self._epoch, self._loop.rows, complete=complete)
 
     def _evaluate(self, epoch: int) -> None:
-        if not self._session.spec.rows.get(Stream.VALIDATION):
+        if not self._session.spec.has(Stream.VALIDATION):
             return
         self._copy_weights()
         with self._session.open_feed(Stream.VALIDATION, epoch) as feed:

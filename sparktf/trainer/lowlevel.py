@@ -52,7 +52,7 @@ class TrainerNode:
             with self._session.open_feed(Stream.TRAIN, epoch) as feed:
                 self._feed = feed
                 yield epoch
-                complete = self._rows == feed.rows
+                complete = feed.is_all(self._rows)
                 if not complete and not self._session.exhausted(self.step):
                     raise RowAccountingError(
                         f"train(node) reported {self._rows} of the {feed.rows} rows of its share of epoch {epoch}"

@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from sparktf.channel import ControlClient
-from sparktf.errors import StorageError
-from sparktf.feed.blocks import PlannedParts
+from sparktf.errors import LifecycleError, StorageError
+from sparktf.feed.blocks import Parts, PlannedParts
 from sparktf.feed.pipeline import NodeFeed
 from sparktf.messages import (
     Action,
@@ -30,6 +30,7 @@ from sparktf.storage import FileSystems
 from sparktf.storage.commit import upload_folder
 from sparktf.trainer.checkpoint import CheckpointWriter, SavePolicy, restore
 from sparktf.trainer.export import export_model
+from sparktf.trainer.intake import Intake
 from sparktf.trainer.model import KerasModel, versions
 from sparktf.trainer.report import Reporter
 from sparktf.trainer.strategy import make_strategy
@@ -64,6 +65,8 @@ class Session:
         self._saved_step = spec.restore.step if spec.restore else -1
         self._model_files: tuple[StagedFile, ...] = ()
         self._writer: CheckpointWriter | None = None
+        self._feed: NodeFeed | None = None
+        self._intake = Intake(spec, client, reporter, work) if spec.staged else None
         hasty = self._file_systems.open(spec.run_root, deadline_s=_SUMMARIES_DEADLINE_S)
         self.summaries = Summaries(hasty, self._rundir.tensorboard, work, spec.attempt)
 
@@ -82,6 +85,7 @@ class Session:
             keras=keras,
             versions=versions(keras),
             weights=weights,
+            data=None if self._intake is None else self._intake.address,
         )
         self._reporter.send(Action.READY, message)
         self._reporter.update(phase="ready")
@@ -113,7 +117,17 @@ class Session:
         request = AssignmentRequest(attempt=self.spec.attempt, node=self.spec.node, stream=stream, epoch=epoch)
         patience = self.spec.config.timeouts.driver_lost
         answer = self._client.call_patiently(Action.ASSIGNMENT, request, AssignmentAnswer, patience_s=patience)
-        return NodeFeed(self.spec.feed, PlannedParts(self.spec.feed, answer.assignment, self._file_systems.open))
+        feed = NodeFeed(self.spec.feed, self._parts(stream, epoch, answer))
+        if stream is Stream.TRAIN:
+            self._feed = feed
+        return feed
+
+    def _parts(self, stream: Stream, epoch: int, answer: AssignmentAnswer) -> Parts:
+        if answer.assignment is not None:
+            return PlannedParts(self.spec.feed, answer.assignment, self._file_systems.open)
+        if answer.staged is None or self._intake is None:
+            raise LifecycleError(f"{self.spec.node} was given no share of {stream}")
+        return self._intake.open(stream, epoch, answer.staged)
 
     def progress(self, epoch: int, step: int, rows: int, loss: float | None) -> None:
         """Keeps the numbers that the next heartbeat carries."""
@@ -133,6 +147,8 @@ class Session:
             nbytes=feed.nbytes,
             local_nbytes=feed.local_nbytes,
         )
+        if self._intake is not None:
+            message = self._intake.counted(message)
         self._reporter.send(Action.EPOCH_DONE, message)
 
     def metrics(self, stream: Stream, epoch: int, step: int, rows: int, values: dict[str, float]) -> None:
@@ -159,9 +175,10 @@ class Session:
             return
         self._saved_step = step
         self._reporter.update(phase="saving")
-        position = {"epoch": epoch + 1, "rows_consumed": 0} if complete else {"epoch": epoch, "rows_consumed": rows}
-        last = self.exhausted(step) or position["epoch"] >= self.spec.config.train.epochs
-        self._writer.save(checkpoint, step=step, last=last, **position)
+        done = [] if complete or self._feed is None else self._feed.consumed(rows)
+        begun = epoch + 1 if complete else epoch
+        last = self.exhausted(step) or begun >= self.spec.config.train.epochs
+        self._writer.save(checkpoint, step=step, epoch=begun, done=done, last=last)
         self.policy.saved(time.monotonic())
         self._reporter.update(phase="training")
 

@@ -15,8 +15,9 @@ from integration.rows import job
 from integration.watch import Watch
 from pyarrow import flight
 
-from sparktf.channel import SECRET_HEADER, ControlClient
+from sparktf.channel import ControlClient
 from sparktf.errors import ControlError, RefusedError
+from sparktf.flight import SECRET_HEADER
 from sparktf.messages import Ack, Action, AgentHeartbeat, Orders, Ready
 from sparktf.security import ControlAccess, new_tls_material
 from sparktf.topology import NodeId, Role

@@ -9,9 +9,10 @@ from collections.abc import Iterator
 import pytest
 from pyarrow import flight
 
-from sparktf.channel import SECRET_HEADER, ControlClient
+from sparktf.channel import ControlClient
 from sparktf.driver.control import ControlServer, Handler
 from sparktf.errors import ControlError, DriverLostError, RefusedError, SparkTFError
+from sparktf.flight import SECRET_HEADER
 from sparktf.messages import Action, AgentHeartbeat, Order, Orders
 from sparktf.plan import Message
 from sparktf.security import ControlAccess, TlsMaterial, new_secret, new_tls_material

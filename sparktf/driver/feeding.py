@@ -1,0 +1,65 @@
+"""Has Spark feed what an attempt wants, one epoch of one stream at a time each, and closes the books when it has."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Protocol
+
+from sparktf.driver.attempt import Attempt
+from sparktf.errors import SparkTFError
+from sparktf.plan import Stream
+
+
+class Feeders(Protocol):
+    """Feeders at work on one stream in one epoch."""
+
+    def splits(self) -> int | None:
+        """Returns how many partitions there were, None while some are still being fed.
+
+        Raises:
+            SparkTFError: Spark has given up.
+        """
+
+    def cancel(self) -> None:
+        """Ends what still runs, without waiting for it."""
+
+
+class Feeding:
+    """The feeders of one attempt. Used by the driver's watching thread alone."""
+
+    def __init__(self, attempt: Attempt, start: Callable[[Stream, int], Feeders]) -> None:
+        """Starts nothing yet.
+
+        Args:
+            start: Has Spark feed a stream in an epoch.
+        """
+        self._attempt = attempt
+        self._start = start
+        self._feeders: dict[tuple[Stream, int], Feeders] = {}
+
+    def start_wanted(self) -> None:
+        """Starts feeders for what the attempt wants. Called without its lock: starting takes a moment."""
+        wanted, self._attempt.wanted = self._attempt.wanted, []
+        for stream, epoch in wanted:
+            self._feeders[stream, epoch] = self._start(stream, epoch)
+
+    def settle(self) -> SparkTFError | None:
+        """Closes the books of feeders that have ended, with the attempt's lock held; returns why one failed."""
+        ledger = self._attempt.ledger
+        for (stream, epoch), feeders in list(self._feeders.items()):
+            try:
+                splits = feeders.splits()
+                if splits is None or ledger is None:
+                    continue
+                del self._feeders[stream, epoch]
+                ledger.end(stream, epoch, splits)
+            except SparkTFError as e:
+                self._feeders.pop((stream, epoch), None)
+                return e
+        return None
+
+    def cancel(self) -> None:
+        """Ends all feeders."""
+        for feeders in self._feeders.values():
+            feeders.cancel()
+        self._feeders.clear()

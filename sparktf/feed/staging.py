@@ -1,0 +1,367 @@
+"""Where the rows that Spark feeds to a node wait for training.
+
+A split (a partition of the DataFrame) counts once it is *sealed*: wholly here, as its feeder has said. Until then a
+feeder may die, and another one bring the split anew; whichever ends first wins, and what others bring is dropped. So no
+row is lost or trained twice, whatever order Spark computes the rows in.
+
+A sealed split is cut into shuffle blocks of `data.shuffle_rows` rows in the order in which they came. Positions in an
+epoch are numbered by split: row i of split s, counted after the permutation of its block, is row `s * SPLIT_SPAN + i`
+of the epoch sequence, so that cursors need not know how many rows other splits have.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+import pyarrow as pa
+
+from sparktf.errors import RefusedError
+from sparktf.feature import FeedSpec
+from sparktf.feed.blocks import BlockPart
+from sparktf.feed.convert import RowGroup
+from sparktf.feed.staged_rows import Budget, StagedRows
+from sparktf.plan import Draw, Interval, Stream, generator, remaining
+
+SPLIT_SPAN = 1 << 40
+"""Numbers in the epoch sequence that are set aside for each split: more than any has rows."""
+
+
+_WORTH_GIVING = 8192
+"""The last part that waits is cut for another node only if it has so many rows: the whole block must be sent for it."""
+
+
+class Queued(NamedTuple):
+    """Rows `[start, stop)` of a permuted shuffle block that wait to be trained.
+
+    Attributes:
+        first_row: Number of the block's first row in its split.
+        rows: Rows of the whole block.
+        held: Where they are.
+    """
+
+    split: int
+    first_row: int
+    rows: int
+    start: int
+    stop: int
+    held: Held
+
+
+@dataclass(slots=True)
+class Held:
+    """The rows of a sealed split, or of a block that another node gave away.
+
+    Attributes:
+        offset: Number in the split of the first row here.
+        queued: Parts of it that are not read yet.
+        kept: Whether it stays for later epochs.
+    """
+
+    data: StagedRows
+    offset: int = 0
+    queued: int = 0
+    kept: bool = False
+
+    def read(self, first_row: int, rows: int) -> list[pa.RecordBatch]:
+        """Returns the rows of a block."""
+        start = first_row - self.offset
+        return self.data.read(start, start + rows)
+
+
+@dataclass(slots=True)
+class Counts:
+    """What came in one epoch.
+
+    Attributes:
+        rows: By wire: "unix", "tcp", or "peer" for rows that another node gave away.
+        given: Rows given to other nodes.
+        nbytes: In Arrow's form, of which `local_nbytes` came from a feeder on this node's own executor.
+        spilled_nbytes: Of these, written to a file.
+        feeders_wait_s: Seconds that feeders waited for room.
+    """
+
+    rows: dict[str, int] = field(default_factory=dict)
+    given: int = 0
+    nbytes: int = 0
+    local_nbytes: int = 0
+    spilled_nbytes: int = 0
+    feeders_wait_s: float = 0.0
+
+
+class Staging:
+    """The splits of one stream on one node, epoch after epoch; thread-safe.
+
+    Feeders write from the data server's threads, the node's feed reads, and other nodes take.
+
+    Attributes:
+        counts: Of the current epoch.
+    """
+
+    def __init__(
+        self, spec: FeedSpec, stream: Stream, *, block_rows: int, budget: Budget, room: int, folder: Path
+    ) -> None:
+        """Holds nothing yet.
+
+        Args:
+            block_rows: Rows of a shuffle block.
+            budget: Memory for rows; what goes beyond is written to `folder`.
+            room: Bytes that may wait to be trained before feeders of further splits have to wait.
+        """
+        self.counts = Counts()
+        self._spec = spec
+        self._stream = stream
+        self._permutes = spec.shuffle and stream is Stream.TRAIN
+        self._block_rows = block_rows
+        self._budget = budget
+        self._room = room
+        self._folder = folder
+        self._files = 0
+        self._changed = threading.Condition()
+        # What follows is shared, under the condition's lock.
+        self._epoch = -1
+        self._keep = False
+        self._done: Sequence[Interval] = ()
+        self._splits: dict[int, Held] = {}
+        self._queue: deque[Queued] = deque()
+        self._waiting_nbytes = 0
+        self._closed = False
+
+    # ---- epochs ----
+
+    def begin(self, epoch: int, done: Sequence[Interval], *, keep: bool, again: bool) -> None:
+        """Begins an epoch.
+
+        Args:
+            done: What of the epoch sequence is trained already.
+            keep: Keep what comes, for later epochs.
+            again: Train on what was kept; else it is dropped, and feeders bring the rows.
+        """
+        with self._changed:
+            self._epoch, self._done, self._keep = epoch, tuple(done), keep
+            self.counts = Counts()
+            self._queue.clear()
+            self._waiting_nbytes = 0
+            if again:
+                for split, held in sorted(self._splits.items()):
+                    held.queued = 0
+                    self._enqueue(split, held)
+                if self._permutes:
+                    order = generator(Draw.BLOCK_ORDER, self._spec.seed, epoch).permutation(len(self._queue))
+                    self._queue = deque([self._queue[i] for i in order])
+            else:
+                self._drop_all()
+            self._changed.notify_all()
+
+    def close(self) -> None:
+        """Drops everything; waiting feeders and readers are sent away."""
+        with self._changed:
+            self._closed = True
+            self._queue.clear()
+            self._drop_all()
+            self._changed.notify_all()
+
+    @property
+    def epoch(self) -> int:
+        """The current epoch, -1 before the first."""
+        with self._changed:
+            return self._epoch
+
+    @property
+    def held_nbytes(self) -> tuple[int, int]:
+        """Bytes that are held in memory and in files."""
+        with self._changed:
+            spilled = sum(held.data.spilled_nbytes for held in self._splits.values())
+            return sum(held.data.nbytes for held in self._splits.values()) - spilled, spilled
+
+    # ---- feeders ----
+
+    def admit(self, epoch: int, split: int) -> bool:
+        """Waits until there is room for another split; returns whether the split is wanted.
+
+        A split that has begun may always end: what is trained next may be in it.
+
+        Raises:
+            RefusedError: the epoch is over.
+        """
+        since_s = time.monotonic()
+        with self._changed:
+            self._changed.wait_for(
+                lambda: self._closed or self._epoch > epoch or (self._epoch == epoch and self._has_room())
+            )
+            if self._closed or self._epoch > epoch:
+                raise RefusedError(f"epoch {epoch} of {self._stream} is over")
+            self.counts.feeders_wait_s += time.monotonic() - since_s
+            return split not in self._splits
+
+    def new_rows(self) -> StagedRows:
+        """Returns what a feeder's rows go into until they are sealed."""
+        with self._changed:
+            self._files += 1
+            return StagedRows(self._budget, self._folder / f"{self._stream}-{self._files}.arrow")
+
+    def seal(self, epoch: int, split: int, rows: StagedRows, wire: str) -> bool:
+        """Takes a whole split, unless it is here already; returns whether it was taken.
+
+        Args:
+            wire: "unix" where the feeder runs on this node's own executor, else "tcp".
+
+        Raises:
+            RefusedError: the epoch is over.
+        """
+        rows.seal()
+        with self._changed:
+            over, known = self._closed or self._epoch != epoch, split in self._splits
+            if not over and not known:
+                held = Held(rows, kept=self._keep)
+                self._splits[split] = held
+                self._count(rows, wire)
+                self._enqueue(split, held)
+                self._changed.notify_all()
+                return True
+        rows.release()
+        if over:
+            raise RefusedError(f"epoch {epoch} of {self._stream} is over")
+        return False
+
+    # ---- the node's own feed ----
+
+    def next(self, wait_s: float) -> Queued | None:
+        """Returns the next part, waiting so long for one; None where there is none."""
+        with self._changed:
+            self._changed.wait_for(lambda: self._closed or self._queue, wait_s)
+            return self._pop() if self._queue else None
+
+    def part(self, queued: Queued) -> BlockPart:
+        """Returns what the pipeline reads."""
+        return BlockPart(
+            rows=queued.stop - queued.start,
+            first_row=queued.split * SPLIT_SPAN + queued.first_row + queued.start,
+            start=queued.start,
+            draw=self._draw(self.epoch, queued) if self._permutes else None,
+            read=partial(self._read, queued),
+        )
+
+    # ---- other nodes ----
+
+    def give(self, epoch: int) -> tuple[Queued, list[pa.RecordBatch]] | None:
+        """Gives a part away to a node that has run dry: the last one, or half of the only one. None if there is none.
+
+        Returns:
+            The part, and the rows of its block.
+        """
+        with self._changed:
+            if self._closed or self._epoch != epoch or not self._queue:
+                return None
+            if len(self._queue) == 1 and self._queue[0].stop - self._queue[0].start < _WORTH_GIVING:
+                return None
+            last = self._pop(last=True)
+            middle = (last.start + last.stop) // 2
+            if not self._queue:
+                self._push(last._replace(stop=middle))
+                last = last._replace(start=middle)
+            self.counts.given += last.stop - last.start
+        batches = last.held.read(last.first_row, last.rows)
+        self._read_done(last.held)
+        return last, batches
+
+    def accept(self, split: int, first_row: int, start: int, stop: int, data: StagedRows) -> None:
+        """Takes a part from another node, with the rows of its block; it is dropped once it is trained."""
+        data.seal()
+        with self._changed:
+            held = Held(data, offset=first_row)
+            self._count(data, "peer", rows=stop - start)
+            self._push(Queued(split, first_row, data.rows, start, stop, held))
+            self._changed.notify_all()
+
+    # ---- under the lock ----
+
+    def _has_room(self) -> bool:
+        return self._waiting_nbytes < self._room
+
+    def _enqueue(self, split: int, held: Held) -> None:
+        """Queues what is left to train of a sealed split, block by block."""
+        todo = remaining(held.data.rows, _within(self._done, split))
+        for first in range(0, held.data.rows, self._block_rows):
+            last = min(first + self._block_rows, held.data.rows)
+            for start, stop in todo:
+                if start < last and stop > first:
+                    cut = max(start, first) - first, min(stop, last) - first
+                    self._push(Queued(split, first, last - first, *cut, held))
+        if not held.queued and not held.kept:
+            held.data.release()
+
+    def _push(self, queued: Queued) -> None:
+        queued.held.queued += 1
+        self._waiting_nbytes += _nbytes(queued)
+        self._queue.append(queued)
+
+    def _pop(self, *, last: bool = False) -> Queued:
+        queued = self._queue.pop() if last else self._queue.popleft()
+        self._waiting_nbytes -= _nbytes(queued)
+        self._changed.notify_all()
+        return queued
+
+    def _count(self, data: StagedRows, wire: str, rows: int | None = None) -> None:
+        counts = self.counts
+        counts.rows[wire] = counts.rows.get(wire, 0) + (data.rows if rows is None else rows)
+        if wire != "peer":
+            counts.nbytes += data.nbytes
+            counts.local_nbytes += data.nbytes if wire == "unix" else 0
+            counts.spilled_nbytes += data.spilled_nbytes
+
+    def _drop_all(self) -> None:
+        for held in self._splits.values():
+            held.data.release()
+        self._splits.clear()
+
+    # ---- without it ----
+
+    def _read(self, queued: Queued) -> list[RowGroup]:
+        """Returns the rows that a part needs: its whole block where that is permuted."""
+        batches = queued.held.read(queued.first_row, queued.rows)
+        self._read_done(queued.held)
+        groups, row = [], queued.first_row
+        for batch in batches:
+            groups.append(
+                RowGroup(
+                    origin=f"partition {queued.split} of the DataFrame",
+                    first_row=partial(int, row),
+                    columns={name: pa.chunked_array([batch.column(name)]) for name in batch.schema.names},
+                    rows=batch.num_rows,
+                    fill_null=self._spec.fill_null,
+                )
+            )
+            row += batch.num_rows
+        return groups
+
+    def _read_done(self, held: Held) -> None:
+        with self._changed:
+            held.queued -= 1
+            if not held.queued and not held.kept:
+                held.data.release()
+
+    def _draw(self, epoch: int, queued: Queued) -> Callable[[], np.random.Generator]:
+        return partial(
+            generator, Draw.BLOCK_ROWS, self._spec.seed, epoch, queued.split, queued.first_row // self._block_rows
+        )
+
+
+def _within(done: Sequence[Interval], split: int) -> list[Interval]:
+    """Returns the rows of a split that are done, numbered in the split."""
+    first = split * SPLIT_SPAN
+    found = ((max(start - first, 0), min(stop - first, SPLIT_SPAN)) for start, stop in done)
+    return [(start, stop) for start, stop in found if start < stop]
+
+
+def _nbytes(queued: Queued) -> int:
+    """Returns how much of its split's bytes a part stands for."""
+    data = queued.held.data
+    return data.nbytes * (queued.stop - queued.start) // max(data.rows, 1)

@@ -1,0 +1,95 @@
+"""What a trainer does with rows that Spark feeds: it takes them in, and looks for more at its peers."""
+
+from __future__ import annotations
+
+from functools import partial
+from pathlib import Path
+
+from pyarrow import flight
+
+from sparktf.channel import ControlClient
+from sparktf.data_messages import DataAddress, Sealed, Span, StagedCounts, StagedShare, Work, WorkRequest
+from sparktf.feed.client import data_client
+from sparktf.feed.server import DataServer
+from sparktf.feed.staged_parts import StagedParts
+from sparktf.feed.staged_rows import Budget
+from sparktf.feed.staging import Staging
+from sparktf.messages import Action, EpochDone, TrainerSpec
+from sparktf.plan import Stream
+from sparktf.trainer.report import Reporter
+
+
+class Intake:
+    """The data server of a trainer and what waits there.
+
+    Attributes:
+        address: Where feeders find it.
+    """
+
+    def __init__(self, spec: TrainerSpec, client: ControlClient, reporter: Reporter, work: Path) -> None:
+        """Starts to listen.
+
+        Args:
+            work: Folder of this process alone, on the executor's local disk.
+        """
+        data = spec.config.data
+        self._spec = spec
+        self._client = client
+        self._reporter = reporter
+        room = data.staging_mib << 20
+        budget = Budget(room)
+        self._stagings = {
+            stream: Staging(spec.feed, stream, block_rows=data.shuffle_rows, budget=budget, room=room, folder=work)
+            for stream in spec.staged
+        }
+        host = spec.cluster.worker[spec.node.index].rpartition(":")[0]
+        access = client.access
+        server = DataServer(host, work, access.secret, access.tls, spec.attempt, self._stagings, self._sealed)
+        self._server = server
+        self.address: DataAddress = server.address
+
+    def open(self, stream: Stream, epoch: int, share: StagedShare) -> StagedParts:
+        """Begins an epoch, and returns its parts."""
+        staging = self._stagings[stream]
+        staging.begin(epoch, share.done, keep=share.keep, again=share.again)
+        return StagedParts(staging, partial(self._find_more, stream, epoch))
+
+    def counted(self, message: EpochDone) -> EpochDone:
+        """Adds to a report what came in."""
+        staging = self._stagings.get(Stream.TRAIN)
+        if staging is None or staging.epoch != message.epoch:
+            return message
+        counts = staging.counts
+        memory, disk = staging.held_nbytes
+        staged = StagedCounts(
+            rows=counts.rows,
+            given=counts.given,
+            spilled_nbytes=counts.spilled_nbytes,
+            feeders_wait_s=counts.feeders_wait_s,
+            memory_nbytes=memory,
+            disk_nbytes=disk,
+        )
+        return message.model_copy(
+            update={"nbytes": counts.nbytes, "local_nbytes": counts.local_nbytes, "staged": staged}
+        )
+
+    def _sealed(self, span: Span, rows: int) -> None:
+        self._reporter.send(Action.SEALED, Sealed(node=self._spec.node, span=span, rows=rows))
+
+    def _find_more(self, stream: Stream, epoch: int) -> bool:
+        """Takes rows from a node that has some; returns False when no more will come."""
+        span = Span(attempt=self._spec.attempt, stream=stream, epoch=epoch)
+        request = WorkRequest(node=self._spec.node, span=span)
+        patience = self._spec.config.timeouts.driver_lost
+        work = self._client.call_patiently(Action.WORK, request, Work, patience_s=patience)
+        for peer in work.peers:
+            if self._take(peer, span):
+                return True
+        return not work.ended
+
+    def _take(self, peer: DataAddress, span: Span) -> bool:
+        try:
+            with data_client(peer, self._client.access) as node:
+                return node.take(span, self._stagings[span.stream])
+        except flight.FlightError:
+            return False  # it is gone, or in another epoch: the driver knows more
