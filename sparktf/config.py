@@ -77,6 +77,9 @@ class DataConfig(Section):
     """What is read, and which columns become which tensors."""
 
     path: str = Field(description="Folder of a Parquet lake (hive-style partition folders are columns), or one file.")
+    rdd_schema: str | None = Field(
+        default=None, description="Schema of an RDD's rows, as Spark's DDL: `id bigint, x array<float>, y float`."
+    )
     where: str | None = Field(
         default=None, description="SQL predicate over partition columns, e.g. `date >= '2026-11-01'`."
     )

@@ -9,6 +9,7 @@ from types import TracebackType
 from typing import Any, Self
 
 from py4j.protocol import Py4JError
+from pyspark import RDD
 from pyspark.sql import DataFrame, SparkSession
 from rich.console import Console
 
@@ -17,7 +18,6 @@ from sparktf.driver.agents import SparkAgents
 from sparktf.driver.executors import executor_facts, executors_of, release_executors, request_executors
 from sparktf.driver.feeders import SparkFeeders
 from sparktf.driver.feeding import Feeders
-from sparktf.driver.frames import frames_of, plan_frames
 from sparktf.driver.gang import AgentJob, Gang
 from sparktf.driver.hdfs_blocks import locate_or_warn
 from sparktf.driver.locality import FileBlock
@@ -32,6 +32,7 @@ from sparktf.driver.roster import Agent, ExecutorFacts
 from sparktf.driver.run import Run
 from sparktf.driver.shipping import ship_model_code
 from sparktf.driver.spark import Slots, application_of, check_settings, check_slots, hadoop_conf, slots_of
+from sparktf.driver.spark_data import SparkData
 from sparktf.driver.stored_plan import Plan
 from sparktf.executor.agent import AgentSettings
 from sparktf.plan import Stream
@@ -41,7 +42,7 @@ from sparktf.storage import FileSystems, Storage
 def train(
     spark: SparkSession,
     config: JobConfig,
-    data: DataFrame | None = None,
+    data: DataFrame | RDD[Any] | None = None,
     *,
     run_id: str | None = None,
     console: Console | None = None,
@@ -78,7 +79,7 @@ class Cluster(Gang):
         self._spark = spark
         self._slots = slots_of(spark)
         self._shipped: set[str] = set()
-        self._data: DataFrame | None = None
+        self._data: SparkData | None = None
         self.application = application_of(spark)
         super().__init__(
             config,
@@ -97,11 +98,11 @@ class Cluster(Gang):
         self.close()
 
     def train(
-        self, config: JobConfig | None = None, data: DataFrame | None = None, *, run_id: str | None = None
+        self, config: JobConfig | None = None, data: DataFrame | RDD[Any] | None = None, *, run_id: str | None = None
     ) -> RunResult:
         """Runs one training; see `sparktf.train`."""
         config = config or self.config
-        self._data = data
+        self._data = None if data is None else SparkData(self._spark, config, data)
         return Run(self, config, run_id or _default_run_id(self._spark, config.name)).execute()
 
     def preflight(self, config: JobConfig) -> None:
@@ -120,15 +121,14 @@ class Cluster(Gang):
         """See `Gang`."""
         if self._data is not None:
             check_slots(self._slots, config.cluster.nodes, feeders=True)
-            return plan_frames(config, self._data)
+            return self._data.plan(config)
         return plan_source(config, self.file_systems.open, partial(filter_partitions, self._spark), self._locate)
 
     def feed(self, config: JobConfig, plan: Plan, attempt: int, stream: Stream, epoch: int) -> Feeders:
         """See `Gang`."""
         if self._data is None:
             return super().feed(config, plan, attempt, stream, epoch)
-        frame = frames_of(config, self._data, plan.spec)[stream]
-        return SparkFeeders(frame, self.feeder_settings(config, attempt, stream, epoch))
+        return SparkFeeders(self._data.stream(stream, plan.spec), self.feeder_settings(config, attempt, stream, epoch))
 
     def prepare(self, config: JobConfig, storage: Storage, path: str) -> dict[str, Any]:
         """See `Gang`."""

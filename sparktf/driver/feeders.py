@@ -1,26 +1,27 @@
-"""The Spark job that feeds a DataFrame to the nodes: `mapInArrow`, beside the agents' job in the same application."""
+"""The Spark job that feeds a stream to the nodes, beside the agents' job in the same application."""
 
 from __future__ import annotations
 
 import uuid
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
+from functools import partial
+from typing import Any, Protocol
 
 import pyarrow as pa
 from py4j.protocol import Py4JError
-from pyspark import InheritableThread
+from pyspark import RDD, InheritableThread, SparkContext
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame
 
+from sparktf import errors
 from sparktf.errors import DataError, NodeLostError, SparkTFError
 from sparktf.executor.feeder import FeederSettings
-from sparktf.executor.spark_feeder import feed_partition
-
-_FED = "split int, rows bigint, nbytes bigint, wire string, host string, seconds double"
+from sparktf.executor.spark_feeder import FED, feed_partition, feed_rows
 
 _GONE = (Py4JError, OSError)
 
-_OUR_ERRORS = "sparktf.errors."
+_OURS = "sparktf.errors."
 _LOST = (
     "ExecutorLostFailure",
     "FetchFailed",
@@ -30,14 +31,62 @@ _LOST = (
 )
 
 
+class Stream(Protocol):
+    """What feeders compute."""
+
+    @property
+    def context(self) -> SparkContext: ...
+
+    def feed(self, settings: FeederSettings) -> int:
+        """Runs the job to its end; returns how many partitions there were."""
+
+
+class FrameStream:
+    """The rows of a DataFrame."""
+
+    def __init__(self, frame: DataFrame) -> None:
+        self._frame = frame
+
+    @property
+    def context(self) -> SparkContext:
+        return self._frame.sparkSession.sparkContext
+
+    def feed(self, settings: FeederSettings) -> int:
+        """See `Stream`."""
+
+        def feed(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+            return feed_partition(batches, settings)
+
+        return len(self._frame.mapInArrow(feed, FED).collect())
+
+
+class RowStream:
+    """The rows of an RDD."""
+
+    def __init__(self, rows: RDD[Any], schema: pa.Schema, names: Sequence[str]) -> None:
+        """Takes the fields of `schema` out of rows that have all of `names`."""
+        self._rows = rows
+        self._schema = schema
+        self._names = tuple(names)
+
+    @property
+    def context(self) -> SparkContext:
+        return self._rows.context
+
+    def feed(self, settings: FeederSettings) -> int:
+        """See `Stream`."""
+        feed = partial(feed_rows, settings=settings, schema=self._schema, names=self._names)
+        return len(self._rows.mapPartitionsWithIndex(feed).collect())
+
+
 class SparkFeeders:
     """Feeds one stream in one epoch, on a thread of its own."""
 
-    def __init__(self, data: DataFrame, settings: FeederSettings) -> None:
+    def __init__(self, stream: Stream, settings: FeederSettings) -> None:
         """Starts the job."""
-        self._data = data
+        self._stream = stream
         self._settings = settings
-        self._context = data.sparkSession.sparkContext
+        self._context = stream.context
         self._group = f"sparktf-feeders-{uuid.uuid4().hex[:8]}"
         self._splits: int | None = None
         self._error: SparkTFError | None = None
@@ -57,14 +106,10 @@ class SparkFeeders:
 
     def _run(self) -> None:
         settings = self._settings
-
-        def feed(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-            return feed_partition(batches, settings)
-
         try:
             what = f"sparktf feeds {settings.stream}, epoch {settings.epoch}"
             self._context.setJobGroup(self._group, what, interruptOnCancel=True)
-            self._splits = len(self._data.mapInArrow(feed, _FED).collect())
+            self._splits = self._stream.feed(settings)
         except (*_GONE, PySparkException) as e:
             self._error = _explained(e)
 
@@ -74,19 +119,24 @@ def _explained(error: Exception) -> SparkTFError:
     try:
         text = str(error)
     except _GONE:  # py4j asks the JVM for the text
-        return NodeLostError("the JVM that fed the DataFrame is gone")
+        return NodeLostError("the JVM that fed the data is gone")
     lines = [line.strip() for line in text.splitlines() if line.strip()] or [type(error).__name__]
-    ours = next((line.partition(_OUR_ERRORS)[2] for line in lines if _OUR_ERRORS in line), None)
+    ours = next((line.partition(_OURS)[2] for line in lines if _OURS in line), None)
     if ours is not None:
-        return NodeLostError(f"feeding the DataFrame failed: {ours.partition(': ')[2] or ours}")
+        name, _, message = ours.partition(": ")
+        kind = getattr(errors, name, NodeLostError)
+        is_data = isinstance(kind, type) and issubclass(kind, DataError)
+        return kind(message) if is_data else NodeLostError(f"feeding the data failed: {message or name}")
     if any(sign in text for sign in _LOST):
-        return NodeLostError(f"feeding the DataFrame failed: {_telling(lines)}")
-    return DataError(f"Spark cannot compute the DataFrame: {_telling(lines)}")
+        return NodeLostError(f"feeding the data failed: {_telling(lines)}")
+    return DataError(f"Spark cannot compute the data: {_telling(lines)}")
 
 
 def _telling(lines: list[str]) -> str:
     """Returns the line that says most: the innermost error of a Python function, else Spark's first."""
-    python = [
-        line for line in lines if line.split(":")[0].endswith(("Error", "Exception")) and " " not in line.split(":")[0]
-    ]
+    python = [line for line in lines if _is_error(line.partition(":")[0])]
     return (python[-1] if python else lines[0])[:500]
+
+
+def _is_error(name: str) -> bool:
+    return name.endswith(("Error", "Exception")) and name.replace(".", "").isalnum()

@@ -1,0 +1,135 @@
+"""What Spark computes and feeds: the rows of a user's DataFrame or RDD that belong to each stream."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pyarrow as pa
+from pyspark import RDD
+from pyspark.errors import PySparkException
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as sql
+from pyspark.sql.pandas.types import to_arrow_schema
+from pyspark.sql.types import StructType
+
+from sparktf.config import DataConfig, JobConfig
+from sparktf.driver.columns import Schema, resolve_features
+from sparktf.driver.feeders import FrameStream, RowStream
+from sparktf.driver.stored_plan import Plan
+from sparktf.errors import ConfigError
+from sparktf.feature import FeedSpec
+from sparktf.plan import Stream
+
+_HASH_RANGE = 1 << 31
+
+
+class SparkData:
+    """What a user hands over to be fed: a DataFrame, or an RDD with the schema that the configuration declares."""
+
+    def __init__(self, spark: SparkSession, config: JobConfig, data: DataFrame | RDD[Any]) -> None:
+        """Looks at the schema.
+
+        Raises:
+            ConfigError: an RDD without `data.rdd_schema`, or with one that Spark cannot read.
+        """
+        self._config = config.data
+        self._seed = config.train.seed
+        self._frame: DataFrame | None = None
+        self._rows: RDD[Any] | None = None
+        if isinstance(data, DataFrame):
+            self._frame, schema = data, data.schema
+        else:
+            self._rows, schema = data, _declared(spark, config.data)
+            # Predicates are Spark's, and so are the rows that it draws: what it must look into, it gets as a DataFrame.
+            if config.data.where is not None or config.data.validation is not None:
+                self._frame, self._rows = spark.createDataFrame(data, schema), None
+        self.schema: pa.Schema = to_arrow_schema(schema)
+
+    def plan(self, config: JobConfig) -> Plan:
+        """Plans a run whose streams Spark feeds: which tensors there are. How many rows, nobody knows beforehand.
+
+        Raises:
+            ConfigError: a dtype, shape or fill value does not fit the schema.
+            ColumnError: a column is not in it.
+            BadValueError: a column's type cannot become the tensor.
+        """
+        schema = Schema({field.name: field.type for field in self.schema}, lambda column: None)
+        held_out = config.data.validation is not None
+        spec = FeedSpec(
+            features=resolve_features(config.data, schema),
+            fill_null=config.data.fill_null,
+            shuffle=config.data.shuffle,
+            seed=config.train.seed,
+            prefetch_bytes=config.data.prefetch_mib << 20,
+        )
+        self.stream(Stream.TRAIN, spec)  # a predicate that does not fit is refused now
+        return Plan(
+            spec=spec,
+            plan_hash=config.plan_hash(),
+            files=(),
+            partition_values=(),
+            tables={},
+            staged=(Stream.TRAIN, Stream.VALIDATION) if held_out else (Stream.TRAIN,),
+        )
+
+    def stream(self, stream: Stream, spec: FeedSpec) -> FrameStream | RowStream:
+        """Returns the rows and columns of a stream.
+
+        Raises:
+            ConfigError: a predicate does not fit.
+        """
+        used = sorted({column for feature in spec.features for column in feature.columns})
+        if self._rows is not None:
+            schema = pa.schema([self.schema.field(column) for column in used])
+            return RowStream(self._rows, schema, self.schema.names)
+        if self._frame is None:
+            raise ConfigError("there is no data")
+        frame = _where(self._frame, self._config.where, "data.where")
+        held_out = _held_out(self._config, frame, self._seed)
+        if held_out is not None:
+            # A predicate that is null selects nothing, here too.
+            known = sql.coalesce(held_out, sql.lit(False))
+            frame = frame.where(known if stream is Stream.VALIDATION else ~known)
+        return FrameStream(frame.select(*(frame[_quoted(column)] for column in used)))
+
+
+def _declared(spark: SparkSession, config: DataConfig) -> StructType:
+    if config.rdd_schema is None:
+        raise ConfigError(
+            "data.rdd_schema: an RDD needs the schema of its rows, e.g. `id bigint, x array<float>, y float`"
+        )
+    try:
+        return spark.createDataFrame([], config.rdd_schema).schema
+    except PySparkException as e:
+        raise ConfigError(f"data.rdd_schema: {str(e).splitlines()[0]}") from e
+
+
+def _held_out(config: DataConfig, frame: DataFrame, seed: int) -> Column | None:
+    """Returns what is true for rows of the validation stream; None where there is none."""
+    validation = config.validation
+    if validation is None:
+        return None
+    if validation.path is not None:
+        raise ConfigError("data.validation.path goes with Parquet files; beside a DataFrame, use where or fraction")
+    if validation.where is not None:
+        _where(frame, validation.where, "data.validation.where")
+        return sql.expr(validation.where)
+    # Drawn by the row's content, so that a row is on the same side in every epoch, whatever order Spark computes it in,
+    # and no row that training sees is in validation too.
+    drawn = sql.pmod(
+        sql.xxhash64(sql.lit(seed), *(frame[_quoted(name)] for name in frame.columns)), sql.lit(_HASH_RANGE)
+    )
+    return drawn < int((validation.fraction or 0.0) * _HASH_RANGE)
+
+
+def _where(frame: DataFrame, predicate: str | None, key: str) -> DataFrame:
+    if predicate is None:
+        return frame
+    try:
+        return frame.where(predicate)
+    except PySparkException as e:
+        raise ConfigError(f"{key}: {str(e).splitlines()[0]}") from e
+
+
+def _quoted(column: str) -> str:
+    return "`" + column.replace("`", "``") + "`"
