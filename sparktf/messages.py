@@ -264,8 +264,9 @@ class EpochDone(Message):
     Attributes:
         rows_fed: Rows that its feed handed out in this attempt; `rows_trained` those that went into updates.
         complete: False where `train.max_steps` ended the epoch early.
-        wait_s: Seconds that the loop waited for rows.
+        wait_s: Seconds that the loop waited for rows, of `seconds` that the epoch took.
         nbytes: Bytes of the source that were read, of which `local_nbytes` lie on the node's own host.
+        staged: What feeders brought, if Spark feeds.
     """
 
     attempt: int
@@ -278,6 +279,7 @@ class EpochDone(Message):
     wait_s: float
     nbytes: int
     local_nbytes: int = 0
+    seconds: float = 0.0
     staged: StagedCounts | None = None
 
 

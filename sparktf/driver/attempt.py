@@ -9,8 +9,9 @@ from dataclasses import dataclass, field
 
 from sparktf.config import JobConfig, TimeoutsConfig
 from sparktf.data_messages import Lease, LeaseRequest, Sealed, Span, StagedShare, Work, WorkRequest
-from sparktf.driver.accounting import EpochAccount
+from sparktf.driver.accounting import EpochAccount, input_of
 from sparktf.driver.ledger import Ledger
+from sparktf.driver.result import NodeInput
 from sparktf.driver.stored_plan import Plan
 from sparktf.errors import DataError, ErrorRecord, RefusedError, Verdict, record_of
 from sparktf.lifecycle import TRAINER, TrainerEvent, TrainerState, step
@@ -274,16 +275,10 @@ class Attempt:
         states = [t.state for t in self.trainers.values()]
         return decide(states, self.failures, self._first_failure_s, now_s, timeouts.heartbeat)
 
-    def nbytes_read(self) -> dict[NodeId, tuple[int, int]]:
-        """Returns for each node the bytes of training data that it has read, and how many lay on its own host."""
-        reports = [a.reports for a in self.epochs.values()]
-        return {
-            node: (
-                sum(by_node[node].nbytes for by_node in reports if node in by_node),
-                sum(by_node[node].local_nbytes for by_node in reports if node in by_node),
-            )
-            for node in self.trainers
-        }
+    def inputs(self) -> dict[NodeId, NodeInput]:
+        """Returns what each node has read of the training stream, in the epochs it has gone through."""
+        reports = [a.reports for _, a in sorted(self.epochs.items())]
+        return {node: input_of(by_node[node] for by_node in reports if node in by_node) for node in self.trainers}
 
     def stop(self) -> None:
         """From now on every trainer that asks is told to exit, and exits are expected."""

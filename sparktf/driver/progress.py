@@ -6,7 +6,7 @@ import os
 import shutil
 import sys
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from rich.console import Console
@@ -91,7 +91,7 @@ class Display:
         """Shows where the gang is.
 
         Args:
-            planned: Rows of an epoch.
+            planned: Rows of an epoch; 0 while nobody knows.
             before: Rows of the current epoch that an earlier attempt has done.
             left_s: Time left for the trainers to be ready.
         """
@@ -104,7 +104,7 @@ class Display:
         loss = "" if front.loss is None else f"  loss {front.loss:.4f}"
         phases = {p.phase for p in nodes} - {"training"}
         self._show(
-            f"epoch {front.epoch + 1}/{self._epochs}  step {front.step:,}  rows {rows:,}/{planned:,}"
+            f"epoch {front.epoch + 1}/{self._epochs}  step {front.step:,}  rows {rows:,}{_of(planned)}"
             f"  {self._rate(now_s, front.epoch * planned + rows):,.0f} rows/s{loss}"
             + (f"  ({', '.join(sorted(phases))})" if phases else ""),
             now_s,
@@ -176,6 +176,35 @@ def _locality(result: RunResult) -> str:
     return f"{nbytes / 1e6:,.1f} MB, {local / nbytes:.0%} on the reader's own host ({', '.join(shown)})"
 
 
+def _of(rows: int) -> str:
+    return f"/{rows:,}" if rows else ""
+
+
+_WAYS = {
+    "direct": "read from files",
+    "unix": "fed on their node's own host",
+    "tcp": "fed from other hosts",
+    "peer": "moved to nodes that had run dry",
+}
+
+
+def _input(result: RunResult) -> Iterator[tuple[str, str]]:
+    """Yields how the rows came, whether training waited for them, and what was kept."""
+    inputs = [node.input for attempt in result.attempts for node in attempt.nodes]
+    rows = {way: sum(i.rows.get(way, 0) for i in inputs) for way in _WAYS}
+    ways = [f"{count:,} rows {_WAYS[way]}" for way, count in rows.items() if count]
+    seconds = sum(i.seconds for i in inputs)
+    if not ways or not seconds:
+        return
+    waited = f"trainers waited for rows {sum(i.wait_s for i in inputs) / seconds:.0%} of the time"
+    feeders_s = sum(i.feeders_wait_s for i in inputs)
+    yield "input", ", ".join([*ways, waited, *([f"feeders for trainers {feeders_s:.1f} s"] if feeders_s >= 1 else [])])
+    kept = [node.input for node in result.attempts[-1].nodes]
+    memory, disk = sum(i.memory_nbytes for i in kept), sum(i.disk_nbytes for i in kept)
+    if memory or disk:
+        yield "kept", f"{memory / 1e6:,.1f} MB in memory and {disk / 1e6:,.1f} MB on disk, for later epochs"
+
+
 def _facts(result: RunResult) -> list[tuple[str, str]]:
     rows = result.rows
     facts = []
@@ -191,6 +220,7 @@ def _facts(result: RunResult) -> list[tuple[str, str]]:
     facts.append(("updates", f"{result.steps:,} in {len(result.attempts)} attempt(s), {result.duration_s:.1f} s"))
     if locality := _locality(result):
         facts.append(("read", locality))
+    facts.extend(_input(result))
     for stream, values in result.metrics.items():
         facts.extend((f"{stream} {name}", f"{value:.4f}") for name, value in values.items())
     facts.extend((name, getattr(result, name)) for name in ("model", "checkpoint") if getattr(result, name))

@@ -67,14 +67,15 @@ class Seating:
             facts: Of each agent's executor.
             located: Whether it is known where the data lies.
         """
-        read = attempt.nbytes_read()
+        read = attempt.inputs()
         return tuple(
             NodeResult(
                 node=str(node),
                 host=agent.registration.host,
-                nbytes=read[node][0],
-                local_nbytes=read[node][1] if located else None,
+                nbytes=read[node].nbytes,
+                local_nbytes=read[node].local_nbytes if located else None,
                 log=known.log,
+                input=read[node],
             )
             for node, agent, known in zip(self._nodes(), self.agents, facts, strict=True)
         )

@@ -14,7 +14,7 @@ from sparktf.errors import LifecycleError
 from sparktf.executor.feeder import FeederSettings, feed
 from sparktf.executor.rows import to_batches
 
-FED = "split int, rows bigint, nbytes bigint, wire string, host string, seconds double"
+FED = "split bigint, rows bigint, nbytes bigint, wire string, host string, seconds double"
 """What a feeder returns to Spark: one row."""
 
 

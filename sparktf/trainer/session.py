@@ -66,6 +66,7 @@ class Session:
         self._model_files: tuple[StagedFile, ...] = ()
         self._writer: CheckpointWriter | None = None
         self._feed: NodeFeed | None = None
+        self._epoch_began_s = 0.0
         self._intake = Intake(spec, client, reporter, work) if spec.staged else None
         hasty = self._file_systems.open(spec.run_root, deadline_s=_SUMMARIES_DEADLINE_S)
         self.summaries = Summaries(hasty, self._rundir.tensorboard, work, spec.attempt)
@@ -104,6 +105,7 @@ class Session:
         for epoch in range(cursor.epoch if cursor else 0, self.spec.config.train.epochs):
             if self.exhausted(max(step, self._reporter.progress.step)):
                 return
+            self._epoch_began_s = time.monotonic()
             self._reporter.update(epoch=epoch, rows_fed=0, rows_trained=0, wait_s=0.0, phase="training")
             yield epoch
 
@@ -144,6 +146,7 @@ class Session:
             rows_trained=rows,
             complete=complete,
             wait_s=feed.wait_s,
+            seconds=time.monotonic() - self._epoch_began_s,
             nbytes=feed.nbytes,
             local_nbytes=feed.local_nbytes,
         )
