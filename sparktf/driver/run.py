@@ -147,7 +147,7 @@ class Run:
             save_plan(plan, storage, rundir.plan)
         storage.write_bytes(rundir.config, dump_config(config).encode())
         for stream in plan.staged:
-            self._display.say(f"{stream}: a DataFrame, fed by Spark")
+            self._display.say(f"{stream}: fed by Spark; rows are counted as they come")
         for stream in plan.tables:
             self._display.say(
                 f"{stream}: {plan.rows(stream):,} rows in {len(plan.tables[stream].rows):,} row groups, "

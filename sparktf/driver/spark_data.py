@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import pyarrow as pa
@@ -85,7 +86,7 @@ class SparkData:
         if self._frame is None:
             raise ConfigError("there is no data")
         frame = _where(self._frame, self._config.where, "data.where")
-        held_out = _held_out(self._config, frame, self._seed)
+        held_out = _held_out(self._config, frame, used, self._seed)
         if held_out is not None:
             # A predicate that is null selects nothing, here too.
             known = sql.coalesce(held_out, sql.lit(False))
@@ -104,7 +105,7 @@ def _declared(spark: SparkSession, config: DataConfig) -> StructType:
         raise ConfigError(f"data.rdd_schema: {str(e).splitlines()[0]}") from e
 
 
-def _held_out(config: DataConfig, frame: DataFrame, seed: int) -> Column | None:
+def _held_out(config: DataConfig, frame: DataFrame, used: Sequence[str], seed: int) -> Column | None:
     """Returns what is true for rows of the validation stream; None where there is none."""
     validation = config.validation
     if validation is None:
@@ -116,9 +117,7 @@ def _held_out(config: DataConfig, frame: DataFrame, seed: int) -> Column | None:
         return sql.expr(validation.where)
     # Drawn by the row's content, so that a row is on the same side in every epoch, whatever order Spark computes it in,
     # and no row that training sees is in validation too.
-    drawn = sql.pmod(
-        sql.xxhash64(sql.lit(seed), *(frame[_quoted(name)] for name in frame.columns)), sql.lit(_HASH_RANGE)
-    )
+    drawn = sql.pmod(sql.xxhash64(sql.lit(seed), *(frame[_quoted(name)] for name in used)), sql.lit(_HASH_RANGE))
     return drawn < int((validation.fraction or 0.0) * _HASH_RANGE)
 
 

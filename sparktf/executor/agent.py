@@ -19,9 +19,9 @@ from pathlib import Path
 from sparktf.channel import ControlClient, patience_with
 from sparktf.errors import ControlError, RefusedError
 from sparktf.executor.identity import executor_identity
-from sparktf.executor.ports import HeldPort
 from sparktf.executor.process import TrainerProcess
 from sparktf.messages import Ack, Action, AgentHeartbeat, Order, Orders, Registered, Registration
+from sparktf.ports import HeldPort
 from sparktf.security import ControlAccess
 from sparktf.version import __version__
 

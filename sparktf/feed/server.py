@@ -41,6 +41,7 @@ class DataServer:
     def __init__(
         self,
         host: str,
+        port: int,
         folder: Path,
         secret: str,
         tls: TlsMaterial | None,
@@ -51,7 +52,7 @@ class DataServer:
         """Starts to listen.
 
         Args:
-            host: This host's name or address, as other nodes reach it.
+            host: This host's name or address, as other nodes reach it; at `port`, 0 for a free one.
             folder: Of this process alone, for the socket.
             sealed: Told of each whole split, and its rows, before its feeder is.
         """
@@ -61,7 +62,7 @@ class DataServer:
         self._folder = os.open(folder, os.O_PATH | os.O_DIRECTORY)
         common = (attempt, stagings, sealed)
         self._local = _Server(flight.Location.for_grpc_unix(short(self._folder)), secret, None, "unix", *common)
-        self._remote = _Server(f"{scheme}://{bind}:0", secret, tls, "tcp", *common)
+        self._remote = _Server(f"{scheme}://{bind}:{port}", secret, tls, "tcp", *common)
         self.address = DataAddress(
             host=socket.gethostname(), socket=str(path), location=f"{scheme}://{host}:{self._remote.port}"
         )
@@ -94,8 +95,13 @@ class _Server(flight.FlightServerBase):  # type: ignore[misc]
         if action.type != ADMIT:
             raise flight.FlightUnauthorizedError(f"unknown action {action.type[:80]!r}")
         span = self._span(action.body.to_pybytes())
-        wanted = self._answered(lambda: self._stagings[span.stream].admit(span.epoch, span.split))
-        yield flight.Result(GO if wanted else SKIP)
+        held = self._answered(lambda: self._stagings[span.stream].admit(span.epoch, span.split))
+        if held is None:
+            yield flight.Result(GO)
+            return
+        # The feeder that brought it may have died before the driver knew.
+        self._answered(lambda: self._sealed(span, held))
+        yield flight.Result(SKIP)
 
     def do_put(
         self,

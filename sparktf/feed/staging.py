@@ -183,8 +183,8 @@ class Staging:
 
     # ---- feeders ----
 
-    def admit(self, epoch: int, split: int) -> bool:
-        """Waits until there is room for another split; returns whether the split is wanted.
+    def admit(self, epoch: int, split: int) -> int | None:
+        """Waits until there is room for another split; returns the rows of one that is here already, else None.
 
         A split that has begun may always end: what is trained next may be in it.
 
@@ -199,7 +199,8 @@ class Staging:
             if self._closed or self._epoch > epoch:
                 raise RefusedError(f"epoch {epoch} of {self._stream} is over")
             self.counts.feeders_wait_s += time.monotonic() - since_s
-            return split not in self._splits
+            held = self._splits.get(split)
+            return None if held is None else held.data.rows
 
     def new_rows(self) -> StagedRows:
         """Returns what a feeder's rows go into until they are sealed."""

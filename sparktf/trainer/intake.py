@@ -16,6 +16,7 @@ from sparktf.feed.staged_rows import Budget
 from sparktf.feed.staging import Staging
 from sparktf.messages import Action, EpochDone, TrainerSpec
 from sparktf.plan import Stream
+from sparktf.ports import HeldPort
 from sparktf.trainer.report import Reporter
 
 
@@ -44,7 +45,10 @@ class Intake:
         }
         host = spec.cluster.worker[spec.node.index].rpartition(":")[0]
         access = client.access
-        server = DataServer(host, work, access.secret, access.tls, spec.attempt, self._stagings, self._sealed)
+        held = HeldPort(spec.config.cluster.node_ports)
+        port = held.port
+        held.close()
+        server = DataServer(host, port, work, access.secret, access.tls, spec.attempt, self._stagings, self._sealed)
         self._server = server
         self.address: DataAddress = server.address
 
