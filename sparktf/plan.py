@@ -112,21 +112,10 @@ class Assignment(Message):
     def rows(self) -> int:
         return sum(piece.rows for piece in self.pieces)
 
-    def consumed(self, rows: int) -> list[Interval]:
-        """Returns the intervals of the epoch sequence that the first `rows` rows of this assignment cover.
-
-        Raises:
-            ValueError: `rows` is negative or more than the assignment holds.
-        """
-        if not 0 <= rows <= self.rows:
-            raise ValueError(f"consumed {rows} rows of an assignment of {self.rows}")
-        done: list[Interval] = []
-        for piece in self.pieces:
-            taken = min(rows, piece.rows)
-            if taken:
-                done.append((piece.first_row, piece.first_row + taken))
-            rows -= taken
-        return merge(done)
+    @property
+    def intervals(self) -> list[Interval]:
+        """The intervals of the epoch sequence that it covers, in the order of the pieces."""
+        return [(piece.first_row, piece.first_row + piece.rows) for piece in self.pieces]
 
 
 class Cursor(Message):
@@ -206,6 +195,24 @@ def merge(intervals: Iterable[Interval]) -> list[Interval]:
         else:
             merged.append((start, stop))
     return merged
+
+
+def leading(intervals: Iterable[Interval], rows: int) -> list[Interval]:
+    """Returns what the first `rows` rows of the intervals, one after the other, cover of the epoch sequence.
+
+    Raises:
+        ValueError: `rows` is negative or more than the intervals have.
+    """
+    done: list[Interval] = []
+    left = rows
+    for start, stop in intervals:
+        taken = min(left, stop - start)
+        if taken > 0:
+            done.append((start, start + taken))
+        left -= taken
+    if rows < 0 or left > 0:
+        raise ValueError(f"{rows} of {rows - left} rows")
+    return merge(done)
 
 
 def remaining(rows: int, done: Sequence[Interval]) -> list[Interval]:

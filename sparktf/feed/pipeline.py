@@ -27,7 +27,7 @@ from sparktf.feed.columns import (
     take_rows,
 )
 from sparktf.feed.convert import RowGroup, assemble
-from sparktf.plan import Interval, merge
+from sparktf.plan import Interval, leading
 
 _CLOSE_TIMEOUT_S = 5.0
 _SPARE_BLOCKS = 2
@@ -138,15 +138,9 @@ class NodeFeed:
         Raises:
             ValueError: `rows` is negative or more than were handed out.
         """
-        if not 0 <= rows <= self.rows_taken:
+        if rows > self.rows_taken:
             raise ValueError(f"consumed {rows} of {self.rows_taken} rows handed out")
-        done: list[Interval] = []
-        for start, stop in self._begun:
-            taken = min(rows, stop - start)
-            if taken:
-                done.append((start, start + taken))
-            rows -= taken
-        return merge(done)
+        return leading(self._begun, rows)
 
     def take(self, rows: int) -> Columns:
         """Returns the next rows, in arrays of their own: exactly `rows`, fewer only at the share's end, then none.

@@ -23,7 +23,7 @@ from sparktf.feed.blocks import PlannedParts
 from sparktf.feed.columns import Strings
 from sparktf.feed.parquet import held_out_rows
 from sparktf.feed.pipeline import NodeFeed
-from sparktf.plan import Assignment, Cursor, Stream, remaining
+from sparktf.plan import Assignment, Cursor, Stream, leading, remaining
 from sparktf.storage import open_storage
 from sparktf.storage.local import LocalStorage
 
@@ -184,7 +184,7 @@ class TestResume:
             counts = [min(taken, part.rows) for part in before]
             cursor = Cursor(epoch=1)
             for part, count in zip(before, counts, strict=True):
-                cursor = cursor.advance(part.consumed(count))
+                cursor = cursor.advance(leading(part.intervals, count))
             rest = deal(plan, epoch=1, nodes=nodes_after, intervals=remaining(plan.rows(TRAIN), cursor.done))
             done = [i for rows, count in zip(seen, counts, strict=True) for i in rows[:count]]
             assert Counter(done + ids(plan, rest)) == Counter(range(ROWS))
@@ -193,7 +193,7 @@ class TestResume:
         (whole,) = deal(plan)
         order = ids(plan, [whole])
         for taken in range(0, ROWS + 1, 38):
-            left = remaining(ROWS, whole.consumed(taken))
+            left = remaining(ROWS, leading(whole.intervals, taken))
             assert ids(plan, deal(plan, intervals=left)) == order[taken:]
 
 

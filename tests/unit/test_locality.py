@@ -64,7 +64,7 @@ def local_share(parts: Sequence[Assignment]) -> float:
 
 
 def assert_every_row_once(plan: Plan, parts: Sequence[Assignment]) -> None:
-    done = [interval for part in parts for interval in part.consumed(part.rows)]
+    done = [interval for part in parts for interval in part.intervals]
     assert remaining(plan.rows(TRAIN), done) == []
 
 

@@ -19,6 +19,7 @@ from sparktf.plan import (
     Stream,
     batch_shares,
     generator,
+    leading,
     merge,
     remaining,
     share,
@@ -129,7 +130,7 @@ class TestCursor:
         assignment = assignment_of(order.slices([(2, 9), (12, 24)]))
         whole = rows_of((p.first_row, p.first_row + p.rows) for p in assignment.pieces)
         for taken in range(assignment.rows + 1):
-            cursor = Cursor(epoch=2).advance([(0, 2), (9, 12), (24, 26)]).advance(assignment.consumed(taken))
+            cursor = Cursor(epoch=2).advance([(0, 2), (9, 12), (24, 26)]).advance(leading(assignment.intervals, taken))
             assert rows_of(remaining(order.rows, cursor.done)) == whole[taken:]
             assert cursor.rows == 7 + taken
 
@@ -143,7 +144,7 @@ class TestCursor:
                 for part in share(order, left, nodes, rebalance=bool(trial % 2)):
                     assignment = assignment_of(part, epoch=1)
                     taken = assignment.rows if nodes == 5 else int(rng.integers(0, assignment.rows + 1))
-                    done = assignment.consumed(taken)
+                    done = leading(assignment.intervals, taken)
                     cursor = cursor.advance(done)
                     seen += rows_of(done)
             assert sorted(seen) == list(range(order.rows))
@@ -153,8 +154,8 @@ class TestCursor:
             Cursor(done=((0, 10),)).advance([(9, 11)])
 
     def test_more_than_an_assignment_holds_is_refused(self) -> None:
-        with pytest.raises(ValueError, match="consumed 3 rows of an assignment of 2"):
-            assignment_of([BlockSlice(0, 0, 2, 0)]).consumed(3)
+        with pytest.raises(ValueError, match="3 of 2 rows"):
+            leading(assignment_of([BlockSlice(0, 0, 2, 0)]).intervals, 3)
 
     def test_json_and_back(self) -> None:
         cursor = Cursor(epoch=3, done=((0, 4), (7, 9)))
