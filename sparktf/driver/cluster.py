@@ -9,28 +9,27 @@ from types import TracebackType
 from typing import Any, Self
 
 from py4j.protocol import Py4JError
-from pyspark.sql import SparkSession
+from pyspark import RDD
+from pyspark.sql import DataFrame, SparkSession
 from rich.console import Console
 
 from sparktf.config import JobConfig
 from sparktf.driver.agents import SparkAgents
 from sparktf.driver.executors import executor_facts, executors_of, release_executors, request_executors
+from sparktf.driver.feed_choice import choose_feed
 from sparktf.driver.gang import AgentJob, Gang
 from sparktf.driver.hdfs_blocks import locate_or_warn
 from sparktf.driver.locality import FileBlock
 from sparktf.driver.memory import check_overhead
-from sparktf.driver.partition_filter import filter_partitions
 from sparktf.driver.placement import request_for
-from sparktf.driver.planner import plan_source
 from sparktf.driver.prepare import prepare_assets
 from sparktf.driver.progress import make_console
 from sparktf.driver.result import RunResult
 from sparktf.driver.roster import Agent, ExecutorFacts
 from sparktf.driver.run import Run
-from sparktf.driver.shipping import ship_model_code
+from sparktf.driver.shipping import ship_code
 from sparktf.driver.spark import Slots, application_of, check_settings, check_slots, hadoop_conf, slots_of
 from sparktf.driver.stored_plan import Plan
-from sparktf.errors import ConfigError
 from sparktf.executor.agent import AgentSettings
 from sparktf.storage import FileSystems, Storage
 
@@ -38,7 +37,7 @@ from sparktf.storage import FileSystems, Storage
 def train(
     spark: SparkSession,
     config: JobConfig,
-    data: None = None,
+    data: DataFrame | RDD[Any] | None = None,
     *,
     run_id: str | None = None,
     console: Console | None = None,
@@ -46,7 +45,7 @@ def train(
     """Trains as the configuration says, on executors of this application.
 
     Args:
-        data: Reserved for a DataFrame or RDD; the configuration names the data for now.
+        data: A DataFrame or RDD, where the configuration names no source.
         run_id: Names the run directory; the same id again resumes the run, or repeats the result of one that is done.
             Default: the Spark application's id.
 
@@ -58,10 +57,8 @@ def train(
             `error.result` the result.
         KeyboardInterrupt: the run was interrupted; everything is stopped.
     """
-    if data is not None:
-        raise ConfigError("train(data=...) is not supported yet: name the data in data.path")
     with Cluster(spark, config, console) as cluster:
-        return cluster.train(run_id=run_id)
+        return cluster.train(data=data, run_id=run_id)
 
 
 class Cluster(Gang):
@@ -77,6 +74,7 @@ class Cluster(Gang):
         self._spark = spark
         self._slots = slots_of(spark)
         self._shipped: set[str] = set()
+        self._data: DataFrame | RDD[Any] | None = None
         self.application = application_of(spark)
         super().__init__(
             config,
@@ -94,9 +92,16 @@ class Cluster(Gang):
     ) -> None:
         self.close()
 
-    def train(self, config: JobConfig | None = None, *, run_id: str | None = None) -> RunResult:
+    def train(
+        self,
+        config: JobConfig | None = None,
+        data: DataFrame | RDD[Any] | None = None,
+        *,
+        run_id: str | None = None,
+    ) -> RunResult:
         """Runs one training; see `sparktf.train`."""
         config = config or self.config
+        self._data = data
         return Run(self, config, run_id or _default_run_id(self._spark, config.name)).execute()
 
     def preflight(self, config: JobConfig) -> None:
@@ -113,17 +118,19 @@ class Cluster(Gang):
 
     def plan(self, config: JobConfig) -> Plan:
         """See `Gang`."""
-        return plan_source(config, self.file_systems.open, partial(filter_partitions, self._spark), self._locate)
+        return choose_feed(self._spark, config, self._data, self.file_systems, self._locate, self.say)
 
     def prepare(self, config: JobConfig, storage: Storage, path: str) -> dict[str, Any]:
         """See `Gang`."""
-        return prepare_assets(self._spark, config, storage, path)
+        self.ship_code(config)  # prepare may run functions of the user's on the executors
+        return prepare_assets(self._spark, config, storage, path, self._data)
 
     def ship_code(self, config: JobConfig) -> None:
         """See `Gang`."""
-        if config.model_module not in self._shipped:
-            ship_model_code(self._spark, config.model_module)
-            self._shipped.add(config.model_module)
+        for module in config.modules.values():
+            if module not in self._shipped:
+                ship_code(self._spark, module)
+                self._shipped.add(module)
 
     def start_agents(self, config: JobConfig, plan: Plan, settings: AgentSettings) -> AgentJob:
         """See `Gang`."""
