@@ -16,7 +16,7 @@ from sparktf.driver.partition_filter import filter_partitions
 from sparktf.driver.planner import plan_source
 from sparktf.driver.scan import plain_scan
 from sparktf.driver.stored_plan import Plan
-from sparktf.errors import ConfigError
+from sparktf.errors import ConfigError, SourceNotFoundError, StorageNotFoundError
 from sparktf.storage import FileSystems
 
 
@@ -36,6 +36,7 @@ def choose_feed(
 
     Raises:
         ConfigError: `data.mode` asks for what cannot be had; and what `open_dataframe` and `plan_source` raise.
+        SourceNotFoundError: files are gone since Spark listed them.
     """
     mode = config.data.mode
     is_lake = config.data.path is not None and config.data.format == "parquet" and data is None
@@ -53,6 +54,8 @@ def choose_feed(
         if mode == "direct":
             raise ConfigError(f"data.mode: direct needs a plain scan of Parquet files, but {error}") from error
         return _through_spark(config, found, str(error))
+    except StorageNotFoundError as error:  # a session that has listed the files long ago
+        raise SourceNotFoundError(f"{_name(config)}: {error}: refresh it (spark.catalog.refreshTable)") from error
     say(f"data: read directly by the trainers, a plain scan of {len(scan.files):,} Parquet files")
     return planned
 
@@ -60,8 +63,11 @@ def choose_feed(
 def _through_spark(config: JobConfig, data: Data, reason: str) -> Plan:
     """Plans what Spark reads, and feeders hand to the trainers."""
     del data
-    name = f"data.{config.data.source_key}" if config.data.source_key is not None else "train(data=...)"
-    raise ConfigError(f"{name} must be read through Spark, which is not supported yet: {reason}")
+    raise ConfigError(f"{_name(config)} must be read through Spark, which is not supported yet: {reason}")
+
+
+def _name(config: JobConfig) -> str:
+    return "train(data=...)" if config.data.source_key is None else f"data.{config.data.source_key}"
 
 
 def _scan(config: JobConfig, data: Data, file_systems: FileSystems) -> ParquetScan:

@@ -41,7 +41,7 @@ class ParquetScan:
     """A DataFrame that is nothing but columns of Parquet files.
 
     Attributes:
-        files: Paths of the files after partition pruning, sorted, as Spark spells them.
+        files: Paths of the files after partition pruning, sorted, as Spark spells them; twice if Spark reads it twice.
         columns: All columns in their order -> name in the files, or of the partition column.
         types: All columns -> Spark's type.
         partitions: The partition columns among them by the DataFrame's names, with their values for each file.

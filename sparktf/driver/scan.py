@@ -10,7 +10,8 @@ from __future__ import annotations
 import datetime
 import json
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from operator import itemgetter
 from typing import Any, TypeAlias
 
 from py4j.protocol import Py4JError
@@ -95,10 +96,10 @@ def _scan(df: DataFrame) -> ParquetScan:
     for name, found in columns.items():
         if found not in known:
             raise NotPlainError(f"column {name!r} is no column of the files")
-    listed = dict(sorted(_list_files(scan, relation, partition_schema)))
-    partitions = _partitions(partition_schema, columns, listed)
+    listed = sorted(_list_files(scan, relation, partition_schema), key=itemgetter(0))
+    partitions = _partitions(partition_schema, columns, [values for _, values in listed])
     return ParquetScan(
-        files=tuple(listed),
+        files=tuple(path for path, _ in listed),
         columns=columns,
         types={field.name: field.dataType.simpleString() for field in schema},
         partitions=partitions,
@@ -187,7 +188,7 @@ def _value(value: Any) -> PartitionValue:
 
 
 def _partitions(
-    schema: StructType, columns: Mapping[str, str], listed: Mapping[str, tuple[PartitionValue, ...]]
+    schema: StructType, columns: Mapping[str, str], rows: Sequence[tuple[PartitionValue, ...]]
 ) -> Partitions:
     """Returns the partition columns that the DataFrame has, by its names."""
     position = {name: i for i, name in enumerate(schema.names)}
@@ -197,7 +198,7 @@ def _partitions(
         if kind not in PARTITION_TYPES:
             raise NotPlainError(f"partition column {name!r} is of type {kind}")
     at = [(position[columns[name]], kind == "date") for name, kind in zip(names, kinds, strict=True)]
-    values = tuple(tuple(_day(row[i]) if is_date else row[i] for i, is_date in at) for row in listed.values())
+    values = tuple(tuple(_day(row[i]) if is_date else row[i] for i, is_date in at) for row in rows)
     return Partitions(tuple(names), tuple(kinds), values)
 
 

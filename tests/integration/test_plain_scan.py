@@ -85,6 +85,7 @@ PLAIN: dict[str, Make] = {
     "a saved table with partitions": query("select id, label from saved_by_day where day = date'2026-11-02'"),
     "a query over a view": query("select id, label as y from (select * from days where day < '2026-11-03')"),
     "an alias and a hint": over(lambda df: df.alias("t").hint("broadcast").select("t.id", "t.label")),
+    "a file given twice": lambda spark, lake: spark.read.parquet(*[str(next(lake.rglob("*.parquet")))] * 2),
     "merged schemas": lambda spark, lake: spark.read.option("mergeSchema", "true").parquet(str(lake)),
 }
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from integration.session import session, write_days
-from lakes import lake_config
+from lakes import id_table, lake_config, write_file
 from pyspark import RDD
 from pyspark.sql import DataFrame, SparkSession
 
@@ -150,6 +150,14 @@ def test_what_is_not_plain_is_refused_with_the_reason(
     with pytest.raises(ConfigError, match=says) as caught:
         chosen(spark, lake_config(**data))
     assert "\n" not in str(caught.value)
+
+
+def test_files_that_are_gone_since_spark_listed_them(spark: SparkSession, tmp_path: Path) -> None:
+    file = write_file(tmp_path / "lake/f.parquet", id_table(0, 5))
+    df = spark.read.parquet(str(file.parent))
+    file.unlink()
+    with pytest.raises(SourceNotFoundError, match=r"^train\(data=\.\.\.\): .*f\.parquet.*: refresh it"):
+        chosen(spark, lake_config(), df)
 
 
 def test_what_is_handed_to_train_must_be_the_only_source_and_rows(spark: SparkSession, lake: Path) -> None:
