@@ -33,8 +33,9 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _check(arguments: argparse.Namespace) -> int:
-    _show_yaml(dump_config(load_config(arguments.config, arguments.set, arguments.date)))
-    print("ok")
+    config = load_config(arguments.config, arguments.set, arguments.date)
+    _show_yaml(dump_config(config))
+    print("ok" if config.data.source_key is not None else "ok, for train(spark, config, data): data names no source")
     return 0
 
 

@@ -21,7 +21,11 @@ from pydantic import (
     model_validator,
 )
 
+_FUNCTION = r"^[A-Za-z_][\w.]*:[A-Za-z_]\w*$"
+
 Strategy = Literal["single", "mirrored", "multi_worker_mirrored"]
+
+NO_SOURCE = "data names nothing to read: give data.path, data.table, data.sql or data.source"
 
 
 class Section(BaseModel):
@@ -74,9 +78,25 @@ class ValidationConfig(Section):
 
 
 class DataConfig(Section):
-    """What is read, and which columns become which tensors."""
+    """What is read: path, table, sql or source, or what is handed to `train()`. Which columns become which tensors."""
 
-    path: str = Field(description="Folder of a Parquet lake (hive-style partition folders are columns), or one file.")
+    path: str | None = Field(
+        default=None, description="Folder of a Parquet lake (hive-style partition folders are columns), or one file."
+    )
+    format: str = Field(default="parquet", min_length=1, description="Spark's name of what lies at `path`.")
+    table: str | None = Field(
+        default=None, min_length=1, description="Table or view of Spark's catalogs, e.g. `sales.orders`."
+    )
+    sql: str | None = Field(default=None, min_length=1, description="Query in Spark SQL, whose result is read.")
+    source: Annotated[str, Field(pattern=_FUNCTION)] | None = Field(
+        default=None,
+        description="`module:function`, called as `function(spark, params)`, that returns a DataFrame or an RDD.",
+    )
+    mode: Literal["auto", "direct", "spark"] = Field(
+        default="auto",
+        description="`direct`: trainers read the Parquet files themselves; `spark`: Spark reads; `auto`: directly, "
+        "where the source is a plain scan of Parquet files ([data.md](data.md)).",
+    )
     rdd_schema: str | None = Field(
         default=None, description="Schema of an RDD's rows, as Spark's DDL: `id bigint, x array<float>, y float`."
     )
@@ -121,6 +141,25 @@ class DataConfig(Section):
     prefetch_mib: PositiveInt = Field(
         default=256, description="Upper bound of rows read ahead in each trainer, in MiB."
     )
+
+    @property
+    def source_key(self) -> str | None:
+        """The key that names the source; None where the data is handed to `train()`."""
+        return next(iter(self._named()), None)
+
+    def _named(self) -> list[str]:
+        return [key for key in ("path", "table", "sql", "source") if getattr(self, key) is not None]
+
+    @model_validator(mode="after")
+    def _source_is_one(self) -> Self:
+        named = self._named()
+        if len(named) > 1:
+            raise ValueError(f"give one of path, table, sql and source, not {' and '.join(named)}")
+        if self.format != "parquet" and self.path is None:
+            raise ValueError(f"format: {self.format} goes with path, and with no other source")
+        if self.format != "parquet" and self.mode == "direct":
+            raise ValueError(f"mode: direct needs format: parquet, not {self.format}")
+        return self
 
 
 class ClusterConfig(Section):
@@ -295,7 +334,7 @@ class JobConfig(Section):
     name: Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$")] = Field(
         description="Name of the training; runs of one name share a folder."
     )
-    model: Annotated[str, Field(pattern=r"^[A-Za-z_][\w.]*:[A-Za-z_]\w*$")] = Field(
+    model: Annotated[str, Field(pattern=_FUNCTION)] = Field(
         description="`module:function` that returns a compiled Keras model (`build`), or a low-level `train(node)`."
     )
     params: dict[str, Any] = Field(default={}, description="Handed to the model function as they are; JSON-able.")
@@ -324,6 +363,12 @@ class JobConfig(Section):
     @property
     def model_function(self) -> str:
         return self.model.partition(":")[2]
+
+    @property
+    def modules(self) -> dict[str, str]:
+        """Key -> the module of the user's that it names."""
+        source = self.data.source
+        return {"model": self.model_module} | ({} if source is None else {"data.source": source.partition(":")[0]})
 
     def plan_hash(self) -> str:
         """Hash of what the stored plan and its cursors depend on: a run can be resumed only while it is the same."""

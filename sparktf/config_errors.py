@@ -34,6 +34,7 @@ _ALLOWED: Mapping[str, str] = {
     "less_than": "less than {lt:g}",
     "less_than_equal": "at most {le:g}",
     "literal_error": "one of {expected}",
+    "string_too_short": "text that is not empty",
     "string_pattern_mismatch": "text that matches {pattern}",
 }
 

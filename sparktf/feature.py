@@ -64,12 +64,14 @@ class FeedSpec(Message):
         partition_columns: Names of hive-style partition columns, in the order of `Split.partition`.
         partition_types: Their Spark types ("int", "bigint", "double", "date", "string").
         fill_null: Column -> value in place of null.
+        renamed: Column -> its name in the files, where that is another one.
     """
 
     features: tuple[Feature, ...]
     partition_columns: tuple[str, ...] = ()
     partition_types: tuple[str, ...] = ()
     fill_null: dict[str, bool | int | float | str] = {}
+    renamed: dict[str, str] = {}
     shuffle: bool = True
     seed: int = 0
     prefetch_bytes: int = 256 << 20

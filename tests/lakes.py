@@ -50,9 +50,9 @@ def write_file(path: Path, table: pa.Table, *, group_rows: int = 1 << 20) -> Pat
     return path
 
 
-def lake_config(path: Path, *, seed: int = 0, **data: Any) -> JobConfig:
+def lake_config(path: Path | None = None, *, seed: int = 0, **data: Any) -> JobConfig:
     """Returns a configuration whose data section is `data` over inputs id and x = (a, b), target label."""
-    section = {"path": str(path), "inputs": {"id": "id", "x": ["a", "b"]}, "targets": {"y": "label"}, **data}
+    section = {"path": path and str(path), "inputs": {"id": "id", "x": ["a", "b"]}, "targets": {"y": "label"}, **data}
     return JobConfig.model_validate(
         {"name": "t", "model": "m:build", "output": {"path": "/nowhere"}, "train": {"seed": seed}, "data": section}
     )

@@ -62,6 +62,11 @@ class SparkAgents:
         self._reason = "it ended"
         self._thread = self._launch()
 
+    @property
+    def leaves_slots(self) -> bool:
+        """Whether feeders find a slot beside the agents."""
+        return self._feeders or not self._fills_executors()
+
     def ended(self) -> str | None:
         """Returns why the job has ended, and all of its agents with it; None while it runs."""
         return None if self._closing or self._thread.is_alive() else self._reason

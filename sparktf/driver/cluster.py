@@ -15,25 +15,26 @@ from rich.console import Console
 
 from sparktf.config import JobConfig
 from sparktf.driver.agents import SparkAgents
+from sparktf.driver.dataframe import open_dataframe
 from sparktf.driver.executors import executor_facts, executors_of, release_executors, request_executors
+from sparktf.driver.feed_choice import choose_feed
 from sparktf.driver.feeders import SparkFeeders
 from sparktf.driver.feeding import Feeders
 from sparktf.driver.gang import AgentJob, Gang
 from sparktf.driver.hdfs_blocks import locate_or_warn
 from sparktf.driver.locality import FileBlock
 from sparktf.driver.memory import check_overhead
-from sparktf.driver.partition_filter import filter_partitions
 from sparktf.driver.placement import request_for
-from sparktf.driver.planner import plan_source
 from sparktf.driver.prepare import prepare_assets
 from sparktf.driver.progress import make_console
 from sparktf.driver.result import RunResult
 from sparktf.driver.roster import Agent, ExecutorFacts
 from sparktf.driver.run import Run
-from sparktf.driver.shipping import ship_model_code
+from sparktf.driver.shipping import ship_code
 from sparktf.driver.spark import Slots, application_of, check_settings, check_slots, hadoop_conf, slots_of
 from sparktf.driver.spark_data import SparkData
 from sparktf.driver.stored_plan import Plan
+from sparktf.errors import PreflightError
 from sparktf.executor.agent import AgentSettings
 from sparktf.plan import Stream
 from sparktf.storage import FileSystems, Storage
@@ -50,7 +51,7 @@ def train(
     """Trains as the configuration says, on executors of this application.
 
     Args:
-        data: What is read, instead of what the configuration names.
+        data: A DataFrame or RDD, where the configuration names no source.
         run_id: Names the run directory; the same id again resumes the run, or repeats the result of one that is done.
             Default: the Spark application's id.
 
@@ -79,7 +80,7 @@ class Cluster(Gang):
         self._spark = spark
         self._slots = slots_of(spark)
         self._shipped: set[str] = set()
-        self._data: SparkData | None = None
+        self._data: DataFrame | RDD[Any] | None = None
         self.application = application_of(spark)
         super().__init__(
             config,
@@ -98,11 +99,15 @@ class Cluster(Gang):
         self.close()
 
     def train(
-        self, config: JobConfig | None = None, data: DataFrame | RDD[Any] | None = None, *, run_id: str | None = None
+        self,
+        config: JobConfig | None = None,
+        data: DataFrame | RDD[Any] | None = None,
+        *,
+        run_id: str | None = None,
     ) -> RunResult:
         """Runs one training; see `sparktf.train`."""
         config = config or self.config
-        self._data = None if data is None else SparkData(self._spark, config, data)
+        self._data = data
         return Run(self, config, run_id or _default_run_id(self._spark, config.name)).execute()
 
     def preflight(self, config: JobConfig) -> None:
@@ -119,26 +124,39 @@ class Cluster(Gang):
 
     def plan(self, config: JobConfig) -> Plan:
         """See `Gang`."""
-        if self._data is not None:
-            check_slots(self._slots, config.cluster.nodes, feeders=True)
-            return self._data.plan(config)
-        return plan_source(config, self.file_systems.open, partial(filter_partitions, self._spark), self._locate)
+        return choose_feed(self._spark, config, self._data, self.file_systems, self._locate, self.say)
 
     def feed(self, config: JobConfig, plan: Plan, attempt: int, stream: Stream, epoch: int) -> Feeders:
         """See `Gang`."""
-        if self._data is None:
-            return super().feed(config, plan, attempt, stream, epoch)
-        return SparkFeeders(self._data.stream(stream, plan.spec), self.feeder_settings(config, attempt, stream, epoch))
+        data = SparkData(self._spark, config, open_dataframe(self._spark, config, self._data))
+        return SparkFeeders(data.stream(stream, plan.spec), self.feeder_settings(config, attempt, stream, epoch))
 
     def prepare(self, config: JobConfig, storage: Storage, path: str) -> dict[str, Any]:
         """See `Gang`."""
-        return prepare_assets(self._spark, config, storage, path)
+        self.ship_code(config)  # prepare may run functions of the user's on the executors
+        return prepare_assets(self._spark, config, storage, path, self._data)
 
     def ship_code(self, config: JobConfig) -> None:
         """See `Gang`."""
-        if config.model_module not in self._shipped:
-            ship_model_code(self._spark, config.model_module)
-            self._shipped.add(config.model_module)
+        for module in config.modules.values():
+            if module not in self._shipped:
+                ship_code(self._spark, module)
+                self._shipped.add(module)
+
+    def reserve(self, config: JobConfig, plan: Plan) -> None:
+        """See `Gang`.
+
+        Raises:
+            PreflightError: Spark is to feed the nodes, and no slot is left for that.
+        """
+        if plan.staged:
+            check_slots(self._slots, config.cluster.nodes, feeders=True)
+            if isinstance(self._agents, SparkAgents) and not self._agents.leaves_slots:
+                raise PreflightError(
+                    "this cluster's nodes hold all cores of their executors, and Spark is to feed them now: "
+                    "begin with a training that Spark feeds, or use a cluster of its own"
+                )
+        super().reserve(config, plan)
 
     def start_agents(self, config: JobConfig, plan: Plan, settings: AgentSettings) -> AgentJob:
         """See `Gang`."""

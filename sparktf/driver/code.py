@@ -1,13 +1,16 @@
-"""The source of a module, found without importing it, and packed for other machines."""
+"""The source of a module, found without importing it, and packed for other machines; what it raises on the driver."""
 
 from __future__ import annotations
 
 import ast
 import importlib.util
+import traceback
 import zipfile
 from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
+
+from sparktf.errors import ErrorRecord, ModelError, Verdict
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,6 +77,19 @@ def archive_code(code: Code, folder: Path) -> Path:
         for file, name in zip(code.files, names, strict=True):
             zipped.write(file, name)
     return archive
+
+
+def failed(what: str, error: Exception) -> ModelError:
+    """Returns the error for what the user's own code raised on the driver, just now; its record has the traceback."""
+    found = ModelError(f"{what}: {type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''}")
+    found.record = ErrorRecord(
+        type="ModelError",
+        message=str(found),
+        verdict=Verdict.MODEL_FAILED,
+        time_s=0.0,
+        traceback=traceback.format_exc(),
+    )
+    return found
 
 
 def _namespace_folder(source: Path, module: str) -> Path | None:

@@ -88,6 +88,7 @@ class Gang(abc.ABC):
         place: Where the gang runs, for people: Spark's master.
         one_machine: Whether all nodes are on this machine: then loopback serves, and TLS is not needed.
         warn: Takes what the run's result should mention.
+        say: Takes a line of the run's progress.
         application: The Spark application whose gang it is.
     """
 
@@ -101,6 +102,7 @@ class Gang(abc.ABC):
         self.console = console
         self.one_machine = one_machine
         self.warn: Callable[[str], None] = _log.warning
+        self.say: Callable[[str], None] = _log.info
         self.roster = Roster(time.monotonic, config.timeouts.heartbeat, duplicates_wait=duplicates_wait)
         self._attempt: Attempt | None = None
         self._attempts = 0

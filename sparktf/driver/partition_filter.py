@@ -47,13 +47,13 @@ def filter_partitions(
         for i, (name, kind) in enumerate(zip(names, types, strict=True))
     }
     numbered = pa.table({**columns, _ROW: pa.array(range(len(rows)), pa.int32())})
-    with _quiet_query_logger():
+    with quiet_query_logger():
         try:
             # Without the row numbers first, so that Spark does not offer them in place of an unknown column.
             spark.createDataFrame(pa.table(columns)).where(predicate)
             chosen = spark.createDataFrame(numbered).where(predicate).select(f"`{_ROW}`").collect()
         except PySparkException as error:
-            reason = _first_line(error)
+            reason = first_line(error)
             raise ConfigError(f"{predicate!r}: {reason} (partition columns: {', '.join(names)})") from error
     selected = {row[0] for row in chosen}
     return [i in selected for i in range(len(rows))]
@@ -63,13 +63,14 @@ def _arrow_value(value: PartitionValue, kind: str) -> PartitionValue | datetime.
     return datetime.date.fromisoformat(value) if kind == "date" and isinstance(value, str) else value
 
 
-def _first_line(error: PySparkException) -> str:
+def first_line(error: PySparkException) -> str:
+    """Returns what Spark says of an error, without the plan and the stack that follow."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     return lines[0].partition(" SQLSTATE")[0] if lines else type(error).__name__
 
 
 @contextmanager
-def _quiet_query_logger() -> Iterator[None]:
+def quiet_query_logger() -> Iterator[None]:
     """PySpark logs a failed query with the whole Java stack; the error that we raise says it in one line."""
     logger: logging.Logger = PySparkLogger.getLogger("SQLQueryContextLogger")
     logger.addFilter(_nothing)

@@ -15,7 +15,7 @@ def normalised(config: JobConfig, normalise: Callable[[str], str]) -> JobConfig:
         ConfigError: a path names no file system.
     """
     data, output = config.data, config.output
-    changed: dict[str, Any] = {"path": normalise(data.path)}
+    changed: dict[str, Any] = {} if data.path is None else {"path": normalise(data.path)}
     if data.validation is not None and data.validation.path is not None:
         changed["validation"] = data.validation.model_copy(update={"path": normalise(data.validation.path)})
     update = {

@@ -3,17 +3,28 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-from sparktf.config import DataConfig, JobConfig, ValidationConfig
+from sparktf.config import JobConfig, ValidationConfig
 from sparktf.driver.columns import Schema, column_type, resolve_features
 from sparktf.driver.locality import Column, Hosts, Locate, Replicas, block_numbers, host_groups, nowhere
+from sparktf.driver.parquet_scan import NotPlainError, ParquetScan, scan_schema, scan_source
 from sparktf.driver.partitions import Partitions
-from sparktf.driver.source import RowGroups, Source, first_length, list_source, read_row_groups, read_schema
+from sparktf.driver.source import (
+    FooterCheck,
+    RowGroups,
+    Source,
+    check_types,
+    first_length,
+    list_source,
+    read_row_groups,
+    read_schema,
+)
 from sparktf.driver.stored_plan import Plan, SplitTable
 from sparktf.errors import BadValueError, ColumnError, ConfigError, EmptySourceError
 from sparktf.feature import Feature, FeedSpec
@@ -48,14 +59,20 @@ class StreamRows(NamedTuple):
 
 
 def plan_source(
-    config: JobConfig, open_storage: OpenStorage, filter_partitions: PartitionFilter, locate: Locate = nowhere
+    config: JobConfig,
+    open_storage: OpenStorage,
+    filter_partitions: PartitionFilter,
+    locate: Locate = nowhere,
+    scan: ParquetScan | None = None,
 ) -> Plan:
     """Reads the listing and the footers of a source, asks where its files lie, and plans its streams.
 
     Args:
         open_storage: Leads to the storage of each path: validation may have another one than training.
+        scan: The files of a DataFrame, to which `data.where` has been applied, in place of those at `data.path`.
 
     Raises:
+        NotPlainError: Spark reads something else out of the scan's files than trainers would.
         ConfigError: a predicate, dtype, shape or fill value does not fit the source.
         SourceNotFoundError: a path does not exist.
         EmptySourceError: a stream has no row.
@@ -65,23 +82,29 @@ def plan_source(
         StorageError: the file system failed.
     """
     data = config.data
-    storage = open_storage(data.path)
-    listed = list_source(storage, data.path, "data.path")
-    source = listed.select(_matches(listed, data.where, "data.where", filter_partitions))
-    schema = Schema(read_schema(storage, source), partial(first_length, storage, source.files[0]))
-    spec = _feed_spec(config, resolve_features(data, schema), source.partitions)
-    read = partial(_read, spec, schema)
-    sources = [_project(source, spec, "data.path")]
-    groups = read(storage, sources[0], "data.path")
+    if scan is None:
+        source, storage, schema = _open_path(config, open_storage, filter_partitions)
+    else:
+        source = scan_source(scan, f"data.{data.source_key}" if data.source_key else "train(data=...)")
+        storage = open_storage(source.files[0])
+        schema = scan_schema(storage, scan)
+    spec = _feed_spec(config, resolve_features(data, schema), source.partitions, scan)
+    columns = file_columns(spec)
+    same_types = partial(check_types, {name: column_type(schema.types[name]) for name in columns})
+    sources = [_project(source, spec, source.key)]
+    check = same_types if scan is None else partial(scan.check_file, tuple(columns))
+    groups = _read(columns, check, storage, sources[0])
     if data.validation is not None and data.validation.path is not None:
-        key = "data.validation.path"
+        if spec.renamed:
+            raise NotPlainError("columns are renamed, but not those of data.validation.path")
         other = open_storage(data.validation.path)
-        sources.append(_project(list_source(other, data.validation.path, key), spec, key))
-        held_out = read(other, sources[1], key, len(source.files))
+        listed = list_source(other, data.validation.path, "data.validation.path")
+        sources.append(_project(listed, spec, source.key))
+        held_out = _read(columns, same_types, other, sources[1], len(source.files))
         streams = {Stream.TRAIN: _whole(groups), Stream.VALIDATION: _whole(held_out)}
     else:
         streams = _streams(groups, source, data.validation, filter_partitions)
-    _check_not_empty(streams, data)
+    _check_not_empty(streams, source.path)
     files = tuple(file for part in sources for file in part.files)
     hosts = Hosts(files, locate(files))
     return Plan(
@@ -99,7 +122,20 @@ def plan_source(
     )
 
 
-def _feed_spec(config: JobConfig, features: tuple[Feature, ...], partitions: Partitions) -> FeedSpec:
+def _open_path(
+    config: JobConfig, open_storage: OpenStorage, filter_partitions: PartitionFilter
+) -> tuple[Source, Storage, Schema]:
+    """Lists `data.path`, of which `data.where` selects partitions."""
+    path = str(config.data.path)
+    storage = open_storage(path)
+    listed = list_source(storage, path, "data.path")
+    source = listed.select(_matches(listed, config.data.where, "data.where", filter_partitions))
+    return source, storage, Schema(read_schema(storage, source), partial(first_length, storage, source.files[0]))
+
+
+def _feed_spec(
+    config: JobConfig, features: tuple[Feature, ...], partitions: Partitions, scan: ParquetScan | None
+) -> FeedSpec:
     used = {column for feature in features for column in feature.columns}
     names = [(name, kind) for name, kind in zip(partitions.names, partitions.types, strict=True) if name in used]
     return FeedSpec(
@@ -107,6 +143,7 @@ def _feed_spec(config: JobConfig, features: tuple[Feature, ...], partitions: Par
         partition_columns=tuple(name for name, _ in names),
         partition_types=tuple(kind for _, kind in names),
         fill_null=config.data.fill_null,
+        renamed={} if scan is None else scan.renamed(used),
         shuffle=config.data.shuffle,
         seed=config.train.seed,
         prefetch_bytes=config.data.prefetch_mib << 20,
@@ -150,8 +187,11 @@ def _range(name: str, values: Sequence[PartitionValue]) -> str:
     return f"{name} {known[0]} ... {known[-1]} ({len(known)} values)"
 
 
-def _project(source: Source, spec: FeedSpec, key: str) -> Source:
+def _project(source: Source, spec: FeedSpec, first: str) -> Source:
     """Returns the source with only the partition columns that features use.
+
+    Args:
+        first: Key of the source that the features were resolved with.
 
     Raises:
         ColumnError: a validation source lacks one of them.
@@ -160,10 +200,12 @@ def _project(source: Source, spec: FeedSpec, key: str) -> Source:
     partitions = source.partitions
     for name, kind in zip(spec.partition_columns, spec.partition_types, strict=True):
         if name not in partitions.names:
-            raise ColumnError(f"{key}: {name!r} is no partition column of {source.path}, but it is one of data.path")
+            raise ColumnError(
+                f"{source.key}: {name!r} is no partition column of {source.path}, but it is one of {first}"
+            )
         found = partitions.types[partitions.names.index(name)]
         if found != kind:
-            raise BadValueError(f"{key}: partition column {name!r} is of type {found}, in data.path {kind}")
+            raise BadValueError(f"{source.key}: partition column {name!r} is of type {found}, in {first} {kind}")
     positions = [partitions.names.index(name) for name in spec.partition_columns]
     values = tuple(tuple(row[i] for i in positions) for row in partitions.values)
     for file, row in zip(source.files, values, strict=True):
@@ -172,19 +214,20 @@ def _project(source: Source, spec: FeedSpec, key: str) -> Source:
                 raise BadValueError(
                     f"{file}: partition column {name!r} is null; data.fill_null.{name} names a value instead"
                 )
-    return Source(source.path, source.files, Partitions(spec.partition_columns, spec.partition_types, values))
+    return replace(source, partitions=Partitions(spec.partition_columns, spec.partition_types, values))
 
 
-def _read(spec: FeedSpec, schema: Schema, storage: Storage, source: Source, key: str, first_file: int = 0) -> RowGroups:
+def _read(
+    columns: Mapping[str, str], check: FooterCheck, storage: Storage, source: Source, first_file: int = 0
+) -> RowGroups:
     """Reads the footers of a source, whose files are numbered from `first_file` on.
 
     Raises:
         EmptySourceError: no file has a row.
     """
-    types = {name: column_type(schema.types[name]) for name in sorted(file_columns(spec))}
-    groups = read_row_groups(storage, source.files, types)
+    groups = read_row_groups(storage, source.files, frozenset(columns.values()), check)
     if not len(groups.rows):
-        raise EmptySourceError(f"{key}: the {len(source.files)} data files in {source.path} have no rows")
+        raise EmptySourceError(f"{source.key}: the {len(source.files)} data files in {source.path} have no rows")
     return groups._replace(file=groups.file + first_file)
 
 
@@ -231,13 +274,13 @@ def _split_by_file(groups: RowGroups, held_out: npt.NDArray[np.bool_]) -> dict[S
     }
 
 
-def _check_not_empty(streams: Mapping[Stream, StreamRows], data: DataConfig) -> None:
+def _check_not_empty(streams: Mapping[Stream, StreamRows], source: str) -> None:
     rows = {stream: int(part.rows.sum()) for stream, part in streams.items()}
     total = sum(rows.values())
     if not rows[Stream.TRAIN]:
-        raise EmptySourceError(f"data.validation holds out all {total} rows of {data.path}: none is left to train on")
+        raise EmptySourceError(f"data.validation holds out all {total} rows of {source}: none is left to train on")
     if not rows.get(Stream.VALIDATION, 1):
-        raise EmptySourceError(f"data.validation holds out none of {total} rows of {data.path}")
+        raise EmptySourceError(f"data.validation holds out none of {total} rows of {source}")
 
 
 def split_table(

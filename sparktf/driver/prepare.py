@@ -4,22 +4,27 @@ from __future__ import annotations
 
 import importlib
 import json
-import traceback
 from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
 
 from sparktf.config import JobConfig
-from sparktf.driver.code import defines
-from sparktf.errors import ErrorRecord, ModelContractError, ModelError, SparkTFError, Verdict
+from sparktf.driver.code import defines, failed
+from sparktf.driver.dataframe import Data, filtered, open_dataframe
+from sparktf.errors import ModelContractError, SparkTFError
 from sparktf.storage.base import Storage
 
 
-def prepare_assets(spark: SparkSession, config: JobConfig, storage: Storage, path: str) -> dict[str, Any]:
+def prepare_assets(
+    spark: SparkSession, config: JobConfig, storage: Storage, path: str, data: object = None
+) -> dict[str, Any]:
     """Returns what `prepare` gives, {} where the module has none; a resumed run gets what it got the first time.
 
     The module is imported here only if its source defines `prepare`: model modules import TensorFlow, which the driver
     has no other use for.
+
+    Args:
+        data: What was handed to `train()`, if anything was.
 
     Raises:
         ModelError: `prepare` raised.
@@ -30,7 +35,7 @@ def prepare_assets(spark: SparkSession, config: JobConfig, storage: Storage, pat
         return stored
     if not defines(config.model_module, "prepare"):
         return {}
-    assets = _call(config, training_rows(spark, config))
+    assets = _call(config, training_rows(spark, config, data))
     try:
         content = json.dumps(assets, allow_nan=False, sort_keys=True).encode()
     except (TypeError, ValueError) as e:
@@ -45,30 +50,23 @@ def prepare_assets(spark: SparkSession, config: JobConfig, storage: Storage, pat
     return loaded
 
 
-def training_rows(spark: SparkSession, config: JobConfig) -> DataFrame:
-    """Returns the rows that `prepare` may look at: the source without the partitions held out for validation."""
-    df = spark.read.parquet(config.data.path)
-    if config.data.where is not None:
-        df = df.where(config.data.where)
+def training_rows(spark: SparkSession, config: JobConfig, data: object = None) -> Data:
+    """Returns the rows that `prepare` may look at: the source without what `data.validation.where` holds out."""
+    found = open_dataframe(spark, config, data)
+    if not isinstance(found, DataFrame):
+        return found
+    df = filtered(found, config.data.where, "data.where")
     validation = config.data.validation
-    if validation is not None and validation.where is not None:
-        df = df.where(f"NOT coalesce(({validation.where}), false)")
-    return df
+    if validation is None or validation.where is None:
+        return df
+    return filtered(df, f"NOT coalesce(({validation.where}), false)", "data.validation.where")
 
 
-def _call(config: JobConfig, df: DataFrame) -> Any:
+def _call(config: JobConfig, df: Data) -> Any:
     try:
         module = importlib.import_module(config.model_module)
         return module.prepare(df, dict(config.params))
     except SparkTFError:
         raise
     except Exception as e:
-        error = ModelError(f"prepare: {type(e).__name__}: {str(e).splitlines()[0] if str(e) else ''}")
-        error.record = ErrorRecord(
-            type="ModelError",
-            message=str(error),
-            verdict=Verdict.MODEL_FAILED,
-            time_s=0.0,
-            traceback=traceback.format_exc(),
-        )
-        raise error from e
+        raise failed("prepare", e) from e

@@ -79,6 +79,7 @@ class Run:
             KeyboardInterrupt: it was interrupted, and everything is stopped.
         """
         self._gang.warn = self._warn
+        self._gang.say = self._display.say
         try:
             repeated = self._earlier_result()
             if repeated is None:

@@ -1,4 +1,4 @@
-"""Bringing the model's code to the executors."""
+"""Bringing the user's code to the executors."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from pyspark.sql import SparkSession
 from sparktf.driver.code import archive_code, find_code
 
 
-def ship_model_code(spark: SparkSession, module: str) -> None:
-    """Sends the model's module, or the top-level package it is in, to the executors.
+def ship_code(spark: SparkSession, module: str) -> None:
+    """Sends a module, or the top-level package it is in, to the executors.
 
     Like `--py-files`, for the common case that the code lies beside the driver's script. Installed packages are
     expected to be on the executors already.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
@@ -11,16 +11,29 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.parquet as pq
 
 from sparktf.driver.columns import ColumnType, column_type
 from sparktf.driver.locality import Column
 from sparktf.driver.partitions import Partitions, read_partitions
-from sparktf.errors import BadValueError, ColumnError, EmptySourceError, SourceNotFoundError, StorageNotFoundError
+from sparktf.errors import (
+    BadValueError,
+    ColumnError,
+    ConfigError,
+    EmptySourceError,
+    SourceNotFoundError,
+    StorageNotFoundError,
+)
 from sparktf.feed.parquet import PARTITION_TYPES, group_nbytes, group_range, leaf_columns, open_parquet, reading
 from sparktf.storage.base import Storage
 
+FooterCheck = Callable[[str, pa.Schema, pq.FileMetaData], None]
+"""(path, schema, footer) of a file; raises where the file will not do."""
+
 # Footers are small reads, each of which mostly waits for the file system.
 _FOOTER_THREADS = 16
+
+_DELTA = "_delta_log"
 
 # Names that Hadoop gives to files that are still being written.
 _UNFINISHED = "._COPYING_"
@@ -28,13 +41,15 @@ _UNFINISHED = "._COPYING_"
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """The data files at a path, and their partition columns.
+    """Data files and their partition columns: those at a path, or of a DataFrame.
 
     Attributes:
-        path: As configured.
+        key: The configuration key that names it.
+        path: As configured; for a DataFrame, what it is called in messages.
         files: Paths of the files, sorted.
     """
 
+    key: str
     path: str
     files: tuple[str, ...]
     partitions: Partitions
@@ -43,7 +58,7 @@ class Source:
         """Returns the source with only some of the files; its partition columns keep their types."""
         files = tuple(file for file, keep in zip(self.files, chosen, strict=True) if keep)
         values = tuple(value for value, keep in zip(self.partitions.values, chosen, strict=True) if keep)
-        return Source(self.path, files, Partitions(self.partitions.names, self.partitions.types, values))
+        return Source(self.key, self.path, files, Partitions(self.partitions.names, self.partitions.types, values))
 
 
 class RowGroups(NamedTuple):
@@ -72,9 +87,10 @@ def list_source(storage: Storage, path: str, key: str) -> Source:
     """Lists the data files at a path: one file, or all below a folder but those that Spark ignores.
 
     Args:
-        key: The configuration key of the path, for messages.
+        key: The configuration key of the path.
 
     Raises:
+        ConfigError: it is a Delta table.
         SourceNotFoundError: nothing is at the path.
         EmptySourceError: no file is below it.
         BadValueError: its partition folders do not agree.
@@ -84,12 +100,16 @@ def list_source(storage: Storage, path: str, key: str) -> Source:
     except StorageNotFoundError as error:
         raise SourceNotFoundError(f"{key}: {path} does not exist") from error
     if not root.is_dir:
-        return Source(path, (root.path,), Partitions((), (), ((),)))
+        return Source(key, path, (root.path,), Partitions((), (), ((),)))
+    if storage.exists(f"{root.path}/{_DELTA}"):
+        raise ConfigError(
+            f"{key}: {path} is a Delta table, which not all files in it belong to: use data.format: delta"
+        )
     files = tuple(entry.path for entry in storage.walk(root.path) if not entry.path.endswith(_UNFINISHED))
     if not files:
         raise EmptySourceError(f"{key}: there are no data files in {path}")
     base = root.path.rstrip("/")
-    return Source(path, files, read_partitions([file[len(base) :].rpartition("/")[0] for file in files]))
+    return Source(key, path, files, read_partitions([file[len(base) :].rpartition("/")[0] for file in files]))
 
 
 def read_schema(storage: Storage, source: Source) -> dict[str, pa.DataType]:
@@ -120,20 +140,19 @@ def first_length(storage: Storage, path: str, column: str) -> int | None:
     return None
 
 
-def read_row_groups(storage: Storage, files: Sequence[str], types: Mapping[str, ColumnType]) -> RowGroups:
+def read_row_groups(storage: Storage, files: Sequence[str], columns: frozenset[str], check: FooterCheck) -> RowGroups:
     """Reads the footers of all files, many at a time.
 
     Args:
-        types: The columns to read from the files, and the type each must have.
+        columns: The columns to read from the files.
+        check: Looks at each file's footer, in many threads; what it raises is raised.
 
     Raises:
-        ColumnError: a file lacks a column.
-        BadValueError: a file's column has another type.
         CorruptFileError: a file's footer cannot be read.
     """
     with ThreadPoolExecutor(_FOOTER_THREADS, thread_name_prefix="footer") as pool:
         try:
-            tables = list(pool.map(partial(_row_groups_of, storage, types), files))
+            tables = list(pool.map(partial(_row_groups_of, storage, columns, check), files))
         finally:
             pool.shutdown(cancel_futures=True)
     table = np.concatenate([np.insert(table, 0, i, axis=1) for i, table in enumerate(tables)])
@@ -141,12 +160,12 @@ def read_row_groups(storage: Storage, files: Sequence[str], types: Mapping[str, 
     return RowGroups(*np.ascontiguousarray(table.T))
 
 
-def _row_groups_of(storage: Storage, types: Mapping[str, ColumnType], path: str) -> npt.NDArray[np.int64]:
+def _row_groups_of(storage: Storage, columns: frozenset[str], check: FooterCheck, path: str) -> npt.NDArray[np.int64]:
     """Returns int64 [n_row_groups, 5]: row group, rows, bytes, start and stop in the file."""
     with open_parquet(storage, path) as file, reading(path):
         schema, metadata = file.schema_arrow, file.metadata
-    _check_types(path, schema, types)
-    leaves = leaf_columns(metadata, frozenset(types))
+    check(path, schema, metadata)
+    leaves = leaf_columns(metadata, columns)
     groups = (metadata.row_group(i) for i in range(metadata.num_row_groups))
     found = [
         (i, group.num_rows, group_nbytes(group, leaves), *group_range(group, leaves)) for i, group in enumerate(groups)
@@ -154,7 +173,14 @@ def _row_groups_of(storage: Storage, types: Mapping[str, ColumnType], path: str)
     return np.array(found, np.int64).reshape(-1, 5)
 
 
-def _check_types(path: str, schema: pa.Schema, types: Mapping[str, ColumnType]) -> None:
+def check_types(types: Mapping[str, ColumnType], path: str, schema: pa.Schema, metadata: pq.FileMetaData) -> None:
+    """Checks that a file has the columns of the others; bind `types` to get a `FooterCheck`.
+
+    Raises:
+        ColumnError: it lacks a column.
+        BadValueError: a column has another type.
+    """
+    del metadata
     found = {field.name: field.type for field in schema}
     for name, wanted in types.items():
         if name not in found:

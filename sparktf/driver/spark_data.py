@@ -7,13 +7,13 @@ from typing import Any
 
 import pyarrow as pa
 from pyspark import RDD
-from pyspark.errors import PySparkException
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as sql
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
 
 from sparktf.config import DataConfig, JobConfig
+from sparktf.driver.dataframe import Data, filtered, spark_errors
 from sparktf.driver.columns import Schema, resolve_features
 from sparktf.driver.feeders import FrameStream, RowStream
 from sparktf.driver.stored_plan import Plan
@@ -27,7 +27,7 @@ _HASH_RANGE = 1 << 31
 class SparkData:
     """What a user hands over to be fed: a DataFrame, or an RDD with the schema that the configuration declares."""
 
-    def __init__(self, spark: SparkSession, config: JobConfig, data: DataFrame | RDD[Any]) -> None:
+    def __init__(self, spark: SparkSession, config: JobConfig, data: Data) -> None:
         """Looks at the schema.
 
         Raises:
@@ -85,7 +85,7 @@ class SparkData:
             return RowStream(self._rows, schema, self.schema.names)
         if self._frame is None:
             raise ConfigError("there is no data")
-        frame = _where(self._frame, self._config.where, "data.where")
+        frame = filtered(self._frame, self._config.where, "data.where")
         held_out = _held_out(self._config, frame, used, self._seed)
         if held_out is not None:
             # A predicate that is null selects nothing, here too.
@@ -99,10 +99,8 @@ def _declared(spark: SparkSession, config: DataConfig) -> StructType:
         raise ConfigError(
             "data.rdd_schema: an RDD needs the schema of its rows, e.g. `id bigint, x array<float>, y float`"
         )
-    try:
+    with spark_errors("data.rdd_schema"):
         return spark.createDataFrame([], config.rdd_schema).schema
-    except PySparkException as e:
-        raise ConfigError(f"data.rdd_schema: {str(e).splitlines()[0]}") from e
 
 
 def _held_out(config: DataConfig, frame: DataFrame, used: Sequence[str], seed: int) -> Column | None:
@@ -113,21 +111,12 @@ def _held_out(config: DataConfig, frame: DataFrame, used: Sequence[str], seed: i
     if validation.path is not None:
         raise ConfigError("data.validation.path goes with Parquet files; beside a DataFrame, use where or fraction")
     if validation.where is not None:
-        _where(frame, validation.where, "data.validation.where")
+        filtered(frame, validation.where, "data.validation.where")
         return sql.expr(validation.where)
     # Drawn by the row's content, so that a row is on the same side in every epoch, whatever order Spark computes it in,
     # and no row that training sees is in validation too.
     drawn = sql.pmod(sql.xxhash64(sql.lit(seed), *(frame[_quoted(name)] for name in used)), sql.lit(_HASH_RANGE))
     return drawn < int((validation.fraction or 0.0) * _HASH_RANGE)
-
-
-def _where(frame: DataFrame, predicate: str | None, key: str) -> DataFrame:
-    if predicate is None:
-        return frame
-    try:
-        return frame.where(predicate)
-    except PySparkException as e:
-        raise ConfigError(f"{key}: {str(e).splitlines()[0]}") from e
 
 
 def _quoted(column: str) -> str:

@@ -104,10 +104,10 @@ def group_range(group: pq.RowGroupMetaData, leaves: Sequence[int]) -> tuple[int,
     return min(starts, default=0), max(stops, default=0)
 
 
-def file_columns(spec: FeedSpec) -> frozenset[str]:
-    """Returns the columns to read from files: those of the features that are no partition columns."""
-    used = {name for feature in spec.features for name in feature.columns}
-    return frozenset(used.difference(spec.partition_columns))
+def file_columns(spec: FeedSpec) -> dict[str, str]:
+    """Returns the columns to read from files -> their names there: those of features that are no partition columns."""
+    used = sorted({name for feature in spec.features for name in feature.columns}.difference(spec.partition_columns))
+    return {name: spec.renamed.get(name, name) for name in used}
 
 
 def held_out_rows(split: Split, seed: int) -> Array:
@@ -139,10 +139,10 @@ class SplitReader:
         self._open_storage = open_storage
         self._use_threads = use_threads
         self._columns = file_columns(spec)
+        self._in_file = frozenset(self._columns.values())
         self._files: OrderedDict[str, pq.ParquetFile] = OrderedDict()
-        self._texts: list[str] = [
-            name for feature in spec.features if feature.is_text for name in feature.columns if name in self._columns
-        ]
+        texts = (name for feature in spec.features if feature.is_text for name in feature.columns)
+        self._texts = [self._columns[name] for name in texts if name in self._columns]
 
     def read(self, split: Split) -> RowGroup:
         """Returns the row group of a split with the columns that features use.
@@ -155,8 +155,9 @@ class SplitReader:
         file = self._open(split.path)
         self._check_unchanged(file.metadata, split)
         with reading(split.path):
-            table = file.read_row_group(split.row_group, columns=sorted(self._columns), use_threads=self._use_threads)
-        columns = dict(zip(table.column_names, table.columns, strict=True))
+            table = file.read_row_group(split.row_group, columns=sorted(self._in_file), use_threads=self._use_threads)
+        found = dict(zip(table.column_names, table.columns, strict=True))
+        columns = {name: found[in_file] for name, in_file in self._columns.items() if in_file in found}
         named = zip(self._spec.partition_columns, self._spec.partition_types, split.partition, strict=True)
         # A partition column is a column like any other: one value, as often as the row group has rows.
         columns |= {name: pa.chunked_array([repeated(value, kind, split.group_rows)]) for name, kind, value in named}
@@ -198,7 +199,7 @@ class SplitReader:
     def _check_unchanged(self, metadata: pq.FileMetaData, split: Split) -> None:
         if split.row_group < metadata.num_row_groups:
             group = metadata.row_group(split.row_group)
-            nbytes = group_nbytes(group, leaf_columns(metadata, self._columns))
+            nbytes = group_nbytes(group, leaf_columns(metadata, self._in_file))
             if (group.num_rows, nbytes) == (split.group_rows, split.nbytes):
                 return
         raise CorruptFileError(f"{split.path} has changed since it was planned (row group {split.row_group})")

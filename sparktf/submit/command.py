@@ -11,11 +11,11 @@ from pathlib import Path
 
 from rich.console import Console
 
-from sparktf.config import JobConfig
+from sparktf.config import NO_SOURCE, JobConfig
 from sparktf.driver.output import check_output
 from sparktf.driver.paths import normalised
 from sparktf.driver.progress import Display, make_console, print_result
-from sparktf.errors import ReservationError, Verdict
+from sparktf.errors import ConfigError, ReservationError, Verdict
 from sparktf.rundir import RunDirectory
 from sparktf.storage import normalise, open_storage
 from sparktf.submit.environment import Programs, find_programs, hadoop_conf_dir, spark_environment
@@ -46,10 +46,12 @@ def submit(config: JobConfig, beside: Path, run_id: str | None, *, dry_run: bool
         dry_run: Print the line, and nothing else.
 
     Raises:
-        ConfigError: the model's code or the queue is not found.
+        ConfigError: the model's code or the queue is not found, or no data is named.
         PreflightError: Spark or YARN's configuration is missing, or a container would be too large.
         ReservationError: the ResourceManager cannot be reached, or YARN has no place in time.
     """
+    if config.data.source_key is None:
+        raise ConfigError(NO_SOURCE)
     programs = find_programs()
     config = normalised(config, normalise)  # the driver may have another working folder
     with tempfile.TemporaryDirectory(prefix="sparktf-submit-") as folder:

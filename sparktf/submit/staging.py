@@ -11,7 +11,7 @@ from pathlib import Path
 
 from sparktf.config import JobConfig
 from sparktf.config_load import dump_config
-from sparktf.driver.code import archive_code, find_code
+from sparktf.driver.code import Code, archive_code, find_code
 from sparktf.errors import ConfigError
 from sparktf.submit.line import Shipment
 
@@ -54,26 +54,32 @@ def stage(config: JobConfig, folder: Path, beside: Path) -> Shipment:
     """Writes what a submission ships.
 
     Args:
-        beside: Folder of the configuration's file, where model code is looked for first.
+        beside: Folder of the configuration's file, where the user's code is looked for first.
 
     Raises:
-        ConfigError: the model's module is nowhere to be found, and no archive could hold it.
+        ConfigError: a module is nowhere to be found, and no archive could hold it.
     """
     with _importable(beside, *(Path(path) for path in config.submit.py_files)):
-        model = find_code(config.model_module)
-        if model is None and not config.submit.archive and not _is_found(config.model_module):
-            raise ConfigError(
-                f"model: there is no module {config.model_module} in {beside}, in the working folder, on "
-                "PYTHONPATH or in submit.py_files"
-            )
+        theirs = [_code(module, key, beside, config) for key, module in config.modules.items()]
     # An archive holds sparktf, as an installation on the nodes does; a source tree has to travel.
     ours = None if config.submit.archive else find_code("sparktf")
-    code = [archive_code(found, folder) for found in (model, ours) if found is not None]
+    code = [archive_code(found, folder) for found in dict.fromkeys((*theirs, ours)) if found is not None]
     shipment = shipment_in(folder, code)
     shutil.copyfile(_program(), shipment.script)
     Path(shipment.config).write_text(dump_config(config), encoding="utf-8")
     log4j_in(folder).write_text(_LOG4J, encoding="ascii")
     return shipment
+
+
+def _code(module: str, key: str, beside: Path, config: JobConfig) -> Code | None:
+    """Returns the code of the module that a key of the configuration names, None where it need not travel."""
+    code = find_code(module)
+    if code is None and not config.submit.archive and not _is_found(module):
+        raise ConfigError(
+            f"{key}: there is no module {module} in {beside}, in the working folder, on PYTHONPATH or in "
+            "submit.py_files"
+        )
+    return code
 
 
 def _program() -> Path:

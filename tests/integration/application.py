@@ -76,19 +76,25 @@ class Application:
         self._listener.start()
         self._answer(_START_S)
 
-    def train(self, config: Mapping[str, Any], run_id: str | None = None) -> Outcome:
-        """Calls `train()` once."""
-        self.begin(config, run_id)
+    def train(self, config: Mapping[str, Any], run_id: str | None = None, *, data: str | None = None) -> Outcome:
+        """Calls `train()` once; `data` is a query, whose DataFrame it is handed."""
+        self.begin(config, run_id, data=data)
         return self.outcome()
+
+    def collect(self, query: str) -> list[list[Any]]:
+        """Returns what Spark collects of a query."""
+        self._tell({"collect": query})
+        rows: list[list[Any]] = self._answer(_START_S)["rows"]
+        return rows
 
     def train_together(self, *configs: Mapping[str, Any]) -> list[Outcome]:
         """Trains one configuration after the other on one `Cluster`."""
         self._tell({"together": [dict(config) for config in configs]})
         return [self.outcome() for _ in configs]
 
-    def begin(self, config: Mapping[str, Any], run_id: str | None = None) -> None:
+    def begin(self, config: Mapping[str, Any], run_id: str | None = None, *, data: str | None = None) -> None:
         """Calls `train()` and does not wait; `outcome` does."""
-        self._tell({"train": dict(config), "run_id": run_id})
+        self._tell({"train": dict(config), "run_id": run_id, "data": data})
 
     def outcome(self, *, within_s: float = _TRAIN_S) -> Outcome:
         """Returns how the next training ends."""

@@ -46,9 +46,12 @@ def follow(spark: SparkSession, command: dict[str, Any], answer: Callable[[dict[
     if "py_file" in command:
         spark.sparkContext.addPyFile(command["py_file"])
         answer({"added": command["py_file"]})
+    elif "collect" in command:
+        answer({"rows": [list(row) for row in spark.sql(command["collect"]).collect()]})
     elif "train" in command:
         config = JobConfig.model_validate(command["train"])
-        answer(outcome(lambda: train(spark, config, run_id=command["run_id"], console=console), shown))
+        data = spark.sql(command["data"]) if command["data"] else None
+        answer(outcome(lambda: train(spark, config, data, run_id=command["run_id"], console=console), shown))
     else:
         configs = [JobConfig.model_validate(config) for config in command["together"]]
         with Cluster(spark, configs[0], console) as cluster:

@@ -40,7 +40,7 @@ def compare_training(config: JobConfig, updates: Sequence[Rows], exported: str) 
     Args:
         exported: The `model.keras` to compare with.
     """
-    model, lake = _build(config), _read(config.data.path)
+    model, lake = _build(config), _read(str(config.data.path))
     before = model.get_weights()
     model.run_eagerly = True
     norms = []
@@ -111,7 +111,7 @@ def _read(path: str) -> pa.Table:
 
 def _inputs(config: JobConfig) -> dict[str, Values]:
     """Returns the model's inputs for all rows."""
-    return _columns({name: f.columns for name, f in config.data.inputs.items()}, _read(config.data.path))
+    return _columns({name: f.columns for name, f in config.data.inputs.items()}, _read(str(config.data.path)))
 
 
 def _batch(data: DataConfig, model: Any, rows: pa.Table) -> tuple[Any, Any, Any]:

@@ -80,6 +80,30 @@ def test_a_model_that_is_nowhere_is_refused_before_anything_is_submitted(
     )
 
 
+def test_code_of_the_source_travels_with_that_of_the_model(
+    config: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PYSPARK_PYTHON", "/usr/bin/python3")
+    for name in ("shrubs", "hedges"):
+        (Path(config).parent / f"{name}.py").write_text("def build(params, assets): ...\n", encoding="utf-8")
+    sources = ["--set", "model=shrubs:build", "--set", "data.path=", "--set", "data.source=hedges:rows"]
+    assert main(["submit", config, "--dry-run", *sources]) == 0
+    shown = capsys.readouterr().out
+    assert "/shrubs-" in shown
+    assert "/hedges-" in shown
+    assert main(["submit", config, *sources, "--set", "data.source=no_such.hedge:rows"]) == 2
+    assert capsys.readouterr().err.startswith("data.source: there is no module no_such.hedge in ")
+
+
+def test_a_configuration_without_a_source_is_for_train_alone(config: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["check", config, "--set", "data.path="]) == 0
+    assert capsys.readouterr().out.endswith("\nok, for train(spark, config, data): data names no source\n")
+    assert main(["submit", config, "--set", "data.path="]) == 2
+    assert capsys.readouterr().err == (
+        "data names nothing to read: give data.path, data.table, data.sql or data.source\n"
+    )
+
+
 def test_version_is_the_package_version(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit, match="0"):
         main(["--version"])

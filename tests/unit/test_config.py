@@ -9,6 +9,7 @@ import pytest
 from sparktf.config import ClusterConfig, DataConfig, JobConfig, OutputConfig
 from sparktf.config_docs import reference_page
 from sparktf.config_load import dump_config, load_config, parse_config
+from sparktf.driver.paths import normalised
 from sparktf.errors import ConfigError, SparkTFError, Verdict
 
 ROOT = Path(__file__).parents[2]
@@ -166,7 +167,12 @@ def test_a_dumped_configuration_loads_as_an_equal_one(tmp_path: Path) -> None:
         ("train.epochs=0", "train.epochs is 0: must be more than 0"),
         ("cluster.control_port=70000", "cluster.control_port is 70000: must be at most 65535"),
         ("cluster.strategy=ring", "must be one of 'single', 'mirrored' or 'multi_worker_mirrored'"),
-        ("data.path=", "data.path is empty: must be text"),
+        ("data.tabel=t", "data.tabel is unknown: did you mean data.table?"),
+        ("data.table=''", "data.table is '': must be text that is not empty"),
+        ("data.source=feeds", "data.source is 'feeds': must be text that matches"),
+        ("data.mode=spak", "data.mode is 'spak': must be one of 'auto', 'direct' or 'spark'"),
+        ("data.table=t", "data: give one of path, table, sql and source, not path and table"),
+        ("data={format: csv, table: t, inputs: {x: x}, targets: {y: y}}", "data: format: csv goes with path"),
         ("data.shuffle=perhaps", "data.shuffle is 'perhaps': must be true or false"),
         ("data.inputs={}", "data.inputs is {}: must be a mapping with at least one entry"),
         ("data.sample_weight=3", "data.sample_weight is 3: must be text or a mapping"),
@@ -195,12 +201,12 @@ def test_an_error_in_the_file_names_the_file() -> None:
 
 def test_of_several_errors_the_unknown_key_comes_first_and_the_others_are_counted() -> None:
     text = MINIMAL.replace("path: lake", "pth: lake") + "train: {epochs: 0}\n"
-    assert refusal(text) == "c.yaml: data.pth is unknown: did you mean data.path? (and 2 more)"
+    assert refusal(text) == "c.yaml: data.pth is unknown: did you mean data.path? (and 1 more)"
 
 
 def test_a_missing_key_is_named_with_what_it_means() -> None:
-    message = refusal(MINIMAL.replace("  path: lake/digits\n", ""))
-    assert message.startswith("c.yaml: data.path is missing: Folder of a Parquet lake")
+    message = refusal(MINIMAL.replace("  path: runs\n", "  progress_seconds: 1\n"))
+    assert message.startswith("c.yaml: output.path is missing: Root of all runs")
 
 
 @pytest.mark.parametrize(
@@ -251,6 +257,38 @@ def test_every_shipped_configuration_is_valid(path: Path) -> None:
 def test_the_reference_page_is_generated_from_the_current_models() -> None:
     page = (ROOT / "docs" / "configuration.md").read_text(encoding="utf-8")
     assert page == reference_page(), "docs/configuration.md is out of date: run make docs"
+
+
+def without_path(*lines: str) -> JobConfig:
+    """Returns the minimal configuration with other lines in place of `data.path`."""
+    return parse_config(MINIMAL.replace("  path: lake/digits\n", "".join(f"  {line}\n" for line in lines)))
+
+
+@pytest.mark.parametrize(
+    ("line", "key"),
+    [
+        ("path: lake", "path"),
+        ("table: sales.orders", "table"),
+        ("sql: select * from t", "sql"),
+        ("source: feeds:rows", "source"),
+        ("mode: auto", None),
+    ],
+)
+def test_data_is_named_in_one_of_four_ways_or_handed_over(line: str, key: str | None) -> None:
+    config = without_path(line)
+    assert config.data.source_key == key
+    assert normalised(config, lambda path: f"/{path}").data.path == ("/lake" if key == "path" else None)
+    assert parse_config(dump_config(config)) == config
+
+
+def test_a_plan_belongs_to_its_source() -> None:
+    lines = [["path: lake"], ["path: lake", "format: orc"], ["path: lake", "mode: spark"], ["table: t"], ["sql: t"]]
+    assert len({without_path(*line).plan_hash() for line in lines}) == len(lines)
+
+
+def test_only_parquet_can_be_read_directly() -> None:
+    with pytest.raises(ConfigError, match="data: mode: direct needs format: parquet, not orc"):
+        without_path("path: lake", "format: orc", "mode: direct")
 
 
 def test_what_spark_is_told_does_not_change_the_plan() -> None:

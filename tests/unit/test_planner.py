@@ -74,6 +74,11 @@ class TestListing:
         with pytest.raises(EmptySourceError, match=r"data\.path: there are no data files in"):
             plan_lake(tmp_path)
 
+    def test_a_delta_table_is_no_lake_of_parquet_files(self, lake: Path) -> None:
+        (lake / "_delta_log").mkdir()
+        with pytest.raises(ConfigError, match=r"data\.path: .* is a Delta table, .*: use data\.format: delta"):
+            plan_lake(lake)
+
     def test_files_without_rows(self, tmp_path: Path) -> None:
         write_file(tmp_path / "f.parquet", id_table(0, 0))
         with pytest.raises(EmptySourceError, match=r"the 1 data files in .* have no rows"):

@@ -1,0 +1,153 @@
+"""The DataFrame or RDD that a configuration names, whatever it names it by."""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any, TypeAlias
+
+from py4j.protocol import Py4JError
+from pyspark import RDD
+from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame, SparkSession
+
+from sparktf.config import NO_SOURCE, JobConfig
+from sparktf.driver.code import failed
+from sparktf.driver.partition_filter import first_line, quiet_query_logger
+from sparktf.errors import ConfigError, DataError, EmptySourceError, SourceNotFoundError, SparkTFError, StorageError
+
+Data: TypeAlias = DataFrame | RDD[Any]
+"""What rows come from."""
+
+_NOT_FOUND = ("TABLE_OR_VIEW_NOT_FOUND", "VIEW_NOT_FOUND", "SCHEMA_NOT_FOUND", "PATH_NOT_FOUND", "Path does not exist")
+_SPARKS_OWN = "org.apache.spark."
+_NO_FILES = ("UNABLE_TO_INFER_SCHEMA", "Unable to infer schema")
+
+
+def open_dataframe(spark: SparkSession, config: JobConfig, data: object = None) -> Data:
+    """Returns what the configuration reads, or `data`, if that was handed to `train()`; runs no job.
+
+    Raises:
+        ConfigError: nothing is named, or two things are; Spark refuses the query or the format; `data.source` names no
+            function, or one that returns something else.
+        SourceNotFoundError: there is no such path, table or view.
+        EmptySourceError: no file lies at the path.
+        ModelError: the function that `data.source` names raised.
+        StorageError: the file system or the catalog failed.
+    """
+    key = config.data.source_key
+    if data is not None:
+        return _handed(data, key)
+    if key is None:
+        raise ConfigError(f"{NO_SOURCE}, or hand a DataFrame to train()")
+    if key == "source":
+        return _called(spark, config)
+    value = getattr(config.data, key)
+    openers: dict[str, Callable[[str], DataFrame]] = {
+        "path": spark.read.format(config.data.format).load,
+        "table": spark.table,
+        "sql": spark.sql,
+    }
+    with spark_errors(f"data.{key}"):
+        return _batch(openers[key](value), f"data.{key}")
+
+
+def filtered(df: DataFrame, predicate: str | None, key: str) -> DataFrame:
+    """Returns the rows that a SQL predicate selects; all where there is none.
+
+    Raises:
+        ConfigError: the predicate is wrong.
+    """
+    if predicate is None:
+        return df
+    with spark_errors(key):
+        return df.where(predicate)
+
+
+@contextmanager
+def spark_errors(key: str) -> Iterator[None]:
+    """Turns what Spark raises over a source into our errors, with its own first line.
+
+    Raises:
+        ConfigError, SourceNotFoundError, EmptySourceError, StorageError: see `open_dataframe`.
+    """
+    try:
+        with quiet_query_logger():
+            yield
+    except PySparkException as error:
+        reason = first_line(error)
+        raise _kind(reason)(f"{key}: {reason}") from error
+    except Py4JError as error:
+        reason = _java_line(error)
+        if reason.startswith(_SPARKS_OWN):
+            raise _kind(reason)(f"{key}: {reason.partition(': ')[2]}") from error
+        raise StorageError(f"{key}: {reason}") from error  # a NameNode or a metastore that is away
+
+
+def _kind(reason: str) -> type[SparkTFError]:
+    kinds: list[tuple[tuple[str, ...], type[DataError]]] = [
+        (_NOT_FOUND, SourceNotFoundError),
+        (_NO_FILES, EmptySourceError),
+    ]
+    return next((kind for signs, kind in kinds if any(sign in reason for sign in signs)), ConfigError)
+
+
+def _java_line(error: Py4JError) -> str:
+    java = getattr(error, "java_exception", None)
+    line = (str(java.toString()) if java is not None else str(error)).splitlines()[0]
+    return line.partition(" SQLSTATE")[0]
+
+
+def _handed(data: object, key: str | None) -> Data:
+    if key is not None:
+        raise ConfigError(f"data.{key} names a source, and train() was handed another one: leave one of them out")
+    if not isinstance(data, (DataFrame, RDD)):
+        raise ConfigError(f"train(data=...) must be a DataFrame or an RDD, not {_type_name(data)}")
+    return _batch(data, "train(data=...)")
+
+
+def _called(spark: SparkSession, config: JobConfig) -> Data:
+    """Calls the function that `data.source` names."""
+    name = str(config.data.source)
+    function = _function(name)
+    try:
+        data = function(spark, dict(config.params))
+    except SparkTFError:
+        raise
+    except Exception as error:
+        raise failed(f"data.source: {name}", error) from error
+    if not isinstance(data, (DataFrame, RDD)):
+        raise ConfigError(f"data.source: {name} must return a DataFrame or an RDD, not {_type_name(data)}")
+    return _batch(data, "data.source")
+
+
+def _function(name: str) -> Callable[..., object]:
+    module_name, _, function_name = name.partition(":")
+    try:
+        module = importlib.import_module(module_name)
+    except ModuleNotFoundError as error:
+        if error.name is not None and (module_name == error.name or module_name.startswith(f"{error.name}.")):
+            raise ConfigError(
+                f"data.source: there is no module {module_name!r} (ship it with --py-files or submit.py_files)"
+            ) from error
+        raise failed(f"data.source: {name}", error) from error
+    except Exception as error:  # importing runs the user's own code
+        raise failed(f"data.source: {name}", error) from error
+    function = getattr(module, function_name, None)
+    if callable(function):
+        return function  # type: ignore[no-any-return]
+    known = sorted(name for name, value in vars(module).items() if inspect.isfunction(value))
+    has = f" (it has: {', '.join(known)})" if known else ""
+    raise ConfigError(f"data.source: module {module_name!r} has no function {function_name!r}{has}")
+
+
+def _batch(data: Data, key: str) -> Data:
+    if isinstance(data, DataFrame) and data.isStreaming:
+        raise ConfigError(f"{key} is a stream without an end, of which there are no epochs")
+    return data
+
+
+def _type_name(value: object) -> str:
+    return "nothing" if value is None else type(value).__name__

@@ -1,0 +1,119 @@
+"""Who reads the data: the trainers themselves, or Spark for them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
+
+from pyspark.sql import DataFrame, SparkSession
+
+from sparktf.config import JobConfig
+from sparktf.driver.dataframe import Data, filtered, open_dataframe
+from sparktf.driver.locality import Locate
+from sparktf.driver.parquet_scan import NotPlain, NotPlainError, ParquetScan
+from sparktf.driver.partition_filter import filter_partitions
+from sparktf.driver.planner import plan_source
+from sparktf.driver.scan import plain_scan
+from sparktf.driver.spark_data import SparkData
+from sparktf.driver.stored_plan import Plan
+from sparktf.errors import ConfigError, SourceNotFoundError, StorageNotFoundError
+from sparktf.storage import FileSystems
+
+
+def choose_feed(
+    spark: SparkSession,
+    config: JobConfig,
+    data: object,
+    file_systems: FileSystems,
+    locate: Locate,
+    say: Callable[[str], None],
+) -> Plan:
+    """Plans the input of a run, and says who reads it and why.
+
+    Args:
+        data: What was handed to `train()`, if anything was.
+        say: Takes one line of progress.
+
+    Raises:
+        ConfigError: `data.mode` asks for what cannot be had; and what `open_dataframe` and `plan_source` raise.
+        SourceNotFoundError: files are gone since Spark listed them.
+    """
+    mode = config.data.mode
+    is_lake = config.data.path is not None and config.data.format == "parquet" and data is None
+    plan = partial(plan_source, config, file_systems.open, partial(filter_partitions, spark), locate)
+    if is_lake and mode != "spark":
+        say("data: read directly by the trainers, all Parquet files at data.path")
+        return plan()
+    found = open_dataframe(spark, config, data)
+    if mode == "spark":
+        return _through_spark(spark, config, found, "data.mode: spark asks for it", say)
+    try:
+        scan = _scan(config, found, file_systems)
+        planned = plan(scan=scan)
+    except NotPlainError as error:
+        if mode == "direct":
+            raise ConfigError(f"data.mode: direct needs a plain scan of Parquet files, but {error}") from error
+        return _through_spark(spark, config, found, str(error), say)
+    except StorageNotFoundError as error:  # a session that has listed the files long ago
+        raise SourceNotFoundError(f"{_name(config)}: {error}: refresh it (spark.catalog.refreshTable)") from error
+    say(f"data: read directly by the trainers, a plain scan of {len(scan.files):,} Parquet files")
+    return planned
+
+
+def _through_spark(
+    spark: SparkSession, config: JobConfig, data: Data, reason: str, say: Callable[[str], None]
+) -> Plan:
+    """Plans what Spark reads, and feeders hand to the trainers."""
+    plan = SparkData(spark, config, data).plan(config)
+    say(f"data: read through Spark, {reason}")
+    return plan
+
+
+def _name(config: JobConfig) -> str:
+    return "train(data=...)" if config.data.source_key is None else f"data.{config.data.source_key}"
+
+
+def _scan(config: JobConfig, data: Data, file_systems: FileSystems) -> ParquetScan:
+    """Returns the scan that the data is, with paths as every process understands them.
+
+    Raises:
+        NotPlainError: it is none, or trainers cannot read its files.
+        ConfigError: a predicate is wrong.
+    """
+    if not isinstance(data, DataFrame):
+        raise NotPlainError("the source is an RDD")
+    df = filtered(data, config.data.where, "data.where")
+    scan = _plain(df)
+    if config.data.validation is not None and config.data.validation.where is not None:
+        # The planner divides files by their partitions: a predicate over columns in the files is more than that.
+        _plain(filtered(df, config.data.validation.where, "data.validation.where"))
+    files = tuple(_normalised(file, file_systems) for file in scan.files)
+    if len({_file_system(file) for file in files}) > 1:
+        raise NotPlainError("the files lie in several file systems")
+    return replace(scan, files=files)
+
+
+def _plain(df: DataFrame) -> ParquetScan:
+    found = plain_scan(df)
+    if isinstance(found, NotPlain):
+        raise NotPlainError(found.reason)
+    return found
+
+
+def _normalised(path: str, file_systems: FileSystems) -> str:
+    """Returns a path of Spark's in our spelling.
+
+    Raises:
+        NotPlainError: there is no storage for it.
+    """
+    try:
+        file_systems.open(path)
+    except ConfigError as error:
+        raise NotPlainError(f"trainers cannot read the files: {error}") from error
+    return file_systems.normalise(path)
+
+
+def _file_system(path: str) -> str:
+    scheme, separator, rest = path.partition("://")
+    return f"{scheme}://{rest.partition('/')[0]}" if separator else ""

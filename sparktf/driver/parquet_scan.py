@@ -1,0 +1,140 @@
+"""A plain scan of Parquet files, as Spark planned it, and what its files must be for trainers to read what Spark reads.
+
+Knows nothing of Spark's plans: `sparktf.driver.scan` reads them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pyarrow.types as pt
+
+from sparktf.driver.columns import Schema, column_type
+from sparktf.driver.partitions import Partitions
+from sparktf.driver.source import Source, first_length
+from sparktf.errors import EmptySourceError
+from sparktf.feed.parquet import PARTITION_TYPES, leaf_columns, open_parquet, reading
+from sparktf.storage.base import Storage
+
+_WRITER = b"org.apache.spark.version"
+_LEGACY_DATES = b"org.apache.spark.legacyDateTime"
+_JAVA_WRITER = "parquet-mr"
+_INT96 = "INT96"
+
+
+class NotPlainError(ValueError):
+    """Reading the files would not give what Spark gives; the message is the reason, for a sentence's end."""
+
+
+@dataclass(frozen=True, slots=True)
+class NotPlain:
+    """Why a DataFrame is no plain scan, for a sentence's end: "the plan has a BroadcastHashJoin"."""
+
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class ParquetScan:
+    """A DataFrame that is nothing but columns of Parquet files.
+
+    Attributes:
+        files: Paths of the files after partition pruning, sorted, as Spark spells them; twice if Spark reads it twice.
+        columns: All columns in their order -> name in the files, or of the partition column.
+        types: All columns -> Spark's type.
+        partitions: The partition columns among them by the DataFrame's names, with their values for each file.
+        rebases_unknown: Whether Spark takes dates of files that do not say who wrote them for other days.
+    """
+
+    files: tuple[str, ...]
+    columns: Mapping[str, str]
+    types: Mapping[str, str]
+    partitions: Partitions
+    rebases_unknown: bool = False
+
+    def renamed(self, used: Iterable[str]) -> dict[str, str]:
+        """Returns those of the used columns that have another name in the files, with that."""
+        in_files = {name: self.columns[name] for name in sorted(used) if name not in self.partitions.names}
+        return {name: in_file for name, in_file in in_files.items() if name != in_file}
+
+    def check_file(self, used: Iterable[str], path: str, schema: pa.Schema, metadata: pq.FileMetaData) -> None:
+        """Checks a file's footer: whether its columns are what the DataFrame has.
+
+        Args:
+            used: The columns that are read, by the DataFrame's names.
+
+        Raises:
+            NotPlainError: a column is missing, of another type, or holds dates or timestamps that Spark converts.
+        """
+        names = tuple(used)
+        leaves = leaf_columns(metadata, frozenset(self.columns[name] for name in names))
+        if any(metadata.schema.column(i).physical_type == _INT96 for i in leaves):
+            raise NotPlainError(f"{path} has INT96 timestamps")
+        found = {field.name: field.type for field in schema}
+        for name in names:
+            in_file = self.columns[name]
+            if in_file not in found:
+                raise NotPlainError(f"{path} has no column {in_file!r}")
+            kind = spark_type(found[in_file])
+            if kind != self.types[name]:
+                raise NotPlainError(f"{path}: column {in_file!r} is of type {kind}, and {self.types[name]} in Spark")
+        if any(_has_days(self.types[name]) for name in names):
+            self._check_calendar(path, metadata)
+
+    def _check_calendar(self, path: str, metadata: pq.FileMetaData) -> None:
+        """Dates and timestamps of old writers are of another calendar: Spark rebases them, Arrow does not."""
+        written = metadata.metadata or {}
+        version = written.get(_WRITER)
+        if version is None:
+            # Hive and Spark before 2.4 write through Java's library, and do not say which calendar they mean.
+            unknown = str(metadata.created_by or "").startswith(_JAVA_WRITER)
+            is_legacy = unknown or self.rebases_unknown
+        else:
+            is_legacy = version < b"3.0.0" or _LEGACY_DATES in written
+        if is_legacy:
+            raise NotPlainError(f"{path} may have dates of the old calendar")
+
+
+def scan_source(scan: ParquetScan, key: str) -> Source:
+    """Returns the files of a scan.
+
+    Raises:
+        EmptySourceError: there are none.
+    """
+    if not scan.files:
+        raise EmptySourceError(f"{key}: no file is left to read, of all that the partition filters let through")
+    return Source(key, "the DataFrame", scan.files, scan.partitions)
+
+
+def scan_schema(storage: Storage, scan: ParquetScan) -> Schema:
+    """Returns the columns of a scan, with Arrow types as its first file has them.
+
+    Raises:
+        NotPlainError: the file lacks a column, which Spark would fill with nulls.
+        CorruptFileError: its footer cannot be read.
+    """
+    path = scan.files[0]
+    with open_parquet(storage, path) as file, reading(path):
+        found = {field.name: field.type for field in file.schema_arrow}
+    partitions = zip(scan.partitions.names, scan.partitions.types, strict=True)
+    types = {name: PARTITION_TYPES[kind] for name, kind in partitions}
+    for name, in_file in scan.columns.items():
+        if name not in types and in_file not in found:
+            raise NotPlainError(f"{path} has no column {in_file!r}")
+    return Schema(
+        {name: types.get(name, found.get(in_file)) for name, in_file in scan.columns.items()},
+        lambda name: first_length(storage, path, scan.columns[name]),
+    )
+
+
+def spark_type(kind: pa.DataType) -> str:
+    """Returns the type that Spark gives to a file's column of an Arrow type."""
+    if pt.is_timestamp(kind) and kind.tz is None:
+        return "timestamp_ntz"
+    return column_type(kind).spark
+
+
+def _has_days(spark: str) -> bool:
+    return "date" in spark or "timestamp" in spark

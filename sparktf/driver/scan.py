@@ -1,0 +1,226 @@
+"""Whether a DataFrame is a plain scan of Parquet files: read off Spark's own physical plan, through py4j.
+
+An allowlist: projections of plain columns over one scan by Spark's own Parquet format, with filters over partition
+columns alone. Whatever is not known to be this is not plain, and neither is what another version of Spark plans in
+another way. Nothing is run; Spark plans the query and lists the files, as it would to run it.
+"""
+
+from __future__ import annotations
+
+import datetime
+import json
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from operator import itemgetter
+from typing import Any, TypeAlias
+
+from py4j.protocol import Py4JError
+from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame
+from pyspark.sql.types import StructType
+
+from sparktf.driver.parquet_scan import NotPlain, NotPlainError, ParquetScan
+from sparktf.driver.partitions import Partitions
+from sparktf.feed.parquet import PARTITION_TYPES
+from sparktf.plan import PartitionValue
+
+Java: TypeAlias = Any
+"""An object of the JVM."""
+
+_EXECUTION = "org.apache.spark.sql.execution"
+_EXPRESSIONS = "org.apache.spark.sql.catalyst.expressions"
+_PROJECT = f"{_EXECUTION}.ProjectExec"
+_FILTER = f"{_EXECUTION}.FilterExec"
+_SCAN = f"{_EXECUTION}.FileSourceScanExec"
+_CACHED = f"{_EXECUTION}.columnar.InMemoryTableScanExec"
+_RELATION = f"{_EXECUTION}.datasources.HadoopFsRelation"
+# Delta's format is a subclass of Spark's: only the exact class will do.
+_PARQUET = f"{_EXECUTION}.datasources.parquet.ParquetFileFormat"
+_INDEXES = tuple(
+    f"{_EXECUTION}.datasources.{name}" for name in ("InMemoryFileIndex", "PrunedInMemoryFileIndex", "CatalogFileIndex")
+)
+_COLUMN = f"{_EXPRESSIONS}.AttributeReference"
+_ALIAS = f"{_EXPRESSIONS}.Alias"
+
+# Options that only say which files are listed, how schemas are inferred, or how files are written.
+_HARMLESS = {
+    "path",
+    "paths",
+    "basepath",
+    "pathglobfilter",
+    "recursivefilelookup",
+    "modifiedbefore",
+    "modifiedafter",
+    "mergeschema",
+    "compression",
+    "serialization.format",
+}
+_WRITERS_OPTION = "parquet."
+
+_REBASE = "spark.sql.parquet.datetimeRebaseModeInRead"
+_FIELD_IDS = "spark.sql.parquet.fieldId.read.enabled"
+
+# Hadoop prints a file's status so; a whole folder of them is one call instead of several for each file.
+_FILE = re.compile(r"\bpath=(.*?); isDirectory=false; length=(\d+);", re.DOTALL)
+
+_IS_CACHED = "the DataFrame, or a part of it, is cached"
+
+_EPOCH = datetime.date(1970, 1, 1).toordinal()
+
+
+def plain_scan(df: DataFrame) -> ParquetScan | NotPlain:
+    """Returns the scan that a DataFrame is, or why it is none."""
+    try:
+        return _scan(df)
+    except NotPlainError as error:
+        return NotPlain(str(error))
+    except (Py4JError, PySparkException, AttributeError, TypeError, ValueError) as error:
+        reason = (str(error).splitlines() or [type(error).__name__])[0]
+        return NotPlain(f"the plan cannot be inspected ({reason})")
+
+
+def _scan(df: DataFrame) -> ParquetScan:
+    schema = df.schema
+    _check_names(schema)
+    # Its plan may have been made before it was cached.
+    if df.storageLevel.useMemory or df.storageLevel.useDisk:
+        raise NotPlainError(_IS_CACHED)
+    scan, ids = _below_projections(df._jdf.queryExecution().sparkPlan())
+    relation = scan.relation()
+    _check_relation(scan, relation)
+    _check_settings(df, relation)
+    in_scan = {_id(column): str(column.name()) for column in _elements(scan.output())}
+    columns = {name: in_scan[i] for name, i in ids.items()}
+    partition_schema = _schema(relation.partitionSchema())
+    known = {*_schema(relation.dataSchema()).names, *partition_schema.names}
+    for name, found in columns.items():
+        if found not in known:
+            raise NotPlainError(f"column {name!r} is no column of the files")
+    listed = sorted(_list_files(scan, relation, partition_schema), key=itemgetter(0))
+    partitions = _partitions(partition_schema, columns, [values for _, values in listed])
+    return ParquetScan(
+        files=tuple(path for path, _ in listed),
+        columns=columns,
+        types={field.name: field.dataType.simpleString() for field in schema},
+        partitions=partitions,
+        rebases_unknown=str(df.sparkSession.conf.get(_REBASE)).upper() != "CORRECTED",
+    )
+
+
+def _check_names(schema: StructType) -> None:
+    seen: set[str] = set()
+    for name in schema.names:
+        if name in seen:
+            raise NotPlainError(f"two columns are called {name!r}")
+        seen.add(name)
+
+
+def _below_projections(plan: Java) -> tuple[Java, dict[str, str]]:
+    """Returns the scan below projections, and for each column of the plan its id in the scan's output."""
+    ids = {str(column.name()): _id(column) for column in _elements(plan.output())}
+    while _class(plan) == _PROJECT:
+        below = dict(map(_passed_on, _elements(plan.projectList())))
+        ids = {name: below[i] for name, i in ids.items()}
+        plan = plan.children().apply(0)
+    if _class(plan) != _SCAN:
+        raise NotPlainError(_stranger(plan))
+    return plan, ids
+
+
+def _passed_on(expression: Java) -> tuple[str, str]:
+    """Returns the ids of a projection's column and of the one that it passes on."""
+    source = expression.child() if _class(expression) == _ALIAS else expression
+    if _class(source) != _COLUMN:
+        raise NotPlainError(f"column {str(expression.name())!r} is computed")
+    return _id(expression), _id(source)
+
+
+def _stranger(plan: Java) -> str:
+    if _class(plan) == _FILTER:
+        return f"the plan has a filter on columns in the files, {plan.condition().sql()}"
+    if _class(plan) == _CACHED:
+        return _IS_CACHED
+    name = str(plan.nodeName()).strip()
+    return f"the plan has {'an' if name[:1] in 'AEIO' else 'a'} {name}"
+
+
+def _check_relation(scan: Java, relation: Java) -> None:
+    """Refuses files that are no plain Parquet, and scans that do not read all of each file."""
+    if _class(relation) != _RELATION:
+        raise NotPlainError(f"the files belong to a {_short(relation)}")
+    if _class(relation.fileFormat()) != _PARQUET:
+        raise NotPlainError(f"the files are read by {_short(relation.fileFormat())}")
+    if _class(relation.location()) not in _INDEXES:
+        raise NotPlainError(f"the files are listed by {_short(relation.location())}")
+    if relation.bucketSpec().isDefined() or scan.optionalBucketSet().isDefined():
+        raise NotPlainError("the table is bucketed")
+    if not scan.dataFilters().isEmpty():
+        raise NotPlainError("the scan has a filter on columns in the files")
+    if not scan.subqueries().isEmpty():
+        raise NotPlainError("a filter has a subquery")
+
+
+def _check_settings(df: DataFrame, relation: Java) -> None:
+    for option in filter(None, str(relation.options().keySet().mkString("\n")).split("\n")):
+        if option.lower() not in _HARMLESS and not option.lower().startswith(_WRITERS_OPTION):
+            raise NotPlainError(f"the files are read with option {option}")
+    if str(df.sparkSession.conf.get(_FIELD_IDS)).lower() != "false":
+        raise NotPlainError(f"{_FIELD_IDS} is set")
+
+
+def _list_files(
+    scan: Java, relation: Java, partition_schema: StructType
+) -> Iterator[tuple[str, tuple[PartitionValue, ...]]]:
+    """Yields the files that hold something, with all their partition values as Spark has them."""
+    listing = relation.location().listFiles(scan.partitionFilters(), scan.dataFilters())
+    types = [relation.partitionSchema().apply(i).dataType() for i in range(len(partition_schema))]
+    for directory in _elements(listing.toIndexedSeq()):
+        row, files = directory.values(), directory.files()
+        values = tuple(_value(row.get(i, kind)) for i, kind in enumerate(types))
+        found = _FILE.findall(str(files.mkString("\n")))
+        if len(found) != files.size():
+            raise NotPlainError("the plan cannot be inspected (files are listed in an unknown form)")
+        yield from ((path, values) for path, nbytes in found if int(nbytes))
+
+
+def _value(value: Any) -> PartitionValue:
+    return value if value is None or isinstance(value, (int, float)) else str(value.toString())
+
+
+def _partitions(
+    schema: StructType, columns: Mapping[str, str], rows: Sequence[tuple[PartitionValue, ...]]
+) -> Partitions:
+    """Returns the partition columns that the DataFrame has, by its names."""
+    position = {name: i for i, name in enumerate(schema.names)}
+    names = [name for name, in_scan in columns.items() if in_scan in position]
+    kinds = [schema[columns[name]].dataType.simpleString() for name in names]
+    for name, kind in zip(names, kinds, strict=True):
+        if kind not in PARTITION_TYPES:
+            raise NotPlainError(f"partition column {name!r} is of type {kind}")
+    at = [(position[columns[name]], kind == "date") for name, kind in zip(names, kinds, strict=True)]
+    values = tuple(tuple(_day(row[i]) if is_date else row[i] for i, is_date in at) for row in rows)
+    return Partitions(tuple(names), tuple(kinds), values)
+
+
+def _day(value: PartitionValue) -> PartitionValue:
+    return datetime.date.fromordinal(_EPOCH + value).isoformat() if isinstance(value, int) else None
+
+
+def _schema(schema: Java) -> StructType:
+    return StructType.fromJson(json.loads(str(schema.json())))
+
+
+def _elements(sequence: Java) -> Iterator[Java]:
+    return (sequence.apply(i) for i in range(sequence.size()))
+
+
+def _id(column: Java) -> str:
+    return str(column.exprId().toString())
+
+
+def _class(value: Java) -> str:
+    return str(value.getClass().getName())
+
+
+def _short(value: Java) -> str:
+    return _class(value).rpartition(".")[2]

@@ -1,0 +1,172 @@
+"""What each kind of name in the data section leads to, and whether trainers read it themselves: on real Spark."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from integration.session import session, write_days
+from lakes import id_table, lake_config, write_file
+from pyspark import RDD
+from pyspark.sql import DataFrame, SparkSession
+
+from sparktf.config import JobConfig
+from sparktf.driver.dataframe import open_dataframe
+from sparktf.driver.feed_choice import choose_feed
+from sparktf.driver.locality import nowhere
+from sparktf.errors import ConfigError, ModelError, SourceNotFoundError
+from sparktf.plan import Stream
+from sparktf.storage import FileSystems
+
+
+@pytest.fixture(scope="module")
+def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
+    with session(tmp_path_factory.mktemp("warehouse")) as spark:
+        yield spark
+
+
+@pytest.fixture(scope="module")
+def lake(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The lake of the view `days`, of which there is a table too."""
+    folder = write_days(spark, tmp_path_factory.mktemp("lakes") / "a lake")
+    spark.table("days").write.saveAsTable("saved")
+    return folder
+
+
+def opened(spark: SparkSession, **data: Any) -> DataFrame | RDD[Any]:
+    config = lake_config(**data)
+    return open_dataframe(spark, config.model_copy(update={"params": {"rows": 7}}))
+
+
+def test_every_kind_of_name_leads_to_the_rows(
+    spark: SparkSession, lake: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "gardens.py").write_text(
+        "def rows(spark, params):\n    return spark.range(params['rows'])\n"
+        "def records(spark, params):\n    return spark.sparkContext.parallelize(range(params['rows']))\n"
+    )
+    monkeypatch.syspath_prepend(str(tmp_path))
+    spark.table("days").write.orc(str(tmp_path / "orc"))
+    counts = {
+        90: (
+            {"path": str(lake)},
+            {"table": "saved"},
+            {"table": "days"},
+            {"path": str(tmp_path / "orc"), "format": "orc"},
+        ),
+        30: ({"sql": "select id from days where day = '2026-11-01'"},),
+        7: ({"source": "gardens:rows"}, {"source": "gardens:records"}),
+    }
+    for count, sources in counts.items():
+        for source in sources:
+            assert opened(spark, **source).count() == count, source
+
+
+@pytest.mark.parametrize(
+    ("data", "error", "says"),
+    [
+        ({"table": "no_such"}, SourceNotFoundError, r"^data\.table: .*`no_such` cannot be found"),
+        ({"sql": "select * from no_such"}, SourceNotFoundError, r"^data\.sql: .*`no_such` cannot be found"),
+        ({"path": Path("/nowhere"), "format": "orc"}, SourceNotFoundError, r"^data\.path: .*/nowhere"),
+        ({"path": Path("/"), "format": "no_such"}, ConfigError, r"^data\.path: .*no_such"),
+        ({"sql": "selct 1"}, ConfigError, r"^data\.sql: .*Syntax error at or near 'selct'"),
+        ({"sql": "select idd from days"}, ConfigError, r"^data\.sql: .*`idd` cannot be resolved"),
+        ({"source": "nowhere:rows"}, ConfigError, r"^data\.source: there is no module 'nowhere' \(ship it with --py-f"),
+        ({"source": "weeds:row"}, ConfigError, r"^data\.source: .*'weeds' has no function 'row' \(it has: fails, rows"),
+        ({"source": "weeds:rows"}, ConfigError, r"^data\.source: .* must return a DataFrame or an RDD, not list"),
+        ({"source": "weeds:fails"}, ModelError, r"^data\.source: weeds:fails: KeyError: 'height'"),
+        ({"source": "thorns:rows"}, ModelError, r"^data\.source: thorns:rows: ModuleNotFoundError: .*no_such_module"),
+        ({}, ConfigError, r"^data names nothing to read: give data\.path, .* or hand a DataFrame to train\(\)"),
+    ],
+)  # fmt: skip
+def test_what_cannot_be_opened_is_refused_in_one_line(
+    spark: SparkSession,
+    lake: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    data: dict[str, Any],
+    error: type[Exception],
+    says: str,
+) -> None:
+    (tmp_path / "weeds.py").write_text(
+        "def rows(spark, params):\n    return [1]\ndef fails(spark, params):\n    return params['height']\n"
+    )
+    (tmp_path / "thorns.py").write_text("import no_such_module\n")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    monkeypatch.delitem(sys.modules, "weeds", raising=False)
+    with pytest.raises(error, match=says) as caught:
+        opened(spark, **data)
+    assert "\n" not in str(caught.value)
+    if isinstance(caught.value, ModelError):
+        assert caught.value.record is not None
+        assert "Traceback" in caught.value.record.traceback
+
+
+# --- what is chosen ---
+
+
+def chosen(spark: SparkSession, config: JobConfig, data: object = None) -> tuple[int, str]:
+    """Returns the rows of the training stream, and what was said."""
+    said: list[str] = []
+    plan = choose_feed(spark, config, data, FileSystems(), nowhere, said.append)
+    return plan.rows(Stream.TRAIN), "; ".join(said)
+
+
+def test_plain_data_is_planned_and_the_choice_is_said(spark: SparkSession, lake: Path) -> None:
+    held_out = {"where": "day = '2026-11-01'"}
+    directly = "data: read directly by the trainers, "
+    assert chosen(spark, lake_config(lake)) == (90, f"{directly}all Parquet files at data.path")
+    for data, rows, files in (
+        ({"table": "days"}, 90, 3),
+        ({"table": "days", "mode": "direct", "where": "day > '2026-11-01'"}, 60, 2),
+        ({"sql": "select * from days where day < '2026-11-03'", "validation": held_out}, 30, 2),
+        ({"sql": "select * from days", "where": "day < '2026-11-03'", "validation": {"fraction": 0.5}}, 30, 2),
+    ):
+        found, said = chosen(spark, lake_config(**data))
+        assert found == rows
+        assert said.startswith(f"{directly}a plain scan of ")
+        assert int(said.split()[-3]) >= files
+    assert chosen(spark, lake_config(), spark.table("days").where("day = '2026-11-02'"))[0] == 30
+
+
+@pytest.mark.parametrize(
+    ("data", "says"),
+    [
+        ({"sql": "select * from days limit 5"}, r"^data\.sql must be read through Spark.*: the plan has a Collect"),
+        ({"sql": "select * from days limit 5", "mode": "direct"}, r"^data\.mode: direct needs a plain.*, but the plan"),
+        ({"table": "days", "where": "a > 5"}, r"^data\.table must .*: the plan has a filter on columns .*a > "),
+        ({"table": "days", "validation": {"where": "a > 5"}}, r"^data\.table must .*: the plan has a filter on"),
+        ({"table": "days", "where": "aa > 5"}, r"^data\.where: .*`aa` cannot be resolved"),
+        ({"table": "days", "validation": {"where": "day >"}}, r"^data\.validation\.where: .*Syntax error"),
+        ({"table": "days", "mode": "spark"}, r"^data\.table must be read through Spark.*: data\.mode: spark asks"),
+    ],
+)  # fmt: skip
+def test_what_is_not_plain_is_refused_with_the_reason(
+    spark: SparkSession, lake: Path, data: dict[str, Any], says: str
+) -> None:
+    with pytest.raises(ConfigError, match=says) as caught:
+        chosen(spark, lake_config(**data))
+    assert "\n" not in str(caught.value)
+
+
+def test_files_that_are_gone_since_spark_listed_them(spark: SparkSession, tmp_path: Path) -> None:
+    file = write_file(tmp_path / "lake/f.parquet", id_table(0, 5))
+    df = spark.read.parquet(str(file.parent))
+    file.unlink()
+    with pytest.raises(SourceNotFoundError, match=r"^train\(data=\.\.\.\): .*f\.parquet.*: refresh it"):
+        chosen(spark, lake_config(), df)
+
+
+def test_what_is_handed_to_train_must_be_the_only_source_and_rows(spark: SparkSession, lake: Path) -> None:
+    df = spark.table("days")
+    for config, data, says in (
+        (lake_config(lake), df, r"data\.path names a source, and train\(\) was handed another one"),
+        (lake_config(), [1, 2], r"train\(data=\.\.\.\) must be a DataFrame or an RDD, not list"),
+        (lake_config(), df.rdd, r"train\(data=\.\.\.\) must be read through Spark, .*: the source is an RDD"),
+        (lake_config(), spark.readStream.format("rate").load(), r"a stream without an end"),
+    ):
+        with pytest.raises(ConfigError, match=says):
+            chosen(spark, config, data)

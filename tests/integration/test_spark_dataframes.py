@@ -1,0 +1,82 @@
+"""DataFrames that are plain scans of Parquet files, trained on by trainers that read the files themselves."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from integration.application import Application
+from integration.rows import job
+from integration.watch import Watch
+from lakes import write_file
+
+from sparktf import Verdict
+
+SINGLE = {"strategy": "single", "workers": 1}
+COLUMNS = "id, left_half as a, right_half as b, y"
+
+
+@pytest.fixture(scope="module")
+def days(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A lake of three days of 100, 73 and 5 rows, whose columns are called otherwise than the model calls them."""
+    lake, first = tmp_path_factory.mktemp("days") / "lake", 1
+    for day, rows in enumerate((100, 73, 5), start=1):
+        a, b = np.random.default_rng(day).normal(size=(2, rows)).astype(np.float32)
+        ids = np.arange(first, first + rows)
+        table = pa.table({"id": ids, "left_half": a, "right_half": b, "y": 2 * a - b + 1})
+        write_file(lake / f"day=2026-11-0{day}/part-0.parquet", table, group_rows=40)
+        first += rows
+    return lake
+
+
+def frame_job(runs: Path, watch: Watch, data: dict[str, Any], **sections: Any) -> dict[str, Any]:
+    """Returns a configuration over another source than a path."""
+    source = {"path": None, **data}
+    return job(Path(), runs, "cases.watched:build", data=source, params=watch.params(), **sections)
+
+
+def test_a_dataframe_handed_to_train_is_trained_on_with_the_rows_that_spark_collects(
+    local: Application, days: Path, watch: Watch
+) -> None:
+    query = f"select {COLUMNS} from parquet.`{days}` where day > '2026-11-01'"
+    config = frame_job(local.sandbox.runs, watch, {}, name="handed", train={"epochs": 2, "batch_size": 32})
+    outcome = local.train(config, "r", data=query)
+    expected = Counter(row[0] for row in local.collect(query))
+    assert len(expected) == 78
+    assert watch.ids(watch.pids()) == Counter({i: 2 * n for i, n in expected.items()})
+    assert [(e.planned, e.fed, e.trained) for e in outcome.done.rows] == [(78, 78, 78)] * 2
+    assert "data: read directly by the trainers, a plain scan of 2 Parquet files" in outcome.output
+
+
+def test_a_function_of_the_users_names_the_rows(local: Application, days: Path, watch: Watch) -> None:
+    config = frame_job(local.sandbox.runs, watch, {"source": "cases.queries:late"}, name="named", cluster=SINGLE)
+    config["params"]["lake"] = str(days)
+    assert local.train(config, "r").done.rows_trained == 78
+    assert set(watch.ids(watch.pids())) == set(range(101, 179))
+
+
+def test_prepare_sees_the_rows_of_a_query_that_are_trained_on(local: Application, days: Path, watch: Watch) -> None:
+    data = {"sql": f"select {COLUMNS}, day from parquet.`{days}`", "validation": {"where": "day = '2026-11-02'"}}
+    config = frame_job(local.sandbox.runs, watch, data, name="prepared", cluster=SINGLE)
+    config |= {"model": "cases.prepared:build", "params": {"columns": ["a", "b"]}}
+    done = local.train(config, "r").done
+    assert done.rows_trained == 105
+    assert json.loads((local.run(config, "r").path / "assets.json").read_text())["rows"] == 105
+
+
+def test_a_join_is_refused_with_the_reason_before_anything_is_held(
+    local: Application, days: Path, tmp_path: Path, watch: Watch
+) -> None:
+    rows = f"select {COLUMNS} from parquet.`{days}`"
+    query = f"select l.id, l.a, r.b, r.y from ({rows}) l join ({rows}) r on l.id = r.id"
+    outcome = local.train(frame_job(tmp_path / "runs", watch, {"sql": query}))
+    assert (outcome.error, outcome.verdict) == ("ConfigError", Verdict.REFUSED)
+    assert outcome.message.startswith(
+        "data.sql must be read through Spark, which is not supported yet: the plan has a "
+    )
+    assert not local.family.trainers()
