@@ -61,9 +61,7 @@ def choose_feed(
     return planned
 
 
-def _through_spark(
-    spark: SparkSession, config: JobConfig, data: Data, reason: str, say: Callable[[str], None]
-) -> Plan:
+def _through_spark(spark: SparkSession, config: JobConfig, data: Data, reason: str, say: Callable[[str], None]) -> Plan:
     """Plans what Spark reads, and feeders hand to the trainers."""
     plan = SparkData(spark, config, data).plan(config)
     say(f"data: read through Spark, {reason}")

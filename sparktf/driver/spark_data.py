@@ -13,8 +13,8 @@ from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
 
 from sparktf.config import DataConfig, JobConfig
-from sparktf.driver.dataframe import Data, filtered, spark_errors
 from sparktf.driver.columns import Schema, resolve_features
+from sparktf.driver.dataframe import Data, filtered, spark_errors
 from sparktf.driver.feeders import FrameStream, RowStream
 from sparktf.driver.stored_plan import Plan
 from sparktf.errors import ConfigError
