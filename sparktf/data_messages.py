@@ -99,10 +99,15 @@ class Sealed(Message):
 
 
 class WorkRequest(Message):
-    """A node has run dry."""
+    """A node has run dry.
+
+    Attributes:
+        starved_s: Seconds since feeders last brought it something.
+    """
 
     node: NodeId
     span: Span
+    starved_s: float
 
 
 class Work(Message):

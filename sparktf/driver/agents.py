@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import time
 import uuid
 from contextlib import suppress
 from typing import Any
@@ -14,14 +13,11 @@ from pyspark.errors import PySparkException
 from pyspark.resource import ResourceProfileBuilder, TaskResourceRequests
 from pyspark.sql import SparkSession
 
-from sparktf.driver.executors import executors_of
 from sparktf.driver.spark import Slots
 from sparktf.errors import NodeLostError, RunInterruptedError
 from sparktf.executor.agent import AgentSettings, agent_task
 
 _MAX_RESTARTS = 10
-_EXECUTORS_S = 60.0
-_POLL_S = 0.2
 
 _GONE = (Py4JError, OSError)
 """What py4j raises when the JVM fails, or is not there any more."""
@@ -51,7 +47,6 @@ class SparkAgents:
         """
         self.spares = spares
         self._feeders = feeders
-        self._spark = spark
         self._context: SparkContext = spark.sparkContext
         self._count = count
         self._slots = slots
@@ -110,8 +105,6 @@ class SparkAgents:
         task = functools.partial(agent_task, settings=self._settings)
         try:
             context.setJobGroup(self._group, "sparktf node agents", interruptOnCancel=False)
-            if self._feeders:
-                self._wait_for_executors()
             rdd = context.parallelize(range(self._count), self._count)
             if self._fills_executors():
                 requests = TaskResourceRequests().cpus(self._slots.cores - self._feeders)
@@ -119,14 +112,6 @@ class SparkAgents:
             rdd.mapPartitionsWithIndex(task).collect()
         except (*_GONE, PySparkException) as e:  # the job is gone; the roster sees which agents are
             self._reason = _first_line(e)
-
-    def _wait_for_executors(self) -> None:
-        """Waits for one executor each: where an agent leaves a slot free, two of them may share an executor."""
-        deadline_s = time.monotonic() + _EXECUTORS_S
-        while not self._slots.is_local and not self._closing and time.monotonic() < deadline_s:
-            if sum(not executor.removed for executor in executors_of(self._spark)) >= self._count:
-                return
-            time.sleep(_POLL_S)
 
     def _fills_executors(self) -> bool:
         """Whether each agent takes a whole executor, so that no two share one; `local[n]` has no task-only profiles."""

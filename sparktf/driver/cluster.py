@@ -39,6 +39,8 @@ from sparktf.executor.agent import AgentSettings
 from sparktf.plan import Stream
 from sparktf.storage import FileSystems, Storage
 
+_SHARED_CORES = 2
+
 
 def train(
     spark: SparkSession,
@@ -165,9 +167,12 @@ class Cluster(Gang):
             count = self._ask_for_executors(config, plan)
         elif config.cluster.placement == "data" and plan.hosts:
             self.warn(f"{self.place} places executors as it likes: cluster.placement: data needs YARN")
-        return SparkAgents(
-            self._spark, count, self._slots, settings, spares=count - config.cluster.nodes, feeders=bool(plan.staged)
-        )
+        feeders = bool(plan.staged)
+        # Nothing keeps two agents of one core each from sharing an executor of two: as many are started as there are
+        # cores, and one of each executor is chosen.
+        count *= _SHARED_CORES if feeders and self._slots.cores == _SHARED_CORES and not self._slots.is_local else 1
+        spares = count - config.cluster.nodes
+        return SparkAgents(self._spark, count, self._slots, settings, spares=spares, feeders=feeders)
 
     def let_go(self, agents: Sequence[Agent]) -> None:
         """See `Gang`."""

@@ -201,7 +201,7 @@ class Gang(abc.ABC):
 
         The first attempt needs all of them within `timeouts.reserve`; a later one goes on with at least
         `cluster.min_workers` when the lost do not come back within `timeouts.replace`. Of more agents than are needed,
-        those beside the data are taken; spares that are not are sent home.
+        those beside the data are taken, of each executor one if that is enough; spares that are not are sent home.
 
         Raises:
             ReservationError: too few came in time.
@@ -238,13 +238,16 @@ class Gang(abc.ABC):
         return self._agents.spares if self._agents is not None else 0
 
     def _choose(self, agents: list[Agent], need: int, plan: Plan) -> list[Agent]:
-        hosts = [agent.registration.host for agent in agents]
-        kept = [agents[i] for i in best_nodes(plan.host_nbytes(), hosts, need)]
+        apart = list({agent.executor: agent for agent in reversed(agents)}.values())[::-1]
+        agents_of = apart if len(apart) >= need else agents
+        hosts = [agent.registration.host for agent in agents_of]
+        kept = [agents_of[i] for i in best_nodes(plan.host_nbytes(), hosts, need)]
         if self._agents is not None and self._agents.spares:
             self._agents.spares = 0
             spares = [agent for agent in agents if agent not in kept]
             self.roster.dismiss([agent.id for agent in spares])
-            self.let_go(spares)
+            used = {agent.executor for agent in kept}
+            self.let_go([agent for agent in spares if agent.executor not in used])
         return kept
 
     def begin(self, attempt: Attempt, specs: list[tuple[str, TrainerSpec]]) -> None:

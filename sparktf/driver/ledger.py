@@ -12,6 +12,10 @@ from sparktf.topology import NodeId
 
 Epoch = tuple[Stream, int]
 
+_PATIENCE_S = 2.0
+"""So long a node that has run dry waits for its own feeders before it takes rows from others: these cross the network,
+and are beside their own node already."""
+
 
 @dataclass(slots=True)
 class Place:
@@ -174,7 +178,7 @@ class Ledger:
         """
         span = message.span
         book = self.book(span.stream, span.epoch)
-        if not self._rebalance:
+        if not self._rebalance or not (book.ended or message.starved_s >= _PATIENCE_S):
             return Work(ended=book.ended)
         held = dict.fromkeys(self._places, 0)
         for split, rows in book.rows.items():

@@ -33,6 +33,11 @@ class Agent:
         return self.registration.agent
 
     @property
+    def executor(self) -> tuple[str, str]:
+        """Host and JVM, which no two executors share."""
+        return self.registration.host, self.registration.jvm
+
+    @property
     def is_here(self) -> bool:
         return self.state not in (AgentState.LOST, AgentState.DISMISSED)
 

@@ -132,6 +132,7 @@ class Staging:
         self._splits: dict[int, Held] = {}
         self._queue: deque[Queued] = deque()
         self._waiting_nbytes = 0
+        self._fed_s = 0.0
         self._closed = False
 
     # ---- epochs ----
@@ -147,6 +148,7 @@ class Staging:
         with self._changed:
             self._epoch, self._done, self._keep = epoch, tuple(done), keep
             self.counts = Counts()
+            self._fed_s = time.monotonic()
             self._queue.clear()
             self._waiting_nbytes = 0
             if again:
@@ -173,6 +175,12 @@ class Staging:
         """The current epoch, -1 before the first."""
         with self._changed:
             return self._epoch
+
+    @property
+    def starved_s(self) -> float:
+        """Seconds since a feeder last brought something in this epoch."""
+        with self._changed:
+            return time.monotonic() - self._fed_s
 
     @property
     def held_nbytes(self) -> tuple[int, int]:
@@ -223,6 +231,7 @@ class Staging:
             if not over and not known:
                 held = Held(rows, kept=self._keep)
                 self._splits[split] = held
+                self._fed_s = time.monotonic()
                 self._count(rows, wire)
                 self._enqueue(split, held)
                 self._changed.notify_all()

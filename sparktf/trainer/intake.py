@@ -83,7 +83,7 @@ class Intake:
     def _find_more(self, stream: Stream, epoch: int) -> bool:
         """Takes rows from a node that has some; returns False when no more will come."""
         span = Span(attempt=self._spec.attempt, stream=stream, epoch=epoch)
-        request = WorkRequest(node=self._spec.node, span=span)
+        request = WorkRequest(node=self._spec.node, span=span, starved_s=self._stagings[stream].starved_s)
         patience = self._spec.config.timeouts.driver_lost
         work = self._client.call_patiently(Action.WORK, request, Work, patience_s=patience)
         for peer in work.peers:

@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import json
+import os
+from pathlib import Path
 from typing import Any
 
 import keras
+import numpy as np
+import tensorflow as tf
 
 
 def build(params: dict[str, Any], assets: dict[str, Any]) -> keras.Model:
@@ -21,3 +26,49 @@ def greedy(params: dict[str, Any], assets: dict[str, Any]) -> keras.Model:
     greedy.held = bytearray(params["mib"] << 20)  # type: ignore[attr-defined]
     greedy.held[::4096] = b"x" * len(greedy.held[::4096])  # type: ignore[attr-defined]
     return build(params, assets)
+
+
+class Checksum(keras.layers.Layer):  # type: ignore[misc]
+    """Passes features through, and keeps the count and checksum of all rows that this process trained on in a file.
+
+    The checksum is a sum of hashes, so that it says which rows they were, each how often, in whatever order they came.
+    """
+
+    def __init__(self, folder: str = "", **options: Any) -> None:
+        super().__init__(**options)
+        self._folder = folder
+        self._rows = 0
+        self._sum = np.uint64(0)
+
+    def call(self, x: Any, rows: Any, training: bool = False) -> Any:
+        """Returns `x`."""
+        if not training or not self._folder:
+            return x
+        return x + tf.ensure_shape(tf.numpy_function(self._note, [x, rows], tf.float32), ())
+
+    def _note(self, x: Any, rows: Any) -> np.float32:
+        # Models are built on zeros first.
+        real = np.abs(x).sum(axis=1) > 0
+        values = np.concatenate([rows[real, None].astype(np.uint64), x[real].view(np.uint32).astype(np.uint64)], axis=1)
+        hashes = (values * np.arange(1, 2 * values.shape[1], 2, dtype=np.uint64)).sum(axis=1)
+        hashes = (hashes ^ (hashes >> np.uint64(29))) * np.uint64(0xBF58476D1CE4E5B9)
+        self._rows += len(hashes)
+        self._sum += hashes.sum()
+        part = Path(self._folder, f"{os.getpid()}.part")
+        part.write_text(json.dumps({"rows": self._rows, "sum": int(self._sum)}))
+        part.rename(part.with_suffix(".json"))
+        return np.float32(0)
+
+    def get_config(self) -> dict[str, Any]:
+        """Returns what the layer is saved with: a loaded one keeps no checksum."""
+        return dict(super().get_config())
+
+
+def checked(params: dict[str, Any], assets: dict[str, Any]) -> keras.Model:
+    """Returns the same network, which keeps a checksum of its rows in the folder `params["sums"]`."""
+    x, row = keras.Input((8,), name="x"), keras.Input((), dtype="int64", name="row")
+    hidden = keras.layers.Dense(16, "relu")(Checksum(params["sums"])(x, row))
+    clicked = keras.layers.Dense(1, "sigmoid", name="clicked")(hidden)
+    model = keras.Model({"x": x, "row": row}, clicked)
+    model.compile(keras.optimizers.SGD(0.05), loss="binary_crossentropy", metrics=["accuracy"])
+    return model
