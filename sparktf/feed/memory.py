@@ -11,7 +11,9 @@ import numpy as np
 from sparktf.feature import Feature
 from sparktf.feed.columns import Array
 
-_SPARES = 4
+_SPARES = 8
+"""Some blocks, and some batches' worth of rows."""
+
 _ALIGNMENT = 64
 """A cache line, and what TensorFlow's and Arrow's kernels like best."""
 
@@ -45,12 +47,15 @@ class SpareMemory:
         }
 
     def _take(self, nbytes: int) -> Array:
-        while self._spares:
+        # The last that came back first: it may still be in the caches. What does not fit moves to the other end, where
+        # it is given up when there are too many.
+        for _ in range(len(self._spares)):
             try:
-                spare = self._spares.pop()  # the last that came back: it may still be in the caches
+                spare = self._spares.pop()
             except IndexError:
                 break
             # Much too large is no use either: a few large blocks would make all small ones as large.
             if nbytes <= len(spare) <= 2 * nbytes:
                 return spare
+            self._spares.appendleft(spare)
         return np.empty(nbytes, np.uint8)

@@ -72,8 +72,12 @@ class NodeFeed:
         nbytes: Bytes read from files so far, of which `local_nbytes` lie on this node's own host.
     """
 
-    def __init__(self, spec: FeedSpec, parts: Parts) -> None:
-        """Starts to read."""
+    def __init__(self, spec: FeedSpec, parts: Parts, memory: SpareMemory | None = None) -> None:
+        """Starts to read.
+
+        Args:
+            memory: For `spec.features`; what one feed leaves, the next one uses.
+        """
         self.rows_taken = 0
         self.wait_s = 0.0
         self.nbytes = 0
@@ -82,8 +86,7 @@ class NodeFeed:
         self._parts = parts
         self._drained = False
         self._begun: list[Interval] = []
-        self._block_memory = SpareMemory(spec.features)
-        self._memory = SpareMemory(spec.features)
+        self._memory = memory or SpareMemory(spec.features)
         self._assembler = ThreadPoolExecutor(1, thread_name_prefix="assemble")
         self._block: Block | None = None
         self._block_taken = 0
@@ -245,7 +248,7 @@ class NodeFeed:
     def _assemble(self, part: BlockPart, groups: Sequence[RowGroup]) -> Block:
         """The assembling thread: row groups into the rows of a part."""
         rows = sum(group.rows for group in groups)
-        columns = assemble(self._spec.features, groups, self._block_memory.arrays(rows))
+        columns = assemble(self._spec.features, groups, self._memory.arrays(rows))
         # Every part of a block draws the permutation of the whole block, and takes its own share of it.
         order = None if part.draw is None else part.draw().permutation(rows)[part.start : part.start + part.rows]
         return Block(columns, order, part.start, part.rows, part.first_row)
