@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import mmap
 import weakref
 from collections import deque
 from collections.abc import Sequence
+from contextlib import suppress
 
 import numpy as np
 
 from sparktf.feature import Feature
 from sparktf.feed.columns import Array
 
-_SPARES = 8
-"""Some blocks, and some batches' worth of rows."""
+_SPARES = 64
+"""What was read ahead once is held for the next time: a node's memory stays level from epoch to epoch."""
 
+_MAPPED_BYTES = 1 << 20
 _ALIGNMENT = 64
 """A cache line, and what TensorFlow's and Arrow's kernels like best."""
 
@@ -58,4 +61,14 @@ class SpareMemory:
             if nbytes <= len(spare) <= 2 * nbytes:
                 return spare
             self._spares.appendleft(spare)
+        return _fresh(nbytes)
+
+
+def _fresh(nbytes: int) -> Array:
+    """Returns memory from the system. Much of it goes back there as a whole, which the C library's would not always."""
+    if nbytes < _MAPPED_BYTES:
         return np.empty(nbytes, np.uint8)
+    mapped = mmap.mmap(-1, nbytes)
+    with suppress(OSError):  # a system without huge pages
+        mapped.madvise(mmap.MADV_HUGEPAGE)
+    return np.frombuffer(mapped, np.uint8)
