@@ -1,98 +1,183 @@
 """The direct Parquet feed beside pyarrow reading the same row groups to nowhere: `make bench-feed`.
 
-One thread each, in one run, alternating; 16 float32 columns packed into a vector, and a label.
+In one run, alternating, each in processes of its own. "One core": all threads of a process are bound to one core, so
+that the feed gets no more of the machine than pyarrow's one thread. "All cores": pyarrow decodes on all its threads,
+and the feed's threads run where they like.
 """
 
 from __future__ import annotations
 
+import os
 import tempfile
 import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import ProcessPoolExecutor
+from contextlib import contextmanager
+from functools import partial
+from multiprocessing import get_context
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
-import pyarrow as pa
 import pyarrow.parquet as pq
-from _report import figure, report
+from _lake import Schema, float_columns, int_list, lake_config, write_lake
+from _report import Figure, figure, report
 
-from sparktf.config import JobConfig
 from sparktf.driver.planner import plan_source
 from sparktf.feed.blocks import PlannedParts
 from sparktf.feed.pipeline import NodeFeed
 from sparktf.plan import Stream
 from sparktf.storage import open_storage
 
-ROWS, FILES, GROUP_ROWS, COLUMNS = 4_000_000, 4, 131_072, 16
+SCHEMAS = (
+    float_columns(4_000_000),
+    # Spark gives up a dictionary that does not make a column smaller, so a column of measurements has none.
+    float_columns(4_000_000, use_dictionary=False),
+    int_list(160_000),
+)
+NAMES = ("17 float32", "17 float32 without dictionary", "784 ints")
 BATCH, RUNS = 8_192, 5
+BATCHES = (64, 256, 1024, 2048, 8192)
 
 
-def write_table(folder: Path) -> None:
-    """Writes ROWS rows of random numbers."""
-    random = np.random.default_rng(0)
-    for i in range(FILES):
-        n = ROWS // FILES
-        columns = {f"x{c}": random.random(n, dtype=np.float32) for c in range(COLUMNS)}
-        table = pa.table({**columns, "y": random.random(n, dtype=np.float32)})
-        pq.write_table(table, folder / f"part-{i}.parquet", row_group_size=GROUP_ROWS, compression="none")
+class Pass(NamedTuple):
+    """One pass over a table, or over a node's share of it.
+
+    Attributes:
+        start: When its first row was asked for, on the machine's clock.
+        stop: When the last one had come.
+        cpu_s: Processor time of all threads.
+    """
+
+    start: float
+    stop: float
+    cpu_s: float
+    rows: int
 
 
-def read_to_nowhere(folder: Path) -> float:
-    """Returns the rows per second of pyarrow alone."""
-    start = time.perf_counter()
+def read_to_nowhere(folder: Path, *, threads: bool) -> Pass:
+    """Reads all row groups with pyarrow."""
+    rows, start, cpu = 0, time.monotonic(), time.process_time()
     for path in sorted(folder.glob("*.parquet")):
         file = pq.ParquetFile(path, memory_map=True)
         for group in range(file.num_row_groups):
-            file.read_row_group(group, use_threads=False)
-    return ROWS / (time.perf_counter() - start)
+            rows += file.read_row_group(group, use_threads=threads).num_rows
+    return Pass(start, time.monotonic(), time.process_time() - cpu, rows)
 
 
-def read_batches(folder: Path, *, shuffle: bool, threads: bool = False) -> float:
-    """Returns the rows per second of the feed, in batches of BATCH rows."""
-    config = JobConfig.model_validate(
-        {
-            "name": "bench",
-            "model": "none:none",
-            "data": {"path": str(folder), "inputs": {"x": ["x*"]}, "targets": {"y": "y"}, "shuffle": shuffle},
-            "output": {"path": str(folder)},
-        }
-    )
-    plan = plan_source(config, open_storage, lambda *_: [])
-    (assignment,) = plan.assignments(Stream.TRAIN, 0, [(0, ROWS)], [""], rebalance=True)
-    rows = 0
-    start = time.perf_counter()
-    with NodeFeed(plan.spec, PlannedParts(plan.spec, assignment, open_storage, use_threads=threads)) as feed:
-        while n := len(feed.take(BATCH)["target:y"]):
+def read_batches(
+    folder: Path, schema: Schema, *, shuffle: bool, batch: int = BATCH, node: int = 0, nodes: int = 1
+) -> Pass:
+    """Takes a node's share of the table from the feed, in batches."""
+    plan = plan_source(lake_config(folder, schema, shuffle=shuffle), open_storage, lambda *_: [])
+    shares = plan.assignments(Stream.TRAIN, 0, [(0, schema.rows)], [""] * nodes, rebalance=True)
+    rows, start, cpu = 0, time.monotonic(), time.process_time()
+    with NodeFeed(plan.spec, PlannedParts(plan.spec, shares[node], open_storage)) as feed:
+        while n := len(feed.take(batch)["target:y"]):
             rows += n
-    seconds = time.perf_counter() - start
-    if rows != ROWS:
-        raise SystemExit(f"{rows} of {ROWS} rows came")
-    return ROWS / seconds
+    return Pass(start, time.monotonic(), time.process_time() - cpu, rows)
+
+
+class Machine:
+    """The processes that are measured: they stay, so that none measures its imports."""
+
+    def __init__(self, one_core: ProcessPoolExecutor, nodes: list[ProcessPoolExecutor]) -> None:
+        self._one_core = one_core
+        self._nodes = nodes
+
+    def on_one_core(self, call: Callable[[], Pass]) -> Pass:
+        """Returns what a process that is bound to one core needs."""
+        return self._one_core.submit(call).result()
+
+    def free(self, *calls: Callable[[], Pass]) -> float:
+        """Returns the rows per second of one process for each call, together."""
+        started = [process.submit(call) for process, call in zip(self._nodes, calls, strict=False)]
+        passes = [future.result() for future in started]
+        return sum(p.rows for p in passes) / (max(p.stop for p in passes) - min(p.start for p in passes))
+
+
+@contextmanager
+def machine() -> Iterator[Machine]:
+    """Starts the processes and ends them."""
+    spawn = get_context("spawn")
+    last_core = max(os.sched_getaffinity(0))
+    with (
+        ProcessPoolExecutor(1, spawn, os.sched_setaffinity, (0, {last_core})) as one_core,
+        ProcessPoolExecutor(1, spawn) as first,
+        ProcessPoolExecutor(1, spawn) as second,
+    ):
+        yield Machine(one_core, [first, second])
+
+
+def rate(one: Pass) -> float:
+    """Returns the rows per second of one pass."""
+    return one.rows / (one.stop - one.start)
+
+
+def against_pyarrow(machine: Machine, folder: Path, schema: Schema, name: str) -> list[Figure]:
+    """Measures the feed beside pyarrow."""
+    limits, plain, shuffled, limits_free, shuffled_free = [], [], [], [], []
+    for run in range(RUNS + 1):
+        limit = machine.on_one_core(partial(read_to_nowhere, folder, threads=False))
+        in_order = machine.on_one_core(partial(read_batches, folder, schema, shuffle=False))
+        permuted = machine.on_one_core(partial(read_batches, folder, schema, shuffle=True))
+        limit_free = machine.free(partial(read_to_nowhere, folder, threads=True))
+        free = machine.free(partial(read_batches, folder, schema, shuffle=True))
+        if in_order.rows != schema.rows or permuted.rows != schema.rows:
+            raise SystemExit(f"{in_order.rows} and {permuted.rows} of {schema.rows} rows came")
+        if run:  # the first warms the page cache, and each process's memory
+            limits.append(limit)
+            plain.append(in_order)
+            shuffled.append(permuted)
+            limits_free.append(limit_free)
+            shuffled_free.append(free)
+
+    def ratios(passes: list[Pass], of: Callable[[Pass], float]) -> list[float]:
+        return [of(one) / of(limit) for one, limit in zip(passes, limits, strict=True)]
+
+    def by_cpu(one: Pass) -> float:
+        return one.rows / one.cpu_s
+
+    return [
+        figure(f"{name}: pyarrow to nowhere, one core", [rate(p) / 1e6 for p in limits], unit="M rows/s"),
+        figure(f"{name}: feed in order / pyarrow, one core", ratios(plain, rate), unit="ratio", goal=">= 0.65"),
+        figure(f"{name}: feed shuffled / pyarrow, one core", ratios(shuffled, rate), unit="ratio", goal=">= 0.5"),
+        figure(f"{name}: feed in order / pyarrow, processor time", ratios(plain, by_cpu), unit="ratio"),
+        figure(f"{name}: feed shuffled / pyarrow, processor time", ratios(shuffled, by_cpu), unit="ratio"),
+        figure(f"{name}: pyarrow to nowhere, all cores", np.array(limits_free) / 1e6, unit="M rows/s"),
+        figure(
+            f"{name}: feed shuffled / pyarrow, all cores",
+            np.array(shuffled_free) / np.array(limits_free),
+            unit="ratio",
+        ),
+    ]
+
+
+def by_batch_size(machine: Machine, folder: Path, schema: Schema, name: str) -> list[Figure]:
+    """Measures the shuffled feed with several sizes of batches, in one node and in two."""
+    found: dict[tuple[int, int], list[float]] = {}
+    for _ in range(RUNS):
+        for batch in BATCHES:
+            for nodes in (1, 2):
+                take = partial(read_batches, folder, schema, shuffle=True, batch=batch, nodes=nodes)
+                rows_s = machine.free(*(partial(take, node=node) for node in range(nodes)))
+                found.setdefault((nodes, batch), []).append(rows_s / 1e6)
+    return [
+        figure(f"{name}: {nodes} node{'s' * (nodes > 1)}, batches of {batch:,}", values, unit="M rows/s")
+        for (nodes, batch), values in sorted(found.items())
+    ]
 
 
 def main() -> None:
     """Measures and reports."""
-    with tempfile.TemporaryDirectory(prefix="sparktf-bench-") as name:
-        folder = Path(name)
-        write_table(folder)
-        read_to_nowhere(folder)  # warms the page cache
-        runs = [
-            (
-                read_to_nowhere(folder),
-                read_batches(folder, shuffle=False),
-                read_batches(folder, shuffle=True),
-                read_batches(folder, shuffle=True, threads=True),
-            )
-            for _ in range(RUNS)
-        ]
-    limit, plain, shuffled, threaded = (np.array(column) for column in zip(*runs, strict=True))
-    report(
-        "feed",
-        [
-            figure("pyarrow to nowhere", limit / 1e6, unit="M rows/s"),
-            figure("direct feed, in order / pyarrow", plain / limit, unit="ratio", goal=">= 0.65"),
-            figure("direct feed, shuffled / pyarrow", shuffled / limit, unit="ratio", goal=">= 0.5"),
-            figure("direct feed, shuffled, all threads / pyarrow", threaded / limit, unit="ratio"),
-        ],
-    )
+    figures = []
+    with tempfile.TemporaryDirectory(prefix="sparktf-bench-") as root, machine() as processes:
+        for name, schema in zip(NAMES, SCHEMAS, strict=True):
+            folder = write_lake(Path(root) / name.replace(" ", "-"), schema)
+            figures += against_pyarrow(processes, folder, schema, name)
+            if schema.name == name:
+                figures += by_batch_size(processes, folder, schema, name)
+    report("feed", figures)
 
 
 if __name__ == "__main__":

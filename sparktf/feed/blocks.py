@@ -79,7 +79,7 @@ class PlannedParts:
         self._permutes = spec.shuffle and assignment.stream is Stream.TRAIN
         first = next((split for piece in assignment.pieces for split in piece.splits), None)
         self._groups = SplitSequence(
-            (split for piece in assignment.pieces for split in self._splits_of(piece)[0]),
+            (split for piece in assignment.pieces for split in self._splits_of(piece)),
             partial(SplitReader, spec, open_storage, use_threads=use_threads),
             is_remote=first is not None and not isinstance(open_storage(first.path), LocalStorage),
         )
@@ -90,16 +90,38 @@ class PlannedParts:
 
     def __iter__(self) -> Iterator[BlockPart]:
         for piece in self._assignment.pieces:
-            splits, start = self._splits_of(piece)
-            yield BlockPart(
-                rows=piece.rows,
-                first_row=piece.first_row,
-                start=start,
-                draw=partial(self._draw, piece.block) if self._permutes else None,
-                read=partial(self._read, len(splits)),
-                nbytes=sum(split.nbytes for split in splits),
-                local_nbytes=sum(split.local_nbytes for split in splits),
-            )
+            if self._permutes:
+                draw = partial(self._draw, piece.block)
+                yield self._part(piece.rows, piece.first_row, piece.start, draw, piece.splits)
+            else:
+                yield from self._in_order(piece)
+
+    def _in_order(self, piece: Piece) -> Iterator[BlockPart]:
+        """Yields a part for each split: the first rows come sooner, and memory is used again while it is in caches."""
+        splits, start = _touched(piece)
+        first_row, left = piece.first_row, piece.rows
+        for split in splits:
+            rows = min(split.rows - start, left)
+            yield self._part(rows, first_row, start, None, [split])
+            first_row, left, start = first_row + rows, left - rows, 0
+
+    def _part(
+        self,
+        rows: int,
+        first_row: int,
+        start: int,
+        draw: Callable[[], np.random.Generator] | None,
+        splits: Sequence[Split],
+    ) -> BlockPart:
+        return BlockPart(
+            rows=rows,
+            first_row=first_row,
+            start=start,
+            draw=draw,
+            read=partial(self._read, len(splits)),
+            nbytes=sum(split.nbytes for split in splits),
+            local_nbytes=sum(split.local_nbytes for split in splits),
+        )
 
     def stop(self) -> None:
         """See `Parts`: nothing waits here."""
@@ -114,9 +136,9 @@ class PlannedParts:
     def _draw(self, block: int) -> np.random.Generator:
         return generator(Draw.BLOCK_ROWS, self._spec.seed, self._assignment.epoch, block)
 
-    def _splits_of(self, piece: Piece) -> tuple[Sequence[Split], int]:
-        """Returns the splits to read for a piece, and where in their rows, permuted or not, the piece starts."""
-        return (piece.splits, piece.start) if self._permutes else _touched(piece)
+    def _splits_of(self, piece: Piece) -> Sequence[Split]:
+        """Returns the splits to read for a piece; one that is permuted may have rows of all of its block's."""
+        return piece.splits if self._permutes else _touched(piece)[0]
 
 
 def _touched(piece: Piece) -> tuple[list[Split], int]:

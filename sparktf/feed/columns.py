@@ -77,11 +77,6 @@ def object_array(values: pa.Array) -> npt.NDArray[np.object_]:
     return array
 
 
-def allocate(features: Iterable[Feature], rows: int) -> dict[str, Array]:
-    """Returns uninitialised arrays [rows, *shape] for the features that are not text."""
-    return {f.key: np.empty((rows, *f.shape), f.numpy_dtype) for f in features if not f.is_text}
-
-
 def empty_columns(features: Iterable[Feature]) -> Columns:
     """Returns no rows of every feature, with the right dtypes and shapes."""
     return {
@@ -90,10 +85,15 @@ def empty_columns(features: Iterable[Feature]) -> Columns:
     }
 
 
-def copy_rows(columns: Mapping[str, Array | Strings], start: int, stop: int) -> Columns:
-    """Returns rows `[start, stop)` in memory of their own."""
+def row_count(columns: Mapping[str, Array | Strings]) -> int:
+    """Returns the number of rows; 0 where there is no column."""
+    return len(next(iter(columns.values()), ()))
+
+
+def slice_rows(columns: Mapping[str, Array | Strings], start: int, stop: int) -> Columns:
+    """Returns rows `[start, stop)`, sharing memory."""
     return {
-        key: column.slice(start, stop) if isinstance(column, Strings) else column[start:stop].copy()
+        key: column.slice(start, stop) if isinstance(column, Strings) else column[start:stop]
         for key, column in columns.items()
     }
 
@@ -116,15 +116,17 @@ def _take(column: Array | Strings, rows: Array, out: Array | None) -> Array | St
     return taken
 
 
-def concat_rows(parts: Sequence[Columns]) -> Columns:
-    """Returns the rows of all parts (at least one), in order."""
-    if len(parts) == 1:
-        return parts[0]
-    return {key: _concat([part[key] for part in parts]) for key in parts[0]}
+def concat_rows(parts: Sequence[Columns], out: Mapping[str, Array]) -> Columns:
+    """Returns the rows of all parts (at least one), in order.
+
+    Args:
+        out: As for `take_rows`, of as many rows as all parts have.
+    """
+    return {key: _concat([part[key] for part in parts], out.get(key)) for key in parts[0]}
 
 
-def _concat(parts: Sequence[Array | Strings]) -> Array | Strings:
+def _concat(parts: Sequence[Array | Strings], out: Array | None) -> Array | Strings:
     texts = [part for part in parts if isinstance(part, Strings)]
     if texts:
         return Strings.concat(texts)
-    return np.concatenate([part for part in parts if not isinstance(part, Strings)])
+    return np.concatenate([part for part in parts if not isinstance(part, Strings)], out=out)

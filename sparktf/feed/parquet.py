@@ -35,6 +35,8 @@ PARTITION_TYPES = {
 
 
 _OPEN_FILES = 16
+_READ_BYTES = 256 << 10
+"""Bytes of a local file read at a time: they are decoded while they are in the caches."""
 
 
 @contextmanager
@@ -68,7 +70,7 @@ def open_parquet(storage: Storage, path: str, **options: Any) -> pq.ParquetFile:
     with reading(path):
         source, is_remote = _source(stream)
         try:
-            return pq.ParquetFile(source, pre_buffer=is_remote, **options)
+            return pq.ParquetFile(source, pre_buffer=is_remote, buffer_size=0 if is_remote else _READ_BYTES, **options)
         except BaseException:
             source.close()
             raise

@@ -1,7 +1,7 @@
 """A node's input of one stream in one epoch: shuffle blocks read ahead, permuted, and cut into batches.
 
-One thread reads and decodes row groups, a second one checks, packs and permutes them, the caller's copies batches out.
-None of the three holds the interpreter's lock for long.
+One thread reads and decodes row groups, a second one checks and packs them, the caller's permutes some batches at a
+time and hands them out. None of the three holds the interpreter's lock for long.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 import threading
 import time
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from types import TracebackType
@@ -17,20 +17,14 @@ from typing import NamedTuple, Self
 
 from sparktf.feature import FeedSpec
 from sparktf.feed.blocks import BlockPart, Parts
-from sparktf.feed.columns import (
-    Array,
-    Columns,
-    allocate,
-    concat_rows,
-    copy_rows,
-    empty_columns,
-    take_rows,
-)
+from sparktf.feed.columns import Array, Columns, concat_rows, empty_columns, row_count, slice_rows, take_rows
 from sparktf.feed.convert import RowGroup, assemble
+from sparktf.feed.memory import SpareMemory
 from sparktf.plan import Interval, leading
 
 _CLOSE_TIMEOUT_S = 5.0
-_SPARE_BLOCKS = 2
+_SLAB_ROWS = 4096
+"""Rows permuted at a time, at least: small batches are slices of these, and both stay in the caches."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,22 +32,24 @@ class Block:
     """The rows of a part of a shuffle block.
 
     Attributes:
-        columns: The rows, in the order in which they are trained.
-        memory: What the numeric columns lie in, to be used again.
-        start: The part's first row in them.
+        columns: The rows as they were read.
+        order: int64 [rows], which of them to train one after the other; None for all `rows` from `start` on.
         rows: Rows of the part.
         first_row: Where it starts in the epoch sequence.
     """
 
     columns: Columns
-    memory: Mapping[str, Array]
+    order: Array | None
     start: int
     rows: int
     first_row: int
 
-    def copy(self, start: int, stop: int) -> Columns:
-        """Returns rows `[start, stop)` of the part."""
-        return copy_rows(self.columns, self.start + start, self.start + stop)
+    def slab(self, start: int, rows: int, memory: SpareMemory) -> Columns:
+        """Returns up to `rows` rows of the part from `start` on; where nothing is permuted, all that are left."""
+        if self.order is None:
+            return slice_rows(self.columns, self.start + start, self.start + self.rows)
+        order = self.order[start : start + rows]
+        return take_rows(self.columns, order, memory.arrays(len(order)))
 
 
 class ReadAhead(NamedTuple):
@@ -67,28 +63,6 @@ class ReadAhead(NamedTuple):
     nbytes: int
 
 
-class SpareMemory:
-    """Memory of blocks that are done. Fresh memory from the system costs about as much time as packing rows into it."""
-
-    def __init__(self, spec: FeedSpec) -> None:
-        self._features = spec.features
-        self._spares: deque[Mapping[str, Array]] = deque(maxlen=_SPARE_BLOCKS)
-
-    def take(self, rows: int) -> Mapping[str, Array]:
-        """Returns an array for each numeric feature, [rows, *shape] or longer."""
-        # Emptied and refilled by two threads; each step of a deque is atomic.
-        while self._spares:
-            spare = self._spares.popleft()
-            # Much too large is no use either: a few large blocks would make all small ones as large.
-            if all(rows <= len(array) <= 2 * rows for array in spare.values()):
-                return spare
-        return allocate(self._features, rows)
-
-    def give(self, memory: Mapping[str, Array]) -> None:
-        """Takes memory back that nobody reads any more."""
-        self._spares.append(memory)
-
-
 class NodeFeed:
     """Reads a share beside the caller and hands out batches of exact row counts.
 
@@ -98,8 +72,12 @@ class NodeFeed:
         nbytes: Bytes read from files so far, of which `local_nbytes` lie on this node's own host.
     """
 
-    def __init__(self, spec: FeedSpec, parts: Parts) -> None:
-        """Starts to read."""
+    def __init__(self, spec: FeedSpec, parts: Parts, memory: SpareMemory | None = None) -> None:
+        """Starts to read.
+
+        Args:
+            memory: For `spec.features`; what one feed leaves, the next one uses.
+        """
         self.rows_taken = 0
         self.wait_s = 0.0
         self.nbytes = 0
@@ -108,11 +86,12 @@ class NodeFeed:
         self._parts = parts
         self._drained = False
         self._begun: list[Interval] = []
-        self._spare = SpareMemory(spec)
-        self._scratch = SpareMemory(spec)
+        self._memory = memory or SpareMemory(spec.features)
         self._assembler = ThreadPoolExecutor(1, thread_name_prefix="assemble")
         self._block: Block | None = None
         self._block_taken = 0
+        self._slab: Columns = {}
+        self._slab_left = 0
         self._changed = threading.Condition()
         # What follows is shared with the reading thread, under the condition's lock.
         self._ready: deque[ReadAhead] = deque()
@@ -143,7 +122,9 @@ class NodeFeed:
         return leading(self._begun, rows)
 
     def take(self, rows: int) -> Columns:
-        """Returns the next rows, in arrays of their own: exactly `rows`, fewer only at the share's end, then none.
+        """Returns the next rows: exactly `rows`, fewer only at the share's end, then none.
+
+        They belong to the caller, for as long as it keeps them; that keeps the memory of their whole block, too.
 
         Raises:
             DataError: a value or file is refused.
@@ -152,17 +133,15 @@ class NodeFeed:
         """
         parts: list[Columns] = []
         missing = rows
-        while missing:
-            block = self._current()
-            if block is None:
-                self._drained = True
-                break
-            stop = min(self._block_taken + missing, block.rows)
-            parts.append(block.copy(self._block_taken, stop))
-            missing -= stop - self._block_taken
-            self._block_taken = stop
+        while missing and self._has_slab(rows):
+            n, start = min(missing, self._slab_left), row_count(self._slab) - self._slab_left
+            parts.append(slice_rows(self._slab, start, start + n))
+            missing -= n
+            self._slab_left -= n
         self.rows_taken += rows - missing
-        return concat_rows(parts) if parts else empty_columns(self._spec.features)
+        if len(parts) > 1:
+            return concat_rows(parts, self._memory.arrays(rows - missing))
+        return parts[0] if parts else empty_columns(self._spec.features)
 
     def close(self) -> None:
         """Stops reading and drops what was read ahead. A read that is under way ends by itself."""
@@ -171,7 +150,7 @@ class NodeFeed:
             self._ready.clear()
             self._changed.notify_all()
         self._parts.stop()
-        self._block = None
+        self._block, self._slab, self._slab_left = None, {}, 0
         self._thread.join(_CLOSE_TIMEOUT_S)
 
     def __enter__(self) -> Self:
@@ -182,16 +161,23 @@ class NodeFeed:
     ) -> None:
         self.close()
 
-    def _current(self) -> Block | None:
-        """Returns the block that has the next row, waiting for it; None at the end."""
-        if self._block is not None:
-            if self._block_taken < self._block.rows:
-                return self._block
-            self._spare.give(self._block.memory)
-        self._block, self._block_taken = self._next_block(), 0
-        if self._block is not None:
+    def _has_slab(self, rows: int) -> bool:
+        """Makes sure that a row is at hand, waiting for it; False at the end."""
+        if self._slab_left:
+            return True
+        self._slab = {}  # while the next rows are made, this memory is of use
+        if self._block is None or self._block_taken == self._block.rows:
+            self._block = None
+            self._block, self._block_taken = self._next_block(), 0
+            if self._block is None:
+                self._drained = True
+                return False
             self._begun.append((self._block.first_row, self._block.first_row + self._block.rows))
-        return self._block
+        whole_batches = -(-_SLAB_ROWS // rows) * rows
+        self._slab = self._block.slab(self._block_taken, whole_batches, self._memory)
+        self._slab_left = row_count(self._slab)
+        self._block_taken += self._slab_left
+        return True
 
     def _next_block(self) -> Block | None:
         waiting_since = time.monotonic()
@@ -262,18 +248,7 @@ class NodeFeed:
     def _assemble(self, part: BlockPart, groups: Sequence[RowGroup]) -> Block:
         """The assembling thread: row groups into the rows of a part."""
         rows = sum(group.rows for group in groups)
-        if part.draw is None:
-            memory = self._spare.take(rows)
-            columns = assemble(self._spec.features, groups, _first_rows(memory, rows))
-            return Block(columns, memory, part.start, part.rows, part.first_row)
-        scratch, memory = self._scratch.take(rows), self._spare.take(part.rows)
-        columns = assemble(self._spec.features, groups, _first_rows(scratch, rows))
+        columns = assemble(self._spec.features, groups, self._memory.arrays(rows))
         # Every part of a block draws the permutation of the whole block, and takes its own share of it.
-        order = part.draw().permutation(rows)[part.start : part.start + part.rows]
-        permuted = take_rows(columns, order, _first_rows(memory, part.rows))
-        self._scratch.give(scratch)
-        return Block(permuted, memory, 0, part.rows, part.first_row)
-
-
-def _first_rows(memory: Mapping[str, Array], rows: int) -> dict[str, Array]:
-    return {key: array[:rows] for key, array in memory.items()}
+        order = None if part.draw is None else part.draw().permutation(rows)[part.start : part.start + part.rows]
+        return Block(columns, order, part.start, part.rows, part.first_row)

@@ -10,6 +10,7 @@ from typing import Any
 from sparktf.channel import ControlClient
 from sparktf.errors import LifecycleError, StorageError
 from sparktf.feed.blocks import Parts, PlannedParts
+from sparktf.feed.memory import SpareMemory
 from sparktf.feed.pipeline import NodeFeed
 from sparktf.messages import (
     Action,
@@ -67,6 +68,7 @@ class Session:
         self._writer: CheckpointWriter | None = None
         self._feed: NodeFeed | None = None
         self._epoch_began_s = 0.0
+        self._memory = SpareMemory(spec.feed.features)
         self._intake = Intake(spec, client, reporter, work) if spec.staged else None
         hasty = self._file_systems.open(spec.run_root, deadline_s=_SUMMARIES_DEADLINE_S)
         self.summaries = Summaries(hasty, self._rundir.tensorboard, work, spec.attempt)
@@ -119,7 +121,7 @@ class Session:
         request = AssignmentRequest(attempt=self.spec.attempt, node=self.spec.node, stream=stream, epoch=epoch)
         patience = self.spec.config.timeouts.driver_lost
         answer = self._client.call_patiently(Action.ASSIGNMENT, request, AssignmentAnswer, patience_s=patience)
-        feed = NodeFeed(self.spec.feed, self._parts(stream, epoch, answer))
+        feed = NodeFeed(self.spec.feed, self._parts(stream, epoch, answer), self._memory)
         if stream is Stream.TRAIN:
             self._feed = feed
         return feed
