@@ -13,6 +13,7 @@ from pyspark import TaskContext
 from sparktf.errors import LifecycleError
 from sparktf.executor.feeder import FeederSettings, feed
 from sparktf.executor.rows import to_batches
+from sparktf.executor.spark_stream import whole
 
 FED = "split bigint, rows bigint, nbytes bigint, wire string, host string, seconds double"
 """What a feeder returns to Spark: one row."""
@@ -52,5 +53,5 @@ def feed_rows(
 
 def _timed(split: int, batches: Iterator[pa.RecordBatch], settings: FeederSettings) -> Fed:
     started_s = time.monotonic()
-    sent = feed(split, batches, settings)
+    sent = feed(split, whole(batches), settings)
     return Fed(split, sent.rows, sent.nbytes, sent.wire, socket.gethostname(), time.monotonic() - started_s)

@@ -76,9 +76,17 @@ class Application:
         self._listener.start()
         self._answer(_START_S)
 
-    def train(self, config: Mapping[str, Any], run_id: str | None = None, *, data: str | None = None) -> Outcome:
-        """Calls `train()` once; `data` is a query, whose DataFrame it is handed."""
-        self.begin(config, run_id, data=data)
+    def train(
+        self,
+        config: Mapping[str, Any],
+        run_id: str | None = None,
+        frame: str | None = None,
+        *,
+        data: str | None = None,
+        **options: Any,
+    ) -> Outcome:
+        """Calls `train()` once; see `begin`."""
+        self.begin(config, run_id, frame, data=data, **options)
         return self.outcome()
 
     def collect(self, query: str) -> list[list[Any]]:
@@ -92,9 +100,23 @@ class Application:
         self._tell({"together": [dict(config) for config in configs]})
         return [self.outcome() for _ in configs]
 
-    def begin(self, config: Mapping[str, Any], run_id: str | None = None, *, data: str | None = None) -> None:
-        """Calls `train()` and does not wait; `outcome` does."""
-        self._tell({"train": dict(config), "run_id": run_id, "data": data})
+    def begin(
+        self,
+        config: Mapping[str, Any],
+        run_id: str | None = None,
+        frame: str | None = None,
+        *,
+        data: str | None = None,
+        **options: Any,
+    ) -> None:
+        """Calls `train()` and does not wait; `outcome` does.
+
+        Args:
+            frame: `module:function` that makes the DataFrame to train on, of the session and `options`.
+            data: Or a query, whose DataFrame it is.
+        """
+        made = {"builder": frame, "options": options} if frame is not None else None
+        self._tell({"train": dict(config), "run_id": run_id, "frame": made, "data": data})
 
     def outcome(self, *, within_s: float = _TRAIN_S) -> Outcome:
         """Returns how the next training ends."""

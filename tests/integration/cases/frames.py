@@ -1,0 +1,138 @@
+"""DataFrames with the columns id, a, b and y: what users feed, and what goes wrong in it."""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from collections.abc import Sequence
+from functools import reduce
+from pathlib import Path
+
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as sql
+
+_POLL_S = 0.05
+
+
+def partitions(spark: SparkSession, sizes: Sequence[int]) -> DataFrame:
+    """Returns a partition of each size, with ids from 1 on."""
+    firsts = [1 + sum(sizes[:i]) for i in range(len(sizes))]
+    ranges = [spark.range(first, first + size, 1, 1) for first, size in zip(firsts, sizes, strict=True)]
+    return with_values(reduce(DataFrame.union, ranges))
+
+
+def with_values(ids: DataFrame) -> DataFrame:
+    """Returns the columns that follow from the id."""
+    frame = ids.selectExpr("id", "float(id % 11) / 11 as a", "float(id % 7) / 7 as b")
+    return frame.selectExpr("id", "float(a) as a", "float(b) as b", "float(2 * a - b + 1) as y")
+
+
+def joined(spark: SparkSession, rows: int) -> DataFrame:
+    """Returns a join of two shuffled halves of the columns."""
+    whole = with_values(spark.range(1, rows + 1, 1, 3))
+    left, right = whole.select("id", "a"), whole.select("id", "b", "y")
+    return left.hint("shuffle_hash").join(right, "id")
+
+
+def scattered(spark: SparkSession, rows: int) -> DataFrame:
+    """Returns rows whose place is drawn anew each time."""
+    return with_values(spark.range(1, rows + 1, 1, 3)).repartition(5, sql.rand())
+
+
+def replanned(spark: SparkSession, rows: int, flag: str) -> DataFrame:
+    """Returns a grouping whose partitions Spark coalesces until the file `flag` is there; then it is made "done"."""
+    advisory = "spark.sql.adaptive.advisoryPartitionSizeInBytes"
+    smallest = "spark.sql.adaptive.coalescePartitions.minPartitionSize"
+    spark.conf.set("spark.sql.shuffle.partitions", "6")
+    spark.conf.set("spark.sql.adaptive.coalescePartitions.parallelismFirst", "false")
+    spark.conf.set(advisory, "64m")
+
+    def change() -> None:
+        wait_for(Path(flag))
+        spark.conf.set(advisory, "1k")
+        spark.conf.set(smallest, "1")
+        Path(flag).write_text("done")
+
+    threading.Thread(target=change, daemon=True).start()
+    return with_values(spark.range(1, rows + 1, 1, 3).groupBy("id").count().select("id"))
+
+
+def wait_for(path: Path) -> None:
+    """Waits until a file is there."""
+    while not path.exists():
+        time.sleep(_POLL_S)
+
+
+def failing_once(spark: SparkSession, sizes: Sequence[int], at: int, flag: str, how: str) -> DataFrame:
+    """Returns rows of which that with the id `at` fails when it is computed first: "raise", or "exit" the worker."""
+
+    def checked(i: int) -> int:
+        if i == at and not os.path.exists(flag):
+            open(flag, "w").close()
+            if how == "exit":
+                os._exit(9)
+            raise ValueError("the first try fails")
+        return i
+
+    return _through(spark, sizes, sql.udf(checked, "bigint")(sql.col("id")))
+
+
+def failing(spark: SparkSession, sizes: Sequence[int], at: int) -> DataFrame:
+    """Returns rows of which that with the id `at` can never be computed."""
+
+    def checked(i: int) -> int:
+        return i if i != at else i // 0
+
+    return _through(spark, sizes, sql.udf(checked, "bigint")(sql.col("id")))
+
+
+def dividing(spark: SparkSession, sizes: Sequence[int], at: int) -> DataFrame:
+    """Returns rows of which that with the id `at` fails in SQL."""
+    return _through(spark, sizes, sql.expr(f"id + int(0 / (id - {at}))"))
+
+
+def slow(spark: SparkSession, sizes: Sequence[int], at: int, flag: str) -> DataFrame:
+    """Returns rows of which that with the id `at` waits when it is computed first, until a copy of its task does it."""
+
+    def checked(i: int) -> int:
+        if i == at:
+            try:
+                open(flag, "x").close()
+            except FileExistsError:
+                return i
+            time.sleep(600)
+        return i
+
+    return _through(spark, sizes, sql.udf(checked, "bigint")(sql.col("id")))
+
+
+def waiting(spark: SparkSession, sizes: Sequence[int], at: int, flag: str) -> DataFrame:
+    """Returns rows of which that with the id `at` waits for the file `flag`; `flag`-begun says that it does."""
+
+    def checked(i: int) -> int:
+        if i == at:
+            Path(f"{flag}-begun").touch()
+            while not os.path.exists(flag):
+                time.sleep(_POLL_S)
+        return i
+
+    return _through(spark, sizes, sql.udf(checked, "bigint")(sql.col("id")))
+
+
+def growing(spark: SparkSession, rows: int, flag: str) -> DataFrame:
+    """Returns three partitions of which the second has a row more once the file `flag` is there."""
+    third = rows // 3
+    extra = third + (1 if os.path.exists(flag) else 0)
+    return partitions(spark, [third, extra, third])
+
+
+def with_null(spark: SparkSession, sizes: Sequence[int], at: int) -> DataFrame:
+    """Returns rows of which that with the id `at` has no `a`."""
+    return partitions(spark, sizes).selectExpr("id", f"if(id = {at}, null, a) as a", "b", "y")
+
+
+def _through(spark: SparkSession, sizes: Sequence[int], ids: Column) -> DataFrame:
+    # Small batches, so that some of a partition has been sent when a later row fails.
+    spark.conf.set("spark.sql.execution.arrow.maxRecordsPerBatch", "2000")
+    return partitions(spark, sizes).select(ids.alias("id"), "a", "b", "y")
