@@ -202,7 +202,11 @@ class Staging:
         since_s = time.monotonic()
         with self._changed:
             self._changed.wait_for(
-                lambda: self._closed or self._epoch > epoch or (self._epoch == epoch and self._has_room())
+                lambda: (
+                    self._closed
+                    or self._epoch > epoch
+                    or (self._epoch == epoch and (split in self._splits or self._has_room()))
+                )
             )
             if self._closed or self._epoch > epoch:
                 raise RefusedError(f"epoch {epoch} of {self._stream} is over")
@@ -224,8 +228,13 @@ class Staging:
 
         Raises:
             RefusedError: the epoch is over.
+            OSError: the file of what exceeds the memory cannot be written.
         """
-        rows.seal()
+        try:
+            rows.seal()
+        except OSError:
+            rows.release()
+            raise
         with self._changed:
             over, known = self._closed or self._epoch != epoch, split in self._splits
             if not over and not known:
@@ -264,17 +273,20 @@ class Staging:
     def give(self, epoch: int) -> tuple[Queued, list[pa.RecordBatch]] | None:
         """Gives a part away to a node that has run dry: the last one, or half of the only one. None if there is none.
 
+        A small only part stays, unless feeders wait for room here: what the other node waits for may be behind them.
+
         Returns:
             The part, and the rows of its block.
         """
         with self._changed:
             if self._closed or self._epoch != epoch or not self._queue:
                 return None
-            if len(self._queue) == 1 and self._queue[0].stop - self._queue[0].start < _WORTH_GIVING:
+            is_small = self._queue[-1].stop - self._queue[-1].start < _WORTH_GIVING
+            if is_small and len(self._queue) == 1 and self._has_room():
                 return None
             last = self._pop(last=True)
             middle = (last.start + last.stop) // 2
-            if not self._queue:
+            if not self._queue and not is_small:
                 self._push(last._replace(stop=middle))
                 last = last._replace(start=middle)
             self.counts.given += last.stop - last.start
