@@ -38,7 +38,12 @@ class Feeding:
         self._feeders: dict[tuple[Stream, int], Feeders] = {}
 
     def start_wanted(self) -> None:
-        """Starts feeders for what the attempt wants. Called without its lock: starting takes a moment."""
+        """Starts feeders for what the attempt wants, once every node takes rows: a feeder may be sent to any of them.
+
+        Called without the attempt's lock: starting takes a moment.
+        """
+        if self._attempt.ledger is None or not self._attempt.ledger.is_ready:
+            return
         wanted, self._attempt.wanted = self._attempt.wanted, []
         for stream, epoch in wanted:
             self._feeders[stream, epoch] = self._start(stream, epoch)

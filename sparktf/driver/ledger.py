@@ -81,6 +81,11 @@ class Ledger:
         """Notes where a node takes rows."""
         self._places[node].data = data
 
+    @property
+    def is_ready(self) -> bool:
+        """Whether every node takes rows."""
+        return all(place.data is not None for place in self._places.values())
+
     def knows(self, stream: Stream, epoch: int) -> bool:
         """Whether an epoch has begun."""
         return (stream, epoch) in self._books
@@ -185,6 +190,9 @@ class Ledger:
             held[book.leases[split]] += rows
         left = {node: rows - trained.get(node, 0) for node, rows in held.items() if node != message.node}
         peers = sorted((node for node, rows in left.items() if rows > 0), key=lambda node: -left[node])
+        if not peers and not book.ended:
+            # Rows that a node took from others count as trained there: it may have its own still, and no room for more.
+            peers = sorted((node for node in left if held[node]), key=lambda node: -held[node])
         found = [self._places[node].data for node in peers]
         return Work(ended=book.ended, peers=tuple(data for data in found if data is not None))
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from functools import partial
 from pathlib import Path
 
@@ -37,8 +38,11 @@ class Intake:
         self._spec = spec
         self._client = client
         self._reporter = reporter
-        room = data.staging_mib << 20
-        budget = Budget(room)
+        nbytes = data.staging_mib << 20
+        budget = Budget(nbytes)
+        # Where rows do not move between nodes, a feeder that waited for one node might keep another one's rows from it,
+        # and the first waits for the second in every update: so none waits, and the rest goes to files.
+        room = nbytes if data.rebalance else sys.maxsize
         self._stagings = {
             stream: Staging(spec.feed, stream, block_rows=data.shuffle_rows, budget=budget, room=room, folder=work)
             for stream in spec.staged
