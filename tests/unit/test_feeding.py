@@ -1,0 +1,178 @@
+"""When Spark is set to work for an attempt, and what becomes of its feeders."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from lakes import lake_config, plan_lake, write_lake
+
+from sparktf.data_messages import DataAddress, LeaseRequest, Sealed, Span, StagedShare
+from sparktf.driver.attempt import Attempt, Trainer
+from sparktf.driver.feeding import Feeding
+from sparktf.driver.ledger import Ledger, Place
+from sparktf.errors import DataError, RefusedError, RowAccountingError, SparkTFError, Verdict
+from sparktf.messages import AssignmentRequest
+from sparktf.plan import Cursor, Stream
+from sparktf.topology import NodeId, Role
+
+TRAIN = Stream.TRAIN
+NODES = [NodeId(role=Role.WORKER, index=i) for i in range(2)]
+
+
+class Feeders:
+    """Feeders that end when the test says so."""
+
+    count: int | None = None
+    error: SparkTFError | None = None
+    cancelled = False
+
+    def splits(self) -> int | None:
+        if self.error is not None:
+            raise self.error
+        return self.count
+
+    def cancel(self) -> None:
+        self.cancelled = True
+
+
+class Fed:
+    """An attempt of two nodes whose rows Spark feeds."""
+
+    def __init__(self, lake: Path, **data: Any) -> None:
+        config = lake_config(lake, **data)
+        config = config.model_copy(update={"train": config.train.model_copy(update={"epochs": 3})})
+        plan = dataclasses.replace(plan_lake(lake), staged=(TRAIN,))
+        trainers = [Trainer(node, f"agent {node.index}", "h", heard_s=0.0, moved_s=0.0) for node in NODES]
+        self.attempt = Attempt(1, config, plan, Cursor(), trainers, lambda: 0.0, lambda: 0.0)
+        places = {node: Place("h", f"jvm {node.index}") for node in NODES}
+        self.ledger = Ledger(places, lambda: 0.0, expected={0: 10}, epoch=0, rebalance=True)
+        self.attempt.ledger = self.ledger
+        self.started: list[tuple[Stream, int]] = []
+        self.feeders: list[Feeders] = []
+        self.feeding = Feeding(self.attempt, self.start)
+
+    def start(self, stream: Stream, epoch: int) -> Feeders:
+        self.started.append((stream, epoch))
+        self.feeders.append(Feeders())
+        return self.feeders[-1]
+
+    def ready(self, *nodes: NodeId) -> None:
+        for node in nodes:
+            self.ledger.ready(node, DataAddress(host="h", socket=f"/{node.index}", location="grpc://h:1"))
+
+    def ask(self, node: NodeId, epoch: int = 0) -> StagedShare:
+        request = AssignmentRequest(attempt=1, node=node, stream=TRAIN, epoch=epoch)
+        share = self.attempt.assignment(request).staged
+        assert share is not None
+        return share
+
+    def seal(self, split: int, rows: int, epoch: int = 0, attempt: int = 1) -> None:
+        span = Span(attempt=attempt, stream=TRAIN, epoch=epoch, split=split)
+        self.attempt.lease(LeaseRequest(span=span, host="h", jvm="jvm 0"))
+        self.attempt.sealed(Sealed(node=NODES[0], span=span, rows=rows))
+
+
+@pytest.fixture
+def make(tmp_path: Path) -> Callable[..., Fed]:
+    lake = write_lake(tmp_path / "lake", [3])
+    return lambda **data: Fed(lake, **data)
+
+
+def test_the_first_node_that_asks_has_the_epoch_fed_and_the_others_share_it(make: Callable[..., Fed]) -> None:
+    fed = make()
+    fed.ready(*NODES)
+    assert not fed.ask(NODES[0]).again
+    fed.ask(NODES[1])
+    fed.feeding.start_wanted()
+    fed.feeding.start_wanted()
+    assert fed.started == [(TRAIN, 0)]
+
+
+def test_feeders_start_when_every_node_takes_rows(make: Callable[..., Fed]) -> None:
+    fed = make()
+    fed.ready(NODES[0])
+    fed.ask(NODES[0])
+    fed.feeding.start_wanted()
+    assert fed.started == []
+    fed.ready(NODES[1])
+    fed.feeding.start_wanted()
+    assert fed.started == [(TRAIN, 0)]
+
+
+def test_the_books_are_closed_when_spark_has_fed_everything(make: Callable[..., Fed]) -> None:
+    fed = make()
+    fed.ready(*NODES)
+    fed.ask(NODES[0])
+    fed.feeding.start_wanted()
+    fed.seal(0, 10)
+    assert fed.feeding.settle() is None
+    assert fed.ledger.feeding()
+    fed.feeders[0].count = 1
+    assert fed.feeding.settle() is None
+    assert not fed.ledger.feeding()
+
+
+def test_partitions_that_never_came_are_an_error(make: Callable[..., Fed]) -> None:
+    fed = make()
+    fed.ready(*NODES)
+    fed.ask(NODES[0])
+    fed.feeding.start_wanted()
+    fed.feeders[0].count = 2
+    assert isinstance(fed.feeding.settle(), RowAccountingError)
+    assert fed.feeding.settle() is None, "an error is told once"
+
+
+def test_what_spark_gives_up_on_is_told(make: Callable[..., Fed]) -> None:
+    fed = make()
+    fed.ready(*NODES)
+    fed.ask(NODES[0])
+    fed.feeding.start_wanted()
+    fed.feeders[0].error = DataError("no such table")
+    assert fed.feeding.settle() is fed.feeders[0].error
+    assert fed.feeding.settle() is None
+
+
+def test_feeders_are_cancelled_with_their_attempt(make: Callable[..., Fed]) -> None:
+    fed = make()
+    fed.ready(*NODES)
+    fed.ask(NODES[0])
+    fed.feeding.start_wanted()
+    fed.feeding.cancel()
+    assert fed.feeders[0].cancelled
+
+
+@pytest.mark.parametrize(("cache", "again"), [("auto", True), ("on", True), ("off", False)])
+def test_a_later_epoch_is_fed_only_if_nothing_was_kept(make: Callable[..., Fed], cache: str, again: bool) -> None:
+    fed = make(cache=cache)
+    fed.ready(*NODES)
+    assert fed.ask(NODES[0]).keep is again
+    fed.feeding.start_wanted()
+    fed.seal(0, 10)
+    fed.feeders[0].count = 1
+    fed.feeding.settle()
+    assert [fed.ask(node, epoch=1).again for node in NODES] == [again, again]
+    fed.feeding.start_wanted()
+    assert fed.started == [(TRAIN, 0)] + ([] if again else [(TRAIN, 1)])
+    assert fed.ledger.rows(TRAIN, 1) == (10 if again else 0)
+
+
+def test_a_source_with_other_rows_than_the_checkpoint_knew_fails_the_attempt(make: Callable[..., Fed]) -> None:
+    fed = make()
+    fed.ready(*NODES)
+    fed.ask(NODES[0])
+    with pytest.raises(RefusedError, match="partition 0"):
+        fed.seal(0, 11)
+    (failure,) = fed.attempt.failures
+    assert (failure.type, failure.verdict) == ("DataError", Verdict.DATA_REFUSED)
+
+
+def test_feeders_of_an_earlier_attempt_get_no_lease(make: Callable[..., Fed]) -> None:
+    fed = make()
+    fed.ready(*NODES)
+    fed.ask(NODES[0])
+    with pytest.raises(RefusedError, match="attempt 0 is over"):
+        fed.seal(0, 10, attempt=0)
