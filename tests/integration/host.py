@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import io
 import json
 import os
@@ -10,7 +11,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 from rich.console import Console
 
 from sparktf import Cluster, JobConfig, RunResult, SparkTFError, train
@@ -47,16 +48,23 @@ def follow(spark: SparkSession, command: dict[str, Any], answer: Callable[[dict[
         spark.sparkContext.addPyFile(command["py_file"])
         answer({"added": command["py_file"]})
     elif "collect" in command:
-        answer({"rows": [list(row) for row in spark.sql(command["collect"]).collect()]})
+        answer({"rows": [list(row) for row in frame(spark, **command["collect"]).collect()]})
     elif "train" in command:
         config = JobConfig.model_validate(command["train"])
-        data = spark.sql(command["data"]) if command["data"] else None
+        data = frame(spark, **command["frame"]) if command["frame"] else None
         answer(outcome(lambda: train(spark, config, data, run_id=command["run_id"], console=console), shown))
     else:
         configs = [JobConfig.model_validate(config) for config in command["together"]]
         with Cluster(spark, configs[0], console) as cluster:
             for config in configs:
                 answer(outcome(lambda config=config: cluster.train(config), shown))  # type: ignore[misc]
+
+
+def frame(spark: SparkSession, builder: str, options: dict[str, Any]) -> DataFrame:
+    """Returns the DataFrame that a `module:function` of `cases` makes."""
+    module, _, function = builder.partition(":")
+    made: DataFrame = getattr(importlib.import_module(module), function)(spark, **options)
+    return made
 
 
 def outcome(run: Callable[[], RunResult], shown: io.StringIO) -> dict[str, Any]:
