@@ -77,23 +77,11 @@ class Application:
         self._answer(_START_S)
 
     def train(
-        self,
-        config: Mapping[str, Any],
-        run_id: str | None = None,
-        frame: str | None = None,
-        *,
-        data: str | None = None,
-        **options: Any,
+        self, config: Mapping[str, Any], run_id: str | None = None, frame: str | None = None, **options: Any
     ) -> Outcome:
         """Calls `train()` once; see `begin`."""
-        self.begin(config, run_id, frame, data=data, **options)
+        self.begin(config, run_id, frame, **options)
         return self.outcome()
-
-    def collect(self, query: str) -> list[list[Any]]:
-        """Returns what Spark collects of a query."""
-        self._tell({"collect": query})
-        rows: list[list[Any]] = self._answer(_START_S)["rows"]
-        return rows
 
     def train_together(self, *configs: Mapping[str, Any]) -> list[Outcome]:
         """Trains one configuration after the other on one `Cluster`."""
@@ -101,22 +89,15 @@ class Application:
         return [self.outcome() for _ in configs]
 
     def begin(
-        self,
-        config: Mapping[str, Any],
-        run_id: str | None = None,
-        frame: str | None = None,
-        *,
-        data: str | None = None,
-        **options: Any,
+        self, config: Mapping[str, Any], run_id: str | None = None, frame: str | None = None, **options: Any
     ) -> None:
         """Calls `train()` and does not wait; `outcome` does.
 
         Args:
             frame: `module:function` that makes the DataFrame to train on, of the session and `options`.
-            data: Or a query, whose DataFrame it is.
         """
         made = {"builder": frame, "options": options} if frame is not None else None
-        self._tell({"train": dict(config), "run_id": run_id, "frame": made, "data": data})
+        self._tell({"train": dict(config), "run_id": run_id, "frame": made})
 
     def outcome(self, *, within_s: float = _TRAIN_S) -> Outcome:
         """Returns how the next training ends."""
@@ -128,6 +109,12 @@ class Application:
         """Calls `SparkContext.addPyFile`."""
         self._tell({"py_file": str(path)})
         self._answer(_START_S)
+
+    def collect(self, builder: str, **options: Any) -> list[list[Any]]:
+        """Returns the rows that Spark collects of the DataFrame that a `module:function` of `cases` makes."""
+        self._tell({"collect": {"builder": builder, "options": options}})
+        rows: list[list[Any]] = self._answer(_START_S)["rows"]
+        return rows
 
     def interrupt(self) -> None:
         """Sends SIGINT to the driver's Python process."""

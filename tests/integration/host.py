@@ -48,11 +48,10 @@ def follow(spark: SparkSession, command: dict[str, Any], answer: Callable[[dict[
         spark.sparkContext.addPyFile(command["py_file"])
         answer({"added": command["py_file"]})
     elif "collect" in command:
-        answer({"rows": [list(row) for row in spark.sql(command["collect"]).collect()]})
+        answer({"rows": [list(row) for row in frame(spark, **command["collect"]).collect()]})
     elif "train" in command:
         config = JobConfig.model_validate(command["train"])
-        data = spark.sql(command["data"]) if command["data"] else None
-        data = frame(spark, **command["frame"]) if command["frame"] else data
+        data = frame(spark, **command["frame"]) if command["frame"] else None
         answer(outcome(lambda: train(spark, config, data, run_id=command["run_id"], console=console), shown))
     else:
         configs = [JobConfig.model_validate(config) for config in command["together"]]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -133,18 +134,35 @@ def test_plain_data_is_planned_and_the_choice_is_said(spark: SparkSession, lake:
 
 
 @pytest.mark.parametrize(
+    ("data", "reason"),
+    [
+        ({"sql": "select * from days limit 5"}, r"the plan has a CollectLimit"),
+        ({"table": "days", "where": "a > 5"}, r"the plan has a filter on columns in the files, .*a > .*"),
+        (
+            {"table": "days", "validation": {"where": "a > 5"}},
+            r"the plan has a filter on columns in the files, .*a > .*",
+        ),
+        ({"table": "days", "mode": "spark"}, r"data\.mode: spark asks for it"),
+    ],
+)
+def test_what_is_not_plain_is_left_to_spark_and_the_reason_is_said(
+    spark: SparkSession, lake: Path, data: dict[str, Any], reason: str
+) -> None:
+    rows, said = chosen(spark, lake_config(**data))
+    assert rows == 0, "nobody knows how many rows there are"
+    assert re.fullmatch(f"data: read through Spark, {reason}", said), said
+
+
+@pytest.mark.parametrize(
     ("data", "says"),
     [
-        ({"sql": "select * from days limit 5"}, r"^data\.sql must be read through Spark.*: the plan has a Collect"),
         ({"sql": "select * from days limit 5", "mode": "direct"}, r"^data\.mode: direct needs a plain.*, but the plan"),
-        ({"table": "days", "where": "a > 5"}, r"^data\.table must .*: the plan has a filter on columns .*a > "),
-        ({"table": "days", "validation": {"where": "a > 5"}}, r"^data\.table must .*: the plan has a filter on"),
         ({"table": "days", "where": "aa > 5"}, r"^data\.where: .*`aa` cannot be resolved"),
         ({"table": "days", "validation": {"where": "day >"}}, r"^data\.validation\.where: .*Syntax error"),
-        ({"table": "days", "mode": "spark"}, r"^data\.table must be read through Spark.*: data\.mode: spark asks"),
+        ({"table": "days", "mode": "spark", "where": "day >"}, r"^data\.where: .*Syntax error"),
     ],
 )  # fmt: skip
-def test_what_is_not_plain_is_refused_with_the_reason(
+def test_what_cannot_be_read_in_either_way_is_refused(
     spark: SparkSession, lake: Path, data: dict[str, Any], says: str
 ) -> None:
     with pytest.raises(ConfigError, match=says) as caught:
@@ -165,7 +183,7 @@ def test_what_is_handed_to_train_must_be_the_only_source_and_rows(spark: SparkSe
     for config, data, says in (
         (lake_config(lake), df, r"data\.path names a source, and train\(\) was handed another one"),
         (lake_config(), [1, 2], r"train\(data=\.\.\.\) must be a DataFrame or an RDD, not list"),
-        (lake_config(), df.rdd, r"train\(data=\.\.\.\) must be read through Spark, .*: the source is an RDD"),
+        (lake_config(mode="direct"), df.rdd, r"data\.mode: direct needs .*, but the source is an RDD"),
         (lake_config(), spark.readStream.format("rate").load(), r"a stream without an end"),
     ):
         with pytest.raises(ConfigError, match=says):

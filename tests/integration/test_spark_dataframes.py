@@ -1,4 +1,4 @@
-"""DataFrames that are plain scans of Parquet files, trained on by trainers that read the files themselves."""
+"""Tables, queries and DataFrames: whoever reads them, the rows are those that Spark collects."""
 
 from __future__ import annotations
 
@@ -14,8 +14,6 @@ from integration.application import Application
 from integration.rows import job
 from integration.watch import Watch
 from lakes import write_file
-
-from sparktf import Verdict
 
 SINGLE = {"strategy": "single", "workers": 1}
 COLUMNS = "id, left_half as a, right_half as b, y"
@@ -40,17 +38,25 @@ def frame_job(runs: Path, watch: Watch, data: dict[str, Any], **sections: Any) -
     return job(Path(), runs, "cases.watched:build", data=source, params=watch.params(), **sections)
 
 
+@pytest.mark.parametrize(
+    ("mode", "says"),
+    [
+        ("auto", "data: read directly by the trainers, a plain scan of 2 Parquet files"),
+        ("spark", "data: read through Spark, data.mode: spark asks for it"),
+    ],
+)
 def test_a_dataframe_handed_to_train_is_trained_on_with_the_rows_that_spark_collects(
-    local: Application, days: Path, watch: Watch
+    local: Application, days: Path, watch: Watch, mode: str, says: str
 ) -> None:
     query = f"select {COLUMNS} from parquet.`{days}` where day > '2026-11-01'"
-    config = frame_job(local.sandbox.runs, watch, {}, name="handed", train={"epochs": 2, "batch_size": 32})
-    outcome = local.train(config, "r", data=query)
-    expected = Counter(row[0] for row in local.collect(query))
+    sections = {"name": f"handed-{mode}", "train": {"epochs": 2, "batch_size": 32}}
+    config = frame_job(local.sandbox.runs, watch, {"mode": mode}, **sections)
+    outcome = local.train(config, "r", "cases.queries:query", text=query)
+    expected = Counter(row[0] for row in local.collect("cases.queries:query", text=query))
+    assert [(e.planned, e.fed, e.trained) for e in outcome.done.rows] == [(78, 78, 78)] * 2
     assert len(expected) == 78
     assert watch.ids(watch.pids()) == Counter({i: 2 * n for i, n in expected.items()})
-    assert [(e.planned, e.fed, e.trained) for e in outcome.done.rows] == [(78, 78, 78)] * 2
-    assert "data: read directly by the trainers, a plain scan of 2 Parquet files" in outcome.output
+    assert says in outcome.output
 
 
 def test_a_function_of_the_users_names_the_rows(local: Application, days: Path, watch: Watch) -> None:
@@ -69,14 +75,10 @@ def test_prepare_sees_the_rows_of_a_query_that_are_trained_on(local: Application
     assert json.loads((local.run(config, "r").path / "assets.json").read_text())["rows"] == 105
 
 
-def test_a_join_is_refused_with_the_reason_before_anything_is_held(
-    local: Application, days: Path, tmp_path: Path, watch: Watch
-) -> None:
+def test_a_join_is_read_through_spark_and_the_reason_is_said(local: Application, days: Path, watch: Watch) -> None:
     rows = f"select {COLUMNS} from parquet.`{days}`"
     query = f"select l.id, l.a, r.b, r.y from ({rows}) l join ({rows}) r on l.id = r.id"
-    outcome = local.train(frame_job(tmp_path / "runs", watch, {"sql": query}))
-    assert (outcome.error, outcome.verdict) == ("ConfigError", Verdict.REFUSED)
-    assert outcome.message.startswith(
-        "data.sql must be read through Spark, which is not supported yet: the plan has a "
-    )
-    assert not local.family.trainers()
+    outcome = local.train(frame_job(local.sandbox.runs, watch, {"sql": query}, name="joined"), "r")
+    assert outcome.done.rows_trained == 178
+    assert watch.ids(watch.pids()) == Counter(range(1, 179))
+    assert "data: read through Spark, the plan has a BroadcastHashJoin" in outcome.output
