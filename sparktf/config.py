@@ -39,7 +39,8 @@ class FeatureConfig(Section):
 
     columns: str | tuple[str, ...] = Field(
         description="One column (a tensor of its own shape), or a list of columns packed into a vector `[batch, len]`. "
-        "A list may hold patterns such as `pixel_*`, expanded in the order of the file's schema."
+        "A list may hold patterns such as `pixel_*`, expanded in the order of the file's schema. "
+        "A field of a struct is `user.age`."
     )
     shape: tuple[PositiveInt, ...] | None = Field(
         default=None,

@@ -17,6 +17,7 @@ from sparktf.config import DataConfig, FeatureConfig
 from sparktf.errors import BadValueError, ColumnError, ConfigError
 from sparktf.feature import TEXT, Feature, Kind
 from sparktf.feed.convert import fill_scalar, is_list, is_text
+from sparktf.feed.nested import leaf_types, type_of
 
 _DTYPES = (
     "bool",
@@ -42,6 +43,7 @@ class Family(Enum):
     NUMBER = "number"
     DECIMAL = "decimal"
     TEXT = "text"
+    STRUCT = "struct"
     NOTHING = "nothing"
 
 
@@ -84,7 +86,7 @@ def column_type(kind: pa.DataType) -> ColumnType:
     """Returns what a column of an Arrow type is to Spark and to us."""
     if is_list(kind):
         value = column_type(kind.value_type)
-        family = Family.NOTHING if value.is_list or value.family is Family.TEXT else value.family
+        family = Family.NOTHING if value.is_list or value.family in (Family.TEXT, Family.STRUCT) else value.family
         length = kind.list_size if pt.is_fixed_size_list(kind) else None
         return ColumnType(f"array<{value.spark}>", family, value.dtype, True, length)
     if pt.is_dictionary(kind):
@@ -93,12 +95,20 @@ def column_type(kind: pa.DataType) -> ColumnType:
         binary = pt.is_binary(kind) or pt.is_large_binary(kind)
         return ColumnType("binary" if binary else "string", Family.TEXT, TEXT)
     number = next((ColumnType(spark, Family.NUMBER, dtype) for test, spark, dtype in _NUMBERS if test(kind)), None)
-    if number is not None:
-        return number
+    return number or _other_type(kind)
+
+
+def _other_type(kind: pa.DataType) -> ColumnType:
     if pt.is_uint64(kind):
         kind = pa.decimal128(20, 0)
     if pt.is_decimal(kind):
         return ColumnType(f"decimal({kind.precision},{kind.scale})", Family.DECIMAL, "")
+    if pt.is_struct(kind):
+        fields = ",".join(f"{field.name}:{column_type(field.type).spark}" for field in kind)
+        return ColumnType(f"struct<{fields}>", Family.STRUCT, "")
+    if pt.is_map(kind):
+        spark = f"map<{column_type(kind.key_type).spark},{column_type(kind.item_type).spark}>"
+        return ColumnType(spark, Family.NOTHING, "")
     return ColumnType(str(kind), Family.NOTHING, "")
 
 
@@ -114,15 +124,24 @@ class Schema:
     types: Mapping[str, pa.DataType]
     first_length: Callable[[str], int | None]
 
-    def column(self, name: str, key: str) -> ColumnType:
-        """Returns the type of a column.
+    def arrow_type(self, name: str, key: str) -> pa.DataType:
+        """Returns the type of a column, or of a field of a struct ("user.age").
 
         Raises:
             ColumnError: there is none of the name.
         """
-        if name not in self.types:
-            raise ColumnError(f"{key}: there is no column {name!r}{_nearest(name, self.types)}")
-        return column_type(self.types[name])
+        found = type_of(self.types, name)
+        if found is None:
+            raise ColumnError(f"{key}: there is no column {name!r}{_nearest(name, {**self.types, **self.leaves()})}")
+        return found
+
+    def column(self, name: str, key: str) -> ColumnType:
+        """Returns what `arrow_type` does, as it is to Spark and to us."""
+        return column_type(self.arrow_type(name, key))
+
+    def leaves(self) -> dict[str, pa.DataType]:
+        """Returns the columns with the fields of structs in place of these, as patterns see them."""
+        return leaf_types(self.types)
 
 
 def resolve_features(data: DataConfig, schema: Schema) -> tuple[Feature, ...]:
@@ -181,13 +200,14 @@ def _feature(kind: Kind, name: str, key: str, config: FeatureConfig, schema: Sch
 def _expand(names: Sequence[str], key: str, schema: Schema) -> tuple[str, ...]:
     """Returns the columns that names and patterns stand for; a pattern adds none that is there already."""
     columns: list[str] = []
+    leaves = schema.leaves()
     for name in names:
-        if name in schema.types or not _is_pattern(name):
+        if name in leaves or not _is_pattern(name):
             columns.append(name)
             continue
-        matching = [column for column in schema.types if fnmatchcase(column, name)]
+        matching = [column for column in leaves if fnmatchcase(column, name)]
         if not matching:
-            raise ColumnError(f"{key}: no column matches {name!r}{_nearest(name, schema.types)}")
+            raise ColumnError(f"{key}: no column matches {name!r}{_nearest(name, leaves)}")
         seen = set(columns)
         columns.extend(column for column in matching if column not in seen)
     if not columns:
@@ -203,6 +223,8 @@ def _check_family(column: str, found: ColumnType, dtype: str | None, key: str, n
     if dtype is not None and dtype not in _DTYPES:
         raise ConfigError(f"{key}.dtype: {dtype!r} is no dtype{_nearest(dtype, _DTYPES)}")
     is_of = f"{key}: column {column!r} is of type {found.spark}"
+    if found.family is Family.STRUCT:
+        raise BadValueError(f"{is_of}; name its fields: one as `{column}.<field>`, all in a list as `{column}.*`")
     if found.family is Family.NOTHING:
         raise BadValueError(f"{is_of}, of which no tensor can be made")
     if found.family is Family.TEXT and (needs_number or dtype not in (None, TEXT)):
@@ -256,7 +278,7 @@ def _check_fill_null(data: DataConfig, features: Sequence[Feature], schema: Sche
             raise ConfigError(f"{key}: no input, target or weight has this column{_nearest(column, used)}")
         found = schema.column(column, key)
         try:
-            fill_scalar(value, schema.types[column])
+            fill_scalar(value, schema.arrow_type(column, key))
         except ValueError as error:
             raise ConfigError(f"{key}: {value!r} is no value for a column of type {found.spark}") from error
 

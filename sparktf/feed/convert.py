@@ -15,6 +15,7 @@ import pyarrow.types as pt
 from sparktf.errors import BadValueError
 from sparktf.feature import Feature, Kind
 from sparktf.feed.columns import Array, Columns, Strings, object_array
+from sparktf.feed.nested import column_of
 
 FillValue = bool | int | float | str
 
@@ -62,7 +63,7 @@ class RowGroup:
     Attributes:
         origin: What the rows come from, for messages: the file's path.
         first_row: Returns the number of the first row in the origin; asked only where a row is refused.
-        columns: The columns that features use.
+        columns: The columns that features use, whole structs where a feature uses a field of one.
         rows: How many of its rows belong to the stream.
         kept: int64 [rows], the rows of the group that belong to the stream, or None for all.
         fill_null: Column -> value in place of null.
@@ -82,6 +83,17 @@ class RowGroup:
     def refused_kept(self, column: str, row: int, reason: str) -> BadValueError:
         """Returns the error for one of the kept rows."""
         return self.refused(column, row if self.kept is None else int(self.kept[row]), reason)
+
+    def column(self, name: str) -> pa.Array:
+        """Returns a column in one piece, [group rows]; a dotted name is a field of a struct.
+
+        Raises:
+            KeyError: there is none of the name.
+        """
+        column = column_of(self.columns, name)
+        if column is None:
+            raise KeyError(name)
+        return column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()
 
     @property
     def nbytes(self) -> int:
@@ -142,8 +154,7 @@ def _values(name: str, group: RowGroup, length: int) -> Array:
 
 
 def _without_nulls(name: str, group: RowGroup) -> pa.Array:
-    column = group.columns[name]
-    array = column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()
+    array = group.column(name)
     if not array.null_count:
         return array
     if name in group.fill_null:

@@ -28,6 +28,7 @@ from sparktf.plan import Assignment, Keep, Stream
 from sparktf.storage import open_storage
 
 TRAIN, VALIDATION = Stream.TRAIN, Stream.VALIDATION
+MAP = pa.map_(pa.string(), pa.int32())
 
 
 @pytest.fixture
@@ -263,10 +264,40 @@ class TestFeatures:
             plan_column(tmp_path, column)
         assert plan_column(tmp_path, column, {"columns": "c", "dtype": "float64"}) == ("float64", ())
 
-    @pytest.mark.parametrize("column", [pa.array([{"k": 1}]), pa.array([["x"]]), pa.array([[[1]]])])
+    @pytest.mark.parametrize(
+        "column", [pa.array([["x"]]), pa.array([[[1]]]), pa.array([[{"k": 1}]]), pa.array([[("k", 1)]], MAP)]
+    )
     def test_types_of_which_no_tensor_can_be_made(self, tmp_path: Path, column: pa.Array) -> None:
         with pytest.raises(BadValueError, match=r"column 'c' is of type .*, of which no tensor can be made"):
             plan_column(tmp_path, column)
+
+    def test_a_struct_has_no_tensor_but_its_fields_have(self, tmp_path: Path) -> None:
+        message = r"column 'c' is of type struct<k:bigint,m:map<string,int>>; name its fields: one as `c\.<field>`"
+        column = pa.array([{"k": 1, "m": []}], pa.struct({"k": pa.int64(), "m": MAP}))
+        with pytest.raises(BadValueError, match=message):
+            plan_column(tmp_path, column)
+        assert plan_column(tmp_path, column, "c.k") == ("int64", ())
+
+    def test_patterns_take_in_the_fields_of_structs_in_the_order_of_the_schema(self, tmp_path: Path) -> None:
+        user = pa.array([{"age": 1, "of": {"b": 2, "a": 3}}])
+        plan = plan_lake(column_lake(tmp_path, z=[1], user=user), inputs={"x": ["user.*", "z"], "of": ["*.of.?"]})
+        assert plan.spec.inputs[0].columns == ("user.age", "user.of.b", "user.of.a", "z")
+        assert plan.spec.inputs[1].columns == ("user.of.b", "user.of.a")
+
+    def test_a_pattern_over_a_struct_that_takes_in_the_label_is_refused(self, tmp_path: Path) -> None:
+        lake = column_lake(tmp_path, row=pa.array([{"x": 1, "y": 2}]))
+        with pytest.raises(ConfigError, match=r"data\.inputs\.x: a pattern takes in 'row\.y', which is a target"):
+            plan_lake(lake, inputs={"x": ["row.*"]}, targets={"y": "row.y"})
+
+    def test_an_unknown_field_names_the_nearest(self, tmp_path: Path) -> None:
+        with pytest.raises(ColumnError, match=r"there is no column 'c\.agee'; did you mean 'c\.age'\?"):
+            plan_column(tmp_path, pa.array([{"age": 1}]), "c.agee")
+
+    def test_only_the_fields_that_are_used_count_as_bytes_to_read(self, tmp_path: Path) -> None:
+        column = pa.array([{"small": 1, "large": "x" * 10_000}])
+        lake = column_lake(tmp_path, c=column)
+        small, large = (plan_lake(lake, inputs={"x": f"c.{field}"}).nbytes(TRAIN) for field in ("small", "large"))
+        assert small < 500 < large
 
     def test_a_list_cannot_be_packed(self, tmp_path: Path) -> None:
         with pytest.raises(BadValueError, match="only single values can be packed"):
@@ -298,6 +329,12 @@ class TestFiles:
         write_file(lake / "part-03.parquet", id_table(0, 3).drop_columns(["b"]))
         with pytest.raises(ColumnError, match=r"part-03\.parquet has no column 'b'"):
             plan_lake(lake)
+
+    def test_a_file_that_lacks_a_field(self, tmp_path: Path) -> None:
+        lake = column_lake(tmp_path, c=pa.array([{"k": 1, "l": 2}]))
+        write_file(lake / "g.parquet", pa.table({"c": pa.array([{"l": 2}]), "label": [0.0]}))
+        with pytest.raises(ColumnError, match=r"g\.parquet has no column 'c\.k', which other files have"):
+            plan_lake(lake, inputs={"x": "c.k"})
 
     def test_a_file_with_another_type(self, lake: Path) -> None:
         other = id_table(0, 3)
