@@ -10,10 +10,11 @@ from enum import Enum
 from fnmatch import fnmatchcase
 from typing import NamedTuple
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.types as pt
 
-from sparktf.config import DataConfig, FeatureConfig
+from sparktf.config import DataConfig, FeatureConfig, FillValue
 from sparktf.errors import BadValueError, ColumnError, ConfigError
 from sparktf.feature import TEXT, Feature, Kind
 from sparktf.feed.convert import fill_scalar, is_list, is_text
@@ -86,7 +87,7 @@ def column_type(kind: pa.DataType) -> ColumnType:
     """Returns what a column of an Arrow type is to Spark and to us."""
     if is_list(kind):
         value = column_type(kind.value_type)
-        family = Family.NOTHING if value.is_list or value.family in (Family.TEXT, Family.STRUCT) else value.family
+        family = Family.NOTHING if value.is_list or value.family is Family.STRUCT else value.family
         length = kind.list_size if pt.is_fixed_size_list(kind) else None
         return ColumnType(f"array<{value.spark}>", family, value.dtype, True, length)
     if pt.is_dictionary(kind):
@@ -152,9 +153,7 @@ def resolve_features(data: DataConfig, schema: Schema) -> tuple[Feature, ...]:
         BadValueError: a column's type cannot become the tensor.
         ConfigError: a dtype, shape, pattern, weight or `fill_null` does not fit the source.
     """
-    inputs = [
-        _feature(Kind.INPUT, name, f"data.inputs.{name}", feature, schema) for name, feature in data.inputs.items()
-    ]
+    inputs = [made for name, config in data.inputs.items() for made in _input(name, config, data, schema)]
     targets = [
         _feature(Kind.TARGET, name, f"data.targets.{name}", feature, schema) for name, feature in data.targets.items()
     ]
@@ -162,6 +161,19 @@ def resolve_features(data: DataConfig, schema: Schema) -> tuple[Feature, ...]:
     _check_no_leak(data, features)
     _check_fill_null(data, features, schema)
     return features
+
+
+def _input(name: str, config: FeatureConfig, data: DataConfig, schema: Schema) -> list[Feature]:
+    """Returns an input, and behind it the one that is its mask."""
+    key = f"data.inputs.{name}"
+    feature = _feature(Kind.INPUT, name, key, config, schema)
+    if config.mask is None:
+        return [feature]
+    names = [*data.inputs, *(other.mask for other in data.inputs.values())]
+    if names.count(config.mask) > 1:
+        raise ConfigError(f"{key}.mask: there is another input {config.mask!r}; a mask is an input of its own")
+    mask = {"name": config.mask, "dtype": "bool", "is_mask": True}
+    return [feature, feature.model_copy(update=mask)]
 
 
 def _weights(data: DataConfig, schema: Schema) -> Iterable[Feature]:
@@ -193,8 +205,19 @@ def _feature(kind: Kind, name: str, key: str, config: FeatureConfig, schema: Sch
         if packed and found.is_list:
             raise BadValueError(f"{key}: column {column!r} is of type {found.spark}; only single values can be packed")
     dtype = config.dtype or (_PACKED_DTYPE if packed else types[0].dtype)
-    shape = _shape(columns, types[0], packed, config, key, schema)
-    return Feature(kind=kind, name=name, columns=columns, dtype=dtype, shape=shape)
+    if kind is not Kind.INPUT and config.mask is not None:
+        raise ConfigError(f"{key}.mask: only inputs have masks; give rows without a target a sample weight of 0")
+    _check_fit(columns[0], types[0], dtype, config, key)
+    return Feature(
+        kind=kind,
+        name=name,
+        columns=columns,
+        dtype=dtype,
+        shape=_shape(columns, types[0], packed, config, key, schema),
+        pad=config.pad,
+        truncate=config.truncate,
+        masked=config.mask is not None,
+    )
 
 
 def _expand(names: Sequence[str], key: str, schema: Schema) -> tuple[str, ...]:
@@ -235,6 +258,28 @@ def _check_family(column: str, found: ColumnType, dtype: str | None, key: str, n
         raise ConfigError(f"{is_of}, which is exact; add `dtype: float32` (or float64) to round it")
 
 
+def _check_fit(column: str, found: ColumnType, dtype: str, config: FeatureConfig, key: str) -> None:
+    """Checks what fits lists into a shape: `pad` and `truncate`."""
+    given = {"pad": config.pad is not None, "truncate": config.truncate}
+    for setting in [setting for setting, is_given in given.items() if is_given]:
+        if not found.is_list:
+            raise ConfigError(f"{key}.{setting}: column {column!r} is of type {found.spark}, not a list")
+        if config.shape is None:
+            raise ConfigError(f"{key}.{setting}: to what length? add `shape: [n]`")
+    if config.pad is not None and not _fits(config.pad, dtype):
+        raise ConfigError(f"{key}.pad: {config.pad!r} is no value of dtype {dtype}")
+
+
+def _fits(value: FillValue, dtype: str) -> bool:
+    """Whether a value can stand in a tensor of the dtype."""
+    if isinstance(value, (bool, str)) or dtype in (TEXT, "bool"):
+        return {bool: "bool", str: TEXT}.get(type(value)) == dtype
+    if np.dtype(dtype).kind == "f":
+        return True
+    limits = np.iinfo(dtype)
+    return float(value).is_integer() and limits.min <= value <= limits.max
+
+
 def _shape(
     columns: Sequence[str], first: ColumnType, packed: bool, config: FeatureConfig, key: str, schema: Schema
 ) -> tuple[int, ...]:
@@ -243,15 +288,16 @@ def _shape(
         if first.is_list and first.length is None:
             hint = schema.first_length(columns[0]) or "n"
             of = f"column {columns[0]!r} is of type {first.spark}, whose rows may differ in length"
-            raise ConfigError(f"{key}: {of}; add `shape: [{hint}]`")
+            raise ConfigError(f"{key}: {of}; add `shape: [{hint}]` (and `pad`, if it is to fill shorter ones up)")
         if first.length is not None:
             return (first.length,)
         return (len(columns),) if packed else ()
-    if first.family is Family.TEXT:
+    if first.family is Family.TEXT and not first.is_list:
         raise ConfigError(f"{key}.shape: column {columns[0]!r} is of type {first.spark}, which has no shape")
     size = len(columns) if packed else first.length if first.is_list else 1
     given = math.prod(config.shape)
-    if size is not None and given != size:
+    fits = size is None or given == size or (config.truncate if given < size else config.pad is not None)
+    if not fits:
         raise ConfigError(f"{key}.shape: {list(config.shape)} is {given} values a row, but the source has {size}")
     return config.shape
 
@@ -260,7 +306,7 @@ def _check_no_leak(data: DataConfig, features: Sequence[Feature]) -> None:
     """A pattern wide enough to take in the label would train a perfect and useless model."""
     learned = {column for feature in features if feature.kind is not Kind.INPUT for column in feature.columns}
     for feature in features:
-        if feature.kind is Kind.INPUT:
+        if feature.kind is Kind.INPUT and not feature.is_mask:
             named = data.inputs[feature.name].columns
             leaked = learned.intersection(feature.columns).difference([named] if isinstance(named, str) else named)
             if leaked:

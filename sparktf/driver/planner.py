@@ -207,10 +207,12 @@ def _project(source: Source, spec: FeedSpec, first: str) -> Source:
         if found != kind:
             raise BadValueError(f"{source.key}: partition column {name!r} is of type {found}, in {first} {kind}")
     positions = [partitions.names.index(name) for name in spec.partition_columns]
+    refused = {name for feature in spec.features if not feature.masked for name in feature.columns}
+    refused.difference_update(spec.fill_null)
     values = tuple(tuple(row[i] for i in positions) for row in partitions.values)
     for file, row in zip(source.files, values, strict=True):
         for name, value in zip(spec.partition_columns, row, strict=True):
-            if value is None and name not in spec.fill_null:
+            if value is None and name in refused:
                 raise BadValueError(
                     f"{file}: partition column {name!r} is null; data.fill_null.{name} names a value instead"
                 )

@@ -17,7 +17,7 @@ import pyarrow.parquet as pq
 from sparktf.errors import CorruptFileError, SourceNotFoundError, StorageError, StorageNotFoundError
 from sparktf.feature import FeedSpec
 from sparktf.feed.columns import Array
-from sparktf.feed.convert import RowGroup, is_text
+from sparktf.feed.convert import RowGroup, holds_text
 from sparktf.feed.nested import column_of, prefixes
 from sparktf.plan import Draw, Keep, PartitionValue, Split, generator
 from sparktf.storage.base import Storage
@@ -142,7 +142,8 @@ class SplitReader:
         self._columns = file_columns(spec)
         self._in_file = frozenset(self._columns.values())
         self._files: OrderedDict[str, pq.ParquetFile] = OrderedDict()
-        texts = (name for feature in spec.features if feature.is_text for name in feature.columns)
+        # The values of lists have other names, which depend on who wrote the file.
+        texts = (name for f in spec.features if f.is_text and not f.shape for name in f.columns)
         self._texts = [self._columns[name] for name in texts if name in self._columns]
 
     def read(self, split: Split) -> RowGroup:
@@ -213,7 +214,7 @@ class SplitReader:
         for feature in self._spec.features:
             for name in feature.columns:
                 column = column_of(columns, name)
-                if column is None or is_text(column.type) != feature.is_text:
+                if column is None or (holds_text(column.type) != feature.is_text and not feature.is_mask):
                     raise CorruptFileError(f"{path} has changed since it was planned (column {name!r})")
 
 

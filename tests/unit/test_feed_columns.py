@@ -1,7 +1,8 @@
-"""Columns that are more than one value: fields of structs, in files and handed in as Arrow columns."""
+"""Columns that are not one value for each row: fields of structs, lists of any length, nulls behind a mask."""
 
 from __future__ import annotations
 
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,7 @@ from lakes import array, batches, deal, plan_lake, write_file
 
 from sparktf.errors import BadValueError, CorruptFileError
 from sparktf.feature import Feature, Kind
-from sparktf.feed.columns import Columns, Strings, allocate
+from sparktf.feed.columns import Columns, Strings, allocate, empty_columns
 from sparktf.feed.convert import RowGroup, assemble
 
 
@@ -121,3 +122,237 @@ class TestStructs:
         write_file(file, pa.table({"c": pa.array([{"l": "x"}]), "label": [0.0]}))
         with pytest.raises(CorruptFileError, match=r"f\.parquet has changed since it was planned"):
             batches(plan, deal(plan)[0])
+
+
+UNEVEN = [[1, 2, 3], [4], [], [5, 6], [7, 8, 9]]
+PADDED = [[1, 2, 3], [4, -1, -1], [-1, -1, -1], [5, 6, -1], [7, 8, 9]]
+
+
+def lists_of(values: Any, kind: Any = None) -> dict[str, Any]:
+    """Returns one column c of lists."""
+    return {"c": pa.array(values, pa.list_(kind or pa.int32()))}
+
+
+def padded(pad: Any = -1, places: int = 3, **settings: Any) -> dict[str, Any]:
+    return {"columns": "c", "shape": [places], "pad": pad, **settings}
+
+
+class TestLists:
+    @pytest.mark.parametrize(
+        "kind", [pa.list_(pa.int32()), pa.large_list(pa.int64()), pa.list_(pa.uint8()), pa.list_(pa.float32())]
+    )
+    def test_shorter_lists_are_filled_up(self, tmp_path: Path, kind: pa.DataType) -> None:
+        tensor = read(tmp_path, {"c": pa.array(UNEVEN, kind)}, {"x": padded()})["x"]
+        assert tensor.tolist() == PADDED
+
+    @pytest.mark.parametrize("values", [[[], []], [[], [1]], [[1, 2, 3]] * 2, [[1]] * 9, [[1, 2, 3], []]])
+    def test_whatever_the_lengths(self, tmp_path: Path, values: list[list[int]]) -> None:
+        tensor = read(tmp_path, lists_of(values), {"x": padded(0)})["x"]
+        assert tensor.tolist() == [row + [0] * (3 - len(row)) for row in values]
+
+    def test_many_lists_of_random_lengths(self) -> None:
+        draw = np.random.default_rng(3)
+        rows = [draw.integers(0, 99, size).tolist() for size in draw.integers(0, 12, 2000)]
+        column = pa.chunked_array([pa.array(rows[:700]), pa.array(rows[650:]).slice(50)])
+        feature = number("c", shape=(8,), pad=-1, truncate=True)
+        found = array(handed_in({"c": column}, feature), "input:x")
+        assert found.tolist() == [row[:8] + [-1] * (8 - len(row)) for row in rows]
+
+    def test_the_dtype_is_that_of_the_tensor_not_of_the_padding(self, tmp_path: Path) -> None:
+        tensor = read(tmp_path, lists_of(UNEVEN), {"x": padded(0.5, dtype="float32")})["x"]
+        assert tensor.dtype == np.float32
+        assert tensor[1].tolist() == [4, 0.5, 0.5]
+        assert np.isnan(read(tmp_path, lists_of(UNEVEN), {"x": padded(float("nan"), dtype="float32")})["x"][2]).all()
+
+    def test_longer_lists_are_refused_or_cut(self, tmp_path: Path) -> None:
+        columns = lists_of([*UNEVEN, [1, 2, 3, 4, 5]])
+        with pytest.raises(BadValueError, match=r"'c', row 5: a list of 5 values, more than 3; `truncate: true` cuts"):
+            read(tmp_path, columns, {"x": padded()})
+        cut = read(tmp_path, columns, {"x": padded(truncate=True)})["x"]
+        assert cut.tolist() == [*PADDED, [1, 2, 3]]
+
+    def test_cutting_alone_leaves_short_lists_refused(self, tmp_path: Path) -> None:
+        settings = {"columns": "c", "shape": [2], "truncate": True}
+        assert read(tmp_path, lists_of([[1, 2, 3], [4, 5]]), {"x": settings})["x"].tolist() == [[1, 2], [4, 5]]
+        with pytest.raises(BadValueError, match=r"'c', row 5: a list of 1 values, fewer than 2; `pad` fills it up"):
+            read(tmp_path, lists_of([[1, 2]] * 5 + [[3]]), {"x": settings})
+
+    def test_lists_of_fixed_size_are_padded_and_cut_too(self, tmp_path: Path) -> None:
+        columns = {"c": pa.array([[1, 2], [3, 4]], pa.list_(pa.int8(), 2))}
+        inputs = {"long": padded(0), "short": {"columns": "c", "shape": [1], "truncate": True}}
+        found = read(tmp_path, columns, inputs)
+        assert found["long"].tolist() == [[1, 2, 0], [3, 4, 0]]
+        assert found["short"].tolist() == [[1], [3]]
+
+    def test_one_column_with_two_lengths(self, tmp_path: Path) -> None:
+        found = read(tmp_path, lists_of(UNEVEN), {"x": padded(), "y": padded(0, 4)})
+        assert (found["x"].shape, found["y"].shape) == ((5, 3), (5, 4))
+        assert found["y"].tolist() == [row + [0] * (4 - len(row)) for row in UNEVEN]
+
+    def test_a_value_that_does_not_fit_names_its_row(self, tmp_path: Path) -> None:
+        with pytest.raises(BadValueError, match=r"column 'c', row 5: 300 does not fit dtype int8 of input:x"):
+            read(tmp_path, lists_of([*UNEVEN, [1, 300]]), {"x": padded(dtype="int8")})
+
+    def test_a_fraction_that_is_held_out_keeps_lists_with_their_rows(self, tmp_path: Path) -> None:
+        rows = [list(range(i % 4)) for i in range(50)]
+        write_file(tmp_path / "f.parquet", pa.table({"c": rows, "label": np.arange(50)}), group_rows=20)
+        plan = plan_lake(tmp_path, inputs={"x": padded(-1)}, validation={"fraction": 0.3}, shuffle_rows=30)
+        for batch in batches(plan, deal(plan)[0], rows=11):
+            expected = [rows[i] + [-1] * (3 - len(rows[i])) for i in array(batch, "target:y")]
+            assert array(batch, "input:x").tolist() == expected
+
+    def test_a_padded_target(self, tmp_path: Path) -> None:
+        write_file(tmp_path / "f.parquet", pa.table({**lists_of(UNEVEN), "z": [0] * 5}))
+        plan = plan_lake(tmp_path, inputs={"z": "z"}, targets={"y": padded(dtype="float32")}, shuffle=False)
+        (batch,) = batches(plan, deal(plan)[0])
+        assert array(batch, "target:y").tolist() == PADDED
+
+    def test_nulls_within_lists_and_null_lists_are_filled(self, tmp_path: Path) -> None:
+        columns = lists_of([[1, None], None, [2, 3]])
+        fixed = {"columns": "c", "shape": [2]}
+        assert read(tmp_path, columns, {"x": fixed}, fill_null={"c": 9})["x"].tolist() == [[1, 9], [9, 9], [2, 3]]
+        tensor = read(tmp_path, columns, {"x": padded()}, fill_null={"c": 9})["x"]
+        assert tensor.tolist() == [[1, 9, -1], [-1, -1, -1], [2, 3, -1]]
+        sized = {"c": pa.array([[1, None], None, [2, 3]], pa.list_(pa.int16(), 2))}
+        assert read(tmp_path, sized, {"x": "c"}, fill_null={"c": 9})["x"].tolist() == [[1, 9], [9, 9], [2, 3]]
+
+    def test_a_fill_value_that_does_not_fit_names_a_row(self, tmp_path: Path) -> None:
+        settings = {"columns": "c", "shape": [1], "dtype": "int8"}
+        with pytest.raises(BadValueError, match=r"column 'c', row 1: 300 does not fit dtype int8"):
+            read(tmp_path, lists_of([[1], None]), {"x": settings}, fill_null={"c": 300})
+
+    def test_nulls_are_refused_in_padded_lists_too(self, tmp_path: Path) -> None:
+        with pytest.raises(BadValueError, match=r"'c', row 5: null; data\.fill_null\.c"):
+            read(tmp_path, lists_of([*UNEVEN, None]), {"x": padded()})
+        with pytest.raises(BadValueError, match=r"'c', row 5: a null within the list"):
+            read(tmp_path, lists_of([*UNEVEN, [1, None]]), {"x": padded()})
+
+    def test_a_null_that_is_cut_off_is_not_refused(self, tmp_path: Path) -> None:
+        tensor = read(tmp_path, lists_of([[1, 2, 3, None], [4]]), {"x": padded(truncate=True)})["x"]
+        assert tensor.tolist() == [[1, 2, 3], [4, -1, -1]]
+
+
+class TestListsOfText:
+    WORDS: tuple[list[str], ...] = (["a", "b"], [], ["b"], ["c", "a", ""])
+
+    @pytest.mark.parametrize("kind", [pa.string(), pa.large_string(), pa.binary()])
+    def test_are_padded_with_a_text(self, tmp_path: Path, kind: pa.DataType) -> None:
+        column = pa.array(self.WORDS, pa.list_(pa.string())).cast(pa.list_(kind))
+        found = read(tmp_path, {"c": column}, {"x": padded("?"), "empty": padded(""), "known": padded("a")})
+        for name, pad in (("x", b"?"), ("empty", b""), ("known", b"a")):
+            assert found[name] == [[w.encode() for w in row] + [pad] * (3 - len(row)) for row in self.WORDS]
+
+    def test_keep_their_shape_over_blocks_and_batches(self, tmp_path: Path) -> None:
+        words = [[f"w{i}", "same", f"v{i % 5}", "x"][: i % 4 + 1] for i in range(90)]
+        table = pa.table({"c": words, "label": np.arange(90)})
+        write_file(tmp_path / "f.parquet", table, group_rows=20)
+        plan = plan_lake(tmp_path, inputs={"x": {**padded("?", 4), "shape": [2, 2]}}, shuffle_rows=30)
+        found = batches(plan, deal(plan)[0], rows=7)
+        assert sum(len(batch["target:y"]) for batch in found) == 90
+        for batch in found:
+            text = batch["input:x"]
+            assert isinstance(text, Strings)
+            assert text.codes.shape[1:] == (2, 2)
+            assert len(set(text.values)) == len(text.values)
+            expected = [words[i] + ["?"] * (4 - len(words[i])) for i in array(batch, "target:y")]
+            assert np.char.decode(text.to_numpy().astype(bytes)).reshape(-1, 4).tolist() == expected
+
+    def test_an_empty_batch_has_the_shape(self) -> None:
+        feature = Feature(kind=Kind.INPUT, name="x", columns=("c",), dtype="string", shape=(3,))
+        text = empty_columns([feature])["input:x"]
+        assert isinstance(text, Strings)
+        assert text.to_numpy().shape == (0, 3)
+
+    def test_dictionary_encoded_values_handed_in(self) -> None:
+        codes = pa.array([0, 1, 1, 0, 0]), pa.array(["p", "q"])
+        column = pa.ListArray.from_arrays([0, 2, 2, 5], pa.DictionaryArray.from_arrays(*codes))
+        feature = Feature(kind=Kind.INPUT, name="x", columns=("c",), dtype="string", shape=(3,), pad="q")
+        found = plain(handed_in({"c": pa.chunked_array([column])}, feature), "input:x")
+        assert found == [[b"p", b"q", b"q"], [b"q"] * 3, [b"q", b"p", b"p"]]
+
+
+def masked(columns: Any = "c", **settings: Any) -> dict[str, Any]:
+    return {"x": {"columns": columns, "mask": "there", **settings}}
+
+
+class TestMasks:
+    @pytest.mark.parametrize(
+        ("column", "filled"),
+        [
+            (pa.array([1.5, None, 3]), [1.5, 0, 3]),
+            (pa.array([1, None, 3], pa.int8()), [1, 0, 3]),
+            (pa.array([True, None, True]), [True, False, True]),
+            (pa.array(["a", None, "b"]), [b"a", b"", b"b"]),
+            (pa.array(["a", None, "b"]).dictionary_encode(), [b"a", b"", b"b"]),
+            (pa.array([b"a", None, b"b"]), [b"a", b"", b"b"]),
+            (pa.array([1, None, 3]).cast(pa.timestamp("us", "UTC")), [1, 0, 3]),
+            (pa.array([1, None, 3]).cast(pa.timestamp("ms")), [1000, 0, 3000]),
+            (pa.array([1, None, 3], pa.int32()).cast(pa.date32()), [1, 0, 3]),
+            (pa.array([1, None, 3]).dictionary_encode(), [1, 0, 3]),
+        ],
+    )
+    def test_nulls_become_zero_and_the_mask_tells(self, tmp_path: Path, column: pa.Array, filled: list[Any]) -> None:
+        found = read(tmp_path, {"c": column}, masked())
+        assert list(found["x"]) == filled
+        assert found["there"].dtype == np.bool_
+        assert found["there"].tolist() == [True, False, True]
+
+    def test_decimals(self, tmp_path: Path) -> None:
+        found = read(tmp_path, {"c": pa.array([Decimal("2.5"), None], pa.decimal128(9, 2))}, masked(dtype="float64"))
+        assert (found["x"].tolist(), found["there"].tolist()) == ([2.5, 0], [True, False])
+
+    def test_a_value_of_ones_own_takes_the_place_of_zero(self, tmp_path: Path) -> None:
+        found = read(tmp_path, {"c": pa.array([1.5, None])}, masked(), fill_null={"c": -3})
+        assert (found["x"].tolist(), found["there"].tolist()) == ([1.5, -3], [True, False])
+
+    def test_a_column_without_nulls_has_a_mask_too(self, tmp_path: Path) -> None:
+        assert read(tmp_path, {"c": [1, 2]}, masked())["there"].tolist() == [True, True]
+
+    def test_packed_columns_have_a_mask_for_each(self, tmp_path: Path) -> None:
+        columns = {"a": pa.array([1, None]), "b": pa.array([None, 2.5]), "c": [5, 6]}
+        found = read(tmp_path, columns, masked(["a", "b", "c"]))
+        assert found["x"].tolist() == [[1, 0, 5], [0, 2.5, 6]]
+        assert found["there"].tolist() == [[True, False, True], [False, True, True]]
+
+    def test_a_mask_tells_padding_and_nulls_within_lists(self, tmp_path: Path) -> None:
+        columns = lists_of([[1, None, 3], [4], None, []])
+        found = read(tmp_path, columns, {"x": padded(mask="there")})
+        assert found["x"].tolist() == [[1, 0, 3], [4, -1, -1], [-1] * 3, [-1] * 3]
+        assert found["there"].tolist() == [[True, False, True], [True, False, False], [False] * 3, [False] * 3]
+
+    def test_a_list_of_one_length_may_be_null(self, tmp_path: Path) -> None:
+        found = read(tmp_path, lists_of([[1, 2], None]), masked(shape=[2, 1]))
+        assert found["x"].tolist() == [[[1], [2]], [[0], [0]]]
+        assert found["there"].tolist() == [[[True], [True]], [[False], [False]]]
+
+    def test_lists_of_text(self, tmp_path: Path) -> None:
+        found = read(tmp_path, lists_of([["a", None], None], pa.string()), {"x": padded("?", mask="there")})
+        assert found["x"] == [[b"a", b"", b"?"], [b"?"] * 3]
+        assert found["there"].tolist() == [[True, False, False], [False] * 3]
+
+    def test_fields_of_a_null_struct_are_not_there(self, tmp_path: Path) -> None:
+        found = read(tmp_path, {"who": people(null=5)}, masked("who.age"))
+        assert found["x"].tolist() == [0, 1, 2, 3, 4, 0, 6]
+        assert found["there"].tolist() == [True] * 5 + [False, True]
+
+    def test_a_null_partition_column(self, tmp_path: Path) -> None:
+        for value in ("3", "__HIVE_DEFAULT_PARTITION__"):
+            write_file(tmp_path / f"k={value}" / "f.parquet", pa.table({"label": [0.0] * 3}))
+        plan = plan_lake(tmp_path, inputs=masked("k"), shuffle=False)
+        (batch,) = batches(plan, deal(plan)[0])
+        assert sorted(zip(array(batch, "input:x"), array(batch, "input:there"), strict=True)) == (
+            [(0, False)] * 3 + [(3, True)] * 3
+        )
+
+    def test_the_mask_goes_with_its_rows_where_they_are_held_out_and_permuted(self, tmp_path: Path) -> None:
+        column = pa.array([None if i % 3 == 0 else i for i in range(60)])
+        write_file(tmp_path / "f.parquet", pa.table({"c": column, "label": np.arange(60)}), group_rows=25)
+        plan = plan_lake(tmp_path, inputs=masked(), validation={"fraction": 0.2}, shuffle_rows=30)
+        for batch in batches(plan, deal(plan)[0], rows=7):
+            row = array(batch, "target:y")
+            assert array(batch, "input:there").tolist() == (row % 3 != 0).tolist()
+            assert array(batch, "input:x").tolist() == np.where(row % 3, row, 0).tolist()
+
+    def test_another_use_of_the_column_without_a_mask_refuses_its_nulls(self, tmp_path: Path) -> None:
+        with pytest.raises(BadValueError, match=r"column 'c', row 1: null"):
+            read(tmp_path, {"c": pa.array([1.5, None])}, {**masked(), "again": "c"})

@@ -122,6 +122,10 @@ class TestPartitions:
             plan_lake(tmp_path, inputs={"k": "k"})
         assert plan_lake(tmp_path, inputs={"k": "k"}, fill_null={"k": 0}).rows(TRAIN) == 4
         assert plan_lake(tmp_path).rows(TRAIN) == 4  # no feature uses k
+        masked = {"k": {"columns": "k", "mask": "known"}}
+        assert plan_lake(tmp_path, inputs=masked).rows(TRAIN) == 4
+        with pytest.raises(BadValueError, match="partition column 'k' is null"):
+            plan_lake(tmp_path, inputs={**masked, "again": "k"})
 
     def test_folders_with_different_columns(self, dated: Path) -> None:
         write_file(dated / "date=2026-11-09" / "f.parquet", id_table(0, 1))
@@ -220,6 +224,80 @@ class TestFeatures:
         with pytest.raises(ConfigError, match=r"data\.inputs\.x\.shape: \[3, 2\] is 6 values a row, but .* has 4"):
             plan_column(tmp_path, fixed, {"columns": "c", "shape": [3, 2]})
 
+    def test_lists_of_text(self, tmp_path: Path) -> None:
+        texts = pa.array([["x", "y"]])
+        assert plan_column(tmp_path, texts, {"columns": "c", "shape": [2]}) == ("string", (2,))
+        with pytest.raises(BadValueError, match=r"column 'c' is of type array<string>, but a number is needed"):
+            plan_column(tmp_path, texts, {"columns": "c", "shape": [2], "dtype": "int32"})
+
+    @pytest.mark.parametrize(
+        ("column", "settings", "shape"),
+        [
+            (pa.array([[1, 2]]), {"shape": [5], "pad": -1}, (5,)),
+            (pa.array([[1, 2]]), {"shape": [5, 2], "pad": 0, "truncate": True}, (5, 2)),
+            (pa.array([[1, 2]]), {"shape": [1], "truncate": True}, (1,)),
+            (pa.array([[1, 2]], pa.list_(pa.int8(), 2)), {"shape": [3], "pad": 0}, (3,)),
+            (pa.array([[1, 2]], pa.list_(pa.int8(), 2)), {"shape": [1], "truncate": True}, (1,)),
+            (pa.array([[1, 2]]), {"shape": [3], "dtype": "float32", "pad": 0.5}, (3,)),
+            (pa.array([[True]]), {"shape": [3], "pad": False}, (3,)),
+            (pa.array([["x"]]), {"shape": [3], "pad": "?"}, (3,)),
+        ],
+    )
+    def test_lists_that_are_padded_and_cut(
+        self, tmp_path: Path, column: pa.Array, settings: dict[str, Any], shape: tuple[int, ...]
+    ) -> None:
+        assert plan_column(tmp_path, column, {"columns": "c", **settings})[1] == shape
+
+    @pytest.mark.parametrize(
+        ("column", "settings", "message"),
+        [
+            (pa.array([[1]]), {"pad": 0}, r"\.pad: to what length\? add `shape: \[n\]`"),
+            (pa.array([[1]]), {"truncate": True}, r"\.truncate: to what length\?"),
+            (pa.array([1]), {"shape": [1], "pad": 0}, r"\.pad: column 'c' is of type bigint, not a list"),
+            (pa.array([[1]]), {"shape": [2], "pad": 0.5}, r"\.pad: 0\.5 is no value of dtype int64"),
+            (pa.array([[1]]), {"shape": [2], "dtype": "uint8", "pad": -1}, r"\.pad: -1 is no value of dtype uint8"),
+            (pa.array([[1]]), {"shape": [2], "pad": "x"}, r"\.pad: 'x' is no value of dtype int64"),
+            (pa.array([[1]]), {"shape": [2], "pad": True}, r"\.pad: True is no value of dtype int64"),
+            (pa.array([["x"]]), {"shape": [2], "pad": 0}, r"\.pad: 0 is no value of dtype string"),
+            (pa.array([[1] * 4], pa.list_(pa.int8(), 4)), {"shape": [3], "pad": 0}, r"\.shape: .* the source has 4"),
+            (pa.array([[1] * 4], pa.list_(pa.int8(), 4)), {"shape": [5], "truncate": True}, r"\.shape: .* has 4"),
+        ],
+    )
+    def test_padding_that_does_not_fit(
+        self, tmp_path: Path, column: pa.Array, settings: dict[str, Any], message: str
+    ) -> None:
+        with pytest.raises(ConfigError, match=rf"data\.inputs\.x{message}"):
+            plan_column(tmp_path, column, {"columns": "c", **settings})
+
+    def test_only_a_list_column_alone_is_padded(self, lake: Path) -> None:
+        with pytest.raises(ConfigError, match=r"data\.inputs\.x\.pad: column 'a' is of type float, not a list"):
+            plan_lake(lake, inputs={"x": {"columns": ["a", "b"], "shape": [2], "pad": 0}})
+
+    def test_a_mask_is_an_input_behind_its_own(self, tmp_path: Path) -> None:
+        lists = pa.array([[1.0]])
+        lake = column_lake(tmp_path, l=lists, a=[1], b=[2])
+        padded = {"columns": "l", "shape": [3], "pad": 0, "mask": "l_there"}
+        plan = plan_lake(lake, inputs={"l": padded, "p": {"columns": ["a", "b"], "mask": "known"}, "a": "a"})
+        found = [(f.name, f.dtype, f.shape, f.is_mask) for f in plan.spec.inputs]
+        assert found == [
+            ("l", "float32", (3,), False),
+            ("l_there", "bool", (3,), True),
+            ("p", "float32", (2,), False),
+            ("known", "bool", (2,), True),
+            ("a", "int64", (), False),
+        ]
+
+    @pytest.mark.parametrize("name", ["a", "other", "x"])
+    def test_a_mask_needs_a_name_of_its_own(self, tmp_path: Path, name: str) -> None:
+        lake = column_lake(tmp_path, c=[1], d=[2])
+        inputs = {"x": {"columns": "c", "mask": name}, "a": {"columns": "d", "mask": "other"}}
+        with pytest.raises(ConfigError, match=rf"data\.inputs\.\w\.mask: there is another input '{name}'"):
+            plan_lake(lake, inputs=inputs)
+
+    def test_targets_have_no_mask(self, lake: Path) -> None:
+        with pytest.raises(ConfigError, match=r"data\.targets\.y\.mask: only inputs have masks; .* sample weight of 0"):
+            plan_lake(lake, targets={"y": {"columns": "label", "mask": "m"}})
+
     def test_patterns_follow_the_schema_and_pack(self, tmp_path: Path) -> None:
         lake = column_lake(tmp_path, p_2=[1], q=[5], p_10=[2], p_1=[3])
         plan = plan_lake(lake, inputs={"x": ["p_1", "p_*"], "y": {"columns": ["p_?", "q"], "shape": [3, 1]}})
@@ -264,9 +342,7 @@ class TestFeatures:
             plan_column(tmp_path, column)
         assert plan_column(tmp_path, column, {"columns": "c", "dtype": "float64"}) == ("float64", ())
 
-    @pytest.mark.parametrize(
-        "column", [pa.array([["x"]]), pa.array([[[1]]]), pa.array([[{"k": 1}]]), pa.array([[("k", 1)]], MAP)]
-    )
+    @pytest.mark.parametrize("column", [pa.array([[[1]]]), pa.array([[{"k": 1}]]), pa.array([[("k", 1)]], MAP)])
     def test_types_of_which_no_tensor_can_be_made(self, tmp_path: Path, column: pa.Array) -> None:
         with pytest.raises(BadValueError, match=r"column 'c' is of type .*, of which no tensor can be made"):
             plan_column(tmp_path, column)
