@@ -52,7 +52,8 @@ class FeatureConfig(Section):
     )
     dtype: str | None = Field(
         default=None,
-        description="TensorFlow dtype. Default: `float32` for a packed vector and for doubles, else the column's own.",
+        description="TensorFlow dtype. Default: `float32` for a packed vector and for doubles, else the column's own. "
+        "`uint8` of a binary column: its bytes.",
     )
     pad: FillValue | None = Field(default=None, description="Fills up lists shorter than `shape`, at their end.")
     truncate: bool = Field(default=False, description="Cut lists that are longer than `shape` off at their end.")

@@ -17,7 +17,7 @@ import pyarrow.types as pt
 from sparktf.config import DataConfig, FeatureConfig, FillValue
 from sparktf.errors import BadValueError, ColumnError, ConfigError
 from sparktf.feature import TEXT, Feature, Kind
-from sparktf.feed.convert import fill_scalar, is_list, is_text
+from sparktf.feed.convert import fill_scalar, is_binary, is_list, is_text
 from sparktf.feed.nested import leaf_types, type_of
 
 _DTYPES = (
@@ -79,7 +79,9 @@ _NUMBERS: tuple[tuple[Callable[[pa.DataType], bool], str, str], ...] = (
     (pt.is_float32, "float", "float32"),
     (pt.is_float64, "double", "float32"),
     (pt.is_date, "date", "int32"),
+    (pt.is_time, "time", "int64"),
     (pt.is_timestamp, "timestamp", "int64"),
+    (pt.is_duration, "interval day to second", "int64"),
 )
 
 
@@ -93,8 +95,7 @@ def column_type(kind: pa.DataType) -> ColumnType:
     if pt.is_dictionary(kind):
         return column_type(kind.value_type)
     if is_text(kind):
-        binary = pt.is_binary(kind) or pt.is_large_binary(kind)
-        return ColumnType("binary" if binary else "string", Family.TEXT, TEXT)
+        return ColumnType("binary" if is_binary(kind) else "string", Family.TEXT, TEXT)
     number = next((ColumnType(spark, Family.NUMBER, dtype) for test, spark, dtype in _NUMBERS if test(kind)), None)
     return number or _other_type(kind)
 
@@ -198,7 +199,7 @@ def _weight(output: str, column: str, key: str, schema: Schema) -> Feature:
 def _feature(kind: Kind, name: str, key: str, config: FeatureConfig, schema: Schema) -> Feature:
     packed = not isinstance(config.columns, str)
     columns = (config.columns,) if isinstance(config.columns, str) else _expand(config.columns, key, schema)
-    types = [schema.column(column, key) for column in columns]
+    types = [_taken(schema.column(column, key), config) for column in columns]
     needs_number = packed or kind is not Kind.INPUT
     for column, found in zip(columns, types, strict=True):
         _check_family(column, found, config.dtype, key, needs_number)
@@ -218,6 +219,13 @@ def _feature(kind: Kind, name: str, key: str, config: FeatureConfig, schema: Sch
         truncate=config.truncate,
         masked=config.mask is not None,
     )
+
+
+def _taken(found: ColumnType, config: FeatureConfig) -> ColumnType:
+    """Returns a column's type as the feature takes it: with `dtype: uint8`, a binary column is a list of its bytes."""
+    if found.spark == "binary" and config.dtype == "uint8":
+        return found._replace(family=Family.NUMBER, dtype="uint8", is_list=True)
+    return found
 
 
 def _expand(names: Sequence[str], key: str, schema: Schema) -> tuple[str, ...]:
@@ -251,7 +259,8 @@ def _check_family(column: str, found: ColumnType, dtype: str | None, key: str, n
     if found.family is Family.NOTHING:
         raise BadValueError(f"{is_of}, of which no tensor can be made")
     if found.family is Family.TEXT and (needs_number or dtype not in (None, TEXT)):
-        raise BadValueError(f"{is_of}, but a number is needed")
+        hint = "; `dtype: uint8` takes its bytes" if found.spark == "binary" else ""
+        raise BadValueError(f"{is_of}, but a number is needed{hint}")
     if found.family is not Family.TEXT and dtype == TEXT:
         raise BadValueError(f"{is_of}, which cannot be cast to dtype {TEXT}")
     if found.family is Family.DECIMAL and dtype not in ("float32", "float64"):

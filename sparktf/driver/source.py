@@ -129,7 +129,9 @@ def read_schema(storage: Storage, source: Source) -> dict[str, pa.DataType]:
 
 
 def first_length(storage: Storage, path: str, column: str) -> int | None:
-    """Returns how many values the first row of a list column has, if there is one; reads little more than that row.
+    """Returns how many values the first row of a list column has (bytes, of a binary one), if there is one.
+
+    Little more than that row is read.
 
     Raises:
         CorruptFileError: the file cannot be read.
@@ -137,7 +139,7 @@ def first_length(storage: Storage, path: str, column: str) -> int | None:
     with open_parquet(storage, path) as file, reading(path):
         for batch in file.iter_batches(batch_size=1, columns=[column]):
             found = column_of(dict(zip(batch.schema.names, pa.table(batch).columns, strict=True)), column)
-            return None if found is None or not found[0].is_valid else len(found[0])
+            return None if found is None or not found[0].is_valid else len(found[0].as_py())
     return None
 
 

@@ -7,9 +7,9 @@ from typing import Any
 
 import pyarrow as pa
 from pyspark import RDD
+from pyspark.errors import PySparkException
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as sql
-from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
 
 from sparktf.config import DataConfig, JobConfig
@@ -45,7 +45,7 @@ class SparkData:
             # Predicates are Spark's, and so are the rows that it draws: what it must look into, it gets as a DataFrame.
             if config.data.where is not None or config.data.validation is not None:
                 self._frame, self._rows = spark.createDataFrame(data, schema), None
-        self.schema: pa.Schema = to_arrow_schema(schema)
+        self.schema = _arrow_schema(spark, schema)
 
     def plan(self, config: JobConfig) -> Plan:
         """Plans a run whose streams Spark feeds: which tensors there are. How many rows, nobody knows beforehand.
@@ -107,6 +107,18 @@ def _declared(spark: SparkSession, config: DataConfig) -> StructType:
         )
     with spark_errors("data.rdd_schema"):
         return spark.createDataFrame([], config.rdd_schema).schema
+
+
+def _arrow_schema(spark: SparkSession, schema: StructType) -> pa.Schema:
+    """Returns the schema as feeders will see it; a type that Spark cannot turn into Arrow's stands as null."""
+    try:
+        return spark.createDataFrame([], schema).toArrow().schema
+    except PySparkException:
+        fields, half = schema.fields, len(schema.fields) // 2
+        if not half:
+            return pa.schema([pa.field(field.name, pa.null()) for field in fields])
+        halves = (StructType(fields[:half]), StructType(fields[half:]))
+        return pa.schema([field for part in halves for field in _arrow_schema(spark, part)])
 
 
 def _held_out(config: DataConfig, frame: DataFrame, columns: Sequence[Column], seed: int) -> Column | None:

@@ -17,7 +17,7 @@ from sparktf.config import FillValue
 from sparktf.errors import BadValueError
 from sparktf.feature import Feature, Kind
 from sparktf.feed.columns import Array, Columns, Strings, object_array
-from sparktf.feed.lists import Lists, Refuse, take_apart
+from sparktf.feed.lists import Lists, Refuse, byte_lists, take_apart
 from sparktf.feed.nested import column_of
 
 # Rows packed at a time: the target of one such piece stays in the second-level cache while column after column goes in.
@@ -27,7 +27,13 @@ _PACK_ROWS = 8192
 def is_text(kind: pa.DataType) -> bool:
     """Whether a column of this Arrow type becomes a string tensor, as it is or dictionary-encoded."""
     kind = _value_type(kind)
-    return bool(pt.is_string(kind) or pt.is_large_string(kind) or pt.is_binary(kind) or pt.is_large_binary(kind))
+    return bool(pt.is_string(kind) or pt.is_large_string(kind)) or is_binary(kind)
+
+
+def is_binary(kind: pa.DataType) -> bool:
+    """Whether a column of this Arrow type, dictionary-encoded or not, holds bytes in each row."""
+    kind = _value_type(kind)
+    return bool(pt.is_binary(kind) or pt.is_large_binary(kind) or pt.is_fixed_size_binary(kind))
 
 
 def is_list(kind: pa.DataType) -> bool:
@@ -35,9 +41,11 @@ def is_list(kind: pa.DataType) -> bool:
     return bool(pt.is_list(kind) or pt.is_large_list(kind) or pt.is_fixed_size_list(kind))
 
 
-def holds_text(kind: pa.DataType) -> bool:
-    """Whether a column of this Arrow type is of text, or of lists of text."""
-    return is_text(kind.value_type if is_list(kind) else kind)
+def fits(feature: Feature, kind: pa.DataType) -> bool:
+    """Whether a feature can be made of a column of this Arrow type: text of text, numbers of numbers or bytes."""
+    holds_text = is_text(kind.value_type if is_list(kind) else kind)
+    is_bytes = bool(feature.shape) and is_binary(kind)
+    return feature.is_mask or is_bytes or holds_text == feature.is_text
 
 
 def fill_scalar(value: FillValue, kind: pa.DataType) -> pa.Scalar:
@@ -49,7 +57,7 @@ def fill_scalar(value: FillValue, kind: pa.DataType) -> pa.Scalar:
     kind = _value_type(kind.value_type if is_list(kind) else kind)
     if pt.is_boolean(kind):
         fits = isinstance(value, bool)
-    elif is_text(kind) or pt.is_date(kind) or pt.is_timestamp(kind):
+    elif is_text(kind) or pt.is_date(kind) or pt.is_time(kind) or pt.is_timestamp(kind):
         fits = isinstance(value, str)
     else:
         fits = isinstance(value, (int, float)) and not isinstance(value, bool)
@@ -61,11 +69,11 @@ def fill_scalar(value: FillValue, kind: pa.DataType) -> pa.Scalar:
 
 
 def _zero(kind: pa.DataType) -> pa.Scalar:
-    """Returns what stands in place of a null that is masked: zero, 1970, false, or an empty text."""
+    """Returns what stands in place of a null that is masked: zero, 1970, midnight, false, or an empty text."""
     kind = _value_type(kind)
     if is_text(kind) or pt.is_decimal(kind):
         return fill_scalar("" if is_text(kind) else 0, kind)
-    return pa.scalar(0, pa.int32() if pt.is_date32(kind) else pa.int64()).cast(kind)
+    return pa.scalar(0, pa.int32() if kind.bit_width == 32 else pa.int64()).cast(kind)
 
 
 def _value_type(kind: pa.DataType) -> pa.DataType:
@@ -202,7 +210,10 @@ class _Column(NamedTuple):
 
 
 def _columns(feature: Feature, group: RowGroup) -> list[_Column]:
-    return [_Column(feature, name, group, group.column(name)) for name in feature.columns]
+    arrays = [group.column(name) for name in feature.columns]
+    if feature.shape:
+        arrays = [byte_lists(array) if is_binary(array.type) else array for array in arrays]
+    return [_Column(feature, name, group, array) for name, array in zip(feature.columns, arrays, strict=True)]
 
 
 def _values(feature: Feature, group: RowGroup, singles: dict[tuple[str, bool], Array]) -> list[Array]:
@@ -212,8 +223,8 @@ def _values(feature: Feature, group: RowGroup, singles: dict[tuple[str, bool], A
         singles: What features before this one have made of columns, by name and whether nulls are masked.
 
     Returns:
-        Values [rows], or [rows, places] of one list: dates as int32 days, timestamps as int64 microseconds, decimals
-        as float64.
+        Values [rows], or [rows, places] of one list: dates as int32 days, times, timestamps and intervals as int64
+        microseconds, decimals as float64.
     """
     columns = _columns(feature, group)
     if is_list(columns[0].array.type):
@@ -292,6 +303,8 @@ def _numbers(array: pa.Array) -> Array:
     if pt.is_timestamp(kind):
         # Nanoseconds are cut off, as Spark has none.
         array = array.cast(pa.timestamp("us", kind.tz), safe=False).view(pa.int64())
+    elif pt.is_time(kind) or pt.is_duration(kind):
+        array = array.cast(pa.time64("us") if pt.is_time(kind) else pa.duration("us"), safe=False).view(pa.int64())
     elif pt.is_date(kind):
         array = array.cast(pa.date32()).view(pa.int32())
     elif pt.is_decimal(kind):

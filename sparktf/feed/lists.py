@@ -78,6 +78,19 @@ def take_apart(array: pa.Array, feature: Feature, refuse: Refuse) -> Lists:
     return Lists(values.filter(pa.array(kept)), np.minimum(lengths, places), places)
 
 
+def byte_lists(array: pa.Array) -> pa.Array:
+    """Returns the bytes of a binary column as lists of uint8, in the same memory."""
+    if pt.is_dictionary(array.type):
+        array = array.dictionary_decode()
+    if pt.is_fixed_size_binary(array.type):
+        array = array.cast(pa.binary())
+    valid, offsets, data = array.buffers()
+    data = data or pa.py_buffer(b"")
+    values = pa.Array.from_buffers(pa.uint8(), data.size, [None, data])
+    kind = pa.large_list(pa.uint8()) if pt.is_large_binary(array.type) else pa.list_(pa.uint8())
+    return pa.Array.from_buffers(kind, len(array), [valid, offsets], array.null_count, array.offset, [values])
+
+
 def _lengths(array: pa.Array) -> npt.NDArray[np.int64]:
     if array.null_count:
         lengths: npt.NDArray[np.int64] = pc.list_value_length(array).fill_null(0).to_numpy().astype(np.int64)

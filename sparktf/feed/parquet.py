@@ -17,7 +17,7 @@ import pyarrow.parquet as pq
 from sparktf.errors import CorruptFileError, SourceNotFoundError, StorageError, StorageNotFoundError
 from sparktf.feature import FeedSpec
 from sparktf.feed.columns import Array
-from sparktf.feed.convert import RowGroup, holds_text
+from sparktf.feed.convert import RowGroup, fits
 from sparktf.feed.nested import column_of, prefixes
 from sparktf.plan import Draw, Keep, PartitionValue, Split, generator
 from sparktf.storage.base import Storage
@@ -214,7 +214,7 @@ class SplitReader:
         for feature in self._spec.features:
             for name in feature.columns:
                 column = column_of(columns, name)
-                if column is None or (holds_text(column.type) != feature.is_text and not feature.is_mask):
+                if column is None or not fits(feature, column.type):
                     raise CorruptFileError(f"{path} has changed since it was planned (column {name!r})")
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from decimal import Decimal
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import pyarrow as pa
@@ -271,6 +271,35 @@ class TestListsOfText:
         assert found == [[b"p", b"q", b"q"], [b"q"] * 3, [b"q", b"p", b"p"]]
 
 
+class TestBytes:
+    RAW: ClassVar[dict[str, Any]] = {"columns": "c", "dtype": "uint8"}
+
+    @pytest.mark.parametrize("kind", [pa.binary(), pa.large_binary(), pa.binary(4)])
+    def test_pixels_that_lie_in_a_binary_column(self, tmp_path: Path, kind: pa.DataType) -> None:
+        images = [bytes(range(i, i + 4)) for i in range(9)]
+        inputs = {"x": {**self.RAW, "shape": [2, 2]}, "text": "c"}
+        found = read(tmp_path, {"c": pa.array(images, kind)}, inputs)
+        assert found["x"].dtype == np.uint8
+        assert found["x"].tolist() == [[[i, i + 1], [i + 2, i + 3]] for i in range(9)]
+        assert found["text"] == images
+
+    def test_are_padded_cut_and_masked_like_lists(self, tmp_path: Path) -> None:
+        rows = [b"abc", None, b"", b"abcde", b"x"]
+        settings = {**self.RAW, "shape": [3], "pad": 0, "truncate": True, "mask": "there"}
+        found = read(tmp_path, {"c": pa.array(rows)}, {"x": settings})
+        assert [bytes(row) for row in found["x"]] == [b"abc", b"\0\0\0", b"\0\0\0", b"abc", b"x\0\0"]
+        assert found["there"].sum(axis=1).tolist() == [3, 0, 0, 3, 1]
+
+    def test_a_row_of_another_size_is_refused(self, tmp_path: Path) -> None:
+        with pytest.raises(BadValueError, match=r"column 'c', row 5: a list of 2 values, not 3"):
+            read(tmp_path, {"c": [b"abc"] * 5 + [b"ab"]}, {"x": {**self.RAW, "shape": [3]}})
+
+    def test_chunks_that_begin_within_an_array(self) -> None:
+        column = pa.chunked_array([pa.array([b"zz", b"ab", b"cd"]).slice(1)])
+        feature = number("c", dtype="uint8", shape=(2,))
+        assert array(handed_in({"c": column}, feature), "input:x").tolist() == [list(b"ab"), list(b"cd")]
+
+
 def masked(columns: Any = "c", **settings: Any) -> dict[str, Any]:
     return {"x": {"columns": columns, "mask": "there", **settings}}
 
@@ -288,6 +317,9 @@ class TestMasks:
             (pa.array([1, None, 3]).cast(pa.timestamp("us", "UTC")), [1, 0, 3]),
             (pa.array([1, None, 3]).cast(pa.timestamp("ms")), [1000, 0, 3000]),
             (pa.array([1, None, 3], pa.int32()).cast(pa.date32()), [1, 0, 3]),
+            (pa.array([1, None, 3], pa.int32()).cast(pa.time32("ms")), [1000, 0, 3000]),
+            (pa.array([1, None, 3]).cast(pa.duration("us")), [1, 0, 3]),
+            (pa.array([0.5, None, 1], pa.float16()), [0.5, 0, 1]),
             (pa.array([1, None, 3]).dictionary_encode(), [1, 0, 3]),
         ],
     )

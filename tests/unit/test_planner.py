@@ -201,8 +201,11 @@ class TestFeatures:
             (pa.array(["x"]), "string"),
             (pa.array(["x"]).dictionary_encode(), "string"),
             (pa.array([b"x"]), "string"),
+            (pa.array([b"xy"], pa.binary(2)), "string"),
             (pa.array([1], pa.date32()), "int32"),
             (pa.array([1], pa.timestamp("ms", "UTC")), "int64"),
+            (pa.array([1], pa.time32("ms")), "int64"),
+            (pa.array([1], pa.duration("us")), "int64"),
         ],
     )
     def test_dtypes_of_single_columns(self, tmp_path: Path, column: pa.Array, dtype: str) -> None:
@@ -272,6 +275,17 @@ class TestFeatures:
     def test_only_a_list_column_alone_is_padded(self, lake: Path) -> None:
         with pytest.raises(ConfigError, match=r"data\.inputs\.x\.pad: column 'a' is of type float, not a list"):
             plan_lake(lake, inputs={"x": {"columns": ["a", "b"], "shape": [2], "pad": 0}})
+
+    def test_bytes_of_a_binary_column(self, tmp_path: Path) -> None:
+        images = pa.array([bytes(12)] * 2)
+        raw = {"columns": "c", "dtype": "uint8"}
+        assert plan_column(tmp_path, images, {**raw, "shape": [2, 2, 3]}) == ("uint8", (2, 2, 3))
+        with pytest.raises(ConfigError, match=r"column 'c' is of type binary, whose rows .*; add `shape: \[12\]`"):
+            plan_column(tmp_path, images, raw)
+        with pytest.raises(BadValueError, match=r"of type binary, but a number is needed; `dtype: uint8` takes its by"):
+            plan_column(tmp_path, images, {**raw, "dtype": "float32"})
+        with pytest.raises(BadValueError, match=r"of type string, but a number is needed$"):
+            plan_column(tmp_path, pa.array(["x"]), raw)
 
     def test_a_mask_is_an_input_behind_its_own(self, tmp_path: Path) -> None:
         lists = pa.array([[1.0]])
