@@ -13,8 +13,9 @@ from lakes import array, batches, deal, plan_lake, write_file
 
 from sparktf.errors import BadValueError, CorruptFileError
 from sparktf.feature import Feature, Kind
-from sparktf.feed.columns import Columns, Strings, allocate, empty_columns
+from sparktf.feed.columns import Columns, Strings, empty_columns
 from sparktf.feed.convert import RowGroup, assemble
+from sparktf.feed.nested import path_of
 
 
 def read(folder: Path, columns: dict[str, Any], inputs: dict[str, Any], **data: Any) -> dict[str, Any]:
@@ -39,7 +40,8 @@ def handed_in(columns: dict[str, pa.ChunkedArray], *features: Feature, **fields:
     """Returns the tensors of rows that are no file's: they are rows 100 and on of partition 7."""
     rows = len(next(iter(columns.values())))
     group = RowGroup(origin="partition 7", first_row=lambda: 100, columns=columns, rows=rows, **fields)
-    return assemble(features, [group], allocate(features, rows))
+    tensors = {f.key: np.empty((rows, *f.shape), f.numpy_dtype) for f in features if not f.is_text}
+    return assemble(features, [group], tensors)
 
 
 def number(*columns: str, name: str = "x", dtype: str = "int64", **fields: Any) -> Feature:
@@ -115,6 +117,22 @@ class TestStructs:
         assert array(found, "input:x").tolist() == [0, 10, 20, 30, 40, -1, 60]
         with pytest.raises(BadValueError, match=r"^partition 7: column 'who\.age', row 105: null"):
             handed_in({"who": who}, number("who.age"))
+
+    @pytest.mark.parametrize(
+        ("name", "path"),
+        [
+            ("who", ("who",)),
+            ("who.age", ("who", "age")),
+            ("who.of.a.b", ("who", "of", "a.b")),
+            ("x.y", ("x.y",)),
+            ("x.y.z", ("x.y", "z")),
+            ("who.x", None),
+            ("who.age.x", None),
+            ("x", None),
+        ],
+    )
+    def test_the_way_to_a_field(self, name: str, path: tuple[str, ...] | None) -> None:
+        assert path_of({"who": people().type, "x.y": pa.struct({"z": pa.int8()})}, name) == path
 
     def test_a_file_that_has_lost_the_field_since_it_was_planned(self, tmp_path: Path) -> None:
         file = write_file(tmp_path / "f.parquet", pa.table({"c": pa.array([{"k": "x"}]), "label": [0.0]}))
