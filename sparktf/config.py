@@ -21,6 +21,9 @@ from pydantic import (
     model_validator,
 )
 
+FillValue = bool | int | float | str
+"""What stands in place of a value that is not there."""
+
 _FUNCTION = r"^[A-Za-z_][\w.]*:[A-Za-z_]\w*$"
 
 Strategy = Literal["single", "mirrored", "multi_worker_mirrored"]
@@ -39,15 +42,26 @@ class FeatureConfig(Section):
 
     columns: str | tuple[str, ...] = Field(
         description="One column (a tensor of its own shape), or a list of columns packed into a vector `[batch, len]`. "
-        "A list may hold patterns such as `pixel_*`, expanded in the order of the file's schema."
+        "A list may hold patterns such as `pixel_*`, expanded in the order of the file's schema. "
+        "A field of a struct is `user.age`."
     )
     shape: tuple[PositiveInt, ...] | None = Field(
         default=None,
-        description="Shape of a row where the column is a list, e.g. `[8, 8]`; its length must be the product.",
+        description="Shape of a row where the column is a list, e.g. `[8, 8]`; its length must be the product, or "
+        "`pad` and `truncate` make it so.",
     )
     dtype: str | None = Field(
         default=None,
-        description="TensorFlow dtype. Default: `float32` for a packed vector and for doubles, else the column's own.",
+        description="TensorFlow dtype. Default: `float32` for a packed vector and for doubles, else the column's own. "
+        "`uint8` of a binary column: its bytes.",
+    )
+    pad: FillValue | None = Field(default=None, description="Fills up lists shorter than `shape`, at their end.")
+    truncate: bool = Field(default=False, description="Cut lists that are longer than `shape` off at their end.")
+    mask: str | None = Field(
+        default=None,
+        min_length=1,
+        description="Name of a further model input, bool of the same shape: where the column has a value. With it, a "
+        "null is no error: `data.fill_null` or zero takes its place. Padding is no value either. Inputs only.",
     )
 
 
@@ -110,8 +124,10 @@ class DataConfig(Section):
     sample_weight: str | dict[str, str] | None = Field(
         default=None, description="Column that weights each row's loss, or one per output."
     )
-    fill_null: dict[str, bool | int | float | str] = Field(
-        default={}, description="Column -> value in place of null. A null in any other used column is refused."
+    fill_null: dict[str, FillValue] = Field(
+        default={},
+        description="Column -> value in place of null, also within lists. A null in any other used column is refused, "
+        "unless its feature has a `mask`.",
     )
     validation: ValidationConfig | None = Field(default=None, description="Held-out rows, evaluated after each epoch.")
     shuffle: bool = Field(

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from sparktf.config import FillValue
 from sparktf.plan import Message
 
 TEXT = "string"
@@ -29,6 +30,10 @@ class Feature(Message):
         columns: Source columns; several are packed into a vector.
         dtype: TensorFlow dtype name, "string" for text.
         shape: Shape of one row, () for a scalar.
+        pad: Fills lists up that have fewer values than the shape; None where every list must have as many.
+        truncate: Lists may have more values than the shape: the first ones count.
+        masked: A null is no error: it is filled (`FeedSpec.fill_null`, else zero or empty text), and a mask tells.
+        is_mask: The tensor is such a mask: not the values, but bool, whether each is there.
     """
 
     kind: Kind
@@ -36,6 +41,10 @@ class Feature(Message):
     columns: tuple[str, ...]
     dtype: str
     shape: tuple[int, ...] = ()
+    pad: FillValue | None = None
+    truncate: bool = False
+    masked: bool = False
+    is_mask: bool = False
 
     @property
     def key(self) -> str:
@@ -52,9 +61,14 @@ class Feature(Message):
         return np.dtype(object if self.is_text else self.dtype)
 
     @property
+    def places(self) -> int:
+        """Values of one row."""
+        return math.prod(self.shape)
+
+    @property
     def row_nbytes(self) -> int:
-        """Bytes of one row as an array; of text the code alone, which is an int32."""
-        return 4 if self.is_text else self.numpy_dtype.itemsize * math.prod(self.shape)
+        """Bytes of one row as an array; of text the codes alone, which are int32."""
+        return (4 if self.is_text else self.numpy_dtype.itemsize) * self.places
 
 
 class FeedSpec(Message):
@@ -70,7 +84,7 @@ class FeedSpec(Message):
     features: tuple[Feature, ...]
     partition_columns: tuple[str, ...] = ()
     partition_types: tuple[str, ...] = ()
-    fill_null: dict[str, bool | int | float | str] = {}
+    fill_null: dict[str, FillValue] = {}
     renamed: dict[str, str] = {}
     shuffle: bool = True
     seed: int = 0

@@ -10,13 +10,15 @@ from enum import Enum
 from fnmatch import fnmatchcase
 from typing import NamedTuple
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.types as pt
 
-from sparktf.config import DataConfig, FeatureConfig
+from sparktf.config import DataConfig, FeatureConfig, FillValue
 from sparktf.errors import BadValueError, ColumnError, ConfigError
 from sparktf.feature import TEXT, Feature, Kind
-from sparktf.feed.convert import fill_scalar, is_list, is_text
+from sparktf.feed.convert import fill_scalar, is_binary, is_list, is_text
+from sparktf.feed.nested import leaf_types, type_of
 
 _DTYPES = (
     "bool",
@@ -42,6 +44,7 @@ class Family(Enum):
     NUMBER = "number"
     DECIMAL = "decimal"
     TEXT = "text"
+    STRUCT = "struct"
     NOTHING = "nothing"
 
 
@@ -76,7 +79,9 @@ _NUMBERS: tuple[tuple[Callable[[pa.DataType], bool], str, str], ...] = (
     (pt.is_float32, "float", "float32"),
     (pt.is_float64, "double", "float32"),
     (pt.is_date, "date", "int32"),
+    (pt.is_time, "time", "int64"),
     (pt.is_timestamp, "timestamp", "int64"),
+    (pt.is_duration, "interval day to second", "int64"),
 )
 
 
@@ -84,21 +89,28 @@ def column_type(kind: pa.DataType) -> ColumnType:
     """Returns what a column of an Arrow type is to Spark and to us."""
     if is_list(kind):
         value = column_type(kind.value_type)
-        family = Family.NOTHING if value.is_list or value.family is Family.TEXT else value.family
+        family = Family.NOTHING if value.is_list or value.family is Family.STRUCT else value.family
         length = kind.list_size if pt.is_fixed_size_list(kind) else None
         return ColumnType(f"array<{value.spark}>", family, value.dtype, True, length)
     if pt.is_dictionary(kind):
         return column_type(kind.value_type)
     if is_text(kind):
-        binary = pt.is_binary(kind) or pt.is_large_binary(kind)
-        return ColumnType("binary" if binary else "string", Family.TEXT, TEXT)
+        return ColumnType("binary" if is_binary(kind) else "string", Family.TEXT, TEXT)
     number = next((ColumnType(spark, Family.NUMBER, dtype) for test, spark, dtype in _NUMBERS if test(kind)), None)
-    if number is not None:
-        return number
+    return number or _other_type(kind)
+
+
+def _other_type(kind: pa.DataType) -> ColumnType:
     if pt.is_uint64(kind):
         kind = pa.decimal128(20, 0)
     if pt.is_decimal(kind):
         return ColumnType(f"decimal({kind.precision},{kind.scale})", Family.DECIMAL, "")
+    if pt.is_struct(kind):
+        fields = ",".join(f"{field.name}:{column_type(field.type).spark}" for field in kind)
+        return ColumnType(f"struct<{fields}>", Family.STRUCT, "")
+    if pt.is_map(kind):
+        spark = f"map<{column_type(kind.key_type).spark},{column_type(kind.item_type).spark}>"
+        return ColumnType(spark, Family.NOTHING, "")
     return ColumnType(str(kind), Family.NOTHING, "")
 
 
@@ -114,15 +126,24 @@ class Schema:
     types: Mapping[str, pa.DataType]
     first_length: Callable[[str], int | None]
 
-    def column(self, name: str, key: str) -> ColumnType:
-        """Returns the type of a column.
+    def arrow_type(self, name: str, key: str) -> pa.DataType:
+        """Returns the type of a column, or of a field of a struct ("user.age").
 
         Raises:
             ColumnError: there is none of the name.
         """
-        if name not in self.types:
-            raise ColumnError(f"{key}: there is no column {name!r}{_nearest(name, self.types)}")
-        return column_type(self.types[name])
+        found = type_of(self.types, name)
+        if found is None:
+            raise ColumnError(f"{key}: there is no column {name!r}{_nearest(name, {**self.types, **self.leaves()})}")
+        return found
+
+    def column(self, name: str, key: str) -> ColumnType:
+        """Returns what `arrow_type` does, as it is to Spark and to us."""
+        return column_type(self.arrow_type(name, key))
+
+    def leaves(self) -> dict[str, pa.DataType]:
+        """Returns the columns with the fields of structs in place of these, as patterns see them."""
+        return leaf_types(self.types)
 
 
 def resolve_features(data: DataConfig, schema: Schema) -> tuple[Feature, ...]:
@@ -133,9 +154,7 @@ def resolve_features(data: DataConfig, schema: Schema) -> tuple[Feature, ...]:
         BadValueError: a column's type cannot become the tensor.
         ConfigError: a dtype, shape, pattern, weight or `fill_null` does not fit the source.
     """
-    inputs = [
-        _feature(Kind.INPUT, name, f"data.inputs.{name}", feature, schema) for name, feature in data.inputs.items()
-    ]
+    inputs = [made for name, config in data.inputs.items() for made in _input(name, config, data, schema)]
     targets = [
         _feature(Kind.TARGET, name, f"data.targets.{name}", feature, schema) for name, feature in data.targets.items()
     ]
@@ -143,6 +162,19 @@ def resolve_features(data: DataConfig, schema: Schema) -> tuple[Feature, ...]:
     _check_no_leak(data, features)
     _check_fill_null(data, features, schema)
     return features
+
+
+def _input(name: str, config: FeatureConfig, data: DataConfig, schema: Schema) -> list[Feature]:
+    """Returns an input, and behind it the one that is its mask."""
+    key = f"data.inputs.{name}"
+    feature = _feature(Kind.INPUT, name, key, config, schema)
+    if config.mask is None:
+        return [feature]
+    names = [*data.inputs, *(other.mask for other in data.inputs.values())]
+    if names.count(config.mask) > 1:
+        raise ConfigError(f"{key}.mask: there is another input {config.mask!r}; a mask is an input of its own")
+    mask = {"name": config.mask, "dtype": "bool", "is_mask": True}
+    return [feature, feature.model_copy(update=mask)]
 
 
 def _weights(data: DataConfig, schema: Schema) -> Iterable[Feature]:
@@ -167,27 +199,46 @@ def _weight(output: str, column: str, key: str, schema: Schema) -> Feature:
 def _feature(kind: Kind, name: str, key: str, config: FeatureConfig, schema: Schema) -> Feature:
     packed = not isinstance(config.columns, str)
     columns = (config.columns,) if isinstance(config.columns, str) else _expand(config.columns, key, schema)
-    types = [schema.column(column, key) for column in columns]
+    types = [_taken(schema.column(column, key), config) for column in columns]
     needs_number = packed or kind is not Kind.INPUT
     for column, found in zip(columns, types, strict=True):
         _check_family(column, found, config.dtype, key, needs_number)
         if packed and found.is_list:
             raise BadValueError(f"{key}: column {column!r} is of type {found.spark}; only single values can be packed")
     dtype = config.dtype or (_PACKED_DTYPE if packed else types[0].dtype)
-    shape = _shape(columns, types[0], packed, config, key, schema)
-    return Feature(kind=kind, name=name, columns=columns, dtype=dtype, shape=shape)
+    if kind is not Kind.INPUT and config.mask is not None:
+        raise ConfigError(f"{key}.mask: only inputs have masks; give rows without a target a sample weight of 0")
+    _check_fit(columns[0], types[0], dtype, config, key)
+    return Feature(
+        kind=kind,
+        name=name,
+        columns=columns,
+        dtype=dtype,
+        shape=_shape(columns, types[0], packed, config, key, schema),
+        pad=config.pad,
+        truncate=config.truncate,
+        masked=config.mask is not None,
+    )
+
+
+def _taken(found: ColumnType, config: FeatureConfig) -> ColumnType:
+    """Returns a column's type as the feature takes it: with `dtype: uint8`, a binary column is a list of its bytes."""
+    if found.spark == "binary" and config.dtype == "uint8":
+        return found._replace(family=Family.NUMBER, dtype="uint8", is_list=True)
+    return found
 
 
 def _expand(names: Sequence[str], key: str, schema: Schema) -> tuple[str, ...]:
     """Returns the columns that names and patterns stand for; a pattern adds none that is there already."""
     columns: list[str] = []
+    leaves = schema.leaves()
     for name in names:
-        if name in schema.types or not _is_pattern(name):
+        if name in leaves or not _is_pattern(name):
             columns.append(name)
             continue
-        matching = [column for column in schema.types if fnmatchcase(column, name)]
+        matching = [column for column in leaves if fnmatchcase(column, name)]
         if not matching:
-            raise ColumnError(f"{key}: no column matches {name!r}{_nearest(name, schema.types)}")
+            raise ColumnError(f"{key}: no column matches {name!r}{_nearest(name, leaves)}")
         seen = set(columns)
         columns.extend(column for column in matching if column not in seen)
     if not columns:
@@ -203,14 +254,39 @@ def _check_family(column: str, found: ColumnType, dtype: str | None, key: str, n
     if dtype is not None and dtype not in _DTYPES:
         raise ConfigError(f"{key}.dtype: {dtype!r} is no dtype{_nearest(dtype, _DTYPES)}")
     is_of = f"{key}: column {column!r} is of type {found.spark}"
+    if found.family is Family.STRUCT:
+        raise BadValueError(f"{is_of}; name its fields: one as `{column}.<field>`, all in a list as `{column}.*`")
     if found.family is Family.NOTHING:
         raise BadValueError(f"{is_of}, of which no tensor can be made")
     if found.family is Family.TEXT and (needs_number or dtype not in (None, TEXT)):
-        raise BadValueError(f"{is_of}, but a number is needed")
+        hint = "; `dtype: uint8` takes its bytes" if found.spark == "binary" else ""
+        raise BadValueError(f"{is_of}, but a number is needed{hint}")
     if found.family is not Family.TEXT and dtype == TEXT:
         raise BadValueError(f"{is_of}, which cannot be cast to dtype {TEXT}")
     if found.family is Family.DECIMAL and dtype not in ("float32", "float64"):
         raise ConfigError(f"{is_of}, which is exact; add `dtype: float32` (or float64) to round it")
+
+
+def _check_fit(column: str, found: ColumnType, dtype: str, config: FeatureConfig, key: str) -> None:
+    """Checks what fits lists into a shape: `pad` and `truncate`."""
+    given = {"pad": config.pad is not None, "truncate": config.truncate}
+    for setting in [setting for setting, is_given in given.items() if is_given]:
+        if not found.is_list:
+            raise ConfigError(f"{key}.{setting}: column {column!r} is of type {found.spark}, not a list")
+        if config.shape is None:
+            raise ConfigError(f"{key}.{setting}: to what length? add `shape: [n]`")
+    if config.pad is not None and not _fits(config.pad, dtype):
+        raise ConfigError(f"{key}.pad: {config.pad!r} is no value of dtype {dtype}")
+
+
+def _fits(value: FillValue, dtype: str) -> bool:
+    """Whether a value can stand in a tensor of the dtype."""
+    if isinstance(value, (bool, str)) or dtype in (TEXT, "bool"):
+        return {bool: "bool", str: TEXT}.get(type(value)) == dtype
+    if np.dtype(dtype).kind == "f":
+        return True
+    limits = np.iinfo(dtype)
+    return float(value).is_integer() and limits.min <= value <= limits.max
 
 
 def _shape(
@@ -221,15 +297,16 @@ def _shape(
         if first.is_list and first.length is None:
             hint = schema.first_length(columns[0]) or "n"
             of = f"column {columns[0]!r} is of type {first.spark}, whose rows may differ in length"
-            raise ConfigError(f"{key}: {of}; add `shape: [{hint}]`")
+            raise ConfigError(f"{key}: {of}; add `shape: [{hint}]` (and `pad`, if it is to fill shorter ones up)")
         if first.length is not None:
             return (first.length,)
         return (len(columns),) if packed else ()
-    if first.family is Family.TEXT:
+    if first.family is Family.TEXT and not first.is_list:
         raise ConfigError(f"{key}.shape: column {columns[0]!r} is of type {first.spark}, which has no shape")
     size = len(columns) if packed else first.length if first.is_list else 1
     given = math.prod(config.shape)
-    if size is not None and given != size:
+    fits = size is None or given == size or (config.truncate if given < size else config.pad is not None)
+    if not fits:
         raise ConfigError(f"{key}.shape: {list(config.shape)} is {given} values a row, but the source has {size}")
     return config.shape
 
@@ -238,7 +315,7 @@ def _check_no_leak(data: DataConfig, features: Sequence[Feature]) -> None:
     """A pattern wide enough to take in the label would train a perfect and useless model."""
     learned = {column for feature in features if feature.kind is not Kind.INPUT for column in feature.columns}
     for feature in features:
-        if feature.kind is Kind.INPUT:
+        if feature.kind is Kind.INPUT and not feature.is_mask:
             named = data.inputs[feature.name].columns
             leaked = learned.intersection(feature.columns).difference([named] if isinstance(named, str) else named)
             if leaked:
@@ -256,7 +333,7 @@ def _check_fill_null(data: DataConfig, features: Sequence[Feature], schema: Sche
             raise ConfigError(f"{key}: no input, target or weight has this column{_nearest(column, used)}")
         found = schema.column(column, key)
         try:
-            fill_scalar(value, schema.types[column])
+            fill_scalar(value, schema.arrow_type(column, key))
         except ValueError as error:
             raise ConfigError(f"{key}: {value!r} is no value for a column of type {found.spark}") from error
 

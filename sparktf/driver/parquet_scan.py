@@ -56,20 +56,32 @@ class ParquetScan:
 
     def renamed(self, used: Iterable[str]) -> dict[str, str]:
         """Returns those of the used columns that have another name in the files, with that."""
-        in_files = {name: self.columns[name] for name in sorted(used) if name not in self.partitions.names}
+        in_files = {name: self.in_file(name) for name in sorted(used) if name not in self.partitions.names}
         return {name: in_file for name, in_file in in_files.items() if name != in_file}
+
+    def root(self, name: str) -> str:
+        """Returns the column that a dotted name leads into, or that it is."""
+        while name not in self.columns and "." in name:
+            name = name.rpartition(".")[0]
+        return name
+
+    def in_file(self, name: str) -> str:
+        """Returns the name that a column, or a field of one, has in the files."""
+        root = self.root(name)
+        return self.columns[root] + name[len(root) :]
 
     def check_file(self, used: Iterable[str], path: str, schema: pa.Schema, metadata: pq.FileMetaData) -> None:
         """Checks a file's footer: whether its columns are what the DataFrame has.
 
         Args:
-            used: The columns that are read, by the DataFrame's names.
+            used: The columns and fields that are read, by the DataFrame's names.
 
         Raises:
             NotPlainError: a column is missing, of another type, or holds dates or timestamps that Spark converts.
         """
-        names = tuple(used)
-        leaves = leaf_columns(metadata, frozenset(self.columns[name] for name in names))
+        leaves = leaf_columns(metadata, frozenset(self.in_file(name) for name in used))
+        # Of a struct, all fields must be what Spark says they are, used or not.
+        names = sorted({self.root(name) for name in used})
         if any(metadata.schema.column(i).physical_type == _INT96 for i in leaves):
             raise NotPlainError(f"{path} has INT96 timestamps")
         found = {field.name: field.type for field in schema}
@@ -125,7 +137,7 @@ def scan_schema(storage: Storage, scan: ParquetScan) -> Schema:
             raise NotPlainError(f"{path} has no column {in_file!r}")
     return Schema(
         {name: types.get(name, found.get(in_file)) for name, in_file in scan.columns.items()},
-        lambda name: first_length(storage, path, scan.columns[name]),
+        lambda name: first_length(storage, path, scan.in_file(name)),
     )
 
 

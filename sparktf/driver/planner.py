@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from sparktf.config import JobConfig, ValidationConfig
-from sparktf.driver.columns import Schema, column_type, resolve_features
+from sparktf.driver.columns import Schema, resolve_features
 from sparktf.driver.locality import Column, Hosts, Locate, Replicas, block_numbers, host_groups, nowhere
 from sparktf.driver.parquet_scan import NotPlainError, ParquetScan, scan_schema, scan_source
 from sparktf.driver.partitions import Partitions
@@ -90,7 +90,7 @@ def plan_source(
         schema = scan_schema(storage, scan)
     spec = _feed_spec(config, resolve_features(data, schema), source.partitions, scan)
     columns = file_columns(spec)
-    same_types = partial(check_types, {name: column_type(schema.types[name]) for name in columns})
+    same_types = partial(check_types, {name: schema.column(name, source.key) for name in columns})
     sources = [_project(source, spec, source.key)]
     check = same_types if scan is None else partial(scan.check_file, tuple(columns))
     groups = _read(columns, check, storage, sources[0])
@@ -207,10 +207,12 @@ def _project(source: Source, spec: FeedSpec, first: str) -> Source:
         if found != kind:
             raise BadValueError(f"{source.key}: partition column {name!r} is of type {found}, in {first} {kind}")
     positions = [partitions.names.index(name) for name in spec.partition_columns]
+    refused = {name for feature in spec.features if not feature.masked for name in feature.columns}
+    refused.difference_update(spec.fill_null)
     values = tuple(tuple(row[i] for i in positions) for row in partitions.values)
     for file, row in zip(source.files, values, strict=True):
         for name, value in zip(spec.partition_columns, row, strict=True):
-            if value is None and name not in spec.fill_null:
+            if value is None and name in refused:
                 raise BadValueError(
                     f"{file}: partition column {name!r} is null; data.fill_null.{name} names a value instead"
                 )

@@ -24,6 +24,7 @@ from sparktf.errors import (
     SourceNotFoundError,
     StorageNotFoundError,
 )
+from sparktf.feed.nested import column_of, type_of
 from sparktf.feed.parquet import PARTITION_TYPES, group_nbytes, group_range, leaf_columns, open_parquet, reading
 from sparktf.storage.base import Storage
 
@@ -128,15 +129,17 @@ def read_schema(storage: Storage, source: Source) -> dict[str, pa.DataType]:
 
 
 def first_length(storage: Storage, path: str, column: str) -> int | None:
-    """Returns how many values the first row of a list column has, if there is one; reads little more than that row.
+    """Returns how many values the first row of a list column has (bytes, of a binary one), if there is one.
+
+    Little more than that row is read.
 
     Raises:
         CorruptFileError: the file cannot be read.
     """
     with open_parquet(storage, path) as file, reading(path):
         for batch in file.iter_batches(batch_size=1, columns=[column]):
-            first = batch.column(0)[0]
-            return len(first) if first.is_valid else None
+            found = column_of(dict(zip(batch.schema.names, pa.table(batch).columns, strict=True)), column)
+            return None if found is None or not found[0].is_valid else len(found[0].as_py())
     return None
 
 
@@ -181,10 +184,11 @@ def check_types(types: Mapping[str, ColumnType], path: str, schema: pa.Schema, m
         BadValueError: a column has another type.
     """
     del metadata
-    found = {field.name: field.type for field in schema}
+    fields = {field.name: field.type for field in schema}
     for name, wanted in types.items():
-        if name not in found:
+        found = type_of(fields, name)
+        if found is None:
             raise ColumnError(f"{path} has no column {name!r}, which other files have")
-        kind = column_type(found[name])
+        kind = column_type(found)
         if kind.spark != wanted.spark:
             raise BadValueError(f"{path}: column {name!r} is of type {kind.spark}, in other files {wanted.spark}")

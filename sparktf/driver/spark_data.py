@@ -7,9 +7,9 @@ from typing import Any
 
 import pyarrow as pa
 from pyspark import RDD
+from pyspark.errors import PySparkException
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as sql
-from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
 
 from sparktf.config import DataConfig, JobConfig
@@ -19,6 +19,7 @@ from sparktf.driver.feeders import FrameStream, RowStream
 from sparktf.driver.stored_plan import Plan
 from sparktf.errors import ConfigError
 from sparktf.feature import FeedSpec
+from sparktf.feed.nested import path_of
 from sparktf.plan import Stream
 
 _HASH_RANGE = 1 << 31
@@ -44,7 +45,7 @@ class SparkData:
             # Predicates are Spark's, and so are the rows that it draws: what it must look into, it gets as a DataFrame.
             if config.data.where is not None or config.data.validation is not None:
                 self._frame, self._rows = spark.createDataFrame(data, schema), None
-        self.schema: pa.Schema = to_arrow_schema(schema)
+        self.schema = _arrow_schema(spark, schema)
 
     def plan(self, config: JobConfig) -> Plan:
         """Plans a run whose streams Spark feeds: which tensors there are. How many rows, nobody knows beforehand.
@@ -81,17 +82,22 @@ class SparkData:
         """
         used = sorted({column for feature in spec.features for column in feature.columns})
         if self._rows is not None:
-            schema = pa.schema([self.schema.field(column) for column in used])
-            return RowStream(self._rows, schema, self.schema.names)
+            roots = sorted({self._path(column)[0] for column in used})
+            return RowStream(self._rows, pa.schema([self.schema.field(root) for root in roots]), self.schema.names)
         if self._frame is None:
             raise ConfigError("there is no data")
         frame = filtered(self._frame, self._config.where, "data.where")
-        held_out = _held_out(self._config, frame, used, self._seed)
+        columns = [frame[_quoted(self._path(column))].alias(column) for column in used]
+        held_out = _held_out(self._config, frame, columns, self._seed)
         if held_out is not None:
             # A predicate that is null selects nothing, here too.
             known = sql.coalesce(held_out, sql.lit(False))
             frame = frame.where(known if stream is Stream.VALIDATION else ~known)
-        return FrameStream(frame.select(*(frame[_quoted(column)] for column in used)))
+        return FrameStream(frame.select(*columns))
+
+    def _path(self, column: str) -> tuple[str, ...]:
+        """Returns the column, or the column and the fields in it, that a name of a feature stands for."""
+        return path_of({field.name: field.type for field in self.schema}, column) or (column,)
 
 
 def _declared(spark: SparkSession, config: DataConfig) -> StructType:
@@ -103,7 +109,19 @@ def _declared(spark: SparkSession, config: DataConfig) -> StructType:
         return spark.createDataFrame([], config.rdd_schema).schema
 
 
-def _held_out(config: DataConfig, frame: DataFrame, used: Sequence[str], seed: int) -> Column | None:
+def _arrow_schema(spark: SparkSession, schema: StructType) -> pa.Schema:
+    """Returns the schema as feeders will see it; a type that Spark cannot turn into Arrow's stands as null."""
+    try:
+        return spark.createDataFrame([], schema).toArrow().schema
+    except PySparkException:
+        fields, half = schema.fields, len(schema.fields) // 2
+        if not half:
+            return pa.schema([pa.field(field.name, pa.null()) for field in fields])
+        halves = (StructType(fields[:half]), StructType(fields[half:]))
+        return pa.schema([field for part in halves for field in _arrow_schema(spark, part)])
+
+
+def _held_out(config: DataConfig, frame: DataFrame, columns: Sequence[Column], seed: int) -> Column | None:
     """Returns what is true for rows of the validation stream; None where there is none."""
     validation = config.validation
     if validation is None:
@@ -115,9 +133,9 @@ def _held_out(config: DataConfig, frame: DataFrame, used: Sequence[str], seed: i
         return sql.expr(validation.where)
     # Drawn by the row's content, so that a row is on the same side in every epoch, whatever order Spark computes it in,
     # and no row that training sees is in validation too.
-    drawn = sql.pmod(sql.xxhash64(sql.lit(seed), *(frame[_quoted(name)] for name in used)), sql.lit(_HASH_RANGE))
+    drawn = sql.pmod(sql.xxhash64(sql.lit(seed), *columns), sql.lit(_HASH_RANGE))
     return drawn < int((validation.fraction or 0.0) * _HASH_RANGE)
 
 
-def _quoted(column: str) -> str:
-    return "`" + column.replace("`", "``") + "`"
+def _quoted(path: Sequence[str]) -> str:
+    return ".".join("`" + name.replace("`", "``") + "`" for name in path)

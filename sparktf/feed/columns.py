@@ -20,7 +20,7 @@ class Strings:
     """Text, dictionary-encoded: row i is `values[codes[i]]`.
 
     Attributes:
-        codes: int32 [rows].
+        codes: int32 [rows, *shape].
         values: object [n_values], distinct `bytes` (UTF-8 for text). There may be values that no row has.
     """
 
@@ -36,16 +36,16 @@ class Strings:
 
     def take(self, rows: Array) -> Strings:
         """Returns the given rows, in that order."""
-        return Strings(np.take(self.codes, rows), self.values)
+        return Strings(np.take(self.codes, rows, axis=0), self.values)
 
     def to_numpy(self) -> npt.NDArray[np.object_]:
-        """Returns object [rows], one `bytes` per row."""
+        """Returns object [rows, *shape], one `bytes` per text."""
         return self.values[self.codes]
 
     @classmethod
-    def empty(cls) -> Strings:
-        """Returns no rows."""
-        return cls(np.empty(0, np.int32), np.empty(0, object))
+    def empty(cls, shape: tuple[int, ...] = ()) -> Strings:
+        """Returns no rows of a shape."""
+        return cls(np.empty((0, *shape), np.int32), np.empty(0, object))
 
     @classmethod
     def concat(cls, parts: Sequence[Strings]) -> Strings:
@@ -61,10 +61,10 @@ class Strings:
 
     def _compact(self) -> Strings:
         """A few rows of a block with many values keep only their own: a batch must not carry a block's dictionary."""
-        if len(self.codes) >= len(self.values):
+        if self.codes.size >= len(self.values):
             return self
         used, codes = np.unique(self.codes, return_inverse=True)
-        return Strings(codes.astype(np.int32), self.values[used])
+        return Strings(codes.astype(np.int32).reshape(self.codes.shape), self.values[used])
 
 
 Columns = dict[str, Array | Strings]
@@ -80,7 +80,9 @@ def object_array(values: pa.Array) -> npt.NDArray[np.object_]:
 def empty_columns(features: Iterable[Feature]) -> Columns:
     """Returns no rows of every feature, with the right dtypes and shapes."""
     return {
-        feature.key: Strings.empty() if feature.is_text else np.empty((0, *feature.shape), feature.numpy_dtype)
+        feature.key: Strings.empty(feature.shape)
+        if feature.is_text
+        else np.empty((0, *feature.shape), feature.numpy_dtype)
         for feature in features
     }
 

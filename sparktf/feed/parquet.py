@@ -17,7 +17,8 @@ import pyarrow.parquet as pq
 from sparktf.errors import CorruptFileError, SourceNotFoundError, StorageError, StorageNotFoundError
 from sparktf.feature import FeedSpec
 from sparktf.feed.columns import Array
-from sparktf.feed.convert import RowGroup, is_text
+from sparktf.feed.convert import RowGroup, fits
+from sparktf.feed.nested import column_of, prefixes
 from sparktf.plan import Draw, Keep, PartitionValue, Split, generator
 from sparktf.storage.base import Storage
 
@@ -88,9 +89,9 @@ def _source(stream: BinaryIO) -> tuple[pa.NativeFile | BinaryIO, bool]:
 
 
 def leaf_columns(metadata: pq.FileMetaData, columns: frozenset[str]) -> list[int]:
-    """Returns the positions of the physical columns that belong to the given columns."""
+    """Returns the positions of the physical columns that belong to the given columns, of structs only those used."""
     paths = (metadata.schema.column(i).path for i in range(metadata.num_columns))
-    return [i for i, path in enumerate(paths) if path in columns or path.partition(".")[0] in columns]
+    return [i for i, path in enumerate(paths) if path in columns or any(name in columns for name in prefixes(path))]
 
 
 def group_nbytes(group: pq.RowGroupMetaData, leaves: Sequence[int]) -> int:
@@ -143,7 +144,8 @@ class SplitReader:
         self._columns = file_columns(spec)
         self._in_file = frozenset(self._columns.values())
         self._files: OrderedDict[str, pq.ParquetFile] = OrderedDict()
-        texts = (name for feature in spec.features if feature.is_text for name in feature.columns)
+        # The values of lists have other names, which depend on who wrote the file.
+        texts = (name for f in spec.features if f.is_text and not f.shape for name in f.columns)
         self._texts = [self._columns[name] for name in texts if name in self._columns]
 
     def read(self, split: Split) -> RowGroup:
@@ -159,7 +161,8 @@ class SplitReader:
         with reading(split.path):
             table = file.read_row_group(split.row_group, columns=sorted(self._in_file), use_threads=self._use_threads)
         found = dict(zip(table.column_names, table.columns, strict=True))
-        columns = {name: found[in_file] for name, in_file in self._columns.items() if in_file in found}
+        fields = {name: column_of(found, in_file) for name, in_file in self._columns.items()}
+        columns = {name: column for name, column in fields.items() if column is not None}
         named = zip(self._spec.partition_columns, self._spec.partition_types, split.partition, strict=True)
         # A partition column is a column like any other: one value, as often as the row group has rows.
         columns |= {name: pa.chunked_array([repeated(value, kind, split.group_rows)]) for name, kind, value in named}
@@ -193,6 +196,8 @@ class SplitReader:
             )
         except StorageNotFoundError as error:
             raise SourceNotFoundError(f"{path} is gone since it was planned") from error
+        except KeyError as error:  # Arrow's, over a text column that is not there
+            raise CorruptFileError(f"{path} has changed since it was planned (its columns are others)") from error
         if len(self._files) >= _OPEN_FILES:
             _close(self._files.popitem(last=False)[1])
         self._files[path] = file
@@ -210,7 +215,8 @@ class SplitReader:
         """A file rewritten with the same sizes and other columns would otherwise fail without its name."""
         for feature in self._spec.features:
             for name in feature.columns:
-                if name not in columns or is_text(columns[name].type) != feature.is_text:
+                column = column_of(columns, name)
+                if column is None or not fits(feature, column.type):
                     raise CorruptFileError(f"{path} has changed since it was planned (column {name!r})")
 
 

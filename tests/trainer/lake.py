@@ -13,6 +13,7 @@ import pyarrow.parquet as pq
 from sparktf.config import JobConfig
 
 ITEMS = 20
+WORDS = 11
 CLASSES = 3
 NUMBERS = tuple(f"x{i}" for i in range(4))
 EVERYTHING: dict[str, Any] = {

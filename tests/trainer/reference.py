@@ -96,9 +96,28 @@ def compare_exports(config: JobConfig, folder: str) -> tuple[dict[str, list[int]
     return {name: list(value.shape) for name, value in served.items()}, difference
 
 
-def _build(config: JobConfig) -> Any:
+def compare_batches(
+    config: JobConfig, assets: dict[str, Any], x: dict[str, Values], y: Values, folder: str
+) -> tuple[float, float]:
+    """Trains on all rows at once, as often as there are epochs; predicts them with the SavedModel in the folder.
+
+    Returns:
+        The greatest difference from the weights of the run, and that from its predictions.
+    """
+    tf = importlib.import_module("tensorflow")
+    tensors = {name: tf.constant(value) for name, value in x.items()}
+    model = _build(config, assets)
+    for _ in range(config.train.epochs):
+        model.train_on_batch(tensors, tf.constant(y))
+    served = tf.saved_model.load(f"{folder}/saved_model").signatures["serving_default"](**tensors)
+    predictions = [value.numpy() for value in served.values()]
+    trained = _difference(weights_of(config, f"{folder}/model.keras"), model.get_weights())
+    return trained, _difference(predictions, [model(tensors).numpy()])
+
+
+def _build(config: JobConfig, assets: dict[str, Any] | None = None) -> Any:
     module = importlib.import_module(config.model_module)
-    return getattr(module, config.model_function)(config.params, {})
+    return getattr(module, config.model_function)(config.params, assets or {})
 
 
 def _load(config: JobConfig, exported: str) -> Any:

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from trainer.lake import CLASSES, ITEMS, NUMBERS
+from trainer.lake import CLASSES, ITEMS, NUMBERS, WORDS
 from trainer.refused import own_train_step
 
 from sparktf import Node
@@ -80,6 +80,23 @@ def text(params: Params, assets: Params) -> Any:
     embedded = keras.layers.Embedding(len(assets["colours"]) + 1, 2)(codes)
     hidden = keras.layers.Concatenate()([embedded, numbers])
     return _classifier(keras, params, {"colour": colour, "numbers": numbers}, hidden)
+
+
+def nested(params: Params, assets: Params) -> Any:
+    """A model of padded lists of words and tags, and of an age that may be missing, each behind its mask."""
+    keras = _flavour(params)
+    layers = keras.layers
+    age = keras.Input((), name="age")
+    age_known = keras.Input((), name="age_known", dtype="bool")
+    words = keras.Input((5,), name="words", dtype="int32")
+    words_there = keras.Input((5,), name="words_there")  # float32, as Keras has it where nothing else is said
+    tags = keras.Input((2, 1), name="tags", dtype="string")
+    embedded = layers.Multiply()([layers.Embedding(WORDS, 3)(words), layers.Reshape((5, 1))(words_there)])
+    tagged = layers.Embedding(len(assets["tags"]) + 1, 2)(layers.StringLookup(vocabulary=assets["tags"])(tags))
+    parts = [layers.Reshape((1,))(age), layers.Embedding(2, 2)(age_known)]
+    hidden = layers.Concatenate()([*parts, layers.Flatten()(embedded), layers.Flatten()(tagged)])
+    inputs = {"age": age, "age_known": age_known, "words": words, "words_there": words_there, "tags": tags}
+    return _classifier(keras, params, inputs, hidden)
 
 
 def subclassed(params: Params, assets: Params) -> Any:

@@ -12,13 +12,14 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from lakes import batches, deal, id_table, ids, lake_config, no_filter, values, write_file, write_lake
+from lakes import array, batches, deal, id_table, ids, lake_config, no_filter, values, write_file, write_lake
 
 from sparktf.driver.parquet_scan import NotPlainError, ParquetScan
 from sparktf.driver.partitions import Partitions
 from sparktf.driver.planner import plan_source
 from sparktf.driver.stored_plan import Plan, load_plan, save_plan
 from sparktf.errors import BadValueError, ColumnError, EmptySourceError
+from sparktf.feed.columns import Strings
 from sparktf.plan import Stream
 from sparktf.storage import open_storage
 
@@ -69,6 +70,26 @@ class TestRows:
             scan_of(tmp_path, {"x": "double", "label": "bigint"}, {"x": "raw"}), inputs={"x": "x"}, fill_null={"x": 5}
         )
         assert sorted(values(batches(filled, deal(filled)[0]), "input:x")) == [1.0, 5.0]
+
+    def test_fields_of_structs_are_read_from_columns_of_other_names(self, tmp_path: Path) -> None:
+        people = pa.array([{"age": i, "of": {"city": f"c{i}", "l": [i, i]}} for i in range(5)])
+        write_file(tmp_path / "f.parquet", pa.table({"p": people, "label": [0] * 5}))
+        spark = "struct<age:bigint,of:struct<city:string,l:array<bigint>>>"
+        scan = scan_of(tmp_path, {"who": spark, "label": "bigint"}, {"who": "p"})
+        inputs = {"age": "who.age", "city": "who.of.city", "l": {"columns": "who.of.l", "shape": [2]}}
+        plan = plan_scan(scan, inputs=inputs, shuffle=False)
+        (batch,) = batches(plan, deal(plan)[0])
+        assert array(batch, "input:age").tolist() == [0, 1, 2, 3, 4]
+        assert array(batch, "input:l").tolist() == [[i, i] for i in range(5)]
+        text = batch["input:city"]
+        assert isinstance(text, Strings)
+        assert text.to_numpy().tolist() == [f"c{i}".encode() for i in range(5)]
+
+    def test_a_struct_of_which_spark_says_something_else_is_not_plain(self, tmp_path: Path) -> None:
+        write_file(tmp_path / "f.parquet", pa.table({"p": pa.array([{"age": 1}]), "label": [0]}))
+        scan = scan_of(tmp_path, {"p": "struct<age:bigint,name:string>", "label": "bigint"})
+        with pytest.raises(NotPlainError, match=r"column 'p' is of type struct<age:bigint>, and struct<age:bigint,nam"):
+            plan_scan(scan, inputs={"x": "p.age"})
 
     def test_partition_values_are_those_of_the_scan(self, tmp_path: Path) -> None:
         for i in range(3):

@@ -8,6 +8,8 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
+from sparktf.feature import Feature, FeedSpec, Kind
+from sparktf.messages import Metrics
 from sparktf.plan import (
     Assignment,
     BlockSlice,
@@ -24,6 +26,7 @@ from sparktf.plan import (
     remaining,
     share,
 )
+from sparktf.topology import NodeId, Role
 
 
 def random_blocks(rng: np.random.Generator) -> npt.NDArray[np.int64]:
@@ -173,3 +176,14 @@ class TestBatchShares:
 def test_each_purpose_draws_its_own_numbers() -> None:
     drawn = {int(generator(draw, 0, *key).integers(1 << 62)) for draw in Draw for key in ((0,), (1,), (1, 2))}
     assert len(drawn) == 3 * len(Draw)
+
+
+@pytest.mark.parametrize("value", [float("nan"), float("inf"), -float("inf")])
+def test_messages_carry_what_is_no_finite_number(value: float) -> None:
+    node = NodeId(role=Role.CHIEF, index=0)
+    metrics = Metrics(attempt=1, node=node, stream=Stream.VALIDATION, epoch=0, step=1, rows=1, values={"loss": value})
+    feature = Feature(kind=Kind.INPUT, name="x", columns=("c",), dtype="float32", shape=(3,), pad=value)
+    spec = FeedSpec(features=(feature,), fill_null={"c": value})
+    for message in (metrics, spec):
+        again = type(message).model_validate_json(message.model_dump_json())
+        np.testing.assert_equal(again.model_dump(), message.model_dump())

@@ -28,6 +28,7 @@ from sparktf.plan import Assignment, Keep, Stream
 from sparktf.storage import open_storage
 
 TRAIN, VALIDATION = Stream.TRAIN, Stream.VALIDATION
+MAP = pa.map_(pa.string(), pa.int32())
 
 
 @pytest.fixture
@@ -121,6 +122,10 @@ class TestPartitions:
             plan_lake(tmp_path, inputs={"k": "k"})
         assert plan_lake(tmp_path, inputs={"k": "k"}, fill_null={"k": 0}).rows(TRAIN) == 4
         assert plan_lake(tmp_path).rows(TRAIN) == 4  # no feature uses k
+        masked = {"k": {"columns": "k", "mask": "known"}}
+        assert plan_lake(tmp_path, inputs=masked).rows(TRAIN) == 4
+        with pytest.raises(BadValueError, match="partition column 'k' is null"):
+            plan_lake(tmp_path, inputs={**masked, "again": "k"})
 
     def test_folders_with_different_columns(self, dated: Path) -> None:
         write_file(dated / "date=2026-11-09" / "f.parquet", id_table(0, 1))
@@ -196,8 +201,11 @@ class TestFeatures:
             (pa.array(["x"]), "string"),
             (pa.array(["x"]).dictionary_encode(), "string"),
             (pa.array([b"x"]), "string"),
+            (pa.array([b"xy"], pa.binary(2)), "string"),
             (pa.array([1], pa.date32()), "int32"),
             (pa.array([1], pa.timestamp("ms", "UTC")), "int64"),
+            (pa.array([1], pa.time32("ms")), "int64"),
+            (pa.array([1], pa.duration("us")), "int64"),
         ],
     )
     def test_dtypes_of_single_columns(self, tmp_path: Path, column: pa.Array, dtype: str) -> None:
@@ -218,6 +226,91 @@ class TestFeatures:
         fixed = pa.array([[1, 2, 3, 4]], pa.list_(pa.uint8(), 4))
         with pytest.raises(ConfigError, match=r"data\.inputs\.x\.shape: \[3, 2\] is 6 values a row, but .* has 4"):
             plan_column(tmp_path, fixed, {"columns": "c", "shape": [3, 2]})
+
+    def test_lists_of_text(self, tmp_path: Path) -> None:
+        texts = pa.array([["x", "y"]])
+        assert plan_column(tmp_path, texts, {"columns": "c", "shape": [2]}) == ("string", (2,))
+        with pytest.raises(BadValueError, match=r"column 'c' is of type array<string>, but a number is needed"):
+            plan_column(tmp_path, texts, {"columns": "c", "shape": [2], "dtype": "int32"})
+
+    @pytest.mark.parametrize(
+        ("column", "settings", "shape"),
+        [
+            (pa.array([[1, 2]]), {"shape": [5], "pad": -1}, (5,)),
+            (pa.array([[1, 2]]), {"shape": [5, 2], "pad": 0, "truncate": True}, (5, 2)),
+            (pa.array([[1, 2]]), {"shape": [1], "truncate": True}, (1,)),
+            (pa.array([[1, 2]], pa.list_(pa.int8(), 2)), {"shape": [3], "pad": 0}, (3,)),
+            (pa.array([[1, 2]], pa.list_(pa.int8(), 2)), {"shape": [1], "truncate": True}, (1,)),
+            (pa.array([[1, 2]]), {"shape": [3], "dtype": "float32", "pad": 0.5}, (3,)),
+            (pa.array([[True]]), {"shape": [3], "pad": False}, (3,)),
+            (pa.array([["x"]]), {"shape": [3], "pad": "?"}, (3,)),
+        ],
+    )
+    def test_lists_that_are_padded_and_cut(
+        self, tmp_path: Path, column: pa.Array, settings: dict[str, Any], shape: tuple[int, ...]
+    ) -> None:
+        assert plan_column(tmp_path, column, {"columns": "c", **settings})[1] == shape
+
+    @pytest.mark.parametrize(
+        ("column", "settings", "message"),
+        [
+            (pa.array([[1]]), {"pad": 0}, r"\.pad: to what length\? add `shape: \[n\]`"),
+            (pa.array([[1]]), {"truncate": True}, r"\.truncate: to what length\?"),
+            (pa.array([1]), {"shape": [1], "pad": 0}, r"\.pad: column 'c' is of type bigint, not a list"),
+            (pa.array([[1]]), {"shape": [2], "pad": 0.5}, r"\.pad: 0\.5 is no value of dtype int64"),
+            (pa.array([[1]]), {"shape": [2], "dtype": "uint8", "pad": -1}, r"\.pad: -1 is no value of dtype uint8"),
+            (pa.array([[1]]), {"shape": [2], "pad": "x"}, r"\.pad: 'x' is no value of dtype int64"),
+            (pa.array([[1]]), {"shape": [2], "pad": True}, r"\.pad: True is no value of dtype int64"),
+            (pa.array([["x"]]), {"shape": [2], "pad": 0}, r"\.pad: 0 is no value of dtype string"),
+            (pa.array([[1] * 4], pa.list_(pa.int8(), 4)), {"shape": [3], "pad": 0}, r"\.shape: .* the source has 4"),
+            (pa.array([[1] * 4], pa.list_(pa.int8(), 4)), {"shape": [5], "truncate": True}, r"\.shape: .* has 4"),
+        ],
+    )
+    def test_padding_that_does_not_fit(
+        self, tmp_path: Path, column: pa.Array, settings: dict[str, Any], message: str
+    ) -> None:
+        with pytest.raises(ConfigError, match=rf"data\.inputs\.x{message}"):
+            plan_column(tmp_path, column, {"columns": "c", **settings})
+
+    def test_only_a_list_column_alone_is_padded(self, lake: Path) -> None:
+        with pytest.raises(ConfigError, match=r"data\.inputs\.x\.pad: column 'a' is of type float, not a list"):
+            plan_lake(lake, inputs={"x": {"columns": ["a", "b"], "shape": [2], "pad": 0}})
+
+    def test_bytes_of_a_binary_column(self, tmp_path: Path) -> None:
+        images = pa.array([bytes(12)] * 2)
+        raw = {"columns": "c", "dtype": "uint8"}
+        assert plan_column(tmp_path, images, {**raw, "shape": [2, 2, 3]}) == ("uint8", (2, 2, 3))
+        with pytest.raises(ConfigError, match=r"column 'c' is of type binary, whose rows .*; add `shape: \[12\]`"):
+            plan_column(tmp_path, images, raw)
+        with pytest.raises(BadValueError, match=r"of type binary, but a number is needed; `dtype: uint8` takes its by"):
+            plan_column(tmp_path, images, {**raw, "dtype": "float32"})
+        with pytest.raises(BadValueError, match=r"of type string, but a number is needed$"):
+            plan_column(tmp_path, pa.array(["x"]), raw)
+
+    def test_a_mask_is_an_input_behind_its_own(self, tmp_path: Path) -> None:
+        lists = pa.array([[1.0]])
+        lake = column_lake(tmp_path, l=lists, a=[1], b=[2])
+        padded = {"columns": "l", "shape": [3], "pad": 0, "mask": "l_there"}
+        plan = plan_lake(lake, inputs={"l": padded, "p": {"columns": ["a", "b"], "mask": "known"}, "a": "a"})
+        found = [(f.name, f.dtype, f.shape, f.is_mask) for f in plan.spec.inputs]
+        assert found == [
+            ("l", "float32", (3,), False),
+            ("l_there", "bool", (3,), True),
+            ("p", "float32", (2,), False),
+            ("known", "bool", (2,), True),
+            ("a", "int64", (), False),
+        ]
+
+    @pytest.mark.parametrize("name", ["a", "other", "x"])
+    def test_a_mask_needs_a_name_of_its_own(self, tmp_path: Path, name: str) -> None:
+        lake = column_lake(tmp_path, c=[1], d=[2])
+        inputs = {"x": {"columns": "c", "mask": name}, "a": {"columns": "d", "mask": "other"}}
+        with pytest.raises(ConfigError, match=rf"data\.inputs\.\w\.mask: there is another input '{name}'"):
+            plan_lake(lake, inputs=inputs)
+
+    def test_targets_have_no_mask(self, lake: Path) -> None:
+        with pytest.raises(ConfigError, match=r"data\.targets\.y\.mask: only inputs have masks; .* sample weight of 0"):
+            plan_lake(lake, targets={"y": {"columns": "label", "mask": "m"}})
 
     def test_patterns_follow_the_schema_and_pack(self, tmp_path: Path) -> None:
         lake = column_lake(tmp_path, p_2=[1], q=[5], p_10=[2], p_1=[3])
@@ -263,10 +356,38 @@ class TestFeatures:
             plan_column(tmp_path, column)
         assert plan_column(tmp_path, column, {"columns": "c", "dtype": "float64"}) == ("float64", ())
 
-    @pytest.mark.parametrize("column", [pa.array([{"k": 1}]), pa.array([["x"]]), pa.array([[[1]]])])
+    @pytest.mark.parametrize("column", [pa.array([[[1]]]), pa.array([[{"k": 1}]]), pa.array([[("k", 1)]], MAP)])
     def test_types_of_which_no_tensor_can_be_made(self, tmp_path: Path, column: pa.Array) -> None:
         with pytest.raises(BadValueError, match=r"column 'c' is of type .*, of which no tensor can be made"):
             plan_column(tmp_path, column)
+
+    def test_a_struct_has_no_tensor_but_its_fields_have(self, tmp_path: Path) -> None:
+        message = r"column 'c' is of type struct<k:bigint,m:map<string,int>>; name its fields: one as `c\.<field>`"
+        column = pa.array([{"k": 1, "m": []}], pa.struct({"k": pa.int64(), "m": MAP}))
+        with pytest.raises(BadValueError, match=message):
+            plan_column(tmp_path, column)
+        assert plan_column(tmp_path, column, "c.k") == ("int64", ())
+
+    def test_patterns_take_in_the_fields_of_structs_in_the_order_of_the_schema(self, tmp_path: Path) -> None:
+        user = pa.array([{"age": 1, "of": {"b": 2, "a": 3}}])
+        plan = plan_lake(column_lake(tmp_path, z=[1], user=user), inputs={"x": ["user.*", "z"], "of": ["*.of.?"]})
+        assert plan.spec.inputs[0].columns == ("user.age", "user.of.b", "user.of.a", "z")
+        assert plan.spec.inputs[1].columns == ("user.of.b", "user.of.a")
+
+    def test_a_pattern_over_a_struct_that_takes_in_the_label_is_refused(self, tmp_path: Path) -> None:
+        lake = column_lake(tmp_path, row=pa.array([{"x": 1, "y": 2}]))
+        with pytest.raises(ConfigError, match=r"data\.inputs\.x: a pattern takes in 'row\.y', which is a target"):
+            plan_lake(lake, inputs={"x": ["row.*"]}, targets={"y": "row.y"})
+
+    def test_an_unknown_field_names_the_nearest(self, tmp_path: Path) -> None:
+        with pytest.raises(ColumnError, match=r"there is no column 'c\.agee'; did you mean 'c\.age'\?"):
+            plan_column(tmp_path, pa.array([{"age": 1}]), "c.agee")
+
+    def test_only_the_fields_that_are_used_count_as_bytes_to_read(self, tmp_path: Path) -> None:
+        column = pa.array([{"small": 1, "large": "x" * 10_000}])
+        lake = column_lake(tmp_path, c=column)
+        small, large = (plan_lake(lake, inputs={"x": f"c.{field}"}).nbytes(TRAIN) for field in ("small", "large"))
+        assert small < 500 < large
 
     def test_a_list_cannot_be_packed(self, tmp_path: Path) -> None:
         with pytest.raises(BadValueError, match="only single values can be packed"):
@@ -298,6 +419,12 @@ class TestFiles:
         write_file(lake / "part-03.parquet", id_table(0, 3).drop_columns(["b"]))
         with pytest.raises(ColumnError, match=r"part-03\.parquet has no column 'b'"):
             plan_lake(lake)
+
+    def test_a_file_that_lacks_a_field(self, tmp_path: Path) -> None:
+        lake = column_lake(tmp_path, c=pa.array([{"k": 1, "l": 2}]))
+        write_file(lake / "g.parquet", pa.table({"c": pa.array([{"l": 2}]), "label": [0.0]}))
+        with pytest.raises(ColumnError, match=r"g\.parquet has no column 'c\.k', which other files have"):
+            plan_lake(lake, inputs={"x": "c.k"})
 
     def test_a_file_with_another_type(self, lake: Path) -> None:
         other = id_table(0, 3)

@@ -1,0 +1,89 @@
+"""Trained on what is nested, of uneven length and missing, as plain Keras trains on the same values."""
+
+from __future__ import annotations
+
+from concurrent.futures import ProcessPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from trainer import lake, reference
+from trainer.local_gang import LocalGang
+
+TAGS = ["old", "new"]
+PLACES = 5
+
+
+def write_people(folder: Path, count: int) -> list[dict[str, Any]]:
+    """Writes rows whose struct `who`, its age, its words and its tags may each be null; returns them."""
+    draw = np.random.default_rng(5)
+
+    def person(i: int) -> dict[str, Any] | None:
+        words = draw.integers(1, lake.WORDS, draw.integers(0, PLACES + 3)).tolist()
+        tags = draw.choice(TAGS, draw.integers(0, 3)).tolist()
+        age = None if i % 4 == 1 else float(draw.normal())
+        return None if i % 7 == 3 else {"age": age, "has": {"words": words, "tags": None if i % 5 == 2 else tags}}
+
+    rows = [{"who": person(i), "label": int(draw.integers(0, lake.CLASSES))} for i in range(count)]
+    folder.mkdir()
+    kind = pa.struct({"words": pa.list_(pa.int32()), "tags": pa.list_(pa.string())})
+    schema = pa.schema({"who": pa.struct({"age": pa.float64(), "has": kind}), "label": pa.int64()})
+    pq.write_table(pa.Table.from_pylist(rows, schema), folder / "f.parquet", row_group_size=30)
+    return rows
+
+
+def inputs_of(rows: list[dict[str, Any]]) -> dict[str, Any]:
+    """Returns what the configuration below should make of the rows, value by value."""
+    people = [row["who"] or {"age": None, "has": None} for row in rows]
+    ages = [person["age"] for person in people]
+    words = [((person["has"] or {}).get("words") or [])[:PLACES] for person in people]
+    tags = [(person["has"] or {}).get("tags") or [] for person in people]
+    return {
+        "age": np.array([-0.5 if age is None else age for age in ages], np.float32),
+        "age_known": np.array([age is not None for age in ages]),
+        "words": np.array([row + [0] * (PLACES - len(row)) for row in words], np.int32),
+        "words_there": np.array([[i < len(row) for i in range(PLACES)] for row in words]),
+        "tags": np.array([row + [""] * (2 - len(row)) for row in tags], object)[:, :, None],
+    }
+
+
+@pytest.mark.parametrize("flavour", ["keras", "tf_keras"])
+def test_structs_lists_and_masks_train_as_plain_keras_does(
+    flavour: str, tmp_path: Path, gang: LocalGang, elsewhere: ProcessPoolExecutor, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assets = {"tags": TAGS}
+    monkeypatch.setattr(gang, "assets", assets)
+    rows = write_people(tmp_path / "lake", 100)
+    config = lake.job(
+        tmp_path,
+        "nested",
+        workers=2,
+        params={"flavour": flavour},
+        data={
+            "inputs": {
+                "age": {"columns": "who.age", "mask": "age_known"},
+                "words": {
+                    "columns": "who.has.words",
+                    "shape": [PLACES],
+                    "pad": 0,
+                    "truncate": True,
+                    "mask": "words_there",
+                },
+                "tags": {"columns": "who.has.tags", "shape": [2, 1], "pad": ""},
+            },
+            "targets": {"label": "label"},
+            "fill_null": {"who.age": -0.5, "who.has.tags": ""},
+        },
+        train={"batch_size": 100, "epochs": 3},
+    )
+    result = gang.train(config)
+    assert [(epoch.planned, epoch.trained) for epoch in result.rows] == [(100, 100)] * 3
+    labels = np.array([row["label"] for row in rows])
+    difference, served = elsewhere.submit(
+        reference.compare_batches, config, assets, inputs_of(rows), labels, result.model
+    ).result()
+    assert difference <= 1e-5
+    assert served <= 1e-6
