@@ -1,7 +1,7 @@
 """How much memory a run's containers need on YARN. Pure arithmetic, in MiB.
 
     executor container = executor memory + overhead, rounded up to YARN's step
-    overhead           = Spark's own max(384, 10 % of executor memory) + PYTHON_WORKER_MIB + one trainer
+    overhead           = Spark's own max(384, 10 % of executor memory) + PYTHON_WORKER_MIB a core + one trainer
     driver container   = driver memory + Spark's own max(384, 10 % of driver memory) + PYTHON_DRIVER_MIB
 
 A JVM's heap is bounded by its own memory setting; whatever else runs in the container lives in the overhead.
@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from sparktf.errors import ConfigError, PreflightError
 
 PYTHON_WORKER_MIB = 256
-"""The agent in its Python worker, and the daemon that forked it: 150 + 50 MiB measured."""
+"""An agent or a feeder in its Python worker, and the daemon that forked it: 150 to 200 MiB + 50 MiB measured."""
 
 PYTHON_DRIVER_MIB = 512
 """The driver's Python process in cluster mode, with pyarrow and pandas: some 210 MiB measured."""
@@ -57,9 +57,9 @@ def spark_overhead_mib(heap_mib: int, share: float = _OVERHEAD_SHARE, least_mib:
     return max(int(heap_mib * share), least_mib)
 
 
-def executor_container(heap_mib: int, trainer_mib: int) -> Container:
-    """Returns the container of an executor with one trainer."""
-    return Container("executor", heap_mib, spark_overhead_mib(heap_mib) + PYTHON_WORKER_MIB + trainer_mib)
+def executor_container(heap_mib: int, trainer_mib: int, cores: int = 1) -> Container:
+    """Returns the container of an executor with one trainer, and a Python worker for each core: agent and feeders."""
+    return Container("executor", heap_mib, spark_overhead_mib(heap_mib) + cores * PYTHON_WORKER_MIB + trainer_mib)
 
 
 def driver_container(heap_mib: int) -> Container:

@@ -50,7 +50,7 @@ def executors(config: JobConfig) -> int:
 def containers(config: JobConfig) -> tuple[Container, ...]:
     """Returns the containers that YARN is asked for, one of each kind."""
     submit = config.submit
-    found = [executor_container(submit.executor_memory_mib, config.cluster.trainer_memory_mib)]
+    found = [_executor(config)]
     if submit.deploy_mode == "cluster":
         found.append(driver_container(submit.driver_memory_mib))
     return tuple(settled(container, submit.conf) for container in found)
@@ -102,13 +102,14 @@ def _settings(config: JobConfig, programs: Programs) -> dict[str, str]:
     return settings | _yarn_settings(config) if is_yarn(config) else settings
 
 
+def _executor(config: JobConfig) -> Container:
+    submit = config.submit
+    return executor_container(submit.executor_memory_mib, config.cluster.trainer_memory_mib, submit.executor_cores)
+
+
 def _yarn_settings(config: JobConfig) -> dict[str, str]:
     submit = config.submit
-    overheads = {
-        "spark.executor.memoryOverhead": executor_container(
-            submit.executor_memory_mib, config.cluster.trainer_memory_mib
-        ).overhead_mib
-    }
+    overheads = {"spark.executor.memoryOverhead": _executor(config).overhead_mib}
     # On this machine, a second ApplicationMaster would wait in vain for a driver that has failed.
     attempts = 1
     if submit.deploy_mode == "cluster":

@@ -21,6 +21,7 @@ from sparktf.errors import ConfigError, PreflightError
 def test_an_executor_holds_its_heap_and_beside_it_sparks_share_the_python_worker_and_the_trainer() -> None:
     assert executor_container(1024, 2048) == Container("executor", 1024, 384 + PYTHON_WORKER_MIB + 2048)
     assert executor_container(8192, 2048).overhead_mib == 819 + PYTHON_WORKER_MIB + 2048
+    assert executor_container(1024, 2048, cores=3).overhead_mib == 384 + 3 * PYTHON_WORKER_MIB + 2048
 
 
 def test_a_driver_in_a_container_has_a_python_process_too() -> None:
