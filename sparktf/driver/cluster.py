@@ -83,6 +83,7 @@ class Cluster(Gang):
         self._slots = slots_of(spark)
         self._shipped: set[str] = set()
         self._data: DataFrame | RDD[Any] | None = None
+        self._fed: SparkData | None = None
         self.application = application_of(spark)
         super().__init__(
             config,
@@ -109,7 +110,7 @@ class Cluster(Gang):
     ) -> RunResult:
         """Runs one training; see `sparktf.train`."""
         config = config or self.config
-        self._data = data
+        self._data, self._fed = data, None
         return Run(self, config, run_id or _default_run_id(self._spark, config.name)).execute()
 
     def preflight(self, config: JobConfig) -> None:
@@ -130,8 +131,9 @@ class Cluster(Gang):
 
     def feed(self, config: JobConfig, plan: Plan, attempt: int, stream: Stream, epoch: int) -> Feeders:
         """See `Gang`."""
-        data = SparkData(self._spark, config, open_dataframe(self._spark, config, self._data))
-        return SparkFeeders(data.stream(stream, plan.spec), self.feeder_settings(config, attempt, stream, epoch))
+        if self._fed is None:
+            self._fed = SparkData(self._spark, config, open_dataframe(self._spark, config, self._data))
+        return SparkFeeders(self._fed.stream(stream, plan.spec), self.feeder_settings(config, attempt, stream, epoch))
 
     def prepare(self, config: JobConfig, storage: Storage, path: str) -> dict[str, Any]:
         """See `Gang`."""
