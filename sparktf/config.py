@@ -11,15 +11,16 @@ import json
 from typing import Annotated, Any, Literal, Self
 
 from pydantic import (
-    BaseModel,
     BeforeValidator,
-    ConfigDict,
     Field,
+    NonNegativeInt,
     PositiveFloat,
     PositiveInt,
-    field_validator,
     model_validator,
 )
+
+from sparktf.config_section import Section
+from sparktf.config_submit import SubmitConfig
 
 FillValue = bool | int | float | str
 """What stands in place of a value that is not there."""
@@ -29,12 +30,6 @@ _FUNCTION = r"^[A-Za-z_][\w.]*:[A-Za-z_]\w*$"
 Strategy = Literal["single", "mirrored", "multi_worker_mirrored"]
 
 NO_SOURCE = "data names nothing to read: give data.path, data.table, data.sql or data.source"
-
-
-class Section(BaseModel):
-    """A frozen section that refuses unknown keys."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", validate_default=True)
 
 
 class FeatureConfig(Section):
@@ -128,6 +123,12 @@ class DataConfig(Section):
         default={},
         description="Column -> value in place of null, also within lists. A null in any other used column is refused, "
         "unless its feature has a `mask`.",
+    )
+    max_bad_rows: NonNegativeInt = Field(
+        default=0,
+        description="How many rows of an epoch may fail a check (a null, a NaN target, a list of a wrong length, a "
+        "damaged row group, ...): they are left out and listed in `bad_rows/` of the run. One more, and the run is "
+        "refused.",
     )
     validation: ValidationConfig | None = Field(default=None, description="Held-out rows, evaluated after each epoch.")
     shuffle: bool = Field(
@@ -295,53 +296,8 @@ class SecurityConfig(Section):
     )
 
 
-class SubmitConfig(Section):
-    """What `sparktf submit` asks of Spark and YARN; other ways to start a run do not look at it."""
-
-    master: str = Field(default="yarn", description="Spark's master; `local[n]` works too, in client mode.")
-    deploy_mode: Literal["client", "cluster"] = Field(
-        default="cluster", description="Where the driver runs: in a container of YARN's, or on this machine."
-    )
-    queue: str = Field(default="default", min_length=1, description="YARN's queue.")
-    driver_memory_mib: PositiveInt = Field(default=1024, description="Heap of the driver's JVM, in MiB.")
-    executor_memory_mib: PositiveInt = Field(
-        default=1024, description="Heap of an executor's JVM, in MiB; TensorFlow lives outside it."
-    )
-    executor_cores: PositiveInt = Field(default=1, description="Cores of an executor.")
-    archive: str | None = Field(
-        default=None,
-        description="Packed environment (`sparktf pack`), a local file or `hdfs://...`: the containers' Python.",
-    )
-    py_files: tuple[str, ...] = Field(
-        default=(), description="Further `.py` and `.zip` files for driver and executors."
-    )
-    files: tuple[str, ...] = Field(default=(), description="Further files, put into every container's folder.")
-    max_app_attempts: PositiveInt = Field(
-        default=2, description="ApplicationMasters that YARN may start in cluster mode: a lost driver is replaced."
-    )
-    conf: dict[str, str] = Field(
-        default={},
-        description="Any further setting of Spark's; it wins over those that follow from the other keys. Shown, and "
-        "stored with the run: no place for secrets.",
-    )
-
-    @field_validator("conf", mode="before")
-    @classmethod
-    def _settings_are_text(cls, value: Any) -> Any:
-        """YAML's numbers and bools stand for what Spark reads: `true`, `3`."""
-        return {k: _setting(v) for k, v in value.items()} if isinstance(value, dict) else value
-
-    @model_validator(mode="after")
-    def _mode_fits_master(self) -> Self:
-        if self.deploy_mode == "cluster" and self.master.startswith("local"):
-            raise ValueError(f"master: {self.master} needs deploy_mode: client")
-        return self
-
-
-def _setting(value: Any) -> Any:
-    if isinstance(value, bool):
-        return str(value).lower()
-    return str(value) if isinstance(value, (int, float)) else value
+_NOT_PLANNED = {"rebalance", "locality", "prefetch_mib", "cache", "staging_mib", "max_bad_rows"}
+"""Settings of `data` that may differ when a run is resumed."""
 
 
 class JobConfig(Section):
@@ -389,7 +345,7 @@ class JobConfig(Section):
     def plan_hash(self) -> str:
         """Hash of what the stored plan and its cursors depend on: a run can be resumed only while it is the same."""
         depends = {
-            "data": self.data.model_dump(exclude={"rebalance", "locality", "prefetch_mib", "cache", "staging_mib"}),
+            "data": self.data.model_dump(exclude=_NOT_PLANNED),
             "seed": self.train.seed,
             "name": self.name,
         }

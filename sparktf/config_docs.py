@@ -9,8 +9,8 @@ from typing import Annotated, Any, Literal, Union, get_args, get_origin
 import annotated_types
 from pydantic.fields import FieldInfo
 
-from sparktf.config import Section
 from sparktf.config_schema import section_of, walk_sections
+from sparktf.config_section import Section
 from sparktf.config_yaml import dump_yaml
 
 _HEADER = """\

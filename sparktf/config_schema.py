@@ -7,7 +7,8 @@ import types
 from collections.abc import Iterator
 from typing import Annotated, Any, Union, get_args, get_origin
 
-from sparktf.config import JobConfig, Section
+from sparktf.config import JobConfig
+from sparktf.config_section import Section
 
 Key = tuple[str | int, ...]
 

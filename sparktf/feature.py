@@ -79,6 +79,7 @@ class FeedSpec(Message):
         partition_types: Their Spark types ("int", "bigint", "double", "date", "string").
         fill_null: Column -> value in place of null.
         renamed: Column -> its name in the files, where that is another one.
+        max_bad_rows: Rows of a stream and epoch that may be left out because they fail a check.
     """
 
     features: tuple[Feature, ...]
@@ -89,6 +90,7 @@ class FeedSpec(Message):
     shuffle: bool = True
     seed: int = 0
     prefetch_bytes: int = 256 << 20
+    max_bad_rows: int = 0
 
     @property
     def row_nbytes(self) -> int:

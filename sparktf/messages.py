@@ -100,13 +100,18 @@ class Order(enum.StrEnum):
 
 
 class Restore(Message):
-    """The checkpoint a trainer starts from."""
+    """The checkpoint a trainer starts from.
+
+    Attributes:
+        rows_aside: Rows of the cursor's epoch that were set aside.
+    """
 
     path: str
     step: int
     cursor: Cursor
     rows_trained: int
     files: tuple[str, ...]
+    rows_aside: int = 0
 
 
 class TrainerSpec(Message):
@@ -262,7 +267,8 @@ class EpochDone(Message):
     """A node has gone through its share of an epoch.
 
     Attributes:
-        rows_fed: Rows that its feed handed out in this attempt; `rows_trained` those that went into updates.
+        rows_fed: Rows that its feed has gone through in this attempt; `rows_trained` those that went into updates,
+            `rows_aside` those that were left out because they failed a check.
         complete: False where `train.max_steps` ended the epoch early.
         wait_s: Seconds that the loop waited for rows, of `seconds` that the epoch took.
         nbytes: Bytes of the source that were read, of which `local_nbytes` lie on the node's own host.
@@ -279,6 +285,7 @@ class EpochDone(Message):
     wait_s: float
     nbytes: int
     local_nbytes: int = 0
+    rows_aside: int = 0
     seconds: float = 0.0
     staged: StagedCounts | None = None
 
@@ -296,6 +303,7 @@ class Uploaded(Message):
 
     Attributes:
         done: Intervals of the sequence of `epoch` that this node has trained in this attempt, up to `step`.
+        rows_aside: How many rows of these were set aside.
         files: The chief's files; empty from the other nodes.
         error: Why the chief's files are not there; "" if they are.
     """
@@ -306,6 +314,7 @@ class Uploaded(Message):
     epoch: int
     done: tuple[Interval, ...]
     keras: Flavour
+    rows_aside: int = 0
     files: tuple[StagedFile, ...] = ()
     error: str = ""
 

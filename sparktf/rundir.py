@@ -44,6 +44,10 @@ class RunDirectory:
     def logs(self) -> str:
         return f"{self.path}/logs"
 
+    def bad_rows(self, attempt: int, node: str) -> str:
+        """Where a node ("worker 1") writes the rows that it sets aside."""
+        return f"{self.path}/bad_rows/{attempt:03d}-{node.replace(' ', '-')}.jsonl"
+
     @property
     def result(self) -> str:
         return f"{self.path}/result.json"

@@ -1,4 +1,4 @@
-"""Row accounts: planned == fed == trained, for every epoch."""
+"""Row accounts: planned == fed == trained + set aside, for every epoch."""
 
 from __future__ import annotations
 
@@ -40,13 +40,14 @@ class EpochAccount:
 
     Attributes:
         planned: Rows of the training stream.
-        before: Rows of this epoch that a checkpoint had done before this attempt.
+        before: Rows of this epoch that a checkpoint had done before this attempt, of which `aside_before` were bad.
     """
 
     epoch: int
     planned: int
     before: int
     nodes: int
+    aside_before: int = 0
     reports: dict[NodeId, EpochDone] = field(default_factory=dict)
 
     def add(self, report: EpochDone) -> None:
@@ -58,7 +59,12 @@ class EpochAccount:
 
     @property
     def trained(self) -> int:
-        return self.before + sum(r.rows_trained for r in self.reports.values())
+        return self.before - self.aside_before + sum(r.rows_trained for r in self.reports.values())
+
+    @property
+    def aside(self) -> int:
+        """Rows that failed a check and were left out."""
+        return self.aside_before + sum(r.rows_aside for r in self.reports.values())
 
     @property
     def complete(self) -> bool:
@@ -68,13 +74,25 @@ class EpochAccount:
     @property
     def is_wrong(self) -> bool:
         """Whether a row was lost or trained twice."""
-        return self.complete and not self.planned == self.fed == self.trained
+        return self.complete and not self.planned == self.fed == self.trained + self.aside
 
     def record(self, time_s: float) -> ErrorRecord:
         """Returns the failure of a wrong account."""
         return ErrorRecord(
             type="RowAccountingError",
-            message=f"epoch {self.epoch}: {self.planned} rows planned, {self.fed} fed, {self.trained} trained",
+            message=f"epoch {self.epoch}: {self.planned} rows planned, {self.fed} fed, {self.trained} trained, "
+            f"{self.aside} set aside",
             verdict=Verdict.INFRASTRUCTURE,
+            time_s=time_s,
+        )
+
+    def too_many_aside(self, limit: int, time_s: float) -> ErrorRecord | None:
+        """Returns the failure of more bad rows on all nodes than there may be, if there are."""
+        if self.aside <= limit:
+            return None
+        return ErrorRecord(
+            type="BadValueError",
+            message=f"epoch {self.epoch}: {self.aside} rows fail a check, and data.max_bad_rows is {limit}",
+            verdict=Verdict.DATA_REFUSED,
             time_s=time_s,
         )

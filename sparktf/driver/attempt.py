@@ -97,6 +97,7 @@ class Attempt:
         metrics: Latest metrics by stream.
         epochs: Row accounts by epoch.
         warnings: What nodes warned of, each once.
+        rows_aside: Rows of the cursor's epoch that had been set aside before this attempt.
         ledger: The books of what Spark feeds, where it does.
         wanted: Epochs that Spark is to feed, and nobody has begun to; whoever begins one takes it out.
     """
@@ -125,6 +126,7 @@ class Attempt:
         self.epochs: dict[int, EpochAccount] = {}
         self.warnings: list[str] = []
         self.cursor = cursor
+        self.rows_aside = 0
         self.ledger: Ledger | None = None
         self.wanted: list[tuple[Stream, int]] = []
         self._config = config
@@ -202,16 +204,26 @@ class Attempt:
 
     def epoch_done(self, message: EpochDone) -> Ack:
         self._trainer(message)
-        before = self.cursor.rows if message.epoch == self.cursor.epoch else 0
+        before, aside = (self.cursor.rows, self.rows_aside) if message.epoch == self.cursor.epoch else (0, 0)
+        planned = self._plan.rows(Stream.TRAIN)
         account = self.epochs.setdefault(
-            message.epoch, EpochAccount(message.epoch, self._plan.rows(Stream.TRAIN), before, len(self.trainers))
+            message.epoch, EpochAccount(message.epoch, planned, before, len(self.trainers), aside)
         )
         if self.ledger is not None and Stream.TRAIN in self._plan.staged:
             account.planned = self.ledger.rows(Stream.TRAIN, message.epoch)
         account.add(message)
         if account.is_wrong:
             self.fail(account.record(self._wall()))
+        self._say_aside(account)
+        too_many = account.too_many_aside(self._config.data.max_bad_rows, self._wall())
+        if too_many is not None:
+            self.fail(too_many)
         return Ack()
+
+    def _say_aside(self, account: EpochAccount) -> None:
+        text = f"epoch {account.epoch}: {account.aside} rows fail a check and are left out: see bad_rows/ of the run"
+        if account.aside and len(account.reports) == account.nodes and text not in self.warnings:
+            self.warnings.append(text)
 
     def uploaded(self, message: Uploaded) -> Ack:
         self._trainer(message)

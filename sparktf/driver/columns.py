@@ -17,7 +17,7 @@ import pyarrow.types as pt
 from sparktf.config import DataConfig, FeatureConfig, FillValue
 from sparktf.errors import BadValueError, ColumnError, ConfigError
 from sparktf.feature import TEXT, Feature, Kind
-from sparktf.feed.convert import fill_scalar, is_binary, is_list, is_text
+from sparktf.feed.arrow_types import fill_scalar, is_binary, is_list, is_text
 from sparktf.feed.nested import leaf_types, type_of
 
 _DTYPES = (

@@ -18,6 +18,7 @@ from sparktf.storage.commit import CheckpointStore, Manifest
 
 _EPOCHS = "epochs"
 _SPLITS = "splits"
+_ASIDE = "set_aside"
 
 
 _NBYTES_PER_WEIGHT = 12
@@ -110,6 +111,7 @@ class Committer:
             cursor=manifest.cursor,
             rows_trained=manifest.rows_trained,
             files=tuple(f.name for f in manifest.files),
+            rows_aside=manifest.extra.get(_ASIDE, 0),
         )
 
     def commit_all(self, attempt: Attempt, complete: Sequence[Sequence[Uploaded]]) -> None:
@@ -151,7 +153,12 @@ class Committer:
         for epoch, a in accounts.items():
             if len(a.reports) == a.nodes:
                 by_epoch[epoch] = EpochRows(
-                    epoch=epoch, planned=a.planned, fed=a.fed, trained=a.trained, complete=a.complete
+                    epoch=epoch,
+                    planned=a.planned,
+                    fed=a.fed,
+                    trained=a.trained,
+                    set_aside=a.aside,
+                    complete=a.complete,
                 )
         return tuple(by_epoch[epoch] for epoch in sorted(by_epoch))
 
@@ -164,6 +171,7 @@ class Committer:
         if chief.error:
             raise StorageError(chief.error)
         cursor, ledger = attempt.advanced(uploads), attempt.ledger
+        same_epoch = cursor.epoch == attempt.cursor.epoch
         rows = sum(e.trained for e in self.epoch_rows() if e.epoch < cursor.epoch)
         if Stream.TRAIN in self._plan.tables:
             rows = cursor.epoch * self._plan.rows(Stream.TRAIN)
@@ -181,6 +189,7 @@ class Committer:
             created=datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
             extra={
                 _EPOCHS: [e.model_dump() for e in self.epoch_rows() if e.epoch < cursor.epoch],
+                _ASIDE: sum(u.rows_aside for u in uploads) + (attempt.rows_aside if same_epoch else 0),
                 **({} if ledger is None else {_SPLITS: ledger.book(Stream.TRAIN, cursor.epoch).rows}),
             },
         )

@@ -20,12 +20,13 @@ class Application(NamedTuple):
 
 
 class EpochRows(Message):
-    """The rows of one epoch."""
+    """The rows of one epoch: planned == fed == trained + set_aside where it is complete."""
 
     epoch: int
     planned: int
     fed: int
     trained: int
+    set_aside: int = 0
     complete: bool
 
 

@@ -197,6 +197,7 @@ class Run:
         cursor = restore.cursor if restore else Cursor()
         trainers = seating.trainers(started_s)
         attempt = Attempt(number, self._config, plan, cursor, trainers, time.monotonic, time.time, hosts=seating.dealt)
+        attempt.rows_aside = restore.rows_aside if restore else 0
         if plan.staged:
             attempt.ledger = self._ledger(seating, cursor)
         feeding = Feeding(attempt, partial(gang.feed, self._config, plan, number))

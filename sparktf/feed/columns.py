@@ -48,6 +48,11 @@ class Strings:
         return cls(np.empty((0, *shape), np.int32), np.empty(0, object))
 
     @classmethod
+    def blank(cls, rows: int, shape: tuple[int, ...] = ()) -> Strings:
+        """Returns rows of empty texts."""
+        return cls(np.zeros((rows, *shape), np.int32), np.array([b""], object))
+
+    @classmethod
     def concat(cls, parts: Sequence[Strings]) -> Strings:
         """Returns the rows of all parts, in order, with the values merged."""
         if all(part.values is parts[0].values for part in parts):

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from decimal import Decimal
 from functools import partial
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -14,70 +13,15 @@ import pyarrow.compute as pc
 import pyarrow.types as pt
 
 from sparktf.config import FillValue
-from sparktf.errors import BadValueError
 from sparktf.feature import Feature, Kind
+from sparktf.feed.arrow_types import fill_scalar, is_binary, is_list, zero_scalar
+from sparktf.feed.aside import Aside, Judge, Reason, refuse
 from sparktf.feed.columns import Array, Columns, Strings, object_array
 from sparktf.feed.lists import Lists, Refuse, byte_lists, take_apart
 from sparktf.feed.nested import column_of
 
 # Rows packed at a time: the target of one such piece stays in the second-level cache while column after column goes in.
 _PACK_ROWS = 8192
-
-
-def is_text(kind: pa.DataType) -> bool:
-    """Whether a column of this Arrow type becomes a string tensor, as it is or dictionary-encoded."""
-    kind = _value_type(kind)
-    return bool(pt.is_string(kind) or pt.is_large_string(kind)) or is_binary(kind)
-
-
-def is_binary(kind: pa.DataType) -> bool:
-    """Whether a column of this Arrow type, dictionary-encoded or not, holds bytes in each row."""
-    kind = _value_type(kind)
-    return bool(pt.is_binary(kind) or pt.is_large_binary(kind) or pt.is_fixed_size_binary(kind))
-
-
-def is_list(kind: pa.DataType) -> bool:
-    """Whether a column of this Arrow type holds a list in each row."""
-    return bool(pt.is_list(kind) or pt.is_large_list(kind) or pt.is_fixed_size_list(kind))
-
-
-def fits(feature: Feature, kind: pa.DataType) -> bool:
-    """Whether a feature can be made of a column of this Arrow type: text of text, numbers of numbers or bytes."""
-    holds_text = is_text(kind.value_type if is_list(kind) else kind)
-    is_bytes = bool(feature.shape) and is_binary(kind)
-    return feature.is_mask or is_bytes or holds_text == feature.is_text
-
-
-def fill_scalar(value: FillValue, kind: pa.DataType) -> pa.Scalar:
-    """Returns a `fill_null` value as a scalar of the type of a column's values, of which a list column has many.
-
-    Raises:
-        ValueError: the value does not fit the type (`pyarrow.ArrowInvalid` is one).
-    """
-    kind = _value_type(kind.value_type if is_list(kind) else kind)
-    if pt.is_boolean(kind):
-        fits = isinstance(value, bool)
-    elif is_text(kind) or pt.is_date(kind) or pt.is_time(kind) or pt.is_timestamp(kind):
-        fits = isinstance(value, str)
-    else:
-        fits = isinstance(value, (int, float)) and not isinstance(value, bool)
-    if not fits:
-        raise ValueError(f"{value!r} is no value of type {kind}")
-    if pt.is_decimal(kind):
-        return pa.scalar(Decimal(str(value)), kind)
-    return pa.scalar(value).cast(kind)
-
-
-def _zero(kind: pa.DataType) -> pa.Scalar:
-    """Returns what stands in place of a null that is masked: zero, 1970, midnight, false, or an empty text."""
-    kind = _value_type(kind)
-    if is_text(kind) or pt.is_decimal(kind):
-        return fill_scalar("" if is_text(kind) else 0, kind)
-    return pa.scalar(0, pa.int32() if kind.bit_width == 32 else pa.int64()).cast(kind)
-
-
-def _value_type(kind: pa.DataType) -> pa.DataType:
-    return kind.value_type if pt.is_dictionary(kind) else kind
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,6 +35,7 @@ class RowGroup:
         rows: How many of its rows belong to the stream.
         kept: int64 [rows], the rows of the group that belong to the stream, or None for all.
         fill_null: Column -> value in place of null.
+        unreadable: Why it has no columns: the file is damaged there; "" where it has.
     """
 
     origin: str
@@ -99,14 +44,18 @@ class RowGroup:
     rows: int
     kept: Array | None = None
     fill_null: Mapping[str, FillValue] = field(default_factory=dict)
+    unreadable: str = ""
 
-    def refused(self, column: str, row: int, reason: str) -> BadValueError:
-        """Returns the error for one row of the group, counted from 0 in its origin."""
-        return BadValueError(f"{self.origin}: column {column!r}, row {self.first_row() + row}: {reason}")
+    def judge(self, aside: Aside | None, start: int) -> Judge:
+        """Returns who judges rows of the group that fail a check.
 
-    def refused_kept(self, column: str, row: int, reason: str) -> BadValueError:
-        """Returns the error for one of the kept rows."""
-        return self.refused(column, row if self.kept is None else int(self.kept[row]), reason)
+        Args:
+            aside: Where such rows are noted; None where the first one is refused.
+            start: The first row of the group among the rows of its block.
+        """
+        if aside is None:
+            return partial(refuse, self.origin, self.first_row)
+        return partial(aside.judge, self.origin, self.first_row, self.kept, start)
 
     def column(self, name: str) -> pa.Array:
         """Returns a column in one piece, [group rows]; a dotted name is a field of a struct.
@@ -128,30 +77,58 @@ class RowGroup:
         """Returns the kept rows of an array [group rows, ...]."""
         return values if self.kept is None else np.take(values, self.kept, axis=0)
 
+    def rows_of(self, kept: Array) -> Array:
+        """Returns which rows of the group some of the kept ones are."""
+        return kept if self.kept is None else self.kept[kept]
 
-def assemble(features: Sequence[Feature], groups: Iterable[RowGroup], tensors: Mapping[str, Array]) -> Columns:
+
+def assemble(
+    features: Sequence[Feature],
+    groups: Iterable[RowGroup],
+    tensors: Mapping[str, Array],
+    aside: Aside | None = None,
+) -> Columns:
     """Returns the rows of the row groups, one group after the other.
 
     Args:
         tensors: Arrays of the right size for the features that are not text, which are filled and returned.
+        aside: Notes the rows that fail a check, in whose place there is then something or other.
 
     Raises:
-        BadValueError: a value is refused; the message names file, column and row.
+        BadValueError: a value is refused, where nothing is set aside; the message names file, column and row.
     """
     texts: dict[str, list[Strings]] = {feature.key: [] for feature in features if feature.is_text}
     start = 0
     for group in groups:
         stop = start + group.rows
-        singles: dict[tuple[str, bool], Array] = {}
-        for feature in features:
-            if feature.is_text:
-                texts[feature.key].append(_text(feature, group))
-            elif feature.is_mask:
-                _write_mask(feature, group, tensors[feature.key][start:stop])
-            else:
-                _write(feature, _values(feature, group, singles), group, tensors[feature.key][start:stop])
+        if group.unreadable and aside is not None:
+            aside.unreadable(group.origin, group.first_row(), start, group.rows, group.unreadable)
+            for feature in features:
+                if feature.is_text:
+                    texts[feature.key].append(Strings.blank(group.rows, feature.shape))
+        else:
+            out = {key: array[start:stop] for key, array in tensors.items()}
+            for key, text in _fill_tensors(features, group, out, group.judge(aside, start)).items():
+                texts[key].append(text)
         start = stop
     return {**tensors, **{key: Strings.concat(parts) for key, parts in texts.items()}}
+
+
+def _fill_tensors(
+    features: Sequence[Feature], group: RowGroup, out: Mapping[str, Array], judge: Judge
+) -> dict[str, Strings]:
+    """Writes the rows of a group into arrays [rows, *shape], and returns those that are text."""
+    singles: dict[tuple[str, bool], Array] = {}
+    texts = {}
+    for feature in features:
+        columns = _columns(feature, group, judge)
+        if feature.is_text:
+            texts[feature.key] = _text(columns[0])
+        elif feature.is_mask:
+            _write_mask(columns, out[feature.key])
+        else:
+            _write(columns, _values(columns, singles), out[feature.key])
+    return texts
 
 
 class _Column(NamedTuple):
@@ -165,58 +142,71 @@ class _Column(NamedTuple):
     name: str
     group: RowGroup
     array: pa.Array
+    judge: Judge
 
-    def refused(self, row: int, reason: str) -> BadValueError:
-        """See `RowGroup.refused`."""
-        return self.group.refused(self.name, row, reason)
+    def refuse(self, rows: Array, reason: Reason) -> None:
+        """Refuses rows of the group."""
+        self.judge(self.name, rows, reason)
+
+    def refuse_kept(self, rows: Array, reason: Reason) -> None:
+        """Refuses some of the kept rows."""
+        self.judge(self.name, self.group.rows_of(rows), reason)
 
     def fill(self, kind: pa.DataType) -> pa.Scalar | None:
         """Returns what stands in place of a null among values of a type; None where it is refused."""
         if self.name in self.group.fill_null:
             return fill_scalar(self.group.fill_null[self.name], kind)
-        return _zero(kind) if self.feature.masked else None
+        return zero_scalar(kind) if self.feature.masked else None
 
-    def filled(self, values: pa.Array, what: str = "null", row_of: Callable[[int], int] = int) -> pa.Array:
+    def filled(self, values: pa.Array, what: str = "null", rows_of: Callable[[Array], Array] | None = None) -> pa.Array:
         """Returns values with something in place of every null.
 
         Args:
             what: What a null is called where it is refused.
-            row_of: Position in the values -> row.
+            rows_of: Positions in the values -> rows; None where each row has one value.
         """
         if not values.null_count:
             return values
         fill = self.fill(values.type)
         if fill is None:
-            row = row_of(pc.index(values.is_null(), True).as_py())
-            raise self.refused(row, f"{what}; data.fill_null.{self.name} names a value to put in its place")
+            self._refuse_nulls(values, what, rows_of)
+            fill = zero_scalar(values.type)
         return pc.fill_null(values, fill)
+
+    def _refuse_nulls(self, values: pa.Array, what: str, rows_of: Callable[[Array], Array] | None = None) -> None:
+        nulls = np.flatnonzero(~_is_valid(values))
+        reason = f"{what}; data.fill_null.{self.name} names a value to put in its place"
+        self.refuse(nulls if rows_of is None else rows_of(nulls), lambda _: reason)
 
     def lists(self) -> Lists:
         """Returns the column's lists, without nulls."""
         array = self.array
         if array.null_count and self.fill(array.type.value_type) is None:
-            self.filled(array)
-        lists = take_apart(array, self.feature, self.refused)
-        return lists._replace(values=self.filled(lists.values, "a null within the list", lists.row_of))
+            self._refuse_nulls(array, "null")
+        lists = take_apart(array, self.feature, self.refuse)
+        return lists._replace(values=self.filled(lists.values, "a null within the list", lists.rows_of))
 
     def blank(self) -> pa.Array:
         """Returns the value [1] of places that no list has filled: the padding, or of a null list what fills nulls."""
+        if self.feature.pad is not None:
+            return pa.array([self.feature.pad])
         kind = self.array.type.value_type
-        return pa.array([self.fill(kind) if self.feature.pad is None else self.feature.pad])
+        fill = self.fill(kind)
+        return pa.array([zero_scalar(kind) if fill is None else fill])
 
-    def blank_refused(self, _: int, reason: str) -> BadValueError:
-        """Returns the error over a value that fills nulls: the first null list brings it in."""
-        return self.refused(pc.index(self.array.is_null(), True).as_py(), reason)
+    def refuse_blank(self, _: Array, reason: Reason) -> None:
+        """Refuses a value that fills nulls: null lists bring it in."""
+        self.refuse(np.flatnonzero(~_is_valid(self.array)), lambda _: reason(0))
 
 
-def _columns(feature: Feature, group: RowGroup) -> list[_Column]:
+def _columns(feature: Feature, group: RowGroup, judge: Judge) -> list[_Column]:
     arrays = [group.column(name) for name in feature.columns]
     if feature.shape:
         arrays = [byte_lists(array) if is_binary(array.type) else array for array in arrays]
-    return [_Column(feature, name, group, array) for name, array in zip(feature.columns, arrays, strict=True)]
+    return [_Column(feature, name, group, array, judge) for name, array in zip(feature.columns, arrays, strict=True)]
 
 
-def _values(feature: Feature, group: RowGroup, singles: dict[tuple[str, bool], Array]) -> list[Array]:
+def _values(columns: Sequence[_Column], singles: dict[tuple[str, bool], Array]) -> list[Array]:
     """Returns the columns of a feature as they are, before they are cast to its dtype, padded ones after that.
 
     Args:
@@ -226,13 +216,13 @@ def _values(feature: Feature, group: RowGroup, singles: dict[tuple[str, bool], A
         Values [rows], or [rows, places] of one list: dates as int32 days, times, timestamps and intervals as int64
         microseconds, decimals as float64.
     """
-    columns = _columns(feature, group)
     if is_list(columns[0].array.type):
         return [_list_values(columns[0])]
-    for column in columns:
-        if (column.name, feature.masked) not in singles:
-            singles[column.name, feature.masked] = group.keep(_numbers(column.filled(column.array)))
-    return [singles[name, feature.masked] for name in feature.columns]
+    keys = [(column.name, column.feature.masked) for column in columns]
+    for key, column in zip(keys, columns, strict=True):
+        if key not in singles:
+            singles[key] = column.group.keep(_numbers(column.filled(column.array)))
+    return [singles[key] for key in keys]
 
 
 def _list_values(column: _Column) -> Array:
@@ -244,13 +234,13 @@ def _list_values(column: _Column) -> Array:
     out = np.empty((len(lists.lengths), lists.places), feature.numpy_dtype)
     # A double beyond float32 becomes infinite, which the caller's checks find where it matters.
     with np.errstate(over="ignore"):
-        out[:] = _fitting(_numbers(column.blank()), feature, column.blank_refused)
-        out[lists.taken] = _fitting(values, feature, lambda i, reason: column.refused(lists.row_of(i), reason))
+        out[:] = _fitting(_numbers(column.blank()), feature, column.refuse_blank)
+        out[lists.taken] = _fitting(values, feature, lambda at, reason: column.refuse(lists.rows_of(at), reason))
     return column.group.keep(out)
 
 
-def _text(feature: Feature, group: RowGroup) -> Strings:
-    (column,) = _columns(feature, group)
+def _text(column: _Column) -> Strings:
+    group = column.group
     if not is_list(column.array.type):
         encoded = _encoded(column.filled(column.array))
         return Strings(group.keep(_codes(encoded)), object_array(encoded.dictionary))
@@ -265,7 +255,7 @@ def _text(feature: Feature, group: RowGroup) -> Strings:
         padded = np.full((len(lists.lengths), lists.places), code, np.int32)
         padded[lists.taken] = codes
         codes = padded
-    return Strings(group.keep(codes.reshape(-1, *feature.shape)), object_array(values))
+    return Strings(group.keep(codes.reshape(-1, *column.feature.shape)), object_array(values))
 
 
 def _encoded(array: pa.Array) -> pa.DictionaryArray:
@@ -277,18 +267,18 @@ def _codes(encoded: pa.DictionaryArray) -> Array:
     return codes
 
 
-def _write_mask(feature: Feature, group: RowGroup, out: Array) -> None:
-    """Writes to `out`, bool [rows, *shape], which values of the feature's columns are there."""
+def _write_mask(columns: Sequence[_Column], out: Array) -> None:
+    """Writes to `out`, bool [rows, *shape], which values of a feature's columns are there."""
     flat = out.reshape(len(out), -1)
-    for i, column in enumerate(_columns(feature, group)):
+    for i, column in enumerate(columns):
         if not is_list(column.array.type):
-            flat[:, i] = group.keep(_is_valid(column.array))
+            flat[:, i] = column.group.keep(_is_valid(column.array))
             continue
-        lists = take_apart(column.array, feature, column.refused)
+        lists = take_apart(column.array, column.feature, column.refuse)
         taken = lists.taken
         there = np.zeros_like(taken)
         there[taken] = _is_valid(lists.values)
-        flat[:] = group.keep(there)
+        flat[:] = column.group.keep(there)
 
 
 def _is_valid(array: pa.Array) -> Array:
@@ -313,13 +303,11 @@ def _numbers(array: pa.Array) -> Array:
     return values
 
 
-def _write(feature: Feature, values: Sequence[Array], group: RowGroup, out: Array) -> None:
+def _write(columns: Sequence[_Column], values: Sequence[Array], out: Array) -> None:
     """Writes the columns of a feature, [rows] or [rows, places] each, into `out`, [rows, *shape]."""
     flat = out.reshape(len(out), -1)
-    parts = [
-        _fitting(column, feature, partial(group.refused_kept, name))
-        for name, column in zip(feature.columns, values, strict=True)
-    ]
+    feature = columns[0].feature
+    parts = [_fitting(part, feature, column.refuse_kept) for column, part in zip(columns, values, strict=True)]
     # A double beyond float32 becomes infinite; where that matters, the check below names it.
     with np.errstate(over="ignore"):
         if parts[0].ndim > 1 or len(parts) == 1:
@@ -327,7 +315,9 @@ def _write(feature: Feature, values: Sequence[Array], group: RowGroup, out: Arra
         else:
             _pack(parts, flat)
     if feature.kind is not Kind.INPUT:
-        _check_learnable(feature, flat, group)
+        for i, column in enumerate(columns):
+            # A list column has many positions, a packed vector one for each column.
+            _check_learnable(column, flat if len(columns) == 1 else flat[:, i : i + 1])
 
 
 def _pack(columns: list[Array], out: Array) -> None:
@@ -347,21 +337,23 @@ def _fitting(values: Array, feature: Feature, refuse: Refuse) -> Array:
         cast = values.astype(dtype)
         wrong = cast != values
     if wrong.any():
-        row = int(np.argmax(wrong.reshape(len(values), -1).any(axis=1)))
-        bad = values[row][wrong[row]].flat[0]
-        raise refuse(row, f"{bad} does not fit dtype {feature.dtype} of {feature.key}")
+        rows = np.flatnonzero(wrong.reshape(len(values), -1).any(axis=1))
+        refuse(rows, lambda i: f"{_first(values, wrong, rows[i])} does not fit dtype {feature.dtype} of {feature.key}")
     return cast
 
 
-def _check_learnable(feature: Feature, flat: Array, group: RowGroup) -> None:
+def _check_learnable(column: _Column, flat: Array) -> None:
+    """Checks the values [rows, n] of a target or weight."""
     wrong = ~np.isfinite(flat)
-    if feature.kind is Kind.WEIGHT:
+    if column.feature.kind is Kind.WEIGHT:
         wrong |= flat < 0
     if not wrong.any():
         return
-    row = int(np.argmax(wrong.any(axis=1)))
-    position = int(np.argmax(wrong[row]))
-    # A list column has many positions, a packed vector one for each column.
-    name = feature.columns[position if len(feature.columns) > 1 else 0]
-    what = "weight" if feature.kind is Kind.WEIGHT else "target"
-    raise group.refused_kept(name, row, f"{flat[row, position]} is no value of a {what}")
+    rows = np.flatnonzero(wrong.any(axis=1))
+    what = "weight" if column.feature.kind is Kind.WEIGHT else "target"
+    column.refuse_kept(rows, lambda i: f"{_first(flat, wrong, rows[i])} is no value of a {what}")
+
+
+def _first(values: Array, wrong: Array, row: int) -> Any:
+    """Returns the first wrong value of a row."""
+    return values[row][wrong[row]].flat[0]

@@ -11,11 +11,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.types as pt
 
-from sparktf.errors import BadValueError
 from sparktf.feature import Feature
+from sparktf.feed.aside import Reason, Rows
 
-Refuse = Callable[[int, str], BadValueError]
-"""(row, reason) -> the error over that row."""
+Refuse = Callable[[Rows, Reason], None]
+"""(rows, reasons) over rows that fail a check: raises, or notes them. See `sparktf.feed.aside.Judge`."""
 
 
 class Lists(NamedTuple):
@@ -42,19 +42,17 @@ class Lists(NamedTuple):
         taken: npt.NDArray[np.bool_] = np.arange(self.places) < self.lengths[:, None]
         return taken
 
-    def row_of(self, value: int) -> int:
-        """Returns the row of one of the values."""
-        return int(np.searchsorted(np.cumsum(self.lengths), value, side="right"))
+    def rows_of(self, values: Rows) -> Rows:
+        """Returns the rows of some of the values, given by their positions."""
+        return np.searchsorted(np.cumsum(self.lengths), values, side="right")
 
 
 def take_apart(array: pa.Array, feature: Feature, refuse: Refuse) -> Lists:
-    """Takes the lists of a column apart.
+    """Takes the lists of a column apart; those of rows that are refused, and set aside, are cut and filled up.
 
     Args:
         array: Lists [rows]; a null is a list without values.
-
-    Raises:
-        BadValueError: a list has too many or too few values for the feature.
+        refuse: Told of rows whose list has too many or too few values for the feature.
     """
     lengths, places = _lengths(array), feature.places
     wrong = lengths != places
@@ -68,8 +66,8 @@ def take_apart(array: pa.Array, feature: Feature, refuse: Refuse) -> Lists:
     if array.null_count:
         wrong &= array.is_valid().to_numpy(zero_copy_only=False)
     if wrong.any():
-        row = int(np.argmax(wrong))
-        raise refuse(row, _wrong_length(int(lengths[row]), feature))
+        rows = np.flatnonzero(wrong)
+        refuse(rows, lambda i: _wrong_length(int(lengths[rows[i]]), feature))
     values = array.flatten()
     if not long.any():
         return Lists(values, lengths, places)

@@ -7,6 +7,7 @@ from collections import OrderedDict, deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager, suppress
+from dataclasses import replace
 from functools import partial
 from typing import Any, BinaryIO, Self
 
@@ -16,8 +17,9 @@ import pyarrow.parquet as pq
 
 from sparktf.errors import CorruptFileError, SourceNotFoundError, StorageError, StorageNotFoundError
 from sparktf.feature import FeedSpec
+from sparktf.feed.arrow_types import fits
 from sparktf.feed.columns import Array
-from sparktf.feed.convert import RowGroup, fits
+from sparktf.feed.convert import RowGroup
 from sparktf.feed.nested import column_of, prefixes
 from sparktf.plan import Draw, Keep, PartitionValue, Split, generator
 from sparktf.storage.base import Storage
@@ -151,6 +153,8 @@ class SplitReader:
     def read(self, split: Split) -> RowGroup:
         """Returns the row group of a split with the columns that features use.
 
+        Where bad rows are set aside, a damaged row group comes without columns, and says why.
+
         Raises:
             SourceNotFoundError: the file is gone.
             CorruptFileError: the file cannot be read, or has changed since it was planned.
@@ -158,8 +162,22 @@ class SplitReader:
         """
         file = self._open(split.path)
         self._check_unchanged(file.metadata, split)
-        with reading(split.path):
-            table = file.read_row_group(split.row_group, columns=sorted(self._in_file), use_threads=self._use_threads)
+        group = RowGroup(
+            origin=split.path,
+            first_row=partial(_rows_before, file.metadata, split.row_group),
+            columns={},
+            rows=split.rows,
+            kept=kept_rows(split, self._spec.seed),
+            fill_null=self._spec.fill_null,
+        )
+        try:
+            with reading(split.path):
+                names = sorted(self._in_file)
+                table = file.read_row_group(split.row_group, columns=names, use_threads=self._use_threads)
+        except CorruptFileError as error:
+            if not self._spec.max_bad_rows:
+                raise
+            return replace(group, unreadable=str(error))
         found = dict(zip(table.column_names, table.columns, strict=True))
         fields = {name: column_of(found, in_file) for name, in_file in self._columns.items()}
         columns = {name: column for name, column in fields.items() if column is not None}
@@ -167,14 +185,7 @@ class SplitReader:
         # A partition column is a column like any other: one value, as often as the row group has rows.
         columns |= {name: pa.chunked_array([repeated(value, kind, split.group_rows)]) for name, kind, value in named}
         self._check_types(columns, split.path)
-        return RowGroup(
-            origin=split.path,
-            first_row=partial(_rows_before, file.metadata, split.row_group),
-            columns=columns,
-            rows=split.rows,
-            kept=kept_rows(split, self._spec.seed),
-            fill_null=self._spec.fill_null,
-        )
+        return replace(group, columns=columns)
 
     def close(self) -> None:
         """Closes the files that are open."""

@@ -11,11 +11,14 @@ import time
 from collections import deque
 from collections.abc import Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import TracebackType
-from typing import NamedTuple, Self
+from typing import NamedTuple, Protocol, Self
+
+import numpy as np
 
 from sparktf.feature import FeedSpec
+from sparktf.feed.aside import Aside, BadRow, Handed, too_many
 from sparktf.feed.blocks import BlockPart, Parts
 from sparktf.feed.columns import Array, Columns, concat_rows, empty_columns, row_count, slice_rows, take_rows
 from sparktf.feed.convert import RowGroup, assemble
@@ -27,6 +30,13 @@ _SLAB_ROWS = 4096
 """Rows permuted at a time, at least: small batches are slices of these, and both stay in the caches."""
 
 
+class OnBadRows(Protocol):
+    """Whoever wants to know of rows that are left out."""
+
+    def __call__(self, rows: Sequence[BadRow], *, too_many: bool) -> None:
+        """Told of some; where they are too many, `take` fails next."""
+
+
 @dataclass(frozen=True, slots=True)
 class Block:
     """The rows of a part of a shuffle block.
@@ -34,15 +44,29 @@ class Block:
     Attributes:
         columns: The rows as they were read.
         order: int64 [rows], which of them to train one after the other; None for all `rows` from `start` on.
-        rows: Rows of the part.
-        first_row: Where it starts in the epoch sequence.
+        handed: Which rows of the epoch sequence it hands out.
+        bad: What is known of the others.
     """
 
     columns: Columns
     order: Array | None
     start: int
-    rows: int
-    first_row: int
+    handed: Handed
+    bad: Sequence[BadRow] = ()
+
+    @property
+    def rows(self) -> int:
+        """Rows that are handed out."""
+        return self.handed.good
+
+    def without(self, aside: Aside) -> Block:
+        """Returns the part without the rows that are set aside."""
+        order = np.arange(self.start, self.start + self.handed.rows) if self.order is None else self.order
+        places = np.flatnonzero(~aside.bad[order])
+        if len(places) == len(order):
+            return self
+        handed = self.handed._replace(places=places)
+        return replace(self, order=order[places], handed=handed, bad=aside.among(order))
 
     def slab(self, start: int, rows: int, memory: SpareMemory) -> Columns:
         """Returns up to `rows` rows of the part from `start` on; where nothing is permuted, all that are left."""
@@ -68,24 +92,35 @@ class NodeFeed:
 
     Attributes:
         rows_taken: Rows handed out so far; `consumed` turns them into a cursor.
+        rows_aside: Rows left out so far, because they fail a check: up to `FeedSpec.max_bad_rows`.
         wait_s: Seconds that `take` has waited for rows.
         nbytes: Bytes read from files so far, of which `local_nbytes` lie on this node's own host.
     """
 
-    def __init__(self, spec: FeedSpec, parts: Parts, memory: SpareMemory | None = None) -> None:
+    def __init__(
+        self,
+        spec: FeedSpec,
+        parts: Parts,
+        memory: SpareMemory | None = None,
+        *,
+        on_bad_rows: OnBadRows | None = None,
+    ) -> None:
         """Starts to read.
 
         Args:
             memory: For `spec.features`; what one feed leaves, the next one uses.
+            on_bad_rows: Told by `take` of rows that are left out.
         """
         self.rows_taken = 0
+        self.rows_aside = 0
         self.wait_s = 0.0
         self.nbytes = 0
         self.local_nbytes = 0
         self._spec = spec
         self._parts = parts
         self._drained = False
-        self._begun: list[Interval] = []
+        self._begun: list[Handed] = []
+        self._on_bad_rows = on_bad_rows
         self._memory = memory or SpareMemory(spec.features)
         self._assembler = ThreadPoolExecutor(1, thread_name_prefix="assemble")
         self._block: Block | None = None
@@ -104,8 +139,8 @@ class NodeFeed:
 
     @property
     def rows(self) -> int:
-        """Rows of the whole share as far as they are known: all of a planned one, else those handed out."""
-        return self.rows_taken if self._parts.rows is None else self._parts.rows
+        """Rows of the whole share as far as they are known: all good ones of a planned one, else those handed out."""
+        return self.rows_taken if self._parts.rows is None else self._parts.rows - self.rows_aside
 
     def is_all(self, rows: int) -> bool:
         """Whether so many rows are all of the share. Where nobody planned it, its end must have been met."""
@@ -114,12 +149,25 @@ class NodeFeed:
     def consumed(self, rows: int) -> list[Interval]:
         """Returns the intervals of the epoch sequence that the first `rows` rows handed out cover.
 
+        Rows that are left out are covered with the good ones before them.
+
         Raises:
             ValueError: `rows` is negative or more than were handed out.
         """
-        if rows > self.rows_taken:
+        if not 0 <= rows <= self.rows_taken:
             raise ValueError(f"consumed {rows} of {self.rows_taken} rows handed out")
-        return leading(self._begun, rows)
+        covered, left = 0, rows
+        for handed in self._begun:
+            taken = min(left, handed.good)
+            covered_here = handed.covered(taken)
+            covered, left = covered + covered_here, left - taken
+            if covered_here < handed.rows:
+                break
+        return leading(((handed.first_row, handed.first_row + handed.rows) for handed in self._begun), covered)
+
+    def aside_within(self, rows: int) -> int:
+        """Returns how many rows were left out among those that `consumed` covers."""
+        return sum(stop - start for start, stop in self.consumed(rows)) - rows
 
     def take(self, rows: int) -> Columns:
         """Returns the next rows: exactly `rows`, fewer only at the share's end, then none.
@@ -166,18 +214,27 @@ class NodeFeed:
         if self._slab_left:
             return True
         self._slab = {}  # while the next rows are made, this memory is of use
-        if self._block is None or self._block_taken == self._block.rows:
+        while self._block is None or self._block_taken == self._block.rows:
             self._block = None
             self._block, self._block_taken = self._next_block(), 0
             if self._block is None:
                 self._drained = True
                 return False
-            self._begun.append((self._block.first_row, self._block.first_row + self._block.rows))
+            self._begin(self._block)
         whole_batches = -(-_SLAB_ROWS // rows) * rows
         self._slab = self._block.slab(self._block_taken, whole_batches, self._memory)
         self._slab_left = row_count(self._slab)
         self._block_taken += self._slab_left
         return True
+
+    def _begin(self, block: Block) -> None:
+        self._begun.append(block.handed)
+        self.rows_aside += block.handed.rows - block.rows
+        is_over = self.rows_aside > self._spec.max_bad_rows
+        if block.bad and self._on_bad_rows is not None:
+            self._on_bad_rows(block.bad, too_many=is_over)
+        if is_over:
+            raise too_many(self.rows_aside, self._spec.max_bad_rows, block.bad)
 
     def _next_block(self) -> Block | None:
         waiting_since = time.monotonic()
@@ -248,7 +305,10 @@ class NodeFeed:
     def _assemble(self, part: BlockPart, groups: Sequence[RowGroup]) -> Block:
         """The assembling thread: row groups into the rows of a part."""
         rows = sum(group.rows for group in groups)
-        columns = assemble(self._spec.features, groups, self._memory.arrays(rows))
+        limit = self._spec.max_bad_rows
+        aside = Aside(rows, limit + 1) if limit else None
+        columns = assemble(self._spec.features, groups, self._memory.arrays(rows), aside)
         # Every part of a block draws the permutation of the whole block, and takes its own share of it.
         order = None if part.draw is None else part.draw().permutation(rows)[part.start : part.start + part.rows]
-        return Block(columns, order, part.start, part.rows, part.first_row)
+        block = Block(columns, order, part.start, Handed(part.first_row, part.rows))
+        return block if aside is None else block.without(aside)

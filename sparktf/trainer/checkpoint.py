@@ -65,11 +65,13 @@ class CheckpointWriter:
         self._not_stored: StorageError | None = None
         self._error: SparkTFError | None = None
 
-    def save(self, checkpoint: Any, *, step: int, epoch: int, done: Sequence[Interval], last: bool) -> None:
+    def save(
+        self, checkpoint: Any, *, step: int, epoch: int, done: Sequence[Interval], rows_aside: int, last: bool
+    ) -> None:
         """Writes the checkpoint locally, then hands it to the upload thread.
 
         Args:
-            done: What this node has trained of the epoch in this attempt.
+            done: What this node has trained of the epoch in this attempt; `rows_aside` of it were left out.
             last: Of the training: it waits for the upload before. Any other is dropped if that one takes too long.
 
         Raises:
@@ -91,6 +93,7 @@ class CheckpointWriter:
             step=step,
             epoch=epoch,
             done=tuple(done),
+            rows_aside=rows_aside,
             keras=self._keras,
         )
         if late:

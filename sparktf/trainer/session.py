@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from sparktf.channel import ControlClient
 from sparktf.errors import LifecycleError, StorageError
+from sparktf.feed.aside import BadRow
 from sparktf.feed.blocks import Parts, PlannedParts
 from sparktf.feed.memory import SpareMemory
 from sparktf.feed.pipeline import NodeFeed
@@ -29,6 +31,7 @@ from sparktf.plan import Stream
 from sparktf.rundir import RunDirectory
 from sparktf.storage import FileSystems
 from sparktf.storage.commit import upload_folder
+from sparktf.trainer.bad_rows import BadRowFile
 from sparktf.trainer.checkpoint import CheckpointWriter, SavePolicy, restore
 from sparktf.trainer.export import export_model
 from sparktf.trainer.intake import Intake
@@ -70,6 +73,9 @@ class Session:
         self._epoch_began_s = 0.0
         self._memory = SpareMemory(spec.feed.features)
         self._intake = Intake(spec, client, reporter, work) if spec.staged else None
+        path = self._rundir.bad_rows(spec.attempt, str(spec.node))
+        self._bad_rows = BadRowFile(self._storage, path, self._warn)
+        self._feed_spec = spec.feed.model_copy(update={"max_bad_rows": spec.config.data.max_bad_rows})
         hasty = self._file_systems.open(spec.run_root, deadline_s=_SUMMARIES_DEADLINE_S)
         self.summaries = Summaries(hasty, self._rundir.tensorboard, work, spec.attempt)
 
@@ -121,17 +127,27 @@ class Session:
         request = AssignmentRequest(attempt=self.spec.attempt, node=self.spec.node, stream=stream, epoch=epoch)
         patience = self.spec.config.timeouts.driver_lost
         answer = self._client.call_patiently(Action.ASSIGNMENT, request, AssignmentAnswer, patience_s=patience)
-        feed = NodeFeed(self.spec.feed, self._parts(stream, epoch, answer), self._memory)
+        feed = NodeFeed(
+            self._feed_spec,
+            self._parts(stream, epoch, answer),
+            self._memory,
+            on_bad_rows=partial(self._set_aside, stream, epoch),
+        )
         if stream is Stream.TRAIN:
             self._feed = feed
         return feed
 
     def _parts(self, stream: Stream, epoch: int, answer: AssignmentAnswer) -> Parts:
         if answer.assignment is not None:
-            return PlannedParts(self.spec.feed, answer.assignment, self._file_systems.open)
+            return PlannedParts(self._feed_spec, answer.assignment, self._file_systems.open)
         if answer.staged is None or self._intake is None:
             raise LifecycleError(f"{self.spec.node} was given no share of {stream}")
         return self._intake.open(stream, epoch, answer.staged)
+
+    def _set_aside(self, stream: Stream, epoch: int, rows: Sequence[BadRow], *, too_many: bool) -> None:
+        self._bad_rows.add(stream, epoch, rows)
+        if too_many:
+            self._bad_rows.flush()
 
     def progress(self, epoch: int, step: int, rows: int, loss: float | None) -> None:
         """Keeps the numbers that the next heartbeat carries."""
@@ -139,13 +155,16 @@ class Session:
 
     def epoch_done(self, feed: NodeFeed, epoch: int, step: int, rows: int, *, complete: bool) -> None:
         """Reports the rows of this node's share."""
+        self._bad_rows.flush()
+        aside = feed.rows_aside if complete else feed.aside_within(rows)
         message = EpochDone(
             attempt=self.spec.attempt,
             node=self.spec.node,
             epoch=epoch,
             step=step,
-            rows_fed=feed.rows_taken if complete else rows,
+            rows_fed=rows + aside,
             rows_trained=rows,
+            rows_aside=aside,
             complete=complete,
             wait_s=feed.wait_s,
             seconds=time.monotonic() - self._epoch_began_s,
@@ -179,11 +198,13 @@ class Session:
         if step == self._saved_step or self._writer is None:
             return
         self._saved_step = step
+        self._bad_rows.flush()
         self._reporter.update(phase="saving")
         done = [] if complete or self._feed is None else self._feed.consumed(rows)
         begun = epoch + 1 if complete else epoch
         last = self.exhausted(step) or begun >= self.spec.config.train.epochs
-        self._writer.save(checkpoint, step=step, epoch=begun, done=done, last=last)
+        aside = 0 if complete or self._feed is None else self._feed.aside_within(rows)
+        self._writer.save(checkpoint, step=step, epoch=begun, done=done, rows_aside=aside, last=last)
         self.policy.saved(time.monotonic())
         self._reporter.update(phase="training")
 
@@ -220,5 +241,7 @@ class Session:
         try:
             self.summaries.flush()
         except StorageError as error:
-            text = f"TensorBoard's summaries are not stored: {error}"
-            self._reporter.send(Action.WARNING, Warned(attempt=self.spec.attempt, node=self.spec.node, text=text))
+            self._warn(f"TensorBoard's summaries are not stored: {error}")
+
+    def _warn(self, text: str) -> None:
+        self._reporter.send(Action.WARNING, Warned(attempt=self.spec.attempt, node=self.spec.node, text=text))

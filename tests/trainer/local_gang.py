@@ -147,8 +147,9 @@ def worker_rows(config: JobConfig, cursor: Cursor | None = None) -> list[dict[st
         Stream.TRAIN, cursor.epoch, todo, [""] * config.cluster.nodes, rebalance=config.data.rebalance
     )
     rows: list[dict[str, Any]] = []
+    spec = plan.spec.model_copy(update={"max_bad_rows": config.data.max_bad_rows})
     for share in shares:
-        with NodeFeed(plan.spec, PlannedParts(plan.spec, share, open_storage)) as feed:
+        with NodeFeed(spec, PlannedParts(spec, share, open_storage)) as feed:
             rows.append(dict(feed.take(share.rows)))
     return rows
 

@@ -1,0 +1,58 @@
+"""The section of the configuration that `sparktf submit` alone looks at."""
+
+from __future__ import annotations
+
+from typing import Any, Literal, Self
+
+from pydantic import Field, PositiveInt, field_validator, model_validator
+
+from sparktf.config_section import Section
+
+
+class SubmitConfig(Section):
+    """What `sparktf submit` asks of Spark and YARN; other ways to start a run do not look at it."""
+
+    master: str = Field(default="yarn", description="Spark's master; `local[n]` works too, in client mode.")
+    deploy_mode: Literal["client", "cluster"] = Field(
+        default="cluster", description="Where the driver runs: in a container of YARN's, or on this machine."
+    )
+    queue: str = Field(default="default", min_length=1, description="YARN's queue.")
+    driver_memory_mib: PositiveInt = Field(default=1024, description="Heap of the driver's JVM, in MiB.")
+    executor_memory_mib: PositiveInt = Field(
+        default=1024, description="Heap of an executor's JVM, in MiB; TensorFlow lives outside it."
+    )
+    executor_cores: PositiveInt = Field(default=1, description="Cores of an executor.")
+    archive: str | None = Field(
+        default=None,
+        description="Packed environment (`sparktf pack`), a local file or `hdfs://...`: the containers' Python.",
+    )
+    py_files: tuple[str, ...] = Field(
+        default=(), description="Further `.py` and `.zip` files for driver and executors."
+    )
+    files: tuple[str, ...] = Field(default=(), description="Further files, put into every container's folder.")
+    max_app_attempts: PositiveInt = Field(
+        default=2, description="ApplicationMasters that YARN may start in cluster mode: a lost driver is replaced."
+    )
+    conf: dict[str, str] = Field(
+        default={},
+        description="Any further setting of Spark's; it wins over those that follow from the other keys. Shown, and "
+        "stored with the run: no place for secrets.",
+    )
+
+    @field_validator("conf", mode="before")
+    @classmethod
+    def _settings_are_text(cls, value: Any) -> Any:
+        """YAML's numbers and bools stand for what Spark reads: `true`, `3`."""
+        return {k: _setting(v) for k, v in value.items()} if isinstance(value, dict) else value
+
+    @model_validator(mode="after")
+    def _mode_fits_master(self) -> Self:
+        if self.deploy_mode == "cluster" and self.master.startswith("local"):
+            raise ValueError(f"master: {self.master} needs deploy_mode: client")
+        return self
+
+
+def _setting(value: Any) -> Any:
+    if isinstance(value, bool):
+        return str(value).lower()
+    return str(value) if isinstance(value, (int, float)) else value

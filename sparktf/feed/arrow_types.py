@@ -1,0 +1,67 @@
+"""Arrow types as features see them, and values of such types that stand in place of null."""
+
+from __future__ import annotations
+
+from decimal import Decimal
+
+import pyarrow as pa
+import pyarrow.types as pt
+
+from sparktf.config import FillValue
+from sparktf.feature import Feature
+
+
+def is_text(kind: pa.DataType) -> bool:
+    """Whether a column of this Arrow type becomes a string tensor, as it is or dictionary-encoded."""
+    kind = _value_type(kind)
+    return bool(pt.is_string(kind) or pt.is_large_string(kind)) or is_binary(kind)
+
+
+def is_binary(kind: pa.DataType) -> bool:
+    """Whether a column of this Arrow type, dictionary-encoded or not, holds bytes in each row."""
+    kind = _value_type(kind)
+    return bool(pt.is_binary(kind) or pt.is_large_binary(kind) or pt.is_fixed_size_binary(kind))
+
+
+def is_list(kind: pa.DataType) -> bool:
+    """Whether a column of this Arrow type holds a list in each row."""
+    return bool(pt.is_list(kind) or pt.is_large_list(kind) or pt.is_fixed_size_list(kind))
+
+
+def fits(feature: Feature, kind: pa.DataType) -> bool:
+    """Whether a feature can be made of a column of this Arrow type: text of text, numbers of numbers or bytes."""
+    holds_text = is_text(kind.value_type if is_list(kind) else kind)
+    is_bytes = bool(feature.shape) and is_binary(kind)
+    return feature.is_mask or is_bytes or holds_text == feature.is_text
+
+
+def fill_scalar(value: FillValue, kind: pa.DataType) -> pa.Scalar:
+    """Returns a `fill_null` value as a scalar of the type of a column's values, of which a list column has many.
+
+    Raises:
+        ValueError: the value does not fit the type (`pyarrow.ArrowInvalid` is one).
+    """
+    kind = _value_type(kind.value_type if is_list(kind) else kind)
+    if pt.is_boolean(kind):
+        fits = isinstance(value, bool)
+    elif is_text(kind) or pt.is_date(kind) or pt.is_time(kind) or pt.is_timestamp(kind):
+        fits = isinstance(value, str)
+    else:
+        fits = isinstance(value, (int, float)) and not isinstance(value, bool)
+    if not fits:
+        raise ValueError(f"{value!r} is no value of type {kind}")
+    if pt.is_decimal(kind):
+        return pa.scalar(Decimal(str(value)), kind)
+    return pa.scalar(value).cast(kind)
+
+
+def zero_scalar(kind: pa.DataType) -> pa.Scalar:
+    """Returns what stands in place of a null that is masked: zero, 1970, midnight, false, or an empty text."""
+    kind = _value_type(kind)
+    if is_text(kind) or pt.is_decimal(kind):
+        return fill_scalar("" if is_text(kind) else 0, kind)
+    return pa.scalar(0, pa.int32() if kind.bit_width == 32 else pa.int64()).cast(kind)
+
+
+def _value_type(kind: pa.DataType) -> pa.DataType:
+    return kind.value_type if pt.is_dictionary(kind) else kind

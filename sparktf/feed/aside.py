@@ -1,0 +1,139 @@
+"""Rows that fail a check: the first one refused, or up to so many of them set aside."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from sparktf.errors import BadValueError
+
+Rows = npt.NDArray[np.int64]
+Reason = Callable[[int], str]
+"""Position in the rows that are refused -> why."""
+Judge = Callable[[str, Rows, Reason], None]
+"""(column, rows of a row group, reasons) over rows that fail a check, one at least: raises, or notes them."""
+
+
+class BadRow(NamedTuple):
+    """A row that was set aside, or several in a row.
+
+    Attributes:
+        origin: Where it comes from: a file's path.
+        row: Its number there, from 0 on; the first one of several.
+        rows: How many.
+        column: Whose value is bad, "" where the rows cannot be read at all.
+    """
+
+    origin: str
+    row: int
+    rows: int
+    column: str
+    reason: str
+
+
+def refuse(origin: str, first_row: Callable[[], int], column: str, rows: Rows, reason: Reason) -> None:
+    """Raises `BadValueError` over the first row: a `Judge` once origin and first row are bound."""
+    raise BadValueError(f"{origin}: column {column!r}, row {first_row() + int(rows[0])}: {reason(0)}")
+
+
+class Handed(NamedTuple):
+    """Rows of the epoch sequence from `first_row` on, of which some may be left out.
+
+    Attributes:
+        places: int64 [n], those that are handed out, counted from the first; None for all.
+    """
+
+    first_row: int
+    rows: int
+    places: Rows | None = None
+
+    @property
+    def good(self) -> int:
+        """How many are handed out."""
+        return self.rows if self.places is None else len(self.places)
+
+    def covered(self, good: int) -> int:
+        """Returns how many rows the first `good` ones cover: with them go the bad ones up to the next that is good."""
+        if good == self.good:
+            return self.rows
+        return good if self.places is None or not good else int(self.places[good])
+
+
+class Aside:
+    """The rows of a block that fail a check.
+
+    Attributes:
+        bad: bool [rows].
+    """
+
+    def __init__(self, rows: int, limit: int) -> None:
+        """Begins with none.
+
+        Args:
+            limit: Of how many rows the reasons are kept.
+        """
+        self.bad = np.zeros(rows, np.bool_)
+        self._limit = limit
+        self._single: dict[int, BadRow] = {}
+        self._spans: list[tuple[int, int, BadRow]] = []
+
+    def judge(
+        self,
+        origin: str,
+        first_row: Callable[[], int],
+        kept: Rows | None,
+        start: int,
+        column: str,
+        rows: Rows,
+        reason: Reason,
+    ) -> None:
+        """Notes rows of a row group: a `Judge` once all but its own arguments are bound.
+
+        Args:
+            kept: int64 [n], the rows of the group that are in the block, sorted, or None for all.
+            start: The block's row that is the first of these.
+        """
+        places = rows if kept is None else np.searchsorted(kept, rows)
+        if kept is not None:
+            there = kept[np.minimum(places, len(kept) - 1)] == rows if len(kept) else np.zeros(len(rows), np.bool_)
+            positions = np.flatnonzero(there)
+        else:
+            positions = np.arange(len(rows))
+        fresh = positions[~self.bad[start + places[positions]]]
+        self.bad[start + places[positions]] = True
+        first = first_row() if len(fresh) else 0
+        for i in fresh[: max(self._limit - len(self._single), 0)].tolist():
+            row = BadRow(origin, first + int(rows[i]), 1, column, reason(i))
+            self._single.setdefault(start + int(places[i]), row)
+
+    def unreadable(self, origin: str, first_row: int, start: int, rows: int, reason: str) -> None:
+        """Notes the rows `[start, start + rows)` of the block, which are one row group's."""
+        self.bad[start : start + rows] = True
+        self._spans.append((start, start + rows, BadRow(origin, first_row, rows, "", reason)))
+
+    def among(self, rows: Rows) -> list[BadRow]:
+        """Returns what is known of the bad ones among some rows of the block."""
+        bad = np.sort(rows[self.bad[rows]])
+        found = [self._single[row] for row in bad.tolist() if row in self._single] if self._single else []
+        for start, stop, span in self._spans:
+            count = int(np.searchsorted(bad, stop) - np.searchsorted(bad, start))
+            if count:
+                found.append(span._replace(rows=count))
+        return found
+
+
+def too_many(rows: int, limit: int, bad: Sequence[BadRow]) -> BadValueError:
+    """Returns the error over more bad rows than may be set aside.
+
+    Args:
+        bad: Some of them, to name one.
+    """
+    text = f"{rows} rows fail a check, and data.max_bad_rows is {limit}"
+    if not bad:
+        return BadValueError(text)
+    last = bad[-1]
+    where = f"column {last.column!r}, row {last.row}" if last.column else f"{last.rows} rows from row {last.row} on"
+    return BadValueError(f"{text}; one of them: {last.origin}: {where}: {last.reason}")
