@@ -143,9 +143,15 @@ def scan_schema(storage: Storage, scan: ParquetScan) -> Schema:
 
 def spark_type(kind: pa.DataType) -> str:
     """Returns the type that Spark gives to a file's column of an Arrow type."""
-    if pt.is_timestamp(kind) and kind.tz is None:
-        return "timestamp_ntz"
-    return column_type(kind).spark
+    spark = column_type(kind).spark
+    return spark.replace("timestamp", "timestamp_ntz") if _has_local_times(kind) else spark
+
+
+def _has_local_times(kind: pa.DataType) -> bool:
+    """Whether there are timestamps without a zone in a type."""
+    if pt.is_timestamp(kind):
+        return kind.tz is None
+    return any(_has_local_times(kind.field(i).type) for i in range(kind.num_fields))
 
 
 def _has_days(spark: str) -> bool:

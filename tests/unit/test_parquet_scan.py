@@ -159,6 +159,7 @@ class TestFilesThatSparkReadsInAnotherWay:
             ("UTC", "timestamp", True),
             (None, "timestamp_ntz", True),
             (None, "timestamp", False),
+            (None, "array<timestamp>", False),
             ("UTC", "timestamp_ntz", False),
         ],
     )
@@ -166,6 +167,8 @@ class TestFilesThatSparkReadsInAnotherWay:
         self, tmp_path: Path, zone: str | None, spark: str, alike: bool
     ) -> None:
         column = pa.array([datetime(2026, 11, 1)], pa.timestamp("us", zone))
+        if spark.startswith("array"):
+            column = pa.FixedSizeListArray.from_arrays(column, 1)
         if alike:
             assert plan_column(tmp_path / "lake", column, spark).rows(Stream.TRAIN) == 1
         else:
