@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from sparktf.data_messages import DataAddress, Lease, LeaseRequest, Sealed, Work, WorkRequest
-from sparktf.errors import DataError, RefusedError, RowAccountingError
+from sparktf.errors import DataError, EmptySourceError, RefusedError, RowAccountingError
 from sparktf.plan import Stream
 from sparktf.topology import NodeId
 
@@ -153,6 +153,7 @@ class Ledger:
 
         Raises:
             RowAccountingError: one of them never came.
+            EmptySourceError: there is no row in them.
         """
         book = self.book(stream, epoch)
         book.ended = True
@@ -162,6 +163,8 @@ class Ledger:
                 f"epoch {epoch}: Spark fed {splits} partitions, and {len(book.rows)} came to the nodes"
                 + (f"; partition {missing[0]} did not" if missing else "")
             )
+        if not sum(book.rows.values()):
+            raise EmptySourceError(f"{stream}: Spark has computed no row")
 
     def keep(self, stream: Stream, epoch: int) -> bool:
         """Opens an epoch in which nodes train on what they kept; returns False if they have not got everything.

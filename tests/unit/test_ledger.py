@@ -8,7 +8,7 @@ import pytest
 
 from sparktf.data_messages import DataAddress, LeaseRequest, Sealed, Span, WorkRequest
 from sparktf.driver.ledger import Ledger, Place
-from sparktf.errors import DataError, RefusedError, RowAccountingError
+from sparktf.errors import DataError, EmptySourceError, RefusedError, RowAccountingError
 from sparktf.plan import Stream
 from sparktf.topology import NodeId, Role
 
@@ -85,7 +85,9 @@ class TestLeases:
         books = ledger()
         with pytest.raises(RefusedError, match="epoch 1 of train is not fed"):
             lease(books, 0, epoch=1)
-        books.end(TRAIN, 0, 0)
+        lease(books, 0)
+        seal(books, 0, 50)
+        books.end(TRAIN, 0, 1)
         with pytest.raises(RefusedError, match="epoch 0 of train is not fed"):
             lease(books, 0)
 
@@ -138,6 +140,14 @@ class TestSeals:
         with pytest.raises(RowAccountingError, match="Spark fed 1 partitions, and 2 came"):
             books.end(TRAIN, 0, 1)
 
+    def test_no_rows_at_all_are_an_error(self) -> None:
+        books = ledger()
+        lease(books, 0)
+        seal(books, 0, 0)
+        with pytest.raises(EmptySourceError, match="train: Spark has computed no row"):
+            books.end(TRAIN, 0, 1)
+        assert not books.feeding()
+
     def test_other_rows_than_the_checkpoint_knew_are_refused_by_the_partitions_name(self) -> None:
         books = ledger(expected={3: 1000}, epoch=0)
         lease(books, 3)
@@ -168,7 +178,9 @@ class TestKeeping:
 
     def test_another_streams_rows_are_not_its_own(self) -> None:
         books = ledger()
-        books.end(TRAIN, 0, 0)
+        lease(books, 0)
+        seal(books, 0, 50)
+        books.end(TRAIN, 0, 1)
         assert not books.keep(Stream.VALIDATION, 1)
 
 
