@@ -70,12 +70,13 @@ def main(folder: Path, batch_size: int, out: Path) -> None:
 
     batches = iter(strategy.distribute_datasets_from_function(dataset))
     float(train(batches, tf.constant(1)))
-    first, done, loss = time.time(), 1, 0.0
+    first, first_cpu, done, loss = time.time(), time.process_time(), 1, 0.0
     while done < steps:
         count = min(STEPS_PER_CALL, steps - done)
         loss = float(train(batches, tf.constant(count)))
         done += count
-    out.write_text(json.dumps({"first": first, "end": time.time(), "rows": done * share, "loss": loss}))
+    times = {"first": first, "end": time.time(), "cpu": time.process_time() - first_cpu}
+    out.write_text(json.dumps({**times, "rows": done * share, "loss": loss}))
     os._exit(0)  # the strategy's own shutdown may wait long for its peers
 
 

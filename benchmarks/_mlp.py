@@ -27,7 +27,7 @@ def build(params: dict[str, Any], assets: dict[str, Any]) -> keras.Model:
 
 
 def _clock_calls(file: Path) -> None:
-    """Writes time, step and resident bytes after each call of this trainer into TensorFlow."""
+    """Writes time, step, resident bytes and processor time after each call of this trainer into TensorFlow."""
     from sparktf.trainer.loop import SyncLoop  # noqa: PLC0415 - the hand-written script does without sparktf
 
     run_call = SyncLoop._run_call
@@ -38,6 +38,6 @@ def _clock_calls(file: Path) -> None:
     def clocked(self: SyncLoop, *args: Any) -> None:
         run_call(self, *args)
         resident = int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
-        out.write(json.dumps([time.time(), self.step, resident]) + "\n")
+        out.write(json.dumps([time.time(), self.step, resident, time.process_time()]) + "\n")
 
     SyncLoop._run_call = clocked  # type: ignore[assignment,method-assign]

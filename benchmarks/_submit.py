@@ -24,11 +24,13 @@ class Call(NamedTuple):
     Attributes:
         step: Updates made so far.
         resident: Bytes of the process in memory.
+        cpu_s: Processor time of the process so far.
     """
 
     time_s: float
     step: int
     resident: int
+    cpu_s: float
 
 
 class Run(NamedTuple):

@@ -18,13 +18,14 @@ from multiprocessing import get_context
 from pathlib import Path
 from typing import NamedTuple
 
-import numpy as np
 import pyarrow.parquet as pq
 from _lake import Schema, float_columns, int_list, lake_config, write_lake
 from _report import Figure, figure, report
 
 from sparktf.driver.planner import plan_source
+from sparktf.feature import Feature
 from sparktf.feed.blocks import PlannedParts
+from sparktf.feed.memory import SpareMemory
 from sparktf.feed.pipeline import NodeFeed
 from sparktf.plan import Stream
 from sparktf.storage import open_storage
@@ -38,6 +39,10 @@ SCHEMAS = (
 NAMES = ("17 float32", "17 float32 without dictionary", "784 ints")
 BATCH, RUNS = 8_192, 5
 BATCHES = (64, 256, 1024, 2048, 8192)
+
+
+_memory: dict[tuple[Feature, ...], SpareMemory] = {}
+"""It stays with a process from pass to pass, as with a trainer from epoch to epoch."""
 
 
 class Pass(NamedTuple):
@@ -71,8 +76,9 @@ def read_batches(
     """Takes a node's share of the table from the feed, in batches."""
     plan = plan_source(lake_config(folder, schema, shuffle=shuffle), open_storage, lambda *_: [])
     shares = plan.assignments(Stream.TRAIN, 0, [(0, schema.rows)], [""] * nodes, rebalance=True)
+    memory = _memory.setdefault(plan.spec.features, SpareMemory(plan.spec.features))
     rows, start, cpu = 0, time.monotonic(), time.process_time()
-    with NodeFeed(plan.spec, PlannedParts(plan.spec, shares[node], open_storage)) as feed:
+    with NodeFeed(plan.spec, PlannedParts(plan.spec, shares[node], open_storage), memory) as feed:
         while n := len(feed.take(batch)["target:y"]):
             rows += n
     return Pass(start, time.monotonic(), time.process_time() - cpu, rows)
@@ -89,11 +95,11 @@ class Machine:
         """Returns what a process that is bound to one core needs."""
         return self._one_core.submit(call).result()
 
-    def free(self, *calls: Callable[[], Pass]) -> float:
-        """Returns the rows per second of one process for each call, together."""
+    def free(self, *calls: Callable[[], Pass]) -> Pass:
+        """Returns what one process for each call need together."""
         started = [process.submit(call) for process, call in zip(self._nodes, calls, strict=False)]
-        passes = [future.result() for future in started]
-        return sum(p.rows for p in passes) / (max(p.stop for p in passes) - min(p.start for p in passes))
+        starts, stops, cpu_s, rows = zip(*(future.result() for future in started), strict=True)
+        return Pass(min(starts), max(stops), sum(cpu_s), sum(rows))
 
 
 @contextmanager
@@ -114,10 +120,15 @@ def rate(one: Pass) -> float:
     return one.rows / (one.stop - one.start)
 
 
-def against_pyarrow(machine: Machine, folder: Path, schema: Schema, name: str) -> list[Figure]:
+def rate_by_cpu(one: Pass) -> float:
+    """Returns the rows for each second of processor time."""
+    return one.rows / one.cpu_s
+
+
+def against_pyarrow(machine: Machine, folder: Path, schema: Schema, name: str, runs: int) -> list[Figure]:
     """Measures the feed beside pyarrow."""
     limits, plain, shuffled, limits_free, shuffled_free = [], [], [], [], []
-    for run in range(RUNS + 1):
+    for run in range(runs + 1):
         limit = machine.on_one_core(partial(read_to_nowhere, folder, threads=False))
         in_order = machine.on_one_core(partial(read_batches, folder, schema, shuffle=False))
         permuted = machine.on_one_core(partial(read_batches, folder, schema, shuffle=True))
@@ -135,48 +146,48 @@ def against_pyarrow(machine: Machine, folder: Path, schema: Schema, name: str) -
     def ratios(passes: list[Pass], of: Callable[[Pass], float]) -> list[float]:
         return [of(one) / of(limit) for one, limit in zip(passes, limits, strict=True)]
 
-    def by_cpu(one: Pass) -> float:
-        return one.rows / one.cpu_s
-
     return [
         figure(f"{name}: pyarrow to nowhere, one core", [rate(p) / 1e6 for p in limits], unit="M rows/s"),
         figure(f"{name}: feed in order / pyarrow, one core", ratios(plain, rate), unit="ratio", goal=">= 0.65"),
         figure(f"{name}: feed shuffled / pyarrow, one core", ratios(shuffled, rate), unit="ratio", goal=">= 0.5"),
-        figure(f"{name}: feed in order / pyarrow, processor time", ratios(plain, by_cpu), unit="ratio"),
-        figure(f"{name}: feed shuffled / pyarrow, processor time", ratios(shuffled, by_cpu), unit="ratio"),
-        figure(f"{name}: pyarrow to nowhere, all cores", np.array(limits_free) / 1e6, unit="M rows/s"),
+        figure(f"{name}: feed in order / pyarrow, processor time", ratios(plain, rate_by_cpu), unit="ratio"),
+        figure(f"{name}: feed shuffled / pyarrow, processor time", ratios(shuffled, rate_by_cpu), unit="ratio"),
+        figure(f"{name}: pyarrow to nowhere, all cores", [rate(p) / 1e6 for p in limits_free], unit="M rows/s"),
         figure(
             f"{name}: feed shuffled / pyarrow, all cores",
-            np.array(shuffled_free) / np.array(limits_free),
+            [rate(one) / rate(limit) for one, limit in zip(shuffled_free, limits_free, strict=True)],
             unit="ratio",
         ),
     ]
 
 
-def by_batch_size(machine: Machine, folder: Path, schema: Schema, name: str) -> list[Figure]:
+def by_batch_size(machine: Machine, folder: Path, schema: Schema, name: str, runs: int) -> list[Figure]:
     """Measures the shuffled feed with several sizes of batches, in one node and in two."""
-    found: dict[tuple[int, int], list[float]] = {}
-    for _ in range(RUNS):
+    found: dict[tuple[int, int], list[Pass]] = {}
+    for _ in range(runs):
         for batch in BATCHES:
             for nodes in (1, 2):
                 take = partial(read_batches, folder, schema, shuffle=True, batch=batch, nodes=nodes)
-                rows_s = machine.free(*(partial(take, node=node) for node in range(nodes)))
-                found.setdefault((nodes, batch), []).append(rows_s / 1e6)
-    return [
-        figure(f"{name}: {nodes} node{'s' * (nodes > 1)}, batches of {batch:,}", values, unit="M rows/s")
-        for (nodes, batch), values in sorted(found.items())
-    ]
+                one = machine.free(*(partial(take, node=node) for node in range(nodes)))
+                found.setdefault((nodes, batch), []).append(one)
+    figures = []
+    for (nodes, batch), passes in sorted(found.items()):
+        what = f"{name}: {nodes} node{'s' * (nodes > 1)}, batches of {batch:,}"
+        figures.append(figure(what, [rate(p) / 1e6 for p in passes], unit="M rows/s"))
+        figures.append(figure(f"{what}, of processor time", [rate_by_cpu(p) / 1e6 for p in passes], unit="M rows/s"))
+    return figures
 
 
 def main() -> None:
     """Measures and reports."""
+    runs = int(os.environ.get("RUNS", RUNS))
     figures = []
     with tempfile.TemporaryDirectory(prefix="sparktf-bench-") as root, machine() as processes:
         for name, schema in zip(NAMES, SCHEMAS, strict=True):
             folder = write_lake(Path(root) / name.replace(" ", "-"), schema)
-            figures += against_pyarrow(processes, folder, schema, name)
+            figures += against_pyarrow(processes, folder, schema, name, runs)
             if schema.name == name:
-                figures += by_batch_size(processes, folder, schema, name)
+                figures += by_batch_size(processes, folder, schema, name, runs)
     report("feed", figures)
 
 
