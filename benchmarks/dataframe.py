@@ -1,7 +1,7 @@
 """What a DataFrame feed is measured against: `make bench-dataframe`.
 
 Spark's own limit, `mapInArrow` to nowhere, and the peer, TensorFlowOnSpark's InputMode.SPARK drained to NumPy on fewer
-rows; both on two executors of two cores. The peer's packages go into benchmarks/out/, apart from the project's own.
+rows; both on two executors of two cores. The peer's packages go into a folder of their own.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from pathlib import Path
 import pyarrow as pa
 import pyspark
 from _lake import Schema, float_columns, int_list, write_lake
-from _report import OUT, Figure, figure, report
+from _report import Figure, figure, report
 from pyspark.sql import SparkSession
 
 EXECUTORS, CORES, RUNS = 2, 2, 5
@@ -44,19 +44,16 @@ def to_nowhere(spark: SparkSession, folder: Path) -> float:
     return float(row[0]) / (time.monotonic() - start)
 
 
-def peer_packages() -> Path:
-    """Returns the folder with the peer's packages, which are installed once."""
-    folder = OUT / "tensorflowonspark"
-    if not (folder / "tensorflowonspark").exists():
-        pip = [sys.executable, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--no-deps"]
-        subprocess.run([*pip, "--target", str(folder), *PEER], check=True)
-    return folder
+def install_peer(folder: Path) -> None:
+    """Installs the peer's packages into a folder."""
+    pip = [sys.executable, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--no-deps"]
+    subprocess.run([*pip, "--target", str(folder), *PEER], check=True)
 
 
-def tensorflowonspark(folder: Path, work: Path) -> float:
+def tensorflowonspark(folder: Path, packages: Path, work: Path) -> float:
     """Returns the rows per second of the peer; ends the process with its output if it fails."""
     script, out = Path(__file__).with_name("_tensorflowonspark.py"), work / "peer.json"
-    path = os.pathsep.join([str(peer_packages()), str(script.parent), os.environ.get("PYTHONPATH", "")])
+    path = os.pathsep.join([str(packages), str(script.parent), os.environ.get("PYTHONPATH", "")])
     done = subprocess.run(
         [sys.executable, str(script), str(folder), str(out)],
         env={**os.environ, "PYTHONPATH": path, "CUDA_VISIBLE_DEVICES": "", "TF_CPP_MIN_LOG_LEVEL": "3"},
@@ -84,13 +81,13 @@ def start_spark() -> SparkSession:
     return spark
 
 
-def measure(table: Schema, small: Schema, root: Path) -> list[Figure]:
+def measure(table: Schema, small: Schema, packages: Path, root: Path) -> list[Figure]:
     """Measures one table. The peer has a Spark of its own, so that neither waits for the other's executors."""
     folder, few = write_lake(root / "lake", table), write_lake(root / "few", small)
     spark = start_spark()
     limits = [to_nowhere(spark, folder) / 1e3 for _ in range(RUNS + 1)][1:]
     spark.stop()
-    peer = [tensorflowonspark(few, root) / 1e3]
+    peer = [tensorflowonspark(few, packages, root) / 1e3]
     return [
         figure(f"{table.name}: Spark mapInArrow to nowhere", limits, unit="k rows/s"),
         figure(f"{table.name}: TensorFlowOnSpark to NumPy", peer, unit="k rows/s"),
@@ -101,9 +98,13 @@ def main() -> None:
     """Measures and reports."""
     os.environ.update(PYSPARK_PYTHON=sys.executable, SPARK_HOME=str(Path(pyspark.__file__).parent))
     figures = []
-    for table, small in TABLES:
-        with tempfile.TemporaryDirectory(prefix="sparktf-bench-") as root:
-            figures += measure(table, small, Path(root))
+    with tempfile.TemporaryDirectory(prefix="sparktf-bench-") as root:
+        packages = Path(root) / "peer"
+        install_peer(packages)
+        for i, (table, small) in enumerate(TABLES):
+            work = Path(root) / str(i)
+            work.mkdir()
+            figures += measure(table, small, packages, work)
     report("dataframe", figures)
 
 
