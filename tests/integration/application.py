@@ -19,7 +19,7 @@ from integration.sandbox import RunFolder, Sandbox
 from sparktf.driver.result import RunResult
 
 _HOST = Path(__file__).parent / "host.py"
-_START_S = 60.0
+_START_S = 150.0
 _TRAIN_S = 120.0
 
 

@@ -2,22 +2,26 @@
 
 from __future__ import annotations
 
-from collections import Counter
+import os
+import time
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pytest
 from integration.application import Application
+from integration.processes import wait_for
 from integration.rows import job
 from integration.watch import Watch
 
+from sparktf import Verdict
 from sparktf.driver.result import RunResult
 
 
 def fed_job(application: Application, watch: Watch, *, hold_at: int = 0, **sections: Any) -> dict[str, Any]:
     """Returns a configuration that trains on the DataFrame it is given with."""
-    params = watch.params(hold_at=hold_at)
-    return job(Path("unused"), application.sandbox.runs, "cases.watched:build", params=params, **sections)
+    params, data = watch.params(hold_at=hold_at), {"path": None, **sections.pop("data", {})}
+    return job(Path(), application.sandbox.runs, "cases.watched:build", params=params, data=data, **sections)
 
 
 def assert_each_row(result: RunResult, watch: Watch, rows: int, *, epochs: int = 1) -> None:
@@ -74,6 +78,22 @@ class TestSources:
             first = watch.ids([pid], updates=8)
             assert set(first.values()) == {1}
 
+    def test_adaptive_execution_may_change_the_partitions_between_epochs(
+        self, local: Application, watch: Watch, tmp_path: Path
+    ) -> None:
+        config = fed_job(
+            local, watch, name="replanned", hold_at=3, data={"cache": "off"}, train={"epochs": 2, "batch_size": 64}
+        )
+        flag = tmp_path / "flag"
+        watch.hold()
+        local.begin(config, "r", "cases.frames:replanned", rows=1500, flag=str(flag))
+        watch.held(1)  # all rows are in one partition at first
+        flag.touch()
+        before, after = wait_for("the plan has changed", lambda: flag.read_text().split(), within_s=60)
+        assert int(before) < int(after)
+        watch.release()
+        assert_each_row(local.outcome().done, watch, 1500, epochs=2)
+
 
 class TestFaults:
     @pytest.mark.parametrize("how", ["raise", "exit"])
@@ -90,6 +110,242 @@ class TestFaults:
         assert len(outcome.done.attempts) == 1
         assert_each_row(outcome.done, watch, sum(sizes))
 
+    def test_an_executor_that_dies_while_it_feeds_other_nodes_costs_no_row_and_no_attempt(
+        self, cluster: Application, watch: Watch, tmp_path: Path
+    ) -> None:
+        config = fed_job(cluster, watch, name="lost-feeders", train={"batch_size": 2048})
+        (tmp_path / "wait").touch()
+        sizes = [20_000] * 6
+        options: dict[str, Any] = {"sizes": sizes, "every": 20_000, "at": 15_000, "folder": str(tmp_path)}
+        cluster.begin(config, "r", "cases.frames:waiting", **options)
+        (lost, *_) = wait_for(
+            "feeders are at work without a node", lambda: lone_feeders(cluster, tmp_path), within_s=90
+        )
+        lost.kill()
+        lost.wait()
+        (tmp_path / "wait").unlink()
+        result = cluster.outcome().done
+        assert len(result.attempts) == 1
+        assert_each_row(result, watch, sum(sizes))
 
-def _counts(ids: Counter[int]) -> Counter[int]:
-    return Counter(ids.values())
+    def test_a_node_that_dies_while_it_is_fed_costs_an_attempt_and_no_row(
+        self, cluster: Application, watch: Watch, tmp_path: Path
+    ) -> None:
+        config = fed_job(
+            cluster,
+            watch,
+            name="lost-node",
+            hold_at=6,
+            data={"shuffle_rows": 100},
+            train={"batch_size": 128, "max_attempts": 2},
+        )
+        config["checkpoint"] = {"every_steps": 4}
+        watch.hold()
+        cluster.begin(config, "r", "cases.frames:partitions", sizes=[900, 0, 1100, 500])
+        first = [held.pid for held in watch.held(2)]
+        wait_for("a commit", cluster.run(config, "r").committed, within_s=60)
+        executor_of(first[1]).kill()
+        running = cluster.family.trainers
+        wait_for("the trainers end", lambda: {p.pid for p in running()}.isdisjoint(first), within_s=30)
+        watch.release()
+        result = cluster.outcome().done
+        assert [a.from_step for a in result.attempts] == [0, 4]
+        assert_once(result, watch, first, updates=4, rows=2500)
+
+
+class TestBackPressure:
+    def test_feeders_wait_for_a_slow_trainer_and_it_does_not_grow(
+        self, local: Application, watch: Watch, tmp_path: Path
+    ) -> None:
+        partitions, rows = 200, 20_000
+        config = fed_job(
+            local,
+            watch,
+            name="slow",
+            hold_at=3,
+            data={"shuffle_rows": 5000, "staging_mib": 1},
+            train={"batch_size": 256, "max_steps": 12},
+        )
+        watch.hold()
+        options: dict[str, Any] = {"partitions": partitions, "rows": rows, "folder": str(tmp_path)}
+        local.begin(config, "r", "cases.frames:counted", **options)
+        trainers = [psutil.Process(held.pid) for held in watch.held(2)]
+        wait_for("feeders rest", lambda: rest(tmp_path), within_s=60)
+        before, begun = [trainer.memory_info().rss for trainer in trainers], len(list(tmp_path.iterdir()))
+        wait_for("feeders rest", lambda: rest(tmp_path), within_s=60)
+        assert len(list(tmp_path.iterdir())) == begun < partitions // 8
+        grown = [trainer.memory_info().rss - was for trainer, was in zip(trainers, before, strict=True)]
+        assert max(grown) < 10 << 20
+        watch.release()
+        assert local.outcome().done.steps == 12
+        assert len(list(tmp_path.iterdir())) < partitions // 2
+
+
+class TestStreams:
+    def test_a_predicate_holds_rows_out(self, local: Application, watch: Watch) -> None:
+        config = fed_job(local, watch, name="where", data={"validation": {"where": "id % 5 = 0"}})
+        result = local.train(config, "r", "cases.frames:partitions", sizes=[500, 0, 400]).done
+        assert watch.ids(watch.pids()) == dict.fromkeys((i for i in range(1, 901) if i % 5), 1)
+        assert validation_rows(local, config) == [180]
+        assert [(e.planned, e.trained) for e in result.rows] == [(720, 720)]
+
+    def test_a_fraction_holds_the_same_rows_out_of_every_epoch(self, local: Application, watch: Watch) -> None:
+        config = fed_job(
+            local, watch, name="fraction", data={"validation": {"fraction": 0.25}, "cache": "off"}, train={"epochs": 2}
+        )
+        local.train(config, "r", "cases.frames:scattered", rows=1000)
+        trained = watch.ids(watch.pids())
+        assert set(trained.values()) == {2}
+        assert 650 < len(trained) < 850
+        assert validation_rows(local, config) == [1000 - len(trained)] * 2
+
+    def test_a_predicate_chooses_what_is_trained_on(self, local: Application, watch: Watch) -> None:
+        config = fed_job(local, watch, name="chosen", data={"where": "id > 100"})
+        local.train(config, "r", "cases.frames:partitions", sizes=[300, 200])
+        assert watch.ids(watch.pids()) == dict.fromkeys(range(101, 501), 1)
+
+
+class TestResume:
+    def interrupt(
+        self, local: Application, watch: Watch, config: dict[str, Any], frame: str, **options: Any
+    ) -> list[int]:
+        """Interrupts a run inside its first epoch, after its commit at step 10; returns the trainers."""
+        watch.hold()
+        local.begin(config, "r", frame, **options)
+        first = [held.pid for held in watch.held(2)]
+        run = local.run(config, "r")
+        wait_for("a commit", run.committed, within_s=60)
+        local.interrupt()
+        assert local.outcome().error == "KeyboardInterrupt"
+        assert run.committed() == [10]
+        watch.release()
+        return first
+
+    def resumable(self, local: Application, watch: Watch, **sections: Any) -> dict[str, Any]:
+        return fed_job(
+            local,
+            watch,
+            hold_at=13,
+            train={"epochs": 2, "batch_size": 30},
+            checkpoint={"every_steps": 10},
+            **sections,
+        )
+
+    @pytest.mark.parametrize("cache", ["on", "off"])
+    def test_an_interrupted_run_goes_on_inside_the_epoch_with_more_workers(
+        self, local: Application, watch: Watch, cache: str
+    ) -> None:
+        config = self.resumable(local, watch, name=f"resumed-{cache}", data={"shuffle_rows": 70, "cache": cache})
+        config["model"] = "cases.hand_written:train"
+        sizes = [100, 0, 250, 50, 200]
+        first = self.interrupt(local, watch, config, "cases.frames:partitions", sizes=sizes)
+        config["cluster"] = {"workers": 3}
+        resumed = local.train(config, "r", "cases.frames:partitions", sizes=sizes).done
+        assert (resumed.attempts[0].workers, resumed.attempts[0].from_step) == (3, 10)
+        assert_once(resumed, watch, first, updates=10, rows=600, epochs=2)
+
+    def test_a_source_that_has_changed_is_refused_by_the_partitions_name(
+        self, local: Application, watch: Watch, tmp_path: Path
+    ) -> None:
+        config = self.resumable(local, watch, name="changed")
+        config["model"] = "cases.hand_written:train"
+        options: dict[str, Any] = {"rows": 600, "flag": str(tmp_path / "grown")}
+        self.interrupt(local, watch, config, "cases.frames:growing", **options)
+        (tmp_path / "grown").touch()
+        outcome = local.train(config, "r", "cases.frames:growing", **options)
+        assert (outcome.error, outcome.verdict) == ("DataError", Verdict.DATA_REFUSED)
+        assert "partition 1 of the DataFrame has 201 rows; it had 200" in outcome.message
+
+
+class TestRefusals:
+    @pytest.mark.parametrize(
+        ("frame", "options", "sections", "error", "says"),
+        [
+            pytest.param(
+                "partitions",
+                {"sizes": [5]},
+                {"data": {"inputs": {"id": "id", "x": ["a", "nope"]}}},
+                "ColumnError",
+                "nope",
+                id="unknown-column",
+            ),
+            pytest.param(
+                "with_null",
+                {"sizes": [30, 50], "at": 42},
+                {},
+                "BadValueError",
+                "partition 1 of the DataFrame",
+                id="null",
+            ),
+            pytest.param("dividing", {"sizes": [500], "at": 400}, {}, "DataError", "DIVIDE_BY_ZERO", id="sql-error"),
+            pytest.param("failing", {"sizes": [500], "at": 400}, {}, "DataError", "ZeroDivisionError", id="udf-error"),
+            pytest.param(
+                "partitions", {"sizes": [5]}, {"cluster": {"workers": 4}}, "PreflightError", "local[5]", id="slots"
+            ),
+            pytest.param(
+                "partitions",
+                {"sizes": [5]},
+                {"data": {"validation": {"path": "/v"}}},
+                "ConfigError",
+                "data.validation.path",
+                id="validation-path",
+            ),
+            pytest.param(
+                "partitions", {"sizes": [5]}, {"data": {"where": "nope > 1"}}, "ConfigError", "data.where", id="where"
+            ),
+            pytest.param("partitions", {"sizes": [0, 0]}, {}, "EmptySourceError", "no row", id="no-rows"),
+        ],
+    )
+    def test_bad_input_is_told_in_one_line(
+        self,
+        local: Application,
+        watch: Watch,
+        request: pytest.FixtureRequest,
+        frame: str,
+        options: dict[str, Any],
+        sections: dict[str, Any],
+        error: str,
+        says: str,
+    ) -> None:
+        config = fed_job(local, watch, name=request.node.callspec.id, **sections)
+        outcome = local.train(config, "r", f"cases.frames:{frame}", **options)
+        assert (outcome.error, says in outcome.message) == (error, True), outcome.message
+        assert "\n" not in outcome.message.strip()
+        assert not local.family.trainers()
+
+
+def assert_once(result: RunResult, watch: Watch, first: list[int], *, updates: int, rows: int, epochs: int = 1) -> None:
+    """Asserts that so many updates of the first trainers, and all of the later ones, had each row once per epoch."""
+    later = [pid for pid in watch.pids() if pid not in first]
+    trained = watch.ids(first, updates=updates) + watch.ids(later)
+    assert trained == dict.fromkeys(range(1, rows + 1), epochs)
+    assert [(e.planned, e.fed, e.trained, e.complete) for e in result.rows] == [(rows, rows, rows, True)] * epochs
+
+
+def executor_of(pid: int) -> psutil.Process:
+    """Returns the executor's JVM that a process belongs to."""
+    return next(p for p in psutil.Process(pid).parents() if "CoarseGrainedExecutorBackend" in " ".join(p.cmdline()))
+
+
+def lone_feeders(application: Application, folder: Path) -> list[psutil.Process]:
+    """Returns the executors that compute rows for nodes on other executors."""
+    with_node = {executor_of(trainer.pid).pid for trainer in application.family.trainers()}
+    feeding = [executor_of(int(path.name.partition("-")[2])) for path in folder.glob("pid-*")]
+    return [executor for executor in feeding if executor.pid not in with_node]
+
+
+def rest(folder: Path) -> bool:
+    """Returns whether no partition was computed for two seconds."""
+    names = sorted(os.listdir(folder))
+    deadline_s = time.monotonic() + 2
+    while time.monotonic() < deadline_s:
+        if sorted(os.listdir(folder)) != names:
+            return False
+        time.sleep(0.1)
+    return bool(names)
+
+
+def validation_rows(application: Application, config: dict[str, Any]) -> list[int]:
+    """Returns the rows of each evaluation."""
+    events = application.run(config, "r").events("metrics")
+    return [int(e.fields["rows"]) for e in events if e.fields["stream"] == "validation"]

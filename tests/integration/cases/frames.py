@@ -6,7 +6,6 @@ import os
 import threading
 import time
 from collections.abc import Sequence
-from functools import reduce
 from pathlib import Path
 
 from pyspark.sql import Column, DataFrame, SparkSession
@@ -18,8 +17,17 @@ _POLL_S = 0.05
 def partitions(spark: SparkSession, sizes: Sequence[int]) -> DataFrame:
     """Returns a partition of each size, with ids from 1 on."""
     firsts = [1 + sum(sizes[:i]) for i in range(len(sizes))]
-    ranges = [spark.range(first, first + size, 1, 1) for first, size in zip(firsts, sizes, strict=True)]
-    return with_values(reduce(DataFrame.union, ranges))
+    cases = " ".join(
+        f"when {i} then sequence({first}L, {first + size - 1}L)"
+        for i, (first, size) in enumerate(zip(firsts, sizes, strict=True))
+        if size
+    )
+    numbers = spark.range(0, len(sizes), 1, len(sizes))
+    ids = sql.explode(sql.expr(f"case id {cases} end") if cases else sql.expr("cast(null as array<bigint>)"))
+    frame = with_values(numbers.select(ids.alias("id")))
+    if frame.rdd.getNumPartitions() != len(sizes):
+        raise ValueError("Spark has put partitions together")
+    return frame
 
 
 def with_values(ids: DataFrame) -> DataFrame:
@@ -41,27 +49,29 @@ def scattered(spark: SparkSession, rows: int) -> DataFrame:
 
 
 def replanned(spark: SparkSession, rows: int, flag: str) -> DataFrame:
-    """Returns a grouping whose partitions Spark coalesces until the file `flag` is there; then it is made "done"."""
+    """Returns a grouping whose partitions Spark coalesces until the file `flag` is there.
+
+    It then gets what their number was and is.
+    """
     advisory = "spark.sql.adaptive.advisoryPartitionSizeInBytes"
     smallest = "spark.sql.adaptive.coalescePartitions.minPartitionSize"
     spark.conf.set("spark.sql.shuffle.partitions", "6")
     spark.conf.set("spark.sql.adaptive.coalescePartitions.parallelismFirst", "false")
     spark.conf.set(advisory, "64m")
+    frame = with_values(
+        spark.range(1, rows + 1, 1, 3).selectExpr("id % 1000000 as id").groupBy("id").count().select("id")
+    )
+    before = frame.select("*").rdd.getNumPartitions()
 
     def change() -> None:
-        wait_for(Path(flag))
+        while not os.path.exists(flag):
+            time.sleep(_POLL_S)
         spark.conf.set(advisory, "1k")
         spark.conf.set(smallest, "1")
-        Path(flag).write_text("done")
+        Path(flag).write_text(f"{before} {frame.select('*').rdd.getNumPartitions()}")
 
     threading.Thread(target=change, daemon=True).start()
-    return with_values(spark.range(1, rows + 1, 1, 3).groupBy("id").count().select("id"))
-
-
-def wait_for(path: Path) -> None:
-    """Waits until a file is there."""
-    while not path.exists():
-        time.sleep(_POLL_S)
+    return frame
 
 
 def failing_once(spark: SparkSession, sizes: Sequence[int], at: int, flag: str, how: str) -> DataFrame:
@@ -92,32 +102,29 @@ def dividing(spark: SparkSession, sizes: Sequence[int], at: int) -> DataFrame:
     return _through(spark, sizes, sql.expr(f"id + int(0 / (id - {at}))"))
 
 
-def slow(spark: SparkSession, sizes: Sequence[int], at: int, flag: str) -> DataFrame:
-    """Returns rows of which that with the id `at` waits when it is computed first, until a copy of its task does it."""
+def waiting(spark: SparkSession, sizes: Sequence[int], every: int, at: int, folder: str) -> DataFrame:
+    """Returns rows of which the one at `at` of `every` waits while `folder`/wait is there, and leaves its pid there."""
 
     def checked(i: int) -> int:
-        if i == at:
-            try:
-                open(flag, "x").close()
-            except FileExistsError:
-                return i
-            time.sleep(600)
-        return i
-
-    return _through(spark, sizes, sql.udf(checked, "bigint")(sql.col("id")))
-
-
-def waiting(spark: SparkSession, sizes: Sequence[int], at: int, flag: str) -> DataFrame:
-    """Returns rows of which that with the id `at` waits for the file `flag`; `flag`-begun says that it does."""
-
-    def checked(i: int) -> int:
-        if i == at:
-            Path(f"{flag}-begun").touch()
-            while not os.path.exists(flag):
+        if i % every == at:
+            Path(folder, f"pid-{os.getpid()}").touch()
+            while os.path.exists(f"{folder}/wait"):
                 time.sleep(_POLL_S)
         return i
 
     return _through(spark, sizes, sql.udf(checked, "bigint")(sql.col("id")))
+
+
+def counted(spark: SparkSession, partitions: int, rows: int, folder: str) -> DataFrame:
+    """Returns partitions of so many rows, each of which leaves a file in `folder` when its last row is computed."""
+
+    def checked(i: int) -> int:
+        if i % rows == 0:
+            Path(folder, str(i)).touch()
+        return i
+
+    ids = spark.range(1, partitions * rows + 1, 1, partitions)
+    return with_values(ids.select(sql.udf(checked, "bigint")(sql.col("id")).alias("id")))
 
 
 def growing(spark: SparkSession, rows: int, flag: str) -> DataFrame:
