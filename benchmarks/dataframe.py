@@ -1,27 +1,38 @@
-"""What a DataFrame feed is measured against: `make bench-dataframe`.
+"""The feeds of DataFrames and RDDs, and what they are measured against: `make bench-dataframe`.
 
-Spark's own limit, `mapInArrow` to nowhere, and the peer, TensorFlowOnSpark's InputMode.SPARK drained to NumPy on fewer
-rows; both on two executors of two cores. The peer's packages go into a folder of their own.
+A DataFrame over Parquet files, fed by Spark and drained to tensors by two nodes, beside Spark's own limit,
+`mapInArrow` to nowhere, and the peer, TensorFlowOnSpark's InputMode.SPARK drained to NumPy on fewer rows; all on two
+executors of two cores. An RDD of Rows beside the same one drained in Python. The peer's packages go into a folder of
+their own.
 """
 
 from __future__ import annotations
 
+import io
 import json
 import os
+import statistics
 import subprocess
 import sys
 import tempfile
 import time
+import uuid
 from collections.abc import Iterable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pyspark
 from _lake import Schema, float_columns, int_list, write_lake
 from _report import Figure, figure, report
-from pyspark.sql import SparkSession
+from pyspark import RDD
+from pyspark.sql import DataFrame, SparkSession
+from rich.console import Console
+
+from sparktf import JobConfig, train
 
 EXECUTORS, CORES, RUNS = 2, 2, 5
+BATCH = 8_192
 TABLES = (
     # The table, and the smaller one of the peer's.
     (float_columns(4_000_000), float_columns(100_000, 12_500)),
@@ -42,6 +53,37 @@ def to_nowhere(spark: SparkSession, folder: Path) -> float:
     start = time.monotonic()
     (row,) = spark.read.parquet(str(folder)).mapInArrow(count_rows, "n long").groupBy().sum("n").collect()
     return float(row[0]) / (time.monotonic() - start)
+
+
+def rows_to_nowhere(rows: RDD[Any]) -> float:
+    """Returns the rows per second that Spark hands to Python as objects."""
+    start = time.monotonic()
+    return rows.count() / (time.monotonic() - start)
+
+
+def fed(spark: SparkSession, data: DataFrame | RDD[Any], table: Schema, work: Path, **options: Any) -> list[float]:
+    """Returns the rows per second of each epoch, from the first node's wish for rows to the last one's last tensor."""
+    times = work / f"times-{uuid.uuid4().hex[:8]}"
+    times.mkdir()
+    config = JobConfig.model_validate(
+        {
+            "name": "bench",
+            "model": "_drain:train",
+            "params": {"times": str(times)},
+            "data": {"inputs": table.inputs, "targets": {"y": "y"}, "mode": "spark", "cache": "off", **options},
+            "cluster": {"workers": EXECUTORS},
+            "train": {"epochs": RUNS + 1, "batch_size": EXECUTORS * BATCH},
+            "output": {"path": str(work / "runs")},
+        }
+    )
+    train(spark, config, data, console=Console(file=io.StringIO()))
+    lines = [json.loads(line) for file in times.glob("*.jsonl") for line in file.read_text().splitlines()]
+    rates = []
+    for epoch in range(1, RUNS + 1):
+        spans = [(began_s, ended_s, rows) for number, began_s, ended_s, rows in lines if number == epoch]
+        seconds = max(ended_s for _, ended_s, _ in spans) - min(began_s for began_s, _, _ in spans)
+        rates.append(sum(rows for _, _, rows in spans) / seconds)
+    return rates
 
 
 def install_peer(folder: Path) -> None:
@@ -86,11 +128,26 @@ def measure(table: Schema, small: Schema, packages: Path, root: Path) -> list[Fi
     folder, few = write_lake(root / "lake", table), write_lake(root / "few", small)
     spark = start_spark()
     limits = [to_nowhere(spark, folder) / 1e3 for _ in range(RUNS + 1)][1:]
+    feeds = [rate / 1e3 for rate in fed(spark, spark.read.parquet(str(folder)), table, root)]
+    frame = spark.read.parquet(str(few))
+    nowhere = [rows_to_nowhere(frame.rdd) / 1e3 for _ in range(RUNS + 1)][1:]
+    objects = [rate / 1e3 for rate in fed(spark, frame.rdd, table, root, rdd_schema=frame.schema.simpleString()[7:-1])]
     spark.stop()
     peer = [tensorflowonspark(few, packages, root) / 1e3]
+    limit, drained, theirs = (statistics.median(runs) for runs in (limits, nowhere, peer))
     return [
         figure(f"{table.name}: Spark mapInArrow to nowhere", limits, unit="k rows/s"),
+        figure(f"{table.name}: DataFrame feed to tensors", feeds, unit="k rows/s"),
+        figure(f"{table.name}: DataFrame feed / mapInArrow", [r / limit for r in feeds], unit="ratio", goal=">= 0.85"),
+        figure(f"{table.name}: RDD drained in Python", nowhere, unit="k rows/s"),
+        figure(f"{table.name}: RDD feed / drained", [r / drained for r in objects], unit="ratio", goal=">= 0.8"),
         figure(f"{table.name}: TensorFlowOnSpark to NumPy", peer, unit="k rows/s"),
+        figure(
+            f"{table.name}: DataFrame feed / TensorFlowOnSpark",
+            [r / theirs for r in feeds],
+            unit="ratio",
+            goal=">= 100",
+        ),
     ]
 
 
