@@ -18,10 +18,18 @@ from sparktf import Verdict
 from sparktf.driver.result import RunResult
 
 
-def fed_job(application: Application, watch: Watch, *, hold_at: int = 0, **sections: Any) -> dict[str, Any]:
-    """Returns a configuration that trains on the DataFrame it is given with."""
+def fed_job(application: Application, watch: Watch, name: str, *, hold_at: int = 0, **sections: Any) -> dict[str, Any]:
+    """Returns a configuration that trains on the DataFrame it is given with; runs of one name share a folder."""
     params, data = watch.params(hold_at=hold_at), {"path": None, **sections.pop("data", {})}
-    return job(Path(), application.sandbox.runs, "cases.watched:build", params=params, data=data, **sections)
+    return job(
+        Path(),
+        application.sandbox.runs,
+        "cases.watched:build",
+        name=f"fed-{name}",
+        params=params,
+        data=data,
+        **sections,
+    )
 
 
 def assert_each_row(result: RunResult, watch: Watch, rows: int, *, epochs: int = 1) -> None:
@@ -307,7 +315,7 @@ class TestRefusals:
         error: str,
         says: str,
     ) -> None:
-        config = fed_job(local, watch, name=request.node.callspec.id, **sections)
+        config = fed_job(local, watch, name=f"refused-{request.node.callspec.id}", **sections)
         outcome = local.train(config, "r", f"cases.frames:{frame}", **options)
         assert (outcome.error, says in outcome.message) == (error, True), outcome.message
         assert "\n" not in outcome.message.strip()
