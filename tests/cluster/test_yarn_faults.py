@@ -23,19 +23,23 @@ def few_clicks(shared_cluster: MiniHadoop) -> str:
     return "/lake/few"
 
 
-def hosts_in_use(hadoop: MiniHadoop, application: str) -> set[str]:
-    return {log.host for log in hadoop.yarn.container_logs(application)}
+def containers_of(application: str) -> list[psutil.Process]:
+    """Returns the processes that belong to an application's containers, on all hosts."""
+    return [
+        process
+        for process in psutil.process_iter(["cmdline", "environ"])
+        if application.removeprefix("application_") in (process.info["environ"] or {}).get("CONTAINER_ID", "")
+    ]
 
 
 def processes_of(application: str) -> list[str]:
-    """Returns the processes that belong to an application's containers, on all hosts."""
-    found = []
-    for process in psutil.process_iter(["cmdline", "environ"]):
-        environ = process.info["environ"] or {}
-        container = environ.get("CONTAINER_ID", "")
-        if application.removeprefix("application_") in container:
-            found.append(" ".join(process.info["cmdline"] or [process.name()]))
-    return found
+    """Returns what runs in an application's containers."""
+    return [" ".join(process.info["cmdline"] or [process.name()]) for process in containers_of(application)]
+
+
+def hosts_in_use(application: str) -> set[str]:
+    """Returns the hosts where containers of an application run; those of executors given back run no more."""
+    return {process.info["environ"]["NM_HOST"].partition(".")[0] for process in containers_of(application)}
 
 
 @pytest.mark.timeout(900)
@@ -80,9 +84,8 @@ def suffer(hadoop: MiniHadoop, run: ClickRun) -> None:
     hadoop.thaw("datanode", "host2")
     hadoop.wait_for_datanode("host2", DataNodeState.LIVE)
 
-    idle = next(
-        host.name for host in hadoop.config.workers if host.name not in hosts_in_use(hadoop, run.application().id)
-    )
+    used = hosts_in_use(run.application().id)
+    idle = next(host.name for host in hadoop.config.workers if host.name not in used)
     hadoop.cut(idle)
     hadoop.wait_for_datanode(idle, DataNodeState.STALE)
     run.wait_for_commit()
