@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import socket
-import time
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import pyarrow as pa
 from pyspark import TaskContext
@@ -15,24 +13,8 @@ from sparktf.executor.feeder import FeederSettings, feed
 from sparktf.executor.rows import to_batches
 from sparktf.executor.spark_stream import whole
 
-FED = "split bigint, rows bigint, nbytes bigint, wire string, host string, seconds double"
-"""What a feeder returns to Spark: one row."""
-
-
-class Fed(NamedTuple):
-    """What became of one partition; the fields of `FED`.
-
-    Attributes:
-        wire: "unix" or "tcp"; "" where its node had it already.
-        seconds: From the lease to the node's word that it has all.
-    """
-
-    split: int
-    rows: int
-    nbytes: int
-    wire: str
-    host: str
-    seconds: float
+FED = "split bigint"
+"""What a feeder returns to Spark: one row, since the driver counts partitions. The nodes say what came to them."""
 
 
 def feed_partition(batches: Iterable[pa.RecordBatch], settings: FeederSettings) -> Iterator[pa.RecordBatch]:
@@ -40,18 +22,14 @@ def feed_partition(batches: Iterable[pa.RecordBatch], settings: FeederSettings) 
     context = TaskContext.get()
     if context is None:
         raise LifecycleError("a feeder runs in a Spark task")
-    fed = _timed(context.partitionId(), iter(batches), settings)
-    yield pa.RecordBatch.from_pylist([fed._asdict()])
+    split = context.partitionId()
+    feed(split, whole(batches), settings)
+    yield pa.RecordBatch.from_pylist([{"split": split}])
 
 
 def feed_rows(
     split: int, rows: Iterable[Any], settings: FeederSettings, schema: pa.Schema, names: Sequence[str]
-) -> Iterator[Fed]:
+) -> Iterator[int]:
     """The function of an RDD's `mapPartitionsWithIndex`; see `sparktf.executor.rows.to_batches`."""
-    yield _timed(split, to_batches(rows, schema, names, split), settings)
-
-
-def _timed(split: int, batches: Iterator[pa.RecordBatch], settings: FeederSettings) -> Fed:
-    started_s = time.monotonic()
-    sent = feed(split, whole(batches), settings)
-    return Fed(split, sent.rows, sent.nbytes, sent.wire, socket.gethostname(), time.monotonic() - started_s)
+    feed(split, whole(to_batches(rows, schema, names, split)), settings)
+    yield split

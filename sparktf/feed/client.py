@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import socket
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
@@ -55,7 +56,7 @@ class DataClient:
         writer, reader = self._client.do_put(flight.FlightDescriptor.for_command(header), schema, self._options)
         rows = nbytes = 0
         with writer:
-            for batch in _chain(first, batches):
+            for batch in itertools.chain([] if first is None else [first], batches):
                 writer.write_batch(batch)
                 rows += batch.num_rows
                 nbytes += batch.nbytes
@@ -107,9 +108,3 @@ def _folder_of(address: DataAddress) -> int | None:
     if address.host != socket.gethostname() or not os.access(path, os.W_OK):
         return None
     return os.open(path.parent, os.O_PATH | os.O_DIRECTORY)
-
-
-def _chain(first: pa.RecordBatch | None, rest: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    if first is not None:
-        yield first
-        yield from rest

@@ -11,7 +11,9 @@ import pytest
 from integration.application import Application
 from integration.rows import write_rows
 from integration.sandbox import REPO, Sandbox
+from integration.session import session
 from integration.watch import Watch
+from pyspark.sql import SparkSession
 
 
 @pytest.fixture(scope="session")
@@ -34,6 +36,13 @@ def _application(folder: Path, master: str) -> Iterator[Application]:
         left = application.close()
     assert not left
     assert not application.sandbox.leftovers()
+
+
+@pytest.fixture(scope="module")
+def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
+    """A session of this process itself, for tests that train nothing."""
+    with session(tmp_path_factory.mktemp("warehouse")) as spark:
+        yield spark
 
 
 @pytest.fixture

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from datetime import date
 from pathlib import Path
 from typing import Any
 
 import pytest
-from integration.session import session, settings, write_days
+from integration.session import settings, write_days
 from lakes import array, batches, deal, id_table, ids, lake_config, no_filter, write_file
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as f
@@ -21,12 +21,6 @@ from sparktf.feed.columns import Strings
 from sparktf.storage import open_storage
 
 Make = Callable[[SparkSession, Path], DataFrame]
-
-
-@pytest.fixture(scope="module")
-def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
-    with session(tmp_path_factory.mktemp("warehouse")) as spark:
-        yield spark
 
 
 @pytest.fixture(scope="module")

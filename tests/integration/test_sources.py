@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-from integration.session import session, write_days
+from integration.session import write_days
 from lakes import id_table, lake_config, write_file
 from pyspark import RDD
 from pyspark.sql import DataFrame, SparkSession
@@ -21,12 +20,6 @@ from sparktf.driver.locality import nowhere
 from sparktf.errors import ConfigError, ModelError, SourceNotFoundError
 from sparktf.plan import Stream
 from sparktf.storage import FileSystems
-
-
-@pytest.fixture(scope="module")
-def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
-    with session(tmp_path_factory.mktemp("warehouse")) as spark:
-        yield spark
 
 
 @pytest.fixture(scope="module")
