@@ -127,6 +127,10 @@ class Submission:
         assert found, self.output()
         return self._hadoop.yarn.application(found.group())
 
+    def ended_application(self) -> Application:
+        """Returns the application once YARN is done with it: in client mode that is a moment after the driver's end."""
+        return self._hadoop.yarn.ended_application(self.application().id)
+
     def result(self, run_id: str) -> RunResult:
         """Returns what result.json says."""
         path = f"{self._config['output']['path']}/{self._config['name']}/{run_id}/result.json"

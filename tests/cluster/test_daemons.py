@@ -173,5 +173,6 @@ def test_a_spark_application_runs_in_containers_on_the_hosts(hadoop: MiniHadoop,
     assert ran_on
     assert set(ran_on.strip("[]\n").replace("'", "").split(", ")) <= {host.fqdn for host in hadoop.config.workers}
     application = next(found for found in hadoop.yarn.applications() if found.name == "hosts")
+    application = hadoop.yarn.ended_application(application.id)
     assert (application.state, application.final_status) == ("FINISHED", "SUCCEEDED")
     assert "a line of the task" in hadoop.aggregated_logs(application.id)

@@ -28,10 +28,9 @@ def lake(shared_cluster: MiniHadoop, tmp_path_factory: pytest.TempPathFactory) -
 def _nothing_is_left(hadoop: MiniHadoop) -> Iterator[None]:
     """After a submission no application is under way."""
     yield
-    states = {"FINISHED", "FAILED", "KILLED"}
     wait_for(
         "every application has ended",
-        lambda: ", ".join(a.id for a in hadoop.yarn.applications() if a.state not in states),
+        lambda: ", ".join(a.id for a in hadoop.yarn.applications() if not a.has_ended),
         30,
     )
 
@@ -45,7 +44,7 @@ def test_a_run_that_is_done_returns_0(hadoop: MiniHadoop, tmp_path: Path, lake: 
     assert f"--deploy-mode {mode}" in said
     assert "epoch 2/2" in said
     assert "digits / night: done" in said
-    application = submission.application()
+    application = submission.ended_application()
     assert (application.final_status, set(application.tags)) == ("SUCCEEDED", {"sparktf", "digits"})
     assert application.name == "sparktf digits"
     result = submission.result("night")
@@ -66,7 +65,7 @@ def test_a_model_that_raises_returns_1_and_is_failed_in_yarn(
     assert "ValueError: no such layer" in said
     assert "model failed" in said
     assert "org.apache.spark" not in said
-    application = submission.application()
+    application = submission.ended_application()
     assert (application.state, application.final_status) == ("FINISHED", "FAILED")
     result = submission.result(application.id)
     # The second ApplicationMaster, which YARN starts after any failure, has repeated the verdict.
@@ -84,7 +83,7 @@ def test_a_run_that_preflight_refuses_returns_2(hadoop: MiniHadoop, tmp_path: Pa
     with Submission(hadoop, tmp_path, config, *arguments) as submission:
         assert submission.wait() == 2, submission.output()
     assert "memoryOverhead is 512 MiB: --conf spark.executor.memoryOverhead=1664m" in submission.output()
-    assert submission.application().final_status == "FAILED"
+    assert submission.ended_application().final_status == "FAILED"
 
 
 def test_what_yarn_would_refuse_is_never_submitted(hadoop: MiniHadoop, tmp_path: Path, lake: str) -> None:
@@ -175,7 +174,7 @@ def test_a_full_queue_is_waited_for_until_the_reservation_ends(hadoop: MiniHadoo
         said = submission.output()
         assert "waiting for YARN: queue default, 8 s left" in said
         assert "waiting for YARN: queue default, 2 s left" in said
-        application = submission.application()
+        application = submission.ended_application()
         assert f"YARN's queue default did not start {application.id} within 8 s (timeouts.reserve)" in said
         assert "AM resource limit exceeded" in said
         assert application.state == "KILLED"
@@ -194,7 +193,7 @@ def test_ctrl_c_stops_the_application(hadoop: MiniHadoop, tmp_path: Path, lake: 
         until_it_says(submission, "epoch 1/10000  step")
         submission.press_ctrl_c()
         assert submission.wait() == 130, submission.output()
-    assert submission.application().state == ("KILLED" if mode == "cluster" else "FINISHED")
+    assert submission.ended_application().state == ("KILLED" if mode == "cluster" else "FINISHED")
 
 
 def test_a_driver_that_is_lost_is_replaced_and_the_run_goes_on(hadoop: MiniHadoop, tmp_path: Path, lake: str) -> None:

@@ -139,7 +139,7 @@ def test_an_application_that_is_killed_leaves_nothing_on_any_host(
         assert any("sparktf.trainer" in command for command in processes_of(run.application().id))
         hadoop.tool("application", "-kill", run.application().id)
         assert run.wait(60) == 4, run.output()
-    assert hadoop.yarn.application(run.application().id).final_status == "KILLED"
+    assert hadoop.yarn.ended_application(run.application().id).final_status == "KILLED"
     assert "killed" in run.output().lower()
 
     def left() -> str:

@@ -9,7 +9,11 @@ from typing import Any
 from minihadoop.config import ClusterConfig
 from minihadoop.hadoop_conf import RESOURCEMANAGER_WEB_PORT
 from minihadoop.layout import ClusterFolder
+from minihadoop.waiting import wait_for
 from minihadoop.web import get_json
+
+_ENDED = ("FINISHED", "FAILED", "KILLED")
+_END_S = 30.0
 
 
 class NodeState(enum.Enum):
@@ -42,6 +46,11 @@ class Application:
     containers: int
     memory_mib: int
 
+    @property
+    def has_ended(self) -> bool:
+        """Whether YARN is done with it."""
+        return self.state in _ENDED
+
 
 @dataclass(frozen=True)
 class ContainerLog:
@@ -69,6 +78,20 @@ class Yarn:
     def application(self, application_id: str) -> Application:
         """Returns one application."""
         return _application(get_json(f"{self.url}/ws/v1/cluster/apps/{application_id}")["app"])
+
+    def ended_application(self, application_id: str) -> Application:
+        """Returns an application that is ending, once YARN is done with it: a moment after whoever submitted it leaves.
+
+        Raises:
+            NotReadyError: It has not ended, in time.
+        """
+
+        def missing() -> str:
+            found = self.application(application_id)
+            return "" if found.has_ended else f"its state is {found.state}"
+
+        wait_for(f"{application_id} has ended", missing, _END_S)
+        return self.application(application_id)
 
     def metrics(self) -> dict[str, int | float]:
         """Returns the ResourceManager's totals: `activeNodes`, `availableMB`, `containersAllocated`, ..."""
