@@ -34,6 +34,13 @@ def to_tensors(columns: Columns) -> Tensors:
     }
 
 
+def decoded(tensors: Tensors) -> Tensors:
+    """Returns all rows, text decoded to string tensors."""
+    return {
+        key: tf.gather(value[1], value[0]) if isinstance(value, tuple) else value for key, value in tensors.items()
+    }
+
+
 def rows_of(tensors: Tensors, start: Any, stop: Any) -> Tensors:
     """Returns rows `[start, stop)`, text decoded to string tensors; works in a graph."""
     return {
