@@ -8,7 +8,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import pyspark
 import yaml
@@ -49,20 +49,41 @@ class Run(NamedTuple):
     trainers: list[list[Call]]
 
 
-def submit(folder: Path, work: Path, schema: Schema, *, workers: int, batch_size: int, epochs: int = 1) -> Run:
-    """Trains the benchmark's model with spark-submit on local[workers]; ends the process if that fails."""
+def submit(
+    folder: Path,
+    work: Path,
+    schema: Schema,
+    *,
+    workers: int,
+    batch_size: int,
+    epochs: int = 1,
+    slots: int = 0,
+    **data: Any,
+) -> Run:
+    """Trains the benchmark's model with spark-submit on local[workers + slots]; ends the process if that fails.
+
+    Args:
+        slots: For feeders.
+        data: Further settings of the data section.
+    """
     config = {
         "name": "bench",
         "model": "_mlp:build",
         "params": {"times": str(work)},
-        "data": {"path": str(folder), "inputs": {"x": ["x*"]}, "targets": {"y": "y"}},
+        "data": {"path": str(folder), "inputs": {"x": ["x*"]}, "targets": {"y": "y"}, **data},
         "cluster": {"workers": workers},
         "train": {"batch_size": batch_size, "epochs": epochs},
         "output": {"path": str(work / "runs")},
     }
     (work / "config.yaml").write_text(yaml.safe_dump(config))
     spark_submit = Path(pyspark.__file__).parent / "bin" / "spark-submit"
-    command: list[str | Path] = [spark_submit, "--master", f"local[{workers}]", "--conf", "spark.ui.enabled=false"]
+    command: list[str | Path] = [
+        spark_submit,
+        "--master",
+        f"local[{workers + slots}]",
+        "--conf",
+        "spark.ui.enabled=false",
+    ]
     command += [HERE.parent / "jobs" / "train.py", "--config", work / "config.yaml"]
     path = os.pathsep.join([str(HERE), str(HERE.parent), os.environ.get("PYTHONPATH", "")])
     environment = {**os.environ, "PYTHONPATH": path, "PYSPARK_PYTHON": sys.executable}

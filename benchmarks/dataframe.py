@@ -3,7 +3,8 @@
 A DataFrame over Parquet files, fed by Spark and drained to tensors by two nodes, beside Spark's own limit,
 `mapInArrow` to nowhere, and the peer, TensorFlowOnSpark's InputMode.SPARK drained to NumPy on fewer rows; all on two
 executors of two cores. An RDD of Rows beside the same one drained in Python. The peer's packages go into a folder of
-their own.
+their own. With each goes the processor time of a row: on a machine whose cores Spark and the nodes share, it says what
+the rate can be.
 """
 
 from __future__ import annotations
@@ -19,11 +20,12 @@ import time
 import uuid
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple, Self
 
 import pyarrow as pa
 import pyspark
 from _lake import Schema, float_columns, int_list, write_lake
+from _processor import SPARK, TRAINERS, ProcessorTime
 from _report import Figure, figure, report
 from pyspark import RDD
 from pyspark.sql import DataFrame, SparkSession
@@ -34,9 +36,9 @@ from sparktf import JobConfig, train
 EXECUTORS, CORES, RUNS = 2, 2, 5
 BATCH = 8_192
 TABLES = (
-    # The table, and the smaller one of the peer's.
-    (float_columns(4_000_000), float_columns(100_000, 12_500)),
-    (int_list(160_000), int_list(8_000, 1_000)),
+    # The table, the RDD's and the peer's: slower ones are smaller.
+    (float_columns(8_000_000), float_columns(1_000_000), float_columns(100_000, 12_500)),
+    (int_list(480_000), int_list(60_000), int_list(8_000, 1_000)),
 )
 PEER = ("tensorflowonspark==2.2.5", "six", "packaging", "setuptools<81")
 PEER_TIMEOUT_S = 600
@@ -48,21 +50,43 @@ def count_rows(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     yield pa.RecordBatch.from_pydict({"n": pa.array([rows], pa.int64())})
 
 
-def to_nowhere(spark: SparkSession, folder: Path) -> float:
-    """Returns the rows per second that Spark hands to Python tasks."""
-    start = time.monotonic()
-    (row,) = spark.read.parquet(str(folder)).mapInArrow(count_rows, "n long").groupBy().sum("n").collect()
-    return float(row[0]) / (time.monotonic() - start)
+class Pass(NamedTuple):
+    """All rows once.
+
+    Attributes:
+        rate: Thousand rows per second.
+        spark_us: Processor microseconds of a row, in Spark's processes.
+        trainers_us: The same in the nodes' trainers.
+    """
+
+    rate: float
+    spark_us: float
+    trainers_us: float
+
+    @classmethod
+    def of(cls, rows: int, start: float, stop: float, used: ProcessorTime) -> Self:
+        """Returns what was seen between two times."""
+        spark_s, trainers_s = (used.between(start, stop, kind) for kind in (SPARK, TRAINERS))
+        return cls(rows / (stop - start) / 1e3, spark_s / rows * 1e6, trainers_s / rows * 1e6)
 
 
-def rows_to_nowhere(rows: RDD[Any]) -> float:
-    """Returns the rows per second that Spark hands to Python as objects."""
-    start = time.monotonic()
-    return rows.count() / (time.monotonic() - start)
+def to_nowhere(frame: DataFrame, used: ProcessorTime) -> Pass:
+    """Has Spark hand all rows to Python tasks."""
+    start = time.time()
+    (row,) = frame.mapInArrow(count_rows, "n long").groupBy().sum("n").collect()
+    return Pass.of(row[0], start, time.time(), used)
 
 
-def fed(spark: SparkSession, data: DataFrame | RDD[Any], table: Schema, work: Path, **options: Any) -> list[float]:
-    """Returns the rows per second of each epoch, from the first node's wish for rows to the last one's last tensor."""
+def rows_to_nowhere(rows: RDD[Any], used: ProcessorTime) -> Pass:
+    """Has Spark hand all rows to Python as objects."""
+    start = time.time()
+    return Pass.of(rows.count(), start, time.time(), used)
+
+
+def fed(
+    spark: SparkSession, data: DataFrame | RDD[Any], table: Schema, work: Path, used: ProcessorTime, **options: Any
+) -> list[Pass]:
+    """Returns each epoch, from the first node's wish for rows to the last one's last tensor."""
     times = work / f"times-{uuid.uuid4().hex[:8]}"
     times.mkdir()
     config = JobConfig.model_validate(
@@ -78,12 +102,12 @@ def fed(spark: SparkSession, data: DataFrame | RDD[Any], table: Schema, work: Pa
     )
     train(spark, config, data, console=Console(file=io.StringIO()))
     lines = [json.loads(line) for file in times.glob("*.jsonl") for line in file.read_text().splitlines()]
-    rates = []
+    passes = []
     for epoch in range(1, RUNS + 1):
         spans = [(began_s, ended_s, rows) for number, began_s, ended_s, rows in lines if number == epoch]
-        seconds = max(ended_s for _, ended_s, _ in spans) - min(began_s for began_s, _, _ in spans)
-        rates.append(sum(rows for _, _, rows in spans) / seconds)
-    return rates
+        start, stop = min(began_s for began_s, _, _ in spans), max(ended_s for _, ended_s, _ in spans)
+        passes.append(Pass.of(sum(rows for _, _, rows in spans), start, stop, used))
+    return passes
 
 
 def install_peer(folder: Path) -> None:
@@ -116,6 +140,7 @@ def start_spark() -> SparkSession:
     spark = (
         SparkSession.builder.master(f"local-cluster[{EXECUTORS},{CORES},2048]")
         .config("spark.ui.enabled", "false")
+        .config("spark.ui.showConsoleProgress", "false")
         .getOrCreate()
     )
     while len(spark.sparkContext._jsc.sc().statusTracker().getExecutorInfos()) <= EXECUTORS:  # one is the driver
@@ -123,31 +148,45 @@ def start_spark() -> SparkSession:
     return spark
 
 
-def measure(table: Schema, small: Schema, packages: Path, root: Path) -> list[Figure]:
-    """Measures one table. The peer has a Spark of its own, so that neither waits for the other's executors."""
-    folder, few = write_lake(root / "lake", table), write_lake(root / "few", small)
-    spark = start_spark()
-    limits = [to_nowhere(spark, folder) / 1e3 for _ in range(RUNS + 1)][1:]
-    feeds = [rate / 1e3 for rate in fed(spark, spark.read.parquet(str(folder)), table, root)]
-    frame = spark.read.parquet(str(few))
-    nowhere = [rows_to_nowhere(frame.rdd) / 1e3 for _ in range(RUNS + 1)][1:]
-    objects = [rate / 1e3 for rate in fed(spark, frame.rdd, table, root, rdd_schema=frame.schema.simpleString()[7:-1])]
-    spark.stop()
-    peer = [tensorflowonspark(few, packages, root) / 1e3]
-    limit, drained, theirs = (statistics.median(runs) for runs in (limits, nowhere, peer))
+def compared(name: str, what: tuple[str, str], limits: list[Pass], feeds: list[Pass], goal: str) -> list[Figure]:
+    """Returns the figures of a feed beside its limit."""
+    limit, used = statistics.median(p.rate for p in limits), statistics.median(p.spark_us for p in limits)
+    nowhere, feed = (f"{name}: {text}" for text in what)
     return [
-        figure(f"{table.name}: Spark mapInArrow to nowhere", limits, unit="k rows/s"),
-        figure(f"{table.name}: DataFrame feed to tensors", feeds, unit="k rows/s"),
-        figure(f"{table.name}: DataFrame feed / mapInArrow", [r / limit for r in feeds], unit="ratio", goal=">= 0.85"),
-        figure(f"{table.name}: RDD drained in Python", nowhere, unit="k rows/s"),
-        figure(f"{table.name}: RDD feed / drained", [r / drained for r in objects], unit="ratio", goal=">= 0.8"),
-        figure(f"{table.name}: TensorFlowOnSpark to NumPy", peer, unit="k rows/s"),
+        figure(nowhere, [p.rate for p in limits], unit="k rows/s"),
+        figure(feed, [p.rate for p in feeds], unit="k rows/s"),
+        figure(f"{feed} / {what[0]}", [p.rate / limit for p in feeds], unit="ratio", goal=goal),
+        figure(f"{nowhere}: processor time of a row", [p.spark_us for p in limits], unit="us"),
+        figure(f"{feed}: processor time of a row in Spark", [p.spark_us for p in feeds], unit="us"),
+        figure(f"{feed}: processor time of a row in trainers", [p.trainers_us for p in feeds], unit="us"),
         figure(
-            f"{table.name}: DataFrame feed / TensorFlowOnSpark",
-            [r / theirs for r in feeds],
+            f"{feed} / {what[0]}, by processor time",
+            [used / (p.spark_us + p.trainers_us) for p in feeds],
             unit="ratio",
-            goal=">= 100",
         ),
+    ]
+
+
+def measure(tables: tuple[Schema, Schema, Schema], packages: Path, root: Path) -> list[Figure]:
+    """Measures one kind of table. The peer has a Spark of its own, so that neither waits for the other's executors."""
+    name = tables[0].name
+    table, small, few = (write_lake(root / f"lake-{i}", schema) for i, schema in enumerate(tables))
+    with ProcessorTime() as used:
+        spark = start_spark()
+        frame, rows = spark.read.parquet(str(table)), spark.read.parquet(str(small))
+        limits = [to_nowhere(frame, used) for _ in range(RUNS + 1)][1:]
+        feeds = fed(spark, frame, tables[0], root, used)
+        drained = [rows_to_nowhere(rows.rdd, used) for _ in range(RUNS + 1)][1:]
+        objects = fed(spark, rows.rdd, tables[1], root, used, rdd_schema=rows.schema.simpleString()[7:-1])
+        spark.stop()
+    theirs = tensorflowonspark(few, packages, root) / 1e3
+    return [
+        *compared(name, ("mapInArrow to nowhere", "DataFrame feed to tensors"), limits, feeds, ">= 0.85"),
+        figure(f"{name}: TensorFlowOnSpark to NumPy", [theirs], unit="k rows/s"),
+        figure(
+            f"{name}: DataFrame feed / TensorFlowOnSpark", [p.rate / theirs for p in feeds], unit="ratio", goal=">= 100"
+        ),
+        *compared(name, ("RDD drained in Python", "RDD feed to tensors"), drained, objects, ">= 0.8"),
     ]
 
 
@@ -158,10 +197,10 @@ def main() -> None:
     with tempfile.TemporaryDirectory(prefix="sparktf-bench-") as root:
         packages = Path(root) / "peer"
         install_peer(packages)
-        for i, (table, small) in enumerate(TABLES):
+        for i, tables in enumerate(TABLES):
             work = Path(root) / str(i)
             work.mkdir()
-            figures += measure(table, small, packages, work)
+            figures += measure(tables, packages, work)
     report("dataframe", figures)
 
 

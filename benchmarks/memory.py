@@ -1,44 +1,106 @@
-"""Memory of a trainer while many rows pass through it: `make bench-memory`.
+"""Memory while many rows pass: `make bench-memory`.
 
-A run of two workers, started by spark-submit; resident memory of the trainers' processes at each tenth of the rows.
+Runs of two workers, started by spark-submit, that read the files themselves and that Spark feeds: resident memory of
+the trainers' processes, and of Spark's Python workers, at each tenth of the rows.
 """
 
 from __future__ import annotations
 
-import os
 import tempfile
+import threading
+import time
+from contextlib import suppress
+from itertools import pairwise
 from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
 
+import psutil
 from _lake import float_columns, write_lake
-from _report import figure, report
+from _report import Figure, figure, report
 from _submit import submit
 
 SCHEMA = float_columns(5_000_000, 125_000)
 EPOCHS, WORKERS, BATCH = 10, 2, 2_048
 TENTHS = 10
+_INTERVAL_S = 0.5
+
+
+class Workers:
+    """Looks at the memory of Spark's Python workers below this process, from a thread of its own."""
+
+    def __init__(self) -> None:
+        self._samples: list[tuple[float, int]] = []
+        self._ended = threading.Event()
+        self._thread = threading.Thread(target=self._run, daemon=True)
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self._ended.set()
+        self._thread.join()
+
+    def resident(self, start: float, stop: float) -> int:
+        """Returns the bytes of the largest worker between two times of the clock."""
+        return max(nbytes for time_s, nbytes in self._samples if start - _INTERVAL_S <= time_s <= stop)
+
+    def _run(self) -> None:
+        while not self._ended.wait(_INTERVAL_S):
+            largest = 0
+            for process in psutil.Process().children(recursive=True):
+                with suppress(psutil.Error):  # it has ended meanwhile
+                    if "pyspark.daemon" in process.cmdline():
+                        largest = max(largest, process.memory_info().rss)
+            self._samples.append((time.time(), largest))
+
+
+def flat(name: str, tenths: list[list[float]]) -> list[Figure]:
+    """Returns the figures of processes at each tenth of the rows, [tenth][process] in bytes."""
+    rows = EPOCHS * SCHEMA.rows / 1e6
+    growth = [last / first for first, last in zip(tenths[0], tenths[-1], strict=True)]
+    most = [max(process) / process[0] for process in zip(*tenths, strict=True)]
+    return [
+        figure(f"{name}: after {rows / TENTHS:.0f} M rows", [r / 2**20 for r in tenths[0]], unit="MiB"),
+        figure(f"{name}: after {rows / 2:.0f} M rows", [r / 2**20 for r in tenths[TENTHS // 2 - 1]], unit="MiB"),
+        figure(f"{name}: after {rows:.0f} M rows", [r / 2**20 for r in tenths[-1]], unit="MiB"),
+        figure(f"{name}: at the end / after the first tenth", growth, unit="ratio", goal="<= 1.1"),
+        figure(f"{name}: at most / after the first tenth", most, unit="ratio", goal="<= 1.1"),
+    ]
+
+
+def measure(name: str, folder: Path, work: Path, **options: Any) -> list[Figure]:
+    """Returns the figures of one run."""
+    work.mkdir()
+    with Workers() as workers:
+        run = submit(folder, work, SCHEMA, workers=WORKERS, batch_size=BATCH, epochs=EPOCHS, **options)
+    steps = run.trainers[0][-1].step
+    tenths = [
+        [next(call for call in calls if call.step >= steps * i // TENTHS) for calls in run.trainers]
+        for i in range(1, TENTHS + 1)
+    ]
+    figures = flat(f"trainers, {name}", [[float(call.resident) for call in calls] for calls in tenths])
+    if options:
+        starts = [min(calls[0].time_s for calls in run.trainers), *(calls[0].time_s for calls in tenths)]
+        largest = [[float(workers.resident(start, stop))] for start, stop in pairwise(starts)]
+        figures += flat(f"largest feeder, {name}", largest)
+    return figures
 
 
 def main() -> None:
     """Measures and reports."""
-    epochs = int(os.environ.get("EPOCHS", EPOCHS))
     with tempfile.TemporaryDirectory(prefix="sparktf-bench-") as root:
         folder = write_lake(Path(root) / "lake", SCHEMA)
-        run = submit(folder, Path(root), SCHEMA, workers=WORKERS, batch_size=BATCH, epochs=epochs)
-    steps = run.trainers[0][-1].step
-    at = [
-        [next(call.resident for call in calls if call.step >= steps * i // TENTHS) for calls in run.trainers]
-        for i in range(1, TENTHS + 1)
-    ]
-    rows = epochs * SCHEMA.rows / 1e6
-    figures = [
-        figure(f"resident memory after {rows * (i + 1) / TENTHS:.0f} M rows", [r / 2**20 for r in resident], unit="MiB")
-        for i, resident in enumerate(at)
-    ]
-    growth = [last / first for first, last in zip(at[0], at[-1], strict=True)]
-    most = [max(trainer) / first for first, trainer in zip(at[0], zip(*at, strict=True), strict=True)]
-    figures.append(figure("at the end / after the first tenth", growth, unit="ratio", goal="<= 1.1"))
-    figures.append(figure("at most / after the first tenth", most, unit="ratio", goal="<= 1.1"))
-    report("memory", figures)
+        report(
+            "memory",
+            [
+                *measure("direct feed", folder, Path(root) / "direct"),
+                *measure("DataFrame feed", folder, Path(root) / "fed", slots=2, mode="spark", cache="off"),
+            ],
+        )
 
 
 if __name__ == "__main__":

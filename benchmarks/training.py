@@ -1,7 +1,8 @@
 """Training end to end beside a script that is written by hand: `make bench-training`.
 
 Both train one epoch of the same 5 M rows with the same model in two processes on this machine, alternating. sparktf is
-started as users start it, by spark-submit on local[2]; Spark's own start and end are shown apart.
+started as users start it, by spark-submit on local[2]; Spark's own start and end are shown apart. Beside them, a run of
+one worker.
 """
 
 from __future__ import annotations
@@ -72,9 +73,10 @@ def by_hand(folder: Path, work: Path) -> Times:
     return Times(rows / (end - first), rows / sum(f["cpu"] for f in found), end - started, first - started)
 
 
-def with_sparktf(folder: Path, work: Path) -> Times:
+def with_sparktf(folder: Path, work: Path, workers: int) -> Times:
     """Submits a run, and reads its times from what it wrote."""
-    run = submit(folder, work, SCHEMA, workers=WORKERS, batch_size=BATCH)
+    work.mkdir()
+    run = submit(folder, work, SCHEMA, workers=workers, batch_size=BATCH)
     first, last = max(calls[0] for calls in run.trainers), max(calls[-1] for calls in run.trainers)
     rows = SCHEMA.rows - first.step * BATCH
     return Times(
@@ -89,14 +91,15 @@ def with_sparktf(folder: Path, work: Path) -> Times:
 def main() -> None:
     """Measures and reports."""
     runs = int(os.environ.get("RUNS", RUNS))
-    ours, theirs = [], []
+    ours, alone, theirs = [], [], []
     with tempfile.TemporaryDirectory(prefix="sparktf-bench-") as root:
         folder = write_lake(Path(root) / "lake", SCHEMA)
         for run in range(runs):
             work = Path(root) / str(run)
             work.mkdir()
             theirs.append(by_hand(folder, work))
-            ours.append(with_sparktf(folder, work))
+            ours.append(with_sparktf(folder, work / "both", WORKERS))
+            alone.append(with_sparktf(folder, work / "alone", 1))
             print(f"by hand {theirs[-1]}\nsparktf {ours[-1]}", file=sys.stderr, flush=True)
     rates = np.array([t.rows_s for t in ours]), np.array([t.rows_s for t in theirs])
     by_cpu = [mine.rows_cpu_s / other.rows_cpu_s for mine, other in zip(ours, theirs, strict=True)]
@@ -113,6 +116,7 @@ def main() -> None:
             figure("by hand: whole run", seconds[1], unit="s"),
             figure("sparktf: whole run", seconds[0], unit="s"),
             figure("sparktf / by hand, speed of the whole run", seconds[1] / seconds[0], unit="ratio", goal=">= 1.0"),
+            figure("sparktf, one worker: after the first call", [t.rows_s / 1e3 for t in alone], unit="k rows/s"),
             figure("Spark's own start and end, apart", [t.spark_s for t in ours], unit="s"),
         ],
     )
