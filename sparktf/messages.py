@@ -203,16 +203,13 @@ class Progress(Message):
     """Where a trainer is.
 
     Attributes:
-        rows_fed: Rows of this epoch that its feed has handed out; `rows_trained` those that went into an update.
-        wait_s: Seconds this epoch that the loop waited for rows.
+        rows_trained: Rows of this node's share of the epoch that went into updates.
     """
 
     epoch: int = 0
     step: int = 0
-    rows_fed: int = 0
     rows_trained: int = 0
     loss: float | None = None
-    wait_s: float = 0.0
     phase: str = "starting"
 
 

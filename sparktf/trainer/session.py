@@ -114,7 +114,7 @@ class Session:
             if self.exhausted(max(step, self._reporter.progress.step)):
                 return
             self._epoch_began_s = time.monotonic()
-            self._reporter.update(epoch=epoch, rows_fed=0, rows_trained=0, wait_s=0.0, phase="training")
+            self._reporter.update(epoch=epoch, rows_trained=0, phase="training")
             yield epoch
 
     def exhausted(self, step: int) -> bool:
