@@ -9,7 +9,7 @@ import enum
 from typing import Any, Literal
 
 from sparktf.config import JobConfig
-from sparktf.data_messages import DataAddress, StagedCounts, StagedShare
+from sparktf.data_messages import DataAddress, NodeInput, StagedShare
 from sparktf.errors import ErrorRecord
 from sparktf.feature import FeedSpec
 from sparktf.hadoop import HadoopConf
@@ -267,9 +267,7 @@ class EpochDone(Message):
         rows_fed: Rows that its feed has gone through in this attempt; `rows_trained` those that went into updates,
             `rows_aside` those that were left out because they failed a check.
         complete: False where `train.max_steps` ended the epoch early.
-        wait_s: Seconds that the loop waited for rows, of `seconds` that the epoch took.
-        nbytes: Bytes of the source that were read, of which `local_nbytes` lie on the node's own host.
-        staged: What feeders brought, if Spark feeds.
+        input: What the node has read for it.
     """
 
     attempt: int
@@ -279,12 +277,8 @@ class EpochDone(Message):
     rows_fed: int
     rows_trained: int
     complete: bool
-    wait_s: float
-    nbytes: int
-    local_nbytes: int = 0
     rows_aside: int = 0
-    seconds: float = 0.0
-    staged: StagedCounts | None = None
+    input: NodeInput = NodeInput()
 
 
 class StagedFile(Message):
