@@ -13,9 +13,10 @@ from pyspark.sql import functions as sql
 from pyspark.sql.types import StructType
 
 from sparktf.config import DataConfig, JobConfig
-from sparktf.driver.columns import Schema, resolve_features
+from sparktf.driver.columns import Schema
 from sparktf.driver.dataframe import Data, filtered, spark_errors
 from sparktf.driver.feeders import FrameStream, RowStream
+from sparktf.driver.planner import feed_spec
 from sparktf.driver.stored_plan import Plan
 from sparktf.errors import ConfigError
 from sparktf.feature import FeedSpec
@@ -57,13 +58,7 @@ class SparkData:
         """
         schema = Schema({field.name: field.type for field in self.schema}, lambda column: None)
         held_out = config.data.validation is not None
-        spec = FeedSpec(
-            features=resolve_features(config.data, schema),
-            fill_null=config.data.fill_null,
-            shuffle=config.data.shuffle,
-            seed=config.train.seed,
-            prefetch_bytes=config.data.prefetch_mib << 20,
-        )
+        spec = feed_spec(config, schema)
         self.stream(Stream.TRAIN, spec)  # a predicate that does not fit is refused now
         return Plan(
             spec=spec,
