@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import cached_property
 from typing import Any
 
 import pyarrow as pa
@@ -14,7 +15,7 @@ from pyspark.sql.types import StructType
 
 from sparktf.config import DataConfig, JobConfig
 from sparktf.driver.columns import Schema
-from sparktf.driver.dataframe import Data, filtered, spark_errors
+from sparktf.driver.dataframe import Data, filtered, open_dataframe, spark_errors
 from sparktf.driver.feeders import FrameStream, RowStream
 from sparktf.driver.planner import feed_spec
 from sparktf.driver.stored_plan import Plan
@@ -24,6 +25,38 @@ from sparktf.feed.nested import path_of
 from sparktf.plan import Stream
 
 _HASH_RANGE = 1 << 31
+
+
+class Origin:
+    """Where a run's rows come from, as Spark has it: opened when it is first asked for, and once in a submission.
+
+    What is planned is what is fed then, and a `data.source` function runs once: it may do much, or make other rows the
+    next time.
+
+    Attributes:
+        is_given: Whether a DataFrame or an RDD was handed to `train()`.
+    """
+
+    def __init__(self, spark: SparkSession, config: JobConfig, given: object = None) -> None:
+        """Opens nothing yet.
+
+        Args:
+            given: What was handed to `train()`, if anything was.
+        """
+        self.is_given = given is not None
+        self._spark = spark
+        self._config = config
+        self._given = given
+
+    @cached_property
+    def data(self) -> Data:
+        """The rows. Raises what `open_dataframe` does."""
+        return open_dataframe(self._spark, self._config, self._given)
+
+    @cached_property
+    def fed(self) -> SparkData:
+        """The rows as Spark feeds them. Raises what `open_dataframe` and `SparkData` do."""
+        return SparkData(self._spark, self._config, self.data)
 
 
 class SparkData:
