@@ -111,7 +111,6 @@ class Staging:
         self._queue: deque[Queued] = deque()
         self._waiting_nbytes = 0
         self._fed_s = 0.0
-        self._closed = False
 
     # ---- epochs ----
 
@@ -138,14 +137,6 @@ class Staging:
                     self._queue = deque([self._queue[i] for i in order])
             else:
                 self._drop_all()
-            self._changed.notify_all()
-
-    def close(self) -> None:
-        """Drops everything; waiting feeders and readers are sent away."""
-        with self._changed:
-            self._closed = True
-            self._queue.clear()
-            self._drop_all()
             self._changed.notify_all()
 
     @property
@@ -181,13 +172,9 @@ class Staging:
         since_s = time.monotonic()
         with self._changed:
             self._changed.wait_for(
-                lambda: (
-                    self._closed
-                    or self._epoch > epoch
-                    or (self._epoch == epoch and (split in self._splits or self._has_room()))
-                )
+                lambda: self._epoch > epoch or (self._epoch == epoch and (split in self._splits or self._has_room()))
             )
-            if self._closed or self._epoch > epoch:
+            if self._epoch > epoch:
                 raise RefusedError(f"epoch {epoch} of {self._stream} is over")
             self._came += NodeInput(feeders_wait_s=time.monotonic() - since_s)
             held = self._splits.get(split)
@@ -215,7 +202,7 @@ class Staging:
             rows.release()
             raise
         with self._changed:
-            over, known = self._closed or self._epoch != epoch, split in self._splits
+            over, known = self._epoch != epoch, split in self._splits
             if not over and not known:
                 held = Held(rows, kept=self._keep)
                 self._splits[split] = held
@@ -234,7 +221,7 @@ class Staging:
     def next(self, wait_s: float) -> Queued | None:
         """Returns the next part, waiting so long for one; None where there is none."""
         with self._changed:
-            self._changed.wait_for(lambda: self._closed or self._queue, wait_s)
+            self._changed.wait_for(lambda: self._queue, wait_s)
             return self._pop() if self._queue else None
 
     def part(self, queued: Queued) -> BlockPart:
@@ -258,7 +245,7 @@ class Staging:
             The part, and the rows of its block.
         """
         with self._changed:
-            if self._closed or self._epoch != epoch or not self._queue:
+            if self._epoch != epoch or not self._queue:
                 return None
             is_small = self._queue[-1].stop - self._queue[-1].start < _WORTH_GIVING
             if is_small and len(self._queue) == 1 and self._has_room():

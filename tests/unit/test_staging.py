@@ -146,13 +146,6 @@ class TestSplits:
         assert node.memory_left()
         assert node.staging.input.memory_nbytes == node.staging.input.disk_nbytes == 0
 
-    def test_closing_drops_everything_and_sends_feeders_away(self, node: Node) -> None:
-        node.fill([100])
-        node.staging.close()
-        assert node.memory_left()
-        with pytest.raises(RefusedError):
-            node.staging.admit(0, 7)
-
 
 class TestSpilling:
     def test_what_exceeds_the_memory_comes_back_from_a_file(self, spec: FeedSpec, tmp_path: Path) -> None:
