@@ -17,7 +17,7 @@ from sparktf.feed.staged_rows import Budget
 from sparktf.feed.staging import Staging
 from sparktf.messages import Action, TrainerSpec
 from sparktf.plan import Stream
-from sparktf.ports import HeldPort
+from sparktf.ports import at_free_port
 from sparktf.trainer.report import Reporter
 
 
@@ -49,12 +49,9 @@ class Intake:
         }
         host = spec.cluster.worker[spec.node.index].rpartition(":")[0]
         access = client.access
-        held = HeldPort(spec.config.cluster.node_ports)
-        port = held.port
-        held.close()
-        server = DataServer(host, port, work, access.secret, access.tls, spec.attempt, self._stagings, self._sealed)
-        self._server = server
-        self.address: DataAddress = server.address
+        common = (work, access.secret, access.tls, spec.attempt, self._stagings, self._sealed)
+        self._server = at_free_port(spec.config.cluster.node_ports, lambda port: DataServer(host, port, *common))
+        self.address: DataAddress = self._server.address
 
     def open(self, stream: Stream, epoch: int, share: StagedShare) -> StagedParts:
         """Begins an epoch, and returns its parts."""
