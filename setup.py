@@ -6,6 +6,7 @@ import re
 from pathlib import Path
 
 from setuptools import find_packages, setup
+from setuptools.errors import SetupError
 
 HERE = Path(__file__).parent
 README = HERE / "README.md"
@@ -49,7 +50,7 @@ def version() -> str:
     """Returns `sparktf.version.__version__`, read without importing the package and so its dependencies."""
     found = re.search(r'^__version__ = "([^"]+)"$', (HERE / "sparktf/version.py").read_text(encoding="utf-8"), re.M)
     if found is None:
-        raise RuntimeError('sparktf/version.py: no line __version__ = "..."')
+        raise SetupError('sparktf/version.py: no line __version__ = "..."')
     return found.group(1)
 
 

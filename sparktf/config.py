@@ -208,7 +208,8 @@ class ClusterConfig(Section):
     )
     node_ports: Annotated[str, Field(pattern=r"^(0|\d+-\d+)$")] = Field(
         default="0",
-        description="Range such as `30000-30100` for TensorFlow's ports on the executors; 0 takes free ones.",
+        description="Range such as `30000-30100` for the ports of trainers on the executors: TensorFlow's, and one "
+        "more where Spark feeds. 0 takes free ones.",
     )
 
     @property

@@ -9,7 +9,7 @@ import enum
 from typing import Any, Literal
 
 from sparktf.config import JobConfig
-from sparktf.data_messages import DataAddress, StagedCounts, StagedShare
+from sparktf.data_messages import DataAddress, NodeInput, StagedShare
 from sparktf.errors import ErrorRecord
 from sparktf.feature import FeedSpec
 from sparktf.hadoop import HadoopConf
@@ -203,16 +203,13 @@ class Progress(Message):
     """Where a trainer is.
 
     Attributes:
-        rows_fed: Rows of this epoch that its feed has handed out; `rows_trained` those that went into an update.
-        wait_s: Seconds this epoch that the loop waited for rows.
+        rows_trained: Rows of this node's share of the epoch that went into updates.
     """
 
     epoch: int = 0
     step: int = 0
-    rows_fed: int = 0
     rows_trained: int = 0
     loss: float | None = None
-    wait_s: float = 0.0
     phase: str = "starting"
 
 
@@ -270,9 +267,7 @@ class EpochDone(Message):
         rows_fed: Rows that its feed has gone through in this attempt; `rows_trained` those that went into updates,
             `rows_aside` those that were left out because they failed a check.
         complete: False where `train.max_steps` ended the epoch early.
-        wait_s: Seconds that the loop waited for rows, of `seconds` that the epoch took.
-        nbytes: Bytes of the source that were read, of which `local_nbytes` lie on the node's own host.
-        staged: What feeders brought, if Spark feeds.
+        input: What the node has read for it.
     """
 
     attempt: int
@@ -282,12 +277,8 @@ class EpochDone(Message):
     rows_fed: int
     rows_trained: int
     complete: bool
-    wait_s: float
-    nbytes: int
-    local_nbytes: int = 0
     rows_aside: int = 0
-    seconds: float = 0.0
-    staged: StagedCounts | None = None
+    input: NodeInput = NodeInput()
 
 
 class StagedFile(Message):

@@ -1,10 +1,33 @@
-"""Holding a TCP port for a TensorFlow server that starts later."""
+"""The TCP ports of a node: held for a TensorFlow server that starts later, or taken by a server of ours."""
 
 from __future__ import annotations
 
 import socket
+from collections.abc import Callable, Iterator
+from typing import TypeVar
 
 from sparktf.errors import PreflightError
+
+_Server = TypeVar("_Server")
+
+
+def at_free_port(ports: str, start: Callable[[int], _Server]) -> _Server:
+    """Starts a server at a free port of the range ("30000-30100"), or at any ("0").
+
+    Args:
+        start: Starts it at a port, 0 for any. Raises `OSError` if it cannot, as where somebody else has just taken that
+            one: then the next is tried.
+
+    Raises:
+        PreflightError: it can start at none of them.
+    """
+    failure: OSError | None = None
+    for port in _free_ports(ports):
+        try:
+            return start(port)
+        except OSError as error:
+            failure = error
+    raise _no_port(ports, failure) from failure
 
 
 class HeldPort:
@@ -18,12 +41,11 @@ class HeldPort:
         """
         self._socket = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
         self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
-        first, _, last = ports.partition("-")
-        for port in range(int(first), int(last or first) + 1):
-            if _is_free(port) and self._bind(port):
+        for port in _free_ports(ports):
+            if self._bind(port):
                 return
         self._socket.close()
-        raise PreflightError(f"no free port in cluster.node_ports: {ports} on {socket.gethostname()}")
+        raise _no_port(ports)
 
     @property
     def port(self) -> int:
@@ -38,6 +60,17 @@ class HeldPort:
         except OSError:
             return False
         return True
+
+
+def _free_ports(ports: str) -> Iterator[int]:
+    """Yields the ports of a range that are free when they are asked for."""
+    first, _, last = ports.partition("-")
+    return (port for port in range(int(first), int(last or first) + 1) if _is_free(port))
+
+
+def _no_port(ports: str, failure: OSError | None = None) -> PreflightError:
+    reason = "" if failure is None else f": {failure}"
+    return PreflightError(f"no free port in cluster.node_ports: {ports} on {socket.gethostname()}{reason}")
 
 
 def _is_free(port: int) -> bool:

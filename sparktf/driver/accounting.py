@@ -2,36 +2,11 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from sparktf.driver.result import NodeInput
 from sparktf.errors import ErrorRecord, Verdict
 from sparktf.messages import EpochDone
 from sparktf.topology import NodeId
-
-
-def input_of(reports: Iterable[EpochDone]) -> NodeInput:
-    """Returns what one node has read in several epochs."""
-    total = NodeInput()
-    for report in reports:
-        staged = report.staged
-        rows = Counter(total.rows)
-        rows.update({"direct": report.rows_fed} if staged is None else staged.rows)
-        kept = {} if staged is None else {"memory_nbytes": staged.memory_nbytes, "disk_nbytes": staged.disk_nbytes}
-        total = NodeInput(
-            rows=dict(rows),
-            given=total.given + (staged.given if staged else 0),
-            nbytes=total.nbytes + report.nbytes,
-            local_nbytes=total.local_nbytes + report.local_nbytes,
-            spilled_nbytes=total.spilled_nbytes + (staged.spilled_nbytes if staged else 0),
-            wait_s=total.wait_s + report.wait_s,
-            feeders_wait_s=total.feeders_wait_s + (staged.feeders_wait_s if staged else 0.0),
-            seconds=total.seconds + report.seconds,
-            **kept,
-        )
-    return total
 
 
 @dataclass(slots=True)

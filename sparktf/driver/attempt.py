@@ -8,10 +8,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from sparktf.config import JobConfig, TimeoutsConfig
-from sparktf.data_messages import Lease, LeaseRequest, Sealed, Span, StagedShare, Work, WorkRequest
-from sparktf.driver.accounting import EpochAccount, input_of
+from sparktf.data_messages import Lease, LeaseRequest, NodeInput, Sealed, Span, StagedShare, Work, WorkRequest
+from sparktf.driver.accounting import EpochAccount
 from sparktf.driver.ledger import Ledger
-from sparktf.driver.result import NodeInput
 from sparktf.driver.stored_plan import Plan
 from sparktf.errors import DataError, ErrorRecord, RefusedError, Verdict, record_of
 from sparktf.lifecycle import TRAINER, TrainerEvent, TrainerState, step
@@ -290,7 +289,10 @@ class Attempt:
     def inputs(self) -> dict[NodeId, NodeInput]:
         """Returns what each node has read of the training stream, in the epochs it has gone through."""
         reports = [a.reports for _, a in sorted(self.epochs.items())]
-        return {node: input_of(by_node[node] for by_node in reports if node in by_node) for node in self.trainers}
+        return {
+            node: sum((by_node[node].input for by_node in reports if node in by_node), NodeInput())
+            for node in self.trainers
+        }
 
     def stop(self) -> None:
         """From now on every trainer that asks is told to exit, and exits are expected."""

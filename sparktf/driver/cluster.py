@@ -15,7 +15,6 @@ from rich.console import Console
 
 from sparktf.config import JobConfig
 from sparktf.driver.agents import SparkAgents
-from sparktf.driver.dataframe import open_dataframe
 from sparktf.driver.executors import executor_facts, executors_of, release_executors, request_executors
 from sparktf.driver.feed_choice import choose_feed
 from sparktf.driver.feeders import SparkFeeders
@@ -32,7 +31,7 @@ from sparktf.driver.roster import Agent, ExecutorFacts
 from sparktf.driver.run import Run
 from sparktf.driver.shipping import ship_code
 from sparktf.driver.spark import Slots, application_of, check_settings, check_slots, hadoop_conf, slots_of
-from sparktf.driver.spark_data import SparkData
+from sparktf.driver.spark_data import Origin
 from sparktf.driver.stored_plan import Plan
 from sparktf.errors import PreflightError
 from sparktf.executor.agent import AgentSettings
@@ -82,8 +81,8 @@ class Cluster(Gang):
         self._spark = spark
         self._slots = slots_of(spark)
         self._shipped: set[str] = set()
-        self._data: DataFrame | RDD[Any] | None = None
-        self._fed: SparkData | None = None
+        self._given: DataFrame | RDD[Any] | None = None
+        self._origin: Origin | None = None
         self.application = application_of(spark)
         super().__init__(
             config,
@@ -110,7 +109,7 @@ class Cluster(Gang):
     ) -> RunResult:
         """Runs one training; see `sparktf.train`."""
         config = config or self.config
-        self._data, self._fed = data, None
+        self._given, self._origin = data, None
         return Run(self, config, run_id or _default_run_id(self._spark, config.name)).execute()
 
     def preflight(self, config: JobConfig) -> None:
@@ -127,18 +126,20 @@ class Cluster(Gang):
 
     def plan(self, config: JobConfig) -> Plan:
         """See `Gang`."""
-        return choose_feed(self._spark, config, self._data, self.file_systems, self._locate, self.say)
+        # The functions in what `data.source` returns take along the code that was shipped before they were made.
+        self.ship_code(config)
+        origin = self._origin_of(config)
+        return choose_feed(self._spark, config, origin, self.file_systems, self._locate, self.say)
 
     def feed(self, config: JobConfig, plan: Plan, attempt: int, stream: Stream, epoch: int) -> Feeders:
         """See `Gang`."""
-        if self._fed is None:
-            self._fed = SparkData(self._spark, config, open_dataframe(self._spark, config, self._data))
-        return SparkFeeders(self._fed.stream(stream, plan.spec), self.feeder_settings(config, attempt, stream, epoch))
+        rows = self._origin_of(config).fed.stream(stream, plan.spec)
+        return SparkFeeders(rows, self.feeder_settings(config, attempt, stream, epoch))
 
     def prepare(self, config: JobConfig, storage: Storage, path: str) -> dict[str, Any]:
         """See `Gang`."""
         self.ship_code(config)  # prepare may run functions of the user's on the executors
-        return prepare_assets(self._spark, config, storage, path, self._data)
+        return prepare_assets(config, storage, path, self._origin_of(config))
 
     def ship_code(self, config: JobConfig) -> None:
         """See `Gang`."""
@@ -185,6 +186,12 @@ class Cluster(Gang):
     def facts(self, agents: Sequence[Agent]) -> list[ExecutorFacts]:
         """See `Gang`."""
         return executor_facts(self._spark, [agent.registration.container for agent in agents])
+
+    def _origin_of(self, config: JobConfig) -> Origin:
+        """Returns where the rows of the current run come from."""
+        if self._origin is None:
+            self._origin = Origin(self._spark, config, self._given)
+        return self._origin
 
     def _locate(self, files: Sequence[str]) -> Mapping[str, Sequence[FileBlock]]:
         blocks, warning = locate_or_warn(self._spark, files)

@@ -9,13 +9,13 @@ from functools import partial
 from pyspark.sql import DataFrame, SparkSession
 
 from sparktf.config import JobConfig
-from sparktf.driver.dataframe import Data, filtered, open_dataframe
+from sparktf.driver.dataframe import Data, filtered
 from sparktf.driver.locality import Locate
 from sparktf.driver.parquet_scan import NotPlain, NotPlainError, ParquetScan
 from sparktf.driver.partition_filter import filter_partitions
 from sparktf.driver.planner import plan_source
 from sparktf.driver.scan import plain_scan
-from sparktf.driver.spark_data import SparkData
+from sparktf.driver.spark_data import Origin
 from sparktf.driver.stored_plan import Plan
 from sparktf.errors import ConfigError, SourceNotFoundError, StorageNotFoundError
 from sparktf.storage import FileSystems
@@ -24,7 +24,7 @@ from sparktf.storage import FileSystems
 def choose_feed(
     spark: SparkSession,
     config: JobConfig,
-    data: object,
+    origin: Origin,
     file_systems: FileSystems,
     locate: Locate,
     say: Callable[[str], None],
@@ -32,7 +32,7 @@ def choose_feed(
     """Plans the input of a run, and says who reads it and why.
 
     Args:
-        data: What was handed to `train()`, if anything was.
+        origin: Opened only where that is needed.
         say: Takes one line of progress.
 
     Raises:
@@ -40,30 +40,30 @@ def choose_feed(
         SourceNotFoundError: files are gone since Spark listed them.
     """
     mode = config.data.mode
-    is_lake = config.data.path is not None and config.data.format == "parquet" and data is None
+    is_lake = config.data.path is not None and config.data.format == "parquet" and not origin.is_given
     plan = partial(plan_source, config, file_systems.open, partial(filter_partitions, spark), locate)
     if is_lake and mode != "spark":
         say("data: read directly by the trainers, all Parquet files at data.path")
         return plan()
-    found = open_dataframe(spark, config, data)
     if mode == "spark":
-        return _through_spark(spark, config, found, "data.mode: spark asks for it", say)
+        return _through_spark(config, origin, "data.mode: spark asks for it", say)
+    data = origin.data
     try:
-        scan = _scan(config, found, file_systems)
+        scan = _scan(config, data, file_systems)
         planned = plan(scan=scan)
     except NotPlainError as error:
         if mode == "direct":
             raise ConfigError(f"data.mode: direct needs a plain scan of Parquet files, but {error}") from error
-        return _through_spark(spark, config, found, str(error), say)
+        return _through_spark(config, origin, str(error), say)
     except StorageNotFoundError as error:  # a session that has listed the files long ago
         raise SourceNotFoundError(f"{_name(config)}: {error}: refresh it (spark.catalog.refreshTable)") from error
     say(f"data: read directly by the trainers, a plain scan of {len(scan.files):,} Parquet files")
     return planned
 
 
-def _through_spark(spark: SparkSession, config: JobConfig, data: Data, reason: str, say: Callable[[str], None]) -> Plan:
+def _through_spark(config: JobConfig, origin: Origin, reason: str, say: Callable[[str], None]) -> Plan:
     """Plans what Spark reads, and feeders hand to the trainers."""
-    plan = SparkData(spark, config, data).plan(config)
+    plan = origin.fed.plan(config)
     say(f"data: read through Spark, {reason}")
     return plan
 

@@ -39,6 +39,10 @@ class Partitions:
     values: tuple[tuple[PartitionValue, ...], ...]
 
 
+NO_PARTITIONS = Partitions((), (), ())
+"""Of a source that is no folder of files."""
+
+
 def read_partitions(folders: Sequence[str]) -> Partitions:
     """Returns the partition columns of files in these folders, which are relative to the source.
 

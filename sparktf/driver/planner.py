@@ -14,7 +14,7 @@ from sparktf.config import JobConfig, ValidationConfig
 from sparktf.driver.columns import Schema, resolve_features
 from sparktf.driver.locality import Column, Hosts, Locate, Replicas, block_numbers, host_groups, nowhere
 from sparktf.driver.parquet_scan import NotPlainError, ParquetScan, scan_schema, scan_source
-from sparktf.driver.partitions import Partitions
+from sparktf.driver.partitions import NO_PARTITIONS, Partitions
 from sparktf.driver.source import (
     FooterCheck,
     RowGroups,
@@ -27,7 +27,7 @@ from sparktf.driver.source import (
 )
 from sparktf.driver.stored_plan import Plan, SplitTable
 from sparktf.errors import BadValueError, ColumnError, ConfigError, EmptySourceError
-from sparktf.feature import Feature, FeedSpec
+from sparktf.feature import FeedSpec
 from sparktf.feed.parquet import OpenStorage, file_columns
 from sparktf.plan import Draw, Keep, PartitionValue, Stream, generator
 from sparktf.storage.base import Storage
@@ -88,7 +88,7 @@ def plan_source(
         source = scan_source(scan, f"data.{data.source_key}" if data.source_key else "train(data=...)")
         storage = open_storage(source.files[0])
         schema = scan_schema(storage, scan)
-    spec = _feed_spec(config, resolve_features(data, schema), source.partitions, scan)
+    spec = feed_spec(config, schema, source.partitions, scan)
     columns = file_columns(spec)
     same_types = partial(check_types, {name: schema.column(name, source.key) for name in columns})
     sources = [_project(source, spec, source.key)]
@@ -133,9 +133,21 @@ def _open_path(
     return source, storage, Schema(read_schema(storage, source), partial(first_length, storage, source.files[0]))
 
 
-def _feed_spec(
-    config: JobConfig, features: tuple[Feature, ...], partitions: Partitions, scan: ParquetScan | None
+def feed_spec(
+    config: JobConfig, schema: Schema, partitions: Partitions = NO_PARTITIONS, scan: ParquetScan | None = None
 ) -> FeedSpec:
+    """Returns what nodes turn rows into, whoever reads them: the trainers, or Spark for them.
+
+    Args:
+        partitions: Of the files that the trainers read.
+        scan: The DataFrame that these files are of, if they are of one.
+
+    Raises:
+        ConfigError: a dtype, shape or fill value does not fit the schema.
+        ColumnError: a column is not in it.
+        BadValueError: a column's type cannot become the tensor.
+    """
+    features = resolve_features(config.data, schema)
     used = {column for feature in features for column in feature.columns}
     names = [(name, kind) for name, kind in zip(partitions.names, partitions.types, strict=True) if name in used]
     return FeedSpec(

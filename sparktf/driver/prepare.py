@@ -6,25 +6,24 @@ import importlib
 import json
 from typing import Any
 
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import DataFrame
 
 from sparktf.config import JobConfig
 from sparktf.driver.code import defines, failed
-from sparktf.driver.dataframe import Data, filtered, open_dataframe
+from sparktf.driver.dataframe import Data, filtered
+from sparktf.driver.spark_data import Origin
 from sparktf.errors import ModelContractError, SparkTFError
 from sparktf.storage.base import Storage
 
 
-def prepare_assets(
-    spark: SparkSession, config: JobConfig, storage: Storage, path: str, data: object = None
-) -> dict[str, Any]:
+def prepare_assets(config: JobConfig, storage: Storage, path: str, origin: Origin) -> dict[str, Any]:
     """Returns what `prepare` gives, {} where the module has none; a resumed run gets what it got the first time.
 
     The module is imported here only if its source defines `prepare`: model modules import TensorFlow, which the driver
     has no other use for.
 
     Args:
-        data: What was handed to `train()`, if anything was.
+        origin: Opened only if `prepare` is called.
 
     Raises:
         ModelError: `prepare` raised.
@@ -35,7 +34,7 @@ def prepare_assets(
         return stored
     if not defines(config.model_module, "prepare"):
         return {}
-    assets = _call(config, training_rows(spark, config, data))
+    assets = _call(config, training_rows(config, origin.data))
     try:
         content = json.dumps(assets, allow_nan=False, sort_keys=True).encode()
     except (TypeError, ValueError) as e:
@@ -50,12 +49,11 @@ def prepare_assets(
     return loaded
 
 
-def training_rows(spark: SparkSession, config: JobConfig, data: object = None) -> Data:
+def training_rows(config: JobConfig, data: Data) -> Data:
     """Returns the rows that `prepare` may look at: the source without what `data.validation.where` holds out."""
-    found = open_dataframe(spark, config, data)
-    if not isinstance(found, DataFrame):
-        return found
-    df = filtered(found, config.data.where, "data.where")
+    if not isinstance(data, DataFrame):
+        return data
+    df = filtered(data, config.data.where, "data.where")
     validation = config.data.validation
     if validation is None or validation.where is None:
         return df

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
+from sparktf.data_messages import NodeInput
 from sparktf.errors import ErrorRecord, RunInterruptedError, Verdict
 from sparktf.plan import Message
 
@@ -30,32 +31,6 @@ class EpochRows(Message):
     complete: bool
 
 
-class NodeInput(Message):
-    """What a node read of the training stream in the epochs of an attempt that it went through.
-
-    Attributes:
-        rows: By the way they came: "direct" from files; from feeders by "unix" socket on its own host or by "tcp";
-            from a "peer" that had too many. Rows that were kept from an earlier epoch came then.
-        given: Rows given to peers that had run dry.
-        nbytes: Bytes read, of which `local_nbytes` lay, or were computed, on its own host.
-        spilled_nbytes: Bytes that were written to the executor's local disk.
-        memory_nbytes: Bytes kept for later epochs in memory, `disk_nbytes` in files, at the end of the last one.
-        wait_s: Seconds that training waited for rows, of `seconds` in all.
-        feeders_wait_s: Seconds that feeders waited for training.
-    """
-
-    rows: dict[str, int] = {}
-    given: int = 0
-    nbytes: int = 0
-    local_nbytes: int = 0
-    spilled_nbytes: int = 0
-    memory_nbytes: int = 0
-    disk_nbytes: int = 0
-    wait_s: float = 0.0
-    seconds: float = 0.0
-    feeders_wait_s: float = 0.0
-
-
 class NodeResult(Message):
     """One node of an attempt.
 
@@ -63,7 +38,7 @@ class NodeResult(Message):
         nbytes: Bytes of training data that it read in the epochs it went through.
         local_nbytes: How many of them lay on its own host; None where the file system does not say.
         log: Address of its executor's log, "" where there is none.
-        input: More of what it read.
+        input: More of what it read in these epochs.
     """
 
     node: str

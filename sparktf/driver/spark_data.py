@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import cached_property
 from typing import Any
 
 import pyarrow as pa
@@ -13,9 +14,10 @@ from pyspark.sql import functions as sql
 from pyspark.sql.types import StructType
 
 from sparktf.config import DataConfig, JobConfig
-from sparktf.driver.columns import Schema, resolve_features
-from sparktf.driver.dataframe import Data, filtered, spark_errors
+from sparktf.driver.columns import Schema
+from sparktf.driver.dataframe import Data, filtered, open_dataframe, spark_errors
 from sparktf.driver.feeders import FrameStream, RowStream
+from sparktf.driver.planner import feed_spec
 from sparktf.driver.stored_plan import Plan
 from sparktf.errors import ConfigError
 from sparktf.feature import FeedSpec
@@ -23,6 +25,38 @@ from sparktf.feed.nested import path_of
 from sparktf.plan import Stream
 
 _HASH_RANGE = 1 << 31
+
+
+class Origin:
+    """Where a run's rows come from, as Spark has it: opened when it is first asked for, and once in a submission.
+
+    What is planned is what is fed then, and a `data.source` function runs once: it may do much, or make other rows the
+    next time.
+
+    Attributes:
+        is_given: Whether a DataFrame or an RDD was handed to `train()`.
+    """
+
+    def __init__(self, spark: SparkSession, config: JobConfig, given: object = None) -> None:
+        """Opens nothing yet.
+
+        Args:
+            given: What was handed to `train()`, if anything was.
+        """
+        self.is_given = given is not None
+        self._spark = spark
+        self._config = config
+        self._given = given
+
+    @cached_property
+    def data(self) -> Data:
+        """The rows. Raises what `open_dataframe` does."""
+        return open_dataframe(self._spark, self._config, self._given)
+
+    @cached_property
+    def fed(self) -> SparkData:
+        """The rows as Spark feeds them. Raises what `open_dataframe` and `SparkData` do."""
+        return SparkData(self._spark, self._config, self.data)
 
 
 class SparkData:
@@ -57,13 +91,7 @@ class SparkData:
         """
         schema = Schema({field.name: field.type for field in self.schema}, lambda column: None)
         held_out = config.data.validation is not None
-        spec = FeedSpec(
-            features=resolve_features(config.data, schema),
-            fill_null=config.data.fill_null,
-            shuffle=config.data.shuffle,
-            seed=config.train.seed,
-            prefetch_bytes=config.data.prefetch_mib << 20,
-        )
+        spec = feed_spec(config, schema)
         self.stream(Stream.TRAIN, spec)  # a predicate that does not fit is refused now
         return Plan(
             spec=spec,

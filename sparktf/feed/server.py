@@ -55,14 +55,20 @@ class DataServer:
             host: This host's name or address, as other nodes reach it; at `port`, 0 for a free one.
             folder: Of this process alone, for the socket.
             sealed: Told of each whole split, and its rows, before its feeder is.
+
+        Raises:
+            OSError: the port is taken.
         """
         path = folder / _SOCKET
         bind = "127.0.0.1" if host in ("127.0.0.1", "localhost") else "0.0.0.0"
         scheme = "grpc" if tls is None else "grpc+tls"
-        self._folder = os.open(folder, os.O_PATH | os.O_DIRECTORY)
         common = (attempt, stagings, sealed)
+        try:
+            self._remote = _Server(f"{scheme}://{bind}:{port}", secret, tls, "tcp", *common)
+        except pa.ArrowException as e:
+            raise OSError(f"no server can start at port {port}: {e}") from e
+        self._folder = os.open(folder, os.O_PATH | os.O_DIRECTORY)
         self._local = _Server(flight.Location.for_grpc_unix(short(self._folder)), secret, None, "unix", *common)
-        self._remote = _Server(f"{scheme}://{bind}:{port}", secret, tls, "tcp", *common)
         self.address = DataAddress(
             host=socket.gethostname(), socket=str(path), location=f"{scheme}://{host}:{self._remote.port}"
         )

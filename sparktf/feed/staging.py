@@ -15,7 +15,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import NamedTuple
@@ -23,6 +23,7 @@ from typing import NamedTuple
 import numpy as np
 import pyarrow as pa
 
+from sparktf.data_messages import NodeInput
 from sparktf.errors import RefusedError
 from sparktf.feature import FeedSpec
 from sparktf.feed.blocks import BlockPart
@@ -76,33 +77,10 @@ class Held:
         return self.data.read(start, start + rows)
 
 
-@dataclass(slots=True)
-class Counts:
-    """What came in one epoch.
-
-    Attributes:
-        rows: By wire: "unix", "tcp", or "peer" for rows that another node gave away.
-        given: Rows given to other nodes.
-        nbytes: In Arrow's form, of which `local_nbytes` came from a feeder on this node's own executor.
-        spilled_nbytes: Of these, written to a file.
-        feeders_wait_s: Seconds that feeders waited for room.
-    """
-
-    rows: dict[str, int] = field(default_factory=dict)
-    given: int = 0
-    nbytes: int = 0
-    local_nbytes: int = 0
-    spilled_nbytes: int = 0
-    feeders_wait_s: float = 0.0
-
-
 class Staging:
     """The splits of one stream on one node, epoch after epoch; thread-safe.
 
     Feeders write from the data server's threads, the node's feed reads, and other nodes take.
-
-    Attributes:
-        counts: Of the current epoch.
     """
 
     def __init__(
@@ -115,7 +93,6 @@ class Staging:
             budget: Memory for rows; what goes beyond is written to `folder`.
             room: Bytes that may wait to be trained before feeders of further splits have to wait.
         """
-        self.counts = Counts()
         self._spec = spec
         self._stream = stream
         self._permutes = spec.shuffle and stream is Stream.TRAIN
@@ -127,13 +104,13 @@ class Staging:
         self._changed = threading.Condition()
         # What follows is shared, under the condition's lock.
         self._epoch = -1
+        self._came = NodeInput()
         self._keep = False
         self._done: Sequence[Interval] = ()
         self._splits: dict[int, Held] = {}
         self._queue: deque[Queued] = deque()
         self._waiting_nbytes = 0
         self._fed_s = 0.0
-        self._closed = False
 
     # ---- epochs ----
 
@@ -147,7 +124,7 @@ class Staging:
         """
         with self._changed:
             self._epoch, self._done, self._keep = epoch, tuple(done), keep
-            self.counts = Counts()
+            self._came = NodeInput()
             self._fed_s = time.monotonic()
             self._queue.clear()
             self._waiting_nbytes = 0
@@ -160,14 +137,6 @@ class Staging:
                     self._queue = deque([self._queue[i] for i in order])
             else:
                 self._drop_all()
-            self._changed.notify_all()
-
-    def close(self) -> None:
-        """Drops everything; waiting feeders and readers are sent away."""
-        with self._changed:
-            self._closed = True
-            self._queue.clear()
-            self._drop_all()
             self._changed.notify_all()
 
     @property
@@ -183,11 +152,12 @@ class Staging:
             return time.monotonic() - self._fed_s
 
     @property
-    def held_nbytes(self) -> tuple[int, int]:
-        """Bytes that are held in memory and in files."""
+    def input(self) -> NodeInput:
+        """What has come in this epoch, and what is held now."""
         with self._changed:
-            spilled = sum(held.data.spilled_nbytes for held in self._splits.values())
-            return sum(held.data.nbytes for held in self._splits.values()) - spilled, spilled
+            disk = sum(held.data.spilled_nbytes for held in self._splits.values())
+            memory = sum(held.data.nbytes for held in self._splits.values()) - disk
+            return self._came.model_copy(update={"memory_nbytes": memory, "disk_nbytes": disk})
 
     # ---- feeders ----
 
@@ -202,15 +172,11 @@ class Staging:
         since_s = time.monotonic()
         with self._changed:
             self._changed.wait_for(
-                lambda: (
-                    self._closed
-                    or self._epoch > epoch
-                    or (self._epoch == epoch and (split in self._splits or self._has_room()))
-                )
+                lambda: self._epoch > epoch or (self._epoch == epoch and (split in self._splits or self._has_room()))
             )
-            if self._closed or self._epoch > epoch:
+            if self._epoch > epoch:
                 raise RefusedError(f"epoch {epoch} of {self._stream} is over")
-            self.counts.feeders_wait_s += time.monotonic() - since_s
+            self._came += NodeInput(feeders_wait_s=time.monotonic() - since_s)
             held = self._splits.get(split)
             return None if held is None else held.data.rows
 
@@ -236,7 +202,7 @@ class Staging:
             rows.release()
             raise
         with self._changed:
-            over, known = self._closed or self._epoch != epoch, split in self._splits
+            over, known = self._epoch != epoch, split in self._splits
             if not over and not known:
                 held = Held(rows, kept=self._keep)
                 self._splits[split] = held
@@ -255,7 +221,7 @@ class Staging:
     def next(self, wait_s: float) -> Queued | None:
         """Returns the next part, waiting so long for one; None where there is none."""
         with self._changed:
-            self._changed.wait_for(lambda: self._closed or self._queue, wait_s)
+            self._changed.wait_for(lambda: self._queue, wait_s)
             return self._pop() if self._queue else None
 
     def part(self, queued: Queued) -> BlockPart:
@@ -279,7 +245,7 @@ class Staging:
             The part, and the rows of its block.
         """
         with self._changed:
-            if self._closed or self._epoch != epoch or not self._queue:
+            if self._epoch != epoch or not self._queue:
                 return None
             is_small = self._queue[-1].stop - self._queue[-1].start < _WORTH_GIVING
             if is_small and len(self._queue) == 1 and self._has_room():
@@ -289,7 +255,7 @@ class Staging:
             if not self._queue and not is_small:
                 self._push(last._replace(stop=middle))
                 last = last._replace(start=middle)
-            self.counts.given += last.stop - last.start
+            self._came += NodeInput(given=last.stop - last.start)
         batches = last.held.read(last.first_row, last.rows)
         self._read_done(last.held)
         return last, batches
@@ -299,7 +265,7 @@ class Staging:
         data.seal()
         with self._changed:
             held = Held(data, offset=first_row)
-            self._count(data, "peer", rows=stop - start)
+            self._came += NodeInput(rows={"peer": stop - start})
             self._push(Queued(split, first_row, data.rows, start, stop, held))
             self._changed.notify_all()
 
@@ -331,13 +297,13 @@ class Staging:
         self._changed.notify_all()
         return queued
 
-    def _count(self, data: StagedRows, wire: str, rows: int | None = None) -> None:
-        counts = self.counts
-        counts.rows[wire] = counts.rows.get(wire, 0) + (data.rows if rows is None else rows)
-        if wire != "peer":
-            counts.nbytes += data.nbytes
-            counts.local_nbytes += data.nbytes if wire == "unix" else 0
-            counts.spilled_nbytes += data.spilled_nbytes
+    def _count(self, data: StagedRows, wire: str) -> None:
+        self._came += NodeInput(
+            rows={wire: data.rows},
+            nbytes=data.nbytes,
+            local_nbytes=data.nbytes if wire == "unix" else 0,
+            spilled_nbytes=data.spilled_nbytes,
+        )
 
     def _drop_all(self) -> None:
         for held in self._splits.values():

@@ -12,7 +12,7 @@ from pathlib import Path
 from sparktf.config import JobConfig
 from sparktf.config_load import dump_config
 from sparktf.driver.code import Code, archive_code, find_code
-from sparktf.errors import ConfigError
+from sparktf.errors import ConfigError, PreflightError
 from sparktf.submit.line import Shipment
 
 _SCRIPT = "sparktf_job.py"
@@ -58,6 +58,7 @@ def stage(config: JobConfig, folder: Path, beside: Path) -> Shipment:
 
     Raises:
         ConfigError: a module is nowhere to be found, and no archive could hold it.
+        PreflightError: sparktf itself is not wholly installed.
     """
     with _importable(beside, *(Path(path) for path in config.submit.py_files)):
         theirs = [_code(module, key, beside, config) for key, module in config.modules.items()]
@@ -83,9 +84,14 @@ def _code(module: str, key: str, beside: Path, config: JobConfig) -> Code | None
 
 
 def _program() -> Path:
+    """Returns the program that Spark runs as the driver.
+
+    Raises:
+        PreflightError: it is not there.
+    """
     spec = importlib.util.find_spec("sparktf.driver.main")
     if spec is None or spec.origin is None:
-        raise RuntimeError("sparktf is not whole: sparktf/driver/main.py is missing")
+        raise PreflightError("sparktf is not wholly installed: sparktf/driver/main.py is missing")
     return Path(spec.origin)
 
 

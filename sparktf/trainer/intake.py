@@ -9,15 +9,15 @@ from pathlib import Path
 from pyarrow import flight
 
 from sparktf.channel import ControlClient
-from sparktf.data_messages import DataAddress, Sealed, Span, StagedCounts, StagedShare, Work, WorkRequest
+from sparktf.data_messages import DataAddress, NodeInput, Sealed, Span, StagedShare, Work, WorkRequest
 from sparktf.feed.client import data_client
 from sparktf.feed.server import DataServer
 from sparktf.feed.staged_parts import StagedParts
 from sparktf.feed.staged_rows import Budget
 from sparktf.feed.staging import Staging
-from sparktf.messages import Action, EpochDone, TrainerSpec
+from sparktf.messages import Action, TrainerSpec
 from sparktf.plan import Stream
-from sparktf.ports import HeldPort
+from sparktf.ports import at_free_port
 from sparktf.trainer.report import Reporter
 
 
@@ -49,12 +49,9 @@ class Intake:
         }
         host = spec.cluster.worker[spec.node.index].rpartition(":")[0]
         access = client.access
-        held = HeldPort(spec.config.cluster.node_ports)
-        port = held.port
-        held.close()
-        server = DataServer(host, port, work, access.secret, access.tls, spec.attempt, self._stagings, self._sealed)
-        self._server = server
-        self.address: DataAddress = server.address
+        common = (work, access.secret, access.tls, spec.attempt, self._stagings, self._sealed)
+        self._server = at_free_port(spec.config.cluster.node_ports, lambda port: DataServer(host, port, *common))
+        self.address: DataAddress = self._server.address
 
     def open(self, stream: Stream, epoch: int, share: StagedShare) -> StagedParts:
         """Begins an epoch, and returns its parts."""
@@ -62,24 +59,9 @@ class Intake:
         staging.begin(epoch, share.done, keep=share.keep, again=share.again)
         return StagedParts(staging, partial(self._find_more, stream, epoch))
 
-    def counted(self, message: EpochDone) -> EpochDone:
-        """Adds to a report what came in."""
-        staging = self._stagings.get(Stream.TRAIN)
-        if staging is None or staging.epoch != message.epoch:
-            return message
-        counts = staging.counts
-        memory, disk = staging.held_nbytes
-        staged = StagedCounts(
-            rows=counts.rows,
-            given=counts.given,
-            spilled_nbytes=counts.spilled_nbytes,
-            feeders_wait_s=counts.feeders_wait_s,
-            memory_nbytes=memory,
-            disk_nbytes=disk,
-        )
-        return message.model_copy(
-            update={"nbytes": counts.nbytes, "local_nbytes": counts.local_nbytes, "staged": staged}
-        )
+    def input(self, stream: Stream) -> NodeInput:
+        """Returns what has come in for the current epoch of a stream."""
+        return self._stagings[stream].input
 
     def _sealed(self, span: Span, rows: int) -> None:
         self._reporter.send(Action.SEALED, Sealed(node=self._spec.node, span=span, rows=rows))

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from sparktf.channel import ControlClient
+from sparktf.data_messages import NodeInput
 from sparktf.errors import LifecycleError, StorageError
 from sparktf.feed.aside import BadRow
 from sparktf.feed.blocks import Parts, PlannedParts
@@ -114,7 +115,7 @@ class Session:
             if self.exhausted(max(step, self._reporter.progress.step)):
                 return
             self._epoch_began_s = time.monotonic()
-            self._reporter.update(epoch=epoch, rows_fed=0, rows_trained=0, wait_s=0.0, phase="training")
+            self._reporter.update(epoch=epoch, rows_trained=0, phase="training")
             yield epoch
 
     def exhausted(self, step: int) -> bool:
@@ -166,14 +167,18 @@ class Session:
             rows_trained=rows,
             rows_aside=aside,
             complete=complete,
-            wait_s=feed.wait_s,
-            seconds=time.monotonic() - self._epoch_began_s,
-            nbytes=feed.nbytes,
-            local_nbytes=feed.local_nbytes,
+            input=self._input(feed, rows + aside),
         )
-        if self._intake is not None:
-            message = self._intake.counted(message)
         self._reporter.send(Action.EPOCH_DONE, message)
+
+    def _input(self, feed: NodeFeed, rows: int) -> NodeInput:
+        """Returns what was read for the epoch, of which the feed has gone through so many rows."""
+        if self._intake is None:
+            read = NodeInput(rows={"direct": rows}, nbytes=feed.nbytes, local_nbytes=feed.local_nbytes)
+        else:
+            read = self._intake.input(Stream.TRAIN)
+        seconds = time.monotonic() - self._epoch_began_s
+        return read.model_copy(update={"wait_s": feed.wait_s, "seconds": seconds})
 
     def metrics(self, stream: Stream, epoch: int, step: int, rows: int, values: dict[str, float]) -> None:
         """Reports metrics over all workers: the chief's, which are everybody's."""

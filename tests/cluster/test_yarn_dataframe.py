@@ -11,7 +11,8 @@ from cluster.clicks import FILES, ROWS, click_job, put_clicks
 from cluster.submission import SMALL_CONF
 
 from minihadoop import MiniHadoop
-from sparktf.driver.result import NodeInput, RunResult
+from sparktf.data_messages import NodeInput
+from sparktf.driver.result import RunResult
 
 EPOCHS = 4
 

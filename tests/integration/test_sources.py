@@ -17,6 +17,7 @@ from sparktf.config import JobConfig
 from sparktf.driver.dataframe import open_dataframe
 from sparktf.driver.feed_choice import choose_feed
 from sparktf.driver.locality import nowhere
+from sparktf.driver.spark_data import Origin
 from sparktf.errors import ConfigError, ModelError, SourceNotFoundError
 from sparktf.plan import Stream
 from sparktf.storage import FileSystems
@@ -105,7 +106,7 @@ def test_what_cannot_be_opened_is_refused_in_one_line(
 def chosen(spark: SparkSession, config: JobConfig, data: object = None) -> tuple[int, str]:
     """Returns the rows of the training stream, and what was said."""
     said: list[str] = []
-    plan = choose_feed(spark, config, data, FileSystems(), nowhere, said.append)
+    plan = choose_feed(spark, config, Origin(spark, config, data), FileSystems(), nowhere, said.append)
     return plan.rows(Stream.TRAIN), "; ".join(said)
 
 

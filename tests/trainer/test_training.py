@@ -116,6 +116,9 @@ def test_max_steps_ends_inside_an_epoch(tmp_path: Path, gang: LocalGang, elsewhe
     result = gang.train(config)
     assert result.steps == 4
     assert accounts(result) == [(400, 256, 256, False)]
+    inputs = [node.input for node in result.attempts[0].nodes]
+    assert sum(read.rows["direct"] for read in inputs) == 256
+    assert all(0 <= read.wait_s < read.seconds and read.nbytes for read in inputs)
     assert weights_differ(elsewhere, config, result, updates_of(config)[:4]) <= TOLERANCE
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from sparktf.data_messages import NodeInput
 from sparktf.driver.accounting import EpochAccount
 from sparktf.driver.attempt import Outcome, decide, root_cause
 from sparktf.errors import ErrorRecord, Verdict
@@ -53,8 +54,6 @@ def epoch_done(index: int, fed: int, trained: int, *, complete: bool = True) -> 
         rows_fed=fed,
         rows_trained=trained,
         complete=complete,
-        wait_s=0.0,
-        nbytes=0,
     )
 
 
@@ -76,3 +75,16 @@ def test_an_epochs_account_is_wrong_if_rows_are_lost_or_trained_twice(second: Ep
     account.add(second)
 
     assert account.is_wrong is is_wrong
+
+
+def test_what_a_node_has_read_is_the_sum_over_its_epochs_and_what_it_keeps_is_what_the_last_one_kept() -> None:
+    first = NodeInput(rows={"unix": 70, "peer": 5}, nbytes=700, memory_nbytes=400, disk_nbytes=300, wait_s=1.5)
+    second = NodeInput(rows={"peer": 20, "tcp": 1}, given=3, nbytes=10, memory_nbytes=410, disk_nbytes=300, wait_s=0.5)
+    assert sum([first, second], NodeInput()) == NodeInput(
+        rows={"unix": 70, "peer": 25, "tcp": 1},
+        given=3,
+        nbytes=710,
+        memory_nbytes=410,
+        disk_nbytes=300,
+        wait_s=2.0,
+    )

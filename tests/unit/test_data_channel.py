@@ -116,15 +116,15 @@ class TestPutting:
     def test_on_its_own_host_rows_go_over_the_unix_socket(self, node: Node) -> None:
         sent = put(node, 2, rows(0, 100))
         assert (sent.rows, sent.wire) == (100, "unix")
-        assert sent.nbytes == node.staging.counts.nbytes == node.staging.counts.local_nbytes > 0
+        assert sent.nbytes == node.staging.input.nbytes == node.staging.input.local_nbytes > 0
         assert node.sealed == [(2, 100)]
         assert sorted(node.ids()) == list(range(100))
 
     def test_from_another_host_over_tcp(self, node: Node) -> None:
         sent = put(node, 2, rows(0, 100), node.elsewhere)
         assert (sent.rows, sent.wire) == (100, "tcp")
-        assert node.staging.counts.rows == {"tcp": 100}
-        assert node.staging.counts.local_nbytes == 0
+        assert node.staging.input.rows == {"tcp": 100}
+        assert node.staging.input.local_nbytes == 0
         assert sorted(node.ids()) == list(range(100))
 
     def test_over_tcp_with_certificates(self, spec: FeedSpec, tmp_path: Path) -> None:
@@ -284,7 +284,7 @@ class TestTaking:
                 pass
         theirs = taker.ids()
         assert 0 < len(theirs) < 100
-        assert taker.staging.counts.rows == {"peer": len(theirs)}
+        assert taker.staging.input.rows == {"peer": len(theirs)}
         assert sorted(giver.ids() + theirs) == list(range(100))
         assert giver.is_empty()
         assert taker.is_empty()

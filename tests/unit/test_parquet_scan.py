@@ -15,7 +15,7 @@ import pytest
 from lakes import array, batches, deal, id_table, ids, lake_config, no_filter, values, write_file, write_lake
 
 from sparktf.driver.parquet_scan import NotPlainError, ParquetScan
-from sparktf.driver.partitions import Partitions
+from sparktf.driver.partitions import NO_PARTITIONS, Partitions
 from sparktf.driver.planner import plan_source
 from sparktf.driver.stored_plan import Plan, load_plan, save_plan
 from sparktf.errors import BadValueError, ColumnError, EmptySourceError
@@ -23,7 +23,6 @@ from sparktf.feed.columns import Strings
 from sparktf.plan import Stream
 from sparktf.storage import open_storage
 
-NO_PARTITIONS = Partitions((), (), ())
 ID_TYPES = {"id": "bigint", "a": "float", "b": "float", "label": "int"}
 
 

@@ -122,7 +122,7 @@ class TestSplits:
     def test_a_split_that_is_here_already_is_dropped(self, node: Node) -> None:
         assert node.seal(3, 0, 50)
         assert not node.seal(3, 1000, 60)
-        assert node.staging.counts.rows == {"unix": 50}
+        assert node.staging.input.rows == {"unix": 50}
         assert sorted(node.ids()) == list(range(50))
         assert node.memory_left()
 
@@ -144,14 +144,7 @@ class TestSplits:
         node.fill([100, 30, 0])
         node.ids()
         assert node.memory_left()
-        assert node.staging.held_nbytes == (0, 0)
-
-    def test_closing_drops_everything_and_sends_feeders_away(self, node: Node) -> None:
-        node.fill([100])
-        node.staging.close()
-        assert node.memory_left()
-        with pytest.raises(RefusedError):
-            node.staging.admit(0, 7)
+        assert node.staging.input.memory_nbytes == node.staging.input.disk_nbytes == 0
 
 
 class TestSpilling:
@@ -160,9 +153,9 @@ class TestSpilling:
         node = Node(spec, tmp_path / "node", budget=nbytes)
         node.begin()
         node.fill([90, 100, 110])
-        counts = node.staging.counts
-        assert 0 < counts.spilled_nbytes < counts.nbytes == 3 * nbytes
-        assert counts.nbytes - counts.spilled_nbytes <= nbytes
+        came = node.staging.input
+        assert 0 < came.spilled_nbytes < came.nbytes == 3 * nbytes
+        assert came.nbytes - came.spilled_nbytes <= nbytes
         assert sorted(node.ids()) == list(range(300))
         assert node.memory_left()
         assert list(node.folder.iterdir()) == []
@@ -211,7 +204,7 @@ class TestEpochs:
         node.begin(0, keep=True)
         node.fill([150, 150])
         first = node.ids()
-        memory, disk = node.staging.held_nbytes
+        memory, disk = node.staging.input.memory_nbytes, node.staging.input.disk_nbytes
         assert memory > 0 < disk
         node.begin(1, keep=True, again=True)
         assert sorted(node.ids()) == sorted(first) == list(range(300))
@@ -236,7 +229,7 @@ class TestAdmission:
         node.ids()
         feeder.join(WAIT_S)
         assert admitted == [None]
-        assert node.staging.counts.feeders_wait_s >= 0.2
+        assert node.staging.input.feeders_wait_s >= 0.2
 
     def test_a_split_that_has_begun_may_end_although_there_is_no_room(self, spec: FeedSpec, tmp_path: Path) -> None:
         node = self.room(spec, tmp_path, rows=50)
@@ -300,8 +293,8 @@ class TestGiving:
         moved = [interval for _ in range(2) if (interval := move(node, taker))]
         theirs = taker.ids()
         assert Counter(node.ids() + theirs) == Counter(range(190))
-        assert len(theirs) == sum(stop - start for start, stop in moved) == node.staging.counts.given
-        assert taker.staging.counts.rows == {"peer": len(theirs)}
+        assert len(theirs) == sum(stop - start for start, stop in moved) == node.staging.input.given
+        assert taker.staging.input.rows == {"peer": len(theirs)}
         assert node.memory_left()
         assert taker.memory_left()
 

@@ -1,0 +1,72 @@
+"""How often a run calls the function that names its rows."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from integration.application import Application
+from integration.processes import wait_for
+from integration.rows import job
+from integration.sandbox import Sandbox
+from integration.watch import Watch
+
+ROWS = 400
+
+
+@pytest.fixture
+def calls(tmp_path: Path) -> Path:
+    """The folder where the function leaves a file for each call."""
+    folder = tmp_path / "calls"
+    folder.mkdir()
+    return folder
+
+
+@pytest.fixture
+def fresh(sandbox: Sandbox) -> Iterator[Application]:
+    """An application that has shipped no code yet."""
+    application = Application(sandbox, "local[4]")
+    yield application
+    application.close()
+
+
+def named_job(application: Application, calls: Path, model: str, **sections: Any) -> dict[str, Any]:
+    sections["params"] = {"calls": str(calls), "rows": ROWS, **sections["params"]}
+    sections["data"] = {"path": None, "source": "cases.sources:noted"}
+    return job(Path(), application.sandbox.runs, model, **sections)
+
+
+def test_it_is_called_once_to_plan_to_prepare_and_to_feed(fresh: Application, calls: Path) -> None:
+    config = named_job(fresh, calls, "cases.prepared:build", params={"columns": ["a", "b"]}, train={"epochs": 2})
+    outcome = fresh.train(config, "r")
+    assert outcome.done.rows_trained == 2 * ROWS
+    assert "data: read through Spark" in outcome.output
+    assert len(list(calls.iterdir())) == 1
+
+
+def test_a_resumed_run_calls_it_once_more_to_feed(local: Application, calls: Path, watch: Watch) -> None:
+    config = named_job(
+        local,
+        calls,
+        "cases.watched:build",
+        name="called-again",
+        params=watch.params(hold_at=8),
+        checkpoint={"every_steps": 5},
+        train={"batch_size": 20, "steps_per_call": 1},
+    )
+    watch.hold()
+    local.begin(config, "r")
+    watch.held(2)
+    wait_for("a commit", local.run(config, "r").committed, within_s=60)
+    local.interrupt()
+    assert local.outcome().error == "KeyboardInterrupt"
+    assert len(list(calls.iterdir())) == 1
+    watch.release()
+
+    resumed = local.train(config, "r").done
+
+    assert resumed.attempts[0].from_step == 5
+    assert [(e.planned, e.trained) for e in resumed.rows] == [(ROWS, ROWS)]
+    assert len(list(calls.iterdir())) == 2
