@@ -10,6 +10,7 @@ import numpy as np
 
 from sparktf.config import FillValue
 from sparktf.plan import Message
+from sparktf.predicate import Comparison
 
 TEXT = "string"
 
@@ -79,6 +80,7 @@ class FeedSpec(Message):
         partition_types: Their Spark types ("int", "bigint", "double", "date", "string").
         fill_null: Column -> value in place of null.
         renamed: Column -> its name in the files, where that is another one.
+        where: What a row of the files must pass to belong to the stream.
         max_bad_rows: Rows of a stream and epoch that may be left out because they fail a check.
     """
 
@@ -87,6 +89,7 @@ class FeedSpec(Message):
     partition_types: tuple[str, ...] = ()
     fill_null: dict[str, FillValue] = {}
     renamed: dict[str, str] = {}
+    where: tuple[Comparison, ...] = ()
     shuffle: bool = True
     seed: int = 0
     prefetch_bytes: int = 256 << 20

@@ -65,7 +65,8 @@ class Split(NamedTuple):
     Attributes:
         file: Index of the file in the plan; with `row_group` it seeds the draw of held-out rows.
         group_rows: Rows in the row group.
-        held_out: How many of them the validation fraction draws.
+        selected: How many of them the source's filter lets through.
+        held_out: How many of these the validation fraction draws.
         rows: Rows that belong to this stream.
         partition: Values of the partition columns, in the order of `FeedSpec.partition_columns`.
         local_nbytes: How many of `nbytes` lie on the host of the node that reads it.
@@ -75,6 +76,7 @@ class Split(NamedTuple):
     file: int
     row_group: int
     group_rows: int
+    selected: int
     held_out: int
     keep: Keep
     rows: int

@@ -85,7 +85,9 @@ def _scan(config: JobConfig, data: Data, file_systems: FileSystems) -> ParquetSc
     scan = _plain(df)
     if config.data.validation is not None and config.data.validation.where is not None:
         # The planner divides files by their partitions: a predicate over columns in the files is more than that.
-        _plain(filtered(df, config.data.validation.where, "data.validation.where"))
+        held_out = _plain(filtered(df, config.data.validation.where, "data.validation.where"))
+        if set(held_out.where) != set(scan.where):
+            raise NotPlainError("data.validation.where looks at columns in the files")
     files = tuple(_normalised(file, file_systems) for file in scan.files)
     if len({_file_system(file) for file in files}) > 1:
         raise NotPlainError("the files lie in several file systems")

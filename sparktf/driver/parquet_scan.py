@@ -6,7 +6,7 @@ Knows nothing of Spark's plans: `sparktf.driver.scan` reads them.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -17,6 +17,7 @@ from sparktf.driver.partitions import Partitions
 from sparktf.driver.source import Source, first_length
 from sparktf.errors import EmptySourceError
 from sparktf.feed.parquet import PARTITION_TYPES, leaf_columns, open_parquet, reading
+from sparktf.predicate import Comparison
 from sparktf.storage.base import Storage
 
 _WRITER = b"org.apache.spark.version"
@@ -45,6 +46,8 @@ class ParquetScan:
         columns: All columns in their order -> name in the files, or of the partition column.
         types: All columns -> Spark's type.
         partitions: The partition columns among them by the DataFrame's names, with their values for each file.
+        where: What rows of the files must pass.
+        compared: The columns that this looks at, by their names in the files -> Spark's type.
         rebases_unknown: Whether Spark takes dates of files that do not say who wrote them for other days.
     """
 
@@ -52,6 +55,8 @@ class ParquetScan:
     columns: Mapping[str, str]
     types: Mapping[str, str]
     partitions: Partitions
+    where: tuple[Comparison, ...] = ()
+    compared: Mapping[str, str] = field(default_factory=dict)
     rebases_unknown: bool = False
 
     def renamed(self, used: Iterable[str]) -> dict[str, str]:
@@ -79,20 +84,20 @@ class ParquetScan:
         Raises:
             NotPlainError: a column is missing, of another type, or holds dates or timestamps that Spark converts.
         """
-        leaves = leaf_columns(metadata, frozenset(self.in_file(name) for name in used))
-        # Of a struct, all fields must be what Spark says they are, used or not.
-        names = sorted({self.root(name) for name in used})
+        leaves = leaf_columns(metadata, frozenset(self.in_file(name) for name in used).union(self.compared))
         if any(metadata.schema.column(i).physical_type == _INT96 for i in leaves):
             raise NotPlainError(f"{path} has INT96 timestamps")
+        # Of a struct, all fields must be what Spark says they are, used or not.
+        types = {self.columns[name]: self.types[name] for name in sorted({self.root(name) for name in used})}
+        types |= self.compared
         found = {field.name: field.type for field in schema}
-        for name in names:
-            in_file = self.columns[name]
+        for in_file, wanted in types.items():
             if in_file not in found:
                 raise NotPlainError(f"{path} has no column {in_file!r}")
             kind = spark_type(found[in_file])
-            if kind != self.types[name]:
-                raise NotPlainError(f"{path}: column {in_file!r} is of type {kind}, and {self.types[name]} in Spark")
-        if any(_has_days(self.types[name]) for name in names):
+            if kind != wanted:
+                raise NotPlainError(f"{path}: column {in_file!r} is of type {kind}, and {wanted} in Spark")
+        if any(_has_days(kind) for kind in types.values()):
             self._check_calendar(path, metadata)
 
     def _check_calendar(self, path: str, metadata: pq.FileMetaData) -> None:

@@ -15,6 +15,7 @@ from sparktf.driver.columns import Schema, resolve_features
 from sparktf.driver.locality import Column, Hosts, Locate, Replicas, block_numbers, host_groups, nowhere
 from sparktf.driver.parquet_scan import NotPlainError, ParquetScan, scan_schema, scan_source
 from sparktf.driver.partitions import NO_PARTITIONS, Partitions
+from sparktf.driver.row_filter import count_selected
 from sparktf.driver.source import (
     FooterCheck,
     RowGroups,
@@ -28,7 +29,7 @@ from sparktf.driver.source import (
 from sparktf.driver.stored_plan import Plan, SplitTable
 from sparktf.errors import BadValueError, ColumnError, ConfigError, EmptySourceError
 from sparktf.feature import FeedSpec
-from sparktf.feed.parquet import OpenStorage, file_columns
+from sparktf.feed.parquet import OpenStorage, file_columns, read_columns
 from sparktf.plan import Draw, Keep, PartitionValue, Stream, generator
 from sparktf.storage.base import Storage
 
@@ -93,14 +94,17 @@ def plan_source(
     same_types = partial(check_types, {name: schema.column(name, source.key) for name in columns})
     sources = [_project(source, spec, source.key)]
     check = same_types if scan is None else partial(scan.check_file, tuple(columns))
-    groups = _read(columns, check, storage, sources[0])
+    groups = _read(spec, check, storage, sources[0])
+    if spec.where:
+        groups = _filtered(groups, storage, source, spec)
     if data.validation is not None and data.validation.path is not None:
-        if spec.renamed:
-            raise NotPlainError("columns are renamed, but not those of data.validation.path")
+        if spec.renamed or spec.where:
+            what = "columns are renamed" if spec.renamed else "rows are filtered"
+            raise NotPlainError(f"{what}, but not those of data.validation.path")
         other = open_storage(data.validation.path)
         listed = list_source(other, data.validation.path, "data.validation.path")
         sources.append(_project(listed, spec, source.key))
-        held_out = _read(columns, same_types, other, sources[1], len(source.files))
+        held_out = _read(spec, same_types, other, sources[1], len(source.files))
         streams = {Stream.TRAIN: _whole(groups), Stream.VALIDATION: _whole(held_out)}
     else:
         streams = _streams(groups, source, data.validation, filter_partitions)
@@ -156,6 +160,7 @@ def feed_spec(
         partition_types=tuple(kind for _, kind in names),
         fill_null=config.data.fill_null,
         renamed={} if scan is None else scan.renamed(used),
+        where=() if scan is None else scan.where,
         shuffle=config.data.shuffle,
         seed=config.train.seed,
         prefetch_bytes=config.data.prefetch_mib << 20,
@@ -231,18 +236,28 @@ def _project(source: Source, spec: FeedSpec, first: str) -> Source:
     return replace(source, partitions=Partitions(spec.partition_columns, spec.partition_types, values))
 
 
-def _read(
-    columns: Mapping[str, str], check: FooterCheck, storage: Storage, source: Source, first_file: int = 0
-) -> RowGroups:
+def _read(spec: FeedSpec, check: FooterCheck, storage: Storage, source: Source, first_file: int = 0) -> RowGroups:
     """Reads the footers of a source, whose files are numbered from `first_file` on.
 
     Raises:
         EmptySourceError: no file has a row.
     """
-    groups = read_row_groups(storage, source.files, frozenset(columns.values()), check)
+    groups = read_row_groups(storage, source.files, read_columns(spec), check)
     if not len(groups.rows):
         raise EmptySourceError(f"{source.key}: the {len(source.files)} data files in {source.path} have no rows")
     return groups._replace(file=groups.file + first_file)
+
+
+def _filtered(groups: RowGroups, storage: Storage, source: Source, spec: FeedSpec) -> RowGroups:
+    """Returns the row groups with the rows that the source's filter lets through.
+
+    Raises:
+        EmptySourceError: there are none.
+    """
+    found = count_selected(storage, source.files, groups, spec.where)
+    if not len(found.rows):
+        raise EmptySourceError(f"{source.key}: none of {int(groups.rows.sum()):,} rows passes the filter")
+    return found
 
 
 def _streams(
@@ -326,7 +341,8 @@ def split_table(
         block=block,
         file=groups.file[order],
         row_group=groups.row_group[order],
-        group_rows=groups.rows[order],
+        group_rows=groups.group_rows[order],
+        selected=groups.rows[order],
         held_out=stream.held_out[order],
         nbytes=groups.nbytes[order],
         replicas=replicas.take(order),

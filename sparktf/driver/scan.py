@@ -1,8 +1,9 @@
 """Whether a DataFrame is a plain scan of Parquet files: read off Spark's own physical plan, through py4j.
 
 An allowlist: projections of plain columns over one scan by Spark's own Parquet format, with filters over partition
-columns alone. Whatever is not known to be this is not plain, and neither is what another version of Spark plans in
-another way. Nothing is run; Spark plans the query and lists the files, as it would to run it.
+columns, and those that compare columns in the files with constants (`sparktf.driver.scan_filter`). Whatever is not
+known to be this is not plain, and neither is what another version of Spark plans in another way. Nothing is run; Spark
+plans the query and lists the files, as it would to run it.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from operator import itemgetter
-from typing import Any, TypeAlias
+from typing import Any
 
 from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
@@ -21,14 +22,11 @@ from pyspark.sql.types import StructType
 
 from sparktf.driver.parquet_scan import NotPlain, NotPlainError, ParquetScan
 from sparktf.driver.partitions import Partitions
+from sparktf.driver.scan_filter import COLUMN, EXPRESSIONS, Compared, Java, class_of, column_id, comparisons, elements
 from sparktf.feed.parquet import PARTITION_TYPES
 from sparktf.plan import PartitionValue
 
-Java: TypeAlias = Any
-"""An object of the JVM."""
-
 _EXECUTION = "org.apache.spark.sql.execution"
-_EXPRESSIONS = "org.apache.spark.sql.catalyst.expressions"
 _PROJECT = f"{_EXECUTION}.ProjectExec"
 _FILTER = f"{_EXECUTION}.FilterExec"
 _SCAN = f"{_EXECUTION}.FileSourceScanExec"
@@ -39,8 +37,7 @@ _PARQUET = f"{_EXECUTION}.datasources.parquet.ParquetFileFormat"
 _INDEXES = tuple(
     f"{_EXECUTION}.datasources.{name}" for name in ("InMemoryFileIndex", "PrunedInMemoryFileIndex", "CatalogFileIndex")
 )
-_COLUMN = f"{_EXPRESSIONS}.AttributeReference"
-_ALIAS = f"{_EXPRESSIONS}.Alias"
+_ALIAS = f"{EXPRESSIONS}.Alias"
 
 # Options that only say which files are listed, how schemas are inferred, or how files are written.
 _HARMLESS = {
@@ -85,17 +82,21 @@ def _scan(df: DataFrame) -> ParquetScan:
     # Its plan may have been made before it was cached.
     if df.storageLevel.useMemory or df.storageLevel.useDisk:
         raise NotPlainError(_IS_CACHED)
-    scan, ids = _below_projections(df._jdf.queryExecution().sparkPlan())
+    scan, ids, found = _below_projections(df._jdf.queryExecution().sparkPlan())
     relation = scan.relation()
-    _check_relation(scan, relation)
+    _check_relation(scan, relation, is_filtered=bool(found))
     _check_settings(df, relation)
-    in_scan = {_id(column): str(column.name()) for column in _elements(scan.output())}
+    in_scan = {column_id(column): str(column.name()) for column in elements(scan.output())}
     columns = {name: in_scan[i] for name, i in ids.items()}
     partition_schema = _schema(relation.partitionSchema())
     known = {*_schema(relation.dataSchema()).names, *partition_schema.names}
-    for name, found in columns.items():
-        if found not in known:
+    for name, in_file in columns.items():
+        if in_file not in known:
             raise NotPlainError(f"column {name!r} is no column of the files")
+    where = tuple(compared.named(in_scan[compared.id]) for compared in found)
+    in_rows = known.difference(partition_schema.names)
+    if any(comparison.column not in in_rows or "." in comparison.column for comparison in where):
+        raise NotPlainError("the plan has a filter on columns that the files' rows have not")
     listed = sorted(_list_files(scan, relation, partition_schema), key=itemgetter(0))
     partitions = _partitions(partition_schema, columns, [values for _, values in listed])
     return ParquetScan(
@@ -103,6 +104,8 @@ def _scan(df: DataFrame) -> ParquetScan:
         columns=columns,
         types={field.name: field.dataType.simpleString() for field in schema},
         partitions=partitions,
+        where=where,
+        compared={in_scan[compared.id]: compared.kind for compared in found},
         rebases_unknown=str(df.sparkSession.conf.get(_REBASE)).upper() != "CORRECTED",
     )
 
@@ -115,46 +118,53 @@ def _check_names(schema: StructType) -> None:
         seen.add(name)
 
 
-def _below_projections(plan: Java) -> tuple[Java, dict[str, str]]:
-    """Returns the scan below projections, and for each column of the plan its id in the scan's output."""
-    ids = {str(column.name()): _id(column) for column in _elements(plan.output())}
-    while _class(plan) == _PROJECT:
-        below = dict(map(_passed_on, _elements(plan.projectList())))
-        ids = {name: below[i] for name, i in ids.items()}
+def _below_projections(plan: Java) -> tuple[Java, dict[str, str], list[Compared]]:
+    """Returns the scan below projections and filters, for each column of the plan its id there, and the filters."""
+    ids = {str(column.name()): column_id(column) for column in elements(plan.output())}
+    found: list[Compared] = []
+    while class_of(plan) in (_PROJECT, _FILTER):
+        if class_of(plan) == _FILTER:
+            found += comparisons(plan.condition())
+        else:
+            below = dict(map(_passed_on, elements(plan.projectList())))
+            ids = {name: below[i] for name, i in ids.items()}
+            found = [compared._replace(id=below[compared.id]) for compared in found]
         plan = plan.children().apply(0)
-    if _class(plan) != _SCAN:
+    if class_of(plan) != _SCAN:
         raise NotPlainError(_stranger(plan))
-    return plan, ids
+    return plan, ids, found
 
 
 def _passed_on(expression: Java) -> tuple[str, str]:
     """Returns the ids of a projection's column and of the one that it passes on."""
-    source = expression.child() if _class(expression) == _ALIAS else expression
-    if _class(source) != _COLUMN:
+    source = expression.child() if class_of(expression) == _ALIAS else expression
+    if class_of(source) != COLUMN:
         raise NotPlainError(f"column {str(expression.name())!r} is computed")
-    return _id(expression), _id(source)
+    return column_id(expression), column_id(source)
 
 
 def _stranger(plan: Java) -> str:
-    if _class(plan) == _FILTER:
-        return f"the plan has a filter on columns in the files, {plan.condition().sql()}"
-    if _class(plan) == _CACHED:
+    if class_of(plan) == _CACHED:
         return _IS_CACHED
     name = str(plan.nodeName()).strip()
     return f"the plan has {'an' if name[:1] in 'AEIO' else 'a'} {name}"
 
 
-def _check_relation(scan: Java, relation: Java) -> None:
-    """Refuses files that are no plain Parquet, and scans that do not read all of each file."""
-    if _class(relation) != _RELATION:
+def _check_relation(scan: Java, relation: Java, *, is_filtered: bool) -> None:
+    """Refuses files that are no plain Parquet, and scans that do not read all of each file.
+
+    Args:
+        is_filtered: Whether filters stand above the scan: then those in it only pass over row groups.
+    """
+    if class_of(relation) != _RELATION:
         raise NotPlainError(f"the files belong to a {_short(relation)}")
-    if _class(relation.fileFormat()) != _PARQUET:
+    if class_of(relation.fileFormat()) != _PARQUET:
         raise NotPlainError(f"the files are read by {_short(relation.fileFormat())}")
-    if _class(relation.location()) not in _INDEXES:
+    if class_of(relation.location()) not in _INDEXES:
         raise NotPlainError(f"the files are listed by {_short(relation.location())}")
     if relation.bucketSpec().isDefined() or scan.optionalBucketSet().isDefined():
         raise NotPlainError("the table is bucketed")
-    if not scan.dataFilters().isEmpty():
+    if not (is_filtered or scan.dataFilters().isEmpty()):
         raise NotPlainError("the scan has a filter on columns in the files")
     if not scan.subqueries().isEmpty():
         raise NotPlainError("a filter has a subquery")
@@ -174,7 +184,7 @@ def _list_files(
     """Yields the files that hold something, with all their partition values as Spark has them."""
     listing = relation.location().listFiles(scan.partitionFilters(), scan.dataFilters())
     types = [relation.partitionSchema().apply(i).dataType() for i in range(len(partition_schema))]
-    for directory in _elements(listing.toIndexedSeq()):
+    for directory in elements(listing.toIndexedSeq()):
         row, files = directory.values(), directory.files()
         values = tuple(_value(row.get(i, kind)) for i, kind in enumerate(types))
         found = _FILE.findall(str(files.mkString("\n")))
@@ -210,17 +220,5 @@ def _schema(schema: Java) -> StructType:
     return StructType.fromJson(json.loads(str(schema.json())))
 
 
-def _elements(sequence: Java) -> Iterator[Java]:
-    return (sequence.apply(i) for i in range(sequence.size()))
-
-
-def _id(column: Java) -> str:
-    return str(column.exprId().toString())
-
-
-def _class(value: Java) -> str:
-    return str(value.getClass().getName())
-
-
 def _short(value: Java) -> str:
-    return _class(value).rpartition(".")[2]
+    return class_of(value).rpartition(".")[2]

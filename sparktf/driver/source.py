@@ -32,7 +32,7 @@ FooterCheck = Callable[[str, pa.Schema, pq.FileMetaData], None]
 """(path, schema, footer) of a file; raises where the file will not do."""
 
 # Footers are small reads, each of which mostly waits for the file system.
-_FOOTER_THREADS = 16
+FOOTER_THREADS = 16
 
 _DELTA = "_delta_log"
 
@@ -68,8 +68,10 @@ class RowGroups(NamedTuple):
     Attributes:
         file: Index of the file.
         row_group: Index in the file.
+        rows: Rows that belong to the source: those that its filter lets through.
         nbytes: Bytes of the used columns as they lie in the file.
         start: Where the first of these columns starts in the file; `stop` is where the last one ends.
+        group_rows: Rows in the file.
     """
 
     file: Column
@@ -78,6 +80,7 @@ class RowGroups(NamedTuple):
     nbytes: Column
     start: Column
     stop: Column
+    group_rows: Column
 
     def take(self, chosen: npt.NDArray[np.bool_]) -> RowGroups:
         """Returns those that are chosen: bool [n_row_groups]."""
@@ -153,14 +156,14 @@ def read_row_groups(storage: Storage, files: Sequence[str], columns: frozenset[s
     Raises:
         CorruptFileError: a file's footer cannot be read.
     """
-    with ThreadPoolExecutor(_FOOTER_THREADS, thread_name_prefix="footer") as pool:
+    with ThreadPoolExecutor(FOOTER_THREADS, thread_name_prefix="footer") as pool:
         try:
             tables = list(pool.map(partial(_row_groups_of, storage, columns, check), files))
         finally:
             pool.shutdown(cancel_futures=True)
     table = np.concatenate([np.insert(table, 0, i, axis=1) for i, table in enumerate(tables)])
-    table = table[table[:, 2] > 0]
-    return RowGroups(*np.ascontiguousarray(table.T))
+    file, row_group, rows, nbytes, start, stop = np.ascontiguousarray(table[table[:, 2] > 0].T)
+    return RowGroups(file, row_group, rows, nbytes, start, stop, group_rows=rows)
 
 
 def _row_groups_of(storage: Storage, columns: frozenset[str], check: FooterCheck, path: str) -> npt.NDArray[np.int64]:

@@ -33,7 +33,7 @@ from sparktf.storage.base import Storage
 NODES = "nodes.json"
 """Beside the plan: the hosts of its first attempt's nodes."""
 
-_FORMAT = 3
+_FORMAT = 4
 _HOST, _HOST_NBYTES = "host/", "host_nbytes/"
 
 
@@ -45,7 +45,8 @@ class SplitTable:
         keep: Which rows of its row groups the stream has.
         block: Shuffle block, numbered from 0 without a gap.
         file: Index into `Plan.files`.
-        held_out: Rows of the row group that the validation fraction draws.
+        selected: Rows of the row group that the source's filter lets through.
+        held_out: Of these, those that the validation fraction draws.
         nbytes: Bytes of the used columns as they lie in the file.
         replicas: Which hosts they lie on.
     """
@@ -55,6 +56,7 @@ class SplitTable:
     file: Column
     row_group: Column
     group_rows: Column
+    selected: Column
     held_out: Column
     nbytes: Column
     replicas: Replicas
@@ -63,8 +65,8 @@ class SplitTable:
     def rows(self) -> Column:
         """int64 [n_splits], rows of each split that belong to the stream."""
         if self.keep is Keep.ALL:
-            return self.group_rows
-        return self.held_out if self.keep is Keep.VALIDATION else self.group_rows - self.held_out
+            return self.selected
+        return self.held_out if self.keep is Keep.VALIDATION else self.selected - self.held_out
 
     @cached_property
     def block_starts(self) -> Column:
@@ -243,13 +245,15 @@ class Plan:
         start, stop = table.block_starts[block : block + 2]
         replicas = table.replicas.take(np.arange(start, stop))
         local = np.where((replicas.host == host) & (host != NO_HOST), replicas.nbytes, 0).sum(axis=1)
-        columns = (table.file, table.row_group, table.group_rows, table.held_out, table.rows, table.nbytes)
+        sizes = (table.group_rows, table.selected, table.held_out, table.rows, table.nbytes)
+        columns = (table.file, table.row_group, *sizes)
         return tuple(
             Split(
                 path=self.files[file],
                 file=file,
                 row_group=row_group,
                 group_rows=group_rows,
+                selected=selected,
                 held_out=held_out,
                 keep=table.keep,
                 rows=rows,
@@ -257,7 +261,7 @@ class Plan:
                 partition=self.partition_values[file],
                 local_nbytes=local_nbytes,
             )
-            for file, row_group, group_rows, held_out, rows, nbytes, local_nbytes in zip(
+            for file, row_group, group_rows, selected, held_out, rows, nbytes, local_nbytes in zip(
                 *(column[start:stop].tolist() for column in columns), local.tolist(), strict=True
             )
         )

@@ -11,6 +11,8 @@ import numpy.typing as npt
 from sparktf.errors import BadValueError
 
 Rows = npt.NDArray[np.int64]
+Number = Callable[[int], int]
+"""Row of a row group -> its number in the file, from 0 on."""
 Reason = Callable[[int], str]
 """Position in the rows that are refused -> why."""
 Judge = Callable[[str, Rows, Reason], None]
@@ -34,9 +36,9 @@ class BadRow(NamedTuple):
     reason: str
 
 
-def refuse(origin: str, first_row: Callable[[], int], column: str, rows: Rows, reason: Reason) -> None:
-    """Raises `BadValueError` over the first row: a `Judge` once origin and first row are bound."""
-    raise BadValueError(f"{origin}: column {column!r}, row {first_row() + int(rows[0])}: {reason(0)}")
+def refuse(origin: str, number: Number, column: str, rows: Rows, reason: Reason) -> None:
+    """Raises `BadValueError` over the first row: a `Judge` once origin and numbers are bound."""
+    raise BadValueError(f"{origin}: column {column!r}, row {number(int(rows[0]))}: {reason(0)}")
 
 
 class Handed(NamedTuple):
@@ -83,7 +85,7 @@ class Aside:
     def judge(
         self,
         origin: str,
-        first_row: Callable[[], int],
+        number: Number,
         kept: Rows | None,
         start: int,
         column: str,
@@ -104,9 +106,8 @@ class Aside:
             positions = np.arange(len(rows))
         fresh = positions[~self.bad[start + places[positions]]]
         self.bad[start + places[positions]] = True
-        first = first_row() if len(fresh) else 0
         for i in fresh[: max(self._limit - len(self._single), 0)].tolist():
-            row = BadRow(origin, first + int(rows[i]), 1, column, reason(i))
+            row = BadRow(origin, number(int(rows[i])), 1, column, reason(i))
             self._single.setdefault(start + int(places[i]), row)
 
     def unreadable(self, origin: str, first_row: int, start: int, rows: int, reason: str) -> None:

@@ -15,7 +15,7 @@ import pyarrow.types as pt
 from sparktf.config import FillValue
 from sparktf.feature import Feature, Kind
 from sparktf.feed.arrow_types import fill_scalar, is_binary, is_list, zero_scalar
-from sparktf.feed.aside import Aside, Judge, Reason, refuse
+from sparktf.feed.aside import Aside, Judge, Number, Reason, refuse
 from sparktf.feed.columns import Array, Columns, Strings, object_array
 from sparktf.feed.lists import Lists, Refuse, byte_lists, take_apart
 from sparktf.feed.nested import column_of
@@ -30,7 +30,7 @@ class RowGroup:
 
     Attributes:
         origin: What the rows come from, for messages: the file's path.
-        first_row: Returns the number of the first row in the origin; asked only where a row is refused.
+        number: Returns the number of a row in the origin; asked only where one is refused.
         columns: The columns that features use, whole structs where a feature uses a field of one.
         rows: How many of its rows belong to the stream.
         kept: int64 [rows], the rows of the group that belong to the stream, or None for all.
@@ -39,7 +39,7 @@ class RowGroup:
     """
 
     origin: str
-    first_row: Callable[[], int]
+    number: Number
     columns: Mapping[str, pa.ChunkedArray]
     rows: int
     kept: Array | None = None
@@ -54,8 +54,8 @@ class RowGroup:
             start: The first row of the group among the rows of its block.
         """
         if aside is None:
-            return partial(refuse, self.origin, self.first_row)
-        return partial(aside.judge, self.origin, self.first_row, self.kept, start)
+            return partial(refuse, self.origin, self.number)
+        return partial(aside.judge, self.origin, self.number, self.kept, start)
 
     def column(self, name: str) -> pa.Array:
         """Returns a column in one piece, [group rows]; a dotted name is a field of a struct.
@@ -102,7 +102,7 @@ def assemble(
     for group in groups:
         stop = start + group.rows
         if group.unreadable and aside is not None:
-            aside.unreadable(group.origin, group.first_row(), start, group.rows, group.unreadable)
+            aside.unreadable(group.origin, group.number(0), start, group.rows, group.unreadable)
             for feature in features:
                 if feature.is_text:
                     texts[feature.key].append(Strings.blank(group.rows, feature.shape))

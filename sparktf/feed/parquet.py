@@ -21,6 +21,7 @@ from sparktf.feed.arrow_types import fits
 from sparktf.feed.columns import Array
 from sparktf.feed.convert import RowGroup
 from sparktf.feed.nested import column_of, prefixes
+from sparktf.feed.selection import selected_rows
 from sparktf.plan import Draw, Keep, PartitionValue, Split, generator
 from sparktf.storage.base import Storage
 
@@ -115,20 +116,25 @@ def file_columns(spec: FeedSpec) -> dict[str, str]:
     return {name: spec.renamed.get(name, name) for name in used}
 
 
+def read_columns(spec: FeedSpec) -> frozenset[str]:
+    """Returns the names of all columns to read from files: those of `file_columns`, and what the filter looks at."""
+    return frozenset(file_columns(spec).values()).union(comparison.column for comparison in spec.where)
+
+
 def held_out_rows(split: Split, seed: int) -> Array:
-    """Returns the rows of a row group that the validation fraction draws, sorted: int64 [split.held_out]."""
+    """Returns which of a row group's selected rows the validation fraction draws, sorted: int64 [split.held_out]."""
     draw = generator(Draw.HELD_OUT, seed, split.file, split.row_group)
-    return np.sort(draw.choice(split.group_rows, split.held_out, replace=False, shuffle=False))
+    return np.sort(draw.choice(split.selected, split.held_out, replace=False, shuffle=False))
 
 
 def kept_rows(split: Split, seed: int) -> Array | None:
-    """Returns the rows of a row group that are in the split's stream, sorted: int64 [split.rows], or None for all."""
+    """Returns which of a row group's selected rows are in the split's stream, sorted: int64 [split.rows], None: all."""
     if split.keep is Keep.ALL:
         return None
     held_out = held_out_rows(split, seed)
     if split.keep is Keep.VALIDATION:
         return held_out
-    return np.delete(np.arange(split.group_rows), held_out)
+    return np.delete(np.arange(split.selected), held_out)
 
 
 class SplitReader:
@@ -144,7 +150,7 @@ class SplitReader:
         self._open_storage = open_storage
         self._use_threads = use_threads
         self._columns = file_columns(spec)
-        self._in_file = frozenset(self._columns.values())
+        self._in_file = read_columns(spec)
         self._files: OrderedDict[str, pq.ParquetFile] = OrderedDict()
         # The values of lists have other names, which depend on who wrote the file.
         texts = (name for f in spec.features if f.is_text and not f.shape for name in f.columns)
@@ -164,7 +170,7 @@ class SplitReader:
         self._check_unchanged(file.metadata, split)
         group = RowGroup(
             origin=split.path,
-            first_row=partial(_rows_before, file.metadata, split.row_group),
+            number=partial(_number, file.metadata, split.row_group, None),
             columns={},
             rows=split.rows,
             kept=kept_rows(split, self._spec.seed),
@@ -178,12 +184,16 @@ class SplitReader:
             if not self._spec.max_bad_rows:
                 raise
             return replace(group, unreadable=str(error))
+        selected = self._selected(table, split)
+        if selected is not None:
+            table = table.take(selected)
+            group = replace(group, number=partial(_number, file.metadata, split.row_group, selected))
         found = dict(zip(table.column_names, table.columns, strict=True))
         fields = {name: column_of(found, in_file) for name, in_file in self._columns.items()}
         columns = {name: column for name, column in fields.items() if column is not None}
         named = zip(self._spec.partition_columns, self._spec.partition_types, split.partition, strict=True)
         # A partition column is a column like any other: one value, as often as the row group has rows.
-        columns |= {name: pa.chunked_array([repeated(value, kind, split.group_rows)]) for name, kind, value in named}
+        columns |= {name: pa.chunked_array([repeated(value, kind, split.selected)]) for name, kind, value in named}
         self._check_types(columns, split.path)
         return replace(group, columns=columns)
 
@@ -213,6 +223,19 @@ class SplitReader:
             _close(self._files.popitem(last=False)[1])
         self._files[path] = file
         return file
+
+    def _selected(self, table: pa.Table, split: Split) -> Array | None:
+        """Returns the rows of a row group that the source's filter lets through; None for all."""
+        if split.selected == split.group_rows:
+            return None
+        changed = CorruptFileError(f"{split.path} has changed since it was planned (row group {split.row_group})")
+        try:
+            selected = selected_rows(table, self._spec.where)
+        except (KeyError, pa.ArrowException) as error:  # a column is gone, or of another type
+            raise changed from error
+        if len(selected) != split.selected:
+            raise changed
+        return selected
 
     def _check_unchanged(self, metadata: pq.FileMetaData, split: Split) -> None:
         if split.row_group < metadata.num_row_groups:
@@ -269,8 +292,10 @@ class SplitSequence:
             reader.close()
 
 
-def _rows_before(metadata: pq.FileMetaData, row_group: int) -> int:
-    return sum(metadata.row_group(i).num_rows for i in range(row_group))
+def _number(metadata: pq.FileMetaData, row_group: int, selected: Array | None, row: int) -> int:
+    """Returns the number in the file of a row of a row group, of which only some may be selected."""
+    before: int = sum(metadata.row_group(i).num_rows for i in range(row_group))
+    return before + (row if selected is None else int(selected[row]))
 
 
 def _close(file: pq.ParquetFile) -> None:

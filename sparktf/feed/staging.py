@@ -11,6 +11,7 @@ of the epoch sequence, so that cursors need not know how many rows other splits 
 
 from __future__ import annotations
 
+import operator
 import threading
 import time
 from collections import deque
@@ -321,7 +322,7 @@ class Staging:
             groups.append(
                 RowGroup(
                     origin=f"partition {queued.split} of the DataFrame",
-                    first_row=partial(int, row),
+                    number=partial(operator.add, row),
                     columns={name: pa.chunked_array([batch.column(name)]) for name in batch.schema.names},
                     rows=batch.num_rows,
                     fill_null=self._spec.fill_null,

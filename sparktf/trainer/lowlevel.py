@@ -74,8 +74,8 @@ class TrainerNode:
                 x, y, weight = self._layout.x(rows), self._layout.y(rows), self._layout.sample_weight(rows)
                 yield (x, y) if weight is None else (x, y, weight)
 
-        # There is nothing to tune, and TensorFlow's tuning thread ends a loop over the dataset only at its next wake-up:
-        # after 5.12 s, 10.24 s, 20.48 s, ...
+        # There is nothing to tune, and TensorFlow's tuning thread lets a loop over the dataset end only when it wakes
+        # up next: 5.12 s, 10.24 s, 20.48 s, ... after the loop began.
         options = tf.data.Options()
         options.autotune.enabled = False
         dataset = tf.data.Dataset.from_generator(generate, output_signature=self._signature())

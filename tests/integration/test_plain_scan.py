@@ -100,7 +100,7 @@ def odd(column: str) -> Column:
 
 
 NOT_PLAIN: dict[str, tuple[Make, str]] = {
-    "a filter over rows": (over(lambda df: df.where("a > 3 and day > '2026-11-01'")), "a filter on columns .*a > "),
+    "a filter that computes": (over(lambda df: df.where("a + 1 > 3 and day > '2026-11-01'")), "filter on columns .*a "),
     "a filter that draws": (over(lambda df: df.where("rand() < 0.5")), "a filter on columns in the files"),
     "a filter with a subquery": (query("select * from days where day = (select max(day) from saved)"), "a subquery"),
     "a join": (query("select r.id from days r join saved s on r.id = s.id"), "the plan has a .*Join"),

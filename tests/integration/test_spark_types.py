@@ -187,7 +187,7 @@ def test_each_type_that_spark_feeds_is_as_spark_has_it(spark: SparkSession, lake
     assert isinstance(stream, FrameStream)
     fed = stream._frame.toArrow()
     columns = dict(zip(fed.column_names, fed.columns, strict=True))
-    group = RowGroup("partition 0", lambda: 0, columns, fed.num_rows, fill_null=spec.fill_null)
+    group = RowGroup("partition 0", int, columns, fed.num_rows, fill_null=spec.fill_null)
     tensors = {f.key: np.empty((ROWS, *f.shape), f.numpy_dtype) for f in spec.features if not f.is_text}
     check(spec, assemble(spec.features, [group], tensors), frame, table)
 

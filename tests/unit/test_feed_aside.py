@@ -278,6 +278,6 @@ def test_blocks_in_which_every_row_is_bad(tmp_path: Path) -> None:
 
 def test_many_bad_rows_are_noted_without_their_reasons() -> None:
     aside = Aside(1_000_000, limit=3)
-    aside.judge("f", lambda: 100, None, 0, "c", np.arange(0, 1_000_000, 2), lambda i: f"reason {i}")
+    aside.judge("f", lambda row: 100 + row, None, 0, "c", np.arange(0, 1_000_000, 2), lambda i: f"reason {i}")
     assert aside.bad.sum() == 500_000
     assert aside.among(np.arange(1_000_000)) == [BadRow("f", 100 + 2 * i, 1, "c", f"reason {i}") for i in range(3)]

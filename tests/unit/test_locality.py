@@ -37,7 +37,9 @@ def placed(hosts: int, replication: int, groups: int, *, seed: int = 0, block_ro
     }
     rows, nbytes = np.full(groups, 20_000), np.full(groups, MIB)
     start = row_group * MIB
-    stream = StreamRows(RowGroups(file, row_group, rows, nbytes, start, start + MIB), Keep.ALL, np.zeros_like(rows))
+    stream = StreamRows(
+        RowGroups(file, row_group, rows, nbytes, start, start + MIB, rows), Keep.ALL, np.zeros_like(rows)
+    )
     where = Hosts(files, located)
     spec = FeedSpec(
         features=(), partition_columns=(), partition_types=(), fill_null={}, shuffle=True, seed=3, prefetch_bytes=1

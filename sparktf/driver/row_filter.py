@@ -1,0 +1,93 @@
+"""How many rows of each row group a filter lets through: known before anything is trained, as all of a plan is."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.types as pt
+
+from sparktf.driver.parquet_scan import NotPlainError
+from sparktf.driver.source import FOOTER_THREADS, RowGroups
+from sparktf.feed.parquet import group_nbytes, leaf_columns, open_parquet, reading
+from sparktf.feed.selection import decided_rows, selected_rows
+from sparktf.predicate import Comparison
+from sparktf.storage.base import Storage
+
+MAX_COUNTED_BYTES = 1 << 30
+"""So much of the compared columns, as they lie in the files, the driver reads to count; beyond it Spark is quicker."""
+
+_UNKNOWN = -1
+
+
+def count_selected(
+    storage: Storage,
+    files: Sequence[str],
+    groups: RowGroups,
+    where: Sequence[Comparison],
+    max_nbytes: int = MAX_COUNTED_BYTES,
+) -> RowGroups:
+    """Returns the row groups of which a filter lets rows through, with how many these are.
+
+    Footers decide it for row groups of which all or no rows can pass; of the others the compared columns are read.
+
+    Raises:
+        NotPlainError: more than `max_nbytes` would have to be read.
+        CorruptFileError: a file cannot be read.
+        StorageError: the file system failed.
+    """
+    names = frozenset(comparison.column for comparison in where)
+    with ThreadPoolExecutor(FOOTER_THREADS, thread_name_prefix="count") as pool:
+        try:
+            decided = list(pool.map(partial(_decided, storage, names, where), files))
+            unknown = sum(int(found[found[:, 0] == _UNKNOWN, 1].sum()) for found in decided)
+            if unknown > max_nbytes:
+                raise NotPlainError(f"to count what passes its filter, {unknown / 1e9:.1f} GB would be read first")
+            counts = list(pool.map(partial(_counted, storage, names, where), files, [found[:, 0] for found in decided]))
+        finally:
+            pool.shutdown(cancel_futures=True)
+    starts = np.cumsum([0, *(len(found) for found in counts)])
+    rows = np.concatenate(counts)[starts[groups.file] + groups.row_group]
+    return groups._replace(rows=rows).take(rows > 0)
+
+
+def _decided(storage: Storage, names: frozenset[str], where: Sequence[Comparison], path: str) -> npt.NDArray[np.int64]:
+    """Returns int64 [n_row_groups, 2]: rows that pass, `_UNKNOWN` where footers do not say; bytes of `names`."""
+    with open_parquet(storage, path) as file, reading(path):
+        metadata, schema = file.metadata, file.schema_arrow
+    leaves = leaf_columns(metadata, names)
+    ordered = {metadata.schema.column(i).path: i for i in leaves if _is_ordered(schema, metadata.schema.column(i).path)}
+    found = []
+    for i in range(metadata.num_row_groups):
+        group = metadata.row_group(i)
+        rows = decided_rows(group, ordered, where)
+        found.append((_UNKNOWN if rows is None else rows, group_nbytes(group, leaves)))
+    return np.array(found, np.int64).reshape(-1, 2)
+
+
+def _is_ordered(schema: pa.Schema, name: str) -> bool:
+    """Whether a column's statistics are whole numbers as the constants are: not cut off, and without NaN."""
+    kind = schema.field(name).type
+    return bool(pt.is_signed_integer(kind) or pt.is_date32(kind))
+
+
+def _counted(
+    storage: Storage,
+    names: frozenset[str],
+    where: Sequence[Comparison],
+    path: str,
+    decided: npt.NDArray[np.int64],
+) -> npt.NDArray[np.int64]:
+    """Returns int64 [n_row_groups], the rows of each that pass."""
+    counts = decided.copy()
+    unknown = np.flatnonzero(decided == _UNKNOWN).tolist()
+    if unknown:
+        with open_parquet(storage, path) as file, reading(path):
+            for i in unknown:
+                table = file.read_row_group(i, columns=sorted(names), use_threads=False)
+                counts[i] = len(selected_rows(table, where))
+    return counts

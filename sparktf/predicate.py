@@ -1,0 +1,37 @@
+"""A filter over columns in the files that both Spark and the trainers can evaluate: comparisons that must all hold.
+
+The values mean what they do in Spark: dates are days since 1970, timestamps microseconds.
+"""
+
+from __future__ import annotations
+
+import enum
+
+from sparktf.plan import Message
+
+
+class Op(enum.StrEnum):
+    """How a column is compared. Where it is null, only `NULL` holds."""
+
+    EQ = "="
+    NE = "!="
+    LT = "<"
+    LE = "<="
+    GT = ">"
+    GE = ">="
+    IN = "in"
+    NULL = "is null"
+    NOT_NULL = "is not null"
+
+
+class Comparison(Message):
+    """A column compared with constants of its own type.
+
+    Attributes:
+        column: Its name in the files.
+        values: One; for `Op.IN` any number, for the tests for null none.
+    """
+
+    column: str
+    op: Op
+    values: tuple[bool | int | float | str, ...] = ()

@@ -1,0 +1,203 @@
+"""Filters over columns in the files: which of them trainers apply themselves, and that they do it as Spark does."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from integration.session import settings
+from lakes import array, batches, deal, ids, lake_config, no_filter
+from pyspark.sql import SparkSession
+
+from sparktf.driver.parquet_scan import NotPlain, NotPlainError, ParquetScan
+from sparktf.driver.planner import plan_source
+from sparktf.driver.row_filter import count_selected
+from sparktf.driver.scan import plain_scan
+from sparktf.driver.source import RowGroups
+from sparktf.errors import BadValueError, CorruptFileError, EmptySourceError
+from sparktf.plan import Stream
+from sparktf.storage import open_storage
+
+ROWS = 240
+COLUMNS = (
+    "id",
+    "if(id % 5 = 0, null, id) as maybe",
+    "cast(id % 100 - 50 as tinyint) as small",
+    "id div 60 as part",  # the same in all of a file
+    "cast(case id % 6 when 0 then null when 1 then double('NaN') when 2 then -0.0 else id / 8 - 9 end as double) as d",
+    "cast(case id % 6 when 0 then null when 1 then double('NaN') when 2 then 0.0 else id / 8 - 9 end as float) as f",
+    "case id % 4 when 0 then null when 1 then '' when 2 then 'Zoë' else concat('s', id) end as text",
+    "if(id % 3 = 0, null, id % 2 = 0) as flag",
+    "if(id % 7 = 0, null, date_add(date'1969-12-20', cast(id as int))) as day",
+    "if(id % 7 = 0, null, timestamp_micros(id * 1000000 - 5)) as at",
+    "if(id % 7 = 0, null, cast(timestamp_micros(id * 1000000 - 5) as timestamp_ntz)) as there",
+    "cast(id as decimal(9, 2)) as price",
+    "named_struct('age', id) as user",
+    "id % 2 as half",
+)
+
+
+@pytest.fixture(scope="module")
+def lake(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Four files with consecutive rows in partitions of two halves."""
+    folder = tmp_path_factory.mktemp("lakes") / "lake"
+    frame = spark.range(0, ROWS, 1, 4).selectExpr(*COLUMNS)
+    with settings(spark, {"spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS"}):
+        frame.write.partitionBy("half").parquet(str(folder))
+    return folder
+
+
+FILTERS = (
+    "id >= 100",
+    "id > 59 and id <= 60",
+    "100 > id and 7 <= id",
+    "id between 50 and 70 and half = 1",
+    "id != 17",
+    "not (id = 17)",
+    "id in (3, 5, 99, 1000)",
+    "maybe = 33",
+    "maybe != 33",
+    "maybe is null",
+    "maybe is not null and id < 200",
+    "small < -40",
+    "small in (-50, 49)",
+    "part = 2",
+    "part <> 2 and part >= 1",
+    "d > 3",
+    "d >= 3",
+    "d < -2.5",
+    "d = 0.0",
+    "d != 0.0",
+    "f > 3.0f",
+    "f > 0.1",
+    "f <= 0.0f",
+    "text = ''",
+    "text > 'Zo'",
+    "text < 's2'",
+    "text in ('Zoë', 's3')",
+    "text is null",
+    "flag",
+    "not flag",
+    "flag = false",
+    "day >= date'1970-01-03'",
+    "day < '1970-01-01' and id > 2",
+    "day = date'1970-02-01'",
+    "at > timestamp'1970-01-01 00:01:00'",
+    "at < timestamp'1970-01-01 00:00:03'",
+    "there >= timestamp_ntz'1970-01-01 00:02:00'",
+)
+
+
+@pytest.mark.parametrize("where", FILTERS)
+def test_rows_that_pass_are_those_that_spark_collects(spark: SparkSession, lake: Path, where: str) -> None:
+    df = spark.read.parquet(str(lake)).where(where).select("id", "part")
+    scan = plain_scan(df)
+    assert isinstance(scan, ParquetScan), scan
+    config = lake_config(table="t", inputs={"id": "id"}, targets={"y": "part"})
+    plan = plan_source(config, open_storage, no_filter, scan=scan)
+    found = sorted(ids(plan, deal(plan)))
+    assert found == sorted(row.id for row in df.collect()) != []
+    assert plan.rows(Stream.TRAIN) == len(found)
+
+
+OTHERS = (
+    "id > 5 or part = 1",
+    "id + 1 > 5",
+    "id > part",
+    "id <=> 5",
+    "id > 5 and rand() < 0.5",
+    "cast(id as string) = '5'",
+    "text like 's%'",
+    "price > 5",
+    "user.age > 5",
+    "d in (0.0, 1.0)",
+)
+
+
+@pytest.mark.parametrize("where", OTHERS)
+def test_any_other_filter_is_sparks(spark: SparkSession, lake: Path, where: str) -> None:
+    found = plain_scan(spark.read.parquet(str(lake)).where(where).select("id"))
+    assert isinstance(found, NotPlain)
+    assert "the plan has a filter on columns in the files, " in found.reason
+
+
+def test_a_filter_between_projections_is_of_the_columns_that_it_names(spark: SparkSession, lake: Path) -> None:
+    df = spark.read.parquet(str(lake)).selectExpr("part as id2", "id as part").where("part > 100 and id2 < 3")
+    df = df.selectExpr("part as id", "id2 as part")
+    scan = plain_scan(df)
+    assert isinstance(scan, ParquetScan), scan
+    plan = plan_source(
+        lake_config(table="t", inputs={"id": "id"}, targets={"y": "part"}), open_storage, no_filter, scan=scan
+    )
+    assert sorted(ids(plan, deal(plan))) == list(range(101, 180))
+
+
+def test_nulls_of_rows_that_do_not_pass_are_not_refused_and_others_are_named(spark: SparkSession, lake: Path) -> None:
+    frame = spark.read.parquet(str(lake))
+    config = lake_config(table="t", inputs={"id": "id"}, targets={"y": "maybe"})
+    scan = plain_scan(frame.where("maybe is not null").select("id", "maybe"))
+    assert isinstance(scan, ParquetScan), scan
+    plan = plan_source(config, open_storage, no_filter, scan=scan)
+    (batch,) = batches(plan, deal(plan)[0], rows=1000)
+    assert sorted(array(batch, "input:id").tolist()) == [i for i in range(ROWS) if i % 5]
+    assert array(batch, "input:id").tolist() == array(batch, "target:y").tolist()
+    scan = plain_scan(frame.where("id >= 63 and id < 70 and half = 1").select("id", "maybe"))
+    assert isinstance(scan, ParquetScan), scan
+    plan = plan_source(config, open_storage, no_filter, scan=scan)
+    with pytest.raises(BadValueError, match=r"half=1/.*column 'maybe', row 2: null"):  # 61, 63, 65
+        batches(plan, deal(plan)[0], rows=1000)
+
+
+def test_a_fraction_is_held_out_of_the_rows_that_pass(spark: SparkSession, lake: Path) -> None:
+    scan = plain_scan(spark.read.parquet(str(lake)).where("maybe is not null").select("id", "part"))
+    assert isinstance(scan, ParquetScan), scan
+    config = lake_config(table="t", inputs={"id": "id"}, targets={"y": "part"}, validation={"fraction": 0.25})
+    plan = plan_source(config, open_storage, no_filter, scan=scan)
+    parts = [sorted(ids(plan, deal(plan, stream=stream))) for stream in (Stream.TRAIN, Stream.VALIDATION)]
+    assert [len(part) for part in parts] == [144, 48]
+    assert sorted(parts[0] + parts[1]) == [i for i in range(ROWS) if i % 5]
+
+
+def test_a_filter_that_nothing_passes_leaves_no_row(spark: SparkSession, lake: Path) -> None:
+    scan = plain_scan(spark.read.parquet(str(lake)).where("maybe = 35").select("id", "part"))
+    assert isinstance(scan, ParquetScan), scan
+    config = lake_config(table="t", inputs={"id": "id"}, targets={"y": "part"})
+    with pytest.raises(EmptySourceError, match=r"data\.table: none of 240 rows passes the filter"):
+        plan_source(config, open_storage, no_filter, scan=scan)
+
+
+def test_files_with_other_rows_than_were_counted_are_refused(spark: SparkSession, tmp_path: Path) -> None:
+    for values in ("id", "9 - id"):  # as many bytes, in another order
+        spark.range(0, 10, 1, 1).selectExpr("id", f"cast({values} as int) as x").write.parquet(
+            str(tmp_path / values), compression="none"
+        )
+    scan = plain_scan(spark.read.parquet(str(tmp_path / "id")).where("x < 3 and x != 1").select("id"))
+    assert isinstance(scan, ParquetScan), scan
+    config = lake_config(table="t", inputs={"id": "id"}, targets={"y": "id"})
+    plan = plan_source(config, open_storage, no_filter, scan=scan)
+    (old,), (new,) = ((tmp_path / values).glob("*.parquet") for values in ("id", "9 - id"))
+    old.write_bytes(new.read_bytes())
+    assert ids(plan, deal(plan))  # the same number of rows passes
+    spark.range(0, 10, 1, 1).selectExpr("id", "cast(id + 1 as int) as x").write.parquet(
+        str(tmp_path / "more"), compression="none"
+    )
+    old.write_bytes(next((tmp_path / "more").glob("*.parquet")).read_bytes())
+    with pytest.raises(CorruptFileError, match="has changed since it was planned"):
+        ids(plan, deal(plan))
+
+
+def test_where_too_much_would_be_read_to_count_spark_reads(spark: SparkSession, lake: Path) -> None:
+    scan = plain_scan(spark.read.parquet(str(lake)).where("d > 3").select("id"))
+    assert isinstance(scan, ParquetScan), scan
+    config = lake_config(table="t", inputs={"id": "id"}, targets={"y": "id"})
+    plan = plan_source(config, open_storage, no_filter, scan=scan)
+    table = plan.tables[Stream.TRAIN]
+    groups = RowGroups(*[table.file, table.row_group, *[table.group_rows] * 5])
+    storage = open_storage(str(lake))
+    assert count_selected(storage, plan.files, groups, scan.where).rows.sum() == plan.rows(Stream.TRAIN)
+    with pytest.raises(NotPlainError, match=r"to count what passes its filter, 0\.0 GB would be read first"):
+        count_selected(storage, plan.files, groups, scan.where, max_nbytes=10)
+    # What the footers decide, nobody reads.
+    part = plain_scan(spark.read.parquet(str(lake)).where("part >= 1").select("id"))
+    assert isinstance(part, ParquetScan), part
+    assert count_selected(storage, plan.files, groups, part.where, max_nbytes=10).rows.sum() == 180
