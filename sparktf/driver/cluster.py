@@ -30,15 +30,22 @@ from sparktf.driver.result import RunResult
 from sparktf.driver.roster import Agent, ExecutorFacts
 from sparktf.driver.run import Run
 from sparktf.driver.shipping import ship_code
-from sparktf.driver.spark import Slots, application_of, check_settings, check_slots, hadoop_conf, slots_of
+from sparktf.driver.spark import (
+    SHARED_CORES,
+    Slots,
+    application_of,
+    check_settings,
+    check_slots,
+    check_speculation,
+    hadoop_conf,
+    slots_of,
+)
 from sparktf.driver.spark_data import Origin
 from sparktf.driver.stored_plan import Plan
 from sparktf.errors import PreflightError
 from sparktf.executor.agent import AgentSettings
 from sparktf.plan import Stream
 from sparktf.storage import FileSystems, Storage
-
-_SHARED_CORES = 2
 
 
 def train(
@@ -156,6 +163,7 @@ class Cluster(Gang):
         """
         if plan.staged:
             check_slots(self._slots, config.cluster.nodes, feeders=True)
+            check_speculation(self._slots, speculation=_flag(self._spark, "spark.speculation"))
             if isinstance(self._agents, SparkAgents) and not self._agents.leaves_slots:
                 raise PreflightError(
                     "this cluster's nodes hold all cores of their executors, and Spark is to feed them now: "
@@ -173,7 +181,7 @@ class Cluster(Gang):
         feeders = bool(plan.staged)
         # Nothing keeps two agents of one core each from sharing an executor of two: as many are started as there are
         # cores, and one of each executor is chosen.
-        count *= _SHARED_CORES if feeders and self._slots.cores == _SHARED_CORES and not self._slots.is_local else 1
+        count *= SHARED_CORES if feeders and self._slots.cores == SHARED_CORES and not self._slots.is_local else 1
         spares = count - config.cluster.nodes
         return SparkAgents(self._spark, count, self._slots, settings, spares=spares, feeders=feeders)
 

@@ -53,11 +53,14 @@ class FrameStream:
 
     def feed(self, settings: FeederSettings) -> int:
         """See `Stream`."""
+        names = self._frame.columns
+        # mapInArrow looks columns up by their names, and would take "user.age" for a field of a struct.
+        plain = self._frame.toDF(*(f"c{i}" for i in range(len(names))))
 
         def feed(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-            return feed_partition(batches, settings)
+            return feed_partition((batch.rename_columns(names) for batch in batches), settings)
 
-        return len(self._frame.mapInArrow(feed, FED).collect())
+        return len(plain.mapInArrow(feed, FED).collect())
 
 
 class RowStream:

@@ -17,6 +17,9 @@ from sparktf.hadoop import HadoopConf
 _LOCAL = re.compile(r"^local(?:\[(\d+|\*)(?:,\s*\d+)?\])?$")
 _LOCAL_CLUSTER = re.compile(r"^local-cluster\[\s*(\d+)\s*,\s*(\d+)\s*,\s*(\d+)\s*\]$")
 
+SHARED_CORES = 2
+"""So many cores of an executor leave one to the node's agent, and one to feeders: two agents would find room, too."""
+
 
 @dataclass(frozen=True, slots=True)
 class Slots:
@@ -129,6 +132,21 @@ def check_slots(slots: Slots, nodes: int, *, feeders: bool = False) -> None:
         f"cluster.workers: {nodes} nodes need as many slots, but {slots.master} has {slots.total}: {remedy}, "
         "or lower cluster.workers"
     )
+
+
+def check_speculation(slots: Slots, *, speculation: bool) -> None:
+    """Refuses feeders where Spark would give their slots to second copies of node agents, which never end.
+
+    Those who hold more than one core of their executor leave too little for a copy beside them.
+
+    Raises:
+        PreflightError: executors of two cores, and speculation.
+    """
+    if speculation and not slots.one_machine and slots.cores == SHARED_CORES:
+        raise PreflightError(
+            "spark.speculation would put second copies of the nodes' agents into the slots that Spark feeds them from: "
+            "set spark.executor.cores=3 or more (submit.executor_cores), or spark.speculation=false"
+        )
 
 
 def hadoop_conf(spark: SparkSession) -> HadoopConf:

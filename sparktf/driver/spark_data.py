@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import cached_property
 from typing import Any
 
@@ -20,6 +20,7 @@ from sparktf.driver.feeders import FrameStream, RowStream
 from sparktf.driver.planner import feed_spec
 from sparktf.driver.stored_plan import Plan
 from sparktf.errors import ConfigError
+from sparktf.executor.rows import to_tuples
 from sparktf.feature import FeedSpec
 from sparktf.feed.nested import path_of
 from sparktf.plan import Stream
@@ -78,7 +79,7 @@ class SparkData:
             self._rows, schema = data, _declared(spark, config.data)
             # Predicates are Spark's, and so are the rows that it draws: what it must look into, it gets as a DataFrame.
             if config.data.where is not None or config.data.validation is not None:
-                self._frame, self._rows = spark.createDataFrame(data, schema), None
+                self._frame, self._rows = _as_frame(spark, data, schema), None
         self.schema = _arrow_schema(spark, schema)
 
     def plan(self, config: JobConfig) -> Plan:
@@ -147,6 +148,18 @@ def _arrow_schema(spark: SparkSession, schema: StructType) -> pa.Schema:
             return pa.schema([pa.field(field.name, pa.null()) for field in fields])
         halves = (StructType(fields[:half]), StructType(fields[half:]))
         return pa.schema([field for part in halves for field in _arrow_schema(spark, part)])
+
+
+def _as_frame(spark: SparkSession, rows: RDD[Any], schema: StructType) -> DataFrame:
+    """Returns an RDD as a DataFrame. Its Rows are read by name and its values checked, as where it is fed as it is:
+    Spark takes the values of Rows by place.
+    """
+    fields = _arrow_schema(spark, schema)
+
+    def tuples(split: int, part: Iterable[Any]) -> Iterator[tuple[Any, ...]]:
+        return to_tuples(part, fields, split)
+
+    return spark.createDataFrame(rows.mapPartitionsWithIndex(tuples), schema, verifySchema=False)
 
 
 def _held_out(config: DataConfig, frame: DataFrame, columns: Sequence[Column], seed: int) -> Column | None:

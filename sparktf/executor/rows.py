@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+import datetime
 import itertools
-from collections.abc import Callable, Iterable, Iterator, Sequence
+import reprlib
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.types as pt
 
 from sparktf.errors import BadValueError
 
 _BATCH_ROWS = 4096
 
-Columns = Callable[[Sequence[Any]], list[Sequence[Any]]]
-"""Rows -> for each field of the schema, its values."""
+_UNFIT = (pa.ArrowException, TypeError, ValueError, KeyError, IndexError, AttributeError, OverflowError)
 
 
 def to_batches(rows: Iterable[Any], schema: pa.Schema, names: Sequence[str], split: int) -> Iterator[pa.RecordBatch]:
@@ -28,56 +30,155 @@ def to_batches(rows: Iterable[Any], schema: pa.Schema, names: Sequence[str], spl
         BadValueError: a value is not of its declared type; the message names partition, row and column.
     """
     iterator, first_row = iter(rows), 0
-    columns_of: Columns | None = None
     while batch := list(itertools.islice(iterator, _BATCH_ROWS)):
-        if columns_of is None:
-            columns_of = _columns(batch[0], schema.names, names, split)
         try:
-            values = columns_of(batch)
-            arrays = [pa.array(column, field.type) for column, field in zip(values, schema, strict=True)]
-        except (pa.ArrowException, TypeError, ValueError, KeyError, IndexError, AttributeError, OverflowError) as error:
-            raise _refused(batch, first_row, columns_of, schema, split) from error
+            columns = _columns(batch, schema.names, names)
+            arrays = [_array(column, field.type) for column, field in zip(columns, schema, strict=True)]
+        except _UNFIT as error:
+            raise _refused(batch, first_row, schema, names, split) from error
         yield pa.RecordBatch.from_arrays(arrays, schema=schema)
         first_row += len(batch)
 
 
-def _columns(row: Any, wanted: Sequence[str], names: Sequence[str], split: int) -> Columns:
-    """Returns what takes the wanted fields out of rows of this row's kind."""
-    if isinstance(row, dict):
-        return lambda rows: [[row.get(name) for row in rows] for name in wanted]
-    if not isinstance(row, (tuple, list)):
-        raise BadValueError(
-            f"partition {split} of the RDD: rows are of type {type(row).__name__}, not dict, Row or tuple"
-        )
+def to_tuples(rows: Iterable[Any], schema: pa.Schema, split: int) -> Iterator[tuple[Any, ...]]:
+    """Returns the rows as Spark takes them: tuples with the fields in the order of the schema, of its very types.
+
+    Raises:
+        BadValueError: see `to_batches`.
+    """
+    for batch in to_batches(rows, schema, schema.names, split):
+        yield from zip(*(column.to_pylist(maps_as_pydicts="strict") for column in batch.columns), strict=True)
+
+
+def _columns(rows: Sequence[Any], wanted: Sequence[str], names: Sequence[str]) -> list[Sequence[Any]]:
+    """Returns the values of each wanted field.
+
+    Raises:
+        ValueError, KeyError, TypeError: the rows are of several kinds, or a field is missing.
+    """
+    kinds = set(map(type, rows))
+    if any(issubclass(kind, dict) for kind in kinds):
+        if not all(issubclass(kind, dict) for kind in kinds):
+            raise TypeError("not a dict, as others are")
+        return [[row.get(name) for row in rows] for name in wanted]
+    if not all(issubclass(kind, (tuple, list)) for kind in kinds):
+        raise TypeError("not dict, Row or tuple")
     # A Row names its fields itself.
-    fields = list(getattr(row, "__fields__", names))
-    missing = [name for name in wanted if name not in fields]
-    if missing:
-        raise BadValueError(f"partition {split} of the RDD: its rows have no field {missing[0]!r}")
+    named = getattr(rows[0], "__fields__", None)
+    if any(getattr(row, "__fields__", None) != named for row in rows):
+        return [[row[name] for row in rows] for name in wanted]
+    fields = list(names if named is None else named)
     positions = [fields.index(name) for name in wanted]
-
-    def take(rows: Sequence[Any]) -> list[Sequence[Any]]:
-        columns = list(zip(*rows, strict=True))
-        if len(columns) != len(fields):
-            raise ValueError("rows of another length")
-        return [columns[i] for i in positions]
-
-    return take
+    columns = list(zip(*rows, strict=True))
+    if len(columns) != len(fields):
+        raise ValueError(f"{len(columns)} values for {len(fields)} fields")
+    return [columns[i] for i in positions]
 
 
-def _refused(batch: Sequence[Any], first_row: int, columns_of: Columns, schema: pa.Schema, split: int) -> BadValueError:
+def _array(values: Sequence[Any], kind: pa.DataType) -> pa.Array:
+    """Returns the values of a column; stricter than Arrow, which cuts 1.5 off to be an int.
+
+    Raises:
+        One of `_UNFIT`: a value is not of the type.
+    """
+    if pt.is_struct(kind):
+        return _structs(values, kind)
+    leaf = _leaf(kind)
+    if leaf is not kind and any(isinstance(value, (str, bytes)) for value in values):
+        raise TypeError("a text is no list of letters")
+    if pt.is_timestamp(leaf) and leaf.tz is not None:
+        values = [_with_zone(value) for value in values]
+    if pt.is_integer(leaf) or pt.is_temporal(leaf):
+        found = _leaf(pa.infer_type(values))
+        if pt.is_temporal(leaf) and (pt.is_integer(found) or pt.is_floating(found)):
+            raise TypeError("a number is no time")
+        if pt.is_floating(found) or pt.is_decimal(found):
+            return pa.array(values).cast(kind)  # which refuses what is no whole number
+    return pa.array(values, kind)
+
+
+def _structs(values: Sequence[Any], kind: pa.StructType) -> pa.Array:
+    """Returns a column of dicts, Rows or tuples, of which each may be None. Arrow reads the fields of Rows by place."""
+    fields = list(kind)
+    names = [field.name for field in fields]
+    there = [value for value in values if value is not None]
+    columns = _columns(there, names, names) if there else [[]] * len(fields)
+    arrays = [_array(column, field.type) for column, field in zip(columns, fields, strict=True)]
+    structs = pa.StructArray.from_arrays(arrays, fields=fields)
+    if len(there) == len(values):
+        return structs
+    count = itertools.count()
+    return structs.take(pa.array([None if value is None else next(count) for value in values], pa.int64()))
+
+
+def _with_zone(value: Any) -> Any:
+    """Returns a point in time. One without a time zone is local time, as in Spark; Arrow takes it for UTC."""
+    if isinstance(value, datetime.datetime):
+        return value if value.tzinfo is not None else value.astimezone()
+    return [_with_zone(one) for one in value] if isinstance(value, (list, tuple)) else value
+
+
+def _leaf(kind: pa.DataType) -> pa.DataType:
+    """Returns the type of the values, or of those within lists."""
+    while pt.is_list(kind) or pt.is_large_list(kind):
+        kind = kind.value_type
+    return kind
+
+
+def _refused(
+    batch: Sequence[Any], first_row: int, schema: pa.Schema, names: Sequence[str], split: int
+) -> BadValueError:
     """Returns the error for the first row that does not fit; looked for row by row only here."""
     for i, row in enumerate(batch):
         where = f"partition {split} of the RDD, row {first_row + i}"
+        reason = _shape_reason(row, schema.names, names)
+        if reason:
+            return BadValueError(f"{where}: {reason}")
         try:
-            values = columns_of([row])
-        except (TypeError, ValueError, KeyError, IndexError, AttributeError):
-            return BadValueError(f"{where}: a {type(row).__name__} of another shape than the rows before")
-        for field, column in zip(schema, values, strict=True):
-            try:
-                pa.array(column, field.type)
-            except (pa.ArrowException, TypeError, ValueError, OverflowError):
-                return BadValueError(f"{where}: column {field.name!r}: {column[0]!r} is no value of type {field.type}")
-    return BadValueError(
-        f"partition {split} of the RDD, rows {first_row} to {first_row + len(batch)}: of several shapes"
-    )
+            # The first one fits, or we would not be here: with it, a row of another kind shows.
+            columns = _columns([batch[0], row], schema.names, names)
+        except _UNFIT:
+            return BadValueError(f"{where}: a {type(row).__name__}, where others are {type(batch[0]).__name__}")
+        for field, column in zip(schema, columns, strict=True):
+            reason = _value_reason(field.name, column[1], field.type)
+            if reason:
+                return BadValueError(f"{where}: {reason}")
+    return BadValueError(f"partition {split} of the RDD, rows {first_row} to {first_row + len(batch)} do not fit")
+
+
+def _shape_reason(row: Any, wanted: Sequence[str], names: Sequence[str]) -> str:
+    """Returns what is wrong with a row as such; "" for nothing."""
+    kind = type(row).__name__
+    if isinstance(row, dict):
+        return ""
+    if not isinstance(row, (tuple, list)):
+        return f"a row of type {kind}, not dict, Row or tuple"
+    fields = getattr(row, "__fields__", names)
+    missing = [name for name in wanted if name not in fields]
+    if missing:
+        return f"a {kind} without a field {missing[0]!r}"
+    if len(row) != len(fields):
+        return f"a {kind} of {len(row)} values for {len(fields)} fields"
+    return ""
+
+
+def _value_reason(name: str, value: Any, kind: pa.DataType) -> str:
+    """Returns what is wrong with a value; "" for nothing. Within structs, it names the field by dots."""
+    try:
+        _array([value], kind)
+    except _UNFIT:
+        pass
+    else:
+        return ""
+    if pt.is_struct(kind):
+        fields = [field.name for field in kind]
+        shape = _shape_reason(value, fields, fields)
+        if shape:
+            return f"column {name!r}: {shape}"
+        columns = zip(kind, _columns([value], fields, fields), strict=True)
+        reasons = (_value_reason(f"{name}.{field.name}", column[0], field.type) for field, column in columns)
+        found = next(filter(None, reasons), "")
+        if found:
+            return found
+    shown = " ".join(reprlib.repr(value).split())
+    return f"column {name!r}: {shown} is no value of type {kind}"

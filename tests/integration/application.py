@@ -94,7 +94,7 @@ class Application:
         """Calls `train()` and does not wait; `outcome` does.
 
         Args:
-            frame: `module:function` that makes the DataFrame to train on, of the session and `options`.
+            frame: `module:function` that makes the DataFrame or RDD to train on, of the session and `options`.
         """
         made = {"builder": frame, "options": options} if frame is not None else None
         self._tell({"train": dict(config), "run_id": run_id, "frame": made})

@@ -11,6 +11,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from pyspark import RDD
 from pyspark.sql import DataFrame, SparkSession
 from rich.console import Console
 
@@ -60,10 +61,10 @@ def follow(spark: SparkSession, command: dict[str, Any], answer: Callable[[dict[
                 answer(outcome(lambda config=config: cluster.train(config), shown))  # type: ignore[misc]
 
 
-def frame(spark: SparkSession, builder: str, options: dict[str, Any]) -> DataFrame:
-    """Returns the DataFrame that a `module:function` of `cases` makes."""
+def frame(spark: SparkSession, builder: str, options: dict[str, Any]) -> DataFrame | RDD[Any]:
+    """Returns the DataFrame or RDD that a `module:function` of `cases` makes."""
     module, _, function = builder.partition(":")
-    made: DataFrame = getattr(importlib.import_module(module), function)(spark, **options)
+    made: DataFrame | RDD[Any] = getattr(importlib.import_module(module), function)(spark, **options)
     return made
 
 

@@ -68,8 +68,10 @@ class TestPartitions:
 
 
 class TestSources:
-    @pytest.mark.parametrize("builder", ["joined", "scattered"])
-    @pytest.mark.parametrize("cache", ["on", "off"])
+    @pytest.mark.parametrize(
+        ("builder", "cache"),
+        [("joined", "on"), ("joined", "off"), ("scattered", "on"), ("scattered", "off"), ("jumbled", "off")],
+    )
     def test_three_epochs_have_each_row_once_each(
         self, local: Application, watch: Watch, builder: str, cache: str
     ) -> None:

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterable
+from datetime import UTC, datetime
+from decimal import Decimal
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pytest
 from pyspark.sql import Row
 
 from sparktf.errors import BadValueError
-from sparktf.executor.rows import to_batches
+from sparktf.executor.rows import to_batches, to_tuples
 
 NAMES = ("id", "name", "x")
 SCHEMA = pa.schema([("x", pa.float32()), ("id", pa.int64())])
@@ -52,14 +56,131 @@ def good_but(number: int, bad: Any) -> list[Any]:
     ("rows", "says"),
     [
         (good_but(5_000, (5_000, "n", "much")), r"partition 3 of the RDD, row 5000: column 'x': 'much' is no value of"),
-        (good_but(4_097, (1, "n")), r"partition 3 of the RDD, row 4097: a tuple of another shape"),
-        ([{"id": 1, "x": 0.5}, (2, "n", 0.5)], r"row 1: a tuple of another shape than the rows before"),
-        ([1, 2], r"partition 3 of the RDD: rows are of type int, not dict, Row or tuple"),
-        ([Row(id=1)], r"partition 3 of the RDD: its rows have no field 'x'"),
+        (good_but(4_097, (1, "n")), r"partition 3 of the RDD, row 4097: a tuple of 2 values for 3 fields"),
+        ([{"id": 1, "x": 0.5}, (2, "n", 0.5)], r"row 1: a tuple, where others are dict"),
+        ([Row(id=1, x=0.5), {"id": 2, "x": 0.5}], r"row 1: a dict, where others are Row"),
+        ([(1, "n", 0.5), Row(x=0.5, id=2, name="n")], r"row 1: a Row, where others are tuple"),
+        ([1, 2], r"partition 3 of the RDD, row 0: a row of type int, not dict, Row or tuple"),
+        ([Row(id=1)], r"partition 3 of the RDD, row 0: a Row without a field 'x'"),
         ([(2**70, "n", 0.5)], r"row 0: column 'id': 1180591620717411303424 is no value of type int64"),
+        ([(1, "n", 0.5), (1.5, "n", 0.5)], r"row 1: column 'id': 1\.5 is no value of type int64"),
+        ([(Decimal("1.5"), "n", 0.5)], r"row 0: column 'id': Decimal\('1\.5'\) is no value of type int64"),
+        (
+            [(np.arange(9_000).reshape(3, -1), "n", 0.5)],
+            r"row 0: column 'id': array\(.{0,60} is no value of type int64$",
+        ),
     ],
-    ids=["a wrong type", "too short", "another kind", "no row at all", "a field is missing", "too large"],
+    ids=[
+        "a wrong type",
+        "too short",
+        "another kind",
+        "a dict among Rows",
+        "a Row among tuples",
+        "no row at all",
+        "a field is missing",
+        "too large",
+        "no whole number",
+        "no whole decimal",
+        "of many lines",
+    ],
 )
 def test_a_row_that_does_not_fit_is_refused_with_its_place(rows: list[Any], says: str) -> None:
     with pytest.raises(BadValueError, match=says):
         table(rows)
+
+
+def test_rows_whose_fields_come_in_changing_orders_are_read_by_name() -> None:
+    rows = [Row(id=1, name="n", x=0.5), Row(x=1.5, id=2, name="n"), Row("name", "x", "id")("n", 2.5, 3)]
+    assert table(rows).to_pylist() == [{"x": 0.5, "id": 1}, {"x": 1.5, "id": 2}, {"x": 2.5, "id": 3}]
+
+
+def test_whole_numbers_may_be_floats() -> None:
+    assert table([(np.float64(3), "n", 0.5)]).column("id").to_pylist() == [3]
+
+
+# --- other types ---
+
+
+def column(kind: pa.DataType, values: Iterable[Any]) -> pa.Table:
+    schema = pa.schema([("c", kind)])
+    return pa.Table.from_batches(to_batches(((value,) for value in values), schema, ("c",), 3), schema)
+
+
+@pytest.mark.parametrize(
+    "who",
+    [
+        Row(tall=1.5, old=Row(years=7, at="home")),
+        Row(old={"at": "home", "years": 7}, tall=1.5),
+        {"tall": 1.5, "old": ("home", 7), "more": 1},
+        (("home", 7), 1.5),
+    ],
+    ids=["Rows", "dicts in Rows", "tuples in dicts", "tuples"],
+)
+def test_structs_are_read_by_name_too(who: Any) -> None:
+    kind = pa.struct([("old", pa.struct([("at", pa.string()), ("years", pa.int32())])), ("tall", pa.float32())])
+    told = {"old": {"at": "home", "years": 7}, "tall": 1.5}
+    assert column(kind, [None, who, None, who]).column("c").to_pylist() == [None, told, None, told]
+    assert column(kind, [None]).column("c").to_pylist() == [None]
+
+
+@pytest.mark.parametrize(
+    ("who", "says"),
+    [
+        (Row(age="old", name="n"), r"row 1: column 'c\.age': 'old' is no value of type int64"),
+        (Row(aeg=1, name="n"), r"row 1: column 'c': a Row without a field 'age'"),
+        ((1,), r"row 1: column 'c': a tuple of 1 values for 2 fields"),
+        (7, r"row 1: column 'c': a row of type int"),
+    ],
+)
+def test_a_struct_that_does_not_fit_is_refused_with_its_field(who: Any, says: str) -> None:
+    kind = pa.struct([("age", pa.int64()), ("name", pa.string())])
+    with pytest.raises(BadValueError, match=says):
+        column(kind, [Row(age=1, name="n"), who])
+
+
+@pytest.mark.parametrize(
+    ("kind", "value"),
+    [
+        (pa.list_(pa.int32()), [1.5]),
+        (pa.list_(pa.int32()), np.array([1.5])),
+        (pa.list_(pa.string()), "letters"),
+        (pa.date32(), 5),
+        (pa.timestamp("us", "UTC"), 1.5),
+    ],
+)
+def test_values_that_arrow_would_bend_are_refused(kind: pa.DataType, value: Any) -> None:
+    with pytest.raises(BadValueError, match=r"row 0: column 'c': .* is no value of type "):
+        column(kind, [value])
+
+
+def test_arrays_and_whole_floats_in_lists_are_taken() -> None:
+    values = [np.array([1.0, 2.0]), [3.0], (4, 5), [], None]
+    assert column(pa.list_(pa.int32()), values).column("c").to_pylist() == [[1, 2], [3], [4, 5], [], None]
+
+
+def test_times_without_a_zone_are_local_as_in_spark(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TZ", "Asia/Tokyo")
+    time.tzset()
+    try:
+        naive = datetime(2026, 11, 21, 9, 30)
+        zoned = naive.replace(tzinfo=UTC)
+        found = column(pa.timestamp("us", "America/New_York"), [naive, zoned, None])
+        listed = column(pa.list_(pa.timestamp("us", "UTC")), [[naive, None]])
+    finally:
+        monkeypatch.undo()
+        time.tzset()
+    hour = 3_600_000_000
+    assert found.column("c").cast(pa.int64()).to_pylist() == [
+        (at := int(zoned.timestamp()) * 10**6) - 9 * hour,
+        at,
+        None,
+    ]
+    assert listed.column("c").to_pylist() == [[zoned.replace(hour=0), None]]
+    # Where the column has no zone, the hands of the clock count.
+    assert column(pa.timestamp("us"), [naive]).column("c").to_pylist() == [naive]
+
+
+def test_rows_for_spark_are_tuples_in_the_schemas_order() -> None:
+    schema = pa.schema([("id", pa.int64()), ("m", pa.map_(pa.string(), pa.int32())), ("x", pa.list_(pa.float32()))])
+    rows = [Row(x=np.array([1, 2]), id=7, m={"a": 1}), Row(m=None, id=8.0, x=[])]
+    assert list(to_tuples(rows, schema, 3)) == [(7, {"a": 1}, [1.0, 2.0]), (8, None, [])]

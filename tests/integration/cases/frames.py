@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import random
 import threading
 import time
 from collections.abc import Sequence
@@ -45,7 +46,12 @@ def joined(spark: SparkSession, rows: int) -> DataFrame:
 
 def scattered(spark: SparkSession, rows: int) -> DataFrame:
     """Returns rows whose place is drawn anew each time."""
-    return with_values(spark.range(1, rows + 1, 1, 3)).repartition(5, sql.rand())
+    return _drawn(spark, rows).repartition(5, "draw").drop("draw")
+
+
+def jumbled(spark: SparkSession, rows: int) -> DataFrame:
+    """Returns rows that are dealt out in turn, from an order that is drawn anew each time, and are then in another."""
+    return _drawn(spark, rows).orderBy("draw").repartition(4).orderBy("draw").drop("draw")
 
 
 def replanned(spark: SparkSession, rows: int, flag: str) -> DataFrame:
@@ -137,6 +143,24 @@ def growing(spark: SparkSession, rows: int, flag: str) -> DataFrame:
 def with_null(spark: SparkSession, sizes: Sequence[int], at: int) -> DataFrame:
     """Returns rows of which that with the id `at` has no `a`."""
     return partitions(spark, sizes).selectExpr("id", f"if(id = {at}, null, a) as a", "b", "y")
+
+
+def with_bad(spark: SparkSession, sizes: Sequence[int], no_a: Sequence[int], no_y: Sequence[int]) -> DataFrame:
+    """Returns rows of which some have no `a`, and some a `y` that is no number."""
+    a, y = sql.expr("null"), sql.lit(float("nan"))
+    frame = partitions(spark, sizes)
+    return frame.select(
+        "id",
+        sql.when(sql.col("id").isin(*no_a), a).otherwise(frame["a"]).alias("a"),
+        "b",
+        sql.when(sql.col("id").isin(*no_y), y).otherwise(frame["y"]).alias("y"),
+    )
+
+
+def _drawn(spark: SparkSession, rows: int) -> DataFrame:
+    # rand() would not do: its seed is drawn but once for a DataFrame.
+    draw = sql.udf(lambda: random.SystemRandom().random(), "double").asNondeterministic()
+    return with_values(spark.range(1, rows + 1, 1, 3)).withColumn("draw", draw())
 
 
 def _through(spark: SparkSession, sizes: Sequence[int], ids: Column) -> DataFrame:
