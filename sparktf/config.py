@@ -52,6 +52,10 @@ class FeatureConfig(Section):
     )
     pad: FillValue | None = Field(default=None, description="Fills up lists shorter than `shape`, at their end.")
     truncate: bool = Field(default=False, description="Cut lists that are longer than `shape` off at their end.")
+    ragged: bool = Field(
+        default=False,
+        description="Lists of any length become a `tf.RaggedTensor` `[batch, None]`: without a `shape`. Inputs only.",
+    )
     mask: str | None = Field(
         default=None,
         min_length=1,

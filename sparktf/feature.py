@@ -24,13 +24,14 @@ class Kind(enum.StrEnum):
 
 
 class Feature(Message):
-    """One tensor `[batch, *shape]`.
+    """One tensor `[batch, *shape]`, or `[batch, None]` where it is ragged.
 
     Attributes:
         name: Model input or output it belongs to ("" for one weight of all outputs).
         columns: Source columns; several are packed into a vector.
         dtype: TensorFlow dtype name, "string" for text.
         shape: Shape of one row, () for a scalar.
+        ragged: Rows are lists of any length; the shape is that of one value, ().
         pad: Fills lists up that have fewer values than the shape; None where every list must have as many.
         truncate: Lists may have more values than the shape: the first ones count.
         masked: A null is no error: it is filled (`FeedSpec.fill_null`, else zero or empty text), and a mask tells.
@@ -42,6 +43,7 @@ class Feature(Message):
     columns: tuple[str, ...]
     dtype: str
     shape: tuple[int, ...] = ()
+    ragged: bool = False
     pad: FillValue | None = None
     truncate: bool = False
     masked: bool = False
@@ -57,6 +59,11 @@ class Feature(Message):
         return self.dtype == TEXT
 
     @property
+    def is_array(self) -> bool:
+        """Whether the rows are an array [rows, *shape]: neither text nor ragged."""
+        return not (self.is_text or self.ragged)
+
+    @property
     def numpy_dtype(self) -> np.dtype[Any]:
         """The dtype of the tensor as an array; text is an array of `bytes` objects."""
         return np.dtype(object if self.is_text else self.dtype)
@@ -68,7 +75,7 @@ class Feature(Message):
 
     @property
     def row_nbytes(self) -> int:
-        """Bytes of one row as an array; of text the codes alone, which are int32."""
+        """Bytes of one row as an array; of text the codes alone, which are int32; of a ragged one those of a value."""
         return (4 if self.is_text else self.numpy_dtype.itemsize) * self.places
 
 

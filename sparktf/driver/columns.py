@@ -208,6 +208,8 @@ def _feature(kind: Kind, name: str, key: str, config: FeatureConfig, schema: Sch
     dtype = config.dtype or (_PACKED_DTYPE if packed else types[0].dtype)
     if kind is not Kind.INPUT and config.mask is not None:
         raise ConfigError(f"{key}.mask: only inputs have masks; give rows without a target a sample weight of 0")
+    if kind is not Kind.INPUT and config.ragged:
+        raise ConfigError(f"{key}.ragged: only inputs are ragged; `shape` and `pad` make lists a target")
     _check_fit(columns[0], types[0], dtype, config, key)
     return Feature(
         kind=kind,
@@ -215,6 +217,7 @@ def _feature(kind: Kind, name: str, key: str, config: FeatureConfig, schema: Sch
         columns=columns,
         dtype=dtype,
         shape=_shape(columns, types[0], packed, config, key, schema),
+        ragged=config.ragged,
         pad=config.pad,
         truncate=config.truncate,
         masked=config.mask is not None,
@@ -268,7 +271,14 @@ def _check_family(column: str, found: ColumnType, dtype: str | None, key: str, n
 
 
 def _check_fit(column: str, found: ColumnType, dtype: str, config: FeatureConfig, key: str) -> None:
-    """Checks what fits lists into a shape: `pad` and `truncate`."""
+    """Checks what fits lists into a shape, `pad` and `truncate`, or does without one, `ragged`."""
+    if config.ragged:
+        given = {"shape": config.shape, "pad": config.pad, "truncate": config.truncate or None, "mask": config.mask}
+        for setting in [setting for setting, value in given.items() if value is not None]:
+            raise ConfigError(f"{key}.{setting}: a ragged tensor has lists of any length, and no {setting}")
+        if not found.is_list:
+            raise ConfigError(f"{key}.ragged: column {column!r} is of type {found.spark}, not a list")
+        return
     given = {"pad": config.pad is not None, "truncate": config.truncate}
     for setting in [setting for setting, is_given in given.items() if is_given]:
         if not found.is_list:
@@ -292,12 +302,16 @@ def _fits(value: FillValue, dtype: str) -> bool:
 def _shape(
     columns: Sequence[str], first: ColumnType, packed: bool, config: FeatureConfig, key: str, schema: Schema
 ) -> tuple[int, ...]:
-    """Returns the shape of one row."""
+    """Returns the shape of one row, or of one value where rows are ragged."""
+    if config.ragged:
+        return ()
     if config.shape is None:
         if first.is_list and first.length is None:
             hint = schema.first_length(columns[0]) or "n"
             of = f"column {columns[0]!r} is of type {first.spark}, whose rows may differ in length"
-            raise ConfigError(f"{key}: {of}; add `shape: [{hint}]` (and `pad`, if it is to fill shorter ones up)")
+            raise ConfigError(
+                f"{key}: {of}; add `shape: [{hint}]` (and `pad`, if it is to fill shorter ones up) or `ragged: true`"
+            )
         if first.length is not None:
             return (first.length,)
         return (len(columns),) if packed else ()

@@ -31,7 +31,7 @@ def is_list(kind: pa.DataType) -> bool:
 def fits(feature: Feature, kind: pa.DataType) -> bool:
     """Whether a feature can be made of a column of this Arrow type: text of text, numbers of numbers or bytes."""
     holds_text = is_text(kind.value_type if is_list(kind) else kind)
-    is_bytes = bool(feature.shape) and is_binary(kind)
+    is_bytes = (bool(feature.shape) or feature.ragged) and is_binary(kind)
     return feature.is_mask or is_bytes or holds_text == feature.is_text
 
 

@@ -72,8 +72,72 @@ class Strings:
         return Strings(codes.astype(np.int32).reshape(self.codes.shape), self.values[used])
 
 
-Columns = dict[str, Array | Strings]
-"""`Feature.key` -> the tensor's rows: an array [rows, *shape], or `Strings` for text."""
+@dataclass(frozen=True, slots=True)
+class Ragged:
+    """Lists of any length: row i is `values[splits[i] : splits[i + 1]]`.
+
+    Attributes:
+        values: [n], of all rows one after the other. There may be values before the first row and behind the last one.
+        splits: int64 [rows + 1].
+    """
+
+    values: Array | Strings
+    splits: npt.NDArray[np.int64]
+
+    def __len__(self) -> int:
+        return len(self.splits) - 1
+
+    def slice(self, start: int, stop: int) -> Ragged:
+        """Returns rows `[start, stop)`, sharing memory."""
+        return Ragged(self.values, self.splits[start : max(stop, start) + 1])
+
+    def take(self, rows: Array) -> Ragged:
+        """Returns the given rows, in that order."""
+        starts, lengths = self.splits[rows], np.diff(self.splits)[rows]
+        splits = _splits(lengths)
+        return Ragged(_taken(self.values, np.arange(splits[-1]) + np.repeat(starts - splits[:-1], lengths)), splits)
+
+    def compact(self) -> Ragged:
+        """Returns the rows with their own values alone, of which the first is the first row's."""
+        first, last = int(self.splits[0]), int(self.splits[-1])
+        values = self.values.slice(first, last) if isinstance(self.values, Strings) else self.values[first:last]
+        return Ragged(values, self.splits - first)
+
+    @classmethod
+    def blank(cls, rows: int, feature: Feature) -> Ragged:
+        """Returns rows of empty lists."""
+        values = Strings.empty() if feature.is_text else np.empty(0, feature.numpy_dtype)
+        return cls(values, np.zeros(rows + 1, np.int64))
+
+    @classmethod
+    def concat(cls, parts: Sequence[Ragged]) -> Ragged:
+        """Returns the rows of all parts, in order."""
+        compact = [part.compact() for part in parts]
+        lengths = np.concatenate([np.diff(part.splits) for part in compact])
+        return cls(_concat_values([part.values for part in compact]), _splits(lengths))
+
+
+def _splits(lengths: Array) -> npt.NDArray[np.int64]:
+    return np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)
+
+
+def _concat_values(parts: Sequence[Array | Strings]) -> Array | Strings:
+    texts = [part for part in parts if isinstance(part, Strings)]
+    return Strings.concat(texts) if texts else np.concatenate([part for part in parts if isinstance(part, np.ndarray)])
+
+
+def _taken(values: Array | Strings, at: Array) -> Array | Strings:
+    if isinstance(values, Strings):
+        return values.take(at)
+    taken: Array = np.take(values, at)
+    return taken
+
+
+Column = Array | Strings | Ragged
+"""The rows of one tensor: an array [rows, *shape], or `Strings` for text, or `Ragged` for lists of any length."""
+
+Columns = dict[str, Column]
+"""`Feature.key` -> the tensor's rows."""
 
 
 def object_array(values: pa.Array) -> npt.NDArray[np.object_]:
@@ -84,39 +148,43 @@ def object_array(values: pa.Array) -> npt.NDArray[np.object_]:
 
 def empty_columns(features: Iterable[Feature]) -> Columns:
     """Returns no rows of every feature, with the right dtypes and shapes."""
-    return {
-        feature.key: Strings.empty(feature.shape)
-        if feature.is_text
-        else np.empty((0, *feature.shape), feature.numpy_dtype)
-        for feature in features
-    }
+    return {feature.key: blank_column(feature, 0) for feature in features}
 
 
-def row_count(columns: Mapping[str, Array | Strings]) -> int:
+def blank_column(feature: Feature, rows: int) -> Column:
+    """Returns rows of empty lists, empty texts, or any numbers."""
+    if feature.ragged:
+        return Ragged.blank(rows, feature)
+    if feature.is_text:
+        return Strings.blank(rows, feature.shape) if rows else Strings.empty(feature.shape)
+    return np.empty((rows, *feature.shape), feature.numpy_dtype)
+
+
+def row_count(columns: Mapping[str, Column]) -> int:
     """Returns the number of rows; 0 where there is no column."""
     return len(next(iter(columns.values()), ()))
 
 
-def slice_rows(columns: Mapping[str, Array | Strings], start: int, stop: int) -> Columns:
+def slice_rows(columns: Mapping[str, Column], start: int, stop: int) -> Columns:
     """Returns rows `[start, stop)`, sharing memory."""
     return {
-        key: column.slice(start, stop) if isinstance(column, Strings) else column[start:stop]
+        key: column[start:stop] if isinstance(column, np.ndarray) else column.slice(start, stop)
         for key, column in columns.items()
     }
 
 
-def take_rows(columns: Mapping[str, Array | Strings], rows: Array, out: Mapping[str, Array]) -> Columns:
+def take_rows(columns: Mapping[str, Column], rows: Array, out: Mapping[str, Array]) -> Columns:
     """Returns the given rows, in that order.
 
     Args:
         rows: int64 [n].
-        out: Arrays [n, *shape] for the columns that are not text, which are filled and returned.
+        out: Arrays [n, *shape] for the columns that are arrays, which are filled and returned.
     """
     return {key: _take(column, rows, out.get(key)) for key, column in columns.items()}
 
 
-def _take(column: Array | Strings, rows: Array, out: Array | None) -> Array | Strings:
-    if isinstance(column, Strings):
+def _take(column: Column, rows: Array, out: Array | None) -> Column:
+    if not isinstance(column, np.ndarray):
         return column.take(rows)
     # Three to four times as fast as indexing where a row has several values; "clip" writes to `out` without a buffer.
     taken: Array = np.take(column, rows, axis=0, out=out, mode="clip")
@@ -132,8 +200,16 @@ def concat_rows(parts: Sequence[Columns], out: Mapping[str, Array]) -> Columns:
     return {key: _concat([part[key] for part in parts], out.get(key)) for key in parts[0]}
 
 
-def _concat(parts: Sequence[Array | Strings], out: Array | None) -> Array | Strings:
+def _concat(parts: Sequence[Column], out: Array | None) -> Column:
     texts = [part for part in parts if isinstance(part, Strings)]
     if texts:
         return Strings.concat(texts)
-    return np.concatenate([part for part in parts if not isinstance(part, Strings)], out=out)
+    lists = [part for part in parts if isinstance(part, Ragged)]
+    if lists:
+        return Ragged.concat(lists)
+    return np.concatenate([part for part in parts if isinstance(part, np.ndarray)], out=out)
+
+
+def concat_columns(parts: Sequence[Column]) -> Column:
+    """Returns the rows of several parts (at least one) of one tensor."""
+    return _concat(parts, None)

@@ -16,8 +16,8 @@ from sparktf.config import FillValue
 from sparktf.feature import Feature, Kind
 from sparktf.feed.arrow_types import fill_scalar, is_binary, is_list, zero_scalar
 from sparktf.feed.aside import Aside, Judge, Number, Reason, refuse
-from sparktf.feed.columns import Array, Columns, Strings, object_array
-from sparktf.feed.lists import Lists, Refuse, byte_lists, take_apart
+from sparktf.feed.columns import Array, Column, Columns, Ragged, Strings, blank_column, concat_columns, object_array
+from sparktf.feed.lists import Lists, Refuse, all_values, byte_lists, take_apart
 from sparktf.feed.nested import column_of
 
 # Rows packed at a time: the target of one such piece stays in the second-level cache while column after column goes in.
@@ -91,44 +91,44 @@ def assemble(
     """Returns the rows of the row groups, one group after the other.
 
     Args:
-        tensors: Arrays of the right size for the features that are not text, which are filled and returned.
+        tensors: Arrays of the right size for the features that are arrays, which are filled and returned.
         aside: Notes the rows that fail a check, in whose place there is then something or other.
 
     Raises:
         BadValueError: a value is refused, where nothing is set aside; the message names file, column and row.
     """
-    texts: dict[str, list[Strings]] = {feature.key: [] for feature in features if feature.is_text}
+    others: dict[str, list[Column]] = {feature.key: [] for feature in features if not feature.is_array}
     start = 0
     for group in groups:
         stop = start + group.rows
         if group.unreadable and aside is not None:
             aside.unreadable(group.origin, group.number(0), start, group.rows, group.unreadable)
             for feature in features:
-                if feature.is_text:
-                    texts[feature.key].append(Strings.blank(group.rows, feature.shape))
+                if not feature.is_array:
+                    others[feature.key].append(blank_column(feature, group.rows))
         else:
             out = {key: array[start:stop] for key, array in tensors.items()}
-            for key, text in _fill_tensors(features, group, out, group.judge(aside, start)).items():
-                texts[key].append(text)
+            for key, column in _fill_tensors(features, group, out, group.judge(aside, start)).items():
+                others[key].append(column)
         start = stop
-    return {**tensors, **{key: Strings.concat(parts) for key, parts in texts.items()}}
+    return {**tensors, **{key: concat_columns(parts) for key, parts in others.items()}}
 
 
-def _fill_tensors(
-    features: Sequence[Feature], group: RowGroup, out: Mapping[str, Array], judge: Judge
-) -> dict[str, Strings]:
-    """Writes the rows of a group into arrays [rows, *shape], and returns those that are text."""
+def _fill_tensors(features: Sequence[Feature], group: RowGroup, out: Mapping[str, Array], judge: Judge) -> Columns:
+    """Writes the rows of a group into arrays [rows, *shape], and returns those that are text or ragged."""
     singles: dict[tuple[str, bool], Array] = {}
-    texts = {}
+    others: Columns = {}
     for feature in features:
         columns = _columns(feature, group, judge)
-        if feature.is_text:
-            texts[feature.key] = _text(columns[0])
+        if feature.ragged:
+            others[feature.key] = _ragged(columns[0])
+        elif feature.is_text:
+            others[feature.key] = _text(columns[0])
         elif feature.is_mask:
             _write_mask(columns, out[feature.key])
         else:
             _write(columns, _values(columns, singles), out[feature.key])
-    return texts
+    return others
 
 
 class _Column(NamedTuple):
@@ -183,7 +183,7 @@ class _Column(NamedTuple):
         array = self.array
         if array.null_count and self.fill(array.type.value_type) is None:
             self._refuse_nulls(array, "null")
-        lists = take_apart(array, self.feature, self.refuse)
+        lists = all_values(array) if self.feature.ragged else take_apart(array, self.feature, self.refuse)
         return lists._replace(values=self.filled(lists.values, "a null within the list", lists.rows_of))
 
     def blank(self) -> pa.Array:
@@ -201,7 +201,7 @@ class _Column(NamedTuple):
 
 def _columns(feature: Feature, group: RowGroup, judge: Judge) -> list[_Column]:
     arrays = [group.column(name) for name in feature.columns]
-    if feature.shape:
+    if feature.shape or feature.ragged:
         arrays = [byte_lists(array) if is_binary(array.type) else array for array in arrays]
     return [_Column(feature, name, group, array, judge) for name, array in zip(feature.columns, arrays, strict=True)]
 
@@ -256,6 +256,27 @@ def _text(column: _Column) -> Strings:
         padded[lists.taken] = codes
         codes = padded
     return Strings(group.keep(codes.reshape(-1, *column.feature.shape)), object_array(values))
+
+
+def _ragged(column: _Column) -> Ragged:
+    """Returns lists of any length; one that is null, where that is no error, is empty."""
+    lists = column.lists()
+    splits = np.concatenate([[0], np.cumsum(lists.lengths)]).astype(np.int64)
+    if column.feature.is_text:
+        encoded = _encoded(lists.values)
+        found = Ragged(Strings(_codes(encoded), object_array(encoded.dictionary)), splits)
+    else:
+        with np.errstate(over="ignore"):
+            refuse = partial(_refuse_values, column, lists)
+            values = _fitting(_numbers(lists.values), column.feature, refuse)
+            found = Ragged(values.astype(column.feature.numpy_dtype, copy=False), splits)
+    kept = column.group.kept
+    return found if kept is None else found.take(kept)
+
+
+def _refuse_values(column: _Column, lists: Lists, at: Array, reason: Reason) -> None:
+    """Refuses the rows that some values within lists are of."""
+    column.refuse(lists.rows_of(at), reason)
 
 
 def _encoded(array: pa.Array) -> pa.DictionaryArray:

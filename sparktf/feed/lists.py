@@ -76,6 +76,11 @@ def take_apart(array: pa.Array, feature: Feature, refuse: Refuse) -> Lists:
     return Lists(values.filter(pa.array(kept)), np.minimum(lengths, places), places)
 
 
+def all_values(array: pa.Array) -> Lists:
+    """Takes lists of any length apart; a null is a list without values."""
+    return Lists(array.flatten(), _lengths(array), 0)
+
+
 def byte_lists(array: pa.Array) -> pa.Array:
     """Returns the bytes of a binary column as lists of uint8, in the same memory."""
     if pt.is_dictionary(array.type):

@@ -29,12 +29,12 @@ class SpareMemory:
     """
 
     def __init__(self, features: Sequence[Feature]) -> None:
-        self._features = [feature for feature in features if not feature.is_text]
+        self._features = [feature for feature in features if feature.is_array]
         # Emptied and refilled by several threads; each step of a deque is atomic.
         self._spares: deque[Array] = deque(maxlen=_SPARES)
 
     def arrays(self, rows: int) -> dict[str, Array]:
-        """Returns uninitialised arrays [rows, *shape] for the features that are not text."""
+        """Returns uninitialised arrays [rows, *shape] for the features that are arrays."""
         sizes = [rows * feature.row_nbytes for feature in self._features]
         starts = np.cumsum([0, *(-(-size // _ALIGNMENT) * _ALIGNMENT for size in sizes)]).tolist()
         memory = self._take(starts[-1] + _ALIGNMENT)

@@ -153,7 +153,7 @@ class SplitReader:
         self._in_file = read_columns(spec)
         self._files: OrderedDict[str, pq.ParquetFile] = OrderedDict()
         # The values of lists have other names, which depend on who wrote the file.
-        texts = (name for f in spec.features if f.is_text and not f.shape for name in f.columns)
+        texts = (name for f in spec.features if f.is_text and not (f.shape or f.ragged) for name in f.columns)
         self._texts = [self._columns[name] for name in texts if name in self._columns]
 
     def read(self, split: Split) -> RowGroup:

@@ -4,20 +4,24 @@ from __future__ import annotations
 
 import importlib
 import json
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import tensorflow as tf
 
-from sparktf.feature import FeedSpec
+from sparktf.feature import Feature, FeedSpec
 from sparktf.trainer.model import KerasModel
+
+_ROW_SPLITS = "_row_splits"
 
 
 def export_model(model: KerasModel, assets: dict[str, Any], folder: Path) -> None:
     """Writes `saved_model/`, `model.keras` and `assets.json` below the folder.
 
     The SavedModel's signature `serving_default` takes one tensor `[batch, ...]` for each input, by the names of
-    `data.inputs`.
+    `data.inputs`; of a ragged one `name`, all values [n], and `name_row_splits`, int64 [batch + 1].
     """
     folder.mkdir(parents=True, exist_ok=True)
     flavour = importlib.import_module(model.flavour)
@@ -25,14 +29,39 @@ def export_model(model: KerasModel, assets: dict[str, Any], folder: Path) -> Non
     archive.track(model.model)
     archive.add_endpoint("serve", _serving_function(model), input_signature=[serving_signature(model.spec)])
     options = {"verbose": False} if model.flavour == "keras" else {}
-    archive.write_out(str(folder / "saved_model"), **options)
+    with _own_signature_only(model):
+        archive.write_out(str(folder / "saved_model"), **options)
     model.model.save(str(folder / "model.keras"))
     (folder / "assets.json").write_text(json.dumps(assets, indent=1, sort_keys=True))
 
 
 def serving_signature(spec: FeedSpec) -> dict[str, Any]:
-    """Returns the `tf.TensorSpec` of every input, by name."""
-    return {f.name: tf.TensorSpec((None, *f.shape), f.dtype, name=f.name) for f in spec.inputs}
+    """Returns the `tf.TensorSpec` of every input, by name; a signature takes no ragged tensors but their parts."""
+    found = {f.name: tf.TensorSpec((None, *f.shape), f.dtype, name=f.name) for f in spec.inputs}
+    splits = [f"{f.name}{_ROW_SPLITS}" for f in spec.inputs if f.ragged]
+    return found | {name: tf.TensorSpec((None,), tf.int64, name=name) for name in splits}
+
+
+@contextmanager
+def _own_signature_only(model: KerasModel) -> Iterator[None]:
+    """Keeps Keras 3 from tracing a signature of its own, for which it takes ragged inputs for dense ones."""
+    if model.flavour != "keras" or not any(feature.ragged for feature in model.spec.inputs):
+        yield
+        return
+    kind = type(model.model)
+    kind._default_save_signature = None  # hides a property of the base class
+    try:
+        yield
+    finally:
+        del kind._default_save_signature
+
+
+def _whole(inputs: dict[str, Any], feature: Feature) -> Any:
+    """Returns an input of the model."""
+    value = inputs[feature.name]
+    if not feature.ragged:
+        return value
+    return tf.RaggedTensor.from_row_splits(value, inputs[f"{feature.name}{_ROW_SPLITS}"])
 
 
 def _serving_function(model: KerasModel) -> Any:
@@ -41,7 +70,8 @@ def _serving_function(model: KerasModel) -> Any:
     outputs = tuple(getattr(model.model, "output_names", None) or names)
 
     def serve(inputs: dict[str, Any]) -> dict[str, Any]:
-        x = next(iter(inputs.values())) if len(inputs) == 1 else inputs
+        x = {f.name: _whole(inputs, f) for f in model.spec.inputs}
+        x = next(iter(x.values())) if len(x) == 1 else x
         y = model.model(x, training=False)
         if isinstance(y, dict):
             return y

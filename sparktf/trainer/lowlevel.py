@@ -13,7 +13,7 @@ from sparktf.messages import Flavour, TrainerSpec
 from sparktf.plan import Stream, batch_shares
 from sparktf.trainer.checkpoint import checkpoint_of
 from sparktf.trainer.session import Session
-from sparktf.trainer.tensors import Layout, decoded, to_tensors
+from sparktf.trainer.tensors import Layout, decoded, decoded_signature, to_tensors
 
 
 class TrainerNode:
@@ -83,7 +83,7 @@ class TrainerNode:
 
     def _signature(self) -> Any:
         spec = self._session.spec.feed
-        rows = {f.key: tf.TensorSpec((None, *f.shape), f.dtype) for f in spec.features}
+        rows = decoded_signature(spec.features)
         parts = (self._layout.x(rows), self._layout.y(rows))
         return (*parts, self._layout.sample_weight(rows)) if spec.weights else parts
 

@@ -99,7 +99,11 @@ class UpdateFunction:
             # Under a strategy both Keras flavours divide the loss, regularisers included, by the number of replicas.
             loss = tf.cast(loss, tf.float32) * (weight * self._replicas)
         variables = [_tensorflow_variable(v) for v in self._model.model.trainable_variables]
-        return loss, tape.gradient(loss, variables)
+        gradients = tape.gradient(loss, variables)
+        if any(feature.ragged for feature in self._model.spec.features):
+            # Nobody knows how many slices a row has, to pad them to one length: see `_as_slices`.
+            gradients = [tf.convert_to_tensor(g) if isinstance(g, tf.IndexedSlices) else g for g in gradients]
+        return loss, gradients
 
     def _warm_up(self) -> None:
         """Runs the model once in a replica, so that Keras makes its lazy loss and metric variables outside the trace.

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 import tensorflow as tf
 
 from sparktf.feature import Feature, FeedSpec
-from sparktf.feed.columns import Columns, Strings
+from sparktf.feed.columns import Array, Column, Columns, Ragged, Strings
 
 Tensors = dict[str, Any]
-"""Feature key -> tensor [rows, *shape]; text is a pair (codes int32 [rows], distinct values string [n])."""
+"""Feature key -> tensor [rows, *shape], or a ragged one; text is a pair (codes int32, distinct values string [n])."""
 
 
 def signature(spec: FeedSpec) -> Tensors:
@@ -20,18 +21,39 @@ def signature(spec: FeedSpec) -> Tensors:
 
 def _spec(feature: Feature) -> Any:
     if feature.dtype == "string":
-        return (tf.TensorSpec((None, *feature.shape), tf.int32), tf.TensorSpec((None,), tf.string))
-    return tf.TensorSpec((None, *feature.shape), feature.dtype)
+        return (_rows_spec(feature, "int32"), tf.TensorSpec((None,), tf.string))
+    return _rows_spec(feature, feature.dtype)
+
+
+def _rows_spec(feature: Feature, dtype: str) -> Any:
+    if feature.ragged:
+        return tf.RaggedTensorSpec((None, None), dtype, ragged_rank=1, row_splits_dtype=tf.int64)
+    return tf.TensorSpec((None, *feature.shape), dtype)
+
+
+def decoded_signature(features: Iterable[Feature]) -> Tensors:
+    """Returns what `decoded` makes of the tensors of some features: text is string tensors."""
+    return {feature.key: _rows_spec(feature, feature.dtype) for feature in features}
 
 
 def to_tensors(columns: Columns) -> Tensors:
     """Returns the columns as tensors."""
-    return {
-        key: (tf.constant(column.codes), tf.constant(column.values, tf.string))
-        if isinstance(column, Strings)
-        else tf.convert_to_tensor(column)
-        for key, column in columns.items()
-    }
+    return {key: _to_tensor(column) for key, column in columns.items()}
+
+
+def _to_tensor(column: Column) -> Any:
+    if isinstance(column, Ragged):
+        column = column.compact()
+        if isinstance(column.values, Strings):
+            return _to_ragged(column.values.codes, column.splits), tf.constant(column.values.values, tf.string)
+        return _to_ragged(column.values, column.splits)
+    if isinstance(column, Strings):
+        return tf.constant(column.codes), tf.constant(column.values, tf.string)
+    return tf.convert_to_tensor(column)
+
+
+def _to_ragged(values: Array, splits: Array) -> Any:
+    return tf.RaggedTensor.from_row_splits(values, splits, validate=False)
 
 
 def decoded(tensors: Tensors) -> Tensors:
@@ -42,25 +64,36 @@ def decoded(tensors: Tensors) -> Tensors:
 def rows_of(tensors: Tensors, start: Any, stop: Any) -> Tensors:
     """Returns rows `[start, stop)`, text decoded to string tensors; works in a graph."""
     return {
-        key: tf.gather(value[1], value[0][start:stop]) if isinstance(value, tuple) else value[start:stop]
+        key: _decoded(value[1], value[0][start:stop]) if isinstance(value, tuple) else value[start:stop]
         for key, value in tensors.items()
     }
 
 
+def _decoded(values: Any, codes: Any) -> Any:
+    if isinstance(codes, tf.RaggedTensor):
+        return codes.with_flat_values(tf.gather(values, codes.flat_values))
+    return tf.gather(values, codes)
+
+
 def example(spec: FeedSpec, rows: int = 1) -> Tensors:
-    """Returns zeros (empty texts) of the feed's dtypes and shapes, to build a model with; text already decoded."""
-    return {
-        f.key: tf.fill((rows, *f.shape), "") if f.dtype == "string" else tf.zeros((rows, *f.shape), f.dtype)
-        for f in spec.features
-    }
+    """Returns zeros (empty texts) of the feed's dtypes and shapes, to build a model with; text already decoded.
+
+    Ragged rows have one value.
+    """
+    return {f.key: _example(f, rows, f.dtype) for f in spec.features}
+
+
+def _example(feature: Feature, rows: int, dtype: str) -> Any:
+    shape = (rows, 1) if feature.ragged else (rows, *feature.shape)
+    values = tf.fill(shape, "") if dtype == "string" else tf.zeros(shape, dtype)
+    return tf.RaggedTensor.from_tensor(values, row_splits_dtype=tf.int64) if feature.ragged else values
 
 
 def encoded_example(spec: FeedSpec) -> Tensors:
     """Returns one row of zeros as it crosses into a `tf.function`: text as codes and values."""
-    text = {f.key for f in spec.features if f.dtype == "string"}
     return {
-        key: (tf.zeros(value.shape, tf.int32), tf.constant([""])) if key in text else value
-        for key, value in example(spec).items()
+        f.key: (_example(f, 1, "int32"), tf.constant([""])) if f.dtype == "string" else _example(f, 1, f.dtype)
+        for f in spec.features
     }
 
 

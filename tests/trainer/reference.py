@@ -97,7 +97,7 @@ def compare_exports(config: JobConfig, folder: str) -> tuple[dict[str, list[int]
 
 
 def compare_batches(
-    config: JobConfig, assets: dict[str, Any], x: dict[str, Values], y: Values, folder: str
+    config: JobConfig, assets: dict[str, Any], x: Mapping[str, Values | list[Values]], y: Values, folder: str
 ) -> tuple[float, float]:
     """Trains on all rows at once, as often as there are epochs; predicts them with the SavedModel in the folder.
 
@@ -105,14 +105,21 @@ def compare_batches(
         The greatest difference from the weights of the run, and that from its predictions.
     """
     tf = importlib.import_module("tensorflow")
-    tensors = {name: tf.constant(value) for name, value in x.items()}
+    tensors = {name: _tensor(tf, value) for name, value in x.items()}
     model = _build(config, assets)
     for _ in range(config.train.epochs):
         model.train_on_batch(tensors, tf.constant(y))
-    served = tf.saved_model.load(f"{folder}/saved_model").signatures["serving_default"](**tensors)
+    parts = {name: t.flat_values if isinstance(t, tf.RaggedTensor) else t for name, t in tensors.items()}
+    parts |= {f"{name}_row_splits": t.row_splits for name, t in tensors.items() if isinstance(t, tf.RaggedTensor)}
+    served = tf.saved_model.load(f"{folder}/saved_model").signatures["serving_default"](**parts)
     predictions = [value.numpy() for value in served.values()]
     trained = _difference(weights_of(config, f"{folder}/model.keras"), model.get_weights())
     return trained, _difference(predictions, [model(tensors).numpy()])
+
+
+def _tensor(tf: Any, values: Any) -> Any:
+    """Returns an array as a tensor, and a list of arrays as a ragged one."""
+    return tf.ragged.stack(values).with_row_splits_dtype(tf.int64) if isinstance(values, list) else tf.constant(values)
 
 
 def _build(config: JobConfig, assets: dict[str, Any] | None = None) -> Any:

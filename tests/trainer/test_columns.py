@@ -87,3 +87,35 @@ def test_structs_lists_and_masks_train_as_plain_keras_does(
     ).result()
     assert difference <= 1e-5
     assert served <= 1e-6
+
+
+@pytest.mark.parametrize("flavour", ["keras", "tf_keras"])
+def test_lists_of_any_length_train_and_serve_as_ragged_tensors(
+    flavour: str, tmp_path: Path, gang: LocalGang, elsewhere: ProcessPoolExecutor
+) -> None:
+    draw = np.random.default_rng(7)
+    words = [draw.integers(0, lake.WORDS, n).astype(np.int32) for n in draw.integers(0, 9, 100)]
+    tags = [draw.choice(TAGS, n).astype(object) for n in draw.integers(0, 3, 100)]
+    labels = draw.integers(0, lake.CLASSES, 100)
+    table = pa.table({"words": pa.array(words, pa.list_(pa.int32())), "tags": tags, "label": labels})
+    (tmp_path / "lake").mkdir()
+    pq.write_table(table, tmp_path / "lake/f.parquet", row_group_size=30)
+    config = lake.job(
+        tmp_path,
+        "ragged",
+        workers=2,
+        params={"flavour": flavour},
+        data={
+            "inputs": {"words": {"columns": "words", "ragged": True}, "tags": {"columns": "tags", "ragged": True}},
+            "targets": {"label": "label"},
+            "validation": {"path": str(tmp_path / "lake")},
+        },
+        train={"batch_size": 100, "epochs": 3},
+    )
+    result = gang.train(config)
+    assert [(epoch.planned, epoch.trained) for epoch in result.rows] == [(100, 100)] * 3
+    difference, served = elsewhere.submit(
+        reference.compare_batches, config, {}, {"words": words, "tags": tags}, labels, result.model
+    ).result()
+    assert difference <= 1e-5
+    assert served <= 1e-6

@@ -99,6 +99,34 @@ def nested(params: Params, assets: Params) -> Any:
     return _classifier(keras, params, inputs, hidden)
 
 
+def ragged(params: Params, assets: Params) -> Any:
+    """A model of words and tags in lists of any length: the sum of what each stands for."""
+    del assets
+    keras, tf = _flavour(params), importlib.import_module("tensorflow")
+
+    @keras.saving.register_keras_serializable(package="zoo")
+    class Bag(keras.layers.Layer):  # type: ignore[misc, name-defined]
+        def build(self, shape: Any) -> None:
+            del shape
+            self.table = self.add_weight(shape=(WORDS, 3), name="table", initializer="uniform")
+
+        def call(self, words: Any) -> Any:
+            flat = words.flat_values
+            codes = tf.strings.to_hash_bucket_fast(flat, WORDS) if flat.dtype == tf.string else flat
+            return tf.reduce_sum(words.with_flat_values(tf.gather(tf.convert_to_tensor(self.table), codes)), axis=1)
+
+        def compute_output_shape(self, shape: Any) -> Any:
+            return (shape[0], 3)
+
+        def compute_output_spec(self, words: Any) -> Any:  # Keras 3; StringTensors have no flat values there
+            return keras.KerasTensor((words.shape[0], 3))
+
+    words = keras.Input((None,), name="words", dtype="int32", ragged=True)
+    tags = keras.Input((None,), name="tags", dtype="string", ragged=True)
+    hidden = keras.layers.Concatenate()([Bag(name="of_words")(words), Bag(name="of_tags")(tags)])
+    return _classifier(keras, params, {"words": words, "tags": tags}, hidden)
+
+
 def subclassed(params: Params, assets: Params) -> Any:
     """A model that is a class, with a weight that the loss does not use."""
     del assets
