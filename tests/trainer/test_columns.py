@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -119,3 +120,25 @@ def test_lists_of_any_length_train_and_serve_as_ragged_tensors(
     ).result()
     assert difference <= 1e-5
     assert served <= 1e-6
+
+
+def test_a_low_level_loop_gets_ragged_tensors(tmp_path: Path, gang: LocalGang) -> None:
+    draw = np.random.default_rng(8)
+    rows = [[i, draw.integers(0, 99, i % 4).tolist(), draw.choice(TAGS, i % 3).tolist()] for i in range(70)]
+    kinds = {"row": pa.int64(), "words": pa.list_(pa.int32()), "tags": pa.list_(pa.string())}
+    columns = {name: pa.array([row[i] for row in rows], kind) for i, (name, kind) in enumerate(kinds.items())}
+    (tmp_path / "lake").mkdir()
+    pq.write_table(pa.table({**columns, "label": [0] * 70}), tmp_path / "lake/f.parquet", row_group_size=20)
+    (tmp_path / "diary").mkdir()
+    lists = {name: {"columns": name, "ragged": True} for name in ("words", "tags")}
+    config = lake.job(
+        tmp_path,
+        "spell",
+        workers=2,
+        params={"diary": str(tmp_path / "diary")},
+        data={"inputs": {"row": "row", **lists}, "targets": {"label": "label"}},
+        train={"batch_size": 16},
+    )
+    gang.train(config)
+    lines = [json.loads(line) for file in (tmp_path / "diary").iterdir() for line in file.read_text().splitlines()]
+    assert sorted(lines) == rows

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import json
 import sys
 from collections.abc import Mapping
 from pathlib import Path
@@ -202,6 +203,20 @@ def loop(node: Node) -> None:
                 if step == node.params.get("break_after"):
                     raise RuntimeError("broken on purpose")
     node.export(keras.Model(numbers, keras.layers.Softmax(name="label")(model(numbers))))
+
+
+def spell(node: Node) -> None:
+    """Trains nothing, and writes down each row with its lists."""
+    node.restore()
+    step = node.step
+    with Path(node.params["diary"], str(node.index)).open("a") as diary:
+        for _ in node.epochs():
+            for x, _y in node.dataset():
+                rows = x["row"].numpy().tolist()
+                for row, words, tags in zip(rows, x["words"].to_list(), x["tags"].to_list(), strict=True):
+                    diary.write(json.dumps([row, words, [tag.decode() for tag in tags]]) + "\n")
+                step += 1
+                node.report(step=step, rows=len(rows))
 
 
 def with_fixed_weights(model: Any) -> Any:
