@@ -25,8 +25,8 @@ from typing import Any, NamedTuple, Self
 import pyarrow as pa
 import pyspark
 from _lake import Schema, float_columns, int_list, write_lake
-from _processor import SPARK, TRAINERS, ProcessorTime
 from _report import Figure, figure, report
+from _watch import SPARK, TRAINERS, ProcessorTime
 from pyspark import RDD
 from pyspark.sql import DataFrame, SparkSession
 from rich.console import Console

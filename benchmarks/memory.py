@@ -7,18 +7,16 @@ the trainers' processes, and of Spark's Python workers, at each tenth of the row
 from __future__ import annotations
 
 import tempfile
-import threading
-import time
 from contextlib import suppress
 from itertools import pairwise
 from pathlib import Path
-from types import TracebackType
-from typing import Any, Self
+from typing import Any
 
 import psutil
 from _lake import float_columns, write_lake
 from _report import Figure, figure, report
 from _submit import submit
+from _watch import Sampler
 
 SCHEMA = float_columns(5_000_000, 125_000)
 EPOCHS, WORKERS, BATCH = 10, 2, 2_048
@@ -26,36 +24,24 @@ TENTHS = 10
 _INTERVAL_S = 0.5
 
 
-class Workers:
-    """Looks at the memory of Spark's Python workers below this process, from a thread of its own."""
+class Workers(Sampler[int]):
+    """Resident bytes of the largest of Spark's Python workers."""
 
     def __init__(self) -> None:
-        self._samples: list[tuple[float, int]] = []
-        self._ended = threading.Event()
-        self._thread = threading.Thread(target=self._run, daemon=True)
-
-    def __enter__(self) -> Self:
-        self._thread.start()
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        self._ended.set()
-        self._thread.join()
+        super().__init__(_largest, _INTERVAL_S)
 
     def resident(self, start: float, stop: float) -> int:
         """Returns the bytes of the largest worker between two times of the clock."""
-        return max(nbytes for time_s, nbytes in self._samples if start - _INTERVAL_S <= time_s <= stop)
+        return max(nbytes for time_s, nbytes in self.samples if start - _INTERVAL_S <= time_s <= stop)
 
-    def _run(self) -> None:
-        while not self._ended.wait(_INTERVAL_S):
-            largest = 0
-            for process in psutil.Process().children(recursive=True):
-                with suppress(psutil.Error):  # it has ended meanwhile
-                    if "pyspark.daemon" in process.cmdline():
-                        largest = max(largest, process.memory_info().rss)
-            self._samples.append((time.time(), largest))
+
+def _largest() -> int:
+    largest = 0
+    for process in psutil.Process().children(recursive=True):
+        with suppress(psutil.Error):  # it has ended meanwhile
+            if "pyspark.daemon" in process.cmdline():
+                largest = max(largest, process.memory_info().rss)
+    return largest
 
 
 def flat(name: str, tenths: list[list[float]]) -> list[Figure]:

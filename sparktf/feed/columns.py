@@ -94,7 +94,7 @@ class Ragged:
     def take(self, rows: Array) -> Ragged:
         """Returns the given rows, in that order."""
         starts, lengths = self.splits[rows], np.diff(self.splits)[rows]
-        splits = _splits(lengths)
+        splits = row_splits(lengths)
         return Ragged(_taken(self.values, np.arange(splits[-1]) + np.repeat(starts - splits[:-1], lengths)), splits)
 
     def compact(self) -> Ragged:
@@ -114,10 +114,11 @@ class Ragged:
         """Returns the rows of all parts, in order."""
         compact = [part.compact() for part in parts]
         lengths = np.concatenate([np.diff(part.splits) for part in compact])
-        return cls(_concat_values([part.values for part in compact]), _splits(lengths))
+        return cls(_concat_values([part.values for part in compact]), row_splits(lengths))
 
 
-def _splits(lengths: Array) -> npt.NDArray[np.int64]:
+def row_splits(lengths: Array) -> npt.NDArray[np.int64]:
+    """Returns where each of some lists begins among the values of all, and last their end: int64 [rows + 1]."""
     return np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)
 
 

@@ -16,7 +16,17 @@ from sparktf.config import FillValue
 from sparktf.feature import Feature, Kind
 from sparktf.feed.arrow_types import fill_scalar, is_binary, is_list, zero_scalar
 from sparktf.feed.aside import Aside, Judge, Number, Reason, refuse
-from sparktf.feed.columns import Array, Column, Columns, Ragged, Strings, blank_column, concat_columns, object_array
+from sparktf.feed.columns import (
+    Array,
+    Column,
+    Columns,
+    Ragged,
+    Strings,
+    blank_column,
+    concat_columns,
+    object_array,
+    row_splits,
+)
 from sparktf.feed.lists import Lists, Refuse, all_values, byte_lists, take_apart
 from sparktf.feed.nested import column_of
 
@@ -261,7 +271,7 @@ def _text(column: _Column) -> Strings:
 def _ragged(column: _Column) -> Ragged:
     """Returns lists of any length; one that is null, where that is no error, is empty."""
     lists = column.lists()
-    splits = np.concatenate([[0], np.cumsum(lists.lengths)]).astype(np.int64)
+    splits = row_splits(lists.lengths)
     if column.feature.is_text:
         encoded = _encoded(lists.values)
         found = Ragged(Strings(_codes(encoded), object_array(encoded.dictionary)), splits)

@@ -58,7 +58,7 @@ def _to_ragged(values: Array, splits: Array) -> Any:
 
 def decoded(tensors: Tensors) -> Tensors:
     """Returns all rows, text decoded to string tensors."""
-    return {key: tf.gather(value[1], value[0]) if isinstance(value, tuple) else value for key, value in tensors.items()}
+    return {key: _decoded(value[1], value[0]) if isinstance(value, tuple) else value for key, value in tensors.items()}
 
 
 def rows_of(tensors: Tensors, start: Any, stop: Any) -> Tensors:

@@ -6,8 +6,11 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
+
+from sparktf.driver.parquet_scan import ParquetScan
+from sparktf.driver.scan import plain_scan
 
 
 @contextmanager
@@ -47,3 +50,10 @@ def write_days(spark: SparkSession, folder: Path) -> Path:
     frame.write.partitionBy("day", "shop").parquet(str(folder))
     spark.read.parquet(str(folder)).createOrReplaceTempView("days")
     return folder
+
+
+def scanned(df: DataFrame) -> ParquetScan:
+    """Returns the plain scan that a DataFrame must be."""
+    found = plain_scan(df)
+    assert isinstance(found, ParquetScan), found
+    return found

@@ -5,11 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from integration.session import settings
+from integration.session import scanned, settings
 from lakes import array, batches, deal, ids, lake_config, no_filter
 from pyspark.sql import SparkSession
 
-from sparktf.driver.parquet_scan import NotPlain, NotPlainError, ParquetScan
+from sparktf.driver.parquet_scan import NotPlain, NotPlainError
 from sparktf.driver.planner import plan_source
 from sparktf.driver.row_filter import count_selected
 from sparktf.driver.scan import plain_scan
@@ -91,8 +91,7 @@ FILTERS = (
 @pytest.mark.parametrize("where", FILTERS)
 def test_rows_that_pass_are_those_that_spark_collects(spark: SparkSession, lake: Path, where: str) -> None:
     df = spark.read.parquet(str(lake)).where(where).select("id", "part")
-    scan = plain_scan(df)
-    assert isinstance(scan, ParquetScan), scan
+    scan = scanned(df)
     config = lake_config(table="t", inputs={"id": "id"}, targets={"y": "part"})
     plan = plan_source(config, open_storage, no_filter, scan=scan)
     found = sorted(ids(plan, deal(plan)))
@@ -124,8 +123,7 @@ def test_any_other_filter_is_sparks(spark: SparkSession, lake: Path, where: str)
 def test_a_filter_between_projections_is_of_the_columns_that_it_names(spark: SparkSession, lake: Path) -> None:
     df = spark.read.parquet(str(lake)).selectExpr("part as id2", "id as part").where("part > 100 and id2 < 3")
     df = df.selectExpr("part as id", "id2 as part")
-    scan = plain_scan(df)
-    assert isinstance(scan, ParquetScan), scan
+    scan = scanned(df)
     plan = plan_source(
         lake_config(table="t", inputs={"id": "id"}, targets={"y": "part"}), open_storage, no_filter, scan=scan
     )
@@ -135,22 +133,19 @@ def test_a_filter_between_projections_is_of_the_columns_that_it_names(spark: Spa
 def test_nulls_of_rows_that_do_not_pass_are_not_refused_and_others_are_named(spark: SparkSession, lake: Path) -> None:
     frame = spark.read.parquet(str(lake))
     config = lake_config(table="t", inputs={"id": "id"}, targets={"y": "maybe"})
-    scan = plain_scan(frame.where("maybe is not null").select("id", "maybe"))
-    assert isinstance(scan, ParquetScan), scan
+    scan = scanned(frame.where("maybe is not null").select("id", "maybe"))
     plan = plan_source(config, open_storage, no_filter, scan=scan)
     (batch,) = batches(plan, deal(plan)[0], rows=1000)
     assert sorted(array(batch, "input:id").tolist()) == [i for i in range(ROWS) if i % 5]
     assert array(batch, "input:id").tolist() == array(batch, "target:y").tolist()
-    scan = plain_scan(frame.where("id >= 63 and id < 70 and half = 1").select("id", "maybe"))
-    assert isinstance(scan, ParquetScan), scan
+    scan = scanned(frame.where("id >= 63 and id < 70 and half = 1").select("id", "maybe"))
     plan = plan_source(config, open_storage, no_filter, scan=scan)
     with pytest.raises(BadValueError, match=r"half=1/.*column 'maybe', row 2: null"):  # 61, 63, 65
         batches(plan, deal(plan)[0], rows=1000)
 
 
 def test_a_fraction_is_held_out_of_the_rows_that_pass(spark: SparkSession, lake: Path) -> None:
-    scan = plain_scan(spark.read.parquet(str(lake)).where("maybe is not null").select("id", "part"))
-    assert isinstance(scan, ParquetScan), scan
+    scan = scanned(spark.read.parquet(str(lake)).where("maybe is not null").select("id", "part"))
     config = lake_config(table="t", inputs={"id": "id"}, targets={"y": "part"}, validation={"fraction": 0.25})
     plan = plan_source(config, open_storage, no_filter, scan=scan)
     parts = [sorted(ids(plan, deal(plan, stream=stream))) for stream in (Stream.TRAIN, Stream.VALIDATION)]
@@ -159,8 +154,7 @@ def test_a_fraction_is_held_out_of_the_rows_that_pass(spark: SparkSession, lake:
 
 
 def test_a_filter_that_nothing_passes_leaves_no_row(spark: SparkSession, lake: Path) -> None:
-    scan = plain_scan(spark.read.parquet(str(lake)).where("maybe = 35").select("id", "part"))
-    assert isinstance(scan, ParquetScan), scan
+    scan = scanned(spark.read.parquet(str(lake)).where("maybe = 35").select("id", "part"))
     config = lake_config(table="t", inputs={"id": "id"}, targets={"y": "part"})
     with pytest.raises(EmptySourceError, match=r"data\.table: none of 240 rows passes the filter"):
         plan_source(config, open_storage, no_filter, scan=scan)
@@ -171,8 +165,7 @@ def test_files_with_other_rows_than_were_counted_are_refused(spark: SparkSession
         spark.range(0, 10, 1, 1).selectExpr("id", f"cast({values} as int) as x").write.parquet(
             str(tmp_path / values), compression="none"
         )
-    scan = plain_scan(spark.read.parquet(str(tmp_path / "id")).where("x < 3 and x != 1").select("id"))
-    assert isinstance(scan, ParquetScan), scan
+    scan = scanned(spark.read.parquet(str(tmp_path / "id")).where("x < 3 and x != 1").select("id"))
     config = lake_config(table="t", inputs={"id": "id"}, targets={"y": "id"})
     plan = plan_source(config, open_storage, no_filter, scan=scan)
     (old,), (new,) = ((tmp_path / values).glob("*.parquet") for values in ("id", "9 - id"))
@@ -187,8 +180,7 @@ def test_files_with_other_rows_than_were_counted_are_refused(spark: SparkSession
 
 
 def test_where_too_much_would_be_read_to_count_spark_reads(spark: SparkSession, lake: Path) -> None:
-    scan = plain_scan(spark.read.parquet(str(lake)).where("d > 3").select("id"))
-    assert isinstance(scan, ParquetScan), scan
+    scan = scanned(spark.read.parquet(str(lake)).where("d > 3").select("id"))
     config = lake_config(table="t", inputs={"id": "id"}, targets={"y": "id"})
     plan = plan_source(config, open_storage, no_filter, scan=scan)
     table = plan.tables[Stream.TRAIN]
@@ -198,6 +190,5 @@ def test_where_too_much_would_be_read_to_count_spark_reads(spark: SparkSession, 
     with pytest.raises(NotPlainError, match=r"to count what passes its filter, 0\.0 GB would be read first"):
         count_selected(storage, plan.files, groups, scan.where, max_nbytes=10)
     # What the footers decide, nobody reads.
-    part = plain_scan(spark.read.parquet(str(lake)).where("part >= 1").select("id"))
-    assert isinstance(part, ParquetScan), part
+    part = scanned(spark.read.parquet(str(lake)).where("part >= 1").select("id"))
     assert count_selected(storage, plan.files, groups, part.where, max_nbytes=10).rows.sum() == 180

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from integration.session import settings, write_days
+from integration.session import scanned, settings, write_days
 from lakes import array, batches, deal, id_table, ids, lake_config, no_filter, write_file
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as f
@@ -48,12 +48,6 @@ def query(text: str) -> Make:
 
 def over(change: Callable[[DataFrame], DataFrame]) -> Make:
     return lambda spark, lake: change(read(spark, lake))
-
-
-def scanned(df: DataFrame) -> ParquetScan:
-    found = plain_scan(df)
-    assert isinstance(found, ParquetScan), found
-    return found
 
 
 def direct_ids(scan: ParquetScan, **inputs: Any) -> list[int]:
