@@ -58,6 +58,8 @@ def _pack(arguments: argparse.Namespace) -> int:
         f"The nodes need the interpreter that it stands on at the same path: {packed.base_python}\n"
         f"Name it in submit.archive, or copy it to HDFS once and name that."
     )
+    if packed.left_out:
+        print(f"Left out, for they look like credentials: {', '.join(packed.left_out)}")
     return 0
 
 

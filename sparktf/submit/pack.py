@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import IO, cast
 
 from sparktf.errors import ConfigError, StorageError
+from sparktf.submit.credential_files import without_credentials
 from sparktf.submit.environment_files import Entry, base_python, check_packable, environment_entries, site_packages
 
 _BLOCK = 4 << 20
@@ -29,7 +30,11 @@ _SUFFIXES = (".tar.gz", ".tgz", ".tar")
 
 @dataclass(frozen=True, slots=True)
 class Packed:
-    """An archive: its members, bytes before and after compression, and what its nodes need."""
+    """An archive: its members, bytes before and after compression, and what its nodes need.
+
+    Attributes:
+        left_out: Files and folders of the environment that look like credentials.
+    """
 
     output: Path
     members: int
@@ -37,6 +42,7 @@ class Packed:
     nbytes: int
     duration_s: float
     base_python: Path
+    left_out: tuple[str, ...] = ()
 
 
 def pack(prefix: Path, output: Path) -> Packed:
@@ -54,14 +60,13 @@ def pack(prefix: Path, output: Path) -> Packed:
     check_packable(prefix)
     if not output.name.endswith(_SUFFIXES):
         raise ConfigError(f"--output {output}: must end with one of {', '.join(_SUFFIXES)}")
-    entries = environment_entries(prefix, _not_installed(prefix))
+    entries, left_out = without_credentials(environment_entries(prefix, _not_installed(prefix)))
     try:
         unpacked = _write_aside(entries, output)
     except OSError as e:
         raise StorageError(f"{output}: {e.strerror or e}") from e
-    return Packed(
-        output, len(entries), unpacked, output.stat().st_size, time.monotonic() - started_s, base_python(prefix)
-    )
+    duration_s = time.monotonic() - started_s
+    return Packed(output, len(entries), unpacked, output.stat().st_size, duration_s, base_python(prefix), left_out)
 
 
 def this_environment() -> Path:
@@ -79,13 +84,13 @@ def _not_installed(prefix: Path) -> dict[str, Path]:
 
 def _write_aside(entries: Iterable[Entry], output: Path) -> int:
     output.parent.mkdir(parents=True, exist_ok=True)
+    # Nobody else may read it, now or later: what was installed may hold more than we know to leave out.
     handle, name = tempfile.mkstemp(prefix=f".{output.name}-", dir=output.parent)
     try:
         with os.fdopen(handle, "wb") as file:
             written = _write(entries, file) if output.name.endswith(".tar") else _write_compressed(entries, file)
             file.flush()
             os.fsync(file.fileno())
-        os.chmod(name, 0o644)
         os.replace(name, output)
     except BaseException:
         Path(name).unlink(missing_ok=True)

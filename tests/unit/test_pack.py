@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import shutil
+import stat
 import subprocess
 import sys
 import tarfile
@@ -93,6 +95,50 @@ def test_what_no_node_needs_is_left_out(environment: Path, tmp_path: Path) -> No
     assert f"{SITE}/plain/tests/__init__.py" in names
     assert f"{SITE}/numpy/tests/__init__.py" not in names
     assert not [name for name in names if "__pycache__" in name or "activate" in name or "__editable__" in name]
+
+
+def test_credentials_stay_at_home_and_are_named(environment: Path, tmp_path: Path) -> None:
+    site, key = environment / SITE, "-----BEGIN RSA PRIVATE KEY-----\nhunter2\n"
+    (environment / "pip.conf").write_text("[global]\nindex = https://me:hunter2@index\n", encoding="utf-8")
+    for name, text in {
+        "plain/.env": "TOKEN=hunter2",
+        "plain/.netrc": "machine index login me password hunter2",
+        "plain/client.pem": key,
+        "plain/account.json": '{"private_key": "-----BEGIN PRIVATE KEY-----hunter2"}',
+        "plain/nightly.keytab": "hunter2",
+        "plain/.git/config": "url = https://me:hunter2@host/repository",
+        "plain/.git/objects/aa": "hunter2",
+        "plain/authorities.pem": "-----BEGIN CERTIFICATE-----\n",
+        "plain/key.json": "{}",
+    }.items():
+        (site / name).parent.mkdir(parents=True, exist_ok=True)
+        (site / name).write_text(text, encoding="utf-8")
+
+    packed = pack(environment, tmp_path / "env.tar")
+
+    names = [".env", ".git", ".netrc", "account.json", "client.pem", "nightly.keytab"]
+    assert packed.left_out == (*(f"{SITE}/plain/{name}" for name in names), "pip.conf")
+    content = packed.output.read_bytes()
+    assert b"hunter2" not in content
+    assert f"{SITE}/plain/authorities.pem".encode() in content
+    assert f"{SITE}/plain/key.json".encode() in content
+
+
+def test_nobody_else_can_read_the_archive_not_even_while_it_is_written(
+    environment: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    modes: list[int] = []
+    fsync = os.fsync
+
+    def look(handle: int) -> None:
+        modes.append(stat.S_IMODE(os.fstat(handle).st_mode))
+        fsync(handle)
+
+    monkeypatch.setattr(os, "fsync", look)
+    output = tmp_path / "env.tar"
+    output.touch(mode=0o644)
+    pack(environment, output)
+    assert [*modes, stat.S_IMODE(output.stat().st_mode)] == [0o600, 0o600]
 
 
 def test_the_same_environment_gives_the_same_archive(environment: Path, tmp_path: Path) -> None:
