@@ -26,7 +26,8 @@ A run is described by one YAML file. `sparktf check CONFIG` shows what a file me
   day after, all as YYYY-MM-DD. `{{name}}` is the run's name. A value that starts with a template needs quotes.
 - Plain values are read as in YAML 1.2: `1e-3` is a number; `2026-11-20` and `12:30` are text; only `true` and `false`
   are bools. A bare `on`, `off`, `yes` or `no` is taken where the key says whether a bool or text is meant, and refused
-  where it does not (`params`, `data.fill_null`). A key given twice is an error.
+  where it does not (`params`, `data.fill_null`). A key given twice is an error. Anchors and aliases may say at most
+  4 MiB of text, nested at most 100 deep.
 """
 
 _SCALARS = {

@@ -7,11 +7,16 @@ becomes a `Switch`: text that a bool field takes too, and that free-form values 
 
 from __future__ import annotations
 
-import json
 import re
 from typing import Any
 
 import yaml
+
+_MAX_EXPANDED = 4 << 20
+"""Characters of a text whose aliases are written out; a text that is longer by itself may be as long as it is."""
+_MAX_DEPTH = 100
+
+_TOO_DEEP = f"is nested too deeply: at most {_MAX_DEPTH} lists and mappings within each other"
 
 _CORE_TAGS = tuple(f"tag:yaml.org,2002:{name}" for name in ("null", "bool", "int", "float", "str", "seq", "map"))
 _MERGE_TAG = "tag:yaml.org,2002:merge"
@@ -43,10 +48,16 @@ class Switch(str):
 
 
 class _Loader(yaml.SafeLoader):
-    """Refuses duplicate and non-text keys."""
+    """Refuses duplicate and non-text keys, and aliases that stand for more than fits into memory."""
 
     yaml_implicit_resolvers: dict[str, list[tuple[str, re.Pattern[str]]]] = {}
     yaml_constructors = {tag: build for tag, build in yaml.SafeLoader.yaml_constructors.items() if tag in _CORE_TAGS}
+
+    def get_single_node(self) -> yaml.Node | None:
+        node = super().get_single_node()
+        if node is not None:
+            _check_size(node, max(_MAX_EXPANDED, node.end_mark.index))
+        return node
 
     def compose_mapping_node(self, anchor: Any) -> yaml.MappingNode:
         node = super().compose_mapping_node(anchor)
@@ -96,7 +107,8 @@ def load_yaml(text: str) -> Any:
     """
     try:
         value = yaml.load(text, _Loader)
-        json.dumps(value)  # raises on an anchor that contains itself
+    except RecursionError:
+        raise YamlError(_TOO_DEEP) from None
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         problem = str(error.problem)
@@ -113,6 +125,42 @@ def load_yaml(text: str) -> Any:
 def dump_yaml(value: Any) -> str:
     """Returns YAML that `load_yaml` reads back as the same value (tuples as lists)."""
     return yaml.dump(value, Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=120)
+
+
+def _check_size(root: yaml.Node, limit: int) -> None:
+    """Refuses a tree that is too large with its aliases written out; looks at each of its nodes once.
+
+    Raises:
+        YamlError: it is, or it is nested too deeply.
+        MarkedYAMLError: an anchor contains itself.
+    """
+    sizes: dict[yaml.Node, tuple[int, int]] = {}
+    open_nodes: set[yaml.Node] = set()
+
+    def measure(node: yaml.Node) -> tuple[int, int]:
+        """Returns characters and depth."""
+        if isinstance(node, yaml.ScalarNode):
+            return len(node.value) + 1, 0
+        if node in open_nodes:
+            raise _problem(node, "an anchor contains itself")
+        if node not in sizes:
+            open_nodes.add(node)
+            parts = [measure(part) for part in _parts(node)]
+            open_nodes.remove(node)
+            sizes[node] = 2 + sum(size for size, _ in parts), 1 + max((depth for _, depth in parts), default=0)
+        return sizes[node]
+
+    size, depth = measure(root)
+    if depth > _MAX_DEPTH:
+        raise YamlError(_TOO_DEEP)
+    if size > limit:
+        raise YamlError(f"aliases (*name) make it larger than {limit >> 20} MiB: write out what it needs of them")
+
+
+def _parts(node: yaml.Node) -> list[yaml.Node]:
+    if isinstance(node, yaml.MappingNode):
+        return [part for pair in node.value for part in pair]
+    return list(node.value)
 
 
 def _problem(node: yaml.Node, text: str) -> yaml.MarkedYAMLError:

@@ -188,7 +188,7 @@ class ErrorRecord(BaseModel):
         log: Where the node's whole log is; `log_tail` holds its last lines.
     """
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True)
 
     type: str
     message: str

@@ -10,6 +10,8 @@ from typing import NamedTuple, Self
 from urllib.parse import urlsplit
 from xml.etree import ElementTree
 
+from pydantic import Field
+
 from sparktf.errors import ConfigError
 from sparktf.plan import Message
 
@@ -34,9 +36,9 @@ class NameNode(NamedTuple):
 
 
 class HadoopConf(Message):
-    """Properties of Hadoop's configuration files, expanded."""
+    """Properties of Hadoop's configuration files, expanded. They may hold keys: no text form shows them."""
 
-    properties: dict[str, str] = {}
+    properties: dict[str, str] = Field(default={}, repr=False)
 
     @classmethod
     def from_folder(cls, folder: str | Path) -> Self:

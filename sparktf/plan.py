@@ -55,8 +55,8 @@ def generator(draw: Draw, seed: int, *key: int) -> np.random.Generator:
 class Message(BaseModel):
     """Base of everything that crosses the control channel as JSON: frozen, unknown keys refused."""
 
-    # A loss may become NaN or infinite, and must arrive as that.
-    model_config = ConfigDict(frozen=True, extra="forbid", ser_json_inf_nan="constants")
+    # A loss may become NaN or infinite, and must arrive as that. Errors end in logs, where no secret may stand.
+    model_config = ConfigDict(frozen=True, extra="forbid", ser_json_inf_nan="constants", hide_input_in_errors=True)
 
 
 class Split(NamedTuple):

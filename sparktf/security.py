@@ -22,6 +22,13 @@ NODE_NAME = "sparktf-node"
 """The name in the node certificate; clients check for it instead of a host name, which may be an address."""
 
 
+_CLOCKS_DIFFER = datetime.timedelta(days=1)
+_LIFETIME = datetime.timedelta(days=3653)
+"""A certificate that expired would end a run that is well: handshakes go on to its last day, with each new trainer and
+feeder. An early end would protect nothing: the authority's key is gone once it has signed, and what it has signed is
+worth nothing once the run's server is gone."""
+
+
 class TlsMaterial(Message):
     """PEM texts of the run's authority, node certificate and node key."""
 
@@ -43,10 +50,10 @@ def new_secret() -> str:
     return secrets.token_urlsafe(32)
 
 
-def new_tls_material(now: datetime.datetime, lifetime: datetime.timedelta = datetime.timedelta(days=30)) -> TlsMaterial:
-    """Returns certificates of a new authority, valid from a little before `now` (hosts' clocks differ)."""
+def new_tls_material(now: datetime.datetime) -> TlsMaterial:
+    """Returns certificates of a new authority, valid on hosts whose clocks differ, and for longer than any run."""
     authority_key, node_key = _new_key(), _new_key()
-    window = (now - datetime.timedelta(minutes=10), now + lifetime)
+    window = (now - _CLOCKS_DIFFER, now + _LIFETIME)
     authority = _certificate("sparktf-run", authority_key, None, authority_key, window)
     node = _certificate(NODE_NAME, node_key, authority.subject, authority_key, window)
     return TlsMaterial(

@@ -1,0 +1,95 @@
+"""Where secrets must not show up: errors, text forms, what is shown or stored; and certificates that a run outlives."""
+
+from __future__ import annotations
+
+import datetime
+import time
+
+import pytest
+from cryptography import x509
+from pydantic import ValidationError
+
+from sparktf.config_load import parse_config
+from sparktf.config_submit import SubmitConfig
+from sparktf.errors import ConfigError, ErrorRecord
+from sparktf.hadoop import HadoopConf
+from sparktf.messages import Bootstrap
+from sparktf.plan import Message
+from sparktf.security import ControlAccess, new_tls_material
+
+NOW = datetime.datetime(2026, 11, 20, 12, tzinfo=datetime.UTC)
+SECRET = "hunter2-hunter2"
+CONFIG = """\
+name: churn
+model: models.churn:build
+data: {path: /lake/customers, inputs: {age: age}, targets: {churned: churned}}
+output: {path: /models/runs}
+"""
+
+
+# --- pydantic ---
+
+
+@pytest.mark.parametrize(
+    ("kind", "wrong"),
+    [
+        (ControlAccess, {"secret": [SECRET], "location": "grpc://h:1"}),
+        (ControlAccess, {"secret": SECRET, "location": "grpc://h:1", "unknown": SECRET}),
+        (Bootstrap, {"access": {"secret": SECRET}}),
+        (SubmitConfig, {"conf": {"spark.ssl.keyPassword": [SECRET]}}),
+        (ErrorRecord, {"message": [SECRET]}),
+    ],
+)
+def test_what_is_wrong_with_a_message_is_told_without_its_content(
+    kind: type[Message], wrong: dict[str, object]
+) -> None:
+    with pytest.raises(ValidationError) as caught:
+        kind.model_validate(wrong)
+    assert SECRET not in str(caught.value)
+
+
+def test_the_jvms_hadoop_configuration_keeps_its_keys_out_of_text_forms() -> None:
+    assert SECRET not in repr(HadoopConf(properties={"fs.s3a.secret.key": SECRET}))
+
+
+# --- certificates ---
+
+
+def test_certificates_outlive_any_run_and_are_valid_where_a_clock_is_hours_behind() -> None:
+    made = new_tls_material(NOW)
+    for pem in (made.authority, made.certificate):
+        certificate = x509.load_pem_x509_certificate(pem.encode())
+        assert certificate.not_valid_before_utc <= NOW - datetime.timedelta(hours=24)
+        assert certificate.not_valid_after_utc >= NOW + datetime.timedelta(days=3650)
+
+
+# --- YAML's aliases ---
+
+LAUGHS = "a0: &a0 [lol, lol]\n" + "".join(f"a{i}: &a{i} [*a{i - 1}, *a{i - 1}]\n" for i in range(1, 40))
+MERGES = "a0: &a0 {k: v}\n" + "".join(f"a{i}: &a{i} {{<<: [*a{i - 1}, *a{i - 1}]}}\n" for i in range(1, 40))
+LONG_TEXT = f"a: &a {'x' * 100_000}\nparams: [{'*a, ' * 100}]\n"
+DEEP = "params: " + "[" * 5_000 + "]" * 5_000
+
+
+@pytest.mark.parametrize("text", [LAUGHS, MERGES, LONG_TEXT])
+def test_aliases_that_would_fill_the_memory_are_refused_at_once(text: str) -> None:
+    started_s = time.process_time()
+    with pytest.raises(ConfigError, match=r"^c\.yaml: aliases \(\*name\) make it larger than 4 MiB"):
+        parse_config(text, source="c.yaml")
+    assert time.process_time() - started_s < 2
+
+
+@pytest.mark.parametrize("text", [DEEP, DEEP.replace("[", "{a: ").replace("]", "}")])
+def test_what_is_nested_without_end_is_refused(text: str) -> None:
+    with pytest.raises(ConfigError, match=r"^c\.yaml: is nested too deeply"):
+        parse_config(text, source="c.yaml")
+
+
+def test_an_anchor_within_itself_is_refused() -> None:
+    with pytest.raises(ConfigError, match=r"^c\.yaml: line 1: an anchor contains itself"):
+        parse_config("params: &a {b: [*a]}\n", source="c.yaml")
+
+
+def test_aliases_serve_for_what_is_said_twice() -> None:
+    config = parse_config(CONFIG + "params: {one: &units [64, 32], other: *units, more: {<<: {deep: *units}}}\n")
+    assert config.params == {"one": [64, 32], "other": [64, 32], "more": {"deep": [64, 32]}}
