@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+import itertools
 import time
-from collections.abc import Iterable
-from datetime import UTC, datetime
+from collections.abc import Iterable, Iterator
+from datetime import UTC, date, datetime, timedelta
+from datetime import time as clock
 from decimal import Decimal
+from fractions import Fraction
 from typing import Any
 
 import numpy as np
+import pandas as pd  # type: ignore[import-untyped]
 import pyarrow as pa
 import pytest
 from pyspark.sql import Row
 
 from sparktf.errors import BadValueError
+from sparktf.executor.row_values import UNFIT, to_array
 from sparktf.executor.rows import to_batches, to_tuples
 
 NAMES = ("id", "name", "x")
@@ -130,6 +135,8 @@ def test_structs_are_read_by_name_too(who: Any) -> None:
         (Row(aeg=1, name="n"), r"row 1: column 'c': a Row without a field 'age'"),
         ((1,), r"row 1: column 'c': a tuple of 1 values for 2 fields"),
         (7, r"row 1: column 'c': a row of type int"),
+        ((7, "n"), r"row 1: column 'c': a tuple, where others are Row$"),
+        ({"age": 7, "name": "n"}, r"row 1: column 'c': a dict, where others are Row$"),
     ],
 )
 def test_a_struct_that_does_not_fit_is_refused_with_its_field(who: Any, says: str) -> None:
@@ -138,10 +145,40 @@ def test_a_struct_that_does_not_fit_is_refused_with_its_field(who: Any, says: st
         column(kind, [Row(age=1, name="n"), who])
 
 
+def test_structs_of_several_kinds_are_refused_with_the_field_that_holds_them() -> None:
+    inner = pa.struct([("at", pa.string()), ("years", pa.int32())])
+    whole = pa.struct([("old", inner), ("tall", pa.float32())])
+    rows = [Row(old=None, tall=1.5), Row(old=Row(years=7, at="home"), tall=1.5), Row(old=("home", 7), tall=1.5)]
+    with pytest.raises(BadValueError, match=r"row 2: column 'c\.old': a tuple, where others are Row$"):
+        column(whole, rows)
+    with pytest.raises(BadValueError, match=r"row 2: column 'c': \[\('home', 7\)\] is of another kind than others are"):
+        column(pa.list_(inner), [None, [Row(years=7, at="home")], [("home", 7)]])
+
+
+def test_structs_within_lists_and_maps_are_read_by_name_too() -> None:
+    kind = pa.struct([("at", pa.string()), ("years", pa.int32())])
+    who, told = Row(years=7, at="home"), {"at": "home", "years": 7}
+    assert column(pa.list_(kind), [[who, None], None, []]).column("c").to_pylist() == [[told, None], None, []]
+    found = column(pa.map_(pa.string(), kind), [{"a": who}, None, {}]).column("c")
+    assert found.to_pylist() == [[("a", told)], None, []]
+
+
 @pytest.mark.parametrize(
     ("kind", "value"),
     [
         (pa.list_(pa.int32()), [1.5]),
+        (pa.map_(pa.string(), pa.int32()), {"a": 1.5}),
+        (pa.map_(pa.string(), pa.timestamp("us")), {"a": 5}),
+        (pa.map_(pa.int32(), pa.string()), {1.5: "a"}),
+        (pa.map_(pa.string(), pa.string()), {None: "a"}),
+        (pa.list_(pa.struct([("a", pa.int32())])), [(1.5,)]),
+        (pa.list_(pa.timestamp("us")), np.array(["2020-01-01"], "datetime64[D]")),
+        (pa.list_(pa.duration("us")), np.array([5], "timedelta64[s]")),
+        (pa.list_(pa.date32()), np.array([True])),
+        (pa.list_(pa.float32()), bytearray(b"ab")),
+        (pa.int32(), np.timedelta64(5, "us")),
+        (pa.int32(), np.float16(0.5)),
+        (pa.date32(), pd.NaT),
         (pa.list_(pa.int32()), np.array([1.5])),
         (pa.list_(pa.string()), "letters"),
         (pa.date32(), 5),
@@ -179,6 +216,116 @@ def test_what_is_no_integer_is_refused_in_every_width(kind: pa.DataType, value: 
         column(kind, [7, value])
     with pytest.raises(BadValueError, match=rf"row 1: column 'c': .* is no value of type list<item: {kind}>"):
         column(pa.list_(kind), [[7], [7, value]])
+
+
+# --- whatever else is in a column ---
+
+AT = datetime(2020, 1, 1)
+VALUES: dict[str, Any] = {
+    "None": None,
+    "bool": True,
+    "np.bool": np.bool_(True),
+    "int": 5,
+    "huge int": 2**70,
+    "np.int64": np.int64(5),
+    "np.uint64": np.uint64(2**63),
+    "float": 5.0,
+    "half": 1.5,
+    "nan": float("nan"),
+    "np.float16": np.float16(0.5),
+    "np.float64": np.float64(5),
+    "Decimal": Decimal(5),
+    "Decimal nan": Decimal("NaN"),
+    "Fraction": Fraction(4, 2),
+    "complex": 1j,
+    "str": "5",
+    "bytes": b"5",
+    "no UTF-8": b"\xff",
+    "date": AT.date(),
+    "datetime": AT,
+    "zoned": AT.replace(tzinfo=UTC),
+    "time": clock(1, 2),
+    "timedelta": timedelta(1),
+    "datetime64": np.datetime64(AT, "us"),
+    "datetime64[D]": np.datetime64("2020-01-01"),
+    "no datetime64": np.datetime64("NaT"),
+    "timedelta64": np.timedelta64(5, "us"),
+    "no timedelta64": np.timedelta64("NaT", "us"),
+    "NaT": pd.NaT,
+    "Timestamp": pd.Timestamp(AT),
+    "Timedelta": pd.Timedelta(5, "s"),
+    "list": [1],
+    "dict": {"a": 1},
+    "array": np.array([1]),
+    "array()": np.array(5),
+    "scalar": pa.scalar(5),
+}
+KINDS = [
+    pa.bool_(),
+    pa.int8(),
+    pa.int64(),
+    pa.float32(),
+    pa.float64(),
+    pa.decimal128(10, 2),
+    pa.string(),
+    pa.binary(),
+    pa.date32(),
+    pa.timestamp("us", "UTC"),
+    pa.timestamp("us"),
+    pa.duration("us"),
+    pa.time64("us"),
+]
+
+
+def taken(kind: pa.DataType, values: list[Any]) -> list[str] | None:
+    """Returns what becomes of values; None where they are refused."""
+    try:
+        return [repr(value) for value in to_array(values, kind).to_pylist()]
+    except UNFIT:
+        return None
+
+
+@pytest.mark.parametrize("wrap", [lambda value: value, lambda value: [value]], ids=["alone", "in lists"])
+def test_what_becomes_of_a_value_does_not_depend_on_the_others(wrap: Any) -> None:
+    assert list(differences(wrap)) == []
+
+
+def differences(wrap: Any) -> Iterator[str]:
+    values = {name: wrap(value) for name, value in VALUES.items()}
+    for kind in KINDS if wrap(0) == 0 else map(pa.list_, KINDS):
+        alone = {name: taken(kind, [value]) for name, value in values.items()}
+        for one, other in itertools.permutations(values, 2):
+            first, second = alone[one], alone[other]
+            told = None if first is None or second is None else first + second
+            if taken(kind, [values[one], values[other]]) != told:
+                yield f"{kind}: {one} beside {other}"
+
+
+@pytest.mark.parametrize(
+    ("kind", "accepted"),
+    [
+        (pa.date32(), {"date", "datetime", "zoned", "Timestamp"}),
+        (pa.timestamp("us", "UTC"), {"datetime", "zoned"}),
+        (pa.timestamp("us"), {"datetime", "zoned", "Timestamp", "datetime64"}),
+        (pa.duration("us"), {"timedelta", "Timedelta", "timedelta64", "no timedelta64"}),
+        (pa.time64("us"), {"time"}),
+        (
+            pa.int64(),
+            {"bool", "np.bool", "int", "np.int64", "float", "np.float64", "Decimal", "Fraction", "array()", "scalar"},
+        ),
+    ],
+    ids=str,
+)
+def test_a_type_takes_these_values_and_no_others(kind: pa.DataType, accepted: set[str]) -> None:
+    assert {name for name, value in VALUES.items() if taken(kind, [value])} == accepted | {"None"}
+
+
+def test_a_number_among_times_is_refused_with_its_place() -> None:
+    at = AT.replace(tzinfo=UTC)
+    with pytest.raises(BadValueError, match=r"row 1: column 'c': 1600000000 is no value of type timestamp"):
+        column(pa.timestamp("us", "UTC"), [at, 1_600_000_000])
+    with pytest.raises(BadValueError, match=r"row 2: column 'c': \[.*\] is no value of type list<item: date32"):
+        column(pa.list_(pa.date32()), [None, [date(2020, 1, 1)], [date(2020, 1, 1), 5]])
 
 
 def test_batches_are_of_a_bounded_size() -> None:
