@@ -9,14 +9,16 @@ import argparse
 import signal
 import sys
 import traceback
-
-from pyspark.sql import SparkSession
+import warnings
+from typing import TYPE_CHECKING
 
 from sparktf.config import JobConfig
 from sparktf.config_load import load_config
-from sparktf.driver.cluster import train
-from sparktf.driver.spark import start_session, stop_session
 from sparktf.errors import SparkTFError, Verdict
+from sparktf.version import __version__
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 EXIT_INTERRUPTED = 130
 
@@ -42,6 +44,8 @@ def interrupt(signum: int, frame: object) -> None:
 def main() -> int:
     """Runs the job; returns the exit code."""
     signal.signal(signal.SIGTERM, interrupt)
+    # Spark 4 at every start with pandas 3; of pandas we need no more than that Spark's Arrow functions find it.
+    warnings.filterwarnings("ignore", "PySpark does not yet fully support pandas", FutureWarning)
     started: list[SparkSession] = []
     code = EXIT_INTERRUPTED
     try:
@@ -50,14 +54,25 @@ def main() -> int:
         print("interrupted", file=sys.stderr)
     finally:
         for spark in started:
-            stop_session(spark, code)
+            _stop(spark, code)
     return code
+
+
+def _stop(spark: SparkSession, exit_code: int) -> None:
+    from sparktf.driver.spark import stop_session  # noqa: PLC0415 - as below
+
+    stop_session(spark, exit_code)
 
 
 def _run(started: list[SparkSession]) -> int:
     """Starts a session, which is put into `started`, and trains; returns the verdict."""
     try:
         config, run_id = parse()
+        # A session takes ten seconds or more: so said before even pyspark is imported.
+        print(f"sparktf {__version__}: starting Spark for {config.name}", flush=True)
+        from sparktf.driver.cluster import train  # noqa: PLC0415
+        from sparktf.driver.spark import start_session  # noqa: PLC0415
+
         spark = start_session(f"sparktf {config.name}")
         started.append(spark)
         signal.signal(signal.SIGINT, interrupt)  # Spark's own handler would cancel the nodes' job, and kill them

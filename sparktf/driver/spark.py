@@ -8,9 +8,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from py4j.protocol import Py4JError
+from pyspark import SparkConf, SparkContext
 from pyspark.sql import SparkSession
 
 from sparktf.driver.result import Application
+from sparktf.driver.spark_log import quiet_settings
 from sparktf.errors import PreflightError
 from sparktf.hadoop import HadoopConf
 
@@ -65,10 +67,15 @@ def slots_of(spark: SparkSession) -> Slots:
 def start_session(name: str) -> SparkSession:
     """Returns the session of an application that is a job of its own, for its entry point.
 
-    Its JVM is made deaf to SIGINT. On Ctrl-C a terminal sends that to spark-submit too, which would end at once and
-    take output and executors along while Python still stops the run in order; so it ends when Python has.
+    Its log shows errors alone, unless it has been configured. Its JVM is made deaf to SIGINT: on Ctrl-C a terminal
+    sends that to spark-submit too, which would end at once and take output and executors along while Python still stops
+    the run in order; so it ends when Python has.
     """
-    spark = SparkSession.builder.appName(name).getOrCreate()
+    SparkContext._ensure_initialized()
+    builder = SparkSession.builder.appName(name)
+    for key, value in quiet_settings(SparkContext._jvm, SparkConf()).items():
+        builder = builder.config(key, value)
+    spark = builder.getOrCreate()
     signals = spark.sparkContext._jvm.sun.misc  # type: ignore[union-attr]
     signals.Signal.handle(signals.Signal("INT"), signals.SignalHandler.SIG_IGN)
     return spark

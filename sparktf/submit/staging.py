@@ -12,26 +12,19 @@ from pathlib import Path
 from sparktf.config import JobConfig
 from sparktf.config_load import dump_config
 from sparktf.driver.code import Code, archive_code, find_code
+from sparktf.driver.spark_log import QUIET_LOG4J
 from sparktf.errors import ConfigError, PreflightError
 from sparktf.submit.line import Shipment
 
 _SCRIPT = "sparktf_job.py"
 _CONFIG = "sparktf-job.yaml"
 
-# What people see of the JVM on this machine: warnings. YARN's reports are read by us, each on one line.
-_LOG4J = """\
-status = error
-rootLogger.level = error
-rootLogger.appenderRef.stderr.ref = stderr
+# YARN's reports are read by us, each on one line.
+_YARN_LOG4J = """
 logger.client.name = org.apache.spark.deploy.yarn.Client
 logger.client.level = info
 logger.client.additivity = false
 logger.client.appenderRef.yarn.ref = yarn
-appender.stderr.type = Console
-appender.stderr.name = stderr
-appender.stderr.target = SYSTEM_ERR
-appender.stderr.layout.type = PatternLayout
-appender.stderr.layout.pattern = %d{HH:mm:ss} spark %p %c{1}: %m%n%ex
 appender.yarn.type = Console
 appender.yarn.name = yarn
 appender.yarn.target = SYSTEM_ERR
@@ -68,7 +61,7 @@ def stage(config: JobConfig, folder: Path, beside: Path) -> Shipment:
     shipment = shipment_in(folder, code)
     shutil.copyfile(_program(), shipment.script)
     Path(shipment.config).write_text(dump_config(config), encoding="utf-8")
-    log4j_in(folder).write_text(_LOG4J, encoding="ascii")
+    log4j_in(folder).write_text(QUIET_LOG4J.read_text(encoding="ascii") + _YARN_LOG4J, encoding="ascii")
     return shipment
 
 

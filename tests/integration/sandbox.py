@@ -96,7 +96,7 @@ class Sandbox:
             "spark.ui.enabled": "false",
             "spark.ui.showConsoleProgress": "false",
             "spark.local.dir": str(self._tmp),
-            "spark.driver.extraJavaOptions": f"-Dlog4j2.configurationFile=file:{REPO}/jobs/conf/log4j2.properties",
+            "spark.driver.extraJavaOptions": f"-Dlog4j2.configurationFile=file:{REPO}/sparktf/driver/log4j2.properties",
             "spark.executor.extraJavaOptions": f"-Djava.io.tmpdir={self._tmp} -XX:-UsePerfData",
             **conf,
         }
