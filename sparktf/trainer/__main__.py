@@ -14,12 +14,13 @@ import sys
 import threading
 import time
 import traceback
+from contextlib import suppress
 from pathlib import Path
 
 from sparktf.channel import ControlClient
 from sparktf.messages import Bootstrap, Failed, TrainerSpec
 from sparktf.topology import tf_config
-from sparktf.trainer.report import EXIT_STOPPED, Reporter
+from sparktf.trainer.report import EXIT_STOPPED, Reporter, say
 
 _PR_SET_PDEATHSIG = 1
 _ADDED_BY_TENSORFLOW = {
@@ -51,10 +52,11 @@ def main() -> None:
         _train(spec, client, reporter, Path(bootstrap.work))
         code = 0
     except BaseException as e:  # noqa: BLE001 - the process's edge: whatever it is, the driver gets it
-        _report(e, spec, reporter)
+        _report(e, spec, reporter, Path(bootstrap.work))
     finally:
         shutil.rmtree(bootstrap.work, ignore_errors=True)
-        sys.stdout.flush()
+        with suppress(OSError):
+            sys.stdout.flush()
         os._exit(code)
 
 
@@ -64,11 +66,11 @@ def _train(spec: TrainerSpec, client: ControlClient, reporter: Reporter, work: P
     life.run(spec, client, reporter, work)
 
 
-def _report(error: BaseException, spec: TrainerSpec, reporter: Reporter) -> None:
+def _report(error: BaseException, spec: TrainerSpec, reporter: Reporter, work: Path) -> None:
     from sparktf.trainer import failure  # noqa: PLC0415
 
-    record = failure.describe(error, spec, time_s=time.time(), host=socket.gethostname())
-    traceback.print_exception(error)
+    record = failure.describe(error, spec, work=work, time_s=time.time(), host=socket.gethostname())
+    say("".join(traceback.format_exception(error)))
     reporter.fail(Failed(attempt=spec.attempt, node=spec.node, record=record))
 
 

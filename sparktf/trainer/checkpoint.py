@@ -17,6 +17,7 @@ from sparktf.plan import Interval
 from sparktf.rundir import RunDirectory, checkpoint_name
 from sparktf.storage.base import Storage
 from sparktf.storage.commit import upload_folder
+from sparktf.trainer.failure import is_full_disk
 from sparktf.trainer.report import Reporter
 
 _PREFIX = "ckpt"
@@ -86,7 +87,7 @@ class CheckpointWriter:
         if not late:
             self._join()
         folder = self._work / checkpoint_name(step)
-        checkpoint.write(str(folder / _PREFIX))
+        not_written = self._write(checkpoint, folder)
         position = Uploaded(
             attempt=self._spec.attempt,
             node=self._spec.node,
@@ -96,9 +97,10 @@ class CheckpointWriter:
             rows_aside=rows_aside,
             keras=self._keras,
         )
-        if late:
+        if late or not_written:
             shutil.rmtree(folder, ignore_errors=True)
-            self._reporter.send(Action.UPLOADED, position.model_copy(update={"error": self._late()}))
+            error = self._dropped(not_written or f"the upload to {self._rundir.staging} before was still under way")
+            self._reporter.send(Action.UPLOADED, position.model_copy(update={"error": error}))
             return
         self._not_stored = None
         self._upload = threading.Thread(target=self._send, args=(folder, position), name="upload", daemon=True)
@@ -128,6 +130,16 @@ class CheckpointWriter:
         if self._error is not None:
             raise self._error
 
+    def _write(self, checkpoint: Any, folder: Path) -> str:
+        """Writes the checkpoint locally; returns why not, where the disk is full, "" if it is written."""
+        try:
+            checkpoint.write(str(folder / _PREFIX))
+        except (tf.errors.OpError, OSError) as e:
+            if not is_full_disk(e):
+                raise
+            return f"the executor's local disk is full: cannot write {folder}"
+        return ""
+
     def _send(self, folder: Path, position: Uploaded) -> None:
         try:
             if self._spec.node.index == 0:
@@ -147,14 +159,12 @@ class CheckpointWriter:
             self._not_stored = e
             return {"error": str(e)}
 
-    def _late(self) -> str:
-        """Returns why the chief drops a checkpoint; the other nodes' part is no file, and never late for long."""
+    def _dropped(self, reason: str) -> str:
+        """Returns why the chief drops a checkpoint; nobody reads the other nodes' files."""
         if self._spec.node.index:
             return ""
-        self._not_stored = StorageError(
-            f"the upload to {self._rundir.staging} of the checkpoint before was still under way"
-        )
-        return str(self._not_stored)
+        self._not_stored = StorageError(reason)
+        return reason
 
 
 def restore(checkpoint: Any, storage: Storage, source: Restore, work: Path) -> None:

@@ -1,10 +1,16 @@
-"""What a trainer's exception means: the model's own failure, refused data, a lost peer, or a lack of memory."""
+"""What a trainer's exception means: the model's own failure, refused data, a lost peer, a lack of memory or of disk.
+
+TensorFlow's runtime and Python code raise the same classes, so that a class alone says little: `CancelledError` may be
+a lost peer or the model's own word, `ResourceExhaustedError` memory, a disk, or too many open files.
+"""
 
 from __future__ import annotations
 
+import errno
 import linecache
 import re
 import traceback
+from pathlib import Path
 from types import FrameType, TracebackType
 
 import tensorflow as tf
@@ -18,13 +24,28 @@ _PEER_ERRORS = (
     tf.errors.CancelledError,
     tf.errors.DeadlineExceededError,
 )
-_COLOURS = re.compile(r"\x1b\[[0-9;]*m")
 _PEER_TEXTS = ("Collective ops is aborted", "Connection reset by peer", "coordination service")
 
+_PYTHON_TEXTS = ("Traceback (most recent call last)", "in user code:")
+"""TensorFlow puts them around what Python code raised: in a `py_function` or a generator, and while it was traced."""
 
-def describe(error: BaseException, spec: TrainerSpec, *, time_s: float, host: str) -> ErrorRecord:
-    """Returns the record that the driver gets."""
-    verdict, kind, message, peer = _classify(error, spec)
+_DISK_TEXTS = ("No space left on device", "Disk quota exceeded")
+_DISK_ERRNOS = (errno.ENOSPC, errno.EDQUOT)
+_MEMORY_TEXT = re.compile(r"\bOOM\b|memory|\balloc", re.IGNORECASE)
+_FILE = re.compile(r"(?<![^\s'])(/[^\s':;,]+)")
+
+_COLOURS = re.compile(r"\x1b\[[0-9;]*m")
+_GRAPH_FRAME = re.compile(r"Detected at node |File \"|<stack traces unavailable>|\d+ root error\(s\) found")
+_GRAPH_PREFIX = re.compile(r"\{\{function_node [^}]*\}\} |\(\d+\) [A-Z_]+: +")
+
+
+def describe(error: BaseException, spec: TrainerSpec, *, work: Path, time_s: float, host: str) -> ErrorRecord:
+    """Returns the record that the driver gets.
+
+    Args:
+        work: Folder of this process on the executor's local disk.
+    """
+    verdict, kind, message, peer = _classify(error, spec, work)
     lines = traceback.format_exception(type(error), error, _below_sparktf(error.__traceback__))
     return ErrorRecord(
         type=kind,
@@ -38,23 +59,63 @@ def describe(error: BaseException, spec: TrainerSpec, *, time_s: float, host: st
     )
 
 
-def _classify(error: BaseException, spec: TrainerSpec) -> tuple[Verdict, str, str, bool]:
+def _classify(error: BaseException, spec: TrainerSpec, work: Path) -> tuple[Verdict, str, str, bool]:
     """Returns verdict, type, one-line message, and whether only a peer's loss was seen."""
     if isinstance(error, SparkTFError):
         return error.verdict, type(error).__name__, _first_line(error), False
-    if isinstance(error, _PEER_ERRORS) or (
-        isinstance(error, tf.errors.OpError) and any(t in str(error) for t in _PEER_TEXTS)
-    ):
+    if _is_loss_of_peers(error, len(spec.cluster.nodes())):
         return Verdict.INFRASTRUCTURE, "NodeLostError", f"lost its peers: {_first_line(error)}", True
-    if isinstance(error, (MemoryError, tf.errors.ResourceExhaustedError)):
-        message = f"out of memory: {_first_line(error)}; raise spark.executor.memoryOverhead or lower train.batch_size"
-        return Verdict.INFRASTRUCTURE, "NodeLostError", message, False
+    if is_full_disk(error):
+        return Verdict.INFRASTRUCTURE, "StorageError", _full_disk(error, work, _place(error, spec)), False
+    if _is_lack_of_memory(error):
+        mend = "raise cluster.trainer_memory_mib (spark.executor.memoryOverhead) or lower train.batch_size"
+        return Verdict.INFRASTRUCTURE, "NodeLostError", f"out of memory: {_first_line(error)}; {mend}", False
     message = f"{type(error).__name__}: {_first_line(error)}{_place(error, spec)}"
     return Verdict.MODEL_FAILED, "ModelError", message, False
 
 
+def _is_loss_of_peers(error: BaseException, nodes: int) -> bool:
+    """Whether TensorFlow's runtime raised it since another node is gone."""
+    if nodes == 1 or not isinstance(error, tf.errors.OpError) or _is_of_python(error):
+        return False
+    return isinstance(error, _PEER_ERRORS) or any(text in str(error) for text in _PEER_TEXTS)
+
+
+def _is_of_python(error: tf.errors.OpError) -> bool:
+    """Whether Python code raised an error of TensorFlow's, rather than the runtime."""
+    if any(text in str(error) for text in _PYTHON_TEXTS):
+        return True
+    frames = _walk(error.__traceback__)
+    return not frames or not frames[-1][0].f_globals.get("__name__", "").startswith("tensorflow.")
+
+
+def is_full_disk(error: BaseException) -> bool:
+    """Whether a file could not be written since its disk is full, or its owner's share of it."""
+    if isinstance(error, OSError):
+        return error.errno in _DISK_ERRNOS
+    return isinstance(error, tf.errors.OpError) and any(text in str(error) for text in _DISK_TEXTS)
+
+
+def _full_disk(error: BaseException, work: Path, place: str) -> str:
+    """Returns which disk is full, and what to do."""
+    text = _first_line(error)
+    named = _FILE.search(text)
+    if named is not None and not Path(named[1]).is_relative_to(work):
+        return f"disk full: {text}{place}; make room for {named[1]}"
+    if named is None and place:
+        return f"disk full: {text}{place}; make room where the model writes"
+    mend = "make room there, or name a larger disk in spark.local.dir (on YARN yarn.nodemanager.local-dirs)"
+    return f"disk full: {text}; it is the executor's local disk, below {work.parent}: {mend}"
+
+
+def _is_lack_of_memory(error: BaseException) -> bool:
+    if isinstance(error, tf.errors.ResourceExhaustedError):
+        return _MEMORY_TEXT.search(_first_line(error)) is not None
+    return isinstance(error, MemoryError)
+
+
 def _first_line(error: BaseException) -> str:
-    """Returns the first line of what the raising code said, without what AutoGraph and Keras put around it."""
+    """Returns the first line of what the raising code said, without what TensorFlow and Keras put around it."""
     # str() of a KeyError is its text as Python source.
     text = str(error.args[0]) if isinstance(error, KeyError) and error.args else str(error)
     lines = [line.strip() for line in _plain(text).splitlines() if line.strip()]
@@ -62,9 +123,11 @@ def _first_line(error: BaseException) -> str:
         said = f"{type(error).__name__}: "
         lines = next((lines[i:] for i, line in enumerate(lines) if line.startswith(said)), lines)
         lines[0] = lines[0].removeprefix(said)
+    if lines and lines[0] == "Graph execution error:":
+        lines = [line for line in lines[1:] if not _GRAPH_FRAME.match(line)]
     if lines and lines[0].startswith("Exception encountered when calling "):
         lines = lines[1:]
-    return lines[0] if lines else type(error).__name__
+    return _GRAPH_PREFIX.sub("", lines[0]) if lines else type(error).__name__
 
 
 def _plain(text: str) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import threading
 import time
+from contextlib import suppress
 
 from sparktf.channel import GONE_S, ControlClient, patience_with
 from sparktf.errors import ControlError, DriverLostError, RefusedError
@@ -15,6 +16,12 @@ EXIT_STOPPED = 143
 EXIT_DRIVER_LOST = 70
 
 _INTERVAL_S = 0.5
+
+
+def say(text: str) -> None:
+    """Writes to the trainer's log. Where its disk is full, the text is lost, and nothing else."""
+    with suppress(OSError):
+        print(text, flush=True)
 
 
 class Reporter:
@@ -60,7 +67,7 @@ class Reporter:
         try:
             self._client.call_patiently(Action.FAILED, failed, Ack, patience_s=GONE_S)
         except ControlError as e:
-            print(f"sparktf: the failure could not be reported: {e}", flush=True)
+            say(f"sparktf: the failure could not be reported: {e}")
 
     def finish(self) -> None:
         """Waits for the order to stop: a worker that leaves early would break its peers' collectives."""
@@ -79,7 +86,7 @@ class Reporter:
                 if time.monotonic() - heard > patience_with(e, self._spec.config.timeouts.driver_lost):
                     self._exit(EXIT_DRIVER_LOST, str(e))
             except ControlError as e:
-                print(f"sparktf: heartbeat: {e}", flush=True)
+                say(f"sparktf: heartbeat: {e}")
             time.sleep(_INTERVAL_S)
 
     def _beat(self) -> None:
@@ -94,5 +101,5 @@ class Reporter:
 
     def _exit(self, code: int, reason: str) -> None:
         """Ends the process at once: MultiWorkerMirroredStrategy's own shutdown waits long for peers that are gone."""
-        print(f"sparktf: {self._spec.node} exits with {code}: {reason}", flush=True)
+        say(f"sparktf: {self._spec.node} exits with {code}: {reason}")
         os._exit(code)

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import tensorflow as tf
 
+from sparktf.errors import StorageError
 from sparktf.storage.base import Storage
 from sparktf.storage.commit import upload_folder
 
@@ -36,11 +37,24 @@ class Summaries:
         """Writes and uploads what was kept since the last flush.
 
         Raises:
-            StorageError: the upload failed; the values are kept.
+            StorageError: a file could not be written or uploaded; the values are kept.
         """
         if not self._scalars:
             return
         self._segment += 1
+        try:
+            self._write()
+            upload_folder(self._storage, self._work, self._target)
+        except StorageError:
+            raise
+        except (tf.errors.OpError, OSError) as error:
+            raise StorageError(f"cannot write below {self._work}: {error}") from error
+        finally:
+            shutil.rmtree(self._work, ignore_errors=True)
+        self._scalars.clear()
+
+    def _write(self) -> None:
+        """Writes one event file for each stream into the local folder."""
         for stream in sorted({stream for stream, *_ in self._scalars}):
             suffix = f".{self._attempt:03d}-{self._segment:05d}"
             writer = tf.summary.create_file_writer(str(self._work / stream), filename_suffix=suffix)
@@ -48,8 +62,3 @@ class Summaries:
                 for _, name, value, step in (s for s in self._scalars if s[0] == stream):
                     tf.summary.write(name, tf.constant(value, tf.float32), step=step, metadata=_SCALAR)
             writer.close()
-        try:
-            upload_folder(self._storage, self._work, self._target)
-        finally:
-            shutil.rmtree(self._work)
-        self._scalars.clear()

@@ -1,0 +1,196 @@
+"""What may end a trainer, and what the driver is told of it; for the process `elsewhere`."""
+
+from __future__ import annotations
+
+import errno
+import importlib
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from sparktf.config import JobConfig
+from sparktf.errors import ErrorRecord, StorageError
+from sparktf.feature import FeedSpec
+from sparktf.messages import Action, TrainerSpec
+from sparktf.storage import open_storage
+from sparktf.topology import ClusterSpec, NodeId, Role
+
+ABORTED = """Graph execution error:
+
+Detected at node while/CollectiveReduceV2 defined at (most recent call last):
+  File "model.py", line 54, in <module>
+
+Collective ops is aborted by: Error reported from /job:worker/task:1: The following tasks are unhealthy (stopped):
+/job:worker/replica:0/task:1
+The error could be from a previous operation. Restart your program to reset.
+\t [[{{node while/CollectiveReduceV2}}]] [Op:__inference_f_129]"""
+
+
+def told(config: JobConfig, what: str, nodes: int, folder: str) -> ErrorRecord:
+    """Returns the record of the named failure in a gang of so many nodes; local files are below `folder`."""
+    failure = importlib.import_module("sparktf.trainer.failure")
+    spec = _spec(config, nodes)
+    tf = importlib.import_module("tensorflow")
+    try:
+        FAILURES[what](tf, folder)
+    except (tf.errors.OpError, OSError, MemoryError) as error:
+        record: ErrorRecord = failure.describe(error, spec, work=Path(folder), time_s=1.0, host="h")
+        return record
+    raise LookupError(f"nothing failed: {what}")
+
+
+def _spec(config: JobConfig, nodes: int, index: int = 0) -> TrainerSpec:
+    return TrainerSpec(
+        run_id="r",
+        run_root=config.output.path,
+        attempt=1,
+        node=NodeId(role=Role.WORKER, index=index),
+        cluster=ClusterSpec(worker=tuple(f"h:{i}" for i in range(nodes))),
+        config=config,
+        feed=FeedSpec(features=()),
+        rows={},
+        assets={},
+    )
+
+
+def saved_to_full_disk(config: JobConfig, folder: Path) -> list[tuple[str, str]]:
+    """Saves a checkpoint on a full disk as each of two nodes; returns what the driver is told, and how the end ends."""
+    module = importlib.import_module("sparktf.trainer.checkpoint")
+
+    class Full:
+        def write(self, path: str) -> None:
+            del path
+            _full_elsewhere(None, "")
+
+    class Told:
+        def send(self, action: Action, message: Any) -> None:
+            del action
+            self.error = message.error
+
+    found = []
+    for index in range(2):
+        told = Told()
+        writer = module.CheckpointWriter(_spec(config, 2, index), open_storage(str(folder)), told, folder, "keras")
+        writer.save(Full(), step=1, epoch=0, done=(), rows_aside=0, last=False)
+        try:
+            writer.wait()
+            end = ""
+        except StorageError as error:
+            end = str(error)
+        found.append((told.error, end))
+    return found
+
+
+def summaries_stored(folder: Path) -> list[list[str]]:
+    """Flushes summaries while a local file stands where their folder is to be, and again without it.
+
+    Returns the error and then the files that are stored, of both times.
+    """
+    module = importlib.import_module("sparktf.trainer.summaries")
+    (folder / "tensorboard").touch()
+    summaries = module.Summaries(open_storage(str(folder)), str(folder / "stored"), folder, 1)
+    summaries.scalar("train", "loss", 0.5, 1)
+    found = []
+    for _ in range(2):
+        try:
+            summaries.flush()
+            said = ""
+        except StorageError as error:
+            said = str(error)
+        found.append([said, *(str(path.parent.name) for path in (folder / "stored").rglob("*tfevents*"))])
+        (folder / "tensorboard").unlink(missing_ok=True)
+    return found
+
+
+def _raised(name: str) -> Callable[[Any, str], None]:
+    """As the model's own Python code raises it."""
+
+    def fail(tf: Any, folder: str) -> None:
+        del folder
+        raise getattr(tf.errors, name)(None, None, "my own word")
+
+    return fail
+
+
+def _of_runtime(name: str, text: str) -> Callable[[Any, str], None]:
+    """As TensorFlow's runtime raises it: the last frame is TensorFlow's."""
+
+    def fail(tf: Any, folder: str) -> None:
+        del folder
+        frame: dict[str, Any] = {"__name__": "tensorflow.python.eager.execute"}
+        exec("def quick_execute(error): raise error", frame)  # a frame of that module
+        frame["quick_execute"](getattr(tf.errors, name)(None, None, text))
+
+    return fail
+
+
+def _in_py_function(error: Callable[[Any], Exception]) -> Callable[[Any, str], None]:
+    def fail(tf: Any, folder: str) -> None:
+        del folder
+
+        def python() -> None:
+            raise error(tf)
+
+        @tf.function  # type: ignore[untyped-decorator]
+        def step() -> Any:
+            return tf.py_function(python, [], tf.float32)
+
+        step()
+
+    return fail
+
+
+def _while_traced(tf: Any, folder: str) -> None:
+    del folder
+
+    @tf.function  # type: ignore[untyped-decorator]
+    def step() -> Any:
+        raise tf.errors.CancelledError(None, None, "my own word")
+
+    step()
+
+
+def _full_device(tf: Any, folder: str) -> None:
+    """A file of the trainer's own whose disk is full."""
+    os.symlink("/dev/full", f"{folder}/file")
+    tf.io.write_file(f"{folder}/file", "x" * 100_000)
+
+
+def _full_elsewhere(tf: Any, folder: str) -> None:
+    del tf, folder
+    with open("/dev/full", "w") as stream:
+        stream.write("x" * 100_000)
+
+
+def _no_space(number: int) -> Callable[[Any, str], None]:
+    def fail(tf: Any, folder: str) -> None:
+        del tf
+        raise OSError(number, os.strerror(number), f"{folder}/model/variables")
+
+    return fail
+
+
+FAILURES: dict[str, Callable[[Any, str], None]] = {
+    "own CancelledError": _raised("CancelledError"),
+    "own AbortedError": _raised("AbortedError"),
+    "own DeadlineExceededError": _raised("DeadlineExceededError"),
+    "own UnavailableError": _raised("UnavailableError"),
+    "own ResourceExhaustedError": _raised("ResourceExhaustedError"),
+    "own CancelledError while traced": _while_traced,
+    "own CancelledError in a py_function": _in_py_function(lambda tf: tf.errors.CancelledError(None, None, "mine")),
+    "own connection in a py_function": _in_py_function(
+        lambda tf: OSError(errno.ECONNRESET, "Connection reset by peer")
+    ),
+    "disk in a py_function": _in_py_function(lambda tf: OSError(errno.ENOSPC, "No space left on device", "/lake/file")),
+    "memory in a py_function": _in_py_function(lambda tf: MemoryError("no more")),
+    "peers": _of_runtime("UnavailableError", ABORTED),
+    "peers, told as another error": _of_runtime("InternalError", ABORTED),
+    "peers, cancelled": _of_runtime("CancelledError", "RecvAsync is cancelled"),
+    "local disk, by TensorFlow": _full_device,
+    "local disk, by Python": _no_space(errno.ENOSPC),
+    "quota, by Python": _no_space(errno.EDQUOT),
+    "other disk": _full_elsewhere,
+    "memory, by TensorFlow": _of_runtime("ResourceExhaustedError", "OOM when allocating tensor with shape[9,9]"),
+    "too many files": _of_runtime("ResourceExhaustedError", "/lake/file; Too many open files"),
+}
