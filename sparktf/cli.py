@@ -12,7 +12,7 @@ from rich.console import Console
 from rich.syntax import Syntax
 
 from sparktf import __version__
-from sparktf.config_load import dump_config, load_config
+from sparktf.config_load import load_config, show_config
 from sparktf.errors import SparkTFError
 
 _EXIT_INTERRUPTED = 130
@@ -34,7 +34,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def _check(arguments: argparse.Namespace) -> int:
     config = load_config(arguments.config, arguments.set, arguments.date)
-    _show_yaml(dump_config(config))
+    _show_yaml(show_config(config))
     print("ok" if config.data.source_key is not None else "ok, for train(spark, config, data): data names no source")
     return 0
 

@@ -314,7 +314,11 @@ class JobConfig(Section):
     model: Annotated[str, Field(pattern=_FUNCTION)] = Field(
         description="`module:function` that returns a compiled Keras model (`build`), or a low-level `train(node)`."
     )
-    params: dict[str, Any] = Field(default={}, description="Handed to the model function as they are; JSON-able.")
+    params: dict[str, Any] = Field(
+        default={},
+        description="Handed to the model function as they are; JSON-able. Where the configuration is shown or stored, "
+        "what looks like a secret (`password`, `api_key`, ...) is `*********(redacted)`.",
+    )
     data: DataConfig = Field(description="What is read.")
     cluster: ClusterConfig = Field(default=ClusterConfig(), description="The gang of nodes.")
     train: TrainConfig = Field(default=TrainConfig(), description="The training.")

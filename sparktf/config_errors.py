@@ -9,7 +9,8 @@ from typing import Any
 from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
-from sparktf.config_schema import Key, dotted, section_at, walk_sections
+from sparktf.config_schema import MAY_HOLD_SECRETS, Key, dotted, section_at, walk_sections
+from sparktf.redaction import redacted
 
 _UNKNOWN = "extra_forbidden"
 _MISSING = "missing"
@@ -76,7 +77,7 @@ def _message(key: Key, details: list[ErrorDetails]) -> str:
         return f"{where} is missing: {_description(key)}"
     if first["type"] == "value_error":
         return f"{where}: {first['ctx']['error']}" if where else str(first["ctx"]["error"])
-    found = shown(first["input"])
+    found = shown(redacted(first["input"], where) if key[:-1] in MAY_HOLD_SECRETS else first["input"])
     allowed = [_allowed(detail) for detail in details]
     if None in allowed:
         return f"{where} is {found}: {first['msg']}"

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import datetime as dt
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -16,9 +16,10 @@ from pydantic import ValidationError
 
 from sparktf.config import JobConfig
 from sparktf.config_errors import describe, shown
-from sparktf.config_schema import DOTTED_NAMES, FREE_FORM, OPTIONAL_SECTIONS, Key, dotted
+from sparktf.config_schema import DOTTED_NAMES, FREE_FORM, MAY_HOLD_SECRETS, OPTIONAL_SECTIONS, Key, dotted
 from sparktf.config_yaml import Switch, YamlError, dump_yaml, load_yaml
 from sparktf.errors import ConfigError
+from sparktf.redaction import redacted
 
 _TEMPLATE = re.compile(r"\{\{(.*?)\}\}", re.DOTALL)
 _DATE_TEMPLATE = re.compile(r"date\s*(?:([-+])\s*(\d{1,6}))?")
@@ -86,9 +87,22 @@ def parse_config(
 
 def dump_config(config: JobConfig) -> str:
     """Returns the configuration as YAML, defaults written out, which `parse_config` reads back as an equal one."""
+    return dump_yaml(_plain(config))
+
+
+def show_config(config: JobConfig) -> str:
+    """Returns what may be shown and stored of a configuration: as `dump_config`, without secrets."""
+    plain = _plain(config)
+    for section in MAY_HOLD_SECRETS:
+        *above, key = section
+        _at(plain, above)[key] = redacted(_at(plain, section))
+    return dump_yaml(plain)
+
+
+def _plain(config: JobConfig) -> dict[str, Any]:
     plain = config.model_dump(exclude_none=True)
     plain["params"] = config.params  # the user's own Nones mean something
-    return dump_yaml(plain)
+    return plain
 
 
 def _mapping(text: str, source: str) -> dict[str, Any]:
@@ -107,6 +121,7 @@ def _override(text: str) -> Override:
     key = _split(path.strip())
     if not equals or not all(key):
         raise ConfigError(f"--set {text}: write it as section.key=value")
+    text = f"{path}={redacted(value, path)}"  # as errors show it
     if value.lstrip().startswith("{{"):  # a template; to YAML it would be a mapping
         return Override(text, key, value.strip())
     try:
@@ -197,7 +212,7 @@ def _day(date: str | None) -> dt.date | None:
         raise ConfigError(f"--date {date}: must be a day of the calendar as YYYY-MM-DD") from None
 
 
-def _at(raw: Mapping[str, Any], key: Key) -> Any:
+def _at(raw: Mapping[str, Any], key: Iterable[str | int]) -> Any:
     value: Any = raw
     for part in key:
         value = value.get(part) if isinstance(value, Mapping) else None

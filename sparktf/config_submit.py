@@ -35,8 +35,8 @@ class SubmitConfig(Section):
     )
     conf: dict[str, str] = Field(
         default={},
-        description="Any further setting of Spark's; it wins over those that follow from the other keys. Shown, and "
-        "stored with the run: no place for secrets.",
+        description="Any further setting of Spark's; it wins over those that follow from the other keys. What "
+        "looks like a secret (`password`, `access.key`, ...) is neither shown nor stored, and reaches Spark in a file.",
     )
 
     @field_validator("conf", mode="before")

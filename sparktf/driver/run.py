@@ -10,7 +10,7 @@ from functools import partial
 from typing import Any
 
 from sparktf.config import JobConfig
-from sparktf.config_load import dump_config
+from sparktf.config_load import show_config
 from sparktf.driver.attempt import Attempt, Outcome, root_cause
 from sparktf.driver.commit import Committer
 from sparktf.driver.feeding import Feeding
@@ -146,7 +146,7 @@ class Run:
         else:
             plan = self._gang.plan(config)
             save_plan(plan, storage, rundir.plan)
-        storage.write_bytes(rundir.config, dump_config(config).encode())
+        storage.write_bytes(rundir.config, show_config(config).encode())
         for stream in plan.staged:
             self._display.say(f"{stream}: fed by Spark; rows are counted as they come")
         for stream in plan.tables:

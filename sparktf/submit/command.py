@@ -16,12 +16,13 @@ from sparktf.driver.output import check_output
 from sparktf.driver.paths import normalised
 from sparktf.driver.progress import Display, make_console, print_result
 from sparktf.errors import ConfigError, ReservationError, Verdict
+from sparktf.redaction import redacted
 from sparktf.rundir import RunDirectory
 from sparktf.storage import normalise, open_storage
 from sparktf.submit.environment import Programs, find_programs, hadoop_conf_dir, spark_environment
 from sparktf.submit.follow import Follower
 from sparktf.submit.hadoop import ResourceManagers, read_resource_managers
-from sparktf.submit.line import is_yarn, show_line, submit_line
+from sparktf.submit.line import is_yarn, private_settings, show_line, submit_line
 from sparktf.submit.process import SparkSubmit, kill_application
 from sparktf.submit.staging import log4j_in, stage
 from sparktf.submit.yarn import ResourceManagerApi, check_submission, wait_for_resource_manager
@@ -55,10 +56,12 @@ def submit(config: JobConfig, beside: Path, run_id: str | None, *, dry_run: bool
     programs = find_programs()
     config = normalised(config, normalise)  # the driver may have another working folder
     with tempfile.TemporaryDirectory(prefix="sparktf-submit-") as folder:
-        shipment = stage(config, Path(folder), beside)
+        shipment = stage(config, Path(folder), beside, programs)
         line = submit_line(config, shipment, run_id, programs)
         console = make_console()
         console.print(show_line(line), markup=False, soft_wrap=True)
+        for key, value in private_settings(config).items():
+            console.print(f"# in {shipment.private}: {key}={redacted(value, key)}", markup=False, soft_wrap=True)
         if dry_run:
             return int(Verdict.DONE)
         environment = spark_environment(

@@ -20,11 +20,13 @@ class Programs:
         spark_home: Folder with `bin/spark-submit`.
         driver_python: Python of a driver on this machine.
         python: Python on the nodes, where no archive brings one.
+        defaults: Spark's spark-defaults.conf, if there is one.
     """
 
     spark_home: Path
     driver_python: str
     python: str
+    defaults: Path | None = None
 
     @property
     def spark_submit(self) -> str:
@@ -46,10 +48,12 @@ def find_programs() -> Programs:
     if home is None or not (home / "bin/spark-submit").is_file():
         where = f"SPARK_HOME={named} has no bin/spark-submit" if named else "no Spark: SPARK_HOME is not set"
         raise PreflightError(f"{where}; set SPARK_HOME, or pip install pyspark")
+    defaults = Path(os.environ.get("SPARK_CONF_DIR") or home / "conf") / "spark-defaults.conf"
     return Programs(
         spark_home=home,
         driver_python=os.environ.get("PYSPARK_DRIVER_PYTHON") or sys.executable,
         python=os.environ.get("PYSPARK_PYTHON") or sys.executable,
+        defaults=defaults if defaults.is_file() else None,
     )
 
 

@@ -10,6 +10,7 @@ from pathlib import PurePosixPath
 
 from sparktf.config import JobConfig
 from sparktf.driver.memory import Container, driver_container, executor_container, settled
+from sparktf.redaction import redacted
 from sparktf.submit.environment import Programs
 
 RESOURCEMANAGER_WAIT_S = 30
@@ -26,11 +27,13 @@ class Shipment:
         script: The driver's program.
         config: The resolved configuration.
         code: Archives for `--py-files`: the model's code, and sparktf's where it is not installed.
+        private: Settings that no command line may show, which any user of this machine could read; "" without any.
     """
 
     script: str
     config: str
     code: tuple[str, ...] = ()
+    private: str = ""
 
 
 def is_yarn(config: JobConfig) -> bool:
@@ -56,6 +59,11 @@ def containers(config: JobConfig) -> tuple[Container, ...]:
     return tuple(settled(container, submit.conf) for container in found)
 
 
+def private_settings(config: JobConfig) -> dict[str, str]:
+    """Returns those of `submit.conf` that hold a secret."""
+    return {key: value for key, value in config.submit.conf.items() if redacted(value, key) != value}
+
+
 def submit_line(config: JobConfig, shipment: Shipment, run_id: str | None, programs: Programs) -> list[str]:
     """Returns the command that submits a run."""
     submit = config.submit
@@ -69,8 +77,12 @@ def submit_line(config: JobConfig, shipment: Shipment, run_id: str | None, progr
     ):
         if values:
             line += [option, ",".join(values)]
+    if shipment.private:
+        line += ["--properties-file", shipment.private]
+    private = private_settings(config)
     for key, value in {**_settings(config, programs), **submit.conf}.items():
-        line += ["--conf", f"{key}={value}"]
+        if key not in private:
+            line += ["--conf", f"{key}={value}"]
     # In cluster mode the driver finds the file in its container's folder.
     config_path = PurePosixPath(shipment.config).name if in_cluster else shipment.config
     return [*line, shipment.script, "--config", config_path, *(("--run-id", run_id) if run_id else ())]

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import importlib.util
+import re
 import shutil
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 
 from sparktf.config import JobConfig
@@ -14,10 +16,12 @@ from sparktf.config_load import dump_config
 from sparktf.driver.code import Code, archive_code, find_code
 from sparktf.driver.spark_log import QUIET_LOG4J
 from sparktf.errors import ConfigError, PreflightError
-from sparktf.submit.line import Shipment
+from sparktf.submit.environment import Programs
+from sparktf.submit.line import Shipment, private_settings
 
 _SCRIPT = "sparktf_job.py"
 _CONFIG = "sparktf-job.yaml"
+_PRIVATE = "private.conf"
 
 # YARN's reports are read by us, each on one line.
 _YARN_LOG4J = """
@@ -43,10 +47,11 @@ def log4j_in(folder: Path) -> Path:
     return folder / "log4j2.properties"
 
 
-def stage(config: JobConfig, folder: Path, beside: Path) -> Shipment:
+def stage(config: JobConfig, folder: Path, beside: Path, programs: Programs) -> Shipment:
     """Writes what a submission ships.
 
     Args:
+        folder: That only its owner can enter.
         beside: Folder of the configuration's file, where the user's code is looked for first.
 
     Raises:
@@ -59,10 +64,22 @@ def stage(config: JobConfig, folder: Path, beside: Path) -> Shipment:
     ours = None if config.submit.archive else find_code("sparktf")
     code = [archive_code(found, folder) for found in dict.fromkeys((*theirs, ours)) if found is not None]
     shipment = shipment_in(folder, code)
+    if private := private_settings(config):
+        shipment = replace(shipment, private=str(folder / _PRIVATE))
+        # Spark takes one such file: in place of its defaults, which are copied for that.
+        defaults = programs.defaults.read_text(encoding="utf-8") if programs.defaults is not None else ""
+        settings = "".join(f"{_escaped(key)}={_escaped(value)}\n" for key, value in private.items())
+        Path(shipment.private).touch(mode=0o600)
+        Path(shipment.private).write_text(f"{defaults}\n\n{settings}", encoding="utf-8")
     shutil.copyfile(_program(), shipment.script)
     Path(shipment.config).write_text(dump_config(config), encoding="utf-8")
     log4j_in(folder).write_text(QUIET_LOG4J.read_text(encoding="ascii") + _YARN_LOG4J, encoding="ascii")
     return shipment
+
+
+def _escaped(text: str) -> str:
+    """Returns a key or a value as Java's properties files have them."""
+    return re.sub(r"([\\:=\s#!])", r"\\\1", text).replace("\n", "n")
 
 
 def _code(module: str, key: str, beside: Path, config: JobConfig) -> Code | None:

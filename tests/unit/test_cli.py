@@ -62,13 +62,18 @@ def test_a_dry_run_shows_the_line_and_ships_the_model(
         "submit.conf.spark.executor.cores=2",
         "--set",
         "model=trees.forest:build",
+        "--set",
+        "submit.conf.spark.ssl.keyPassword=hunter2",
     ]
     assert main(["submit", config, "--dry-run", *arguments]) == 0
     shown = capsys.readouterr().out
     assert shown.split()[0].endswith("/bin/spark-submit")
     assert "/trees-" in shown
     assert "--conf spark.executor.cores=2 \\\n" in shown
-    assert shown.endswith("  --config sparktf-job.yaml \\\n  --run-id 2026-11-20\n")
+    *line, private = shown.splitlines()
+    assert line[-2:] == ["  --config sparktf-job.yaml \\", "  --run-id 2026-11-20"]
+    assert private.endswith("/private.conf: spark.ssl.keyPassword=*********(redacted)")
+    assert "hunter2" not in shown
 
 
 def test_a_model_that_is_nowhere_is_refused_before_anything_is_submitted(

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+import stat
 from pathlib import Path
 
 import pytest
@@ -9,6 +11,7 @@ import pytest
 from sparktf.config_load import parse_config
 from sparktf.submit.environment import Programs
 from sparktf.submit.line import Shipment, show_line, submit_line
+from sparktf.submit.staging import stage
 
 GOLDEN = Path(__file__).parent / "golden"
 PROGRAMS = Programs(Path("/opt/spark"), driver_python="/opt/venv/bin/python", python="/usr/bin/python3")
@@ -52,3 +55,30 @@ def test_a_setting_of_the_users_own_wins_and_stands_once() -> None:
     config = parse_config(CONFIG, ["submit.conf.spark.executor.instances=7"])
     line = submit_line(config, SHIPMENT, None, PROGRAMS)
     assert [part for part in line if part.startswith("spark.executor.instances=")] == ["spark.executor.instances=7"]
+
+
+def test_secrets_reach_spark_in_a_file_of_the_owners_own(tmp_path: Path) -> None:
+    defaults = tmp_path / "spark-defaults.conf"
+    defaults.write_text("spark.eventLog.enabled true", encoding="utf-8")
+    secrets = {"spark.ssl.keyPassword": "a\\b =#c", "spark.hadoop.fs.s3a.secret.key": "hunter2"}
+    config = parse_config(CONFIG.replace("models.churn:", "json:"))
+    conf = {**secrets, "spark.sql.shuffle.partitions": "8"}
+    config = config.model_copy(update={"submit": config.submit.model_copy(update={"conf": conf})})
+    programs = dataclasses.replace(PROGRAMS, defaults=defaults)
+
+    shipment = stage(config, tmp_path, tmp_path, programs)
+
+    line = submit_line(config, shipment, None, programs)
+    assert not [part for part in line if "hunter2" in part or "key" in part]
+    assert "spark.sql.shuffle.partitions=8" in line
+    file = Path(line[line.index("--properties-file") + 1])
+    assert stat.S_IMODE(file.stat().st_mode) == 0o600
+    assert file.read_text(encoding="utf-8").split("\n\n") == [
+        "spark.eventLog.enabled true",
+        "spark.ssl.keyPassword=a\\\\b\\ \\=\\#c\nspark.hadoop.fs.s3a.secret.key=hunter2\n",
+    ]
+
+
+def test_without_secrets_spark_reads_its_own_defaults(tmp_path: Path) -> None:
+    config = parse_config(CONFIG.replace("models.churn:", "json:"))
+    assert "--properties-file" not in submit_line(config, stage(config, tmp_path, tmp_path, PROGRAMS), None, PROGRAMS)
