@@ -59,6 +59,20 @@ class Message(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", ser_json_inf_nan="constants", hide_input_in_errors=True)
 
 
+class FileStamp(NamedTuple):
+    """What tells a file from another one that takes its place.
+
+    Attributes:
+        nbytes: Its length.
+        modified_ms: When it was last changed, in milliseconds since the epoch.
+        footer: CRC-32 of its footer, which has sizes, places and statistics of all that is in the file.
+    """
+
+    nbytes: int
+    modified_ms: int
+    footer: int
+
+
 class Split(NamedTuple):
     """One row group of one file. A plain tuple: there may be a million of them.
 
@@ -70,6 +84,7 @@ class Split(NamedTuple):
         rows: Rows that belong to this stream.
         partition: Values of the partition columns, in the order of `FeedSpec.partition_columns`.
         local_nbytes: How many of `nbytes` lie on the host of the node that reads it.
+        stamp: The file as it was planned; None where the plan was made before plans knew.
     """
 
     path: str
@@ -83,6 +98,7 @@ class Split(NamedTuple):
     nbytes: int
     partition: tuple[PartitionValue, ...] = ()
     local_nbytes: int = 0
+    stamp: FileStamp | None = None
 
 
 class Piece(Message):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -27,9 +28,20 @@ class StorageContract:
     def test_entries_are_sorted_and_say_what_they_are(self, storage: Storage, root: str) -> None:
         storage.make_dirs(f"{root}/b")
         storage.write_bytes(f"{root}/a c", b"123")
-        expected = (FileEntry(f"{root}/a c", 3, False), FileEntry(f"{root}/b", 0, True))
-        assert storage.list(root) == expected
-        assert (storage.stat(f"{root}/a c"), storage.stat(f"{root}/b")) == expected
+        file, folder = storage.stat(f"{root}/a c"), storage.stat(f"{root}/b")
+        assert storage.list(root) == (file, folder)
+        assert file[:3] == (f"{root}/a c", 3, False)
+        assert folder == FileEntry(f"{root}/b", 0, True)
+
+    def test_an_entry_says_when_the_content_was_changed(self, storage: Storage, root: str) -> None:
+        storage.write_bytes(f"{root}/x", b"123")
+        first = storage.stat(f"{root}/x").modified_ms
+        assert abs(first - time.time() * 1000) < 600_000
+        while storage.stat(f"{root}/x").modified_ms == first:  # clocks of file systems tick in milliseconds
+            storage.write_bytes(f"{root}/x", b"456")
+        assert storage.stat(f"{root}/x").modified_ms > first
+        storage.rename(f"{root}/x", f"{root}/y")
+        assert storage.list(root) == (storage.stat(f"{root}/y"),)
 
     def test_names_are_taken_as_they_are(self, storage: Storage, root: str) -> None:
         for name in ("50%25", "day=1 2", "a#b?c", "#LATEST", "ä+&"):

@@ -16,7 +16,8 @@ from sparktf.driver.columns import Schema, column_type
 from sparktf.driver.partitions import Partitions
 from sparktf.driver.source import Source, first_length
 from sparktf.errors import EmptySourceError
-from sparktf.feed.parquet import PARTITION_TYPES, leaf_columns, open_parquet, reading
+from sparktf.feed.parquet import PARTITION_TYPES
+from sparktf.feed.parquet_file import leaf_columns, open_parquet, reading
 from sparktf.predicate import Comparison
 from sparktf.storage.base import Storage
 

@@ -94,7 +94,7 @@ def plan_source(
     same_types = partial(check_types, {name: schema.column(name, source.key) for name in columns})
     sources = [_project(source, spec, source.key)]
     check = same_types if scan is None else partial(scan.check_file, tuple(columns))
-    groups = _read(spec, check, storage, sources[0])
+    groups, stamps = _read(spec, check, storage, sources[0])
     if spec.where:
         groups = _filtered(groups, storage, source, spec)
     if data.validation is not None and data.validation.path is not None:
@@ -104,7 +104,8 @@ def plan_source(
         other = open_storage(data.validation.path)
         listed = list_source(other, data.validation.path, "data.validation.path")
         sources.append(_project(listed, spec, source.key))
-        held_out = _read(spec, same_types, other, sources[1], len(source.files))
+        held_out, others = _read(spec, same_types, other, sources[1], len(source.files))
+        stamps = np.concatenate([stamps, others])
         streams = {Stream.TRAIN: _whole(groups), Stream.VALIDATION: _whole(held_out)}
     else:
         streams = _streams(groups, source, data.validation, filter_partitions)
@@ -123,6 +124,7 @@ def plan_source(
             for stream, rows in streams.items()
         },
         hosts=hosts.names,
+        stamps=stamps,
     )
 
 
@@ -236,16 +238,18 @@ def _project(source: Source, spec: FeedSpec, first: str) -> Source:
     return replace(source, partitions=Partitions(spec.partition_columns, spec.partition_types, values))
 
 
-def _read(spec: FeedSpec, check: FooterCheck, storage: Storage, source: Source, first_file: int = 0) -> RowGroups:
-    """Reads the footers of a source, whose files are numbered from `first_file` on.
+def _read(
+    spec: FeedSpec, check: FooterCheck, storage: Storage, source: Source, first_file: int = 0
+) -> tuple[RowGroups, npt.NDArray[np.int64]]:
+    """Reads the footers of a source, whose files are numbered from `first_file` on, as `read_row_groups`.
 
     Raises:
         EmptySourceError: no file has a row.
     """
-    groups = read_row_groups(storage, source.files, read_columns(spec), check)
+    groups, stamps = read_row_groups(storage, source, read_columns(spec), check)
     if not len(groups.rows):
         raise EmptySourceError(f"{source.key}: the {len(source.files)} data files in {source.path} have no rows")
-    return groups._replace(file=groups.file + first_file)
+    return groups._replace(file=groups.file + first_file), stamps
 
 
 def _filtered(groups: RowGroups, storage: Storage, source: Source, spec: FeedSpec) -> RowGroups:

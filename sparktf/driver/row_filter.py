@@ -13,7 +13,7 @@ import pyarrow.types as pt
 
 from sparktf.driver.parquet_scan import NotPlainError
 from sparktf.driver.source import FOOTER_THREADS, RowGroups
-from sparktf.feed.parquet import group_nbytes, leaf_columns, open_parquet, reading
+from sparktf.feed.parquet_file import group_nbytes, leaf_columns, open_parquet, reading
 from sparktf.feed.selection import decided_rows, selected_rows
 from sparktf.predicate import Comparison
 from sparktf.storage.base import Storage

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import NamedTuple
 
@@ -25,8 +25,10 @@ from sparktf.errors import (
     StorageNotFoundError,
 )
 from sparktf.feed.nested import column_of, type_of
-from sparktf.feed.parquet import PARTITION_TYPES, group_nbytes, group_range, leaf_columns, open_parquet, reading
-from sparktf.storage.base import Storage
+from sparktf.feed.parquet import PARTITION_TYPES
+from sparktf.feed.parquet_file import group_nbytes, group_range, leaf_columns, open_file, open_parquet, reading
+from sparktf.plan import FileStamp
+from sparktf.storage.base import FileEntry, Storage
 
 FooterCheck = Callable[[str, pa.Schema, pq.FileMetaData], None]
 """(path, schema, footer) of a file; raises where the file will not do."""
@@ -48,18 +50,23 @@ class Source:
         key: The configuration key that names it.
         path: As configured; for a DataFrame, what it is called in messages.
         files: Paths of the files, sorted.
+        listed: int64 [n_files, 2], length and time of the last change (`FileStamp`) of each file as it was listed;
+            None where Spark listed them, who knows.
     """
 
     key: str
     path: str
     files: tuple[str, ...]
     partitions: Partitions
+    listed: npt.NDArray[np.int64] | None = None
 
     def select(self, chosen: Sequence[bool]) -> Source:
         """Returns the source with only some of the files; its partition columns keep their types."""
         files = tuple(file for file, keep in zip(self.files, chosen, strict=True) if keep)
         values = tuple(value for value, keep in zip(self.partitions.values, chosen, strict=True) if keep)
-        return Source(self.key, self.path, files, Partitions(self.partitions.names, self.partitions.types, values))
+        partitions = replace(self.partitions, values=values)
+        listed = None if self.listed is None else self.listed[np.array(chosen, np.bool_)]
+        return replace(self, files=files, partitions=partitions, listed=listed)
 
 
 class RowGroups(NamedTuple):
@@ -104,16 +111,21 @@ def list_source(storage: Storage, path: str, key: str) -> Source:
     except StorageNotFoundError as error:
         raise SourceNotFoundError(f"{key}: {path} does not exist") from error
     if not root.is_dir:
-        return Source(key, path, (root.path,), Partitions((), (), ((),)))
+        return Source(key, path, (root.path,), Partitions((), (), ((),)), _listed([root]))
     if storage.exists(f"{root.path}/{_DELTA}"):
         raise ConfigError(
             f"{key}: {path} is a Delta table, which not all files in it belong to: use data.format: delta"
         )
-    files = tuple(entry.path for entry in storage.walk(root.path) if not entry.path.endswith(_UNFINISHED))
-    if not files:
+    entries = [entry for entry in storage.walk(root.path) if not entry.path.endswith(_UNFINISHED)]
+    if not entries:
         raise EmptySourceError(f"{key}: there are no data files in {path}")
     base = root.path.rstrip("/")
-    return Source(key, path, files, read_partitions([file[len(base) :].rpartition("/")[0] for file in files]))
+    partitions = read_partitions([entry.path[len(base) :].rpartition("/")[0] for entry in entries])
+    return Source(key, path, tuple(entry.path for entry in entries), partitions, _listed(entries))
+
+
+def _listed(entries: Sequence[FileEntry]) -> npt.NDArray[np.int64]:
+    return np.array([(entry.nbytes, entry.modified_ms) for entry in entries], np.int64).reshape(-1, 2)
 
 
 def read_schema(storage: Storage, source: Source) -> dict[str, pa.DataType]:
@@ -146,37 +158,53 @@ def first_length(storage: Storage, path: str, column: str) -> int | None:
     return None
 
 
-def read_row_groups(storage: Storage, files: Sequence[str], columns: frozenset[str], check: FooterCheck) -> RowGroups:
+def read_row_groups(
+    storage: Storage, source: Source, columns: frozenset[str], check: FooterCheck
+) -> tuple[RowGroups, npt.NDArray[np.int64]]:
     """Reads the footers of all files, many at a time.
 
     Args:
         columns: The columns to read from the files.
         check: Looks at each file's footer, in many threads; what it raises is raised.
 
+    Returns:
+        The row groups, and of each file its `FileStamp`: int64 [n_files, 3].
+
     Raises:
         CorruptFileError: a file's footer cannot be read.
     """
+    read = partial(_row_groups_of, storage, columns, check)
+    listed: Iterable[Sequence[int] | None] = [None] * len(source.files) if source.listed is None else source.listed
     with ThreadPoolExecutor(FOOTER_THREADS, thread_name_prefix="footer") as pool:
         try:
-            tables = list(pool.map(partial(_row_groups_of, storage, columns, check), files))
+            found = list(pool.map(read, source.files, listed))
         finally:
             pool.shutdown(cancel_futures=True)
-    table = np.concatenate([np.insert(table, 0, i, axis=1) for i, table in enumerate(tables)])
+    table = np.concatenate([np.insert(table, 0, i, axis=1) for i, (table, _) in enumerate(found)])
     file, row_group, rows, nbytes, start, stop = np.ascontiguousarray(table[table[:, 2] > 0].T)
-    return RowGroups(file, row_group, rows, nbytes, start, stop, group_rows=rows)
+    stamps = np.array([stamp for _, stamp in found], np.int64).reshape(-1, 3)
+    return RowGroups(file, row_group, rows, nbytes, start, stop, group_rows=rows), stamps
 
 
-def _row_groups_of(storage: Storage, columns: frozenset[str], check: FooterCheck, path: str) -> npt.NDArray[np.int64]:
-    """Returns int64 [n_row_groups, 5]: row group, rows, bytes, start and stop in the file."""
-    with open_parquet(storage, path) as file, reading(path):
-        schema, metadata = file.schema_arrow, file.metadata
+def _row_groups_of(
+    storage: Storage, columns: frozenset[str], check: FooterCheck, path: str, listed: Sequence[int] | None
+) -> tuple[npt.NDArray[np.int64], FileStamp]:
+    """Returns int64 [n_row_groups, 5]: row group, rows, bytes, start and stop in the file; and the file's stamp."""
+    if listed is None:
+        # Before the footer is read: a file that changes in between is told from the planned one later on.
+        entry = storage.stat(path)
+        listed = (entry.nbytes, entry.modified_ms)
+    file = open_file(storage, path)
+    stamp = FileStamp(int(listed[0]), int(listed[1]), file.footer)
+    with file.parquet() as parquet, reading(path):
+        schema, metadata = parquet.schema_arrow, parquet.metadata
     check(path, schema, metadata)
     leaves = leaf_columns(metadata, columns)
     groups = (metadata.row_group(i) for i in range(metadata.num_row_groups))
     found = [
         (i, group.num_rows, group_nbytes(group, leaves), *group_range(group, leaves)) for i, group in enumerate(groups)
     ]
-    return np.array(found, np.int64).reshape(-1, 5)
+    return np.array(found, np.int64).reshape(-1, 5), stamp
 
 
 def check_types(types: Mapping[str, ColumnType], path: str, schema: pa.Schema, metadata: pq.FileMetaData) -> None:

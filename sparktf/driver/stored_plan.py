@@ -5,21 +5,25 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 from functools import cached_property
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from sparktf.driver.locality import NO_HOST, Column, Replicas, share_locally
+from sparktf.errors import ConfigError
 from sparktf.feature import FeedSpec
-from sparktf.feed.parquet import PARTITION_TYPES, reading
+from sparktf.feed.parquet import PARTITION_TYPES
+from sparktf.feed.parquet_file import reading
 from sparktf.plan import (
     Assignment,
     BlockSlice,
     EpochOrder,
+    FileStamp,
     Interval,
     Keep,
     PartitionValue,
@@ -33,8 +37,11 @@ from sparktf.storage.base import Storage
 NODES = "nodes.json"
 """Beside the plan: the hosts of its first attempt's nodes."""
 
-_FORMAT = 4
+_FORMAT = 5
+_FORMATS = (4, _FORMAT)
+"""Plans that can be read; those of format 4 do not know their files' stamps."""
 _HOST, _HOST_NBYTES = "host/", "host_nbytes/"
+_PARTITION = "partition/"
 
 
 @dataclass(frozen=True, eq=False)
@@ -127,6 +134,7 @@ class Plan:
         tables: The splits of each stream that there is.
         hosts: The hosts that hold the files, as the tables' replicas number them.
         staged: The streams that Spark feeds: nobody plans their rows, so they have no table.
+        stamps: int64 [n_files, 3], the `FileStamp` of each file; None where an earlier version made the plan.
     """
 
     spec: FeedSpec
@@ -136,6 +144,7 @@ class Plan:
     tables: Mapping[Stream, SplitTable]
     hosts: tuple[str, ...] = ()
     staged: tuple[Stream, ...] = ()
+    stamps: npt.NDArray[np.int64] | None = field(default=None, compare=False)
 
     __hash__ = None  # type: ignore[assignment]
 
@@ -241,6 +250,9 @@ class Plan:
             splits=self._splits(self.tables[stream], cut.block, host),
         )
 
+    def _stamp(self, file: int) -> FileStamp | None:
+        return None if self.stamps is None else FileStamp(*self.stamps[file].tolist())
+
     def _splits(self, table: SplitTable, block: int, host: int) -> tuple[Split, ...]:
         start, stop = table.block_starts[block : block + 2]
         replicas = table.replicas.take(np.arange(start, stop))
@@ -260,6 +272,7 @@ class Plan:
                 nbytes=nbytes,
                 partition=self.partition_values[file],
                 local_nbytes=local_nbytes,
+                stamp=self._stamp(file),
             )
             for file, row_group, group_rows, selected, held_out, rows, nbytes, local_nbytes in zip(
                 *(column[start:stop].tolist() for column in columns), local.tolist(), strict=True
@@ -293,9 +306,15 @@ def load_plan(storage: Storage, folder: str) -> Plan:
 
     Raises:
         StorageNotFoundError: no whole plan is in the folder.
+        ConfigError: a version of sparktf made it whose plans are others.
         CorruptFileError: a file of the plan is damaged.
     """
     spec: dict[str, Any] = json.loads(storage.read_bytes(f"{folder}/spec.json"))
+    if spec["format"] not in _FORMATS:
+        raise ConfigError(
+            f"the plan in {folder} was made by another version of sparktf (format {spec['format']}): resume it with "
+            "that one, or use another --run-id"
+        )
     files = _read_table(storage, f"{folder}/files.parquet")
     tables = {
         Stream(stream): SplitTable.from_columns(
@@ -303,7 +322,10 @@ def load_plan(storage: Storage, folder: str) -> Plan:
         )
         for stream, keep in spec["streams"].items()
     }
-    paths, *values = (column.to_pylist() for column in files.columns)
+    columns = dict(zip(files.column_names, files.columns, strict=True))
+    paths = columns["path"].to_pylist()
+    values = [column.to_pylist() for name, column in columns.items() if name.startswith(_PARTITION)]
+    stamps = [columns[name].to_numpy() for name in FileStamp._fields if name in columns]
     return Plan(
         spec=FeedSpec.model_validate(spec["spec"]),
         plan_hash=spec["plan_hash"],
@@ -312,6 +334,7 @@ def load_plan(storage: Storage, folder: str) -> Plan:
         tables=tables,
         hosts=tuple(spec["hosts"]),
         staged=tuple(Stream(stream) for stream in spec["staged"]),
+        stamps=np.stack(stamps, 1) if stamps else None,
     )
 
 
@@ -320,13 +343,15 @@ def _stream_path(folder: str, stream: Stream) -> str:
 
 
 def _files_table(plan: Plan) -> pa.Table:
-    """Returns one row per file: its path, then its partition values."""
-    arrays = [pa.array(plan.files, pa.string())]
-    for i, kind in enumerate(plan.spec.partition_types):
+    """Returns one row per file: its path, then its partition values, then its stamp."""
+    arrays = {"path": pa.array(plan.files, pa.string())}
+    for i, (name, kind) in enumerate(zip(plan.spec.partition_columns, plan.spec.partition_types, strict=True)):
         # Dates stay in ISO format, as the plan has them.
         stored = pa.string() if kind == "date" else PARTITION_TYPES[kind]
-        arrays.append(pa.array([values[i] for values in plan.partition_values], stored))
-    return pa.Table.from_arrays(arrays, ["path", *(f"partition/{name}" for name in plan.spec.partition_columns)])
+        arrays[f"{_PARTITION}{name}"] = pa.array([values[i] for values in plan.partition_values], stored)
+    if plan.stamps is not None:
+        arrays |= dict(zip(FileStamp._fields, plan.stamps.T, strict=True))
+    return pa.table(arrays)
 
 
 def _write_table(storage: Storage, path: str, table: pa.Table) -> None:

@@ -2,25 +2,24 @@
 
 from __future__ import annotations
 
-import io
 from collections import OrderedDict, deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import contextmanager, suppress
 from dataclasses import replace
 from functools import partial
-from typing import Any, BinaryIO, Self
+from typing import Self
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from sparktf.errors import CorruptFileError, SourceNotFoundError, StorageError, StorageNotFoundError
+from sparktf.errors import CorruptFileError
 from sparktf.feature import FeedSpec
 from sparktf.feed.arrow_types import fits
 from sparktf.feed.columns import Array
 from sparktf.feed.convert import RowGroup
-from sparktf.feed.nested import column_of, prefixes
+from sparktf.feed.nested import column_of
+from sparktf.feed.planned_file import PlannedFile
 from sparktf.feed.selection import selected_rows
 from sparktf.plan import Draw, Keep, PartitionValue, Split, generator
 from sparktf.storage.base import Storage
@@ -37,77 +36,7 @@ PARTITION_TYPES = {
 }
 """Spark type of a partition column -> Arrow type."""
 
-
 _OPEN_FILES = 16
-_READ_BYTES = 256 << 10
-"""Bytes of a local file read at a time: they are decoded while they are in the caches."""
-
-
-@contextmanager
-def reading(path: str) -> Iterator[None]:
-    """Turns what Arrow raises over a file's content into a `CorruptFileError` that names the file.
-
-    Raises:
-        CorruptFileError: the content is no Parquet, or a damaged one.
-        StorageError: the file system failed.
-    """
-    try:
-        yield
-    except (StorageError, pa.ArrowMemoryError):
-        raise
-    except (pa.ArrowException, OSError) as error:
-        # The system's own errors have a number; Arrow's "IOError" over damaged content has none.
-        if isinstance(error, OSError) and error.errno is not None:
-            raise StorageError(f"cannot read {path}: {error.strerror or error}") from error
-        reason = (str(error).splitlines() or [type(error).__name__])[0]
-        raise CorruptFileError(f"{path} is no Parquet file that can be read: {reason}") from error
-
-
-def open_parquet(storage: Storage, path: str, **options: Any) -> pq.ParquetFile:
-    """Opens a file and reads its footer; `options` go to `pyarrow.parquet.ParquetFile`.
-
-    Raises:
-        CorruptFileError: the file is no Parquet file or its footer is damaged.
-        StorageError: the file system failed.
-    """
-    stream = storage.open(path)
-    with reading(path):
-        source, is_remote = _source(stream)
-        try:
-            return pq.ParquetFile(source, pre_buffer=is_remote, buffer_size=0 if is_remote else _READ_BYTES, **options)
-        except BaseException:
-            source.close()
-            raise
-
-
-def _source(stream: BinaryIO) -> tuple[pa.NativeFile | BinaryIO, bool]:
-    """Returns what Arrow reads best, and whether its reads should be put together into few large ones."""
-    name = getattr(stream, "name", None)
-    if not (isinstance(stream, io.BufferedReader) and isinstance(name, str)):
-        return stream, True
-    # Arrow reads a local file without the interpreter's lock: as fast as a memory map, which would end the process with
-    # SIGBUS if someone cut the file short.
-    with stream:
-        return pa.OSFile(name), False
-
-
-def leaf_columns(metadata: pq.FileMetaData, columns: frozenset[str]) -> list[int]:
-    """Returns the positions of the physical columns that belong to the given columns, of structs only those used."""
-    paths = (metadata.schema.column(i).path for i in range(metadata.num_columns))
-    return [i for i, path in enumerate(paths) if path in columns or any(name in columns for name in prefixes(path))]
-
-
-def group_nbytes(group: pq.RowGroupMetaData, leaves: Sequence[int]) -> int:
-    """Returns the bytes of some physical columns of a row group as they lie in the file."""
-    return sum(group.column(i).total_compressed_size for i in leaves)
-
-
-def group_range(group: pq.RowGroupMetaData, leaves: Sequence[int]) -> tuple[int, int]:
-    """Returns where the first and the last of some physical columns of a row group start and end in the file."""
-    chunks = [group.column(i) for i in leaves]
-    starts = [min(c.data_page_offset, c.dictionary_page_offset or c.data_page_offset) for c in chunks]
-    stops = [start + c.total_compressed_size for start, c in zip(starts, chunks, strict=True)]
-    return min(starts, default=0), max(stops, default=0)
 
 
 def file_columns(spec: FeedSpec) -> dict[str, str]:
@@ -151,7 +80,7 @@ class SplitReader:
         self._use_threads = use_threads
         self._columns = file_columns(spec)
         self._in_file = read_columns(spec)
-        self._files: OrderedDict[str, pq.ParquetFile] = OrderedDict()
+        self._files: OrderedDict[str, PlannedFile] = OrderedDict()
         # The values of lists have other names, which depend on who wrote the file.
         texts = (name for f in spec.features if f.is_text and not (f.shape or f.ragged) for name in f.columns)
         self._texts = [self._columns[name] for name in texts if name in self._columns]
@@ -166,8 +95,8 @@ class SplitReader:
             CorruptFileError: the file cannot be read, or has changed since it was planned.
             StorageError: the file system failed.
         """
-        file = self._open(split.path)
-        self._check_unchanged(file.metadata, split)
+        file = self._open(split)
+        file.check_shape(split)
         group = RowGroup(
             origin=split.path,
             number=partial(_number, file.metadata, split.row_group, None),
@@ -177,13 +106,13 @@ class SplitReader:
             fill_null=self._spec.fill_null,
         )
         try:
-            with reading(split.path):
-                names = sorted(self._in_file)
-                table = file.read_row_group(split.row_group, columns=names, use_threads=self._use_threads)
+            table = file.read(split.row_group, use_threads=self._use_threads)
         except CorruptFileError as error:
+            file.check_read(split)
             if not self._spec.max_bad_rows:
                 raise
             return replace(group, unreadable=str(error))
+        file.check_read(split)
         selected = self._selected(table, split)
         if selected is not None:
             table = table.take(selected)
@@ -200,27 +129,16 @@ class SplitReader:
     def close(self) -> None:
         """Closes the files that are open."""
         while self._files:
-            _, file = self._files.popitem(last=False)
-            _close(file)
+            self._files.popitem(last=False)[1].close()
 
-    def _open(self, path: str) -> pq.ParquetFile:
+    def _open(self, split: Split) -> PlannedFile:
+        path = split.path
         if path in self._files:
             self._files.move_to_end(path)
             return self._files[path]
-        try:
-            file = open_parquet(
-                self._open_storage(path),
-                path,
-                read_dictionary=self._texts,
-                coerce_int96_timestamp_unit="us",
-                page_checksum_verification=True,
-            )
-        except StorageNotFoundError as error:
-            raise SourceNotFoundError(f"{path} is gone since it was planned") from error
-        except KeyError as error:  # Arrow's, over a text column that is not there
-            raise CorruptFileError(f"{path} has changed since it was planned (its columns are others)") from error
+        file = PlannedFile(self._open_storage(path), split, self._in_file, self._texts)
         if len(self._files) >= _OPEN_FILES:
-            _close(self._files.popitem(last=False)[1])
+            self._files.popitem(last=False)[1].close()
         self._files[path] = file
         return file
 
@@ -236,14 +154,6 @@ class SplitReader:
         if len(selected) != split.selected:
             raise changed
         return selected
-
-    def _check_unchanged(self, metadata: pq.FileMetaData, split: Split) -> None:
-        if split.row_group < metadata.num_row_groups:
-            group = metadata.row_group(split.row_group)
-            nbytes = group_nbytes(group, leaf_columns(metadata, self._in_file))
-            if (group.num_rows, nbytes) == (split.group_rows, split.nbytes):
-                return
-        raise CorruptFileError(f"{split.path} has changed since it was planned (row group {split.row_group})")
 
     def _check_types(self, columns: dict[str, pa.ChunkedArray], path: str) -> None:
         """A file rewritten with the same sizes and other columns would otherwise fail without its name."""
@@ -296,12 +206,6 @@ def _number(metadata: pq.FileMetaData, row_group: int, selected: Array | None, r
     """Returns the number in the file of a row of a row group, of which only some may be selected."""
     before: int = sum(metadata.row_group(i).num_rows for i in range(row_group))
     return before + (row if selected is None else int(selected[row]))
-
-
-def _close(file: pq.ParquetFile) -> None:
-    # Nothing was written, and what a read had to say it has said.
-    with suppress(OSError):
-        file.close(force=True)
 
 
 def repeated(value: PartitionValue, kind: str, rows: int) -> pa.Array:

@@ -16,11 +16,17 @@ _CHUNK_NBYTES = 1 << 20
 
 
 class FileEntry(NamedTuple):
-    """One directory entry, or one file of a recursive listing; a folder has 0 bytes."""
+    """One directory entry, or one file of a recursive listing.
+
+    Attributes:
+        nbytes: A folder has 0.
+        modified_ms: When a file's content was last changed, in milliseconds since the epoch; of a folder 0.
+    """
 
     path: str
     nbytes: int
     is_dir: bool
+    modified_ms: int = 0
 
 
 class Storage(Protocol):
@@ -71,7 +77,8 @@ class Storage(Protocol):
         yield from sorted(files)
 
     def open(self, path: str) -> BinaryIO:
-        """Opens a file for reading, seekable.
+        """Opens a file for reading, seekable. What is read may be that of a file which has taken its place since,
+        unless the stream has an attribute `is_pinned` that is true.
 
         Raises:
             StorageNotFoundError: no file is there.

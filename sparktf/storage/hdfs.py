@@ -271,7 +271,7 @@ class HdfsStorage(Storage):
         return plain or "/"
 
     def _entry(self, plain: str, status: Status) -> FileEntry:
-        return FileEntry(f"{self._cluster}{plain}", status.nbytes, status.is_dir)
+        return FileEntry(f"{self._cluster}{plain}", status.nbytes, status.is_dir, status.modified_ms)
 
     def _retried(self, call: Callable[[], _T]) -> _T:
         for attempt in Trouble(self._timeouts.deadline_s).attempts():

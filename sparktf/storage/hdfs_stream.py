@@ -32,6 +32,11 @@ class HdfsStream(io.RawIOBase):
         self._give_up = give_up
         self._position = 0
 
+    @property
+    def is_pinned(self) -> bool:
+        """Whether all that was read is of the file that was opened: WebHDFS looks its path up again at each read."""
+        return self._native is not None
+
     def readable(self) -> bool:
         return True
 

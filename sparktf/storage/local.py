@@ -8,6 +8,7 @@ import os
 import re
 import secrets
 import shutil
+import stat
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -133,8 +134,10 @@ class LocalStorage(Storage):
 
 def _entry(path: str, prefix: str) -> FileEntry:
     status = os.stat(path)
-    is_dir = os.path.isdir(path)
-    return FileEntry(prefix + path, 0 if is_dir else status.st_size, is_dir)
+    is_dir = stat.S_ISDIR(status.st_mode)
+    if is_dir:
+        return FileEntry(prefix + path, 0, True)
+    return FileEntry(prefix + path, status.st_size, False, status.st_mtime_ns // 1_000_000)
 
 
 def _entries(folder: str, prefix: str) -> Iterator[FileEntry]:

@@ -52,12 +52,14 @@ class Status(NamedTuple):
     Attributes:
         name: Within its folder; "" for the one that was asked for.
         inode: The same for as long as it lives, whatever it is renamed to; None where the server does not say (HttpFS).
+        modified_ms: See `FileEntry`.
     """
 
     name: str
     nbytes: int
     is_dir: bool
     inode: int | None
+    modified_ms: int
 
 
 class Avoided:
@@ -306,7 +308,13 @@ def _new_session() -> requests.Session:
 def _status(entry: dict[str, Any]) -> Status:
     is_dir = entry["type"] == "DIRECTORY"
     inode = entry.get("fileId")
-    return Status(entry["pathSuffix"], 0 if is_dir else int(entry["length"]), is_dir, int(inode) if inode else None)
+    return Status(
+        entry["pathSuffix"],
+        0 if is_dir else int(entry["length"]),
+        is_dir,
+        int(inode) if inode else None,
+        0 if is_dir else int(entry["modificationTime"]),
+    )
 
 
 def _host(url: str) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -167,7 +168,7 @@ def test_files_with_other_rows_than_were_counted_are_refused(spark: SparkSession
         )
     scan = scanned(spark.read.parquet(str(tmp_path / "id")).where("x < 3 and x != 1").select("id"))
     config = lake_config(table="t", inputs={"id": "id"}, targets={"y": "id"})
-    plan = plan_source(config, open_storage, no_filter, scan=scan)
+    plan = replace(plan_source(config, open_storage, no_filter, scan=scan), stamps=None)
     (old,), (new,) = ((tmp_path / values).glob("*.parquet") for values in ("id", "9 - id"))
     old.write_bytes(new.read_bytes())
     assert ids(plan, deal(plan))  # the same number of rows passes

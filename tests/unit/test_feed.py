@@ -15,7 +15,20 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from lakes import array, batches, deal, feed_of, filter_by, id_table, ids, plan_lake, values, write_file, write_lake
+from lakes import (
+    array,
+    batches,
+    deal,
+    feed_of,
+    filter_by,
+    id_table,
+    ids,
+    plan_lake,
+    rewrite,
+    values,
+    write_file,
+    write_lake,
+)
 
 from sparktf.driver.stored_plan import Plan
 from sparktf.errors import BadValueError, CorruptFileError, SourceNotFoundError, StorageError
@@ -417,7 +430,7 @@ class TestFiles:
         plan = plan_lake(tmp_path, inputs={"x": "c"})
         content = bytearray(file.read_bytes())
         content[2000:2100] = bytes(100)
-        file.write_bytes(content)
+        rewrite(file, bytes(content))
         with pytest.raises(CorruptFileError, match=r"f\.parquet is no Parquet file that can be read: .*CRC"):
             batches(plan, deal(plan)[0])
 

@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from lakes import array, deal, plan_lake
+from lakes import array, deal, plan_lake, rewrite
 
 from sparktf.driver.stored_plan import Plan
 from sparktf.errors import BadValueError, CorruptFileError
@@ -219,7 +219,7 @@ def damage(lake: Path, row_group: int) -> None:
     content = bytearray(file.read_bytes())
     middle = column.data_page_offset + column.total_compressed_size // 2
     content[middle : middle + 4] = bytes(byte ^ 0xFF for byte in content[middle : middle + 4])
-    file.write_bytes(content)
+    rewrite(file, bytes(content))
 
 
 @pytest.mark.parametrize("shuffle", [True, False])

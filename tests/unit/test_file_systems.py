@@ -86,7 +86,7 @@ class TestPaths:
         (tmp_path / "x").write_bytes(b"1")
         systems = file_systems()
         found = systems.open(f"file://{tmp_path}").list(f"file://{tmp_path}")
-        assert found == (FileEntry(f"file://{tmp_path}/x", 1, False),)
+        assert found == (FileEntry(f"file://{tmp_path}/x", 1, False, found[0].modified_ms),)
         assert systems.open(found[0].path).read_bytes(found[0].path) == b"1"
 
     def test_a_default_that_there_is_no_storage_for_is_named(self) -> None:

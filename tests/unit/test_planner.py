@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import os
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pytest
-from lakes import deal, filter_by, id_table, lake_config, no_filter, plan_lake, write_file, write_lake
+from lakes import deal, filter_by, id_table, ids, lake_config, no_filter, plan_lake, write_file, write_lake
 
 from sparktf.driver.locality import Hosts
 from sparktf.driver.planner import plan_source, split_by_fraction, split_table
@@ -552,6 +554,31 @@ class TestStoredPlan:
         assert load_plan(open_storage("/"), str(tmp_path / "plan")) == plan
         assert plan.partition_values == ((1, "2026-11-01", "x", 0.5), (2, "2026-11-02", None, 1.0))
         assert plan.tables[TRAIN].keep is Keep.ALL
+
+    def test_a_resumed_run_refuses_files_that_have_taken_the_place_of_the_planned_ones(
+        self, lake: Path, tmp_path: Path
+    ) -> None:
+        storage, folder = open_storage("/"), str(tmp_path / "plan")
+        save_plan(plan_lake(lake), storage, folder)
+        plan = load_plan(storage, folder)
+        assert len(ids(plan, deal(plan))) == 229
+        os.utime(lake / "part-03.parquet", ns=(0, 1))
+        with pytest.raises(CorruptFileError, match=r"part-03\.parquet has changed since it was planned"):
+            ids(plan, deal(plan))
+
+    def test_a_plan_of_before_files_had_stamps_is_read(self, lake: Path, tmp_path: Path) -> None:
+        storage, folder = open_storage("/"), tmp_path / "plan"
+        save_plan(replace(plan_lake(lake), stamps=None), storage, str(folder))
+        (folder / "spec.json").write_text((folder / "spec.json").read_text().replace('"format": 5', '"format": 4'))
+        plan = load_plan(storage, str(folder))
+        assert sorted(ids(plan, deal(plan))) == list(range(229))
+
+    def test_a_plan_of_a_later_version_is_refused(self, lake: Path, tmp_path: Path) -> None:
+        storage, folder = open_storage("/"), tmp_path / "plan"
+        save_plan(plan_lake(lake), storage, str(folder))
+        (folder / "spec.json").write_text((folder / "spec.json").read_text().replace('"format": 5', '"format": 99'))
+        with pytest.raises(ConfigError, match=r"made by another version of sparktf \(format 99\).*--run-id"):
+            load_plan(storage, str(folder))
 
     def test_a_plan_without_its_spec_is_not_there(self, lake: Path, tmp_path: Path) -> None:
         storage = open_storage("/")

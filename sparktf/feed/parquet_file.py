@@ -1,0 +1,198 @@
+"""Opens Parquet files: the footer in one read, and whether the file is still the one that was planned."""
+
+from __future__ import annotations
+
+import datetime
+import io
+import zlib
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from typing import Any, BinaryIO
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from sparktf.errors import CorruptFileError, StorageError
+from sparktf.feed.nested import prefixes
+from sparktf.plan import FileStamp
+from sparktf.storage.base import FileEntry, Storage
+
+_READ_BYTES = 256 << 10
+"""Bytes of a local file read at a time: they are decoded while they are in the caches."""
+
+_TAIL_BYTES = 64 << 10
+"""Read from a file's end at first: most footers are in it."""
+
+_MAGIC = b"PAR1"
+_END = 8
+"""Bytes behind the footer: its length, and `_MAGIC`."""
+
+
+@contextmanager
+def reading(path: str) -> Iterator[None]:
+    """Turns what Arrow raises over a file's content into a `CorruptFileError` that names the file.
+
+    Raises:
+        CorruptFileError: the content is no Parquet, or a damaged one.
+        StorageError: the file system failed.
+    """
+    try:
+        yield
+    except (StorageError, pa.ArrowMemoryError):
+        raise
+    except (pa.ArrowException, OSError) as error:
+        # The system's own errors have a number; Arrow's "IOError" over damaged content has none.
+        if isinstance(error, OSError) and error.errno is not None:
+            raise StorageError(f"cannot read {path}: {error.strerror or error}") from error
+        reason = (str(error).splitlines() or [type(error).__name__])[0]
+        raise CorruptFileError(f"{path} is no Parquet file that can be read: {reason}") from error
+
+
+@dataclass(frozen=True, slots=True)
+class OpenFile:
+    """An open file of which the footer has been read.
+
+    Attributes:
+        metadata: The footer.
+        footer: Its CRC-32.
+    """
+
+    path: str
+    metadata: pq.FileMetaData
+    footer: int
+    _source: pa.NativeFile
+    _stream: BinaryIO
+    _is_remote: bool
+
+    @property
+    def is_pinned(self) -> bool:
+        """Whether all that was read is of the file that was opened, whatever has become of its path since."""
+        return bool(getattr(self._stream, "is_pinned", False))
+
+    def close(self) -> None:
+        """Closes the file."""
+        self._source.close()
+
+    def parquet(self, **options: Any) -> pq.ParquetFile:
+        """Returns the file as Arrow reads it, which closes it; `options` go to `pyarrow.parquet.ParquetFile`.
+
+        Raises:
+            CorruptFileError: the footer does not fit together.
+        """
+        with reading(self.path), _closed_on_error(self._source):
+            return pq.ParquetFile(
+                self._source,
+                metadata=self.metadata,
+                pre_buffer=self._is_remote,
+                buffer_size=0 if self._is_remote else _READ_BYTES,
+                **options,
+            )
+
+
+def open_file(storage: Storage, path: str) -> OpenFile:
+    """Opens a file and reads its footer.
+
+    Raises:
+        CorruptFileError: the file is no Parquet file or its footer is damaged.
+        StorageError: the file system failed.
+    """
+    stream = storage.open(path)
+    with reading(path):
+        source, is_remote = _source(stream)
+        with _closed_on_error(source):
+            footer = _read_footer(source)
+            metadata = pq.read_metadata(pa.BufferReader(footer))
+            return OpenFile(path, metadata, zlib.crc32(memoryview(footer)), source, stream, is_remote)
+
+
+def open_parquet(storage: Storage, path: str, **options: Any) -> pq.ParquetFile:
+    """Opens a file and reads its footer; `options` go to `pyarrow.parquet.ParquetFile`.
+
+    Raises:
+        CorruptFileError: the file is no Parquet file or its footer is damaged.
+        StorageError: the file system failed.
+    """
+    return open_file(storage, path).parquet(**options)
+
+
+def leaf_columns(metadata: pq.FileMetaData, columns: frozenset[str]) -> list[int]:
+    """Returns the positions of the physical columns that belong to the given columns, of structs only those used."""
+    paths = (metadata.schema.column(i).path for i in range(metadata.num_columns))
+    return [i for i, path in enumerate(paths) if path in columns or any(name in columns for name in prefixes(path))]
+
+
+def group_nbytes(group: pq.RowGroupMetaData, leaves: Sequence[int]) -> int:
+    """Returns the bytes of some physical columns of a row group as they lie in the file."""
+    return sum(group.column(i).total_compressed_size for i in leaves)
+
+
+def group_range(group: pq.RowGroupMetaData, leaves: Sequence[int]) -> tuple[int, int]:
+    """Returns where the first and the last of some physical columns of a row group start and end in the file."""
+    chunks = [group.column(i) for i in leaves]
+    starts = [min(c.data_page_offset, c.dictionary_page_offset or c.data_page_offset) for c in chunks]
+    stops = [start + c.total_compressed_size for start, c in zip(starts, chunks, strict=True)]
+    return min(starts, default=0), max(stops, default=0)
+
+
+def differences(planned: FileStamp, found: FileEntry, footer: int | None = None) -> str:
+    """Returns what of a file is not as it was planned, for a message; "" where it is the same file.
+
+    Args:
+        footer: CRC-32 of the footer that has been read; None where it has been compared before.
+    """
+    changed = []
+    if found.nbytes != planned.nbytes:
+        changed.append(f"it had {planned.nbytes:,} bytes and has {found.nbytes:,}")
+    if found.modified_ms != planned.modified_ms:
+        changed.append(f"it was modified at {_time(planned.modified_ms)}, and again at {_time(found.modified_ms)}")
+    if footer is not None and footer != planned.footer:
+        changed.append("its footer is another one")
+    return ", ".join(changed)
+
+
+def _time(milliseconds: int) -> str:
+    when = datetime.datetime(1970, 1, 1) + datetime.timedelta(milliseconds=milliseconds)
+    return when.isoformat(" ", "milliseconds") + " UTC"
+
+
+def _source(stream: BinaryIO) -> tuple[pa.NativeFile, bool]:
+    """Returns what Arrow reads best, and whether its reads should be put together into few large ones."""
+    name = getattr(stream, "name", None)
+    if not (isinstance(stream, io.BufferedReader) and isinstance(name, str)):
+        return pa.PythonFile(stream, mode="r"), True
+    # Arrow reads a local file without the interpreter's lock: as fast as a memory map, which would end the process with
+    # SIGBUS if someone cut the file short.
+    with stream:
+        return pa.OSFile(name), False
+
+
+def _read_footer(source: pa.NativeFile) -> pa.Buffer:
+    """Returns the end of a file from the footer on; of what is no Parquet file, something that Arrow refuses as such.
+
+    As Arrow does, but once: it would keep nothing of which a checksum could be made.
+    """
+    nbytes = source.size()
+    tail = _read_tail(source, nbytes, _TAIL_BYTES)
+    end = tail.slice(max(0, len(tail) - _END)).to_pybytes()
+    if len(end) < _END or end[4:] != _MAGIC:
+        return tail
+    length = int.from_bytes(end[:4], "little") + _END
+    if length > len(tail):
+        tail = _read_tail(source, nbytes, length)
+    return tail.slice(max(0, len(tail) - length))
+
+
+def _read_tail(source: pa.NativeFile, nbytes: int, length: int) -> pa.Buffer:
+    source.seek(max(0, nbytes - length))
+    return source.read_buffer(min(nbytes, length))
+
+
+@contextmanager
+def _closed_on_error(source: pa.NativeFile) -> Iterator[None]:
+    try:
+        yield
+    except BaseException:
+        with suppress(OSError):
+            source.close()
+        raise

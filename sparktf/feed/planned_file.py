@@ -1,0 +1,110 @@
+"""A Parquet file that a plan names, as a reader keeps it open: the very file that was planned, or an error."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import suppress
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from sparktf.errors import CorruptFileError, SourceNotFoundError, StorageNotFoundError
+from sparktf.feed.parquet_file import differences, group_nbytes, leaf_columns, open_file, reading
+from sparktf.plan import Split
+from sparktf.storage.base import Storage
+
+_DELTAS = frozenset({"DELTA_BYTE_ARRAY", "DELTA_LENGTH_BYTE_ARRAY"})
+
+
+class PlannedFile:
+    """Reads row groups of one file.
+
+    Attributes:
+        metadata: Its footer.
+    """
+
+    def __init__(self, storage: Storage, split: Split, columns: frozenset[str], texts: Sequence[str]) -> None:
+        """Opens the file.
+
+        Args:
+            split: Any of the file's.
+            columns: What to read, by the names in the file.
+            texts: Those of them that may come dictionary-encoded.
+
+        Raises:
+            SourceNotFoundError: it is gone.
+            CorruptFileError: it is no Parquet file, or another one than was planned.
+            StorageError: the file system failed.
+        """
+        self._storage = storage
+        self._columns = sorted(columns)
+        try:
+            self._file = open_file(storage, split.path)
+            self.metadata = self._file.metadata
+            # Asked after it was opened: what has taken its place before that is seen.
+            self._check_stamp(split, self._file.footer)
+        except StorageNotFoundError as error:
+            raise SourceNotFoundError(f"{split.path} is gone since it was planned") from error
+        self._leaves = leaf_columns(self.metadata, columns)
+        paths = {self.metadata.schema.column(leaf).path: leaf for leaf in self._leaves}
+        self._texts = {name: paths[name] for name in texts if name in paths}
+        self._readers: dict[tuple[str, ...], pq.ParquetFile] = {}
+
+    def check_shape(self, split: Split) -> None:
+        """Checks that a row group has as many rows and bytes as were planned.
+
+        Raises:
+            CorruptFileError: it has not.
+        """
+        if split.row_group < self.metadata.num_row_groups:
+            group = self.metadata.row_group(split.row_group)
+            if (group.num_rows, group_nbytes(group, self._leaves)) == (split.group_rows, split.nbytes):
+                return
+        raise CorruptFileError(f"{split.path} has changed since it was planned (row group {split.row_group})")
+
+    def read(self, row_group: int, *, use_threads: bool) -> pa.Table:
+        """Returns the columns of a row group; `check_read` says whether they are what was planned.
+
+        Raises:
+            CorruptFileError: it is damaged.
+            StorageError: the file system failed.
+        """
+        with reading(self._file.path):
+            reader = self._reader(self._dictionaries(row_group))
+            return reader.read_row_group(row_group, columns=self._columns, use_threads=use_threads)
+
+    def check_read(self, split: Split) -> None:
+        """Checks that what was read is of the file that was opened, and that nobody has written over this.
+
+        Raises:
+            CorruptFileError: it may be of another one.
+            StorageError: the file system failed.
+        """
+        if not self._file.is_pinned:
+            # What was opened is read to its end, even where someone has deleted it since.
+            with suppress(StorageNotFoundError):
+                self._check_stamp(split)
+
+    def close(self) -> None:
+        """Closes the file."""
+        # Nothing was written, and what a read had to say it has said.
+        with suppress(OSError):
+            self._file.close()
+
+    def _reader(self, dictionaries: tuple[str, ...]) -> pq.ParquetFile:
+        if dictionaries not in self._readers:
+            self._readers[dictionaries] = self._file.parquet(
+                read_dictionary=dictionaries, coerce_int96_timestamp_unit="us", page_checksum_verification=True
+            )
+        return self._readers[dictionaries]
+
+    def _dictionaries(self, row_group: int) -> tuple[str, ...]:
+        """Returns the text columns of a row group that Arrow reads as dictionaries: not those whose pages hold deltas,
+        which Spark writes with `parquet.writer.version=v2`.
+        """
+        group = self.metadata.row_group(row_group)
+        return tuple(name for name, leaf in self._texts.items() if _DELTAS.isdisjoint(group.column(leaf).encodings))
+
+    def _check_stamp(self, split: Split, footer: int | None = None) -> None:
+        if split.stamp is not None and (changed := differences(split.stamp, self._storage.stat(split.path), footer)):
+            raise CorruptFileError(f"{split.path} has changed since it was planned ({changed})")
