@@ -315,11 +315,13 @@ class Finished(Message):
 
     Attributes:
         model: Files of the exported model in the staging folder, from the chief.
+        early: A loop of the user's own has left epochs untrained.
     """
 
     attempt: int
     node: NodeId
     step: int
+    early: bool = False
     model: tuple[StagedFile, ...] = ()
 
 

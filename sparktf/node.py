@@ -12,6 +12,10 @@ class Node(Protocol):
     A loop goes over `epochs()`; in each epoch it takes this node's share of the rows from `dataset("train")`, reports
     what it trained with `report`, and offers checkpoints with `checkpoint`. All nodes must save at the same steps.
 
+    A function that returns is done. It may leave the loop over `epochs()` early, on all nodes at the same step: what
+    was trained until then is accounted for and saved. One that returns without having trained, or that leaves batches
+    of an epoch out and goes on, ends the run as the model's failure.
+
     Attributes:
         role: "worker" (or "chief" for a coordinator).
         index: Position among the `workers`.

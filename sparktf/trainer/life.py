@@ -26,8 +26,6 @@ def run(spec: TrainerSpec, client: ControlClient, reporter: Reporter, work: Path
     session = Session(spec, client, reporter, work)
     function: Callable[..., Any] = load_function(spec.config)
     if is_low_level(function):
-        node = TrainerNode(session)
-        function(node)
-        session.finish(node.step)
+        TrainerNode(session).run(function)
     else:
         KerasRun(session, function).run()

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any
 
 import tensorflow as tf
 
-from sparktf.errors import ModelError, RowAccountingError
+from sparktf.errors import ModelError, SparkTFError
 from sparktf.messages import Flavour, TrainerSpec
 from sparktf.plan import Stream, batch_shares
 from sparktf.trainer.checkpoint import checkpoint_of
@@ -24,8 +25,12 @@ class TrainerNode:
         self._session = session
         self._layout = Layout(spec.feed)
         self._epoch = 0
+        self._epoch_step = 0
         self._feed: Any = None
+        self._feed_error: SparkTFError | None = None
         self._rows = 0
+        self._reports = 0
+        self._begun = self._inside = False
         self._checkpoint: Any = None
         self.role = spec.node.role.value
         self.index = spec.node.index
@@ -35,6 +40,47 @@ class TrainerNode:
         self.strategy = session.strategy
         self.batch_size = batch_shares(spec.config.train.batch_size, session.nodes)[spec.node.index]
         self.step = spec.restore.step if spec.restore else 0
+
+    def run(self, train: Callable[[Any], None]) -> None:
+        """Runs a `train(node)` to its end, closes the books and ends the process.
+
+        A loop that leaves `epochs()` early is done, as with early stopping: the rows that it has trained are accounted
+        for, and saved.
+
+        Raises:
+            ModelError: it returned without having trained, where there was something to train.
+            SparkTFError: the feed failed; TensorFlow wraps that into an error of its own.
+        """
+        try:
+            train(self)
+        except tf.errors.OpError as error:
+            if self._feed_error is not None:
+                raise self._feed_error from error
+            raise
+        early = self._left_early()
+        if early:
+            self._leave_epoch()
+        self._session.finish(self.step, early=early)
+
+    def _left_early(self) -> bool:
+        """Whether there are epochs left, the one that the loop was in included."""
+        if self._checkpoint is None:
+            raise ModelError("train(node) returned without having called node.restore(model=..., ...)")
+        if not self._begun and self._session.has_epochs:
+            raise ModelError("train(node) returned without having gone over node.epochs(), of which some are left")
+        return self._inside
+
+    def _leave_epoch(self) -> None:
+        """Accounts for the epoch that the loop has left, and saves it as the last checkpoint."""
+        complete = self._feed.is_all(self._rows)
+        if not self._reports and not complete:
+            raise ModelError(
+                f"train(node) returned in epoch {self._epoch} without having reported a row: call "
+                "node.report(step=..., rows=...) for every batch of node.dataset()"
+            )
+        if complete or self._rows or self.step > self._epoch_step:
+            self._session.epoch_done(self._feed, self._epoch, self.step, self._rows, complete=complete)
+        self._session.save(self._checkpoint, self.step, self._epoch, self._rows, complete=complete, last=True)
 
     def restore(self, **trackables: Any) -> bool:
         """See `sparktf.Node`."""
@@ -47,15 +93,20 @@ class TrainerNode:
         """See `sparktf.Node`."""
         if self._checkpoint is None:
             raise ModelError("train(node) must call node.restore(model=..., ...) before node.epochs()")
+        self._begun = True
         for epoch in self._session.epochs():
-            self._epoch, self._rows = epoch, 0
+            self._epoch, self._epoch_step, self._rows = epoch, self.step, 0
             with self._session.open_feed(Stream.TRAIN, epoch) as feed:
                 self._feed = feed
+                self._inside = True
                 yield epoch
+                self._inside = False
                 complete = feed.is_all(self._rows)
                 if not complete and not self._session.exhausted(self.step):
-                    raise RowAccountingError(
-                        f"train(node) reported {self._rows} of the {feed.rows} rows of its share of epoch {epoch}"
+                    raise ModelError(
+                        f"train(node) reported {self._rows} of the {feed.rows} rows of its share of epoch {epoch}, and "
+                        "went on: train and report every batch of node.dataset(); to stop early, leave the loop over "
+                        "node.epochs()"
                     )
                 self._session.epoch_done(feed, epoch, self.step, self._rows, complete=complete)
             self._session.save(self._checkpoint, self.step, epoch, self._rows, complete=complete)
@@ -68,11 +119,12 @@ class TrainerNode:
 
     def _batches(self, open_feed: Callable[[], Any]) -> Any:
         def generate() -> Iterator[Any]:
-            feed = open_feed()
-            while (columns := feed.take(self.batch_size)) and len(next(iter(columns.values()))):
-                rows = decoded(to_tensors(columns))
-                x, y, weight = self._layout.x(rows), self._layout.y(rows), self._layout.sample_weight(rows)
-                yield (x, y) if weight is None else (x, y, weight)
+            with self._keeping_its_error():
+                feed = open_feed()
+                while (columns := feed.take(self.batch_size)) and len(next(iter(columns.values()))):
+                    rows = decoded(to_tensors(columns))
+                    x, y, weight = self._layout.x(rows), self._layout.y(rows), self._layout.sample_weight(rows)
+                    yield (x, y) if weight is None else (x, y, weight)
 
         # There is nothing to tune, and TensorFlow's tuning thread lets a loop over the dataset end only when it wakes
         # up next: 5.12 s, 10.24 s, 20.48 s, ... after the loop began.
@@ -80,6 +132,14 @@ class TrainerNode:
         options.autotune.enabled = False
         dataset = tf.data.Dataset.from_generator(generate, output_signature=self._signature())
         return dataset.prefetch(2).with_options(options)
+
+    @contextmanager
+    def _keeping_its_error(self) -> Iterator[None]:
+        try:
+            yield
+        except SparkTFError as error:
+            self._feed_error = error
+            raise
 
     def _signature(self) -> Any:
         spec = self._session.spec.feed
@@ -91,6 +151,7 @@ class TrainerNode:
         """See `sparktf.Node`."""
         self.step = step
         self._rows += rows
+        self._reports += 1
         self._session.progress(self._epoch, step, self._rows, loss)
 
     def metrics(self, values: Mapping[str, float], *, rows: int, stream: str = "validation") -> None:

@@ -107,6 +107,12 @@ class Session:
         restore(checkpoint, self._storage, self.spec.restore, self._work)
         return True
 
+    @property
+    def has_epochs(self) -> bool:
+        """Whether there was something left to train when this attempt began."""
+        restore = self.spec.restore
+        return not (restore and (restore.cursor.epoch >= self.spec.config.train.epochs or self.exhausted(restore.step)))
+
     def epochs(self) -> Iterator[int]:
         """Yields the epochs that are left, the restored one first."""
         cursor = self.spec.restore.cursor if self.spec.restore else None
@@ -197,8 +203,12 @@ class Session:
         )
         self._reporter.send(Action.METRICS, message)
 
-    def save(self, checkpoint: Any, step: int, epoch: int, rows: int, *, complete: bool) -> None:
-        """Saves a checkpoint, unless this very step is saved already; all nodes call it at the same steps."""
+    def save(self, checkpoint: Any, step: int, epoch: int, rows: int, *, complete: bool, last: bool = False) -> None:
+        """Saves a checkpoint, unless this very step is saved already; all nodes call it at the same steps.
+
+        Args:
+            last: Nothing more is trained, whatever is left.
+        """
         self._flush_summaries()
         if step == self._saved_step or self._writer is None:
             return
@@ -207,7 +217,7 @@ class Session:
         self._reporter.update(phase="saving")
         done = [] if complete or self._feed is None else self._feed.consumed(rows)
         begun = epoch + 1 if complete else epoch
-        last = self.exhausted(step) or begun >= self.spec.config.train.epochs
+        last = last or self.exhausted(step) or begun >= self.spec.config.train.epochs
         aside = 0 if complete or self._feed is None else self._feed.aside_within(rows)
         self._writer.save(checkpoint, step=step, epoch=begun, done=done, rows_aside=aside, last=last)
         self.policy.saved(time.monotonic())
@@ -231,12 +241,18 @@ class Session:
         """Exports a model that a low-level loop made."""
         self.export(KerasModel.wrap(model, self.spec.feed))
 
-    def finish(self, step: int) -> None:
-        """Reports the end of the work and waits for the order to stop."""
+    def finish(self, step: int, *, early: bool = False) -> None:
+        """Reports the end of the work and waits for the order to stop.
+
+        Args:
+            early: There were epochs left.
+        """
         if self._writer is not None:
             self._writer.wait()
         self._flush_summaries()
-        message = Finished(attempt=self.spec.attempt, node=self.spec.node, step=step, model=self._model_files)
+        message = Finished(
+            attempt=self.spec.attempt, node=self.spec.node, step=step, model=self._model_files, early=early
+        )
         self._reporter.send(Action.FINISHED, message)
         self._reporter.update(phase="finished")
         self._reporter.finish()

@@ -219,6 +219,41 @@ def spell(node: Node) -> None:
                 node.report(step=step, rows=len(rows))
 
 
+def leaves(node: Node) -> None:
+    """Sums rows over the workers in place of training, and ends as `params["how"]` says."""
+    import keras
+    import tensorflow as tf
+
+    def gang_rows(x: Any) -> Any:
+        return tf.distribute.get_replica_context().all_reduce("SUM", tf.identity(x))
+
+    @tf.function  # type: ignore[untyped-decorator]
+    def update(x: Any) -> Any:
+        return node.strategy.experimental_local_results(node.strategy.run(gang_rows, args=(x,)))[0]
+
+    how = node.params["how"]
+    if how == "before restore":
+        return
+    numbers = keras.Input((len(NUMBERS),), name="numbers")
+    model = keras.Model(numbers, keras.layers.Dense(CLASSES, name="label")(numbers))
+    node.restore(model=model)
+    if how == "before epochs":
+        return
+    step = node.step
+    for epoch in node.epochs():
+        for x, _ in node.dataset():
+            if how == "before a report":
+                return
+            update(tf.constant(len(x)))
+            step += 1
+            node.report(step=step, rows=len(x))
+            if how == "batches left" or (how == "inside an epoch" and step == 3):
+                break
+        if how == "inside an epoch" or (how == "after an epoch" and epoch == 1):
+            break
+    node.export(model)
+
+
 def with_fixed_weights(model: Any) -> Any:
     """Gives a model's matrices values that depend on neither seeds nor the Keras in use; vectors start as in both."""
     draw = np.random.default_rng(1)
