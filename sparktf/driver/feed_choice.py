@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 
@@ -11,12 +12,14 @@ from pyspark.sql import DataFrame, SparkSession
 from sparktf.config import JobConfig
 from sparktf.driver.dataframe import Data, filtered
 from sparktf.driver.locality import Locate
-from sparktf.driver.parquet_scan import NotPlain, NotPlainError, ParquetScan
+from sparktf.driver.not_plain import NotPlain, NotPlainError
+from sparktf.driver.parquet_scan import ParquetScan
 from sparktf.driver.partition_filter import filter_partitions
 from sparktf.driver.planner import plan_source
 from sparktf.driver.scan import plain_scan
 from sparktf.driver.spark_data import Origin
 from sparktf.driver.stored_plan import Plan
+from sparktf.driver.tables import check_no_table
 from sparktf.errors import ConfigError, SourceNotFoundError, StorageNotFoundError
 from sparktf.storage import FileSystems
 
@@ -43,9 +46,10 @@ def choose_feed(
     is_lake = config.data.path is not None and config.data.format == "parquet" and not origin.is_given
     plan = partial(plan_source, config, file_systems.open, partial(filter_partitions, spark), locate)
     if is_lake and mode != "spark":
-        say("data: read directly by the trainers, all Parquet files at data.path")
-        return plan()
+        return _lake(config, origin, plan, say)
     if mode == "spark":
+        if is_lake:
+            _check_path(str(config.data.path), file_systems)
         return _through_spark(config, origin, "data.mode: spark asks for it", say)
     data = origin.data
     try:
@@ -59,6 +63,33 @@ def choose_feed(
         raise SourceNotFoundError(f"{_name(config)}: {error}: refresh it (spark.catalog.refreshTable)") from error
     say(f"data: read directly by the trainers, a plain scan of {len(scan.files):,} Parquet files")
     return planned
+
+
+def _lake(config: JobConfig, origin: Origin, plan: Callable[[], Plan], say: Callable[[str], None]) -> Plan:
+    """Plans a lake of Parquet files at `data.path`."""
+    try:
+        planned = plan()
+    except NotPlainError as error:
+        if config.data.mode == "direct":
+            raise ConfigError(f"data.mode: direct cannot read data.path as Spark does: {error}") from error
+        return _through_spark(config, origin, str(error), say)
+    say("data: read directly by the trainers, all Parquet files at data.path")
+    return planned
+
+
+def _check_path(path: str, file_systems: FileSystems) -> None:
+    """Refuses a table of another format that Spark would read as plain files, too.
+
+    Raises:
+        ConfigError: it is one.
+    """
+    try:
+        storage = file_systems.open(path)
+    except ConfigError:
+        return  # of a file system that Spark alone reads
+    # What is not there, or a pattern, is Spark's to tell.
+    with suppress(StorageNotFoundError):
+        check_no_table(storage, path, "data.path")
 
 
 def _through_spark(config: JobConfig, origin: Origin, reason: str, say: Callable[[str], None]) -> Plan:

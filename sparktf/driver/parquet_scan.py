@@ -13,6 +13,7 @@ import pyarrow.parquet as pq
 import pyarrow.types as pt
 
 from sparktf.driver.columns import Schema, column_type
+from sparktf.driver.not_plain import NotPlainError
 from sparktf.driver.partitions import Partitions
 from sparktf.driver.source import Source, first_length
 from sparktf.errors import EmptySourceError
@@ -25,17 +26,6 @@ _WRITER = b"org.apache.spark.version"
 _LEGACY_DATES = b"org.apache.spark.legacyDateTime"
 _JAVA_WRITER = "parquet-mr"
 _INT96 = "INT96"
-
-
-class NotPlainError(ValueError):
-    """Reading the files would not give what Spark gives; the message is the reason, for a sentence's end."""
-
-
-@dataclass(frozen=True, slots=True)
-class NotPlain:
-    """Why a DataFrame is no plain scan, for a sentence's end: "the plan has a BroadcastHashJoin"."""
-
-    reason: str
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,7 +13,8 @@ import numpy.typing as npt
 from sparktf.config import JobConfig, ValidationConfig
 from sparktf.driver.columns import Schema, resolve_features
 from sparktf.driver.locality import Column, Hosts, Locate, Replicas, block_numbers, host_groups, nowhere
-from sparktf.driver.parquet_scan import NotPlainError, ParquetScan, scan_schema, scan_source
+from sparktf.driver.not_plain import NotPlainError
+from sparktf.driver.parquet_scan import ParquetScan, scan_schema, scan_source
 from sparktf.driver.partitions import NO_PARTITIONS, Partitions
 from sparktf.driver.row_filter import count_selected
 from sparktf.driver.source import (

@@ -20,7 +20,8 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame
 from pyspark.sql.types import StructType
 
-from sparktf.driver.parquet_scan import NotPlain, NotPlainError, ParquetScan
+from sparktf.driver.not_plain import NotPlain, NotPlainError
+from sparktf.driver.parquet_scan import ParquetScan
 from sparktf.driver.partitions import Partitions
 from sparktf.driver.scan_filter import COLUMN, EXPRESSIONS, Compared, Java, class_of, column_id, comparisons, elements
 from sparktf.feed.parquet import PARTITION_TYPES

@@ -16,10 +16,10 @@ import pyarrow.parquet as pq
 from sparktf.driver.columns import ColumnType, column_type
 from sparktf.driver.locality import Column
 from sparktf.driver.partitions import Partitions, read_partitions
+from sparktf.driver.tables import check_not_within, list_files
 from sparktf.errors import (
     BadValueError,
     ColumnError,
-    ConfigError,
     EmptySourceError,
     SourceNotFoundError,
     StorageNotFoundError,
@@ -35,11 +35,6 @@ FooterCheck = Callable[[str, pa.Schema, pq.FileMetaData], None]
 
 # Footers are small reads, each of which mostly waits for the file system.
 FOOTER_THREADS = 16
-
-_DELTA = "_delta_log"
-
-# Names that Hadoop gives to files that are still being written.
-_UNFINISHED = "._COPYING_"
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,7 +96,8 @@ def list_source(storage: Storage, path: str, key: str) -> Source:
         key: The configuration key of the path.
 
     Raises:
-        ConfigError: it is a Delta table.
+        ConfigError: it is a table of another format, or holds one, or is within one.
+        NotPlainError: Spark has a log of the files that belong to it.
         SourceNotFoundError: nothing is at the path.
         EmptySourceError: no file is below it.
         BadValueError: its partition folders do not agree.
@@ -110,13 +106,10 @@ def list_source(storage: Storage, path: str, key: str) -> Source:
         root = storage.stat(path)
     except StorageNotFoundError as error:
         raise SourceNotFoundError(f"{key}: {path} does not exist") from error
+    check_not_within(storage, root.path, key)
     if not root.is_dir:
         return Source(key, path, (root.path,), Partitions((), (), ((),)), _listed([root]))
-    if storage.exists(f"{root.path}/{_DELTA}"):
-        raise ConfigError(
-            f"{key}: {path} is a Delta table, which not all files in it belong to: use data.format: delta"
-        )
-    entries = [entry for entry in storage.walk(root.path) if not entry.path.endswith(_UNFINISHED)]
+    entries = list_files(storage, root.path, key)
     if not entries:
         raise EmptySourceError(f"{key}: there are no data files in {path}")
     base = root.path.rstrip("/")

@@ -10,7 +10,7 @@ from integration.session import scanned, settings
 from lakes import array, batches, deal, ids, lake_config, no_filter
 from pyspark.sql import SparkSession
 
-from sparktf.driver.parquet_scan import NotPlain, NotPlainError
+from sparktf.driver.not_plain import NotPlain, NotPlainError
 from sparktf.driver.planner import plan_source
 from sparktf.driver.row_filter import count_selected
 from sparktf.driver.scan import plain_scan

@@ -13,7 +13,8 @@ from lakes import array, batches, deal, id_table, ids, lake_config, no_filter, w
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as f
 
-from sparktf.driver.parquet_scan import NotPlain, NotPlainError, ParquetScan
+from sparktf.driver.not_plain import NotPlain, NotPlainError
+from sparktf.driver.parquet_scan import ParquetScan
 from sparktf.driver.planner import plan_source
 from sparktf.driver.scan import plain_scan
 from sparktf.errors import EmptySourceError

@@ -14,7 +14,8 @@ import pyarrow.parquet as pq
 import pytest
 from lakes import array, batches, deal, id_table, ids, lake_config, no_filter, values, write_file, write_lake
 
-from sparktf.driver.parquet_scan import NotPlainError, ParquetScan
+from sparktf.driver.not_plain import NotPlainError
+from sparktf.driver.parquet_scan import ParquetScan
 from sparktf.driver.partitions import NO_PARTITIONS, Partitions
 from sparktf.driver.planner import plan_source
 from sparktf.driver.stored_plan import Plan, load_plan, save_plan
