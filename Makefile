@@ -17,6 +17,9 @@ LAKE := lake/digits
 SPARK = $(shell $(PY) -c 'import pathlib, pyspark; print(pathlib.Path(pyspark.__file__).parent)')
 MINIHADOOP := PYTHON=$(PY) yarn/minihadoop.sh
 ARGS ?=
+# Of each property of tests/fuzz; empty: what takes about a minute, and always the same.
+CASES ?=
+SEED ?=
 
 # An interpreter that the user names is the only one tried.
 PYTHONS := $(if $(filter undefined,$(origin PYTHON)),python3 python3.13 python3.12 python3.11,$(PYTHON))
@@ -44,7 +47,7 @@ train: java $(VENV)/.examples $(LAKE) ## Train on handwritten digits with two wo
 		2> >(trap '' INT; exec grep --line-buffered -v 'WARNING: Using incubator modules' >&2)
 
 .PHONY: test
-test: java check unit trainer integration cluster ## All checks and tests; what CI runs
+test: java check unit fuzz trainer integration cluster ## All checks and tests; what CI runs
 
 .PHONY: check
 check: $(VENV)/.dev ## Lint, formatting and types
@@ -55,6 +58,10 @@ check: $(VENV)/.dev ## Lint, formatting and types
 .PHONY: unit
 unit: $(VENV)/.dev ## Tests without processes, in seconds
 	@$(PY) -m pytest tests/unit $(ARGS)
+
+.PHONY: fuzz
+fuzz: $(VENV)/.dev ## Random cases against an oracle, in a minute; more or others: CASES=1000 SEED=7
+	@CASES=$(CASES) SEED=$(SEED) $(PY) -m pytest tests/fuzz $(ARGS)
 
 .PHONY: trainer
 trainer: $(VENV)/.dev ## Tests of trainer processes, without Spark
@@ -90,7 +97,7 @@ docs: $(VENV)/.dev ## Write the generated pages of docs/ anew
 .PHONY: clean
 clean: ## Remove all that make has made
 	@rm -rf $(VENV) $(LAKE) lake/.digits-* runs/digits benchmarks/out build dist *.egg-info \
-		.mypy_cache .pytest_cache .ruff_cache artifacts spark-warehouse metastore_db derby.log
+		.mypy_cache .pytest_cache .ruff_cache .hypothesis artifacts spark-warehouse metastore_db derby.log
 	@find sparktf jobs yarn tests benchmarks -name __pycache__ -prune -exec rm -rf {} +
 	@rmdir lake runs 2>/dev/null || true
 

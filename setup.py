@@ -35,6 +35,7 @@ EXAMPLES = ["scikit-learn>=1.5,<2"]
 DEV = [
     *LEGACY_KERAS,
     *EXAMPLES,
+    "hypothesis>=6.140,<7",
     "mypy>=2.4,<3",
     "psutil>=6,<8",
     "pytest>=9,<10",

@@ -97,13 +97,15 @@ class Aside:
         Args:
             kept: int64 [n], the rows of the group that are in the block, sorted, or None for all.
             start: The block's row that is the first of these.
+            rows: A list that has several values that are refused comes once for each of them.
         """
+        firsts = np.unique(rows, return_index=True)[1]
         places = rows if kept is None else np.searchsorted(kept, rows)
         if kept is not None:
             there = kept[np.minimum(places, len(kept) - 1)] == rows if len(kept) else np.zeros(len(rows), np.bool_)
-            positions = np.flatnonzero(there)
+            positions = firsts[there[firsts]]
         else:
-            positions = np.arange(len(rows))
+            positions = firsts
         fresh = positions[~self.bad[start + places[positions]]]
         self.bad[start + places[positions]] = True
         for i in fresh[: max(self._limit - len(self._single), 0)].tolist():

@@ -199,7 +199,8 @@ class _Column(NamedTuple):
     def blank(self) -> pa.Array:
         """Returns the value [1] of places that no list has filled: the padding, or of a null list what fills nulls."""
         if self.feature.pad is not None:
-            return pa.array([self.feature.pad])
+            pad = [self.feature.pad]
+            return pa.array(pad if self.feature.is_text else np.array(pad, self.feature.numpy_dtype))
         kind = self.array.type.value_type
         fill = self.fill(kind)
         return pa.array([zero_scalar(kind) if fill is None else fill])

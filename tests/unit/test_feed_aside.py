@@ -15,7 +15,7 @@ from lakes import array, deal, plan_lake, rewrite
 
 from sparktf.driver.stored_plan import Plan
 from sparktf.errors import BadValueError, CorruptFileError
-from sparktf.feed.aside import Aside, BadRow
+from sparktf.feed.aside import Aside, BadRow, Rows
 from sparktf.feed.blocks import PlannedParts
 from sparktf.feed.columns import Strings
 from sparktf.feed.pipeline import NodeFeed
@@ -281,3 +281,13 @@ def test_many_bad_rows_are_noted_without_their_reasons() -> None:
     aside.judge("f", lambda row: 100 + row, None, 0, "c", np.arange(0, 1_000_000, 2), lambda i: f"reason {i}")
     assert aside.bad.sum() == 500_000
     assert aside.among(np.arange(1_000_000)) == [BadRow("f", 100 + 2 * i, 1, "c", f"reason {i}") for i in range(3)]
+
+
+@pytest.mark.parametrize("kept", [None, np.array([0, 2])])
+def test_a_row_with_many_bad_values_takes_no_place_from_the_reasons_of_others(kept: Rows | None) -> None:
+    aside = Aside(3, limit=3)
+    aside.judge("f", lambda row: row, kept, 0, "c", np.array([0, 0, 0, 1, 2, 2]), lambda i: f"value {i}")
+    told = [(bad.row, bad.reason) for bad in aside.among(np.arange(3))]
+    assert told == (
+        [(0, "value 0"), (1, "value 3"), (2, "value 4")] if kept is None else [(0, "value 0"), (2, "value 4")]
+    )

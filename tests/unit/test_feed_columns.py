@@ -195,6 +195,11 @@ class TestLists:
         with pytest.raises(BadValueError, match=r"'c', row 5: a list of 1 values, fewer than 2; `pad` fills it up"):
             read(tmp_path, lists_of([[1, 2]] * 5 + [[3]]), {"x": settings})
 
+    @pytest.mark.parametrize("pad", [2**64 - 1, 2**63, 0])
+    def test_the_padding_may_be_any_value_of_the_dtype(self, tmp_path: Path, pad: int) -> None:
+        feature = {"columns": "c", "dtype": "uint64", "shape": [2], "pad": pad}
+        assert read(tmp_path, lists_of([[7], []]), {"x": feature})["x"].tolist() == [[7, pad], [pad, pad]]
+
     def test_lists_of_fixed_size_are_padded_and_cut_too(self, tmp_path: Path) -> None:
         columns = {"c": pa.array([[1, 2], [3, 4]], pa.list_(pa.int8(), 2))}
         inputs = {"long": padded(0), "short": {"columns": "c", "shape": [1], "truncate": True}}
