@@ -17,7 +17,7 @@ import pyarrow.types as pt
 from sparktf.config import DataConfig, FeatureConfig, FillValue
 from sparktf.errors import BadValueError, ColumnError, ConfigError
 from sparktf.feature import TEXT, Feature, Kind
-from sparktf.feed.arrow_types import fill_scalar, is_binary, is_list, is_text
+from sparktf.feed.arrow_types import fill_scalar, is_binary, is_list, is_text, takes_bytes
 from sparktf.feed.nested import leaf_types, type_of
 
 DTYPES = (
@@ -295,10 +295,14 @@ def _fits(value: FillValue, dtype: str) -> bool:
     """Whether a value can stand in a tensor of the dtype."""
     if isinstance(value, (bool, str)) or dtype in (TEXT, "bool"):
         return {bool: "bool", str: TEXT}.get(type(value)) == dtype
+    try:
+        number = float(value)
+    except OverflowError:
+        return False
     if np.dtype(dtype).kind == "f":
         return True
     limits = np.iinfo(dtype)
-    return float(value).is_integer() and limits.min <= value <= limits.max
+    return number.is_integer() and limits.min <= value <= limits.max
 
 
 def _shape(
@@ -342,16 +346,29 @@ def _check_no_leak(data: DataConfig, features: Sequence[Feature]) -> None:
 
 
 def _check_fill_null(data: DataConfig, features: Sequence[Feature], schema: Schema) -> None:
-    used = {column for feature in features for column in feature.columns}
+    used = {column: [feature for feature in features if column in feature.columns] for column in _columns_of(features)}
     for column, value in data.fill_null.items():
         key = f"data.fill_null.{column}"
         if column not in used:
             raise ConfigError(f"{key}: no input, target or weight has this column{_nearest(column, used)}")
-        found = schema.column(column, key)
-        try:
-            fill_scalar(value, schema.arrow_type(column, key))
-        except ValueError as error:
-            raise ConfigError(f"{key}: {value!r} is no value for a column of type {found.spark}") from error
+        kind = schema.arrow_type(column, key)
+        for feature in used[column]:
+            _check_fill(value, kind, feature, key)
+
+
+def _columns_of(features: Sequence[Feature]) -> set[str]:
+    return {column for feature in features for column in feature.columns}
+
+
+def _check_fill(value: FillValue, kind: pa.DataType, feature: Feature, key: str) -> None:
+    if takes_bytes(feature, kind):
+        if not _fits(value, feature.dtype):
+            raise ConfigError(f"{key}: {value!r} is no byte, and {feature.key} takes the bytes of the column")
+        return
+    try:
+        fill_scalar(value, kind)
+    except ValueError as error:
+        raise ConfigError(f"{key}: {value!r} is no value for a column of type {column_type(kind).spark}") from error
 
 
 def _nearest(name: str, names: Iterable[str]) -> str:

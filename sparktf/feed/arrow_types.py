@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import datetime
+from collections.abc import Callable
 from decimal import Decimal
 
 import pyarrow as pa
@@ -9,6 +11,18 @@ import pyarrow.types as pt
 
 from sparktf.config import FillValue
 from sparktf.feature import Feature
+
+_FILLED: tuple[tuple[Callable[[pa.DataType], bool], pa.DataType], ...] = (
+    (pt.is_uint8, pa.int16()),
+    (pt.is_uint16, pa.int32()),
+    (pt.is_uint32, pa.int64()),
+    (pt.is_uint64, pa.decimal128(20, 0)),
+    (pt.is_float16, pa.float32()),
+    (pt.is_fixed_size_binary, pa.binary()),
+    (pt.is_date, pa.date32()),
+    (pt.is_time, pa.time64("us")),
+    (pt.is_duration, pa.duration("us")),
+)
 
 
 def is_text(kind: pa.DataType) -> bool:
@@ -35,29 +49,50 @@ def fits(feature: Feature, kind: pa.DataType) -> bool:
     return feature.is_mask or is_bytes or holds_text == feature.is_text
 
 
+def takes_bytes(feature: Feature, kind: pa.DataType) -> bool:
+    """Whether a feature is made of the bytes of a binary column, as numbers."""
+    return not feature.is_text and not feature.is_mask and is_binary(kind)
+
+
+def filled_type(kind: pa.DataType) -> pa.DataType:
+    """Returns the type in which values are filled: that of Spark, which files of one column write in several ways.
+
+    Args:
+        kind: Of the values, not of lists of them.
+    """
+    kind = _value_type(kind)
+    if pt.is_timestamp(kind):
+        return pa.timestamp("us", kind.tz)
+    return next((wide for test, wide in _FILLED if test(kind)), kind)
+
+
 def fill_scalar(value: FillValue, kind: pa.DataType) -> pa.Scalar:
-    """Returns a `fill_null` value as a scalar of the type of a column's values, of which a list column has many.
+    """Returns a `fill_null` value as a scalar of the type in which a column's values, or those in lists, are filled.
 
     Raises:
-        ValueError: the value does not fit the type (`pyarrow.ArrowInvalid` is one).
+        ValueError: the value does not fit the type.
     """
-    kind = _value_type(kind.value_type if is_list(kind) else kind)
+    kind = filled_type(kind.value_type if is_list(kind) else kind)
     if pt.is_boolean(kind):
         fits = isinstance(value, bool)
-    elif is_text(kind) or pt.is_date(kind) or pt.is_time(kind) or pt.is_timestamp(kind):
+    elif is_text(kind) or (pt.is_temporal(kind) and not pt.is_duration(kind)):
         fits = isinstance(value, str)
     else:
         fits = isinstance(value, (int, float)) and not isinstance(value, bool)
     if not fits:
         raise ValueError(f"{value!r} is no value of type {kind}")
-    if pt.is_decimal(kind):
-        return pa.scalar(Decimal(str(value)), kind)
-    return pa.scalar(value).cast(kind)
+    try:
+        if pt.is_decimal(kind):
+            return pa.scalar(Decimal(str(value)), kind)
+        # Arrow reads all from text but times.
+        return pa.scalar(datetime.time.fromisoformat(str(value)) if pt.is_time(kind) else value).cast(kind)
+    except (pa.ArrowException, ArithmeticError) as error:
+        raise ValueError(f"{value!r} is no value of type {kind}: {error}") from error
 
 
 def zero_scalar(kind: pa.DataType) -> pa.Scalar:
     """Returns what stands in place of a null that is masked: zero, 1970, midnight, false, or an empty text."""
-    kind = _value_type(kind)
+    kind = filled_type(kind)
     if is_text(kind) or pt.is_decimal(kind):
         return fill_scalar("" if is_text(kind) else 0, kind)
     return pa.scalar(0, pa.int32() if kind.bit_width == 32 else pa.int64()).cast(kind)

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -13,8 +14,9 @@ import pyarrow.compute as pc
 import pyarrow.types as pt
 
 from sparktf.config import FillValue
+from sparktf.errors import BadValueError
 from sparktf.feature import Feature, Kind
-from sparktf.feed.arrow_types import fill_scalar, is_binary, is_list, zero_scalar
+from sparktf.feed.arrow_types import fill_scalar, is_binary, is_list, is_text, zero_scalar
 from sparktf.feed.aside import Aside, Judge, Number, Reason, refuse
 from sparktf.feed.columns import (
     Array,
@@ -27,11 +29,12 @@ from sparktf.feed.columns import (
     object_array,
     row_splits,
 )
-from sparktf.feed.lists import Lists, Refuse, all_values, byte_lists, take_apart
+from sparktf.feed.lists import Lists, all_values, byte_lists, take_apart
 from sparktf.feed.nested import column_of
+from sparktf.feed.values import far_reason, first_wrong, fitting, numbers, pack, plain_bytes, too_far
 
-# Rows packed at a time: the target of one such piece stays in the second-level cache while column after column goes in.
-_PACK_ROWS = 8192
+_Singles = dict[tuple[str, bool, str], Array]
+"""`_Column.single` -> values [rows]."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,19 +129,36 @@ def assemble(
 
 def _fill_tensors(features: Sequence[Feature], group: RowGroup, out: Mapping[str, Array], judge: Judge) -> Columns:
     """Writes the rows of a group into arrays [rows, *shape], and returns those that are text or ragged."""
-    singles: dict[tuple[str, bool], Array] = {}
+    singles: _Singles = {}
     others: Columns = {}
     for feature in features:
-        columns = _columns(feature, group, judge)
-        if feature.ragged:
-            others[feature.key] = _ragged(columns[0])
-        elif feature.is_text:
-            others[feature.key] = _text(columns[0])
-        elif feature.is_mask:
-            _write_mask(columns, out[feature.key])
-        else:
-            _write(columns, _values(columns, singles), out[feature.key])
+        with _told_as_data(group, feature):
+            columns = _columns(feature, group, judge)
+            if feature.ragged:
+                others[feature.key] = _ragged(columns[0])
+            elif feature.is_text:
+                others[feature.key] = _text(columns[0])
+            elif feature.is_mask:
+                _write_mask(columns, out[feature.key])
+            else:
+                _write(columns, _values(columns, singles), out[feature.key])
     return others
+
+
+@contextmanager
+def _told_as_data(group: RowGroup, feature: Feature) -> Iterator[None]:
+    """Tells Arrow's errors over values as such: they come from our reading, not from the model's code.
+
+    Raises:
+        BadValueError: Arrow cannot make the tensor of them.
+    """
+    try:
+        yield
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError, pa.ArrowTypeError) as error:
+        what = "columns" if len(feature.columns) > 1 else "column"
+        names = ", ".join(map(repr, feature.columns))
+        said = str(error).partition("\n")[0]
+        raise BadValueError(f"{group.origin}: {what} {names}: no tensor {feature.key} can be made: {said}") from error
 
 
 class _Column(NamedTuple):
@@ -154,6 +174,12 @@ class _Column(NamedTuple):
     array: pa.Array
     judge: Judge
 
+    @property
+    def single(self) -> tuple[str, bool, str]:
+        """Features of which this is the same make the same of the column: only decimals depend on the dtype."""
+        dtype = self.feature.dtype if pt.is_decimal(self.array.type) else ""
+        return self.name, self.feature.masked, dtype
+
     def refuse(self, rows: Array, reason: Reason) -> None:
         """Refuses rows of the group."""
         self.judge(self.name, rows, reason)
@@ -163,9 +189,17 @@ class _Column(NamedTuple):
         self.judge(self.name, self.group.rows_of(rows), reason)
 
     def fill(self, kind: pa.DataType) -> pa.Scalar | None:
-        """Returns what stands in place of a null among values of a type; None where it is refused."""
+        """Returns what stands in place of a null among values of a type; None where it is refused.
+
+        Raises:
+            BadValueError: it is no value of the file's type, which differs from that of the first file.
+        """
         if self.name in self.group.fill_null:
-            return fill_scalar(self.group.fill_null[self.name], kind)
+            try:
+                return fill_scalar(self.group.fill_null[self.name], kind)
+            except ValueError as error:
+                where = f"{self.group.origin}: column {self.name!r}: data.fill_null.{self.name}"
+                raise BadValueError(f"{where}: {error}") from error
         return zero_scalar(kind) if self.feature.masked else None
 
     def filled(self, values: pa.Array, what: str = "null", rows_of: Callable[[Array], Array] | None = None) -> pa.Array:
@@ -175,18 +209,32 @@ class _Column(NamedTuple):
             what: What a null is called where it is refused.
             rows_of: Positions in the values -> rows; None where each row has one value.
         """
+        if pt.is_dictionary(values.type) and not is_text(values.type):
+            values = values.dictionary_decode()
+        far = too_far(values)
+        if far is not None:
+            at = np.flatnonzero(far)
+            before = values
+            self.refuse(at if rows_of is None else rows_of(at), lambda i: far_reason(before, int(at[i])))
+            values = pc.if_else(pa.array(far), pa.scalar(0, pa.int64()).cast(values.type), values)
         if not values.null_count:
             return values
         fill = self.fill(values.type)
         if fill is None:
             self._refuse_nulls(values, what, rows_of)
             fill = zero_scalar(values.type)
-        return pc.fill_null(values, fill)
+        # Dictionaries stay what they are; else what fills nulls may not fit the width that the file has.
+        wide = values if pt.is_dictionary(values.type) else values.cast(fill.type, safe=False)
+        return pc.fill_null(wide, fill)
 
     def _refuse_nulls(self, values: pa.Array, what: str, rows_of: Callable[[Array], Array] | None = None) -> None:
         nulls = np.flatnonzero(~_is_valid(values))
-        reason = f"{what}; data.fill_null.{self.name} names a value to put in its place"
-        self.refuse(nulls if rows_of is None else rows_of(nulls), lambda _: reason)
+        remedy = f"data.fill_null.{self.name} names a value to put in its place"
+        if self.feature.kind is Kind.TARGET:
+            remedy = (
+                f"data.where: {self.name} IS NOT NULL (read through Spark) or data.max_bad_rows leaves such rows out"
+            )
+        self.refuse(nulls if rows_of is None else rows_of(nulls), lambda _: f"{what}; {remedy}")
 
     def lists(self) -> Lists:
         """Returns the column's lists, without nulls."""
@@ -212,41 +260,43 @@ class _Column(NamedTuple):
 
 def _columns(feature: Feature, group: RowGroup, judge: Judge) -> list[_Column]:
     arrays = [group.column(name) for name in feature.columns]
-    if feature.shape or feature.ragged:
+    if feature.is_text:
+        arrays = [plain_bytes(array) for array in arrays]
+    elif feature.shape or feature.ragged:
         arrays = [byte_lists(array) if is_binary(array.type) else array for array in arrays]
     return [_Column(feature, name, group, array, judge) for name, array in zip(feature.columns, arrays, strict=True)]
 
 
-def _values(columns: Sequence[_Column], singles: dict[tuple[str, bool], Array]) -> list[Array]:
+def _values(columns: Sequence[_Column], singles: _Singles) -> list[Array]:
     """Returns the columns of a feature as they are, before they are cast to its dtype, padded ones after that.
 
     Args:
-        singles: What features before this one have made of columns, by name and whether nulls are masked.
+        singles: What features before this one have made of columns.
 
     Returns:
-        Values [rows], or [rows, places] of one list: dates as int32 days, times, timestamps and intervals as int64
-        microseconds, decimals as float64.
+        Values [rows], or [rows, places] of one list; see `sparktf.feed.values.numbers`.
     """
+    feature = columns[0].feature
     if is_list(columns[0].array.type):
         return [_list_values(columns[0])]
-    keys = [(column.name, column.feature.masked) for column in columns]
+    keys = [column.single for column in columns]
     for key, column in zip(keys, columns, strict=True):
         if key not in singles:
-            singles[key] = column.group.keep(_numbers(column.filled(column.array)))
+            singles[key] = column.group.keep(numbers(column.filled(column.array), feature.numpy_dtype))
     return [singles[key] for key in keys]
 
 
 def _list_values(column: _Column) -> Array:
     """Returns values [rows, places] of a list column."""
     feature, lists = column.feature, column.lists()
-    values = _numbers(lists.values)
+    values = numbers(lists.values, feature.numpy_dtype)
     if lists.fill_all:
         return column.group.keep(values.reshape(-1, lists.places))
     out = np.empty((len(lists.lengths), lists.places), feature.numpy_dtype)
     # A double beyond float32 becomes infinite, which the caller's checks find where it matters.
     with np.errstate(over="ignore"):
-        out[:] = _fitting(_numbers(column.blank()), feature, column.refuse_blank)
-        out[lists.taken] = _fitting(values, feature, lambda at, reason: column.refuse(lists.rows_of(at), reason))
+        out[:] = fitting(numbers(column.blank(), feature.numpy_dtype), feature, column.refuse_blank)
+        out[lists.taken] = fitting(values, feature, lambda at, reason: column.refuse(lists.rows_of(at), reason))
     return column.group.keep(out)
 
 
@@ -279,8 +329,9 @@ def _ragged(column: _Column) -> Ragged:
     else:
         with np.errstate(over="ignore"):
             refuse = partial(_refuse_values, column, lists)
-            values = _fitting(_numbers(lists.values), column.feature, refuse)
-            found = Ragged(values.astype(column.feature.numpy_dtype, copy=False), splits)
+            dtype = column.feature.numpy_dtype
+            values = fitting(numbers(lists.values, dtype), column.feature, refuse)
+            found = Ragged(values.astype(dtype, copy=False), splits)
     kept = column.group.kept
     return found if kept is None else found.take(kept)
 
@@ -318,60 +369,21 @@ def _is_valid(array: pa.Array) -> Array:
     return valid
 
 
-def _numbers(array: pa.Array) -> Array:
-    if pt.is_dictionary(array.type):
-        array = array.dictionary_decode()
-    kind = array.type
-    if pt.is_timestamp(kind):
-        # Nanoseconds are cut off, as Spark has none.
-        array = array.cast(pa.timestamp("us", kind.tz), safe=False).view(pa.int64())
-    elif pt.is_time(kind) or pt.is_duration(kind):
-        array = array.cast(pa.time64("us") if pt.is_time(kind) else pa.duration("us"), safe=False).view(pa.int64())
-    elif pt.is_date(kind):
-        array = array.cast(pa.date32()).view(pa.int32())
-    elif pt.is_decimal(kind):
-        array = array.cast(pa.float64())
-    values: Array = array.to_numpy(zero_copy_only=False)
-    return values
-
-
 def _write(columns: Sequence[_Column], values: Sequence[Array], out: Array) -> None:
     """Writes the columns of a feature, [rows] or [rows, places] each, into `out`, [rows, *shape]."""
     flat = out.reshape(len(out), -1)
     feature = columns[0].feature
-    parts = [_fitting(part, feature, column.refuse_kept) for column, part in zip(columns, values, strict=True)]
+    parts = [fitting(part, feature, column.refuse_kept) for column, part in zip(columns, values, strict=True)]
     # A double beyond float32 becomes infinite; where that matters, the check below names it.
     with np.errstate(over="ignore"):
         if parts[0].ndim > 1 or len(parts) == 1:
             flat[:] = parts[0].reshape(flat.shape)
         else:
-            _pack(parts, flat)
+            pack(parts, flat)
     if feature.kind is not Kind.INPUT:
         for i, column in enumerate(columns):
             # A list column has many positions, a packed vector one for each column.
             _check_learnable(column, flat if len(columns) == 1 else flat[:, i : i + 1])
-
-
-def _pack(columns: list[Array], out: Array) -> None:
-    """Writes columns [rows] side by side into `out`, [rows, n_columns]."""
-    for start in range(0, len(out), _PACK_ROWS):
-        stop = start + _PACK_ROWS
-        for i, column in enumerate(columns):
-            out[start:stop, i] = column[start:stop]
-
-
-def _fitting(values: Array, feature: Feature, refuse: Refuse) -> Array:
-    """Returns the values, cast where a cast could lose more than digits: to whole numbers and booleans."""
-    dtype = feature.numpy_dtype
-    if dtype.kind == "f" or np.can_cast(values.dtype, dtype):
-        return values
-    with np.errstate(invalid="ignore"):
-        cast = values.astype(dtype)
-        wrong = cast != values
-    if wrong.any():
-        rows = np.flatnonzero(wrong.reshape(len(values), -1).any(axis=1))
-        refuse(rows, lambda i: f"{_first(values, wrong, rows[i])} does not fit dtype {feature.dtype} of {feature.key}")
-    return cast
 
 
 def _check_learnable(column: _Column, flat: Array) -> None:
@@ -383,9 +395,4 @@ def _check_learnable(column: _Column, flat: Array) -> None:
         return
     rows = np.flatnonzero(wrong.any(axis=1))
     what = "weight" if column.feature.kind is Kind.WEIGHT else "target"
-    column.refuse_kept(rows, lambda i: f"{_first(flat, wrong, rows[i])} is no value of a {what}")
-
-
-def _first(values: Array, wrong: Array, row: int) -> Any:
-    """Returns the first wrong value of a row."""
-    return values[row][wrong[row]].flat[0]
+    column.refuse_kept(rows, lambda i: f"{first_wrong(flat, wrong, rows[i])} is no value of a {what}")
