@@ -17,7 +17,9 @@
     │   ├── StoragePermissionError (PermissionError)
     │   ├── StorageQuotaError
     │   ├── StorageUnavailableError (ConnectionError)
-    │   └── TornCheckpointError
+    │   ├── TornCheckpointError
+    │   └── NotStoredError
+    ├── FencedOffError (RuntimeError)            4  another submission owns the run: this one writes nothing more
     ├── ControlError (ConnectionError)           4  the control channel
     │   ├── DriverLostError
     │   └── RefusedError (PermissionError)
@@ -139,6 +141,14 @@ class StorageUnavailableError(StorageError, ConnectionError):
 
 class TornCheckpointError(StorageError):
     """A checkpoint's manifest is missing or does not match its files."""
+
+
+class NotStoredError(StorageError):
+    """What a run made cannot be kept: another attempt would only make it again."""
+
+
+class FencedOffError(SparkTFError, RuntimeError):
+    """A newer committer owns the run. Not a `StorageError`: nothing that time may mend."""
 
 
 class ControlError(SparkTFError, ConnectionError):

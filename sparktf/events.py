@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 from sparktf.errors import StorageError
 
-_SEGMENT = re.compile(r"^(\d{6,})\.jsonl$")
+_SEGMENT = re.compile(r"^(\d{6,})(-\w+)?\.jsonl$")
 
 _log = logging.getLogger(__name__)
 
@@ -32,7 +32,7 @@ class Event(NamedTuple):
 
 
 class EventLog:
-    """Collects events and writes them as segments `000001.jsonl`, ...; may be used from several threads."""
+    """Collects events and writes them as segments `000001-<writer>.jsonl`, ...; may be used from several threads."""
 
     def __init__(
         self,
@@ -41,6 +41,7 @@ class EventLog:
         clock: Callable[[], float],
         *,
         first_segment: int = 1,
+        writer: str = "",
         max_events: int = 1000,
         max_age_s: float = 5.0,
     ) -> None:
@@ -50,6 +51,8 @@ class EventLog:
             write: Writes a file, whole or not at all (`Storage.write_bytes`).
             clock: Seconds since the epoch.
             first_segment: Where numbering goes on: `next_segment` of the names that a resumed run finds.
+            writer: Of letters and digits, one for each log that may be written at the same time: a driver that is
+                frozen and thawed overwrites no segment of its successor's. Those of one are in order by name.
             max_events: Events in memory that make the next `emit` write a segment.
             max_age_s: Age of the oldest event in memory that does so.
         """
@@ -57,6 +60,8 @@ class EventLog:
         self._folder = folder.rstrip("/")
         self._clock = clock
         self._segment = first_segment
+        self._suffix = f"-{writer}" if writer else ""
+        self._ended = False
         self._max_events = max_events
         self._max_age_s = max_age_s
         self._lines: list[bytes] = []
@@ -95,6 +100,12 @@ class EventLog:
         with self._writing:
             self._write_segment()
 
+    def end(self) -> None:
+        """Forgets the events in memory; from now on nothing is written."""
+        with self._lines_lock:
+            self._ended = True
+            self._lines.clear()
+
     def _flush_beside(self, now: float) -> None:
         """Flushes unless another thread is at it, so that no thread waits for another's write."""
         if not self._writing.acquire(blocking=False):
@@ -110,11 +121,11 @@ class EventLog:
 
     def _write_segment(self) -> None:
         with self._lines_lock:
-            lines = self._lines.copy()
+            lines = [] if self._ended else self._lines.copy()
         if not lines:
             return
         # A failed write may have arrived all the same: the next try has the same number and at least the same events.
-        self._write(f"{self._folder}/{self._segment:06d}.jsonl", b"\n".join(lines) + b"\n")
+        self._write(f"{self._folder}/{self._segment:06d}{self._suffix}.jsonl", b"\n".join(lines) + b"\n")
         with self._lines_lock:
             del self._lines[: len(lines)]
             self._segment += 1

@@ -53,6 +53,11 @@ class RunDirectory:
         return f"{self.path}/result.json"
 
     @property
+    def owners(self) -> str:
+        """The applications that have fenced the run, the last one last."""
+        return f"{self.path}/owners.json"
+
+    @property
     def model(self) -> str:
         return f"{self.path}/model"
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime
 from collections.abc import Callable, Sequence
+from typing import Any
 
 from sparktf.config import JobConfig
 from sparktf.driver.attempt import Attempt
@@ -15,6 +16,7 @@ from sparktf.plan import Stream
 from sparktf.rundir import RunDirectory, checkpoint_name
 from sparktf.storage.base import Storage
 from sparktf.storage.commit import CheckpointStore, Manifest
+from sparktf.storage.fence import Fence, FenceWatch
 
 _EPOCHS = "epochs"
 _SPLITS = "splits"
@@ -45,12 +47,16 @@ class Committer:
         warn: Callable[[str], None],
         *,
         hasty: Storage | None = None,
+        fence: Fence | None = None,
     ) -> None:
         """Touches nothing.
 
         Args:
-            hasty: The same storage, for what is not worth waiting for while it is away: see `CheckpointStore`.
+            hasty: The same storage, for what is not worth waiting for while it is away.
+            fence: The run's. Default: one of its own.
         """
+        self._fence = fence or Fence(storage, rundir, hasty)
+        self._watch = FenceWatch(self._fence)
         self._config = config
         self._rundir = rundir
         self._plan = plan
@@ -59,11 +65,10 @@ class Committer:
             storage,
             rundir,
             config.checkpoint.keep,
-            hasty=hasty,
+            fence=self._fence,
             on_torn=lambda path, reason: warn(f"skipped torn checkpoint {path}: {reason}"),
             on_not_pruned=lambda path, reason: warn(f"old checkpoints stay in {path}: {reason}"),
         )
-        self._storage = storage
         self._hasty = hasty or storage
         self._earlier: tuple[EpochRows, ...] = ()
         self._not_committed: StorageError | None = None
@@ -73,10 +78,6 @@ class Committer:
         self.model = ""
         self.versions: dict[str, str] = {}
         self.splits: dict[int, int] = {}
-
-    def last_attempt(self) -> int:
-        """Returns the highest attempt that a killed driver of this run left behind."""
-        return self._store.last_attempt()
 
     def check_room(self, weights: int) -> None:
         """Warns if the output has no room for the checkpoints of a model: those to keep, and one on its way."""
@@ -92,11 +93,28 @@ class Committer:
                 f"{needed / 1e6:,.1f} MB (checkpoint.keep: {count - 1})"
             )
 
-    def begin(self, number: int) -> Restore | None:
-        """Fences older committers off and returns the checkpoint to start from."""
+    def fence(self, next_attempt: Callable[[int], int]) -> int:
+        """Fences older committers off; returns the number of the attempt that may begin.
+
+        Args:
+            next_attempt: Returns a number for it that is greater than the one given.
+
+        Raises:
+            FencedOffError: a newer committer owns the run.
+        """
+        number = next_attempt(self._fence.last_attempt())
+        while (swept := self._fence.take(number)) >= number:
+            number = next_attempt(swept)
+        return number
+
+    def look_after_fence(self, now_s: float) -> None:
+        """Looks now and then whether the run is still this driver's. Raises `FencedOffError` if it is not."""
+        self._watch.check(now_s)
+
+    def begin(self) -> Restore | None:
+        """Returns the checkpoint that a new attempt starts from."""
         self._not_committed = None
         self.splits = {}
-        self._store.fence(number)
         found = self._store.latest()
         if found is None:
             self._earlier = ()
@@ -115,7 +133,11 @@ class Committer:
         )
 
     def commit_all(self, attempt: Attempt, complete: Sequence[Sequence[Uploaded]]) -> None:
-        """Commits checkpoints that all nodes have uploaded; one that fails is reported, and training goes on."""
+        """Commits checkpoints that all nodes have uploaded; one that fails is reported, and training goes on.
+
+        Raises:
+            FencedOffError: a newer committer owns the run; nothing of it has changed.
+        """
         for uploads in complete:
             self._not_committed = None
             try:
@@ -128,6 +150,7 @@ class Committer:
         """Publishes the exported model by one rename, once the last checkpoint is committed.
 
         Raises:
+            FencedOffError: a newer committer owns the run; its model is as it was.
             StorageError: that one is not, or the model did not arrive whole.
         """
         if self._not_committed is not None:
@@ -135,16 +158,8 @@ class Committer:
         files = next((t.finished.model for t in attempt.trainers.values() if t.finished and t.finished.model), ())
         self.step = max((t.finished.step for t in attempt.trainers.values() if t.finished), default=self.step)
         if files:
-            self._storage.delete(self._rundir.model)  # of an earlier submission that was cut off before its result
             self._store.publish(files, self._rundir.staged(attempt.number, "model"), self._rundir.model)
             self.model = self._rundir.model
-
-    def end(self) -> None:
-        """Gives the fence up; what cannot be tidied up now waits for the next run of this id."""
-        try:
-            self._store.release()
-        except StorageError as e:
-            self._warn(f"uploads that were not committed stay for the next run of this id to remove: {e}")
 
     def epoch_rows(self) -> tuple[EpochRows, ...]:
         """Returns the row accounts of the whole run, epoch by epoch."""
@@ -161,6 +176,20 @@ class Committer:
                     complete=a.complete,
                 )
         return tuple(by_epoch[epoch] for epoch in sorted(by_epoch))
+
+    def facts(self) -> dict[str, Any]:
+        """Returns what the run's result says of what is trained, by its fields."""
+        rows = self.epoch_rows()
+        return {
+            "steps": self.step,
+            "epochs": sum(e.complete for e in rows),
+            "rows": rows,
+            "rows_trained": sum(e.trained for e in rows),
+            "metrics": self.metrics(),
+            "model": self.model,
+            "checkpoint": self.checkpoint,
+            "versions": self.versions,
+        }
 
     def metrics(self) -> dict[str, dict[str, float]]:
         """Returns the last metrics of each stream."""

@@ -1,9 +1,25 @@
-"""Whether a run's results can be kept, found out before anything is held."""
+"""What a run keeps beside its checkpoints, and whether it can be kept at all."""
 
 from __future__ import annotations
 
-from sparktf.errors import PreflightError, StorageError, StorageUnavailableError
+import json
+import secrets
+import time
+
+from sparktf.driver.result import Application, RunResult
+from sparktf.driver.stored_plan import Plan, load_plan, save_plan
+from sparktf.errors import (
+    FencedOffError,
+    PreflightError,
+    StorageError,
+    StorageExistsError,
+    StoragePermissionError,
+    StorageUnavailableError,
+)
+from sparktf.events import EventLog, next_segment
+from sparktf.rundir import RunDirectory
 from sparktf.storage.base import Storage
+from sparktf.storage.fence import Fence
 
 
 def check_output(storage: Storage, path: str) -> None:
@@ -19,3 +35,124 @@ def check_output(storage: Storage, path: str) -> None:
         raise
     except StorageError as e:
         raise PreflightError(f"output.path cannot be written: {e}") from e
+
+
+def keep_plan(plan: Plan, storage: Storage, rundir: RunDirectory) -> Plan:
+    """Stores a run's plan unless another submission was faster; returns the one that is stored, which both train by."""
+    aside = f"{rundir.path}/_plan-{secrets.token_hex(4)}"
+    try:
+        save_plan(plan, storage, aside)
+        storage.rename(aside, rundir.plan)
+    except StorageExistsError:
+        return load_plan(storage, rundir.plan)
+    finally:
+        storage.delete(aside)
+    return plan
+
+
+def describe_plan(plan: Plan) -> list[str]:
+    """Returns what is said of a plan, a line for each stream."""
+    fed = [f"{stream}: fed by Spark; rows are counted as they come" for stream in plan.staged]
+    return fed + [
+        f"{stream}: {plan.rows(stream):,} rows in {len(table.rows):,} row groups, "
+        f"{len(plan.block_rows(stream)):,} shuffle blocks, {plan.nbytes(stream) / 1e6:,.1f} MB"
+        for stream, table in plan.tables.items()
+    ]
+
+
+def open_events(storage: Storage, hasty: Storage, folder: str) -> EventLog:
+    """Returns a log of this driver's own, which goes on where the run's segments end.
+
+    Args:
+        hasty: Writes it. Nobody waits for an event to be stored: it stays in memory until the next try.
+    """
+    names = [entry.path for entry in storage.list(folder)] if storage.exists(folder) else []
+    return EventLog(
+        hasty.write_bytes, folder, time.time, first_segment=next_segment(names), writer=secrets.token_hex(4)
+    )
+
+
+_OWNERS = 20
+"""So many earlier applications of a run are remembered."""
+
+
+class ResultFile:
+    """The run's result.json, which belongs to whoever holds the run's fence."""
+
+    def __init__(self, storage: Storage, rundir: RunDirectory, fence: Fence, application: Application) -> None:
+        """Touches nothing."""
+        self._storage = storage
+        self._rundir = rundir
+        self._fence = fence
+        self._application = application
+
+    def standing(self) -> RunResult | None:
+        """Returns the result that this application repeats instead of training, None where there is no such.
+
+        Raises:
+            PreflightError: the output cannot be read.
+            StorageError: the storage failed.
+        """
+        path = self._rundir.result
+        try:
+            if not self._storage.exists(path):
+                return None
+        except StoragePermissionError as e:
+            raise PreflightError(f"output.path cannot be read: {e}") from e
+        result = RunResult.model_validate_json(self._storage.read_bytes(path))
+        return result if result.is_repeated_by(self._application) else None
+
+    def check_owner(self) -> None:
+        """Refuses an application that YARN has started again because it had lost the run: it would take it back.
+
+        Raises:
+            FencedOffError: since its first attempt another application has taken the run over.
+            StorageError: the storage failed.
+        """
+        owners = self._owners() if self._application.attempt > 1 else []
+        if self._application.id in owners[:-1]:
+            self._fence.give_up()
+            raise self._fence.error()
+
+    def begin(self) -> None:
+        """Takes an earlier result out of sight, once the run is fenced: it is under way again.
+
+        Raises:
+            FencedOffError: another submission has brought the run to its end meanwhile, or owns it now.
+            StorageError: the storage failed.
+        """
+        decided = self.standing()
+        if decided is not None:
+            self._fence.give_up()
+            raise FencedOffError(
+                f"run {decided.name}/{decided.run_id} was ended by another submission meanwhile, with verdict "
+                f"{int(decided.verdict)}: its result stands in {self._rundir.result}"
+            )
+        if (earlier := self._fence.take_in(self._rundir.result)) is not None:
+            self._fence.discard(earlier)
+        owners = [owner for owner in self._owners() if owner != self._application.id]
+        content = json.dumps([*owners[-_OWNERS:], self._application.id]).encode()
+        self._fence.put(self._rundir.owners, content)
+
+    def write(self, result: RunResult) -> None:
+        """Writes the result, replacing an earlier one; without a fence only where nobody else holds the run.
+
+        Raises:
+            FencedOffError: another submission owns the run, or has decided it.
+            StorageError: the storage failed.
+        """
+        if self._fence.path is None:
+            if not self._fence.claim():
+                raise FencedOffError(
+                    f"another submission holds the run, or was cut off: {self._rundir.path} is its own"
+                )
+            if self.standing() is not None:
+                self._fence.give_up()
+                raise FencedOffError(f"another submission has ended the run: {self._rundir.result} is its own")
+        content = json.dumps(result.model_dump(mode="json"), indent=1).encode()
+        self._fence.put(self._rundir.result, content)
+
+    def _owners(self) -> list[str]:
+        path = self._rundir.owners
+        owners: list[str] = json.loads(self._storage.read_bytes(path)) if self._storage.exists(path) else []
+        return owners

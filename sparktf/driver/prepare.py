@@ -13,7 +13,7 @@ from sparktf.driver.code import defines, failed
 from sparktf.driver.dataframe import Data, filtered
 from sparktf.driver.spark_data import Origin
 from sparktf.errors import ModelContractError, SparkTFError
-from sparktf.storage.base import Storage
+from sparktf.storage.base import Storage, write_once
 
 
 def prepare_assets(config: JobConfig, storage: Storage, path: str, origin: Origin) -> dict[str, Any]:
@@ -43,9 +43,9 @@ def prepare_assets(config: JobConfig, storage: Storage, path: str, origin: Origi
         raise ModelContractError(
             f"model: {config.model_module}:prepare must return a dict, not {type(assets).__name__}"
         )
-    storage.write_bytes(path, content)
-    # As every later reader sees it: JSON turns tuples into lists, and keys into text.
-    loaded: dict[str, Any] = json.loads(content)
+    # As every later reader sees it: JSON turns tuples into lists, and keys into text. Of two submissions that begin at
+    # the same moment, both train with what the faster one has stored.
+    loaded: dict[str, Any] = json.loads(write_once(storage, path, content))
     return loaded
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import datetime
-import json
 import time
 import traceback
 from functools import partial
@@ -16,27 +15,28 @@ from sparktf.driver.commit import Committer
 from sparktf.driver.feeding import Feeding
 from sparktf.driver.gang import Gang
 from sparktf.driver.ledger import Ledger
-from sparktf.driver.output import check_output
+from sparktf.driver.output import ResultFile, check_output, describe_plan, keep_plan, open_events
 from sparktf.driver.paths import normalised
 from sparktf.driver.progress import Display, print_result
-from sparktf.driver.result import AttemptResult, EpochRows, NodeResult, RunResult
+from sparktf.driver.result import AttemptResult, NodeResult, RunResult
 from sparktf.driver.seating import Seating, seat
-from sparktf.driver.stored_plan import Plan, load_plan, save_plan
+from sparktf.driver.stored_plan import Plan, load_plan
 from sparktf.errors import (
     ConfigError,
     ErrorRecord,
+    FencedOffError,
     LifecycleError,
-    PreflightError,
     RunInterruptedError,
     SparkTFError,
-    StoragePermissionError,
+    StorageError,
     Verdict,
     record_of,
 )
-from sparktf.events import EventLog, next_segment
+from sparktf.events import EventLog
 from sparktf.messages import Restore, TrainerSpec
 from sparktf.plan import Cursor, Stream
 from sparktf.rundir import RunDirectory
+from sparktf.storage.fence import Fence
 from sparktf.topology import NodeId, Role
 
 _HASTY_DEADLINE_S = 2.0
@@ -68,11 +68,13 @@ class Run:
             application=gang.application.id,
             application_attempt=gang.application.attempt,
         )
+        self._fence = Fence(self._storage, self._rundir, self._hasty)
+        self._results = ResultFile(self._storage, self._rundir, self._fence, gang.application)
         self._committer: Committer | None = None
         self._events: EventLog | None = None
 
     def execute(self) -> RunResult:
-        """Runs to an end; result.json is written whatever the end is.
+        """Runs to an end; result.json is written whatever the end is, unless the run belongs to another submission.
 
         Raises:
             SparkTFError: the run failed; `error.result` is its result.
@@ -81,7 +83,7 @@ class Run:
         self._gang.warn = self._warn
         self._gang.say = self._display.say
         try:
-            repeated = self._earlier_result()
+            repeated = self._results.standing()
             if repeated is None:
                 self._train()
         except SparkTFError as e:
@@ -98,15 +100,6 @@ class Run:
 
     # ---- before anything is held ----
 
-    def _earlier_result(self) -> RunResult | None:
-        try:
-            if not self._storage.exists(self._rundir.result):
-                return None
-        except StoragePermissionError as e:
-            raise PreflightError(f"output.path cannot be read: {e}") from e
-        result = RunResult.model_validate_json(self._storage.read_bytes(self._rundir.result))
-        return result if result.is_repeated_by(self._gang.application) else None
-
     def _repeat(self, result: RunResult) -> RunResult:
         """Shows an earlier result again. Raises its error, if it has one."""
         self._display.say(
@@ -118,13 +111,16 @@ class Run:
 
     def _train(self) -> None:
         config = self._config
+        self._results.check_owner()
         self._gang.preflight(config)
         check_output(self._storage, self._rundir.path)
         self._open_events()
         self._display.say(f"run {self._rundir.name}/{self._rundir.run_id} on {self._gang.place}")
         plan = self._plan()
         assets = self._gang.prepare(config, self._storage, self._rundir.assets)
-        self._committer = Committer(config, self._storage, self._rundir, plan, self._warn, hasty=self._hasty)
+        self._committer = Committer(
+            config, self._storage, self._rundir, plan, self._warn, hasty=self._hasty, fence=self._fence
+        )
         self._gang.reserve(config, plan)
         self._run_attempts(plan, assets)
 
@@ -137,30 +133,20 @@ class Run:
         config, rundir, storage = self._config, self._rundir, self._storage
         if storage.exists(rundir.plan):
             plan = load_plan(storage, rundir.plan)
-            if plan.plan_hash != config.plan_hash():
-                raise ConfigError(
-                    f"run {rundir.run_id} was planned with another data section or train.seed: use another --run-id, "
-                    f"or the configuration in {rundir.config}"
-                )
             self._display.say(f"resuming with the plan in {rundir.plan}")
         else:
-            plan = self._gang.plan(config)
-            save_plan(plan, storage, rundir.plan)
-        storage.write_bytes(rundir.config, show_config(config).encode())
-        for stream in plan.staged:
-            self._display.say(f"{stream}: fed by Spark; rows are counted as they come")
-        for stream in plan.tables:
-            self._display.say(
-                f"{stream}: {plan.rows(stream):,} rows in {len(plan.tables[stream].rows):,} row groups, "
-                f"{len(plan.block_rows(stream)):,} shuffle blocks, {plan.nbytes(stream) / 1e6:,.1f} MB"
+            plan = keep_plan(self._gang.plan(config), storage, rundir)
+        if plan.plan_hash != config.plan_hash():
+            raise ConfigError(
+                f"run {rundir.run_id} was planned with another data section or train.seed: use another --run-id, "
+                f"or the configuration in {rundir.config}"
             )
+        for line in describe_plan(plan):
+            self._display.say(line)
         return plan
 
     def _open_events(self) -> None:
-        storage, folder = self._storage, self._rundir.events
-        names = [entry.path for entry in storage.list(folder)] if storage.exists(folder) else []
-        # Nobody waits for an event to be stored: it stays in memory until the next try.
-        self._events = EventLog(self._hasty.write_bytes, folder, time.time, first_segment=next_segment(names))
+        self._events = open_events(self._storage, self._hasty, self._rundir.events)
         self._events.emit(
             "run", run_id=self._rundir.run_id, config=self._config.config_hash(), plan=self._config.plan_hash()
         )
@@ -190,9 +176,14 @@ class Run:
         committer, gang = self._need_committer(), self._gang
         agents = gang.gather(self._config, plan, self._display, first=not self._attempts)
         replay = not self._config.data.rebalance
-        seating = seat(agents, self._storage, self._rundir.plan, first=not self._attempts, replay=replay)
-        number = gang.next_attempt(committer.last_attempt())
-        restore = committer.begin(number)
+        number = committer.fence(gang.next_attempt)
+        if not self._attempts:
+            self._results.begin()
+            self._fence.put(self._rundir.config, show_config(self._config).encode())
+        seating = seat(
+            agents, self._storage, self._rundir.plan, self._fence.put, first=not self._attempts, replay=replay
+        )
+        restore = committer.begin()
         started_s = time.monotonic()
         cursor = restore.cursor if restore else Cursor()
         trainers = seating.trainers(started_s)
@@ -263,6 +254,7 @@ class Run:
         ready_s = time.monotonic() + self._config.timeouts.start
         while True:
             gang.tick()
+            self._need_committer().look_after_fence(time.monotonic())
             if reason := gang.look_after_agents():
                 self._warn(f"Spark gave up the agents' job: {reason}")
             swept = gang.roster.sweep()
@@ -319,22 +311,54 @@ class Run:
     # ---- the end ----
 
     def _finish(self, error: ErrorRecord | None) -> RunResult:
-        """Writes result.json and prints the table; a result that cannot be written does not hide the cause."""
+        """Writes result.json and prints the table; a result that cannot be written does not hide the cause.
+
+        Raises:
+            FencedOffError: the run is done, and belongs to another submission all the same.
+        """
         self._display.close()
+        fenced_off = None
         result = self._summary(error)
         try:
-            if self._committer is not None:
-                self._committer.end()
-            self._emit("end", verdict=int(result.verdict), error=error.message if error else None)
-            if self._events is not None:
-                self._events.flush()
-            self._storage.write_bytes(
-                self._rundir.result, json.dumps(result.model_dump(mode="json"), indent=1).encode()
-            )
+            self._keep_result(result)
+        except FencedOffError as e:
+            self._end_events()
+            if error is None:
+                fenced_off, result = e, self._summary(record_of(e, time_s=time.time()))
+            else:
+                self._display.say(f"the result is not written: {e}", "yellow")
         except OSError as e:
             self._display.say(f"the result could not be written: {e}", "red")
         print_result(self._gang.console, result)
+        if fenced_off is not None:
+            fenced_off.result = result
+            raise fenced_off
         return result
+
+    def _keep_result(self, result: RunResult) -> None:
+        """Writes result.json and the last events, and gives the run up.
+
+        Raises:
+            FencedOffError: it belongs to another submission; nothing is written.
+            StorageError: the storage failed.
+        """
+        if self._fence.lost:
+            self._end_events()
+            return
+        try:
+            if self._fence.path is not None:
+                self._fence.tidy()  # first of all: it makes room
+        except StorageError as e:
+            self._warn(f"uploads that were not committed stay for the next run of this id to remove: {e}")
+        self._results.write(result)
+        self._emit("end", verdict=int(result.verdict), error=result.error.message if result.error else None)
+        if self._events is not None:
+            self._events.flush()
+        self._fence.release()
+
+    def _end_events(self) -> None:
+        if self._events is not None:
+            self._events.end()
 
     def _summary(self, error: ErrorRecord | None) -> RunResult:
         committer = self._committer
@@ -347,7 +371,7 @@ class Run:
                 "warnings": tuple(self._warnings),
                 "started": started.isoformat(timespec="seconds"),
                 "duration_s": round(time.time() - self._started_s, 3),
-                **({} if committer is None else _facts(committer)),
+                **({} if committer is None else committer.facts()),
             }
         )
 
@@ -368,17 +392,3 @@ class Run:
         self._warnings.append(text)
         self._display.say(f"warning: {text}", "yellow")
         self._emit("warning", text=text)
-
-
-def _facts(committer: Committer) -> dict[str, Any]:
-    epochs: tuple[EpochRows, ...] = committer.epoch_rows()
-    return {
-        "steps": committer.step,
-        "epochs": sum(e.complete for e in epochs),
-        "rows": epochs,
-        "rows_trained": sum(e.trained for e in epochs),
-        "metrics": committer.metrics(),
-        "model": committer.model,
-        "checkpoint": committer.checkpoint,
-        "versions": committer.versions,
-    }

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from sparktf.driver.attempt import Attempt, Trainer
@@ -84,13 +84,22 @@ class Seating:
         return [NodeId(role=Role.WORKER, index=i) for i in range(len(self.agents))]
 
 
-def seat(agents: list[Agent], storage: Storage, plan_folder: str, *, first: bool, replay: bool) -> Seating:
+def seat(
+    agents: list[Agent],
+    storage: Storage,
+    plan_folder: str,
+    write: Callable[[str, bytes], None],
+    *,
+    first: bool,
+    replay: bool,
+) -> Seating:
     """Gives the agents their seats.
 
     Data is dealt by where the nodes are. A replay deals by where the nodes of the plan's first attempt were, wherever
     they are now, so that every replay of a plan deals alike; nodes on the same hosts take the same seats.
 
     Args:
+        write: Writes a small file of the run.
         first: Whether this is the first attempt of a submission: its hosts are kept with the plan.
     """
     hosts = tuple(agent.registration.host for agent in agents)
@@ -100,5 +109,5 @@ def seat(agents: list[Agent], storage: Storage, plan_folder: str, *, first: bool
         if len(stored) == len(hosts):
             return Seating(tuple(agents[i] for i in seats(hosts, stored)), stored)
     if first:
-        storage.write_bytes(path, json.dumps(hosts).encode())
+        write(path, json.dumps(hosts).encode())
     return Seating(tuple(agents), hosts)

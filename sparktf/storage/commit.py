@@ -7,24 +7,22 @@ upload files into a staging folder (`upload_folder`); the driver alone commits, 
       -- rename -->  _commit-<attempt>-<nonce>/<what>/       the fence; verified here, where no upload reaches it
       -- rename -->  step-<12 digits>/                       visible, whole
 
-One committer, one fence: a new attempt (of this driver or of the next) makes a `_commit` folder of its own and moves
-all others away. Nobody makes such a folder a second time, so a cut-off committer's next rename fails, wherever it had
-got to; what a late trainer still uploads lies in `_tmp` and is never looked at. Readers skip names that start with "_".
+One committer, one fence (`sparktf.storage.fence`): a cut-off committer's next rename fails, wherever it had got to;
+what a late trainer still uploads lies in `_tmp` and is never looked at. Readers skip names that start with "_".
 """
 
 from __future__ import annotations
 
 import logging
-import re
-import secrets
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
 from pydantic import Field, ValidationError, field_validator
 
 from sparktf.errors import (
-    LifecycleError,
+    FencedOffError,
     StorageError,
     StorageExistsError,
     StorageNotFoundError,
@@ -34,14 +32,13 @@ from sparktf.messages import Flavour, StagedFile
 from sparktf.plan import Cursor, Message
 from sparktf.rundir import RunDirectory, checkpoint_step
 from sparktf.storage.base import Storage, sha256_of
+from sparktf.storage.fence import Fence
 from sparktf.storage.local import storage_errors
 
 MANIFEST = "MANIFEST.json"
 
 Report = Callable[[str, str], None]
 """Called with a path and the reason why it was skipped or left."""
-
-_FENCE = re.compile(r"^_commit-(\d+)-")
 
 _log = logging.getLogger(__name__)
 
@@ -164,7 +161,7 @@ class CheckpointStore:
         rundir: RunDirectory,
         keep: int,
         *,
-        hasty: Storage | None = None,
+        fence: Fence | None = None,
         on_torn: Report | None = None,
         on_not_pruned: Report | None = None,
     ) -> None:
@@ -172,7 +169,7 @@ class CheckpointStore:
 
         Args:
             keep: How many checkpoints stay, at least 1.
-            hasty: The same storage, for what is not worth waiting for: tidying up, which the next fence makes up for.
+            fence: Through which it commits. Default: one of its own.
             on_torn: Told of each checkpoint that is skipped or replaced because it is torn. Default: the log.
             on_not_pruned: Told when old checkpoints could not be removed. Default: the log.
 
@@ -182,50 +179,23 @@ class CheckpointStore:
         if keep < 1:
             raise ValueError(f"keep = {keep}: at least the newest checkpoint must stay")
         self._storage = storage
-        self._hasty = hasty or storage
         self._rundir = rundir
         self._keep = keep
         self._on_torn = on_torn or _warn_torn
         self._on_not_pruned = on_not_pruned or _warn_not_pruned
-        self._fence: str | None = None
+        self._fence = fence or Fence(storage, rundir)
+
+    def fence(self, attempt: int) -> int:
+        """Makes this store the only committer, before an attempt begins; see `Fence.take`."""
+        return self._fence.take(attempt)
 
     def last_attempt(self) -> int:
-        """Returns the highest attempt that fenced and did not release, as one of a killed driver; 0 if there is none.
-
-        A resumed run's attempts count on from it: else they would stage to paths that a trainer not yet dead may use.
-
-        Raises:
-            StorageError: the storage failed.
-        """
-        if not self._storage.exists(self._rundir.checkpoints):
-            return 0
-        found = (_FENCE.match(_name(entry.path)) for entry in self._storage.list(self._rundir.checkpoints))
-        return max((int(match.group(1)) for match in found if match), default=0)
-
-    def fence(self, attempt: int) -> None:
-        """Makes this store the only committer, before an attempt begins; sweeps what older attempts staged.
-
-        Raises:
-            StorageError: the storage failed; there may be no committer now.
-        """
-        nonce = secrets.token_hex(4)
-        fence = f"{self._rundir.checkpoints}/_commit-{attempt:03d}-{nonce}"
-        self._storage.make_dirs(fence)
-        # Made before the others are moved: of two that fence at once, each moves the other's, and never do both commit.
-        swept = self._sweep_aside(fence, nonce)
-        self._fence = fence
-        self._discard(*swept)
+        """Returns the highest attempt that a killed driver of this run left behind; see `Fence.last_attempt`."""
+        return self._fence.last_attempt()
 
     def release(self) -> None:
-        """Ends committing: removes the fence and what is still staged. Does nothing without a fence.
-
-        Raises:
-            StorageError: the storage failed; the next fence sweeps what is left.
-        """
-        if self._fence is not None and self._hasty.exists(self._fence):
-            self._hasty.delete(self._rundir.staging)
-            self._hasty.delete(self._fence)
-        self._fence = None
+        """Ends committing; see `Fence.release`."""
+        self._fence.release()
 
     def commit(self, manifest: Manifest, staged: str) -> str:
         """Makes a staged folder the checkpoint at `manifest.step`, then prunes; returns the checkpoint's folder.
@@ -236,10 +206,11 @@ class CheckpointStore:
             LifecycleError: `fence` was not called.
             TornCheckpointError: a staged file is missing or differs; names it.
             StorageExistsError: there is a whole checkpoint at this step.
-            StorageError: a newer attempt has fenced this one off, or the storage failed.
+            FencedOffError: a newer committer owns the run; nothing of it has changed.
+            StorageError: the storage failed.
         """
         target = self._rundir.checkpoint(manifest.step)
-        self._publish(manifest, staged, target)
+        self._publish(manifest, staged, target, partial(self._put_in_place, kind=Manifest))
         try:
             self._prune(manifest.step)
         except StorageError as error:
@@ -250,14 +221,16 @@ class CheckpointStore:
     def publish(self, files: Sequence[StagedFile], staged: str, target: str) -> None:
         """Makes a staged folder appear as `target` (a model), whole, with a `FileManifest` beside the files.
 
+        What is there, of a submission that was cut off before its result, goes only when the new one is verified.
+
         Raises:
             LifecycleError: `fence` was not called.
             ValueError: a file's name leads out of the folder.
             TornCheckpointError: a staged file is missing or differs; names it.
-            StorageExistsError: `target` is there and is whole.
-            StorageError: a newer attempt has fenced this one off, or the storage failed.
+            FencedOffError: a newer committer owns the run; its model is as it was.
+            StorageError: the storage failed.
         """
-        self._publish(FileManifest(files=tuple(files)), staged, target)
+        self._publish(FileManifest(files=tuple(files)), staged, target, self._fence.replace)
 
     def list(self) -> tuple[int, ...]:
         """Returns the steps that have a checkpoint folder, oldest first; whether they are whole is not looked at.
@@ -288,49 +261,23 @@ class CheckpointStore:
                 self._on_torn(folder, str(error))
         return None
 
-    def _sweep_aside(self, fence: str, nonce: str) -> tuple[str, ...]:
-        """Moves every other committer's fence and what is staged out of their reach; returns where to."""
-        parent = self._rundir.checkpoints
-        names = (_name(entry.path) for entry in self._storage.list(parent))
-        hidden = [name for name in names if name.startswith("_") and name != _name(fence)]
-        swept = []
-        for number, name in enumerate(hidden):
-            aside = f"{parent}/_swept-{nonce}-{number}"
+    def _publish(
+        self, manifest: FileManifest, staged: str, target: str, put_in_place: Callable[[str, str], None]
+    ) -> None:
+        with self._fence.guarded() as fence:
+            held = f"{fence}/{_name(target)}"
             try:
-                self._storage.rename(f"{parent}/{name}", aside)
-            except StorageNotFoundError:
-                continue  # Another that fences at the same moment has moved it, or its owner released it.
-            swept.append(aside)
-        return tuple(swept)
-
-    def _publish(self, manifest: FileManifest, staged: str, target: str) -> None:
-        fence = self._held_fence()
-        held = f"{fence}/{_name(target)}"
-        try:
-            # Before the rename into the fence: writing makes folders, and inside the fence that would mend a cut one.
-            self._storage.write_bytes(f"{staged}/{MANIFEST}", manifest.model_dump_json(indent=2).encode())
-            self._storage.rename(staged, held)
-            verify_files(self._storage, held, manifest.files)
-            self._put_in_place(held, target, type(manifest))
-        except StorageError as error:
-            self._discard(staged, held)
-            if not self._still_held(fence):
-                raise StorageError(f"{target} is not committed: a newer attempt has fenced this one off") from error
-            raise
-
-    def _held_fence(self) -> str:
-        if self._fence is None:
-            raise LifecycleError(f"commit below {self._rundir.checkpoints} without a fence")
-        return self._fence
-
-    def _still_held(self, fence: str) -> bool:
-        try:
-            return self._hasty.exists(fence)
-        except StorageError:
-            return True  # Not known: the error that led here says more.
+                # Before the rename into the fence: writing makes folders, and inside it that would mend a cut one.
+                self._storage.write_bytes(f"{staged}/{MANIFEST}", manifest.model_dump_json(indent=2).encode())
+                self._storage.rename(staged, held)
+                verify_files(self._storage, held, manifest.files)
+                self._storage.make_dirs(_parent(target))
+                put_in_place(held, target)
+            except (StorageError, FencedOffError):
+                self._fence.discard(staged, held)
+                raise
 
     def _put_in_place(self, held: str, target: str, kind: type[FileManifest]) -> None:
-        self._storage.make_dirs(_parent(target))
         try:
             self._storage.rename(held, target)
         except StorageExistsError:
@@ -353,17 +300,8 @@ class CheckpointStore:
 
     def _remove(self, folder: str) -> None:
         """Removes a folder from sight in one step, so that no reader sees half of it, then deletes it."""
-        removed = f"{self._held_fence()}/removed-{_name(folder)}"
-        self._storage.delete(removed)
-        self._storage.rename(folder, removed)
-        self._storage.delete(removed)
-
-    def _discard(self, *folders: str) -> None:
-        for folder in folders:
-            try:
-                self._hasty.delete(folder)
-            except StorageError as error:
-                _log.warning("left for the next fence to sweep: %s", error)
+        if (removed := self._fence.take_in(folder)) is not None:
+            self._storage.delete(removed)
 
 
 def _name(path: str) -> str:

@@ -14,12 +14,13 @@ import pytest
 
 from minihadoop import MiniHadoop
 from minihadoop.config import MIB
-from sparktf.errors import StorageError
+from sparktf.errors import FencedOffError
 from sparktf.hadoop import HadoopConf
 from sparktf.plan import Cursor
 from sparktf.rundir import RunDirectory
 from sparktf.storage import FileSystems, Storage, Timeouts
 from sparktf.storage.commit import CheckpointStore, Manifest, upload_folder
+from sparktf.storage.fence import Fence
 
 # Looks until its stdin ends; prints what it saw that nobody may see, and the steps that it saw whole.
 READER = textwrap.dedent(
@@ -115,13 +116,27 @@ def test_a_committer_that_is_fenced_off_cannot_commit(
     hadoop: MiniHadoop, storage: Storage, root: str, tmp_path: Path
 ) -> None:
     rundir = RunDirectory(root, "t", "r")
-    old, new = CheckpointStore(storage, rundir, 3), CheckpointStore(storage, rundir, 3)
+    lost = Fence(storage, rundir)
+    old, new = CheckpointStore(storage, rundir, 3, fence=lost), CheckpointStore(storage, rundir, 3)
     old.fence(1)
     commit(old, storage, rundir, write_local(tmp_path / "1", 1), 1)
     new.fence(2)
-    with pytest.raises(StorageError, match="a newer attempt has fenced this one off"):
+    storage.write_bytes(f"{rundir.model}/x", b"of the new one")
+    with pytest.raises(FencedOffError, match="has fenced this one off"):
         commit(old, storage, rundir, write_local(tmp_path / "2", 2), 2)
+    staged = rundir.staged(1, "model")
+    with pytest.raises(FencedOffError, match="has fenced this one off"):
+        old.publish(upload_folder(storage, write_local(tmp_path / "model", 2), staged), staged, rundir.model)
+    for change in (lambda: lost.put(rundir.result, b"{}"), lambda: lost.take_in(rundir.model), lambda: lost.take(3)):
+        with pytest.raises(FencedOffError):
+            change()
+    assert storage.read_bytes(f"{rundir.model}/x") == b"of the new one"
+    assert not storage.exists(rundir.result)
+    old.release()
     commit(new, storage, rundir, write_local(tmp_path / "3", 3), 3)
+    staged = rundir.staged(2, "model")
+    new.publish(upload_folder(storage, tmp_path / "3", staged), staged, rundir.model)
+    assert storage.read_bytes(f"{rundir.model}/ckpt.index") == b"index 3"
     assert new.list() == (1, 3)
     new.release()
     assert sorted(entry.path.rpartition("/")[2] for entry in storage.list(rundir.checkpoints)) == [

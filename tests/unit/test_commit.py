@@ -17,6 +17,7 @@ from pydantic import ValidationError
 
 from sparktf.driver.commit import Committer
 from sparktf.errors import (
+    FencedOffError,
     LifecycleError,
     StorageError,
     StorageExistsError,
@@ -88,7 +89,7 @@ class SlowStorage(LocalStorage):
 class InterruptedStorage(LocalStorage):
     """Lets something else happen before the rename onto a path that holds `before`."""
 
-    def __init__(self, before: str, happens: Callable[[], None]) -> None:
+    def __init__(self, before: str, happens: Callable[[], object]) -> None:
         self.before, self.happens = before, happens
 
     def rename(self, source: str, target: str) -> None:
@@ -267,16 +268,25 @@ class TestPublish:
         found = read_manifest(LocalStorage(), f"{rundir.model}/deep", FileManifest)
         assert found.files == manifest.files
 
-    def test_a_model_is_not_published_over_another(self, rundir: RunDirectory) -> None:
+    def test_a_model_takes_the_place_of_one_that_an_earlier_submission_left(self, rundir: RunDirectory) -> None:
         store = open_store(rundir)
         store.fence(1)
         for step in (1, 2):
             manifest, staged = stage(rundir, step)
-            if step == 2:
-                with pytest.raises(StorageExistsError, match=rundir.model):
-                    store.publish(manifest.files, staged, rundir.model)
-            else:
-                store.publish(manifest.files, staged, rundir.model)
+            store.publish(manifest.files, staged, rundir.model)
+        assert (Path(rundir.model) / "index").read_bytes().startswith(b"index at 2")
+        store.release()
+        assert names(rundir.checkpoints) == []
+
+    def test_which_stays_until_the_new_one_is_whole(self, rundir: RunDirectory) -> None:
+        store = open_store(rundir)
+        store.fence(1)
+        manifest, staged = stage(rundir, 1)
+        store.publish(manifest.files, staged, rundir.model)
+        manifest, staged = stage(rundir, 2)
+        os.truncate(f"{staged}/index", 1)
+        with pytest.raises(TornCheckpointError):
+            store.publish(manifest.files, staged, rundir.model)
         assert (Path(rundir.model) / "index").read_bytes().startswith(b"index at 1")
 
 
@@ -355,7 +365,7 @@ class TestFence:
         old.fence(1)
         staged = stage(rundir, 10)
         new.fence(2)
-        with pytest.raises(StorageError, match="a newer attempt has fenced this one off"):
+        with pytest.raises(FencedOffError, match="has fenced this one off"):
             old.commit(*staged)
         assert new.list() == ()
         assert names(rundir.staging) == []
@@ -364,10 +374,10 @@ class TestFence:
         old, new = open_store(rundir), open_store(rundir)
         old.fence(1)
         new.fence(2)
-        with pytest.raises(StorageError, match="a newer attempt has fenced this one off"):
+        with pytest.raises(FencedOffError, match="has fenced this one off"):
             old.commit(*stage(rundir, 10))
         manifest, staged = stage(rundir, 10)
-        with pytest.raises(StorageError, match="a newer attempt has fenced this one off"):
+        with pytest.raises(FencedOffError, match="has fenced this one off"):
             old.publish(manifest.files, staged, rundir.model)
         assert not os.path.exists(rundir.model)
         commit(new, rundir, 10, attempt=2)
@@ -378,7 +388,7 @@ class TestFence:
         new = open_store(rundir)
         old = open_store(rundir, InterruptedStorage(before, lambda: new.fence(2)))
         old.fence(1)
-        with pytest.raises(StorageError, match="a newer attempt has fenced this one off"):
+        with pytest.raises(FencedOffError, match="has fenced this one off"):
             commit(old, rundir, 10)
         commit(new, rundir, 10, attempt=2)
         assert new.list() == (10,)
@@ -387,9 +397,8 @@ class TestFence:
         second = open_store(rundir)
         open_store(rundir).fence(1)  # something to sweep, so that the first comes to a rename
         first = open_store(rundir, InterruptedStorage("/_swept-", lambda: second.fence(3)))
-        first.fence(2)
-        with pytest.raises(StorageError, match="a newer attempt has fenced this one off"):
-            commit(first, rundir, 10, attempt=2)
+        with pytest.raises(FencedOffError, match="has fenced this one off"):
+            first.fence(2)
         commit(second, rundir, 10, attempt=3)
 
     def test_a_fence_sweeps_what_older_attempts_left(self, rundir: RunDirectory) -> None:

@@ -93,6 +93,23 @@ def test_a_resumed_run_goes_on_after_the_highest_segment(clock: Clock, segments:
     assert next_segment([]) == 1
 
 
+def test_two_drivers_of_one_run_overwrite_no_segment_of_each_other(clock: Clock, segments: Segments) -> None:
+    logs = {writer: EventLog(segments.write, "/e", clock, writer=writer, max_events=1) for writer in ("b1", "a2")}
+    for kind, writer in (("1", "a2"), ("2", "b1"), ("3", "a2")):
+        logs[writer].emit(kind)
+    assert segments.kinds() == {"/e/000001-a2.jsonl": ["1"], "/e/000001-b1.jsonl": ["2"], "/e/000002-a2.jsonl": ["3"]}
+    assert next_segment(segments.files) == 3
+
+
+def test_a_log_that_has_ended_writes_nothing_more(clock: Clock, segments: Segments) -> None:
+    log = EventLog(segments.write, "/e", clock, max_events=2)
+    log.emit("a")
+    log.end()
+    log.emit("b")
+    log.flush()
+    assert segments.files == {}
+
+
 def test_a_field_is_what_it_was_when_it_was_emitted(clock: Clock, segments: Segments) -> None:
     log = EventLog(segments.write, "/e", clock)
     nodes = ["worker 0"]

@@ -1,0 +1,320 @@
+"""Who may write to a run: of all that were ever submitted under its id, the one whose fence stands.
+
+A fence is a folder `checkpoints/_commit-<attempt>-<nonce>/` of one driver. All that a driver changes where readers look
+goes through it by rename: what is new is moved into the fence and out to its place, what is old is moved in from its
+place. A rename into or out of a missing folder fails, so the one step that changes something is also the one that finds
+the fence gone: it makes no difference where a driver was frozen, and for how long. Nobody makes such a folder a second
+time. A newer committer makes a fence of its own first and then moves all others away.
+"""
+
+from __future__ import annotations
+
+import logging
+import re
+import secrets
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+
+from sparktf.errors import (
+    FencedOffError,
+    LifecycleError,
+    StorageError,
+    StorageExistsError,
+    StorageNotFoundError,
+)
+from sparktf.rundir import RunDirectory
+from sparktf.storage.base import Storage
+
+LOOK_EVERY_S = 10.0
+"""So long a driver may train before it looks whether the run is still its own; each commit finds out by itself."""
+
+_FENCE = re.compile(r"^_commit-(\d+)-")
+
+_log = logging.getLogger(__name__)
+
+
+class Fence:
+    """One driver's fence around one run; for one thread.
+
+    Attributes:
+        lost: A newer committer was found to own the run.
+    """
+
+    def __init__(self, storage: Storage, rundir: RunDirectory, hasty: Storage | None = None) -> None:
+        """Touches nothing.
+
+        Args:
+            hasty: The same storage, for what is not worth waiting for: tidying up, which the next fence makes up for.
+        """
+        self.lost = False
+        self._storage = storage
+        self._hasty = hasty or storage
+        self._rundir = rundir
+        self._path: str | None = None
+
+    @property
+    def path(self) -> str | None:
+        """Its folder, from `take` or `claim` to `release`; it may be gone all the same."""
+        return self._path
+
+    def last_attempt(self) -> int:
+        """Returns the highest attempt that fenced and did not release, as one of a killed driver; 0 if there is none.
+
+        A resumed run's attempts count on from it: else they would stage to paths that a trainer not yet dead may use.
+
+        Raises:
+            StorageError: the storage failed.
+        """
+        if not self._storage.exists(self._rundir.checkpoints):
+            return 0
+        return max((_attempt(name) for name in self._names()), default=0)
+
+    def take(self, attempt: int) -> int:
+        """Makes this driver the run's only committer, before an attempt begins; sweeps what older attempts staged.
+
+        A driver that holds a fence moves it on to its next attempt: one whose fence is gone cannot take the run back.
+
+        Returns:
+            The highest attempt whose fence was swept, 0 if there was none: if it is not below this one, another driver
+            began at the same moment, and this one needs a higher number.
+
+        Raises:
+            FencedOffError: a newer committer owns the run.
+            StorageError: the storage failed; there may be no committer now.
+        """
+        nonce = secrets.token_hex(4)
+        path = f"{self._rundir.checkpoints}/_commit-{attempt:03d}-{nonce}"
+        if self._path is None:
+            self._storage.make_dirs(path)
+        else:
+            with self.guarded() as held:
+                self._storage.rename(held, path)
+        self._path = path
+        # Made before the others are moved: of two that fence at once, each moves the other's, and never do both commit.
+        swept = self._sweep_aside(nonce)
+        with self.guarded():
+            self._storage.stat(path)
+        self.discard(*(aside for _, aside in swept))
+        return max((_attempt(name) for name, _ in swept), default=0)
+
+    def claim(self) -> bool:
+        """Makes a fence that moves no other away; returns False, and has none, where somebody has one already.
+
+        For what a driver leaves that never came to an attempt. Whoever takes the run later moves the claim away too.
+
+        Raises:
+            StorageError: the storage failed.
+        """
+        path = f"{self._rundir.checkpoints}/_commit-000-{secrets.token_hex(4)}"
+        self._storage.make_dirs(path)
+        if any(_FENCE.match(name) and name != _name(path) for name in self._names()):
+            self.discard(path)
+            return False
+        self._path = path
+        return True
+
+    @contextmanager
+    def guarded(self) -> Iterator[str]:
+        """Gives the fence's folder to a block of renames; turns what fails for want of the folder into what it means.
+
+        Raises:
+            LifecycleError: there is no fence.
+            FencedOffError: the block raised a StorageError, and the fence is gone.
+        """
+        if self._path is None:
+            raise LifecycleError(f"commit below {self._rundir.checkpoints} without a fence")
+        path = self._path
+        try:
+            yield path
+        except StorageError as error:
+            if self.is_gone():
+                self.lost = True
+                raise self.error() from error
+            raise
+
+    def is_gone(self) -> bool:
+        """Whether somebody has moved the fence away; False where there is none, or the storage does not say."""
+        return self._path is not None and self.looks_gone(self._path)
+
+    def error(self) -> FencedOffError:
+        """Returns what a driver ends with whose fence is gone."""
+        run = f"{self._rundir.name}/{self._rundir.run_id}"
+        return FencedOffError(
+            f"run {run} belongs to another submission now, which has fenced this one off and goes on from the last "
+            f"checkpoint: this one stops and writes nothing more. Do not submit it again before that one has ended: "
+            f"{self._rundir.result} will hold its result"
+        )
+
+    def take_in(self, path: str) -> str | None:
+        """Moves what lies at a path out of sight, into the fence, in one step; returns where to, or None for nothing.
+
+        Raises:
+            FencedOffError: a newer committer owns the run; the path is as it was.
+            StorageError: the storage failed.
+        """
+        with self.guarded() as held:
+            if not self._storage.exists(path):
+                return None
+            aside = f"{held}/old-{secrets.token_hex(4)}"
+            self._storage.rename(path, aside)
+            return aside
+
+    def replace(self, held: str, target: str) -> None:
+        """Moves what lies in the fence to its place; what is there is moved into the fence first.
+
+        Raises:
+            FencedOffError: a newer committer owns the run; what it has at the target is as it was.
+            StorageError: the storage failed; what was there is put back if that can be done.
+        """
+        with self.guarded() as fence:
+            try:
+                self._storage.rename(held, target)
+            except StorageExistsError:
+                aside = f"{fence}/old-{secrets.token_hex(4)}"
+                self._storage.rename(target, aside)
+                try:
+                    self._storage.rename(held, target)
+                except StorageError:
+                    with suppress(StorageError):
+                        self._storage.rename(aside, target)
+                    raise
+                self.discard(aside)
+
+    def put(self, path: str, content: bytes) -> None:
+        """Writes a small file of the run, whole or not at all, replacing one that is there.
+
+        Raises:
+            FencedOffError: a newer committer owns the run, and its file is as it was.
+            StorageError: the storage failed.
+        """
+        # Not written into the fence: writing makes folders, and would mend a fence that is gone.
+        aside = f"{self._rundir.checkpoints}/_put-{secrets.token_hex(4)}"
+        try:
+            with self.guarded() as held:
+                self._storage.write_bytes(f"{aside}/{_name(path)}", content)
+                self._storage.rename(f"{aside}/{_name(path)}", f"{held}/{_name(path)}")
+            self.replace(f"{held}/{_name(path)}", path)
+        finally:
+            self.discard(aside)
+
+    def tidy(self) -> None:
+        """Removes what is staged, which nobody will commit.
+
+        Raises:
+            FencedOffError: a newer committer owns the run.
+            StorageError: the storage failed; the next fence sweeps what is left.
+        """
+        with self.guarded() as held:
+            if not self._hasty.exists(self._rundir.staging):
+                return
+            # Out of reach by a rename, which fails without the fence: by now it may hold what a newer attempt staged.
+            aside = f"{held}/staged-{secrets.token_hex(4)}"
+            self._hasty.rename(self._rundir.staging, aside)
+            self._hasty.delete(aside)
+
+    def release(self) -> None:
+        """Ends committing: removes what is staged, and the fence. Does nothing without a fence, or without its folder.
+
+        Raises:
+            StorageError: the storage failed; the next fence sweeps what is left.
+        """
+        if self._path is None:
+            return
+        path = self._path
+        try:
+            with suppress(FencedOffError):
+                self.tidy()
+                self._hasty.delete(path)
+        finally:
+            self._path = None
+
+    def give_up(self) -> None:
+        """Leaves the run to another submission, which has ended it: from now on this driver writes nothing."""
+        path, self._path = self._path, None
+        self.lost = True
+        if path is not None:
+            self.discard(path)
+
+    def discard(self, *folders: str) -> None:
+        """Deletes what has no reader any more; what cannot be is left for the next fence."""
+        for folder in folders:
+            try:
+                self._hasty.delete(folder)
+            except StorageError as error:
+                _log.warning("left for the next fence to sweep: %s", error)
+
+    def looks_gone(self, path: str) -> bool:
+        """Whether there is no such folder; False where the storage does not say. From any thread."""
+        try:
+            return not self._hasty.exists(path)
+        except StorageError:
+            return False
+
+    def _names(self) -> list[str]:
+        return [_name(entry.path) for entry in self._storage.list(self._rundir.checkpoints)]
+
+    def _sweep_aside(self, nonce: str) -> list[tuple[str, str]]:
+        """Moves every other committer's fence and what is staged out of their reach; returns what, and where to."""
+        parent = self._rundir.checkpoints
+        hidden = [name for name in self._names() if name.startswith("_") and f"{parent}/{name}" != self._path]
+        swept = []
+        for number, name in enumerate(hidden):
+            aside = f"{parent}/_swept-{nonce}-{number}"
+            try:
+                self._storage.rename(f"{parent}/{name}", aside)
+            except StorageNotFoundError:
+                continue  # another that fences at the same moment has moved it, or its owner released it
+            swept.append((name, aside))
+        return swept
+
+
+class FenceWatch:
+    """Looks now and then whether a fence still stands, so that a driver whose run is another's trains no further.
+
+    It only spares work: what is written goes through the fence all the same.
+    """
+
+    def __init__(self, fence: Fence) -> None:
+        self._fence = fence
+        self._begun_s: float | None = None
+        self._look: threading.Thread | None = None
+        self._gone = ""
+
+    def check(self, now_s: float) -> None:
+        """Begins a look when one is due, beside the caller; never waits for the storage.
+
+        Args:
+            now_s: Monotonic seconds.
+
+        Raises:
+            FencedOffError: the last look found the fence gone.
+        """
+        path = self._fence.path
+        if path is not None and self._gone == path:
+            self._fence.lost = True
+            raise self._fence.error()
+        if self._begun_s is None:
+            self._begun_s = now_s  # the fence was made just now
+        elif path is not None and is_look_due(self._begun_s, self._look is not None and self._look.is_alive(), now_s):
+            self._begun_s = now_s
+            self._look = threading.Thread(target=self._look_at, args=(path,), name="fence", daemon=True)
+            self._look.start()
+
+    def _look_at(self, path: str) -> None:
+        if self._fence.looks_gone(path):
+            self._gone = path
+
+
+def is_look_due(begun_s: float, under_way: bool, now_s: float) -> bool:
+    """Returns whether to look again; `under_way` says that the last look, begun at `begun_s`, has not ended yet."""
+    return not under_way and now_s - begun_s >= LOOK_EVERY_S
+
+
+def _attempt(name: str) -> int:
+    found = _FENCE.match(name)
+    return int(found.group(1)) if found else 0
+
+
+def _name(path: str) -> str:
+    return path.rstrip("/").rpartition("/")[2]

@@ -1,0 +1,299 @@
+"""Two submissions of one run: wherever one is frozen and thawed, one of them owns it, the other changes nothing."""
+
+from __future__ import annotations
+
+import os
+import random
+import threading
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from lakes import lake_config, plan_lake, write_lake
+from pretend import PretendDriver, WatchedStorage
+
+from sparktf.config import JobConfig
+from sparktf.driver.result import Application
+from sparktf.driver.stored_plan import Plan
+from sparktf.errors import FencedOffError, PreflightError, SparkTFError, Verdict
+from sparktf.rundir import RunDirectory
+from sparktf.storage import Storage
+from sparktf.storage.commit import CheckpointStore, FileManifest, Manifest, read_manifest
+from sparktf.storage.fence import LOOK_EVERY_S, Fence, FenceWatch, is_look_due
+from sparktf.storage.local import LocalStorage
+
+
+@pytest.fixture(scope="module")
+def lake(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_lake(tmp_path_factory.mktemp("lake"), [20])
+
+
+@pytest.fixture(scope="module")
+def plan(lake: Path) -> Plan:
+    return plan_lake(lake)
+
+
+@pytest.fixture(autouse=True)
+def quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No power is cut here, and no other node fails meanwhile."""
+    monkeypatch.setattr(os, "fsync", lambda handle: None)
+    monkeypatch.setattr("sparktf.driver.attempt._SETTLE_S", 0.0)
+
+
+class Submissions:
+    """Of one run, each by a driver of its own."""
+
+    def __init__(self, root: Path, lake: Path, plan: Plan) -> None:
+        self.rundir = RunDirectory(str(root), "t", "r")
+        self._config = lake_config(lake).model_copy(
+            update={
+                "output": lake_config().output.model_copy(update={"path": str(root)}),
+                "cluster": JobConfig.model_fields["cluster"].default.model_copy(update={"workers": 1}),
+            }
+        )
+        self._plan = plan
+
+    def driver(self, name: str, storage: Storage | None = None, attempt: int = 0) -> PretendDriver:
+        return PretendDriver(Application(name, attempt), self._config, self._plan, storage)
+
+    def seen(self) -> dict[str, bytes]:
+        """Returns all that a reader sees of the run: files by path, other than events."""
+        found = (Path(folder, name) for folder, _, names in os.walk(self.rundir.path) for name in names)
+        below = {path.relative_to(self.rundir.path): path for path in found}
+        return {
+            str(name): path.read_bytes()
+            for name, path in below.items()
+            if name.parts[0] != "events" and not any(part.startswith(("_", ".")) for part in name.parts)
+        }
+
+
+def retries(driver: PretendDriver) -> None:
+    driver.failures = 1
+
+
+def is_refused(driver: PretendDriver) -> None:
+    driver.refusal = PreflightError("there is no place")
+
+
+def ended(driver: PretendDriver) -> SparkTFError | None:
+    """Runs a driver to its end; returns what it ended with."""
+    try:
+        driver.train()
+    except SparkTFError as error:
+        return error
+    return None
+
+
+class Freezer:
+    """Lets a second driver run whole before one of the first one's operations.
+
+    Attributes:
+        left: What a reader sees after that.
+    """
+
+    def __init__(self, submissions: Submissions, frozen_at: int) -> None:
+        self.left: dict[str, bytes] = {}
+        self._submissions = submissions
+        self._calls_left = frozen_at
+
+    def __call__(self, what: str, path: str) -> None:
+        self._calls_left -= 1
+        if self._calls_left == -1:
+            assert ended(self._submissions.driver("new")) is None, f"before {what} {path}"
+            self.left = self._submissions.seen()
+
+
+@pytest.mark.parametrize("life", [retries, is_refused])
+def test_frozen_before_any_operation_a_driver_changes_nothing_of_what_its_successor_has_done(
+    tmp_path: Path, lake: Path, plan: Plan, life: Callable[[PretendDriver], None]
+) -> None:
+    """Frozen before its first operation on the storage, then before its second, and so on; its successor runs whole."""
+    fenced_off = repeated = 0
+    for frozen_at in range(1000):
+        submissions = Submissions(tmp_path / str(frozen_at), lake, plan)
+        freezer = Freezer(submissions, frozen_at)
+        old = submissions.driver("old", WatchedStorage(freezer))
+        life(old)
+        error, left = ended(old), freezer.left
+        if not left:
+            break
+        assert submissions.seen() == left, f"frozen before operation {frozen_at}"
+        if error is None:
+            repeated += 1
+        elif not isinstance(error, PreflightError):
+            assert isinstance(error, FencedOffError), error
+            assert (error.verdict, error.result.verdict) == (Verdict.INFRASTRUCTURE, Verdict.INFRASTRUCTURE)
+            fenced_off += 1
+    assert repeated > 0
+    assert (fenced_off > 30) == (life is not is_refused)
+
+
+def test_of_two_drivers_that_freeze_in_turn_one_owns_the_run_from_model_to_result(
+    tmp_path: Path, lake: Path, plan: Plan
+) -> None:
+    """One runs up to some operation, then the other up to one of its own, then each to its end; 25 draws."""
+    draw = random.Random(20261122)
+    done = 0
+    for case in range(25):
+        submissions = Submissions(tmp_path / str(case), lake, plan)
+        turn = _Turns([draw.randrange(200), draw.randrange(200)])
+        drivers = [submissions.driver(str(i), WatchedStorage(turn.before(i))) for i in range(2)]
+        errors = turn.play([lambda driver=driver: ended(driver) for driver in drivers])  # type: ignore[misc]
+        assert all(error is None or isinstance(error, FencedOffError) for error in errors), errors
+        if all(errors):
+            continue  # each has swept the other's fence: neither commits, and the run id may be submitted again
+        done += 1
+        seen = submissions.seen()
+        (owner,) = (i for i in range(2) if seen["model/weights"] == f"model of {i}".encode())
+        assert errors[owner] is None
+        assert f'"application": "{owner}"'.encode() in seen["result.json"]
+        read_manifest(LocalStorage(), submissions.rundir.model, FileManifest)
+        for step in (10, 20):
+            read_manifest(LocalStorage(), submissions.rundir.checkpoint(step), Manifest)
+        # What the nodes of the other one have uploaded since stays in a hidden folder.
+        assert {name[:5] for name in os.listdir(submissions.rundir.checkpoints)} - {"_tmp"} == {"step-"}
+    assert done > 20
+
+
+class _Turns:
+    """Two threads of which one at a time runs: the first until its limit, the second until its own, then the first."""
+
+    def __init__(self, limits: list[int]) -> None:
+        self._left = limits
+        self._go = [threading.Semaphore(0), threading.Semaphore(0)]
+        self._over = [False, False]
+
+    def before(self, i: int) -> Callable[[str, str], None]:
+        def count(what: str, path: str) -> None:
+            self._left[i] -= 1
+            if self._left[i] == 0 and not self._over[1 - i]:
+                self._go[1 - i].release()
+                self._go[i].acquire()
+
+        return count
+
+    def play(self, calls: list[Callable[[], SparkTFError | None]]) -> list[SparkTFError | None]:
+        results: list[SparkTFError | None] = [None, None]
+
+        def run(i: int) -> None:
+            self._go[i].acquire()
+            results[i] = calls[i]()
+            self._over[i] = True
+            self._go[1 - i].release()
+
+        threads = [threading.Thread(target=run, args=(i,)) for i in range(2)]
+        for thread in threads:
+            thread.start()
+        self._go[0].release()
+        for thread in threads:
+            thread.join(60)
+        return results
+
+
+class TestResult:
+    def test_a_run_under_way_has_no_result_of_an_earlier_submission(
+        self, tmp_path: Path, lake: Path, plan: Plan
+    ) -> None:
+        submissions = Submissions(tmp_path, lake, plan)
+        first = submissions.driver("first")
+        is_refused(first)
+        assert ended(first) is not None
+        assert "result.json" in submissions.seen()
+        seen: list[bool] = []
+
+        def before(what: str, path: str) -> None:
+            if "_commit" in path and what == "checksum":
+                seen.append("result.json" in submissions.seen())
+
+        assert ended(submissions.driver("second", WatchedStorage(before))) is None
+        assert seen == [False] * 3  # two checkpoints and the model
+
+    def test_what_is_refused_before_any_attempt_leaves_its_result(self, tmp_path: Path, lake: Path, plan: Plan) -> None:
+        submissions = Submissions(tmp_path, lake, plan)
+        for name in ("first", "second"):
+            driver = submissions.driver(name)
+            is_refused(driver)
+            assert isinstance(ended(driver), PreflightError)
+            assert f'"application": "{name}"'.encode() in submissions.seen()["result.json"]
+        assert os.listdir(submissions.rundir.checkpoints) == []
+
+    def test_but_not_over_that_of_a_run_which_somebody_holds(self, tmp_path: Path, lake: Path, plan: Plan) -> None:
+        submissions = Submissions(tmp_path, lake, plan)
+        Fence(LocalStorage(), submissions.rundir).take(1)
+        before = os.listdir(submissions.rundir.checkpoints)
+        driver = submissions.driver("refused")
+        is_refused(driver)
+        assert isinstance(ended(driver), PreflightError)
+        assert "the result is not written: another submission holds the run" in driver.said.getvalue()
+        assert submissions.seen() == {}
+        assert os.listdir(submissions.rundir.checkpoints) == before
+
+    def test_an_application_that_yarn_starts_again_after_it_lost_the_run_does_not_take_it_back(
+        self, tmp_path: Path, lake: Path, plan: Plan
+    ) -> None:
+        submissions = Submissions(tmp_path, lake, plan)
+        holder = Fence(LocalStorage(), submissions.rundir)
+        holder.take(1)
+        holder.put(submissions.rundir.owners, b'["old", "new"]')
+        before = submissions.seen()
+        assert isinstance(ended(submissions.driver("old", attempt=2)), FencedOffError)
+        assert submissions.seen() == before
+        assert not holder.is_gone()
+        assert ended(submissions.driver("new", attempt=2)) is None  # its first attempt was killed
+
+
+class TestFence:
+    @pytest.fixture
+    def rundir(self, tmp_path: Path) -> RunDirectory:
+        return RunDirectory(str(tmp_path), "t", "r")
+
+    def test_a_driver_that_was_fenced_off_cannot_take_the_run_back_by_a_new_attempt(self, rundir: RunDirectory) -> None:
+        old, new = Fence(LocalStorage(), rundir), Fence(LocalStorage(), rundir)
+        old.take(1)
+        new.take(2)
+        with pytest.raises(FencedOffError, match=r"run t/r belongs to another submission now.*result\.json will hold"):
+            old.take(3)
+        assert not new.is_gone()
+
+    def test_an_attempt_of_a_number_that_another_driver_has_taken_meanwhile_is_told(self, rundir: RunDirectory) -> None:
+        Fence(LocalStorage(), rundir).take(1)
+        fence = Fence(LocalStorage(), rundir)
+        assert fence.take(1) == 1
+        assert fence.take(2) < 2
+
+    def test_releasing_it_leaves_what_a_newer_attempt_has_staged(self, rundir: RunDirectory) -> None:
+        old, new = CheckpointStore(LocalStorage(), rundir, 1), CheckpointStore(LocalStorage(), rundir, 1)
+        old.fence(1)
+        new.fence(2)
+        LocalStorage().write_bytes(f"{rundir.staged(2, 'model')}/x", b"1")
+        old.release()
+        assert os.listdir(rundir.staged(2, "model")) == ["x"]
+
+    def test_its_loss_is_seen_between_commits_without_waiting_for_the_storage(self, rundir: RunDirectory) -> None:
+        looked, go_on = threading.Event(), threading.Event()
+
+        def before(what: str, path: str) -> None:
+            if threading.current_thread().name == "fence":
+                looked.set()
+                assert go_on.wait(10)
+
+        fence = Fence(WatchedStorage(before), rundir)
+        fence.take(1)
+        watch = FenceWatch(fence)
+        Fence(LocalStorage(), rundir).take(2)
+        watch.check(0.0)
+        watch.check(LOOK_EVERY_S)
+        assert looked.wait(10)
+        watch.check(2 * LOOK_EVERY_S)  # the look is still under way
+        go_on.set()
+        for thread in threading.enumerate():
+            if thread.name == "fence":
+                thread.join(10)
+        with pytest.raises(FencedOffError):
+            watch.check(2 * LOOK_EVERY_S)
+        assert fence.lost
+
+    def test_the_storage_is_asked_every_now_and_then_only(self) -> None:
+        assert not is_look_due(100.0, False, 100.0 + LOOK_EVERY_S - 0.1)
+        assert is_look_due(100.0, False, 100.0 + LOOK_EVERY_S)
+        assert not is_look_due(100.0, True, 1000.0)
