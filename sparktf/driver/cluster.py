@@ -15,6 +15,7 @@ from rich.console import Console
 
 from sparktf.config import JobConfig
 from sparktf.driver.agents import SparkAgents
+from sparktf.driver.encryption import check_encryption
 from sparktf.driver.executors import executor_facts, executors_of, release_executors, request_executors
 from sparktf.driver.feed_choice import choose_feed
 from sparktf.driver.feeders import SparkFeeders
@@ -122,8 +123,10 @@ class Cluster(Gang):
     def preflight(self, config: JobConfig) -> None:
         """See `Gang`."""
         check_slots(self._slots, config.cluster.nodes)
+        conf = dict(self._spark.sparkContext.getConf().getAll())
+        if not self._slots.one_machine and (warning := check_encryption(conf, config.security.tls)):
+            self.warn(warning)
         if self._slots.is_yarn:
-            conf = dict(self._spark.sparkContext.getConf().getAll())
             check_overhead(conf, config.cluster.trainer_memory_mib)
 
     @cached_property

@@ -22,7 +22,7 @@ from sparktf.storage import normalise, open_storage
 from sparktf.submit.environment import Programs, find_programs, hadoop_conf_dir, spark_environment
 from sparktf.submit.follow import Follower
 from sparktf.submit.hadoop import ResourceManagers, read_resource_managers
-from sparktf.submit.line import is_yarn, private_settings, show_line, submit_line
+from sparktf.submit.line import check_security, is_yarn, private_settings, show_line, submit_line
 from sparktf.submit.process import SparkSubmit, kill_application
 from sparktf.submit.staging import log4j_in, stage
 from sparktf.submit.yarn import ResourceManagerApi, check_submission, wait_for_resource_manager
@@ -48,11 +48,13 @@ def submit(config: JobConfig, beside: Path, run_id: str | None, *, dry_run: bool
 
     Raises:
         ConfigError: the model's code or the queue is not found, or no data is named.
-        PreflightError: Spark or YARN's configuration is missing, or a container would be too large.
+        PreflightError: Spark or YARN's configuration is missing, a container would be too large, or the run's traffic
+            would be in the clear where Spark's is not.
         ReservationError: the ResourceManager cannot be reached, or YARN has no place in time.
     """
     if config.data.source_key is None:
         raise ConfigError(NO_SOURCE)
+    check_security(config)
     programs = find_programs()
     config = normalised(config, normalise)  # the driver may have another working folder
     with tempfile.TemporaryDirectory(prefix="sparktf-submit-") as folder:

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import PurePosixPath
 
 from sparktf.config import JobConfig
+from sparktf.driver.encryption import AUTHENTICATE, ENCRYPT, check_encryption
 from sparktf.driver.memory import Container, driver_container, executor_container, settled
 from sparktf.redaction import redacted
 from sparktf.submit.environment import Programs
@@ -62,6 +63,16 @@ def containers(config: JobConfig) -> tuple[Container, ...]:
 def private_settings(config: JobConfig) -> dict[str, str]:
     """Returns those of `submit.conf` that hold a secret."""
     return {key: value for key, value in config.submit.conf.items() if redacted(value, key) != value}
+
+
+def check_security(config: JobConfig) -> None:
+    """Refuses what preflight would refuse in the driver.
+
+    Raises:
+        PreflightError: the run would go below what Spark protects.
+    """
+    if is_yarn(config):
+        check_encryption({**_protection(config), **config.submit.conf}, config.security.tls)
 
 
 def submit_line(config: JobConfig, shipment: Shipment, run_id: str | None, programs: Programs) -> list[str]:
@@ -133,4 +144,18 @@ def _yarn_settings(config: JobConfig) -> dict[str, str]:
         "spark.yarn.tags": f"sparktf,{config.name}",
         "spark.yarn.maxAppAttempts": str(attempts),
         "spark.hadoop.yarn.resourcemanager.connect.max-wait.ms": str(RESOURCEMANAGER_WAIT_S * 1000),
+        **_protection(config),
+    }
+
+
+def _protection(config: JobConfig) -> dict[str, str]:
+    """Returns what closes Spark's network and disks; YARN brings the application's secret to its containers itself."""
+    if config.submit.conf.get(AUTHENTICATE, "").lower() == "false":
+        return {}  # Spark encrypts nothing without it, and refuses to be asked
+    return {
+        AUTHENTICATE: "true",
+        ENCRYPT: "true",
+        "spark.io.encryption.enabled": "true",
+        # The NodeManager's own service would have to know of it, and is there for dynamic allocation.
+        "spark.shuffle.service.enabled": "false",
     }

@@ -38,14 +38,22 @@ def _nothing_is_left(hadoop: MiniHadoop) -> Iterator[None]:
 @pytest.mark.parametrize("mode", MODES)
 def test_a_run_that_is_done_returns_0(hadoop: MiniHadoop, tmp_path: Path, lake: str, mode: str) -> None:
     config = digits_config(tmp_path, lake)
-    with Submission(hadoop, tmp_path, config, "--run-id", "night", "--set", f"submit.deploy_mode={mode}") as submission:
+    # An option that looks like a password travels apart from the line: Spark must find it, and nobody see it.
+    settings = (f"submit.deploy_mode={mode}", "submit.conf.spark.yarn.tags=sparktf,digits,password=hunter2")
+    options = [part for setting in settings for part in ("--set", setting)]
+    with Submission(hadoop, tmp_path, config, "--run-id", "night", *options) as submission:
         assert submission.wait() == 0, submission.output()
     said = submission.output()
+    assert "hunter2" not in said
+    assert "spark.authenticate" not in said.replace("--conf spark.authenticate=true", ""), "there is nothing to warn of"
     assert f"--deploy-mode {mode}" in said
     assert "epoch 2/2" in said
     assert "digits / night: done" in said
     application = submission.ended_application()
-    assert (application.final_status, set(application.tags)) == ("SUCCEEDED", {"sparktf", "digits"})
+    assert (application.final_status, set(application.tags)) == (
+        "SUCCEEDED",
+        {"sparktf", "digits", "password=hunter2"},
+    )
     assert application.name == "sparktf digits"
     result = submission.result("night")
     assert (result.application, result.application_attempt) == (application.id, 1 if mode == "cluster" else 0)

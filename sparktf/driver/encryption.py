@@ -1,0 +1,36 @@
+"""What Spark's own settings say of the network between driver and executors, and whether a run may go below them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from sparktf.errors import PreflightError
+
+AUTHENTICATE = "spark.authenticate"
+ENCRYPT = "spark.network.crypto.enabled"
+
+_ENCRYPTING = (ENCRYPT, "spark.authenticate.enableSaslEncryption", "spark.ssl.rpc.enabled")
+
+
+def check_encryption(conf: Mapping[str, str], tls: str) -> str | None:
+    """Returns a warning where Spark leaves the network open that its executors' closures cross, None if it does not.
+
+    Args:
+        conf: The application's settings; its executors are on other machines.
+        tls: `security.tls`.
+
+    Raises:
+        PreflightError: Spark's own traffic is protected, and the run's is not to be.
+    """
+    protecting = [key for key in (AUTHENTICATE, *_ENCRYPTING) if conf.get(key, "").lower() == "true"]
+    if tls == "off" and protecting:
+        raise PreflightError(
+            "security.tls: off would send the run's secret and rows in the clear, where Spark protects its own traffic "
+            f"({protecting[0]}=true): leave security.tls at auto"
+        )
+    if AUTHENTICATE in protecting and len(protecting) > 1:
+        return None
+    return (
+        f"{AUTHENTICATE} and {ENCRYPT} are not both on: Spark's closures carry the run's secret, and whoever reads "
+        "the network's traffic could join the run; sparktf submit sets both on YARN (docs/security.md)"
+    )
