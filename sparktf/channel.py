@@ -16,6 +16,8 @@ from sparktf.security import ControlAccess
 GONE_S = 3.0
 """So long a driver whose process seems to be gone is asked again."""
 
+_GONE_WORDS = ("onnection refused", "No such file or directory", "Not a directory")
+
 _Answer = TypeVar("_Answer", bound=Message)
 
 
@@ -70,9 +72,10 @@ class ControlClient:
 def patience_with(error: ControlError, driver_lost_s: float) -> float:
     """Returns how many seconds of silence to bear after a failed call.
 
-    A refused connection means that the driver's process is gone: nothing else will ever listen at its port.
+    A refused connection, or a socket that is not there, means that the driver's process is gone: nothing else will ever
+    listen at its address.
     """
-    gone = isinstance(error, DriverLostError) and "onnection refused" in str(error)
+    gone = isinstance(error, DriverLostError) and any(words in str(error) for words in _GONE_WORDS)
     return min(GONE_S, driver_lost_s) if gone else driver_lost_s
 
 

@@ -208,7 +208,10 @@ class ClusterConfig(Section):
         "for as a part of `spark.executor.memoryOverhead`: [yarn.md](yarn.md).",
     )
     control_port: int = Field(
-        default=0, ge=0, le=65535, description="Port of the driver's control server; 0 takes a free one."
+        default=0,
+        ge=0,
+        le=65535,
+        description="Port of the driver's control server; 0 takes a free one. On one machine there is none.",
     )
     node_ports: Annotated[str, Field(pattern=r"^(0|\d+-\d+)$")] = Field(
         default="0",
@@ -297,7 +300,8 @@ class SecurityConfig(Section):
 
     tls: Literal["auto", "on", "off"] = Field(
         default="auto",
-        description="Mutual TLS with a certificate authority made for the run. `auto`: off the local machine.",
+        description="Mutual TLS with a certificate authority made for the run. `auto`: where executors are on other "
+        "machines; on one machine a unix socket serves. `off` is refused where Spark protects its own traffic.",
     )
 
 

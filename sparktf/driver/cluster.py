@@ -221,6 +221,10 @@ class Cluster(Gang):
             return nodes
         return max(request.total, nodes)
 
+    def scratch(self) -> str | None:
+        """See `Gang`. The JVM deletes it at its end."""
+        return str(self._spark.sparkContext._temp_dir)
+
     def addresses(self) -> tuple[str, str]:
         """See `Gang`."""
         if self._slots.one_machine:

@@ -1,8 +1,11 @@
-"""The control server: Arrow Flight actions with JSON bodies, a per-run secret, and mutual TLS off the local machine."""
+"""The control server: Arrow Flight actions with JSON bodies and a per-run secret, over mutual TLS or a unix socket."""
 
 from __future__ import annotations
 
 import logging
+import os
+import shutil
+import tempfile
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, NamedTuple
 
@@ -14,6 +17,9 @@ from sparktf.flight import server_options
 from sparktf.messages import Action
 from sparktf.plan import Message
 from sparktf.security import ControlAccess, TlsMaterial
+
+_SOCKET = "driver"
+_MAX_SOCKET_PATH = 107  # bytes, by the kernel
 
 _log = logging.getLogger(__name__)
 
@@ -39,14 +45,26 @@ class ControlServer(flight.FlightServerBase):  # type: ignore[misc]
         Args:
             bind: Address to bind; `port` 0 takes a free one.
         """
+        self._scheme = "grpc" if tls is None else "grpc+tls"
+        self._start(f"{self._scheme}://{bind}:{port}", secret, tls, handlers)
+
+    def _start(
+        self,
+        location: str | flight.Location,
+        secret: str,
+        tls: TlsMaterial | None,
+        handlers: Mapping[Action, Handler],
+    ) -> None:
         self._handlers = handlers
-        scheme = "grpc" if tls is None else "grpc+tls"
-        super().__init__(f"{scheme}://{bind}:{port}", **server_options(secret, tls))
-        self._scheme, self._secret, self._tls = scheme, secret, tls
+        super().__init__(location, **server_options(secret, tls))
+        self._secret, self._tls = secret, tls
 
     def access(self, host: str) -> ControlAccess:
         """Returns what a node needs to call this server at `host`."""
         return ControlAccess(location=f"{self._scheme}://{host}:{self.port}", secret=self._secret, tls=self._tls)
+
+    def withdraw(self) -> None:
+        """Takes the address away, before `shutdown`, which may wait long."""
 
     def do_action(self, context: flight.ServerCallContext, action: flight.Action) -> Iterator[flight.Result]:
         """Answers one action."""
@@ -69,3 +87,32 @@ class ControlServer(flight.FlightServerBase):  # type: ignore[misc]
             _log.warning("%s from %s failed: %s", action.type, peer, e)
             raise flight.FlightServerError(str(e)) from None
         yield flight.Result(answer.model_dump_json().encode())
+
+
+class LocalControlServer(ControlServer):
+    """One for nodes on this machine: on a unix socket in a folder that only its user can enter."""
+
+    def __init__(self, below: str | None, secret: str, handlers: Mapping[Action, Handler]) -> None:
+        """Starts to listen.
+
+        Args:
+            below: Where the socket's folder is made; None for the system's temporary folder.
+        """
+        self._folder = tempfile.mkdtemp(prefix="sparktf-", dir=below)
+        # As long as it is open, the folder has a short name besides, whose owner alone may follow it.
+        self._open_folder = os.open(self._folder, os.O_PATH | os.O_DIRECTORY)
+        path = os.path.join(self._folder, _SOCKET)
+        if len(os.fsencode(path)) > _MAX_SOCKET_PATH:
+            path = f"/proc/{os.getpid()}/fd/{self._open_folder}/{_SOCKET}"
+        self._location = flight.Location.for_grpc_unix(path)
+        self._start(self._location, secret, None, handlers)
+
+    def access(self, host: str) -> ControlAccess:
+        """See `ControlServer`; it is reached by its path."""
+        del host
+        return ControlAccess(location=self._location.uri.decode(), secret=self._secret)
+
+    def withdraw(self) -> None:
+        """See `ControlServer`."""
+        shutil.rmtree(self._folder, ignore_errors=True)
+        os.close(self._open_folder)

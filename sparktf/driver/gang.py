@@ -16,7 +16,7 @@ from rich.console import Console
 from sparktf.config import JobConfig
 from sparktf.data_messages import LeaseRequest, Sealed, WorkRequest
 from sparktf.driver.attempt import Attempt
-from sparktf.driver.control import ControlServer, Handler
+from sparktf.driver.control import ControlServer, Handler, LocalControlServer
 from sparktf.driver.feeding import Feeders
 from sparktf.driver.placement import best_nodes
 from sparktf.driver.progress import Display
@@ -85,7 +85,7 @@ class Gang(abc.ABC):
 
     Attributes:
         place: Where the gang runs, for people: Spark's master.
-        one_machine: Whether all nodes are on this machine: then loopback serves, and TLS is not needed.
+        one_machine: Whether all nodes are on this machine: then a unix socket serves, and TLS is not needed.
         warn: Takes what the run's result should mention.
         say: Takes a line of the run's progress.
         application: The Spark application whose gang it is.
@@ -163,6 +163,10 @@ class Gang(abc.ABC):
         """Returns the address to bind the control server to, and the one that nodes reach it at."""
         return ("127.0.0.1", "127.0.0.1")
 
+    def scratch(self) -> str | None:
+        """Returns a folder that goes with the gang, even if this process is killed; None if there is none."""
+        return None
+
     # ---- reservation ----
 
     def close(self) -> None:
@@ -175,6 +179,7 @@ class Gang(abc.ABC):
             self._agents.close(self.config.timeouts.stop + self.config.timeouts.heartbeat)
         if self._server is not None:
             server, self._server = self._server, None
+            server.withdraw()
             # It waits for calls under way, and a dying node may have one open for long: so nobody joins this thread.
             threading.Thread(target=server.shutdown, name="control-shutdown", daemon=True).start()
 
@@ -304,8 +309,9 @@ class Gang(abc.ABC):
     # ---- control server ----
 
     def _start_server(self, config: JobConfig, bind: str) -> ControlServer:
-        tls = config.security.tls
-        encrypted = tls == "on" or (tls == "auto" and not self.one_machine)
+        if self.one_machine and config.security.tls != "on":
+            return LocalControlServer(self.scratch(), new_secret(), self._handlers())
+        encrypted = config.security.tls != "off"
         material = new_tls_material(datetime.datetime.now(datetime.UTC)) if encrypted else None
         return ControlServer(bind, config.cluster.control_port, new_secret(), material, self._handlers())
 

@@ -38,10 +38,6 @@ class Waiting(NamedTuple):
     access: ControlAccess
     finish: Callable[[], Outcome]
 
-    @property
-    def port(self) -> int:
-        return int(self.access.location.rpartition(":")[2])
-
 
 def waiting_run(application: Application, rows: Path, watch: Watch, folder: Path, tls: str) -> Waiting:
     """Starts a run and waits until its trainers wait."""
@@ -93,7 +89,10 @@ def test_strangers_are_refused_and_logged_while_the_run_goes_on(
             send(client, "ready", b"\x80\x04not JSON", run.access.secret)
         with pytest.raises(flight.FlightUnauthorizedError, match="malformed ready"):
             send(client, "ready", json.dumps({"attempt": 1}).encode(), run.access.secret)
-    with socket.create_connection(("127.0.0.1", run.port), timeout=DEADLINE_S) as stranger:
+    assert run.access.location.startswith("grpc+unix://")
+    with socket.socket(socket.AF_UNIX) as stranger:
+        stranger.settimeout(DEADLINE_S)
+        stranger.connect(run.access.location.removeprefix("grpc+unix://"))
         stranger.sendall(b"GET / HTTP/1.1\r\n\r\n" + bytes(1 << 16))
     insider = ControlClient(run.access)
     with pytest.raises(RefusedError, match="this agent has lost its place"):

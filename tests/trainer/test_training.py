@@ -219,7 +219,14 @@ def test_a_low_level_loop_resumes_with_every_row_trained_once(
     assert failure.value.result.verdict is Verdict.MODEL_FAILED
     assert len(failure.value.result.attempts) == 1  # the model's own failure is not tried again
 
-    result = gang.train(job(3))
+    ports = tmp_path / "ports"
+    ports.mkdir()
+    result = gang.train(job(3, ports=str(ports)))
+    assert sorted((path.name, path.read_text()) for path in ports.iterdir()) == [
+        ("3-0", "1"),
+        ("3-1", "1"),
+        ("3-2", "1"),
+    ]
     kept = [row for step, row in read_diary(tmp_path / "diary", 2) if step <= result.attempts[0].from_step]
     assert 0 < len(kept) < 400
     later = sorted(read_diary(tmp_path / "diary", 3))
@@ -320,6 +327,23 @@ def test_a_subclassed_model_with_an_unused_weight_trains_and_is_served(
     assert accounts(result) == [(130, 130, 130, True)]
     outputs = elsewhere.submit(reference.serve, config, result.model).result()
     assert [output.shape for output in outputs.values()] == [(130, lake.CLASSES)]
+
+
+@pytest.mark.parametrize("strategy", ["single", "multi_worker_mirrored"])
+def test_a_node_alone_opens_no_port_that_others_could_reach(tmp_path: Path, gang: LocalGang, strategy: str) -> None:
+    lake.write(tmp_path / "lake", [64])
+    for folder in ("diary", "ports"):
+        (tmp_path / folder).mkdir()
+    config = lake.job(
+        tmp_path,
+        "loop",
+        params={"flavour": "keras", "diary": str(tmp_path / "diary"), "ports": str(tmp_path / "ports")},
+        data={"inputs": {"numbers": lake.NUMBERS, "row": "row"}, "targets": {"label": "label"}},
+        cluster={"strategy": strategy, "workers": 1},
+        train={"batch_size": 64},
+    )
+    assert accounts(gang.train(config)) == [(64, 64, 64, True)]
+    assert (tmp_path / "ports/1-0").read_text() == "0"
 
 
 def test_a_trainer_started_from_nothing_never_imports_spark(tmp_path: Path) -> None:

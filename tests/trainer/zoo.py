@@ -165,9 +165,10 @@ def refused_step(params: Params, assets: Params) -> Any:
 def loop(node: Node) -> None:
     """A loop of its own, for the low-level contract; writes down the rows that it trains on, step by step.
 
-    Raises `RuntimeError` after step `params["break_after"]`.
+    Raises `RuntimeError` after step `params["break_after"]`. Tells in `params["ports"]` at how many ports it listens.
     """
     import keras
+    import psutil
     import tensorflow as tf
 
     with node.strategy.scope():
@@ -190,6 +191,9 @@ def loop(node: Node) -> None:
         return node.strategy.reduce("SUM", node.strategy.run(replica, args=(x, y)), axis=None)
 
     step = node.step
+    if "ports" in node.params:
+        listening = [c.laddr for c in psutil.Process().net_connections("inet") if c.status == psutil.CONN_LISTEN]
+        Path(node.params["ports"], f"{node.workers}-{node.index}").write_text(str(len(listening)))
     # By the line: a worker that is stopped writes nothing more.
     with Path(node.params["diary"], f"{node.workers}-{node.index}").open("a", buffering=1) as diary:
         for _ in node.epochs():

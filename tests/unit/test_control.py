@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import datetime
 import logging
+import socket
+import stat
 from collections.abc import Iterator
+from pathlib import Path
 
+import psutil
 import pytest
 from pyarrow import flight
 
-from sparktf.channel import ControlClient
-from sparktf.driver.control import ControlServer, Handler
+from sparktf.channel import GONE_S, ControlClient, patience_with
+from sparktf.driver.control import ControlServer, Handler, LocalControlServer
 from sparktf.errors import ControlError, DriverLostError, RefusedError, SparkTFError
 from sparktf.flight import SECRET_HEADER
 from sparktf.messages import Action, AgentHeartbeat, Order, Orders
@@ -28,8 +32,11 @@ def answer(message: AgentHeartbeat) -> Message:
     return Orders(order=Order.WAIT)
 
 
+HANDLERS = {Action.AGENT_HEARTBEAT: Handler(AgentHeartbeat, answer)}
+
+
 def serve(tls: TlsMaterial | None) -> ControlServer:
-    return ControlServer("127.0.0.1", 0, new_secret(), tls, {Action.AGENT_HEARTBEAT: Handler(AgentHeartbeat, answer)})
+    return ControlServer("127.0.0.1", 0, new_secret(), tls, HANDLERS)
 
 
 def material() -> TlsMaterial:
@@ -48,6 +55,11 @@ def encrypted() -> Iterator[ControlServer]:
     server = serve(material())
     yield server
     server.shutdown()
+
+
+def _listening() -> int:
+    """Returns how many TCP ports this process listens at."""
+    return sum(c.status == psutil.CONN_LISTEN for c in psutil.Process().net_connections("tcp"))
 
 
 def call(access: ControlAccess, request: Message = BEAT) -> Orders:
@@ -110,6 +122,37 @@ def test_a_server_that_is_gone_is_a_lost_driver() -> None:
 
     with pytest.raises(DriverLostError, match="agent-heartbeat"):
         call(access)
+
+
+@pytest.mark.parametrize("below", ["", "a-folder-with-a-long-name/" * 5], ids=["short", "longer than a socket's path"])
+def test_on_one_machine_it_is_a_socket_that_only_its_user_can_reach(tmp_path: Path, below: str) -> None:
+    (tmp_path / below).mkdir(parents=True, exist_ok=True)
+    listening = _listening()
+    server = LocalControlServer(str(tmp_path / below), new_secret(), HANDLERS)
+    access = server.access("127.0.0.1")
+    assert call(access).order is Order.WAIT
+    with pytest.raises(RefusedError, match="wrong or missing secret"):
+        call(access.model_copy(update={"secret": "wrong"}))
+    assert _listening() == listening, "no port"
+    (folder,) = (tmp_path / below).iterdir()
+    assert stat.S_IMODE(folder.stat().st_mode) == 0o700
+
+    server.withdraw()
+    server.shutdown()
+
+    assert not folder.exists()
+    with pytest.raises(DriverLostError) as caught:
+        call(access)
+    assert patience_with(caught.value, 60.0) == GONE_S, "no node waits for a driver that has ended"
+
+
+def test_a_socket_that_a_killed_driver_left_is_a_driver_that_is_gone(tmp_path: Path) -> None:
+    path = tmp_path / "driver"
+    with socket.socket(socket.AF_UNIX) as left:
+        left.bind(str(path))
+    with pytest.raises(DriverLostError) as caught:
+        call(ControlAccess(location=f"grpc+unix://{path}", secret="s"))
+    assert patience_with(caught.value, 60.0) == GONE_S
 
 
 def test_mutual_tls_serves_the_nodes_of_the_run(encrypted: ControlServer) -> None:

@@ -12,9 +12,11 @@ from pydantic import ValidationError
 from sparktf.config_load import dump_config, parse_config, show_config
 from sparktf.config_submit import SubmitConfig
 from sparktf.errors import ConfigError, ErrorRecord
+from sparktf.executor.agent import AgentSettings
+from sparktf.executor.feeder import FeederSettings
 from sparktf.hadoop import HadoopConf
 from sparktf.messages import Bootstrap
-from sparktf.plan import Message
+from sparktf.plan import Message, Stream
 from sparktf.redaction import REDACTED
 from sparktf.security import ControlAccess, new_tls_material
 
@@ -47,6 +49,15 @@ def test_what_is_wrong_with_a_message_is_told_without_its_content(
     with pytest.raises(ValidationError) as caught:
         kind.model_validate(wrong)
     assert SECRET not in str(caught.value)
+
+
+def test_what_goes_to_the_nodes_has_no_text_form_with_a_secret() -> None:
+    tls = new_tls_material(NOW)
+    access = ControlAccess(location="grpc+tls://h:1", secret=SECRET, tls=tls)
+    settings = AgentSettings(access, "", "0", "m", heartbeat_s=1, driver_lost_s=1)
+    for text in (repr(settings), str(settings), repr(FeederSettings(access, 1, Stream.TRAIN, 0, 1.0)), f"{access}"):
+        assert SECRET not in text
+        assert tls.key not in text
 
 
 def test_the_jvms_hadoop_configuration_keeps_its_keys_out_of_text_forms() -> None:
