@@ -70,7 +70,8 @@ def _classify(error: BaseException, spec: TrainerSpec, work: Path) -> tuple[Verd
     if _is_lack_of_memory(error):
         mend = "raise cluster.trainer_memory_mib (spark.executor.memoryOverhead) or lower train.batch_size"
         return Verdict.INFRASTRUCTURE, "NodeLostError", f"out of memory: {_first_line(error)}; {mend}", False
-    message = f"{type(error).__name__}: {_first_line(error)}{_place(error, spec)}"
+    notes = "".join(f"; {note.splitlines()[0]}" for note in getattr(error, "__notes__", ()) if note)
+    message = f"{type(error).__name__}: {_first_line(error)}{_place(error, spec)}{notes}"
     return Verdict.MODEL_FAILED, "ModelError", message, False
 
 

@@ -17,6 +17,7 @@ from sparktf.config import JobConfig
 from sparktf.errors import ModelContractError
 from sparktf.feature import FeedSpec
 from sparktf.messages import Flavour
+from sparktf.trainer.contract import check_inputs, check_targets, naming_tensors
 from sparktf.trainer.tensors import Layout, Tensors, example
 
 _EXACT_REDUCTIONS = {"sum_over_batch_size", "mean", "auto"}
@@ -81,17 +82,19 @@ class KerasModel:
         """Calls the user's function and checks what it returns.
 
         Raises:
-            ModelContractError: not a compiled Keras model, inputs that no column feeds, or something that cannot be
-                weighted exactly.
+            ModelContractError: not a compiled Keras model, inputs that the feed does not fit, or something that cannot
+                be weighted exactly.
         """
         seed_everything(config.train.seed)
         self.model = build(dict(config.params), dict(assets))
         self.flavour = _flavour(self.model, config.model)
         _check_compiled(self.model, config.model)
         self.spec = spec
-        _check_names(self.model, spec)
+        check_inputs(self.model, spec)
+        check_targets(self.model, spec, self.losses())
         self.layout = Layout(spec, tuple(getattr(self.model, "output_names", None) or ()))
-        self._build_variables()
+        with naming_tensors(spec):
+            self._build_variables()
         _check_exact(self.model, self.losses())
 
     @classmethod
@@ -200,38 +203,6 @@ def _check_compiled(model: Any, name: str) -> None:
                 f"model: {type(model).__name__} overrides {method}, which cannot be weighted exactly over workers: "
                 "use compile(loss=...), or the low-level contract train(node)"
             )
-
-
-def _check_names(model: Any, spec: FeedSpec) -> None:
-    """Checks that every input and output has its columns; a subclassed model does not tell its names."""
-    fed = [f.name for f in spec.inputs]
-    inputs = _input_names(model)
-    if len(inputs) > 1 or (inputs and len(fed) > 1):
-        for name in inputs:
-            if name not in fed:
-                raise ModelContractError(f"model: no column feeds the model's input '{name}': add data.inputs.{name}")
-        for name in fed:
-            if name not in inputs:
-                raise ModelContractError(
-                    f"model: data.inputs.{name} feeds no input of the model, which has: {', '.join(inputs)}"
-                )
-    outputs = list(getattr(model, "output_names", None) or [])
-    targets = [f.name for f in spec.targets]
-    if len(targets) > 1 and outputs and set(targets) - set(outputs):
-        extra = sorted(set(targets) - set(outputs))[0]
-        raise ModelContractError(
-            f"model: data.targets.{extra} is no output of the model, which has: {', '.join(outputs)}"
-        )
-
-
-def _input_names(model: Any) -> list[str]:
-    """Returns the names by which a dict of inputs is taken apart; none for a subclassed model."""
-    for attribute in ("_inputs_struct", "_nested_inputs"):  # of Keras 3, of tf_keras
-        structure = getattr(model, attribute, None)
-        if isinstance(structure, dict):
-            return list(structure)
-    names = getattr(model, "input_names", None)  # Keras 3 has none
-    return list(names or [tensor.name for tensor in getattr(model, "inputs", None) or []])
 
 
 def _refusing_one_number(loss: Any) -> Callable[[Any, Any], Any]:

@@ -11,6 +11,7 @@ from typing import Any
 
 import tensorflow as tf
 
+from sparktf.trainer.contract import naming_tensors
 from sparktf.trainer.model import KerasModel
 from sparktf.trainer.tensors import Tensors, example, rows_of, signature
 
@@ -34,7 +35,8 @@ class UpdateFunction:
         # Made-up rows must leave no trace, such as in the moving averages of a BatchNorm.
         state = model.model.non_trainable_variables
         before = [v.numpy() for v in state]
-        strategy.run(self._warm_up)
+        with naming_tensors(model.spec):
+            strategy.run(self._warm_up)
         for variable, value in zip(state, before, strict=True):
             variable.assign(value)
         counts = tf.TensorSpec((None, None), tf.int32)

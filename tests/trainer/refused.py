@@ -15,23 +15,24 @@ from sparktf.feature import Feature, FeedSpec, Kind
 Build = Callable[[Any], Any]
 
 LOSS = "sparse_categorical_crossentropy"
+NUMBERS = Feature(kind=Kind.INPUT, name="numbers", columns=("a", "b", "c", "d"), dtype="float32", shape=(4,))
+LABEL = Feature(kind=Kind.TARGET, name="label", columns=("label",), dtype="int64")
 
 
 def answer(config: JobConfig, what: str) -> tuple[str, int, str]:
-    """Returns type, verdict and message of the error that building the named model ends with."""
+    """Returns type, verdict and message of the error that building the named model ends with; also of its own error."""
     tf = importlib.import_module("tensorflow")
     trainer_model = importlib.import_module("sparktf.trainer.model")
     step = importlib.import_module("sparktf.trainer.step")
     keras = importlib.import_module(config.params["flavour"])
-    features = (
-        Feature(kind=Kind.INPUT, name="numbers", columns=("a", "b", "c", "d"), dtype="float32", shape=(4,)),
-        Feature(kind=Kind.TARGET, name="label", columns=("label",), dtype="int64"),
-    )
     try:
-        model = trainer_model.KerasModel(lambda *_: MODELS[what](keras), config, {}, FeedSpec(features=features))
+        spec = FeedSpec(features=FEEDS.get(what, (NUMBERS, LABEL)))
+        model = trainer_model.KerasModel(lambda *_: MODELS[what](keras), config, {}, spec)
         step.UpdateFunction(tf.distribute.get_strategy(), model, first_replica=0, max_rows=8)
     except SparkTFError as error:
         return type(error).__name__, int(error.verdict), str(error)
+    except ValueError as error:
+        return type(error).__name__, 1, " ".join([str(error), *error.__notes__])
     return "", 0, "accepted"
 
 
@@ -49,6 +50,41 @@ def functional(
     hidden = between(numbers) if between is not None else numbers
     model = keras.Model(numbers, keras.layers.Dense(width, activation, name="label")(hidden))
     model.compile(optimizer=optimizer, loss=loss)
+    return model
+
+
+def takes(*shape: int, dtype: str = "float32", loss: Any = LOSS) -> Build:
+    """Returns a function that builds a model of one input of that shape and dtype."""
+
+    def build(keras: Any) -> Any:
+        numbers = keras.Input(shape, name="numbers", dtype=dtype)
+        hashed = keras.layers.Hashing(9)(numbers) if dtype == "string" else numbers
+        flat = keras.layers.Reshape((-1,))(hashed)
+        model = keras.Model(numbers, keras.layers.Dense(CLASSES, "softmax", name="label")(flat))
+        model.compile(optimizer="sgd", loss=loss)
+        return model
+
+    return build
+
+
+def _fed(columns: str, dtype: str, *shape: int) -> tuple[Feature, ...]:
+    names = tuple(columns.split(","))
+    return Feature(kind=Kind.INPUT, name="numbers", columns=names, dtype=dtype, shape=shape), LABEL
+
+
+def _subclassed(keras: Any) -> Any:
+    class Subclassed(keras.Model):  # type: ignore[misc]
+        def __init__(self) -> None:
+            super().__init__()
+            self.label = keras.layers.Dense(CLASSES, "softmax")
+
+        def call(self, x: Any) -> Any:
+            if x.shape[1] != 7:
+                raise ValueError("seven are wanted")
+            return self.label(x)
+
+    model = Subclassed()
+    model.compile(optimizer="sgd", loss=LOSS)
     return model
 
 
@@ -154,6 +190,19 @@ MODELS: dict[str, Build] = {
     "not a model": lambda keras: keras.layers.Dense(1),
     "nothing": lambda keras: None,
     "unfed input": _two_inputs,
+    "input too many": functional,
+    "text into numbers": takes(4),
+    "numbers into text": takes(dtype="string"),
+    "three into four": takes(4),
+    "one into four": takes(4),
+    "a flat image": takes(2, 2, 1),
+    "a text target": takes(4),
+    "an image without channels": takes(2, 2, 1),
+    "whole numbers into floats": takes(4),
+    "one value as a vector": takes(1),
+    "a vector as one value": takes(),
+    "texts": takes(4, dtype="string"),
+    "a call that fails": _subclassed,
     "LossScaleOptimizer": _scaled,
     "mixed_float16": _float16,
     "loss of one number": _one_number,
@@ -161,3 +210,19 @@ MODELS: dict[str, Build] = {
     "Circle": lambda keras: functional(keras, loss=keras.losses.Circle()),
     "masked loss": _masked,
 }
+
+FEEDS: dict[str, tuple[Feature, ...]] = {
+    "input too many": (NUMBERS, Feature(kind=Kind.INPUT, name="age", columns=("age",), dtype="int64"), LABEL),
+    "text into numbers": _fed("colour", "string"),
+    "numbers into text": _fed("item", "int64"),
+    "three into four": _fed("a,b,c", "float32", 3),
+    "one into four": _fed("age", "int64"),
+    "a flat image": _fed("pixels", "float32", 4),
+    "a text target": (NUMBERS, Feature(kind=Kind.TARGET, name="label", columns=("colour",), dtype="string")),
+    "an image without channels": _fed("pixels", "float32", 2, 2),
+    "whole numbers into floats": _fed("a,b,c,d", "int64", 4),
+    "one value as a vector": _fed("age", "bool"),
+    "a vector as one value": _fed("ages", "uint8", 1),
+    "texts": _fed("words", "string", 4),
+}
+"""What models are fed with; by default four numbers, and a label."""

@@ -26,12 +26,29 @@ MESSAGES = {
     "not a model": "returned Dense, not a compiled Keras model",
     "nothing": "returned NoneType, not a compiled Keras model",
     "unfed input": "no column feeds the model's input 'age': add data.inputs.age",
+    "input too many": "data.inputs.age feeds no input of the model, which has: numbers",
+    "text into numbers": "data.inputs.numbers brings text (column colour), and the model's input 'numbers' takes "
+    "float32: make it keras.Input((), dtype='string') before a StringLookup",
+    "numbers into text": "data.inputs.numbers brings int64 (column item), and the model's input 'numbers' takes text",
+    "three into four": "data.inputs.numbers brings rows of shape (3,) (columns a, b, c), and the model's input "
+    "'numbers' takes rows of shape (4,): make it keras.Input((3,)), or",
+    "one into four": "brings rows of shape () (column age), and the model's input 'numbers' takes rows of shape (4,)",
+    "a flat image": "give data.inputs.numbers.shape: [2, 2, 1]",
+    "a text target": "data.targets.label brings text (column colour), which no loss of Keras takes",
     "LossScaleOptimizer": "LossScaleOptimizer",
     "mixed_float16": "mixed_float16",
     "loss of one number": "loss mean_of_all gives one number for a batch",
     "masked loss": "an output carries a mask",
 }
 ONLY_KERAS = {"Dice": "loss dice gives one number for a batch", "Circle": "loss circle compares the rows of a batch"}
+ACCEPTED = [
+    "accepted",
+    "an image without channels",
+    "whole numbers into floats",
+    "one value as a vector",
+    "a vector as one value",
+    "texts",
+]
 CASES = [
     *((flavour, what, text) for flavour in FLAVOURS for what, text in MESSAGES.items()),
     *(("keras", what, text) for what, text in ONLY_KERAS.items()),
@@ -50,9 +67,23 @@ def test_a_model_that_cannot_be_exact_is_refused(
 
 
 @pytest.mark.parametrize("flavour", FLAVOURS)
-def test_the_model_without_a_fault_is_accepted(flavour: str, tmp_path: Path, elsewhere: ProcessPoolExecutor) -> None:
+@pytest.mark.parametrize("what", ACCEPTED)
+def test_a_model_without_a_fault_is_accepted(
+    what: str, flavour: str, tmp_path: Path, elsewhere: ProcessPoolExecutor
+) -> None:
     config = lake.job(tmp_path, "anything", params={"flavour": flavour}, data=lake.NUMBERS_TO_LABEL)
-    assert elsewhere.submit(refused.answer, config, "accepted").result() == ("", 0, "accepted")
+    assert elsewhere.submit(refused.answer, config, what).result() == ("", 0, "accepted")
+
+
+@pytest.mark.parametrize("flavour", FLAVOURS)
+def test_the_error_of_a_subclassed_models_first_call_says_what_it_was_given(
+    flavour: str, tmp_path: Path, elsewhere: ProcessPoolExecutor
+) -> None:
+    config = lake.job(tmp_path, "anything", params={"flavour": flavour}, data=lake.NUMBERS_TO_LABEL)
+    kind, verdict, message = elsewhere.submit(refused.answer, config, "a call that fails").result()
+    assert (kind, verdict) == ("ValueError", Verdict.MODEL_FAILED)
+    assert "seven are wanted" in message
+    assert "it was given input:numbers float32 [batch, 4], target:label int64 [batch]" in message
 
 
 @pytest.mark.parametrize(
