@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import hashlib
 import json
+from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
 from pydantic import (
@@ -16,6 +18,7 @@ from pydantic import (
     NonNegativeInt,
     PositiveFloat,
     PositiveInt,
+    PrivateAttr,
     model_validator,
 )
 
@@ -309,6 +312,13 @@ _NOT_PLANNED = {"rebalance", "locality", "prefetch_mib", "cache", "staging_mib",
 """Settings of `data` that may differ when a run is resumed."""
 
 
+@dataclass(frozen=True, slots=True)
+class _Place:
+    """Where a configuration was read; equal ones may come from different places."""
+
+    folder: Path | None = field(default=None, compare=False)
+
+
 class JobConfig(Section):
     """One run's whole configuration. Frozen; build it with `load_config` or from keyword arguments."""
 
@@ -332,6 +342,8 @@ class JobConfig(Section):
     security: SecurityConfig = Field(default=SecurityConfig(), description="The control channel.")
     submit: SubmitConfig = Field(default=SubmitConfig(), description="For `sparktf submit`.")
 
+    _place: _Place = PrivateAttr(default=_Place())
+
     @model_validator(mode="after")
     def _every_replica_gets_a_row(self) -> Self:
         if self.train.batch_size < self.cluster.replicas:
@@ -354,6 +366,21 @@ class JobConfig(Section):
         """Key -> the module of the user's that it names."""
         source = self.data.source
         return {"model": self.model_module} | ({} if source is None else {"data.source": source.partition(":")[0]})
+
+    def function_of(self, key: str) -> str:
+        """Returns the function that one of the keys of `modules` names."""
+        return (self.model if key == "model" else str(self.data.source)).partition(":")[2]
+
+    @property
+    def code_folder(self) -> Path | None:
+        """The folder of the configuration's file, where modules are looked for first; None if it has none."""
+        return self._place.folder
+
+    def in_folder(self, folder: Path) -> Self:
+        """Returns the same configuration, as one that was read in a folder."""
+        found = self.model_copy()
+        found._place = _Place(folder.absolute())
+        return found
 
     def plan_hash(self) -> str:
         """Hash of what the stored plan and its cursors depend on: a run can be resumed only while it is the same."""

@@ -36,7 +36,7 @@ class Override:
 
 
 def load_config(path: str | Path, overrides: Sequence[str] = (), date: str | None = None) -> JobConfig:
-    """Returns the configuration of a YAML file.
+    """Returns the configuration of a YAML file; the modules that it names are looked for in its folder first.
 
     Args:
         overrides: `a.b=c` each, as given to `--set`; the value is YAML.
@@ -51,7 +51,7 @@ def load_config(path: str | Path, overrides: Sequence[str] = (), date: str | Non
         raise ConfigError(f"{path}: is not a text file in UTF-8") from None
     except OSError as error:
         raise ConfigError(f"{path}: cannot be read: {error.strerror or error}") from None
-    return parse_config(text, overrides, date, source=str(path))
+    return parse_config(text, overrides, date, source=str(path)).in_folder(Path(path).parent)
 
 
 def parse_config(

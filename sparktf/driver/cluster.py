@@ -15,6 +15,7 @@ from rich.console import Console
 
 from sparktf.config import JobConfig
 from sparktf.driver.agents import SparkAgents
+from sparktf.driver.code import check_code, importable
 from sparktf.driver.encryption import check_encryption
 from sparktf.driver.executors import executor_facts, executors_of, release_executors, request_executors
 from sparktf.driver.feed_choice import choose_feed
@@ -88,7 +89,6 @@ class Cluster(Gang):
         check_settings(spark)
         self._spark = spark
         self._slots = slots_of(spark)
-        self._shipped: set[str] = set()
         self._given: DataFrame | RDD[Any] | None = None
         self._origin: Origin | None = None
         self.application = application_of(spark)
@@ -118,10 +118,12 @@ class Cluster(Gang):
         """Runs one training; see `sparktf.train`."""
         config = config or self.config
         self._given, self._origin = data, None
-        return Run(self, config, run_id or _default_run_id(self._spark, config.name)).execute()
+        with importable(config.code_folder):
+            return Run(self, config, run_id or _default_run_id(self._spark, config.name)).execute()
 
     def preflight(self, config: JobConfig) -> None:
-        """See `Gang`."""
+        """See `Gang`. Raises what `check_code` does, too."""
+        check_code(config)
         check_slots(self._slots, config.cluster.nodes)
         conf = dict(self._spark.sparkContext.getConf().getAll())
         if not self._slots.one_machine and (warning := check_encryption(conf, config.security.tls)):
@@ -153,10 +155,7 @@ class Cluster(Gang):
 
     def ship_code(self, config: JobConfig) -> None:
         """See `Gang`."""
-        for module in config.modules.values():
-            if module not in self._shipped:
-                ship_code(self._spark, module)
-                self._shipped.add(module)
+        ship_code(self._spark, config)
 
     def reserve(self, config: JobConfig, plan: Plan) -> None:
         """See `Gang`.

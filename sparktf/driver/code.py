@@ -1,82 +1,175 @@
-"""The source of a module, found without importing it, and packed for other machines; what it raises on the driver."""
+"""The user's modules: where they are looked for, what they define, and what they raise on the driver.
+
+Nothing is imported to find out: model modules import TensorFlow, which the driver has no other use for.
+"""
 
 from __future__ import annotations
 
 import ast
-import importlib.util
+import importlib
+import os
+import sys
 import traceback
-import zipfile
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from hashlib import sha256
+from importlib.machinery import ModuleSpec, PathFinder
 from pathlib import Path
+from types import ModuleType
 
-from sparktf.errors import ErrorRecord, ModelError, Verdict
+from sparktf.config import JobConfig
+from sparktf.errors import ConfigError, ErrorRecord, ModelContractError, ModelError, Verdict
+
+# Star imports of these say nothing about the functions that a configuration names.
+_KNOWN = sys.stdlib_module_names | {"tensorflow", "keras", "tf_keras", "numpy"}
+_DYNAMIC = {"exec", "globals", "setattr", "vars", "locals"}
 
 
 @dataclass(frozen=True, slots=True)
-class Code:
-    """The source of one top-level module or package.
+class Names:
+    """What a module binds at its top level.
 
     Attributes:
-        top: Its name.
-        base: The folder that it is imported from.
-        files: Its Python files, below `base`.
+        bound: Names of functions, classes, imports and assignments, also within `if` and `try`.
+        functions: Names of its own functions.
+        stars: Modules that it imports all names of; relative ones begin with dots.
+        is_dynamic: Whether it may bind further names in ways that its text does not show.
     """
 
-    top: str
-    base: Path
-    files: tuple[Path, ...]
+    bound: frozenset[str]
+    functions: tuple[str, ...]
+    stars: tuple[str, ...]
+    is_dynamic: bool
 
 
-def find_source(module: str) -> Path | None:
-    """Returns the source file of a module that the driver could import, without importing it; None if there is none."""
+def code_folders(beside: Path | None) -> list[str]:
+    """Returns the folders that a module is looked for in before Python's own places.
+
+    Args:
+        beside: The configuration's folder, if it came from a file.
+    """
+    return list(dict.fromkeys(str(folder.absolute()) for folder in (beside, Path()) if folder is not None))
+
+
+def search_path(beside: Path | None, more: Sequence[str] = ()) -> list[str]:
+    """Returns where modules are looked for, in order: the one place that says so.
+
+    Beside the configuration, in the working folder, in `more`, then where Python looks: beside the program, in what
+    `--py-files` brings, on PYTHONPATH, among installed packages. What is found in a folder of the user's is sent to
+    the executors, where it comes first: they find the same.
+    """
+    return [*code_folders(beside), *more, *sys.path]
+
+
+@contextmanager
+def importable(beside: Path | None) -> Iterator[None]:
+    """Lets this process import what `search_path` finds, for a while."""
+    added = code_folders(beside)
+    sys.path[:0] = added
     try:
-        spec = importlib.util.find_spec(module)
-    except (ModuleNotFoundError, ValueError):
-        return None
-    return Path(spec.origin) if spec is not None and spec.origin and spec.origin.endswith(".py") else None
+        yield
+    finally:
+        for folder in added:
+            with suppress(ValueError):
+                sys.path.remove(folder)
 
 
-def defines(module: str, function: str) -> bool:
-    """Whether the source of a module, which may lie in a zip of `--py-files`, has a top-level function of that name.
+def find_module(module: str, path: Sequence[str]) -> ModuleSpec | None:
+    """Returns where a module would be imported from, None if nowhere.
 
-    False where there is no source to look at, or none that Python understands: a trainer says that with more to show.
+    Not even the packages around it are imported. The spec's name is the last part of the module's.
     """
+    importlib.invalidate_caches()
+    found: ModuleSpec | None = None
+    places: Sequence[str] = path
+    for depth, part in enumerate(module.split(".")):
+        # The bare part: asked for a dotted name, the finder wants the package around it to be imported.
+        found = PathFinder.find_spec(part, places)
+        if found is None and not depth:
+            found = _found_otherwise(part)
+        if found is None:
+            return None
+        places = list(found.submodule_search_locations or ())
+    return found
+
+
+def source_of(found: ModuleSpec) -> str | None:
+    """Returns the text of a module, which may lie in a zip; None for what has none, such as a compiled one."""
+    get_source = getattr(found.loader, "get_source", None)
     try:
-        spec = importlib.util.find_spec(module)
-        get_source = getattr(spec.loader, "get_source", None) if spec is not None else None
-        tree = ast.parse(get_source(module) or "" if get_source is not None else "")
-    except (ImportError, ValueError, SyntaxError):
-        return False
-    return any(isinstance(node, ast.FunctionDef) and node.name == function for node in tree.body)
-
-
-def find_code(module: str) -> Code | None:
-    """Returns the source of the top-level module or package that `module` is in.
-
-    None where it need not travel or cannot: installed packages, and what lies in a zip or is not found at all.
-    """
-    top = module.partition(".")[0]
-    source = find_source(module)
-    root = find_source(top)
-    if source is None or "site-packages" in source.parts or not source.is_file():
+        source: str | None = get_source(found.name) if get_source is not None else None
+    except (ImportError, OSError):
         return None
-    package = root.parent if root is not None and root.name == "__init__.py" else _namespace_folder(source, module)
-    if package is None:
-        return Code(top, source.parent, (source,))
-    return Code(top, package.parent, tuple(sorted(package.rglob("*.py"))))
+    return source
 
 
-def archive_code(code: Code, folder: Path) -> Path:
-    """Writes the zip that goes onto `sys.path` elsewhere; its name holds a digest of what is in it."""
-    names = [str(file.relative_to(code.base)) for file in code.files]
-    contents = [file.read_bytes() for file in code.files]
-    digest = sha256(b"".join(n.encode() + c for n, c in zip(names, contents, strict=True))).hexdigest()[:12]
-    archive = folder / f"{code.top}-{digest}.zip"
-    with zipfile.ZipFile(archive, "w") as zipped:
-        for file, name in zip(code.files, names, strict=True):
-            zipped.write(file, name)
-    return archive
+def require_module(key: str, module: str, beside: Path | None, more: Sequence[str] = ()) -> ModuleSpec:
+    """Returns where the module is that a key of the configuration names.
+
+    Raises:
+        ConfigError: nowhere; says where it was looked for.
+    """
+    found = find_module(module, search_path(beside, more))
+    if found is None:
+        folders = ", ".join(f"in {folder}" for folder in code_folders(beside)[:-1])
+        raise ConfigError(
+            f"{key}: there is no module {module} {folders}{', ' if folders else ''}in the working folder "
+            f"{Path().absolute()}, on PYTHONPATH or in --py-files (submit.py_files)"
+        )
+    return found
+
+
+def check_code(config: JobConfig) -> None:
+    """Refuses a configuration whose modules or functions the driver does not find.
+
+    A module that only the nodes have is refused as well: nobody could tell whether it has a `prepare`.
+
+    Raises:
+        ConfigError: a module is not there, or `data.source` names no function of its module.
+        ModelContractError: `model` names none.
+    """
+    beside = config.code_folder
+    path = search_path(beside)
+    for key, module in config.modules.items():
+        require_module(key, module, beside)
+        function = config.function_of(key)
+        if binds(module, function, path) is False:
+            has = ", ".join(sorted(names_of(module, path).functions)) or "none"
+            error = ModelContractError if key == "model" else ConfigError
+            raise error(f"{key}: module {module!r} has no function {function!r} (it has: {has})")
+
+
+def binds(module: str, name: str, path: Sequence[str]) -> bool | None:
+    """Whether a module has a name at its top level; None where its text does not tell."""
+    return _binds(module, name, path, frozenset())
+
+
+def names_of(module: str, path: Sequence[str]) -> Names:
+    """Returns what a module's text binds; a module without a text that Python understands binds what it likes."""
+    found = find_module(module, path)
+    source = source_of(found) if found is not None else None
+    try:
+        tree = ast.parse(source) if source is not None else None
+    except (SyntaxError, ValueError):
+        tree = None
+    return _names(tree) if tree is not None else Names(frozenset(), (), (), is_dynamic=True)
+
+
+def load_module(key: str, module: str, beside: Path | None) -> ModuleType:
+    """Imports the module that a key of the configuration names; raises what importing it does.
+
+    Raises:
+        ConfigError: a module of this name was imported from another place before.
+    """
+    loaded = importlib.import_module(module)
+    found = find_module(module, search_path(beside))
+    origin, file = (found.origin if found is not None else None), getattr(loaded, "__file__", None)
+    if origin and file and os.path.realpath(origin) != os.path.realpath(file):
+        raise ConfigError(
+            f"{key}: this process has imported {module} from {file} before, and now it is {origin}: "
+            "give it another name, or start a new process"
+        )
+    return loaded
 
 
 def failed(what: str, error: Exception) -> ModelError:
@@ -92,7 +185,63 @@ def failed(what: str, error: Exception) -> ModelError:
     return found
 
 
-def _namespace_folder(source: Path, module: str) -> Path | None:
-    """Returns the top folder of a package without `__init__.py`; None for a module that is in no package."""
-    depth = module.count(".")
-    return source.parents[depth - 1] if depth else None
+def _found_otherwise(name: str) -> ModuleSpec | None:
+    """Returns what finders other than folders and zips find: built-in modules, packages installed as editable."""
+    finders = (getattr(finder, "find_spec", None) for finder in sys.meta_path if finder is not PathFinder)
+    return next(filter(None, (find(name, None) for find in finders if find is not None)), None)
+
+
+def _binds(module: str, name: str, path: Sequence[str], seen: frozenset[str]) -> bool | None:
+    names = names_of(module, path)
+    if name in names.bound:
+        return True
+    answers = [
+        None if star.startswith(".") else _binds(star, name, path, seen | {module})
+        for star in (_absolute(star, module, path) for star in names.stars)
+        if star not in seen and star.partition(".")[0] not in _KNOWN
+    ]
+    if True in answers:
+        return True
+    return None if names.is_dynamic or None in answers else False
+
+
+def _absolute(star: str, module: str, path: Sequence[str]) -> str:
+    """Returns the absolute name of a module that another one imports; with its dots, where it leaves the package."""
+    name = star.lstrip(".")
+    level = len(star) - len(name)
+    if not level:
+        return star
+    found = find_module(module, path)
+    is_package = found is not None and found.submodule_search_locations is not None
+    parts = module.split(".")
+    package = parts[: len(parts) - level + is_package]
+    return ".".join([*package, *([name] if name else [])]) if package else star
+
+
+def _names(tree: ast.Module) -> Names:
+    bound: set[str] = set()
+    functions: list[str] = []
+    stars: list[str] = []
+    is_dynamic = False
+    for node in _top_level(tree):
+        if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
+            bound.add(node.name)
+            if not isinstance(node, ast.ClassDef):
+                functions.append(node.name)
+        elif isinstance(node, (ast.Import, ast.ImportFrom)):
+            bound.update(alias.asname or alias.name.partition(".")[0] for alias in node.names)
+            if isinstance(node, ast.ImportFrom) and any(alias.name == "*" for alias in node.names):
+                stars.append("." * node.level + (node.module or ""))
+        elif isinstance(node, ast.Name):
+            if isinstance(node.ctx, ast.Store):
+                bound.add(node.id)
+            is_dynamic |= node.id in _DYNAMIC
+    return Names(frozenset(bound), tuple(functions), tuple(stars), is_dynamic or "__getattr__" in bound)
+
+
+def _top_level(node: ast.AST) -> Iterator[ast.AST]:
+    """Yields the nodes that run when the module is imported, but for the bodies of classes."""
+    for child in ast.iter_child_nodes(node):
+        yield child
+        if not isinstance(child, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Lambda)):
+            yield from _top_level(child)

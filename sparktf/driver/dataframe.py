@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import importlib
 import inspect
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any, TypeAlias
 
 from py4j.protocol import Py4JError
@@ -14,7 +14,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
 from sparktf.config import NO_SOURCE, JobConfig
-from sparktf.driver.code import failed
+from sparktf.driver.code import failed, load_module
 from sparktf.driver.partition_filter import first_line, quiet_query_logger
 from sparktf.errors import ConfigError, DataError, EmptySourceError, SourceNotFoundError, SparkTFError, StorageError
 
@@ -111,7 +111,7 @@ def _handed(data: object, key: str | None) -> Data:
 def _called(spark: SparkSession, config: JobConfig) -> Data:
     """Calls the function that `data.source` names."""
     name = str(config.data.source)
-    function = _function(name)
+    function = _function(name, config.code_folder)
     try:
         data = function(spark, dict(config.params))
     except SparkTFError:
@@ -123,16 +123,18 @@ def _called(spark: SparkSession, config: JobConfig) -> Data:
     return _batch(data, "data.source")
 
 
-def _function(name: str) -> Callable[..., object]:
+def _function(name: str, beside: Path | None) -> Callable[..., object]:
     module_name, _, function_name = name.partition(":")
     try:
-        module = importlib.import_module(module_name)
+        module = load_module("data.source", module_name, beside)
     except ModuleNotFoundError as error:
         if error.name is not None and (module_name == error.name or module_name.startswith(f"{error.name}.")):
             raise ConfigError(
                 f"data.source: there is no module {module_name!r} (ship it with --py-files or submit.py_files)"
             ) from error
         raise failed(f"data.source: {name}", error) from error
+    except SparkTFError:
+        raise
     except Exception as error:  # importing runs the user's own code
         raise failed(f"data.source: {name}", error) from error
     function = getattr(module, function_name, None)

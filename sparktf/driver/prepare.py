@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import importlib
 import json
+from collections.abc import Callable
 from typing import Any
 
 from pyspark.sql import DataFrame
 
 from sparktf.config import JobConfig
-from sparktf.driver.code import defines, failed
+from sparktf.driver.code import binds, failed, load_module, search_path
 from sparktf.driver.dataframe import Data, filtered
 from sparktf.driver.spark_data import Origin
 from sparktf.errors import ModelContractError, SparkTFError
@@ -19,22 +19,30 @@ from sparktf.storage.base import Storage, write_once
 def prepare_assets(config: JobConfig, storage: Storage, path: str, origin: Origin) -> dict[str, Any]:
     """Returns what `prepare` gives, {} where the module has none; a resumed run gets what it got the first time.
 
-    The module is imported here only if its source defines `prepare`: model modules import TensorFlow, which the driver
-    has no other use for.
+    The module is imported here only if its source defines `prepare`, or may: model modules import TensorFlow, which the
+    driver has no other use for.
 
     Args:
         origin: Opened only if `prepare` is called.
 
     Raises:
-        ModelError: `prepare` raised.
+        ModelError: `prepare` raised, or its module, when it was imported.
+        ConfigError: another module of this name was imported before.
         ModelContractError: it returned something that JSON cannot hold.
     """
     if storage.exists(path):
         stored: dict[str, Any] = json.loads(storage.read_bytes(path))
         return stored
-    if not defines(config.model_module, "prepare"):
+    prepare = _prepare(config)
+    if prepare is None:
         return {}
-    assets = _call(config, training_rows(config, origin.data))
+    rows = training_rows(config, origin.data)
+    try:
+        assets = prepare(rows, dict(config.params))
+    except SparkTFError:
+        raise
+    except Exception as e:
+        raise failed("prepare", e) from e
     try:
         content = json.dumps(assets, allow_nan=False, sort_keys=True).encode()
     except (TypeError, ValueError) as e:
@@ -60,11 +68,15 @@ def training_rows(config: JobConfig, data: Data) -> Data:
     return filtered(df, f"NOT coalesce(({validation.where}), false)", "data.validation.where")
 
 
-def _call(config: JobConfig, df: Data) -> Any:
+def _prepare(config: JobConfig) -> Callable[..., Any] | None:
+    """Returns the function, None where the module has none."""
+    if binds(config.model_module, "prepare", search_path(config.code_folder)) is False:
+        return None
     try:
-        module = importlib.import_module(config.model_module)
-        return module.prepare(df, dict(config.params))
+        module = load_module("model", config.model_module, config.code_folder)
     except SparkTFError:
         raise
     except Exception as e:
         raise failed("prepare", e) from e
+    found = getattr(module, "prepare", None)
+    return found if callable(found) else None

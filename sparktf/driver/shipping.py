@@ -3,23 +3,36 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 from pyspark import SparkFiles
 from pyspark.sql import SparkSession
 
-from sparktf.driver.code import archive_code, find_code
+from sparktf.config import JobConfig
+from sparktf.driver.code import search_path
+from sparktf.driver.code_files import archive_files, code_files, digest_of
+from sparktf.executor.process import CODE
 
 
-def ship_code(spark: SparkSession, module: str) -> None:
-    """Sends a module, or the top-level package it is in, to the executors.
+def ship_code(spark: SparkSession, config: JobConfig) -> None:
+    """Sends the user's modules, with what lies beside them, to all executors, for every later task.
 
-    Like `--py-files`, for the common case that the code lies beside the driver's script. Installed packages are
-    expected to be on the executors already.
+    They unpack it into a folder that Python imports from: a module finds its data files by its own `__file__`, in
+    trainers and in Spark's functions. Nothing is sent that was sent last.
     """
-    code = find_code(module)
-    if code is None:
+    files = code_files(config.modules, search_path(config.code_folder))
+    if not files:
         return
+    context: Any = spark.sparkContext
+    includes: list[str] = context._python_includes  # names, below Spark's files, that Python workers import from
+    shipped = [name for name in includes if name.startswith(CODE)]
+    digest = digest_of(files)
+    if shipped and shipped[-1].endswith(f"-{digest}.zip"):
+        return
+    # Numbered: workers that have an older one keep it on their path, and a new name comes before it.
+    name = f"{CODE}{len(shipped)}-{digest}.zip"
     # Executors fetch the archive whenever they come, so it lies in the application's own folder and goes with it.
     folder = Path(SparkFiles.getRootDirectory()) / "sparktf-code"
     folder.mkdir(exist_ok=True)
-    spark.sparkContext.addPyFile(str(archive_code(code, folder)))
+    context.addArchive(str(archive_files(files, folder / name)))  # unpacked to a folder of the archive's name
+    includes.append(name)

@@ -19,7 +19,7 @@ from pathlib import Path
 from sparktf.channel import ControlClient, patience_with
 from sparktf.errors import ControlError, RefusedError
 from sparktf.executor.identity import executor_identity
-from sparktf.executor.process import TrainerProcess
+from sparktf.executor.process import TrainerProcess, python_path
 from sparktf.messages import Ack, Action, AgentHeartbeat, Order, Orders, Registered, Registration
 from sparktf.ports import HeldPort
 from sparktf.security import ControlAccess
@@ -194,10 +194,9 @@ def _problems(module: str) -> list[str]:
     Python worker must never hold.
     """
     look = "import importlib.util, sys; sys.exit(importlib.util.find_spec(sys.argv[1]) is None)"
-    path = os.pathsep.join(p for p in sys.path if p)
     found = subprocess.run(
-        [sys.executable, "-c", look, module],
-        env={**os.environ, "PYTHONPATH": path},
+        [sys.executable, "-P", "-c", look, module],
+        env={**os.environ, "PYTHONPATH": python_path()},
         stdout=subprocess.DEVNULL,
         stderr=subprocess.PIPE,
         text=True,

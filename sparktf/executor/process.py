@@ -16,6 +16,9 @@ from sparktf.rundir import RunDirectory
 from sparktf.security import ControlAccess
 from sparktf.storage import FileSystems
 
+CODE = "sparktf-code-"
+"""How the names of folders begin that hold the user's code, as the driver has sent it."""
+
 _TAIL_LINES = 40
 _TAIL_BYTES = 16_384
 _MAX_ARENAS = 4
@@ -41,7 +44,7 @@ class TrainerProcess:
         self._stop_asked_s: float | None = None
         with self._log.open("wb") as log:
             self._process = subprocess.Popen(
-                [sys.executable, "-m", "sparktf.trainer"],
+                [sys.executable, "-P", "-m", "sparktf.trainer"],
                 stdin=subprocess.PIPE,
                 stdout=log,
                 stderr=subprocess.STDOUT,
@@ -116,17 +119,22 @@ def _environment(work: Path) -> dict[str, str]:
 
     Temporary files go to the work folder: TensorFlow deletes its own only in an orderly exit, which no trainer makes.
     """
-    path = os.pathsep.join(p for p in sys.path if p)
     # Each of the C library's arenas keeps what it once had. Rows that Spark feeds pass through threads that come and
     # go: with the default, eight arenas for each core, a trainer's memory went up by half while 50 M rows passed.
     arenas = min(max(len(os.sched_getaffinity(0)) // 2, 1), _MAX_ARENAS)
     return {
         "MALLOC_ARENA_MAX": str(arenas),
         **os.environ,
-        "PYTHONPATH": path,
+        "PYTHONPATH": python_path(),
         "PYTHONUNBUFFERED": "1",
         "TMPDIR": str(work),
     }
+
+
+def python_path() -> str:
+    """Returns this task's `sys.path` for a child, the user's code first: Spark puts the working folder before it."""
+    places = [place for place in sys.path if place]
+    return os.pathsep.join(sorted(places, key=lambda place: not Path(place).name.startswith(CODE)))
 
 
 def _tail(log: Path) -> str:

@@ -19,6 +19,8 @@ RESOURCEMANAGER_WAIT_S = 30
 
 ARCHIVE_PYTHON = "./env/bin/python"
 
+_JOB = "sparktf-job"
+
 
 @dataclass(frozen=True, slots=True)
 class Shipment:
@@ -26,14 +28,16 @@ class Shipment:
 
     Attributes:
         script: The driver's program.
-        config: The resolved configuration.
-        code: Archives for `--py-files`: the model's code, and sparktf's where it is not installed.
+        config: The resolved configuration, with the user's code beside it.
+        archive: Both of them, as a zip.
+        py_files: sparktf's code, where it is not installed.
         private: Settings that no command line may show, which any user of this machine could read; "" without any.
     """
 
     script: str
     config: str
-    code: tuple[str, ...] = ()
+    archive: str
+    py_files: tuple[str, ...] = ()
     private: str = ""
 
 
@@ -79,12 +83,16 @@ def submit_line(config: JobConfig, shipment: Shipment, run_id: str | None, progr
     """Returns the command that submits a run."""
     submit = config.submit
     in_cluster = submit.deploy_mode == "cluster"
-    files = (shipment.config, *submit.files) if in_cluster else submit.files
+    archives = (f"{submit.archive}#env",) if submit.archive and is_yarn(config) else ()
+    config_path = shipment.config
+    if in_cluster:  # then the driver has it in its container's folder
+        archives = (*archives, f"{shipment.archive}#{_JOB}")
+        config_path = f"{_JOB}/{PurePosixPath(config_path).name}"
     line = [programs.spark_submit, "--master", submit.master, "--deploy-mode", submit.deploy_mode]
     for option, values in (
-        ("--py-files", (*shipment.code, *submit.py_files)),
-        ("--files", files),
-        ("--archives", (f"{submit.archive}#env",) if submit.archive and is_yarn(config) else ()),
+        ("--py-files", (*shipment.py_files, *submit.py_files)),
+        ("--files", submit.files),
+        ("--archives", archives),
     ):
         if values:
             line += [option, ",".join(values)]
@@ -94,8 +102,6 @@ def submit_line(config: JobConfig, shipment: Shipment, run_id: str | None, progr
     for key, value in {**_settings(config, programs), **submit.conf}.items():
         if key not in private:
             line += ["--conf", f"{key}={value}"]
-    # In cluster mode the driver finds the file in its container's folder.
-    config_path = PurePosixPath(shipment.config).name if in_cluster else shipment.config
     return [*line, shipment.script, "--config", config_path, *(("--run-id", run_id) if run_id else ())]
 
 

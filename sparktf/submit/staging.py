@@ -5,21 +5,20 @@ from __future__ import annotations
 import importlib.util
 import re
 import shutil
-import sys
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
-from dataclasses import replace
+from collections.abc import Sequence
 from pathlib import Path
 
 from sparktf.config import JobConfig
 from sparktf.config_load import dump_config
-from sparktf.driver.code import Code, archive_code, find_code
+from sparktf.driver.code import require_module, search_path
+from sparktf.driver.code_files import archive_files, code_files, digest_of, write_files
 from sparktf.driver.spark_log import QUIET_LOG4J
-from sparktf.errors import ConfigError, PreflightError
+from sparktf.errors import PreflightError
 from sparktf.submit.environment import Programs
 from sparktf.submit.line import Shipment, private_settings
 
 _SCRIPT = "sparktf_job.py"
+_CODE = "sparktf-job"
 _CONFIG = "sparktf-job.yaml"
 _PRIVATE = "private.conf"
 
@@ -37,44 +36,52 @@ appender.yarn.layout.pattern = @yarn %enc{%m}{CRLF}%n
 """
 
 
-def shipment_in(folder: Path, code: Sequence[Path] = ()) -> Shipment:
-    """Returns the shipment of a folder."""
-    return Shipment(str(folder / _SCRIPT), str(folder / _CONFIG), tuple(map(str, code)))
-
-
 def log4j_in(folder: Path) -> Path:
     """Returns the logging configuration of a folder."""
     return folder / "log4j2.properties"
 
 
 def stage(config: JobConfig, folder: Path, beside: Path, programs: Programs) -> Shipment:
-    """Writes what a submission ships.
+    """Writes what a submission ships: the user's code goes where the driver looks first, beside the configuration.
 
     Args:
         folder: That only its owner can enter.
         beside: Folder of the configuration's file, where the user's code is looked for first.
 
     Raises:
-        ConfigError: a module is nowhere to be found, and no archive could hold it.
+        ConfigError: a module is nowhere to be found, and no archive could hold it; or there is too much code.
         PreflightError: sparktf itself is not wholly installed.
     """
-    with _importable(beside, *(Path(path) for path in config.submit.py_files)):
-        theirs = [_code(module, key, beside, config) for key, module in config.modules.items()]
-    # An archive holds sparktf, as an installation on the nodes does; a source tree has to travel.
-    ours = None if config.submit.archive else find_code("sparktf")
-    code = [archive_code(found, folder) for found in dict.fromkeys((*theirs, ours)) if found is not None]
-    shipment = shipment_in(folder, code)
-    if private := private_settings(config):
-        shipment = replace(shipment, private=str(folder / _PRIVATE))
-        # Spark takes one such file: in place of its defaults, which are copied for that.
-        defaults = programs.defaults.read_text(encoding="utf-8") if programs.defaults is not None else ""
-        settings = "".join(f"{_escaped(key)}={_escaped(value)}\n" for key, value in private.items())
-        Path(shipment.private).touch(mode=0o600)
-        Path(shipment.private).write_text(f"{defaults}\n\n{settings}", encoding="utf-8")
-    shutil.copyfile(_program(), shipment.script)
-    Path(shipment.config).write_text(dump_config(config), encoding="utf-8")
+    more = _places(config.submit.py_files)
+    if not config.submit.archive and not any("://" in file for file in config.submit.py_files):
+        for key, module in config.modules.items():
+            require_module(key, module, beside, more)
+    job = folder / _CODE
+    job.mkdir()
+    (job / _CONFIG).write_text(dump_config(config), encoding="utf-8")
+    write_files(code_files(config.modules, search_path(beside, more)), job)
+    everything = {file.relative_to(job).as_posix(): file for file in sorted(job.rglob("*")) if file.is_file()}
+    archive = archive_files(everything, folder / f"{_CODE}-{digest_of(everything)}.zip")
+    script = folder / _SCRIPT
+    shutil.copyfile(_program(), script)
     log4j_in(folder).write_text(QUIET_LOG4J.read_text(encoding="ascii") + _YARN_LOG4J, encoding="ascii")
-    return shipment
+    return Shipment(
+        str(script), str(job / _CONFIG), str(archive), _sparktf(config, folder), _private(config, folder, programs)
+    )
+
+
+def _private(config: JobConfig, folder: Path, programs: Programs) -> str:
+    """Writes the settings that hold a secret; returns where, "" without any."""
+    private = private_settings(config)
+    if not private:
+        return ""
+    # Spark takes one such file: in place of its defaults, which are copied for that.
+    defaults = programs.defaults.read_text(encoding="utf-8") if programs.defaults is not None else ""
+    settings = "".join(f"{_escaped(key)}={_escaped(value)}\n" for key, value in private.items())
+    file = folder / _PRIVATE
+    file.touch(mode=0o600)
+    file.write_text(f"{defaults}\n\n{settings}", encoding="utf-8")
+    return str(file)
 
 
 def _escaped(text: str) -> str:
@@ -82,15 +89,19 @@ def _escaped(text: str) -> str:
     return re.sub(r"([\\:=\s#!])", r"\\\1", text).replace("\n", "n")
 
 
-def _code(module: str, key: str, beside: Path, config: JobConfig) -> Code | None:
-    """Returns the code of the module that a key of the configuration names, None where it need not travel."""
-    code = find_code(module)
-    if code is None and not config.submit.archive and not _is_found(module):
-        raise ConfigError(
-            f"{key}: there is no module {module} in {beside}, in the working folder, on PYTHONPATH or in "
-            "submit.py_files"
-        )
-    return code
+def _places(py_files: Sequence[str]) -> list[str]:
+    """Returns where Python finds the modules of `--py-files`: in a zip, and in the folder of a file."""
+    local = (Path(file) for file in py_files if "://" not in file)
+    return [str((file.parent if file.suffix == ".py" else file).absolute()) for file in local]
+
+
+def _sparktf(config: JobConfig, folder: Path) -> tuple[str, ...]:
+    """Returns the archive of sparktf itself, where it does not lie on the nodes.
+
+    An archive of an environment holds it, as an installation there does; a source tree has to travel.
+    """
+    files = {} if config.submit.archive else code_files({"sparktf": "sparktf"}, search_path(None))
+    return (str(archive_files(files, folder / f"sparktf-{digest_of(files)}.zip")),) if files else ()
 
 
 def _program() -> Path:
@@ -103,22 +114,3 @@ def _program() -> Path:
     if spec is None or spec.origin is None:
         raise PreflightError("sparktf is not wholly installed: sparktf/driver/main.py is missing")
     return Path(spec.origin)
-
-
-@contextmanager
-def _importable(*places: Path) -> Iterator[None]:
-    """Lets modules be found in `places` and the working folder, for a while."""
-    before = sys.path.copy()
-    sys.path[:0] = [str(place.absolute()) for place in (*places, Path())]
-    importlib.invalidate_caches()
-    try:
-        yield
-    finally:
-        sys.path[:] = before
-
-
-def _is_found(module: str) -> bool:
-    try:
-        return importlib.util.find_spec(module) is not None
-    except (ImportError, ValueError):
-        return False

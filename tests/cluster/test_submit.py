@@ -14,7 +14,12 @@ from minihadoop import MiniHadoop
 from minihadoop.waiting import wait_for
 
 MODES = ("cluster", "client")
-RAISES = "def build(params, assets):\n    raise ValueError('no such layer')\n"
+RAISES = """
+from pathlib import Path
+
+def build(params, assets):
+    raise ValueError((Path(__file__).parent / "says.txt").read_text())
+"""
 
 
 @pytest.fixture(scope="module")
@@ -66,6 +71,7 @@ def test_a_model_that_raises_returns_1_and_is_failed_in_yarn(
     hadoop: MiniHadoop, tmp_path: Path, lake: str, mode: str
 ) -> None:
     (tmp_path / "raising.py").write_text(RAISES, encoding="utf-8")
+    (tmp_path / "says.txt").write_text("no such layer", encoding="utf-8")
     config = {**digits_config(tmp_path, lake), "model": "raising:build"}
     with Submission(hadoop, tmp_path, config, "--set", f"submit.deploy_mode={mode}") as submission:
         assert submission.wait() == 1, submission.output()

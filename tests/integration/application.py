@@ -77,10 +77,15 @@ class Application:
         self._answer(_START_S)
 
     def train(
-        self, config: Mapping[str, Any], run_id: str | None = None, frame: str | None = None, **options: Any
+        self,
+        config: Mapping[str, Any],
+        run_id: str | None = None,
+        frame: str | None = None,
+        folder: Path | None = None,
+        **options: Any,
     ) -> Outcome:
         """Calls `train()` once; see `begin`."""
-        self.begin(config, run_id, frame, **options)
+        self.begin(config, run_id, frame, folder, **options)
         return self.outcome()
 
     def train_together(self, *configs: Mapping[str, Any]) -> list[Outcome]:
@@ -89,15 +94,21 @@ class Application:
         return [self.outcome() for _ in configs]
 
     def begin(
-        self, config: Mapping[str, Any], run_id: str | None = None, frame: str | None = None, **options: Any
+        self,
+        config: Mapping[str, Any],
+        run_id: str | None = None,
+        frame: str | None = None,
+        folder: Path | None = None,
+        **options: Any,
     ) -> None:
         """Calls `train()` and does not wait; `outcome` does.
 
         Args:
             frame: `module:function` that makes the DataFrame or RDD to train on, of the session and `options`.
+            folder: Where the configuration's file lies, as it were.
         """
         made = {"builder": frame, "options": options} if frame is not None else None
-        self._tell({"train": dict(config), "run_id": run_id, "frame": made})
+        self._tell({"train": dict(config), "run_id": run_id, "frame": made, "folder": str(folder) if folder else None})
 
     def outcome(self, *, within_s: float = _TRAIN_S) -> Outcome:
         """Returns how the next training ends."""

@@ -71,3 +71,43 @@ def test_prepare_makes_assets_that_reach_the_model_and_its_export(
         layers = json.loads(archive.read("config.json"))["config"]["layers"]
     (normalization,) = (layer["config"] for layer in layers if layer["class_name"] == "Normalization")
     np.testing.assert_allclose(normalization["mean"], assets["mean"], rtol=1e-6)
+
+
+WORDS = """
+from pathlib import Path
+
+def words():
+    return (Path(__file__).parent / "words.txt").read_text().split()
+"""
+
+WORDY = """
+import keras
+from wordy_words import words
+
+def prepare(df, params):
+    from pyspark.sql import functions as f
+
+    count = f.udf(lambda _: len(words()), "int")
+    return {"here": words(), "on_executors": df.agg(f.min(count("id"))).first()[0]}
+
+def build(params, assets):
+    if words() != assets["here"]:
+        raise ValueError(f"other words: {words()}")
+    inputs = {"id": keras.Input((), dtype="int64", name="id"), "x": keras.Input((2,), name="x")}
+    model = keras.Model(inputs, keras.layers.Dense(1, name="y")(inputs["x"]))
+    model.compile("sgd", "mse")
+    return model
+"""
+
+
+def test_code_beside_the_configuration_brings_its_modules_and_data_files_to_executors_and_trainers(
+    cluster: Application, rows: Path, tmp_path: Path
+) -> None:
+    for name, text in {"wordy.py": WORDY, "wordy_words.py": WORDS, "words.txt": "b a c"}.items():
+        (tmp_path / name).write_text(text, encoding="utf-8")
+    config = job(rows, cluster.sandbox.runs, "wordy:build", name="wordy")
+    run = cluster.run(config, cluster.train(config, "r", folder=tmp_path).done.run_id)
+    assert json.loads((run.path / "assets.json").read_bytes()) == {"here": ["b", "a", "c"], "on_executors": 3}
+    nowhere = cluster.train(config, "s")
+    assert (nowhere.error, nowhere.verdict) == ("ConfigError", Verdict.REFUSED)
+    assert "model: there is no module wordy in the working folder" in nowhere.message

@@ -68,10 +68,10 @@ def test_a_dry_run_shows_the_line_and_ships_the_model(
     assert main(["submit", config, "--dry-run", *arguments]) == 0
     shown = capsys.readouterr().out
     assert shown.split()[0].endswith("/bin/spark-submit")
-    assert "/trees-" in shown
+    assert ".zip#sparktf-job'" in shown
     assert "--conf spark.executor.cores=2 \\\n" in shown
     *line, private = shown.splitlines()
-    assert line[-2:] == ["  --config sparktf-job.yaml \\", "  --run-id 2026-11-20"]
+    assert line[-2:] == ["  --config sparktf-job/sparktf-job.yaml \\", "  --run-id 2026-11-20"]
     assert private.endswith("/private.conf: spark.ssl.keyPassword=*********(redacted)")
     assert "hunter2" not in shown
 
@@ -85,18 +85,10 @@ def test_a_model_that_is_nowhere_is_refused_before_anything_is_submitted(
     )
 
 
-def test_code_of_the_source_travels_with_that_of_the_model(
-    config: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("PYSPARK_PYTHON", "/usr/bin/python3")
-    for name in ("shrubs", "hedges"):
-        (Path(config).parent / f"{name}.py").write_text("def build(params, assets): ...\n", encoding="utf-8")
-    sources = ["--set", "model=shrubs:build", "--set", "data.path=", "--set", "data.source=hedges:rows"]
-    assert main(["submit", config, "--dry-run", *sources]) == 0
-    shown = capsys.readouterr().out
-    assert "/shrubs-" in shown
-    assert "/hedges-" in shown
-    assert main(["submit", config, *sources, "--set", "data.source=no_such.hedge:rows"]) == 2
+def test_a_source_function_that_is_nowhere_is_refused_too(config: str, capsys: pytest.CaptureFixture[str]) -> None:
+    (Path(config).parent / "shrubs.py").write_text("def build(params, assets): ...\n", encoding="utf-8")
+    sources = ["--set", "model=shrubs:build", "--set", "data.path=", "--set", "data.source=no_such.hedge:rows"]
+    assert main(["submit", config, *sources]) == 2
     assert capsys.readouterr().err.startswith("data.source: there is no module no_such.hedge in ")
 
 

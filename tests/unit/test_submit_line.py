@@ -15,7 +15,12 @@ from sparktf.submit.staging import stage
 
 GOLDEN = Path(__file__).parent / "golden"
 PROGRAMS = Programs(Path("/opt/spark"), driver_python="/opt/venv/bin/python", python="/usr/bin/python3")
-SHIPMENT = Shipment("/stage/sparktf_job.py", "/stage/sparktf-job.yaml", ("/stage/models-0123.zip",))
+SHIPMENT = Shipment(
+    "/stage/sparktf_job.py",
+    "/stage/sparktf-job/sparktf-job.yaml",
+    "/stage/sparktf-job-0123.zip",
+    ("/stage/sparktf-4567.zip",),
+)
 CONFIG = """\
 name: churn
 model: models.churn:build

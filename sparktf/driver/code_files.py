@@ -1,0 +1,192 @@
+"""What of the user's code travels to other machines: modules, what they import beside them, and their data files."""
+
+from __future__ import annotations
+
+import ast
+import sys
+import zipfile
+from collections.abc import Iterator, Mapping, Sequence
+from hashlib import sha256
+from pathlib import Path
+
+from sparktf.driver.code import find_module
+from sparktf.errors import ConfigError
+
+LIMIT_NBYTES = 128 << 20
+"""Every node gets a copy, and so code is no way for data to travel."""
+
+_INSTALLED = {"site-packages", "dist-packages"}
+_STAY = sys.stdlib_module_names | {"sparktf"}
+"""What is never sent along with what imports it."""
+
+Files = Mapping[str, Path]
+"""Path below the folder that is imported from -> where the file lies."""
+
+
+def code_files(modules: Mapping[str, str], path: Sequence[str]) -> Files:
+    """Returns the files that the user's modules need elsewhere; empty where nothing has to travel.
+
+    Of a package all files, data too. Of a module in no package its file, and what it names of the files beside it. Of
+    either the modules beside it that are imported. Installed packages, and what lies in a zip, are there already.
+
+    Args:
+        modules: Key of the configuration -> module.
+        path: Where modules are looked for.
+
+    Raises:
+        ConfigError: they are larger than `LIMIT_NBYTES`.
+    """
+    code = _Code()
+    for key, module in modules.items():
+        base = _base(module, path)
+        if base is not None:
+            code.collect(key, module.partition(".")[0], base)
+    return code.files
+
+
+def write_files(files: Files, folder: Path) -> None:
+    """Copies files into a folder that modules can be imported from."""
+    for name, file in files.items():
+        target = folder / name
+        target.parent.mkdir(parents=True, exist_ok=True)
+        target.write_bytes(file.read_bytes())
+
+
+def digest_of(files: Files) -> str:
+    """Returns a short text that differs where the files do."""
+    digest = sha256()
+    for name, file in sorted(files.items()):
+        content = file.read_bytes()
+        digest.update(f"{name}\0{len(content)}\0".encode() + content)
+    return digest.hexdigest()[:12]
+
+
+def archive_files(files: Files, archive: Path) -> Path:
+    """Writes a zip of the files; returns where."""
+    with zipfile.ZipFile(archive, "w", zipfile.ZIP_DEFLATED, strict_timestamps=False) as zipped:
+        for name, file in files.items():
+            zipped.write(file, name)
+    return archive
+
+
+def _base(module: str, path: Sequence[str]) -> Path | None:
+    """Returns the folder that a module is imported from; None where it need not travel or cannot."""
+    found = find_module(module, path)
+    if found is None or found.origin is None or not found.origin.endswith(".py"):
+        return None
+    source = Path(found.origin).absolute()
+    if not source.is_file() or _INSTALLED.intersection(source.parts):
+        return None
+    unit = source.parent if source.name == "__init__.py" else source
+    return unit.parents[module.count(".")]
+
+
+class _Code:
+    """Files as they are collected."""
+
+    def __init__(self) -> None:
+        self.files: dict[str, Path] = {}
+        self._sizes: dict[Path, int] = {}
+        self._nbytes = 0
+
+    def collect(self, key: str, top: str, base: Path) -> None:
+        """Adds a top-level module or package, and what it needs of the folder that it lies in."""
+        waiting, seen = [top], {top}
+        while waiting:
+            unit = [self._add(key, file, base) for file in _unit(base, waiting.pop())]
+            for source in (file for file in unit if file.suffix == ".py"):
+                tree = _parsed(source)
+                beside = {module.partition(".")[0] for module in _imports(tree) if _lies_in(base, module)}
+                waiting += sorted(beside - seen - _STAY)
+                seen |= beside
+                if source.parent == base:  # a package has its data in itself
+                    for file in _named(base, _words(tree)):
+                        self._add(key, file, base)
+
+    def _add(self, key: str, file: Path, base: Path) -> Path:
+        self.files.setdefault(file.relative_to(base).as_posix(), file)
+        if file not in self._sizes:
+            self._sizes[file] = file.stat().st_size
+            self._nbytes += self._sizes[file]
+        if self._nbytes > LIMIT_NBYTES:
+            largest = max(self._sizes, key=lambda other: self._sizes[other])
+            raise ConfigError(
+                f"{key}: its code in {base} is more than the {LIMIT_NBYTES >> 20} MiB that go to every node: the "
+                f"largest file is {largest}, {self._sizes[largest] / 1e6:,.0f} MB; move what is no code elsewhere, and "
+                "read it from where every node reaches it"
+            )
+        return file
+
+
+def _unit(base: Path, top: str) -> Iterator[Path]:
+    """Yields the files of a top-level module or package; of two of one name, Python's choice."""
+    package, module = base / top, base / f"{top}.py"
+    if (package / "__init__.py").is_file() or not module.is_file():
+        yield from (file for file in _walk(package) if file.suffix != ".pyc")
+    else:
+        yield module
+
+
+def _walk(folder: Path) -> Iterator[Path]:
+    for entry in sorted(folder.iterdir()):
+        if entry.name.startswith(".") or entry.name == "__pycache__":
+            continue
+        if entry.is_dir():
+            yield from _walk(entry)
+        elif entry.is_file():
+            yield entry
+
+
+def _check_size(key: str, top: str, base: Path, files: Files) -> None:
+    sizes = {file: file.stat().st_size for file in files.values()}
+    if sum(sizes.values()) > LIMIT_NBYTES:
+        largest = max(sizes, key=lambda file: sizes[file])
+        raise ConfigError(
+            f"{key}: module {top} in {base} and its files are more than the {LIMIT_NBYTES >> 20} MiB that go to every "
+            f"node as code; the largest is {largest} ({sizes[largest] / 1e6:,.0f} MB): move what is no code elsewhere, "
+            "and read it from where every node reaches it"
+        )
+
+
+def _parsed(source: Path) -> ast.Module:
+    try:
+        return ast.parse(source.read_bytes())
+    except (SyntaxError, ValueError):  # a trainer says that with more to show
+        return ast.Module([], [])
+
+
+def _imports(tree: ast.Module) -> Iterator[str]:
+    """Yields what is imported by absolute names, in functions too; both `a` and `a.b` of `from a import b`."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom) and not node.level and node.module:
+            yield node.module
+            yield from (f"{node.module}.{alias.name}" for alias in node.names)
+
+
+def _lies_in(base: Path, module: str) -> bool:
+    """Whether a module's file is in a folder. A folder without Python code of that name may just be called like it."""
+    parts = module.split(".")
+    if (base / parts[0] / "__init__.py").is_file() or (base / f"{parts[0]}.py").is_file():
+        return True
+    below = base.joinpath(*parts)
+    return len(parts) > 1 and (below.with_suffix(".py").is_file() or (below / "__init__.py").is_file())
+
+
+def _words(tree: ast.Module) -> frozenset[str]:
+    """Returns the parts of all texts in a module that could be paths: "data/vocab.txt" gives "data" and "vocab.txt"."""
+    texts = (node.value for node in ast.walk(tree) if isinstance(node, ast.Constant) and isinstance(node.value, str))
+    return frozenset(part for text in texts if "\n" not in text for part in text.split("/") if part.strip("."))
+
+
+def _named(folder: Path, words: frozenset[str]) -> Iterator[Path]:
+    """Yields the files in a folder, and in folders in it, whose names are all among `words`."""
+    for word in sorted(words):
+        entry = folder / word
+        if word.startswith(".") or "\0" in word or len(word) > 255:
+            continue
+        if entry.is_file():
+            yield entry
+        elif entry.is_dir():
+            yield from _named(entry, words)
