@@ -16,7 +16,7 @@ from sparktf.driver.not_plain import NotPlain, NotPlainError
 from sparktf.driver.parquet_scan import ParquetScan
 from sparktf.driver.partition_filter import filter_partitions
 from sparktf.driver.planner import plan_source
-from sparktf.driver.scan import plain_scan
+from sparktf.driver.scan import plain_scan, spark_reads
 from sparktf.driver.spark_data import Origin
 from sparktf.driver.stored_plan import Plan
 from sparktf.driver.tables import check_no_table
@@ -46,7 +46,7 @@ def choose_feed(
     is_lake = config.data.path is not None and config.data.format == "parquet" and not origin.is_given
     plan = partial(plan_source, config, file_systems.open, partial(filter_partitions, spark), locate)
     if is_lake and mode != "spark":
-        return _lake(config, origin, plan, say)
+        return _lake(config, origin, partial(plan, reads=spark_reads(spark)), say)
     if mode == "spark":
         if is_lake:
             _check_path(str(config.data.path), file_systems)
@@ -72,6 +72,11 @@ def _lake(config: JobConfig, origin: Origin, plan: Callable[[], Plan], say: Call
     except NotPlainError as error:
         if config.data.mode == "direct":
             raise ConfigError(f"data.mode: direct cannot read data.path as Spark does: {error}") from error
+        if config.data.validation is not None and config.data.validation.path is not None:
+            raise ConfigError(
+                f"data.validation.path goes with files that trainers read, but {error}: use data.validation.where or "
+                "fraction, or write the files anew"
+            ) from error
         return _through_spark(config, origin, str(error), say)
     say("data: read directly by the trainers, all Parquet files at data.path")
     return planned

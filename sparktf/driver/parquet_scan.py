@@ -14,17 +14,16 @@ import pyarrow.types as pt
 
 from sparktf.driver.columns import Schema, column_type
 from sparktf.driver.not_plain import NotPlainError
+from sparktf.driver.old_calendar import check_calendar
 from sparktf.driver.partitions import Partitions
 from sparktf.driver.source import Source, first_length
+from sparktf.driver.spark_reads import SparkReads
 from sparktf.errors import EmptySourceError
 from sparktf.feed.parquet import PARTITION_TYPES
 from sparktf.feed.parquet_file import leaf_columns, open_parquet, reading
 from sparktf.predicate import Comparison
 from sparktf.storage.base import Storage
 
-_WRITER = b"org.apache.spark.version"
-_LEGACY_DATES = b"org.apache.spark.legacyDateTime"
-_JAVA_WRITER = "parquet-mr"
 _INT96 = "INT96"
 
 
@@ -88,21 +87,7 @@ class ParquetScan:
             kind = spark_type(found[in_file])
             if kind != wanted:
                 raise NotPlainError(f"{path}: column {in_file!r} is of type {kind}, and {wanted} in Spark")
-        if any(_has_days(kind) for kind in types.values()):
-            self._check_calendar(path, metadata)
-
-    def _check_calendar(self, path: str, metadata: pq.FileMetaData) -> None:
-        """Dates and timestamps of old writers are of another calendar: Spark rebases them, Arrow does not."""
-        written = metadata.metadata or {}
-        version = written.get(_WRITER)
-        if version is None:
-            # Hive and Spark before 2.4 write through Java's library, and do not say which calendar they mean.
-            unknown = str(metadata.created_by or "").startswith(_JAVA_WRITER)
-            is_legacy = unknown or self.rebases_unknown
-        else:
-            is_legacy = version < b"3.0.0" or _LEGACY_DATES in written
-        if is_legacy:
-            raise NotPlainError(f"{path} may have dates of the old calendar")
+        check_calendar(path, metadata, leaves, SparkReads(rebases_unknown=self.rebases_unknown))
 
 
 def scan_source(scan: ParquetScan, key: str) -> Source:
@@ -148,7 +133,3 @@ def _has_local_times(kind: pa.DataType) -> bool:
     if pt.is_timestamp(kind):
         return kind.tz is None
     return any(_has_local_times(kind.field(i).type) for i in range(kind.num_fields))
-
-
-def _has_days(spark: str) -> bool:
-    return "date" in spark or "timestamp" in spark

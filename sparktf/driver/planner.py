@@ -21,12 +21,13 @@ from sparktf.driver.source import (
     FooterCheck,
     RowGroups,
     Source,
-    check_types,
+    check_file,
     first_length,
     list_source,
     read_row_groups,
     read_schema,
 )
+from sparktf.driver.spark_reads import SparkReads
 from sparktf.driver.stored_plan import Plan, SplitTable
 from sparktf.errors import BadValueError, ColumnError, ConfigError, EmptySourceError
 from sparktf.feature import FeedSpec
@@ -66,15 +67,17 @@ def plan_source(
     filter_partitions: PartitionFilter,
     locate: Locate = nowhere,
     scan: ParquetScan | None = None,
+    reads: SparkReads | None = None,
 ) -> Plan:
     """Reads the listing and the footers of a source, asks where its files lie, and plans its streams.
 
     Args:
         open_storage: Leads to the storage of each path: validation may have another one than training.
         scan: The files of a DataFrame, to which `data.where` has been applied, in place of those at `data.path`.
+        reads: What Spark's settings make of files at a path; its own defaults if nobody knows them.
 
     Raises:
-        NotPlainError: Spark reads something else out of the scan's files than trainers would.
+        NotPlainError: Spark reads something else out of the files than trainers would.
         ConfigError: a predicate, dtype, shape or fill value does not fit the source.
         SourceNotFoundError: a path does not exist.
         EmptySourceError: a stream has no row.
@@ -83,7 +86,7 @@ def plan_source(
         CorruptFileError: a file is no Parquet file.
         StorageError: the file system failed.
     """
-    data = config.data
+    data, reads = config.data, reads or SparkReads()
     if scan is None:
         source, storage, schema = _open_path(config, open_storage, filter_partitions)
     else:
@@ -92,7 +95,7 @@ def plan_source(
         schema = scan_schema(storage, scan)
     spec = feed_spec(config, schema, source.partitions, scan)
     columns = file_columns(spec)
-    same_types = partial(check_types, {name: schema.column(name, source.key) for name in columns})
+    same_types = partial(check_file, {name: schema.column(name, source.key) for name in columns}, reads)
     sources = [_project(source, spec, source.key)]
     check = same_types if scan is None else partial(scan.check_file, tuple(columns))
     groups, stamps = _read(spec, check, storage, sources[0])

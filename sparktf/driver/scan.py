@@ -17,13 +17,14 @@ from typing import Any
 
 from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
-from pyspark.sql import DataFrame
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructType
 
 from sparktf.driver.not_plain import NotPlain, NotPlainError
 from sparktf.driver.parquet_scan import ParquetScan
 from sparktf.driver.partitions import Partitions
 from sparktf.driver.scan_filter import COLUMN, EXPRESSIONS, Compared, Java, class_of, column_id, comparisons, elements
+from sparktf.driver.spark_reads import SparkReads
 from sparktf.feed.parquet import PARTITION_TYPES
 from sparktf.plan import PartitionValue
 
@@ -56,6 +57,9 @@ _HARMLESS = {
 _WRITERS_OPTION = "parquet."
 
 _REBASE = "spark.sql.parquet.datetimeRebaseModeInRead"
+_REBASE_INT96 = "spark.sql.parquet.int96RebaseModeInRead"
+_SHIFT_INT96 = "spark.sql.parquet.int96TimestampConversion"
+_AS_WRITTEN = "CORRECTED"
 _FIELD_IDS = "spark.sql.parquet.fieldId.read.enabled"
 
 # Hadoop prints a file's status so; a whole folder of them is one call instead of several for each file.
@@ -75,6 +79,19 @@ def plain_scan(df: DataFrame) -> ParquetScan | NotPlain:
     except (Py4JError, PySparkException, AttributeError, TypeError, ValueError) as error:
         reason = (str(error).splitlines() or [type(error).__name__])[0]
         return NotPlain(f"the plan cannot be inspected ({reason})")
+
+
+def spark_reads(spark: SparkSession) -> SparkReads:
+    """Returns what a session's settings make of files."""
+    return SparkReads(
+        rebases_unknown=_setting(spark, _REBASE) != _AS_WRITTEN,
+        rebases_unknown_int96=_setting(spark, _REBASE_INT96) != _AS_WRITTEN,
+        shifts_int96=_setting(spark, _SHIFT_INT96) != "FALSE",
+    )
+
+
+def _setting(spark: SparkSession, key: str) -> str:
+    return str(spark.conf.get(key)).upper()
 
 
 def _scan(df: DataFrame) -> ParquetScan:
@@ -107,7 +124,7 @@ def _scan(df: DataFrame) -> ParquetScan:
         partitions=partitions,
         where=where,
         compared={in_scan[compared.id]: compared.kind for compared in found},
-        rebases_unknown=str(df.sparkSession.conf.get(_REBASE)).upper() != "CORRECTED",
+        rebases_unknown=_setting(df.sparkSession, _REBASE) != _AS_WRITTEN,
     )
 
 
@@ -175,7 +192,7 @@ def _check_settings(df: DataFrame, relation: Java) -> None:
     for option in filter(None, str(relation.options().keySet().mkString("\n")).split("\n")):
         if option.lower() not in _HARMLESS and not option.lower().startswith(_WRITERS_OPTION):
             raise NotPlainError(f"the files are read with option {option}")
-    if str(df.sparkSession.conf.get(_FIELD_IDS)).lower() != "false":
+    if _setting(df.sparkSession, _FIELD_IDS) != "FALSE":
         raise NotPlainError(f"{_FIELD_IDS} is set")
 
 

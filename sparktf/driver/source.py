@@ -15,7 +15,9 @@ import pyarrow.parquet as pq
 
 from sparktf.driver.columns import ColumnType, column_type
 from sparktf.driver.locality import Column
+from sparktf.driver.old_calendar import check_calendar
 from sparktf.driver.partitions import Partitions, read_partitions
+from sparktf.driver.spark_reads import SparkReads
 from sparktf.driver.tables import check_not_within, list_files
 from sparktf.errors import (
     BadValueError,
@@ -200,14 +202,17 @@ def _row_groups_of(
     return np.array(found, np.int64).reshape(-1, 5), stamp
 
 
-def check_types(types: Mapping[str, ColumnType], path: str, schema: pa.Schema, metadata: pq.FileMetaData) -> None:
-    """Checks that a file has the columns of the others; bind `types` to get a `FooterCheck`.
+def check_file(
+    types: Mapping[str, ColumnType], reads: SparkReads, path: str, schema: pa.Schema, metadata: pq.FileMetaData
+) -> None:
+    """Checks that a file has the columns of the others, in today's calendar; bind `types` and `reads` to get a
+    `FooterCheck`.
 
     Raises:
         ColumnError: it lacks a column.
         BadValueError: a column has another type.
+        NotPlainError: Spark converts dates or timestamps of the file.
     """
-    del metadata
     fields = {field.name: field.type for field in schema}
     for name, wanted in types.items():
         found = type_of(fields, name)
@@ -216,3 +221,4 @@ def check_types(types: Mapping[str, ColumnType], path: str, schema: pa.Schema, m
         kind = column_type(found)
         if kind.spark != wanted.spark:
             raise BadValueError(f"{path}: column {name!r} is of type {kind.spark}, in other files {wanted.spark}")
+    check_calendar(path, metadata, leaf_columns(metadata, frozenset(types)), reads)

@@ -13,13 +13,17 @@ from lakes import array, batches, deal, id_table, ids, lake_config, no_filter, w
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as f
 
+from sparktf.driver.feed_choice import choose_feed
+from sparktf.driver.locality import nowhere
 from sparktf.driver.not_plain import NotPlain, NotPlainError
 from sparktf.driver.parquet_scan import ParquetScan
 from sparktf.driver.planner import plan_source
 from sparktf.driver.scan import plain_scan
-from sparktf.errors import EmptySourceError
+from sparktf.driver.spark_data import Origin
+from sparktf.errors import ConfigError, EmptySourceError
 from sparktf.feed.columns import Strings
-from sparktf.storage import open_storage
+from sparktf.plan import Stream
+from sparktf.storage import FileSystems, open_storage
 
 Make = Callable[[SparkSession, Path], DataFrame]
 
@@ -178,12 +182,21 @@ def test_cached_rows_are_sparks(spark: SparkSession, lake: Path) -> None:
     scanned(df)
 
 
+MICROS = {"spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS"}
+INT96 = {"spark.sql.parquet.outputTimestampType": "INT96"}
+LEGACY = {f"spark.sql.parquet.{kind}RebaseModeInWrite": "LEGACY" for kind in ("datetime", "int96")}
+
+
 @pytest.mark.parametrize(
     ("setting", "column", "reason"),
     [
-        ({"spark.sql.parquet.outputTimestampType": "INT96"}, "timestamp'2026-11-01 12:00:00'", "INT96 timestamps"),
-        ({"spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS"}, "timestamp'2026-11-01 12:00:00'", ""),
-        ({"spark.sql.parquet.datetimeRebaseModeInWrite": "LEGACY"}, "date'1200-01-01'", "dates of the old calendar"),
+        (INT96, "timestamp'2026-11-01 12:00:00'", "INT96 timestamps"),
+        (INT96 | LEGACY, "timestamp'1880-11-01 12:00:00'", "INT96 timestamps"),
+        (MICROS, "timestamp'2026-11-01 12:00:00'", ""),
+        (MICROS | LEGACY, "timestamp'2026-11-01 12:00:00'", ""),
+        (MICROS | LEGACY, "timestamp'1880-11-01 12:00:00'", "dates of the old calendar"),
+        (LEGACY, "date'1500-01-01'", "dates of the old calendar"),
+        (LEGACY, "date'2026-11-01'", ""),
         ({"spark.sql.parquet.datetimeRebaseModeInWrite": "CORRECTED"}, "date'1200-01-01'", ""),
         ({}, "timestamp_ntz'2026-11-01 12:00:00'", ""),
     ],
@@ -193,13 +206,32 @@ def test_times_are_read_directly_unless_spark_converts_them(
 ) -> None:
     with settings(spark, setting):
         spark.range(5).selectExpr("id", f"{column} as t").write.parquet(str(tmp_path / "lake"))
-    scan = scanned(read(spark, tmp_path / "lake"))
+    df = read(spark, tmp_path / "lake")
+    scan = scanned(df)
     assert direct_ids(scan) == [0, 1, 2, 3, 4]
-    if not reason:
+    if reason:
+        with pytest.raises(NotPlainError, match=reason):
+            direct_ids(scan, t="t")
+    else:
         assert direct_ids(scan, t="t") == [0, 1, 2, 3, 4]
+    # The same files as `data.path`: trainers read what Spark reads, or leave it to Spark.
+    config = lake_config(tmp_path / "lake", inputs={"t": "t"}, targets={"y": "id"}, mode="auto")
+    said: list[str] = []
+    plan = choose_feed(spark, config, Origin(spark, config), FileSystems(), nowhere, said.append)
+    if "LEGACY" in setting.values() and reason:
+        assert plan.staged == (Stream.TRAIN,)
+        assert len(said) == 1
+        assert said[0].startswith(f"data: read through Spark, {tmp_path}/lake/part-")
+        with pytest.raises(ConfigError, match=r"data\.mode: direct cannot read data\.path as Spark does: .* calendar"):
+            direct = lake_config(tmp_path / "lake", inputs={"t": "t"}, targets={"y": "id"}, mode="direct")
+            choose_feed(spark, direct, Origin(spark, direct), FileSystems(), nowhere, said.append)
         return
-    with pytest.raises(NotPlainError, match=reason):
-        direct_ids(scan, t="t")
+    assert said == ["data: read directly by the trainers, all Parquet files at data.path"]
+    # A timestamp without a zone is one in UTC to us.
+    with settings(spark, {"spark.sql.session.timeZone": "UTC"}):
+        number = "unix_date(t)" if column.startswith("date") else "unix_micros(cast(t as timestamp))"
+        (row,) = df.selectExpr(number).take(1)
+    assert set(array(batches(plan, deal(plan)[0], rows=1000)[0], "input:t").tolist()) == {row[0]}
 
 
 def test_a_schema_that_the_files_have_not_is_sparks(spark: SparkSession, tmp_path: Path) -> None:

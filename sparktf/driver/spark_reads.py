@@ -1,0 +1,30 @@
+"""What settings of a Spark session decide about files, so that trainers read what Spark would."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class SparkReads:
+    """The settings; by default as Spark 4 has them where nobody sets them.
+
+    Attributes:
+        zone: The time zone of timestamps in the names of folders; "" where they have none that is known.
+        infers_partitions: Whether values in the names of folders may be something else than text.
+        case_sensitive: Whether `a` and `A` are two columns.
+        rebases_unknown: Whether dates and timestamps of files that do not say who wrote them are taken for others.
+        rebases_unknown_int96: The same of INT96 timestamps.
+        shifts_int96: Whether INT96 timestamps that Java's library did not write are moved into the session's zone.
+    """
+
+    zone: str = "UTC"
+    infers_partitions: bool = True
+    case_sensitive: bool = False
+    rebases_unknown: bool = False
+    rebases_unknown_int96: bool = False
+    shifts_int96: bool = False
+
+    def same(self, name: str) -> str:
+        """Returns what all names of one column have in common."""
+        return name if self.case_sensitive else name.lower()
