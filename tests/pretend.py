@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import hashlib
 import io
+import threading
+from _collections_abc import dict_items, dict_values
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, BinaryIO
 
+from lakes import lake_config
 from rich.console import Console
 
 from sparktf.config import JobConfig
+from sparktf.driver.accounting import EpochAccount
 from sparktf.driver.attempt import Attempt
 from sparktf.driver.gang import AgentJob, Gang
 from sparktf.driver.progress import Display
@@ -73,6 +77,36 @@ class WatchedStorage(LocalStorage):
     def delete(self, path: str) -> None:
         self._before("delete", path)
         super().delete(path)
+
+
+def pretend_config(lake: Path, root: Path, **sections: Any) -> JobConfig:
+    """Returns a configuration of one node that trains on a lake of `tests/lakes.py`, with runs below a folder."""
+    plain = lake_config(lake).model_dump(exclude_unset=True)
+    return JobConfig.model_validate({**plain, "output": {"path": str(root)}, "cluster": {"workers": 1}, **sections})
+
+
+class LockedBook(dict[Any, Any]):
+    """A dict to be gone through only under a lock: nodes that report meanwhile would make it fail now and then."""
+
+    def __init__(self, lock: threading.Condition) -> None:
+        super().__init__()
+        self._lock = lock
+
+    def __iter__(self) -> Iterator[Any]:
+        self._check()
+        return super().__iter__()
+
+    def items(self) -> dict_items[Any, Any]:
+        self._check()
+        return super().items()
+
+    def values(self) -> dict_values[Any, Any]:
+        self._check()
+        return super().values()
+
+    def _check(self) -> None:
+        if not self._lock._is_owned():  # type: ignore[attr-defined]
+            raise RuntimeError("dictionary changed size during iteration")
 
 
 class PretendDriver(Gang):
@@ -139,6 +173,7 @@ class PretendDriver(Gang):
     def begin(self, attempt: Attempt, specs: list[tuple[str, TrainerSpec]]) -> None:
         """See `Gang`."""
         ((_, spec),) = specs
+        attempt.epochs = LockedBook(self.roster.changed)
         self._nodes = self._trained(attempt, spec)
 
     def end_attempt(self, attempt: Attempt, limit_s: float) -> bool:
@@ -148,7 +183,8 @@ class PretendDriver(Gang):
 
     def tick(self) -> None:
         """See `Gang`."""
-        next(self._nodes, None)
+        with self.roster.changed:
+            next(self._nodes, None)
 
     def _trained(self, attempt: Attempt, spec: TrainerSpec) -> Iterator[None]:
         number = attempt.number
@@ -160,6 +196,8 @@ class PretendDriver(Gang):
             done = () if part else ((0, rows // 2),)
             if part:
                 before = rows // 2 if begun else 0
+                account = EpochAccount(0, rows, before, nodes=1, reports=LockedBook(self.roster.changed))
+                attempt.epochs[0] = account
                 attempt.epoch_done(
                     EpochDone(
                         attempt=number,

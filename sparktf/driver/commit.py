@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from sparktf.config import JobConfig
@@ -12,7 +13,7 @@ from sparktf.driver.result import EpochRows
 from sparktf.driver.stored_plan import Plan
 from sparktf.errors import StorageError
 from sparktf.messages import Restore, Uploaded
-from sparktf.plan import Stream
+from sparktf.plan import Cursor, Stream
 from sparktf.rundir import RunDirectory, checkpoint_name
 from sparktf.storage.base import Storage
 from sparktf.storage.commit import CheckpointStore, Manifest
@@ -25,6 +26,26 @@ _ASIDE = "set_aside"
 
 _NBYTES_PER_WEIGHT = 12
 """A float32 and the two slots of Adam, the largest of the usual optimizers."""
+
+
+@dataclass(frozen=True, slots=True)
+class Save:
+    """A checkpoint that all nodes have uploaded, and the attempt's books of that moment: nodes go on writing to them.
+
+    Attributes:
+        chief: What the chief said, whose files they are.
+        cursor: Position of all nodes together.
+        epochs: Accounts of the epochs before that position.
+        rows_aside: Rows of the cursor's epoch that were set aside.
+        splits: Rows of the splits that Spark has fed of this epoch; None where it feeds nothing.
+    """
+
+    chief: Uploaded
+    cursor: Cursor
+    epochs: tuple[EpochRows, ...]
+    rows_aside: int
+    splits: dict[int, int] | None
+    versions: dict[str, str]
 
 
 class Committer:
@@ -132,18 +153,22 @@ class Committer:
             rows_aside=manifest.extra.get(_ASIDE, 0),
         )
 
-    def commit_all(self, attempt: Attempt, complete: Sequence[Sequence[Uploaded]]) -> None:
-        """Commits checkpoints that all nodes have uploaded; one that fails is reported, and training goes on.
+    def take(self, attempt: Attempt) -> list[Save]:
+        """Takes what all nodes have uploaded out of the attempt. The caller holds the lock that nodes report under."""
+        return [self._save(attempt, uploads) for uploads in attempt.complete_uploads()]
+
+    def commit_all(self, attempt: Attempt, saves: Sequence[Save]) -> None:
+        """Commits checkpoints; one that fails is reported, and training goes on.
 
         Raises:
             FencedOffError: a newer committer owns the run; nothing of it has changed.
         """
-        for uploads in complete:
+        for save in saves:
             self._not_committed = None
             try:
-                self._commit(attempt, uploads)
+                self._commit(attempt.number, save)
             except StorageError as e:
-                self._not_committed = StorageError(f"checkpoint at step {uploads[0].step} was not committed: {e}")
+                self._not_committed = StorageError(f"checkpoint at step {save.chief.step} was not committed: {e}")
                 self._warn(str(self._not_committed))
 
     def publish(self, attempt: Attempt) -> None:
@@ -162,7 +187,7 @@ class Committer:
             self.model = self._rundir.model
 
     def epoch_rows(self) -> tuple[EpochRows, ...]:
-        """Returns the row accounts of the whole run, epoch by epoch."""
+        """Returns the row accounts of the whole run, epoch by epoch. The caller holds the lock, as for `take`."""
         by_epoch = {e.epoch: e for e in self._earlier}
         accounts = self.attempt.epochs if self.attempt is not None else {}
         for epoch, a in accounts.items():
@@ -178,33 +203,39 @@ class Committer:
         return tuple(by_epoch[epoch] for epoch in sorted(by_epoch))
 
     def facts(self) -> dict[str, Any]:
-        """Returns what the run's result says of what is trained, by its fields."""
+        """Returns what the run's result says of what is trained, by its fields. The caller holds the lock."""
         rows = self.epoch_rows()
         return {
             "steps": self.step,
             "epochs": sum(e.complete for e in rows),
             "rows": rows,
             "rows_trained": sum(e.trained for e in rows),
-            "metrics": self.metrics(),
+            "metrics": {m.stream.value: m.values for m in (self.attempt.metrics if self.attempt is not None else ())},
             "model": self.model,
             "checkpoint": self.checkpoint,
             "versions": self.versions,
         }
 
-    def metrics(self) -> dict[str, dict[str, float]]:
-        """Returns the last metrics of each stream."""
-        return {m.stream.value: m.values for m in (self.attempt.metrics if self.attempt is not None else ())}
-
-    def _commit(self, attempt: Attempt, uploads: Sequence[Uploaded]) -> None:
-        chief = uploads[0]
-        if chief.error:
-            raise StorageError(chief.error)
+    def _save(self, attempt: Attempt, uploads: Sequence[Uploaded]) -> Save:
         cursor, ledger = attempt.advanced(uploads), attempt.ledger
         same_epoch = cursor.epoch == attempt.cursor.epoch
-        rows = sum(e.trained for e in self.epoch_rows() if e.epoch < cursor.epoch)
+        return Save(
+            chief=uploads[0],
+            cursor=cursor,
+            epochs=tuple(e for e in self.epoch_rows() if e.epoch < cursor.epoch),
+            rows_aside=sum(u.rows_aside for u in uploads) + (attempt.rows_aside if same_epoch else 0),
+            splits=None if ledger is None else dict(ledger.book(Stream.TRAIN, cursor.epoch).rows),
+            versions=next((t.ready.versions for t in attempt.trainers.values() if t.ready), {}),
+        )
+
+    def _commit(self, attempt: int, save: Save) -> None:
+        chief, cursor = save.chief, save.cursor
+        if chief.error:
+            raise StorageError(chief.error)
+        rows = sum(e.trained for e in save.epochs)
         if Stream.TRAIN in self._plan.tables:
             rows = cursor.epoch * self._plan.rows(Stream.TRAIN)
-        self.versions = next((t.ready.versions for t in attempt.trainers.values() if t.ready), {})
+        self.versions = save.versions
         manifest = Manifest(
             step=chief.step,
             epoch=cursor.epoch,
@@ -217,11 +248,10 @@ class Committer:
             files=chief.files,
             created=datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
             extra={
-                _EPOCHS: [e.model_dump() for e in self.epoch_rows() if e.epoch < cursor.epoch],
-                _ASIDE: sum(u.rows_aside for u in uploads) + (attempt.rows_aside if same_epoch else 0),
-                **({} if ledger is None else {_SPLITS: ledger.book(Stream.TRAIN, cursor.epoch).rows}),
+                _EPOCHS: [e.model_dump() for e in save.epochs],
+                _ASIDE: save.rows_aside,
+                **({} if save.splits is None else {_SPLITS: save.splits}),
             },
         )
-        staged = self._rundir.staged(attempt.number, checkpoint_name(chief.step))
-        self.checkpoint = self._store.commit(manifest, staged)
+        self.checkpoint = self._store.commit(manifest, self._rundir.staged(attempt, checkpoint_name(chief.step)))
         self.step = chief.step

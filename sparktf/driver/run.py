@@ -205,7 +205,9 @@ class Run:
             limit_s = self._config.timeouts.stop + self._config.timeouts.heartbeat
             if not gang.end_attempt(attempt, limit_s):
                 self._warn("some trainers did not stop in time")
-            nodes = seating.results(attempt, gang.facts(seating.agents), located=bool(plan.hosts))
+            facts = gang.facts(seating.agents)
+            with gang.roster.changed:
+                nodes = seating.results(attempt, facts, located=bool(plan.hosts))
             self._keep_attempt(attempt, nodes, restore, time.monotonic() - started_s)
         return attempt
 
@@ -286,9 +288,10 @@ class Run:
             self._display.training(progress, planned, before, ready_s - now_s, now_s)
 
     def _commit(self, attempt: Attempt) -> None:
+        committer = self._need_committer()
         with self._gang.roster.changed:
-            complete = attempt.complete_uploads()
-        self._need_committer().commit_all(attempt, complete)
+            saves = committer.take(attempt)
+        committer.commit_all(attempt, saves)
 
     def _keep_attempt(
         self, attempt: Attempt, nodes: tuple[NodeResult, ...], restore: Restore | None, duration_s: float
@@ -363,6 +366,8 @@ class Run:
     def _summary(self, error: ErrorRecord | None) -> RunResult:
         committer = self._committer
         started = datetime.datetime.fromtimestamp(self._started_s, datetime.UTC)
+        with self._gang.roster.changed:
+            trained = {} if committer is None else committer.facts()
         return self._result.model_copy(
             update={
                 "verdict": error.verdict if error is not None else Verdict.DONE,
@@ -371,7 +376,7 @@ class Run:
                 "warnings": tuple(self._warnings),
                 "started": started.isoformat(timespec="seconds"),
                 "duration_s": round(time.time() - self._started_s, 3),
-                **({} if committer is None else committer.facts()),
+                **trained,
             }
         )
 

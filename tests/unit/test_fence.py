@@ -9,10 +9,9 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from lakes import lake_config, plan_lake, write_lake
-from pretend import PretendDriver, WatchedStorage
+from lakes import plan_lake, write_lake
+from pretend import PretendDriver, WatchedStorage, pretend_config
 
-from sparktf.config import JobConfig
 from sparktf.driver.result import Application
 from sparktf.driver.stored_plan import Plan
 from sparktf.errors import FencedOffError, PreflightError, SparkTFError, Verdict
@@ -45,12 +44,7 @@ class Submissions:
 
     def __init__(self, root: Path, lake: Path, plan: Plan) -> None:
         self.rundir = RunDirectory(str(root), "t", "r")
-        self._config = lake_config(lake).model_copy(
-            update={
-                "output": lake_config().output.model_copy(update={"path": str(root)}),
-                "cluster": JobConfig.model_fields["cluster"].default.model_copy(update={"workers": 1}),
-            }
-        )
+        self._config = pretend_config(lake, root)
         self._plan = plan
 
     def driver(self, name: str, storage: Storage | None = None, attempt: int = 0) -> PretendDriver:
