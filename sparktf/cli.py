@@ -14,6 +14,7 @@ from rich.syntax import Syntax
 from sparktf import __version__
 from sparktf.config_load import load_config, show_config
 from sparktf.errors import SparkTFError
+from sparktf.rundir import chosen_run_id
 
 _EXIT_INTERRUPTED = 130
 
@@ -45,7 +46,7 @@ def _submit(arguments: argparse.Namespace) -> int:
     signal.signal(signal.SIGTERM, _interrupt)  # a scheduler's way to stop a job: in order, as on Ctrl-C
     config = load_config(arguments.config, arguments.set, arguments.date)
     beside = Path(arguments.config).absolute().parent
-    return submit(config, beside, arguments.run_id or arguments.date, dry_run=arguments.dry_run)
+    return submit(config, beside, chosen_run_id(arguments.run_id, arguments.date), dry_run=arguments.dry_run)
 
 
 def _pack(arguments: argparse.Namespace) -> int:

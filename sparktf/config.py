@@ -24,6 +24,7 @@ from pydantic import (
 
 from sparktf.config_section import Section
 from sparktf.config_submit import SubmitConfig
+from sparktf.rundir import NAME_LENGTH, NAME_PATTERN
 
 FillValue = bool | int | float | str
 """What stands in place of a value that is not there."""
@@ -322,7 +323,7 @@ class _Place:
 class JobConfig(Section):
     """One run's whole configuration. Frozen; build it with `load_config` or from keyword arguments."""
 
-    name: Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$")] = Field(
+    name: Annotated[str, Field(pattern=NAME_PATTERN, max_length=NAME_LENGTH)] = Field(
         description="Name of the training; runs of one name share a folder."
     )
     model: Annotated[str, Field(pattern=_FUNCTION)] = Field(

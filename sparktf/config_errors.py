@@ -36,6 +36,7 @@ _ALLOWED: Mapping[str, str] = {
     "less_than_equal": "at most {le:g}",
     "literal_error": "one of {expected}",
     "string_too_short": "text that is not empty",
+    "string_too_long": "text of at most {max_length} characters",
     "string_pattern_mismatch": "text that matches {pattern}",
 }
 

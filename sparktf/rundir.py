@@ -5,16 +5,33 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
+from sparktf.errors import ConfigError
+
+NAME_PATTERN = r"^[A-Za-z0-9][A-Za-z0-9._-]*$"
+"""What may name a folder of runs: no "/", no "..", no ":" that HDFS refuses, nothing that readers take for hidden."""
+
+NAME_LENGTH = 200
+"""A file system's names end at 255 bytes."""
+
+_NAME = re.compile(NAME_PATTERN.removesuffix("$"))
 _STEP = re.compile(r"^step-(\d{12})$")
 
 
 @dataclass(frozen=True, slots=True)
 class RunDirectory:
-    """Paths of one run: `<root>/<name>/<run_id>/...`, on any file system of `sparktf.storage`."""
+    """Paths of one run: `<root>/<name>/<run_id>/...`, on any file system of `sparktf.storage`.
+
+    Raises:
+        ConfigError: name or run id cannot name a folder: it would lead out of the root, or be refused late.
+    """
 
     root: str
     name: str
     run_id: str
+
+    def __post_init__(self) -> None:
+        check_name(self.name, "name")
+        check_run_id(self.run_id)
 
     @property
     def path(self) -> str:
@@ -76,6 +93,36 @@ class RunDirectory:
     def staged(self, attempt: int, what: str) -> str:
         """Where one attempt uploads one checkpoint ("step-...") or the model ("model")."""
         return f"{self.staging}/{attempt:03d}-{what}"
+
+
+def check_run_id(run_id: str) -> str:
+    """Returns a run id that can name a folder. Raises `ConfigError` for any other."""
+    return check_name(run_id, "--run-id")
+
+
+def chosen_run_id(run_id: str | None, date: str | None) -> str | None:
+    """Returns what `--run-id` or, without it, `--date` names the run; None where neither does.
+
+    Raises:
+        ConfigError: it cannot name a folder; an empty one, as of a shell's unset variable, is not taken for none.
+    """
+    chosen = date if run_id is None else run_id
+    return None if chosen is None else check_run_id(chosen)
+
+
+def check_name(text: str, what: str) -> str:
+    """Returns a text that can name a folder of runs.
+
+    Raises:
+        ConfigError: it cannot; `what` stands in front of the reason.
+    """
+    if not _NAME.fullmatch(text) or len(text) > NAME_LENGTH:
+        shown = text if len(text) <= NAME_LENGTH else f"{text[:40]}..."
+        raise ConfigError(
+            f"{what} {shown!r} is to name a folder: up to {NAME_LENGTH} letters, digits, '.', '_' and '-', "
+            "of which the first is a letter or a digit"
+        )
+    return text
 
 
 def checkpoint_step(folder: str) -> int | None:

@@ -119,7 +119,7 @@ class Cluster(Gang):
         config = config or self.config
         self._given, self._origin = data, None
         with importable(config.code_folder):
-            return Run(self, config, run_id or _default_run_id(self._spark, config.name)).execute()
+            return Run(self, config, _default_run_id(self._spark, config.name) if run_id is None else run_id).execute()
 
     def preflight(self, config: JobConfig) -> None:
         """See `Gang`. Raises what `check_code` does, too."""

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 from sparktf.config import JobConfig
 from sparktf.config_load import load_config
 from sparktf.errors import SparkTFError, Verdict
+from sparktf.rundir import chosen_run_id
 from sparktf.version import __version__
 
 if TYPE_CHECKING:
@@ -33,7 +34,7 @@ def parse(argv: list[str] | None = None) -> tuple[JobConfig, str | None]:
     )
     parser.add_argument("--run-id", help="names the run; the same id again resumes it")
     args = parser.parse_args(argv)
-    return load_config(args.config, args.set, args.date), args.run_id or args.date
+    return load_config(args.config, args.set, args.date), chosen_run_id(args.run_id, args.date)
 
 
 def interrupt(signum: int, frame: object) -> None:
