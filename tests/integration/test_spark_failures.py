@@ -216,3 +216,37 @@ def test_with_speculation_on_a_killed_executor_is_replaced_all_the_same(
     assert [a.workers for a in submit.run("r").result().attempts] == [2, 2]
     trained = watch.ids([held.pid for held in first], updates=EVERY) + watch.ids(watch.pids()[2:])
     assert trained == dict.fromkeys(range(1, ROWS + 1), 1)
+
+
+def test_a_driver_thawed_after_its_successors_publish_changes_nothing_and_says_why(
+    sandbox: Sandbox, local: Application, rows: Path, watch: Watch
+) -> None:
+    config = watched_job(rows, sandbox.runs, watch, cluster={"strategy": "single", "workers": 1})
+    watch.hold()
+    submit = Submit(sandbox, "local[2]", config, "--run-id", "r")
+    run = submit.run("r")
+    watch.held(1)
+    wait_for("a commit", lambda: EVERY in run.committed(), within_s=20)
+    frozen = sandbox.family.processes()
+    for process in frozen:
+        process.suspend()
+    watch.release()
+    successor = local.train(config, "r").done
+    assert successor.attempts[0].from_step == EVERY
+    left = {path: path.read_bytes() for path in _lasting(run.path)}
+    assert run.path / "result.json" in left
+    assert any("saved_model" in path.parts for path in left)
+
+    for process in frozen:
+        process.resume()
+    assert submit.wait(within_s=60) == 4
+    assert submit.output()[-1].startswith("FencedOffError: run t/r belongs to another submission now")
+    assert {path: path.read_bytes() for path in _lasting(run.path)} == left
+    assert not sandbox.family.wait()
+
+
+def _lasting(run: Path) -> list[Path]:
+    """Returns the files of a run that belong to whoever owns it."""
+    below = [run / name for name in ("model", "checkpoints", "plan", "result.json", "config.yaml")]
+    files = (path for top in below for path in (top, *top.rglob("*")) if path.is_file())
+    return sorted(path for path in files if not any(part.startswith("_") for part in path.relative_to(run).parts[1:-1]))
