@@ -19,7 +19,7 @@ from sparktf.config_errors import describe, shown
 from sparktf.config_schema import DOTTED_NAMES, FREE_FORM, MAY_HOLD_SECRETS, OPTIONAL_SECTIONS, Key, dotted
 from sparktf.config_yaml import Switch, YamlError, dump_yaml, load_yaml
 from sparktf.errors import ConfigError
-from sparktf.redaction import redacted
+from sparktf.redaction import REDACTED, redacted
 
 _TEMPLATE = re.compile(r"\{\{(.*?)\}\}", re.DOTALL)
 _DATE_TEMPLATE = re.compile(r"date\s*(?:([-+])\s*(\d{1,6}))?")
@@ -77,6 +77,7 @@ def parse_config(
         if section in raw and raw[section] is None:  # all its keys are commented out
             raw[section] = {}
     _refuse_switches(raw, origin)
+    _refuse_redacted(raw, origin)
     filled = _fill_templates(raw, _day(date), origin)
     try:
         return JobConfig.model_validate(filled)
@@ -156,6 +157,15 @@ def _refuse_switches(raw: Mapping[str, Any], origin: Callable[[Key], str]) -> No
                 meant = "true" if value.lower() in ("on", "yes") else "false"
                 remedy = f"a bare {value} is ambiguous: write {meant}, or '{value}' for the text"
                 raise ConfigError(f"{origin(key)}: {dotted(key)}: {remedy}")
+
+
+def _refuse_redacted(raw: Mapping[str, Any], origin: Callable[[Key], str]) -> None:
+    """Refuses what `show_config` puts in the place of a secret: it would be taken for the secret."""
+    for section in MAY_HOLD_SECRETS:
+        for key, value in _leaves(_at(raw, section), section):
+            if isinstance(value, str) and REDACTED in value:
+                where = "was taken out where the configuration was shown or stored"
+                raise ConfigError(f"{origin(key)}: {dotted(key)} {where}: give the secret itself")
 
 
 def _fill_templates(raw: dict[str, Any], day: dt.date | None, origin: Callable[[Key], str]) -> dict[str, Any]:

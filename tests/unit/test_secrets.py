@@ -11,6 +11,7 @@ from pydantic import ValidationError
 
 from sparktf.config_load import dump_config, parse_config, show_config
 from sparktf.config_submit import SubmitConfig
+from sparktf.config_yaml import load_yaml
 from sparktf.errors import ConfigError, ErrorRecord
 from sparktf.executor.agent import AgentSettings
 from sparktf.executor.feeder import FeederSettings
@@ -88,8 +89,8 @@ def test_a_configuration_is_shown_and_stored_without_its_secrets_and_is_still_th
     for text in (show_config(config), repr(config), str(config)):
         assert SECRET not in text
         assert "4711" not in text
-    shown = parse_config(show_config(config))
-    assert shown.params == {
+    shown = load_yaml(show_config(config))
+    assert shown["params"] == {
         "password": REDACTED,
         "pin": {"secret": REDACTED, "of": "me"},
         "store": {"api_key": REDACTED, "url": f"https://me:{REDACTED}@store/x"},
@@ -97,11 +98,19 @@ def test_a_configuration_is_shown_and_stored_without_its_secrets_and_is_still_th
         "max_tokens": 512,
         "rate": 0.1,
     }
-    assert shown.submit.conf["spark.driver.extraJavaOptions"] == (
+    assert shown["submit"]["conf"]["spark.driver.extraJavaOptions"] == (
         f"-Xss4m -Djavax.net.ssl.trustStorePassword={REDACTED} -Da=b"
     )
-    assert shown.submit.conf["spark.sql.shuffle.partitions"] == "8"
+    assert shown["submit"]["conf"]["spark.sql.shuffle.partitions"] == "8"
     assert parse_config(dump_config(config)) == config, "what is shipped is whole"
+
+
+def test_a_configuration_that_was_shown_cannot_pass_for_the_one_with_the_secrets() -> None:
+    shown = show_config(parse_config(CONFIG + "params: {store: {password: hunter2}}\n"))
+    with pytest.raises(ConfigError, match=r"^c\.yaml: params\.store\.password was taken out where the configuration"):
+        parse_config(shown, source="c.yaml")
+    whole = parse_config(shown, ["params.store.password=hunter2"])
+    assert whole.params == {"store": {"password": "hunter2"}}
 
 
 @pytest.mark.parametrize("key", ["submit.conf.spark.ssl.keyPassword", "params.password.first"])
