@@ -124,7 +124,9 @@ class Cluster(Gang):
     def preflight(self, config: JobConfig) -> None:
         """See `Gang`. Raises what `check_code` does, too."""
         check_code(config)
-        check_slots(self._slots, config.cluster.nodes)
+        # What Spark surely feeds; a DataFrame may turn out to be a plain scan, which trainers read themselves.
+        is_fed = config.data.mode == "spark" or isinstance(self._given, RDD)
+        check_slots(self._slots, config.cluster.nodes, feeders=is_fed or None)
         conf = dict(self._spark.sparkContext.getConf().getAll())
         if not self._slots.one_machine and (warning := check_encryption(conf, config.security.tls)):
             self.warn(warning)

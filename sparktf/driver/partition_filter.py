@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime
 import logging
+import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
@@ -16,6 +17,7 @@ from sparktf.errors import ConfigError
 from sparktf.feed.parquet import PARTITION_TYPES
 from sparktf.plan import PartitionValue
 
+_UNKNOWN = re.compile(r"\[UNRESOLVED_COLUMN\b.*? name (`.+?`) cannot be resolved")
 # A name that no partition folder has: "/" separates folders.
 _ROW = "row/"
 
@@ -53,10 +55,18 @@ def filter_partitions(
             spark.createDataFrame(pa.table(columns)).where(predicate)
             chosen = spark.createDataFrame(numbered).where(predicate).select(f"`{_ROW}`").collect()
         except PySparkException as error:
-            reason = first_line(error)
-            raise ConfigError(f"{predicate!r}: {reason} (partition columns: {', '.join(names)})") from error
+            raise ConfigError(f"{predicate!r}: {_reason(error)} (partition columns: {', '.join(names)})") from error
     selected = {row[0] for row in chosen}
     return [i in selected for i in range(len(rows))]
+
+
+def _reason(error: PySparkException) -> str:
+    """Returns what Spark says. Of an unknown column, it would suggest a partition column for one of the files."""
+    reason = first_line(error)
+    unknown = _UNKNOWN.match(reason)
+    if unknown is None:
+        return reason
+    return f"{unknown[1]} is no partition column; `data.mode: spark` has Spark filter by columns of the files too"
 
 
 def _arrow_value(value: PartitionValue, kind: str) -> PartitionValue | datetime.date:

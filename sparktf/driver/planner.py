@@ -188,7 +188,10 @@ def _matches(source: Source, where: str | None, key: str, filter_partitions: Par
     if where is None:
         return [True] * len(values)
     if not names:
-        raise ConfigError(f"{key}: {source.path} has no partition columns, and a predicate can use no others")
+        raise ConfigError(
+            f"{key}: {source.path} has no partition columns, and trainers filter by no others; "
+            "`data.mode: spark` has Spark filter by columns of the files too"
+        )
     rows = list(dict.fromkeys(values))
     try:
         chosen = dict(zip(rows, filter_partitions(names, types, rows, where), strict=True))

@@ -114,30 +114,34 @@ def check_settings(spark: SparkSession) -> None:
         )
 
 
-def check_slots(slots: Slots, nodes: int, *, feeders: bool = False) -> None:
+def check_slots(slots: Slots, nodes: int, *, feeders: bool | None = None) -> None:
     """Refuses a gang that can never be held.
 
     Args:
-        feeders: Whether Spark feeds the nodes, which takes a slot of each executor besides.
+        feeders: Whether Spark feeds the nodes, which takes a slot of each executor besides; None before that is known.
 
     Raises:
-        PreflightError: fewer slots than nodes, with the setting to change.
+        PreflightError: there are fewer slots than nodes and feeders need; it names the setting that has all.
     """
-    if feeders and slots.is_local and slots.cores <= nodes:
-        raise PreflightError(
-            f"Spark feeds the {nodes} nodes, which takes a slot besides: use --master 'local[{nodes + 1}]' or more"
-        )
-    if feeders and not slots.is_local and slots.cores < 2:
+    cores = 2 if feeders else 1
+    if not slots.is_local and slots.cores < cores and (slots.total is None or slots.total >= nodes):
         raise PreflightError(
             "Spark feeds the nodes, which takes a core of each executor besides: set spark.executor.cores=2 or more "
             "(submit.executor_cores)"
         )
-    if slots.total is None or slots.total >= nodes:
+    besides = 1 if feeders and slots.is_local else 0
+    if slots.total is None or slots.total >= nodes + besides:
         return
-    remedy = f"use --master 'local[{nodes}]'" if slots.is_local else f"use --master 'local-cluster[{nodes},...]'"
+    if slots.is_local:
+        remedy = f"'local[{nodes + besides}]'"
+        if feeders is None:
+            remedy += f", or 'local[{nodes + 1}]' if Spark is to feed the nodes, which takes a slot besides"
+    else:
+        remedy = f"'local-cluster[{nodes},{max(slots.cores, cores)},...]'"
+    fed = ", and Spark feeds them from one besides" if feeders else ""
     raise PreflightError(
-        f"cluster.workers: {nodes} nodes need as many slots, but {slots.master} has {slots.total}: {remedy}, "
-        "or lower cluster.workers"
+        f"cluster.workers: {nodes} nodes need as many slots{fed}, but {slots.master} has {slots.total}: "
+        f"use --master {remedy}; or lower cluster.workers"
     )
 
 

@@ -65,7 +65,8 @@ def _comparable(column: pa.ChunkedArray) -> pa.ChunkedArray:
     if pt.is_dictionary(kind):
         return column.cast(kind.value_type)
     if pt.is_timestamp(kind):
-        return column.cast(pa.timestamp("us", kind.tz), safe=False).cast(pa.int64())
+        # Nanoseconds are cut off; seconds and milliseconds that microseconds cannot count are refused.
+        return column.cast(pa.timestamp("us", kind.tz), safe=kind.unit != "ns").cast(pa.int64())
     if pt.is_date(kind):
         return column.cast(pa.date32()).cast(pa.int32())
     return column

@@ -64,7 +64,11 @@ def test_no_spark_job_runs(spark: SparkSession) -> None:
 @pytest.mark.parametrize(
     ("predicate", "reason"),
     [
-        ("dai = '2026-11-01'", r"`dai` cannot be resolved"),
+        (
+            "dai = '2026-11-01'",
+            r": `dai` is no partition column; `data\.mode: spark` has Spark filter by columns of the",
+        ),
+        ("day > '2026' and label is not null", r": `label` is no partition column; `data\.mode: spark` has Spark"),
         ("day >", r"Syntax error at or near end of input"),
         ("region > 5", r"'de' of the type .STRING. cannot be cast"),
         ("region", r"(?i)filter expression .* of type .STRING. is not a boolean"),

@@ -175,7 +175,7 @@ class TestWhere:
             plan_lake(tmp_path, filter_by(lambda k: False), where="k > 9")
 
     def test_a_lake_without_partitions(self, lake: Path) -> None:
-        with pytest.raises(ConfigError, match=r"data\.where: .* has no partition columns"):
+        with pytest.raises(ConfigError, match=r"data\.where: .* has no partition columns, .*`data\.mode: spark`"):
             plan_lake(lake, where="id > 3")
 
     def test_a_wrong_predicate_names_the_setting(self, dated: Path) -> None:

@@ -59,3 +59,10 @@ def test_rows_that_are_null_pass_only_where_null_is_asked_for(file: pq.ParquetFi
     assert found["is null"] == [1]
     assert [op for op, rows in found.items() if 1 in rows] == ["is null"]
     assert np.array_equal(found["!="], [0, 2])
+
+
+def test_times_that_microseconds_cannot_count_are_not_compared() -> None:
+    table = pa.table({"x": pa.array([1, 2**62], pa.timestamp("ms"))})
+    with pytest.raises(pa.ArrowInvalid, match="out of bounds"):
+        selected_rows(table, [Comparison(column="x", op=Op.GT, values=(0,))])
+    assert selected_rows(table[:1], [Comparison(column="x", op=Op.EQ, values=(1000,))]).tolist() == [0]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from sparktf.driver.spark import Slots, check_speculation
+from sparktf.driver.spark import Slots, check_slots, check_speculation
 from sparktf.errors import PreflightError
 
 
@@ -20,3 +20,36 @@ def test_speculation_is_refused_where_a_second_agent_would_fit_into_a_feeders_sl
 )
 def test_else_it_is_not(cores: int, one_machine: bool, speculation: bool) -> None:
     check_speculation(Slots("yarn", None, cores, one_machine=one_machine), speculation=speculation)
+
+
+LOCAL = Slots("local[4]", 1, 4, one_machine=True)
+PSEUDO = Slots("local-cluster[2,1,1024]", 2, 1, one_machine=True)
+YARN = Slots("yarn", None, 1, one_machine=False)
+
+
+@pytest.mark.parametrize(
+    ("slots", "nodes", "feeders", "says"),
+    [
+        (LOCAL, 5, True, r"5 nodes .*, and Spark feeds them from one besides, .* use --master 'local\[6\]';"),
+        (LOCAL, 4, True, r"4 nodes .* local\[4\] has 4: use --master 'local\[5\]';"),
+        (LOCAL, 5, False, r"5 nodes need as many slots, but local\[4\] has 4: use --master 'local\[5\]';"),
+        (LOCAL, 5, None, r"use --master 'local\[5\]', or 'local\[6\]' if Spark is to feed the nodes"),
+        (PSEUDO, 3, True, r"use --master 'local-cluster\[3,2,\.\.\.\]'"),
+        (PSEUDO, 3, None, r"use --master 'local-cluster\[3,1,\.\.\.\]'"),
+        (PSEUDO, 2, True, r"set spark\.executor\.cores=2 or more"),
+        (YARN, 9, True, r"set spark\.executor\.cores=2 or more"),
+    ],
+)
+def test_too_few_slots_are_told_with_all_that_are_needed(
+    slots: Slots, nodes: int, feeders: bool | None, says: str
+) -> None:
+    with pytest.raises(PreflightError, match=says):
+        check_slots(slots, nodes, feeders=feeders)
+
+
+@pytest.mark.parametrize(
+    ("slots", "nodes", "feeders"),
+    [(LOCAL, 4, None), (LOCAL, 4, False), (LOCAL, 3, True), (PSEUDO, 2, None), (YARN, 9, None)],
+)
+def test_enough_slots_are_let_through(slots: Slots, nodes: int, feeders: bool | None) -> None:
+    check_slots(slots, nodes, feeders=feeders)
