@@ -10,6 +10,8 @@ from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
 from sparktf.config_schema import MAY_HOLD_SECRETS, Key, dotted, section_at, walk_sections
+from sparktf.config_section import Section
+from sparktf.errors import ConfigError
 from sparktf.redaction import redacted
 
 _UNKNOWN = "extra_forbidden"
@@ -41,17 +43,29 @@ _ALLOWED: Mapping[str, str] = {
 }
 
 
-def describe(error: ValidationError, raw: Mapping[str, Any]) -> tuple[Key, str, int]:
+def refusal(section: type[Section], error: ValidationError, raw: object) -> ConfigError:
+    """Returns the error for a section that was made in Python, with keys as they would stand in a file.
+
+    Args:
+        raw: What was validated, if it is there still.
+    """
+    path = next((path for path, known in walk_sections() if known is section), "")
+    _, message, more = describe(error, raw, tuple(path.split(".")) if path else ())
+    return ConfigError(message + (f" (and {more} more)" if more else ""))
+
+
+def describe(error: ValidationError, raw: object, section: Key = ()) -> tuple[Key, str, int]:
     """Returns the key of the most telling error, its message, and how many more keys are wrong.
 
     A mistyped key often shows up twice, as unknown and as missing: the unknown one comes first, for it has the remedy.
 
     Args:
         raw: What was validated.
+        section: Key of the section that it is, within the configuration.
     """
     by_key: dict[Key, list[ErrorDetails]] = {}
     for detail in error.errors(include_url=False):
-        by_key.setdefault(_key(detail, raw), []).append(detail)
+        by_key.setdefault((*section, *_key(detail, raw)), []).append(detail)
     key = min(by_key, key=lambda k: by_key[k][0]["type"] != _UNKNOWN)  # min keeps the first of equals
     return key, _message(key, by_key[key]), len(by_key) - 1
 
@@ -70,14 +84,14 @@ def _key(detail: ErrorDetails, raw: Any) -> Key:
 
 
 def _message(key: Key, details: list[ErrorDetails]) -> str:
-    where = dotted(key)
+    where = dotted(key) or "the configuration"
     first = details[0]
     if first["type"] == _UNKNOWN:
         return f"{where} is unknown: {_remedy(key)}"
     if first["type"] == _MISSING:
         return f"{where} is missing: {_description(key)}"
     if first["type"] == "value_error":
-        return f"{where}: {first['ctx']['error']}" if where else str(first["ctx"]["error"])
+        return f"{where}: {first['ctx']['error']}" if key else str(first["ctx"]["error"])
     found = shown(redacted(first["input"], where) if key[:-1] in MAY_HOLD_SECRETS else first["input"])
     allowed = [_allowed(detail) for detail in details]
     if None in allowed:

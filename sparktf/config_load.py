@@ -80,10 +80,12 @@ def parse_config(
     _refuse_redacted(raw, origin)
     filled = _fill_templates(raw, _day(date), origin)
     try:
-        return JobConfig.model_validate(filled)
+        # Not model_validate, whose errors do not say where a key was written.
+        config: JobConfig = JobConfig.__pydantic_validator__.validate_python(filled)
     except ValidationError as error:
         key, message, more = describe(error, filled)
         raise ConfigError(f"{origin(key)}: {message}" + (f" (and {more} more)" if more else "")) from None
+    return config
 
 
 def dump_config(config: JobConfig) -> str:

@@ -3,17 +3,66 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any, Self, dataclass_transform
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, ConfigDict, Field, PrivateAttr, ValidationError
+from pydantic._internal._model_construction import ModelMetaclass
 
+from sparktf.errors import ConfigError
 from sparktf.redaction import redacted
 
 
-class Section(BaseModel):
-    """A frozen section that refuses unknown keys, and whose errors do not show what stood there: it may be a secret."""
+@dataclass_transform(kw_only_default=True, field_specifiers=(Field, PrivateAttr))
+class _Refusing(ModelMetaclass):
+    """Raises our error where a section is made by a call.
+
+    Not in `__init__`: pydantic would call that for sections within sections too, and lose the keys around them.
+    """
+
+    if not TYPE_CHECKING:  # which would take these arguments for those of every section
+
+        def __call__(cls, *args: Any, **keys: Any) -> Any:
+            try:
+                return super().__call__(*args, **keys)
+            except ValidationError as error:
+                raise _refusal(cls, error, keys) from None
+
+
+class Section(BaseModel, metaclass=_Refusing):
+    """A frozen section that refuses unknown keys, and whose errors do not show what stood there: it may be a secret.
+
+    However it is made, what is wrong with it is a `ConfigError`.
+    """
 
     model_config = ConfigDict(frozen=True, extra="forbid", validate_default=True, hide_input_in_errors=True)
 
     def __repr_args__(self) -> Iterator[tuple[str | None, Any]]:
         return ((key, redacted(value) if isinstance(value, dict) else value) for key, value in super().__repr_args__())
+
+    @classmethod
+    def model_validate(cls, obj: Any, **options: Any) -> Self:
+        """Returns the section of a mapping. Raises `ConfigError`."""
+        try:
+            return super().model_validate(obj, **options)
+        except ValidationError as error:
+            raise _refusal(cls, error, obj) from None
+
+    @classmethod
+    def model_validate_json(cls, json_data: str | bytes | bytearray, **options: Any) -> Self:
+        """Returns the section of a JSON text. Raises `ConfigError`."""
+        try:
+            return super().model_validate_json(json_data, **options)
+        except ValidationError as error:
+            raise _refusal(cls, error, None) from None
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        try:
+            super().__setattr__(name, value)
+        except ValidationError:
+            raise ConfigError(f"{name}: a configuration is frozen: make another with model_copy(update=...)") from None
+
+
+def _refusal(section: Any, error: ValidationError, raw: object) -> ConfigError:
+    from sparktf.config_errors import refusal  # noqa: PLC0415 - it knows all sections
+
+    return refusal(section, error, raw)

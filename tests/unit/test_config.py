@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from sparktf.config import ClusterConfig, DataConfig, JobConfig, OutputConfig
+from sparktf.config import ClusterConfig, DataConfig, FeatureConfig, JobConfig, OutputConfig, TrainConfig
 from sparktf.config_docs import reference_page
 from sparktf.config_load import dump_config, load_config, parse_config
 from sparktf.driver.paths import normalised
@@ -56,7 +58,7 @@ def test_a_minimal_file_equals_the_same_configuration_written_in_python() -> Non
 
 
 def test_a_configuration_is_frozen() -> None:
-    with pytest.raises(ValueError, match="frozen"):
+    with pytest.raises(ConfigError, match="epochs: a configuration is frozen"):
         parse_config(MINIMAL).train.epochs = 3
 
 
@@ -193,6 +195,36 @@ def test_a_wrong_override_is_refused_by_its_text_key_and_remedy(override: str, s
     message = refusal(MINIMAL, override)
     assert message.startswith(f"--set {override}: ")
     assert said in message
+
+
+def in_python(**changed: Any) -> dict[str, Any]:
+    data = {"path": "lake", "inputs": {"x": "x"}, "targets": {"y": "y"}}
+    return {"name": "digits", "model": "m:build", "data": data, "output": {"path": "runs"}, **changed}
+
+
+@pytest.mark.parametrize(
+    ("make", "said"),
+    [
+        (lambda: JobConfig(**in_python(train={"epoch": 3})), "train.epoch is unknown: did you mean train.epochs?"),
+        (lambda: JobConfig(**in_python(nmae="x")), "nmae is unknown: did you mean name?"),
+        (lambda: JobConfig(**in_python(name=3)), "name is 3: must be text"),
+        (lambda: JobConfig(name="n", model="m:build"), "data is missing: What is read (and 1 more)"),  # type: ignore[call-arg]
+        (lambda: JobConfig.model_validate(in_python(train={"epochs": 0})), "train.epochs is 0: must be more than 0"),
+        (lambda: JobConfig.model_validate(3), "the configuration is 3: must be a section with keys of its own"),
+        (lambda: JobConfig.model_validate_json('{"name": "n"}'), "model is missing: `module:function` that returns"),
+        (lambda: TrainConfig(epoch=3), "train.epoch is unknown: did you mean train.epochs?"),  # type: ignore[call-arg]
+        (lambda: ClusterConfig(devices=2), "cluster: devices: 2 needs strategy: mirrored"),
+        (lambda: FeatureConfig(columns=3), "data.inputs.<name>.columns is 3: must be text or a list"),  # type: ignore[arg-type]
+        (
+            lambda: JobConfig(**in_python(train=TrainConfig(batch_size=1))),
+            "train.batch_size: 1 rows are fewer than the 2 replicas that share them",
+        ),
+    ],
+)
+def test_a_configuration_made_in_python_is_refused_as_one_from_a_file(make: Callable[[], object], said: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        make()
+    assert str(caught.value).startswith(said)
 
 
 def test_an_error_in_the_file_names_the_file() -> None:
