@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-import enum
 import signal
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
-from sparktf.config import JobConfig, TimeoutsConfig
+from sparktf.config import JobConfig
 from sparktf.data_messages import Lease, LeaseRequest, NodeInput, Sealed, Span, StagedShare, Work, WorkRequest
 from sparktf.driver.accounting import EpochAccount
 from sparktf.driver.ledger import Ledger
+from sparktf.driver.outcome import Failure, Lateness, Outcome, Trainer, decide, late, silent
 from sparktf.driver.stored_plan import Plan
 from sparktf.errors import DataError, ErrorRecord, RefusedError, Verdict, record_of
-from sparktf.lifecycle import TRAINER, TrainerEvent, TrainerState, step
+from sparktf.lifecycle import TrainerEvent, TrainerState
 from sparktf.messages import (
     Ack,
     AssignmentAnswer,
@@ -23,7 +22,6 @@ from sparktf.messages import (
     Finished,
     Heartbeat,
     Metrics,
-    Progress,
     Ready,
     TrainerExited,
     TrainerOrders,
@@ -32,59 +30,6 @@ from sparktf.messages import (
 )
 from sparktf.plan import Assignment, Cursor, Interval, Stream, remaining
 from sparktf.topology import NodeId
-
-_SETTLE_S = 1.0
-"""After a failure: so long other nodes may still report one that happened earlier."""
-
-
-class Outcome(enum.Enum):
-    """Where an attempt stands."""
-
-    RUNNING = "running"
-    DONE = "done"
-    FAILED = "failed"
-
-
-@dataclass(slots=True)
-class Trainer:
-    """One trainer as the driver sees it."""
-
-    node: NodeId
-    agent: str
-    host: str
-    heard_s: float
-    moved_s: float
-    state: TrainerState = TrainerState.LAUNCHED
-    progress: Progress = field(default_factory=Progress)
-    ready: Ready | None = None
-    finished: Finished | None = None
-
-    def take(self, event: TrainerEvent) -> None:
-        self.state = step(TRAINER, self.state, event, str(self.node))
-
-
-def decide(
-    states: Sequence[TrainerState],
-    failures: Sequence[ErrorRecord],
-    first_failure_s: float,
-    now_s: float,
-    silence_s: float,
-) -> Outcome:
-    """Returns where an attempt stands.
-
-    A failure ends it after a moment in which the other nodes may report an earlier one. Where only peers of a lost node
-    have spoken, the lost node itself gets until its silence would be noticed.
-    """
-    if failures:
-        wait_s = _SETTLE_S if any(not f.peer for f in failures) else silence_s + _SETTLE_S
-        return Outcome.FAILED if now_s - first_failure_s >= wait_s else Outcome.RUNNING
-    done = all(state is TrainerState.FINISHED for state in states)
-    return Outcome.DONE if done else Outcome.RUNNING
-
-
-def root_cause(failures: Sequence[ErrorRecord]) -> ErrorRecord:
-    """Returns the earliest failure that is not merely the loss of a peer, or else the earliest of all."""
-    return min(failures, key=lambda f: (f.peer, f.time_s))
 
 
 class Attempt:
@@ -120,7 +65,6 @@ class Attempt:
         """
         self.number = number
         self.trainers: Mapping[NodeId, Trainer] = {t.node: t for t in trainers}
-        self.failures: list[ErrorRecord] = []
         self.metrics: list[Metrics] = []
         self.epochs: dict[int, EpochAccount] = {}
         self.warnings: list[str] = []
@@ -134,7 +78,7 @@ class Attempt:
         self._clock = clock
         self._wall = wall
         self._started_s = clock()
-        self._first_failure_s = 0.0
+        self._failures: list[Failure] = []
         self._stop = False
         self._assignments: dict[tuple[Stream, int], list[Assignment]] = {}
         self._uploads: dict[int, dict[NodeId, Uploaded]] = {}
@@ -152,13 +96,7 @@ class Attempt:
 
     def heartbeat(self, message: Heartbeat) -> TrainerOrders:
         trainer = self._trainer(message)
-        trainer.heard_s = self._clock()
-        old, new = trainer.progress, message.progress
-        if (old.step, old.phase) != (new.step, new.phase):
-            trainer.moved_s = trainer.heard_s
-        trainer.progress = new
-        if new.step > old.step and trainer.state in (TrainerState.READY, TrainerState.TRAINING):
-            trainer.take(TrainerEvent.PROGRESS)
+        trainer.advance(message.progress)
         return TrainerOrders(stop=self._stop)
 
     def assignment(self, message: AssignmentRequest) -> AssignmentAnswer:
@@ -249,12 +187,17 @@ class Attempt:
         return Ack()
 
     def exited(self, message: TrainerExited) -> None:
-        """A trainer's process ended: an unexpected end is a failure; its log is kept with the failure it reported."""
+        """A trainer's process ended: an unexpected end is a failure; its log is kept with the failure it reported.
+
+        Raises:
+            RefusedError: it has ended before, or counts as lost.
+        """
         trainer = self._trainer(message)
         log = {"log": message.log, "log_tail": message.log_tail, "exit_code": message.exit_code}
-        told = [i for i, f in enumerate(self.failures) if f.node == str(trainer.node) and f.exit_code is None]
-        for i in told:
-            self.failures[i] = self.failures[i].model_copy(update=log)
+        told = [f for f in self._failures if f.record.node == str(trainer.node) and f.record.exit_code is None]
+        self._failures = [
+            f._replace(record=f.record.model_copy(update=log)) if f in told else f for f in self._failures
+        ]
         if not told and not self._stop:
             self.fail(
                 self._loss(trainer, f"exited with {_code(message.exit_code)}", message.time_s).model_copy(update=log)
@@ -262,29 +205,38 @@ class Attempt:
         trainer.take(TrainerEvent.EXIT)
 
     def agent_lost(self, agent: str, reason: str, log: str = "") -> None:
-        """The agent of a trainer is lost, and the trainer with it; `log` is where its executor's log is."""
+        """The agent of a trainer is lost, and the trainer with it: that says more than the trainer's own silence.
+
+        Args:
+            log: Where its executor's log is.
+        """
         for trainer in self.trainers.values():
             if trainer.agent == agent and trainer.state is not TrainerState.EXITED:
                 heard_ago_s = self._clock() - trainer.heard_s
                 loss = self._loss(trainer, f"lost its executor: {reason}", self._wall() - heard_ago_s)
+                self._failures = [f for f in self._failures if not (f.is_silence and f.record.node == loss.node)]
                 self.fail(loss.model_copy(update={"log": log}))
                 trainer.take(TrainerEvent.EXIT)
 
     # ---- decisions ----
 
     @property
+    def failures(self) -> list[ErrorRecord]:
+        """What has failed, in the order in which it was told."""
+        return [failure.record for failure in self._failures]
+
+    @property
     def is_done(self) -> bool:
         """Whether every trainer has finished its work, and nothing failed."""
-        return not self.failures and all(t.finished is not None for t in self.trainers.values())
+        return not self._failures and all(t.finished is not None for t in self.trainers.values())
 
     def outcome(self) -> Outcome:
         """Looks for trainers that are late, then says where the attempt stands."""
         now_s = self._clock()
-        timeouts = self._config.timeouts
-        if not self.failures:
-            self._find_late(now_s, timeouts)
-        states = [t.state for t in self.trainers.values()]
-        return decide(states, self.failures, self._first_failure_s, now_s, timeouts.heartbeat)
+        for trainer, what, since_s in list(self._find_late(now_s)):
+            loss = self._loss(trainer, what, self._wall() - (now_s - since_s))
+            self._failures.append(Failure(loss, now_s, is_silence=True))
+        return decide(list(self.trainers.values()), self._failures, now_s, self._config.timeouts.heartbeat)
 
     def inputs(self) -> dict[NodeId, NodeInput]:
         """Returns what each node has read of the training stream, in the epochs it has gone through."""
@@ -300,9 +252,7 @@ class Attempt:
 
     def fail(self, record: ErrorRecord) -> None:
         """Notes a failure."""
-        if not self.failures:
-            self._first_failure_s = self._clock()
-        self.failures.append(record)
+        self._failures.append(Failure(record, self._clock()))
 
     def complete_uploads(self) -> list[list[Uploaded]]:
         """Returns, and forgets, the uploads that all nodes have reported, oldest first."""
@@ -329,24 +279,15 @@ class Attempt:
             raise RefusedError(f"attempt {span.attempt} is over")
         return self.ledger
 
-    def _find_late(self, now_s: float, timeouts: TimeoutsConfig) -> None:
-        # Trainers that wait for Spark to compute their rows are not stuck while it does.
-        fed_s = self.ledger.moved_s if self.ledger is not None and self.ledger.feeding() else 0.0
-        for trainer in self.trainers.values():
-            if trainer.state is TrainerState.LAUNCHED:
-                if now_s - self._started_s > timeouts.start:
-                    self.fail(
-                        self._loss(trainer, f"was not ready within timeouts.start: {timeouts.start:g} s", self._wall())
-                    )
-            elif trainer.state in (TrainerState.READY, TrainerState.TRAINING):
-                if now_s - trainer.heard_s > timeouts.heartbeat:
-                    self.fail(self._loss(trainer, f"was silent for {timeouts.heartbeat:g} s", self._wall()))
-                elif now_s - max(trainer.moved_s, fed_s) > timeouts.progress:
-                    self.fail(
-                        self._loss(
-                            trainer, f"made no progress within timeouts.progress: {timeouts.progress:g} s", self._wall()
-                        )
-                    )
+    def _find_late(self, now_s: float) -> Iterable[Lateness]:
+        """Returns the trainers that nothing is heard of, or nothing new, while nobody else is known to be the cause."""
+        timeouts, trainers = self._config.timeouts, self.trainers.values()
+        if not self._failures:
+            fed_s = self.ledger.moved_s if self.ledger is not None and self.ledger.feeding() else 0.0
+            return late(trainers, now_s, self._started_s, fed_s, timeouts)
+        if all(failure.record.peer for failure in self._failures):
+            return silent(trainers, now_s, timeouts.heartbeat)
+        return ()
 
     def _loss(self, trainer: Trainer, what: str, time_s: float) -> ErrorRecord:
         return ErrorRecord(
@@ -374,6 +315,8 @@ class Attempt:
         if message.attempt != self.number or message.node not in self.trainers:
             raise RefusedError(f"attempt {message.attempt} is over")
         trainer = self.trainers[message.node]
+        if trainer.state is TrainerState.EXITED:
+            raise RefusedError(f"{trainer.node} of attempt {message.attempt} counts as lost")
         trainer.heard_s = self._clock()
         return trainer
 

@@ -10,11 +10,12 @@ from typing import Any
 
 from sparktf.config import JobConfig
 from sparktf.config_load import show_config
-from sparktf.driver.attempt import Attempt, Outcome, root_cause
+from sparktf.driver.attempt import Attempt
 from sparktf.driver.commit import Committer
 from sparktf.driver.feeding import Feeding
 from sparktf.driver.gang import Gang
 from sparktf.driver.ledger import Ledger
+from sparktf.driver.outcome import Outcome, root_cause
 from sparktf.driver.output import ResultFile, check_output, describe_plan, keep_plan, open_events
 from sparktf.driver.paths import normalised
 from sparktf.driver.progress import Display, print_result

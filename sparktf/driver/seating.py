@@ -6,8 +6,9 @@ import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from sparktf.driver.attempt import Attempt, Trainer
+from sparktf.driver.attempt import Attempt
 from sparktf.driver.ledger import Place
+from sparktf.driver.outcome import Trainer
 from sparktf.driver.placement import seats
 from sparktf.driver.result import NodeResult
 from sparktf.driver.roster import Agent, ExecutorFacts

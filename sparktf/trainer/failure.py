@@ -17,6 +17,7 @@ import tensorflow as tf
 
 from sparktf.errors import ErrorRecord, SparkTFError, Verdict
 from sparktf.messages import TrainerSpec
+from sparktf.trainer.peers import said_of_peers
 
 _PEER_ERRORS = (
     tf.errors.UnavailableError,
@@ -64,7 +65,8 @@ def _classify(error: BaseException, spec: TrainerSpec, work: Path) -> tuple[Verd
     if isinstance(error, SparkTFError):
         return error.verdict, type(error).__name__, _first_line(error), False
     if _is_loss_of_peers(error, len(spec.cluster.nodes())):
-        return Verdict.INFRASTRUCTURE, "NodeLostError", f"lost its peers: {_first_line(error)}", True
+        said = said_of_peers(_plain(str(error)), spec.cluster)
+        return Verdict.INFRASTRUCTURE, "NodeLostError", f"{spec.node} lost its peers: {said}", True
     if is_full_disk(error):
         return Verdict.INFRASTRUCTURE, "StorageError", _full_disk(error, work, _place(error, spec)), False
     if _is_lack_of_memory(error):

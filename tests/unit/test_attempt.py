@@ -2,18 +2,28 @@
 
 from __future__ import annotations
 
-import pytest
+from pathlib import Path
 
+import pytest
+from lakes import lake_config, plan_lake, write_lake
+
+from sparktf.config import TimeoutsConfig
 from sparktf.data_messages import NodeInput
 from sparktf.driver.accounting import EpochAccount
-from sparktf.driver.attempt import Outcome, decide, root_cause
-from sparktf.errors import ErrorRecord, Verdict
+from sparktf.driver.attempt import Attempt
+from sparktf.driver.outcome import Failure, Outcome, Trainer, decide, late, root_cause, silent
+from sparktf.errors import ErrorRecord, RefusedError, Verdict
 from sparktf.lifecycle import TrainerState
-from sparktf.messages import EpochDone
+from sparktf.messages import EpochDone, Failed, Heartbeat, Progress, TrainerExited
+from sparktf.plan import Cursor
 from sparktf.topology import NodeId, Role
 
 SILENCE_S = 15.0
-RUNNING = [TrainerState.TRAINING, TrainerState.TRAINING]
+NODES = [NodeId(role=Role.WORKER, index=i) for i in range(3)]
+
+
+def trainer(index: int = 0, state: TrainerState = TrainerState.TRAINING, *, heard_s: float = 100.0) -> Trainer:
+    return Trainer(NODES[index], f"agent {index}", f"h{index}", heard_s=heard_s, moved_s=heard_s, state=state)
 
 
 def failure(time_s: float, *, peer: bool = False) -> ErrorRecord:
@@ -22,27 +32,231 @@ def failure(time_s: float, *, peer: bool = False) -> ErrorRecord:
     )
 
 
+def noted(noted_s: float, *, peer: bool = False) -> Failure:
+    return Failure(failure(noted_s, peer=peer), noted_s)
+
+
+FAILED = trainer(1, TrainerState.FAILED)
+
+
 def test_an_attempt_runs_until_every_trainer_has_finished() -> None:
-    half = [TrainerState.FINISHED, TrainerState.TRAINING]
-    assert decide(half, [], 0.0, 1.0, SILENCE_S) is Outcome.RUNNING
-    assert decide([TrainerState.FINISHED] * 2, [], 0.0, 1.0, SILENCE_S) is Outcome.DONE
+    finished = [trainer(0, TrainerState.FINISHED), trainer(1, TrainerState.FINISHED)]
+    assert decide([finished[0], trainer(1)], [], 101.0, SILENCE_S) is Outcome.RUNNING
+    assert decide(finished, [], 101.0, SILENCE_S) is Outcome.DONE
 
 
 def test_a_failure_ends_it_after_a_moment_for_earlier_ones() -> None:
-    assert decide(RUNNING, [failure(5.0)], 100.0, 100.5, SILENCE_S) is Outcome.RUNNING
-    assert decide(RUNNING, [failure(5.0)], 100.0, 101.0, SILENCE_S) is Outcome.FAILED
+    assert decide([trainer(), FAILED], [noted(100.0)], 100.5, SILENCE_S) is Outcome.RUNNING
+    assert decide([trainer(), FAILED], [noted(100.0)], 101.0, SILENCE_S) is Outcome.FAILED
 
 
-def test_where_only_peers_have_spoken_the_lost_node_gets_until_its_silence_shows() -> None:
-    peers = [failure(5.0, peer=True)]
-    assert decide(RUNNING, peers, 100.0, 110.0, SILENCE_S) is Outcome.RUNNING
-    assert decide(RUNNING, [*peers, failure(9.0)], 100.0, 110.0, SILENCE_S) is Outcome.FAILED
-    assert decide(RUNNING, peers, 100.0, 116.0, SILENCE_S) is Outcome.FAILED
+@pytest.mark.parametrize("state", [TrainerState.LAUNCHED, TrainerState.TRAINING, TrainerState.FINISHED])
+def test_where_only_peers_have_spoken_the_lost_node_gets_until_its_silence_shows(state: TrainerState) -> None:
+    trainers, peers = [trainer(0, state, heard_s=95.0), FAILED], [noted(100.0, peer=True)]
+    assert decide(trainers, peers, 115.9, SILENCE_S) is Outcome.RUNNING
+    assert decide(trainers, peers, 116.0, SILENCE_S) is Outcome.FAILED
+
+
+def test_a_cause_that_is_found_then_ends_it_after_a_moment_for_what_says_more() -> None:
+    trainers = [trainer(0, heard_s=95.0), FAILED]
+    failures = [noted(100.0, peer=True), noted(110.5)]
+    assert decide(trainers, failures, 111.0, SILENCE_S) is Outcome.RUNNING
+    assert decide(trainers, failures, 111.5, SILENCE_S) is Outcome.FAILED
+
+
+def test_where_nobody_is_missing_the_peers_word_ends_it() -> None:
+    peers = [noted(100.0, peer=True)]
+    ended = trainer(2, TrainerState.EXITED, heard_s=50.0)
+    assert decide([trainer(0, heard_s=100.6), FAILED, ended], peers, 101.0, SILENCE_S) is Outcome.RUNNING
+    assert decide([trainer(0, heard_s=101.1), FAILED, ended], peers, 101.2, SILENCE_S) is Outcome.FAILED
+
+
+@pytest.mark.parametrize("heard_s", [80.0, 90.0, 99.9, 100.0, 100.9])
+def test_whoever_is_missing_is_found_before_the_peers_word_ends_it(heard_s: float) -> None:
+    trainers, peers = [trainer(0, heard_s=heard_s), FAILED], [noted(100.0, peer=True)]
+    now_s = 100.0
+    while not list(silent(trainers, now_s, SILENCE_S)):
+        assert decide(trainers, peers, now_s, SILENCE_S) is Outcome.RUNNING
+        now_s += 0.05
+    assert now_s <= 116.0
+
+
+def test_only_nodes_of_which_more_is_expected_are_silent() -> None:
+    states = [TrainerState.FAILED, TrainerState.EXITED, TrainerState.TRAINING]
+    trainers = [trainer(i, state) for i, state in enumerate(states)]
+    assert [(found.trainer.node, found.what, found.since_s) for found in silent(trainers, 115.1, SILENCE_S)] == [
+        (NODES[2], "was silent for 15 s", 100.0)
+    ]
+    assert not list(silent(trainers, 115.0, SILENCE_S))
+
+
+TIMEOUTS = TimeoutsConfig(start=60, heartbeat=15, progress=300)
+
+
+@pytest.mark.parametrize(
+    ("state", "heard_s", "moved_s", "now_s", "found"),
+    [
+        (TrainerState.LAUNCHED, 0.0, 0.0, 60.0, None),
+        (TrainerState.LAUNCHED, 60.0, 0.0, 60.1, "was not ready within timeouts.start: 60 s"),
+        (TrainerState.READY, 100.0, 100.0, 115.0, None),
+        (TrainerState.READY, 100.0, 100.0, 115.1, "was silent for 15 s"),
+        (TrainerState.TRAINING, 400.0, 100.0, 400.1, "made no progress within timeouts.progress: 300 s"),
+        (TrainerState.TRAINING, 480.0, 100.0, 480.0, "made no progress within timeouts.progress: 300 s"),
+        (TrainerState.FINISHED, 100.0, 100.0, 900.0, None),
+    ],
+)
+def test_a_trainer_is_late_by_the_timeout_of_what_it_does(
+    state: TrainerState, heard_s: float, moved_s: float, now_s: float, found: str | None
+) -> None:
+    one = Trainer(NODES[0], "a", "h", heard_s=heard_s, moved_s=moved_s, state=state)
+    assert [each.what for each in late([one], now_s, 0.0, 0.0, TIMEOUTS)] == ([found] if found else [])
+
+
+def test_a_trainer_that_waits_for_spark_is_not_stuck() -> None:
+    one = Trainer(NODES[0], "a", "h", heard_s=400.0, moved_s=0.0, state=TrainerState.TRAINING)
+    assert list(late([one], 400.0, 0.0, 0.0, TIMEOUTS))
+    assert not list(late([one], 400.0, 0.0, 200.0, TIMEOUTS))
 
 
 def test_the_root_cause_is_the_earliest_that_is_not_the_loss_of_a_peer() -> None:
     assert root_cause([failure(1.0, peer=True), failure(3.0), failure(2.0)]).message == "at 2"
     assert root_cause([failure(4.0, peer=True), failure(3.0, peer=True)]).message == "at 3"
+
+
+class Gang:
+    """An attempt of two trainers that train, at a time that the test tells."""
+
+    def __init__(self, lake: Path) -> None:
+        self.now_s = 100.0
+        self.attempt = Attempt(
+            1,
+            lake_config(lake),
+            plan_lake(lake),
+            Cursor(),
+            [trainer(0), trainer(1)],
+            lambda: self.now_s,
+            lambda: 1e9 + self.now_s,
+        )
+
+    def beat(self, index: int, epoch: int = 0, step: int = 1, rows: int = 8, phase: str = "training") -> None:
+        """A heartbeat comes from a trainer."""
+        progress = Progress(epoch=epoch, step=step, rows_trained=rows, phase=phase)
+        self.attempt.heartbeat(Heartbeat(attempt=1, node=NODES[index], progress=progress))
+
+    def lose_peers(self, index: int) -> None:
+        """A trainer fails since another is gone."""
+        record = failure(1e9 + self.now_s, peer=True).model_copy(update={"node": str(NODES[index])})
+        self.attempt.failed(Failed(attempt=1, node=NODES[index], record=record))
+
+    def exited(self, index: int, code: int) -> None:
+        """The agent says that a trainer has ended."""
+        self.attempt.exited(
+            TrainerExited(
+                agent=f"agent {index}",
+                attempt=1,
+                node=NODES[index],
+                exit_code=code,
+                time_s=1e9 + self.now_s,
+                log="/log",
+                log_tail="",
+            )
+        )
+
+    def ended_s(self) -> float:
+        """Waits until the attempt has failed; returns when that was."""
+        while self.attempt.outcome() is Outcome.RUNNING:
+            self.now_s += 0.1
+            assert self.now_s < 200
+        return self.now_s
+
+    def cause(self) -> str:
+        return root_cause(self.attempt.failures).message
+
+
+@pytest.fixture(scope="module")
+def lake(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_lake(tmp_path_factory.mktemp("lake"))
+
+
+@pytest.fixture
+def gang(lake: Path) -> Gang:
+    return Gang(lake)
+
+
+def test_a_frozen_trainer_is_the_cause_although_its_peer_fails_before_its_silence_shows(gang: Gang) -> None:
+    gang.beat(1)
+    gang.now_s = 110.0
+    gang.lose_peers(0)
+
+    assert gang.ended_s() == pytest.approx(116.1, abs=0.2)
+    assert gang.cause() == "worker 1 on h1 was silent for 15 s"
+    gang.exited(1, -9)
+    assert (gang.attempt.failures[-1].exit_code, gang.attempt.failures[-1].log) == (-9, "/log")
+
+
+def test_a_frozen_executor_says_more_than_its_trainers_silence(gang: Gang) -> None:
+    gang.beat(1)
+    gang.now_s = 110.0
+    gang.lose_peers(0)
+    gang.now_s = 115.2
+    assert gang.attempt.outcome() is Outcome.RUNNING
+    gang.now_s = 115.4
+    gang.attempt.agent_lost("agent 1", "silent for 15 s", "http://log")
+
+    assert gang.ended_s() == pytest.approx(116.4, abs=0.2)
+    assert gang.cause() == "worker 1 on h1 lost its executor: silent for 15 s"
+    assert len(gang.attempt.failures) == 2
+
+
+def test_a_killed_trainer_is_the_cause_although_its_agent_reports_it_after_its_peer(gang: Gang) -> None:
+    gang.lose_peers(0)
+    gang.now_s = 105.0
+    assert gang.attempt.outcome() is Outcome.RUNNING
+    gang.exited(1, -9)
+
+    assert gang.ended_s() == pytest.approx(106.0, abs=0.2)
+    assert gang.cause() == "worker 1 on h1 exited with -9 (SIGKILL)"
+
+
+def test_a_trainer_that_thaws_before_it_counts_as_lost_leaves_the_word_to_its_peers(gang: Gang) -> None:
+    gang.now_s = 110.0
+    gang.lose_peers(0)
+    gang.now_s = 112.0
+    gang.lose_peers(1)
+
+    assert gang.ended_s() == 112.0
+    assert root_cause(gang.attempt.failures).node == "worker 0"
+
+
+def test_after_a_cause_nobody_is_looked_for(gang: Gang) -> None:
+    gang.exited(0, 1)
+    gang.now_s = 150.0
+    assert gang.attempt.outcome() is Outcome.FAILED
+    assert gang.cause() == "worker 0 on h0 exited with 1"
+    assert len(gang.attempt.failures) == 1
+
+
+def test_a_trainer_that_counts_as_lost_is_heard_no_more(gang: Gang) -> None:
+    gang.attempt.agent_lost("agent 1", "silent for 16 s")
+    lost = "worker 1 of attempt 1 counts as lost"
+    with pytest.raises(RefusedError, match=lost):
+        gang.beat(1)
+    with pytest.raises(RefusedError, match=lost):
+        gang.lose_peers(1)
+    with pytest.raises(RefusedError, match=lost):
+        gang.exited(1, 0)
+    assert [f.message for f in gang.attempt.failures] == ["worker 1 on h1 lost its executor: silent for 16 s"]
+
+
+def test_progress_never_goes_back(gang: Gang) -> None:
+    gang.beat(0, epoch=2, step=69, rows=1_438, phase="training")
+    gang.beat(0, epoch=2, step=46, rows=0)
+    assert gang.attempt.trainers[NODES[0]].progress == Progress(epoch=2, step=69, rows_trained=1_438, phase="training")
+
+    gang.beat(0, epoch=2, step=69, rows=1_438, phase="saving")
+    assert gang.attempt.trainers[NODES[0]].progress.phase == "saving"
+    gang.beat(0, epoch=3, step=69, rows=0)
+    assert gang.attempt.trainers[NODES[0]].progress.rows_trained == 0
 
 
 def epoch_done(index: int, fed: int, trained: int, *, complete: bool = True) -> EpochDone:

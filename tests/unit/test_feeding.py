@@ -11,9 +11,10 @@ import pytest
 from lakes import lake_config, plan_lake, write_lake
 
 from sparktf.data_messages import DataAddress, LeaseRequest, Sealed, Span, StagedShare
-from sparktf.driver.attempt import Attempt, Trainer
+from sparktf.driver.attempt import Attempt
 from sparktf.driver.feeding import Feeding
 from sparktf.driver.ledger import Ledger, Place
+from sparktf.driver.outcome import Trainer
 from sparktf.errors import DataError, RefusedError, RowAccountingError, SparkTFError, Verdict
 from sparktf.messages import AssignmentRequest
 from sparktf.plan import Cursor, Stream

@@ -36,7 +36,7 @@ def plan(lake: Path) -> Plan:
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     """No power is cut here, and no other node fails meanwhile."""
     monkeypatch.setattr(os, "fsync", lambda handle: None)
-    monkeypatch.setattr("sparktf.driver.attempt._SETTLE_S", 0.0)
+    monkeypatch.setattr("sparktf.driver.outcome._SETTLE_S", 0.0)
 
 
 class Submissions:
