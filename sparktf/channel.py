@@ -69,14 +69,17 @@ class ControlClient:
         self._client.close()
 
 
-def patience_with(error: ControlError, driver_lost_s: float) -> float:
-    """Returns how many seconds of silence to bear after a failed call.
+def is_gone(error: ControlError) -> bool:
+    """Whether a failed call says that the driver's process is gone.
 
-    A refused connection, or a socket that is not there, means that the driver's process is gone: nothing else will ever
-    listen at its address.
+    A refused connection does, or a socket that is not there: nothing else will ever listen at its address.
     """
-    gone = isinstance(error, DriverLostError) and any(words in str(error) for words in _GONE_WORDS)
-    return min(GONE_S, driver_lost_s) if gone else driver_lost_s
+    return isinstance(error, DriverLostError) and any(words in str(error) for words in _GONE_WORDS)
+
+
+def patience_with(error: ControlError, driver_lost_s: float) -> float:
+    """Returns how many seconds of silence to bear after a failed call."""
+    return min(GONE_S, driver_lost_s) if is_gone(error) else driver_lost_s
 
 
 def _reason(error: Exception) -> str:

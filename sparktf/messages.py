@@ -58,6 +58,7 @@ class Registration(Message):
         jvm: Identity of its executor: "<pid>@<start time>" of the JVM on `host`.
         container: Id of its YARN container, "" elsewhere.
         address: "host:port" that the agent holds for its next trainer.
+        before: Who it was before it lost its place, "" if it is new. It displaces nobody.
         problems: Why no trainer could start here, such as a model module that is not found; empty if one could.
     """
 
@@ -68,11 +69,12 @@ class Registration(Message):
     address: str
     versions: dict[str, str]
     container: str = ""
+    before: str = ""
     problems: tuple[str, ...] = ()
 
 
 class Registered(Message):
-    """Whether the agent has its place. One that has not (a second agent for the same partition) asks again."""
+    """Whether the agent has its place. One that has not (another agent has the partition) asks again."""
 
     accepted: bool
     reason: str = ""
@@ -91,11 +93,16 @@ class AgentHeartbeat(Message):
 
 
 class Order(enum.StrEnum):
-    """What an agent is to do now."""
+    """What an agent is to do now.
+
+    Attributes:
+        REJOIN: It has lost its place: to end its trainer, and to register anew.
+    """
 
     WAIT = "wait"
     START = "start"
     STOP = "stop"
+    REJOIN = "rejoin"
     DISMISS = "dismiss"
 
 

@@ -351,10 +351,11 @@ class Gang(abc.ABC):
 
     def _trainer_exited(self, message: TrainerExited) -> Ack:
         with self.roster.changed:
+            answer = self.roster.trainer_exited(message)
             attempt = self._attempt
             if attempt is not None and attempt.number == message.attempt:
                 attempt.exited(message)
-            return self.roster.trainer_exited(message)
+            return answer
 
 
 def _check_problems(agents: list[Agent], versions: dict[str, str]) -> None:

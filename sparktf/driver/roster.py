@@ -86,21 +86,26 @@ class Roster:
     # ---- called by the control server ----
 
     def register(self, message: Registration) -> Registered:
-        """Gives an agent its place, or tells a duplicate to wait.
+        """Gives an agent its place, or tells it to wait: a duplicate, or one that is back while another has its place.
 
         Raises:
-            RefusedError: the cluster is closed.
+            RefusedError: the cluster is closed, or the agent's job has ended.
         """
         with self.changed:
-            if self._closed:
+            before = self._agents.get(message.before)
+            if self._closed or (before is not None and before.state is AgentState.DISMISSED):
                 raise RefusedError("the run is over")
             now_s = self.clock()
             if message.agent in self._agents:
                 return Registered(accepted=True)
             for other in self._here(message.partition):
-                if self.duplicates_wait and now_s - other.heard_s < self.silence_s:
+                silent_s = now_s - other.heard_s
+                if silent_s >= self.silence_s:
+                    self._lose(other, f"silent for {silent_s:.0f} s")
+                elif self.duplicates_wait or message.before:
                     return Registered(accepted=False, reason="another agent has this place")
-                self._lose(other, "Spark started it again elsewhere")
+                else:
+                    self._lose(other, "Spark started it again elsewhere")
             self._agents[message.agent] = Agent(message, now_s, message.address)
             self.changed.notify_all()
             return Registered(accepted=True)
@@ -109,10 +114,12 @@ class Roster:
         """Notes that the agent lives; answers with its orders.
 
         Raises:
-            RefusedError: the agent is unknown, or was given up.
+            RefusedError: the agent is unknown.
         """
         with self.changed:
             agent = self._known(message.agent)
+            if agent.state is AgentState.LOST:
+                return Orders(order=Order.REJOIN)
             agent.heard_s, agent.address = self.clock(), message.address
             wanted = agent.wanted
             if agent.state is AgentState.DISMISSED:
@@ -129,7 +136,11 @@ class Roster:
             return Orders(order=Order.WAIT)
 
     def trainer_exited(self, message: TrainerExited) -> Ack:
-        """Notes that an agent is free again."""
+        """Notes that an agent is free again.
+
+        Raises:
+            RefusedError: the agent is unknown.
+        """
         with self.changed:
             agent = self._known(message.agent)
             if agent.state in (AgentState.BUSY, AgentState.STOPPING):
@@ -156,11 +167,13 @@ class Roster:
             return lost
 
     def lose_all(self, reason: str) -> None:
-        """Gives up every agent at once: their job has ended, so none of them lives."""
+        """Gives up every agent at once: their job has ended, so none of them lives for long, and none may come back."""
         with self.changed:
             for agent in self._agents.values():
                 if agent.is_here:
                     self._lose(agent, reason)
+                if agent.state is AgentState.LOST:
+                    agent.take(AgentEvent.DISMISS)
 
     def start(self, specs: Sequence[tuple[str, TrainerSpec]]) -> None:
         """Gives agents (by id) their trainers."""
@@ -181,11 +194,12 @@ class Roster:
             return all(a.state is AgentState.IDLE and a.wanted is None for a in self._agents.values() if a.is_here)
 
     def dismiss(self, agents: Sequence[str] | None = None) -> None:
-        """Sends agents home, all of them by default (and then takes no new ones)."""
+        """Sends agents home, all of them by default: also the lost, if they speak again; and then takes no new ones."""
         with self.changed:
             self._closed = self._closed or agents is None
             for agent in self._agents.values():
-                if agent.is_here and (agents is None or agent.id in agents):
+                wanted = agents is None or agent.id in agents
+                if wanted and agent.state is not AgentState.DISMISSED:
                     agent.take(AgentEvent.DISMISS)
 
     # ---- inside ----
@@ -195,8 +209,8 @@ class Roster:
 
     def _known(self, agent: str) -> Agent:
         known = self._agents.get(agent)
-        if known is None or known.state is AgentState.LOST:
-            raise RefusedError("this agent has lost its place")
+        if known is None:
+            raise RefusedError("this agent never registered here")
         return known
 
     def _lose(self, agent: Agent, reason: str) -> None:

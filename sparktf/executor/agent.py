@@ -13,20 +13,25 @@ import tempfile
 import time
 import uuid
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TypeVar
 
-from sparktf.channel import ControlClient, patience_with
+from sparktf.channel import ControlClient, is_gone, patience_with
 from sparktf.errors import ControlError, RefusedError
 from sparktf.executor.identity import executor_identity
 from sparktf.executor.process import TrainerProcess, python_path
 from sparktf.messages import Ack, Action, AgentHeartbeat, Order, Orders, Registered, Registration
+from sparktf.plan import Message
 from sparktf.ports import HeldPort
 from sparktf.security import ControlAccess
 from sparktf.version import __version__
 
 _POLL_S = 0.1
 _HEARTBEAT_S = 0.5
+
+_Answer = TypeVar("_Answer", bound=Message)
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,31 +63,51 @@ def agent_task(partition: int, rows: Iterable[object], settings: AgentSettings) 
 
 
 class Agent:
-    """One agent; `run` is its whole life."""
+    """One agent; `run` is its whole life.
+
+    Spark takes a task that returns for a success and never starts it again: an agent returns only when nobody needs it
+    any more. One that was frozen or cut off for so long that the driver gave it up registers anew, as another agent.
+    """
 
     def __init__(self, partition: int, settings: AgentSettings, base: Path) -> None:
         self._partition = partition
         self._settings = settings
         self._base = base
         self._id = uuid.uuid4().hex
+        self._before = ""
         self._client = ControlClient(settings.access)
         self._port = HeldPort(settings.node_ports)
         self._trainer: TrainerProcess | None = None
         self._heard_s = time.monotonic()
-        self._patience_s = settings.driver_lost_s
 
     def run(self) -> None:
-        """Registers, then obeys until dismissed, or until the driver is gone."""
+        """Registers, then obeys until dismissed, or until the driver's process is gone.
+
+        Raises:
+            ControlError: the driver did not answer for `timeouts.driver_lost`, but may live: where it does, Spark
+                starts the task again.
+        """
         try:
-            if self._register():
-                self._obey()
+            self._register()
+            while self._obey():
+                self._begin_anew()
+                self._register()
+        except RefusedError:
+            return
+        except ControlError as e:
+            if not is_gone(e):
+                raise
         finally:
             if self._trainer is not None:
                 self._trainer.kill()
             self._port.close()
 
-    def _register(self) -> bool:
-        """Registers; returns False if the driver is gone. A second agent of a partition waits here for its turn."""
+    def _register(self) -> None:
+        """Takes its place; where another agent has the partition, it waits for its turn.
+
+        Raises:
+            RefusedError: nobody needs it any more.
+        """
         registration = Registration(
             agent=self._id,
             partition=self._partition,
@@ -90,45 +115,42 @@ class Agent:
             jvm=executor_identity(),
             address=self._address(),
             container=os.environ.get("CONTAINER_ID", ""),
+            before=self._before,
             versions=installed_versions(),
             problems=tuple(_problems(self._settings.model_module)),
         )
-        while not self._driver_lost():
-            try:
-                answer = self._client.call(
-                    Action.REGISTER, registration, Registered, timeout_s=self._settings.heartbeat_s
-                )
-                self._heard_s = time.monotonic()
-                if answer.accepted:
-                    return True
-            except RefusedError:
-                return False
-            except ControlError as e:
-                self._note(e)
+        while (answer := self._call(Action.REGISTER, registration, Registered)) is None or not answer.accepted:
             time.sleep(_HEARTBEAT_S)
-        return False
 
-    def _obey(self) -> None:
+    def _obey(self) -> bool:
+        """Carries out orders until it is dismissed, or has lost its place; returns whether it is to register anew."""
         beaten_s = -1.0
-        while not self._driver_lost():
+        while True:
             now_s = time.monotonic()
             exited = self._reap()
             if exited or now_s - beaten_s >= _HEARTBEAT_S:
                 beaten_s = now_s
                 orders = self._beat()
-                if orders is not None and not self._follow(orders, now_s):
-                    return
+                if orders is not None and orders.order in (Order.DISMISS, Order.REJOIN):
+                    return orders.order is Order.REJOIN
+                if orders is not None:
+                    self._follow(orders, now_s)
             time.sleep(_POLL_S)
 
-    def _follow(self, orders: Orders, now_s: float) -> bool:
-        """Carries out an order; returns False for a dismissal."""
-        if orders.order is Order.DISMISS:
-            return False
+    def _begin_anew(self) -> None:
+        """Becomes another agent, without a trainer: the driver must not take what the old one did for its own."""
+        print(f"sparktf agent {self._partition}: the driver gave it up: it registers anew", file=sys.stderr)
+        if self._trainer is not None:
+            self._trainer.kill()
+            self._trainer = None
+        self._renew_port()
+        self._before, self._id = self._id, uuid.uuid4().hex
+
+    def _follow(self, orders: Orders, now_s: float) -> None:
         if orders.order is Order.STOP and self._trainer is not None:
             self._trainer.ask_to_stop(now_s)
         if orders.order is Order.START and self._trainer is None and orders.trainer is not None:
             self._trainer = TrainerProcess(orders.trainer, self._settings.access, self._base)
-        return True
 
     def _reap(self) -> bool:
         """Reports a trainer that has ended; returns whether there was one."""
@@ -136,11 +158,16 @@ class Agent:
             return False
         exited = self._trainer.collect(self._id)
         self._trainer = None
-        # The next attempt gets a port of its own, so that a straggler of this one cannot reach its servers.
+        self._renew_port()
+        # Refused, it was too late: the answer to the next heartbeat says what comes now.
+        with suppress(RefusedError):
+            self._client.call_patiently(Action.TRAINER_EXITED, exited, Ack, patience_s=self._settings.driver_lost_s)
+        return True
+
+    def _renew_port(self) -> None:
+        """Holds another port for the next trainer, so that a straggler of the last one cannot reach its servers."""
         self._port.close()
         self._port = HeldPort(self._settings.node_ports)
-        self._client.call_patiently(Action.TRAINER_EXITED, exited, Ack, patience_s=self._settings.driver_lost_s)
-        return True
 
     def _beat(self) -> Orders | None:
         beat = AgentHeartbeat(
@@ -148,22 +175,27 @@ class Agent:
             address=self._address(),
             attempt=self._trainer.spec.attempt if self._trainer is not None else None,
         )
+        return self._call(Action.AGENT_HEARTBEAT, beat, Orders)
+
+    def _call(self, action: Action, request: Message, answer: type[_Answer]) -> _Answer | None:
+        """Returns the driver's answer, None while it is only late.
+
+        Raises:
+            RefusedError: the driver needs no such agent.
+            ControlError: it has been silent for too long, and was asked since: one that was itself frozen asks again.
+        """
+        began_s = time.monotonic()
         try:
-            orders = self._client.call(Action.AGENT_HEARTBEAT, beat, Orders, timeout_s=self._settings.heartbeat_s)
+            said = self._client.call(action, request, answer, timeout_s=self._settings.heartbeat_s)
         except RefusedError:
-            return Orders(order=Order.DISMISS)
+            raise
         except ControlError as e:
-            self._note(e)
+            print(f"sparktf agent {self._partition}: {e}", file=sys.stderr)
+            if began_s - self._heard_s > patience_with(e, self._settings.driver_lost_s):
+                raise
             return None
         self._heard_s = time.monotonic()
-        return orders
-
-    def _note(self, error: ControlError) -> None:
-        self._patience_s = patience_with(error, self._settings.driver_lost_s)
-        print(f"sparktf agent {self._partition}: {error}", file=sys.stderr)
-
-    def _driver_lost(self) -> bool:
-        return time.monotonic() - self._heard_s > self._patience_s
+        return said
 
     def _address(self) -> str:
         return f"{self._settings.host or socket.gethostname()}:{self._port.port}"

@@ -66,6 +66,7 @@ class TrainerProcess:
         if self._stop_asked_s is None:
             self._stop_asked_s = now_s
             self._process.terminate()
+            self._process.send_signal(signal.SIGCONT)  # a frozen one obeys only when it thaws
         elif now_s - self._stop_asked_s > self.spec.config.timeouts.stop:
             self._process.kill()
 

@@ -51,9 +51,9 @@ def executor_of(held: Held) -> psutil.Process:
     )
 
 
-def assert_gone(*trainers: Held) -> None:
-    """Asserts that trainers end within 10 s."""
-    wait_for("the trainers end", lambda: not any(_runs(held) for held in trainers), within_s=10)
+def assert_gone(*trainers: Held, within_s: float = 10) -> None:
+    """Asserts that trainers end."""
+    wait_for("the trainers end", lambda: not any(_runs(held) for held in trainers), within_s=within_s)
 
 
 def _runs(held: Held) -> bool:
@@ -101,7 +101,7 @@ def test_an_error_inside_of_training_is_told_by_the_line_that_raised_it(
     assert not local.family.trainers()
 
 
-def test_a_run_outlives_a_killed_trainer_a_killed_executor_and_a_frozen_trainer(
+def test_a_run_outlives_a_killed_trainer_a_killed_executor_and_a_frozen_executor_without_a_smaller_gang(
     cluster: Application, rows: Path, watch: Watch
 ) -> None:
     config = watched_job(
@@ -109,7 +109,7 @@ def test_a_run_outlives_a_killed_trainer_a_killed_executor_and_a_frozen_trainer(
         cluster.sandbox.runs,
         watch,
         name="outlives",
-        cluster={"workers": 3},
+        cluster={"workers": 3, "min_workers": 3},
         train={"max_attempts": 4},
         timeouts={"heartbeat": 5},
     )
@@ -129,9 +129,14 @@ def test_a_run_outlives_a_killed_trainer_a_killed_executor_and_a_frozen_trainer(
 
     third = watch.held(3, but=first + second)
     wait_for("a commit", lambda: 3 * EVERY in run.committed(), within_s=20)
-    os.kill(third[0].pid, signal.SIGSTOP)
-    wait_for("the silence is noticed", lambda: not _runs(third[0]), within_s=30)
+    frozen = [executor_of(third[0]), *executor_of(third[0]).children(recursive=True)]
+    for process in frozen:
+        process.suspend()
+    assert_gone(*third[1:], within_s=30)
     watch.release()
+    for process in frozen:
+        process.resume()
+    assert_gone(third[0])
 
     result = cluster.outcome().done
     assert [a.from_step for a in result.attempts] == [0, EVERY, 2 * EVERY, 3 * EVERY]
@@ -142,13 +147,36 @@ def test_a_run_outlives_a_killed_trainer_a_killed_executor_and_a_frozen_trainer(
     assert "worker 2" in causes[1]
     assert "lost its executor" in causes[1]
     assert "worker 0" in causes[2]
-    assert "silent" in causes[2]
+    assert "lost its executor: silent for" in causes[2]
     assert causes[3] == ""
     assert (result.steps, result.rows_trained) == (20, ROWS)
     attempts = [[held.pid for held in attempt] for attempt in (first, second, third)]
     trained = sum((watch.ids(pids, updates=EVERY) for pids in attempts), watch.ids(watch.pids()[9:]))
     assert trained == dict.fromkeys(range(1, ROWS + 1), 1)
     assert not cluster.family.trainers()
+
+
+def test_a_frozen_trainer_is_the_cause_although_tensorflow_fails_its_peer_first(
+    cluster: Application, rows: Path, watch: Watch
+) -> None:
+    config = watched_job(rows, cluster.sandbox.runs, watch, name="frozen")
+    watch.hold()
+    cluster.begin(config, "r")
+    first = watch.held(2)
+    os.kill(first[1].pid, signal.SIGSTOP)
+    watch.release()
+
+    result = cluster.outcome().done
+    assert not _runs(first[1])
+    assert [a.workers for a in result.attempts] == [2, 2]
+    cause, peer = result.attempts[0].root_cause, result.attempts[0].failures[0]
+    assert cause is not None
+    assert cause.message == f"worker 1 on {cause.host} was silent for 15 s"
+    assert (cause.node, peer.node, peer.peer) == ("worker 1", "worker 0", True)
+    assert "worker 0 lost its peers: " in peer.message
+    assert "worker 1 at " in peer.message
+    assert "/job:worker" not in peer.message
+    assert result.rows_trained == ROWS
 
 
 def test_a_killed_python_worker_takes_its_trainer_along_and_the_run_goes_on(

@@ -32,8 +32,10 @@ class Clock:
         return self.now_s
 
 
-def registration(agent: str, partition: int = 0) -> Registration:
-    return Registration(agent=agent, partition=partition, host="h", jvm="1@2", address="h:1", versions={})
+def registration(agent: str, partition: int = 0, before: str = "") -> Registration:
+    return Registration(
+        agent=agent, partition=partition, host="h", jvm="1@2", address="h:1", versions={}, before=before
+    )
 
 
 def trainer(attempt: int = 1) -> TrainerSpec:
@@ -115,7 +117,18 @@ def test_a_trainer_that_started_after_it_was_taken_back_is_stopped(roster: Roste
     assert roster.heartbeat(beat("a", attempt=1)).order is Order.STOP
 
 
-def test_a_silent_agent_is_lost_and_refused_from_then_on(roster: Roster, clock: Clock) -> None:
+@pytest.fixture
+def frozen(roster: Roster, clock: Clock) -> Roster:
+    """A roster whose agent "a" was silent for too long, while it ran a trainer."""
+    roster.register(registration("a"))
+    roster.start([("a", trainer())])
+    roster.heartbeat(beat("a", attempt=1))
+    clock.now_s += SILENCE_S + 1
+    roster.sweep()
+    return roster
+
+
+def test_a_silent_agent_is_lost_and_must_register_anew_when_it_speaks_again(roster: Roster, clock: Clock) -> None:
     roster.register(registration("a"))
     clock.now_s += SILENCE_S + 1
 
@@ -123,8 +136,77 @@ def test_a_silent_agent_is_lost_and_refused_from_then_on(roster: Roster, clock: 
 
     assert [(entry.agent.id, entry.reason) for entry in lost] == [("a", "silent for 11 s")]
     assert roster.sweep() == []
-    with pytest.raises(RefusedError, match="lost its place"):
-        roster.heartbeat(beat("a"))
+    assert roster.heartbeat(beat("a")).order is Order.REJOIN
+    assert roster.here() == [], "a heartbeat does not bring it back"
+
+
+def test_an_agent_that_registers_anew_has_its_place_again_and_gets_trainers(frozen: Roster) -> None:
+    assert frozen.heartbeat(beat("a", attempt=1)).order is Order.REJOIN
+    assert frozen.register(registration("b", before="a")).accepted
+    frozen.start([("b", trainer(attempt=2))])
+
+    assert frozen.heartbeat(beat("b")).order is Order.START
+    assert [agent.id for agent in frozen.here()] == ["b"]
+    assert frozen.sweep() == [], "nobody is lost by that"
+
+
+def test_what_a_lost_agents_trainer_did_counts_no_more(frozen: Roster) -> None:
+    frozen.register(registration("b", before="a"))
+    frozen.trainer_exited(exited("a"))
+
+    assert frozen.heartbeat(beat("a")).order is Order.REJOIN
+    assert states(frozen) == [AgentState.IDLE]
+
+
+def test_an_agent_that_is_back_waits_while_another_has_its_place(frozen: Roster, clock: Clock) -> None:
+    frozen.register(registration("sparks"))
+
+    assert not frozen.register(registration("b", before="a")).accepted
+    assert [agent.id for agent in frozen.here()] == ["sparks"]
+
+    clock.now_s += SILENCE_S + 1
+    assert frozen.register(registration("b", before="a")).accepted
+    assert [agent.id for agent in frozen.here()] == ["b"]
+    assert [(entry.agent.id, entry.reason) for entry in frozen.sweep()] == [("sparks", "silent for 11 s")]
+
+
+def test_an_agent_that_freezes_again_registers_once_more(frozen: Roster, clock: Clock) -> None:
+    frozen.register(registration("b", before="a"))
+    clock.now_s += SILENCE_S + 1
+    frozen.sweep()
+
+    assert frozen.register(registration("b", before="a")).accepted, "the answer to the first call may have been lost"
+    assert frozen.heartbeat(beat("b")).order is Order.REJOIN
+    assert frozen.register(registration("c", before="b")).accepted
+    assert [agent.id for agent in frozen.here()] == ["c"]
+
+
+def test_a_displaced_agent_does_not_take_its_place_back(roster: Roster) -> None:
+    roster.register(registration("old"))
+    roster.register(registration("new"))
+
+    assert roster.heartbeat(beat("old")).order is Order.REJOIN
+    assert not roster.register(registration("older", before="old")).accepted
+    assert [agent.id for agent in roster.here()] == ["new"]
+
+
+def test_agents_whose_job_has_ended_go_home_the_frozen_ones_too(frozen: Roster) -> None:
+    frozen.register(registration("other", partition=1))
+    frozen.lose_all("the job has ended")
+
+    assert [(entry.agent.id, entry.reason) for entry in frozen.sweep()] == [("other", "the job has ended")]
+    assert [frozen.heartbeat(beat(agent)).order for agent in ("a", "other")] == [Order.DISMISS] * 2
+    with pytest.raises(RefusedError, match="the run is over"):
+        frozen.register(registration("b", before="a"))
+    assert frozen.register(registration("started again")).accepted
+
+
+def test_an_agent_that_thaws_after_the_run_goes_home(frozen: Roster) -> None:
+    frozen.dismiss()
+
+    assert frozen.heartbeat(beat("a")).order is Order.DISMISS
+    with pytest.raises(RefusedError, match="the run is over"):
+        frozen.register(registration("b", before="a"))
 
 
 def test_a_new_agent_of_a_partition_takes_the_place_of_the_old(roster: Roster) -> None:

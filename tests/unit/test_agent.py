@@ -1,0 +1,137 @@
+"""An agent and its driver: a real control server and roster, and an agent without trainers on a thread."""
+
+from __future__ import annotations
+
+import socket
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from sparktf.driver.control import ControlServer, Handler
+from sparktf.driver.roster import Roster
+from sparktf.errors import DriverLostError, SparkTFError
+from sparktf.executor.agent import Agent, AgentSettings
+from sparktf.messages import Action, AgentHeartbeat, Registration
+from sparktf.security import ControlAccess, new_secret
+
+SILENCE_S = 15.0
+
+
+class Clock:
+    """The driver's clock, which stands still."""
+
+    now_s = 100.0
+
+    def __call__(self) -> float:
+        return self.now_s
+
+
+class Driver:
+    """A control server with a roster behind it."""
+
+    def __init__(self) -> None:
+        self.clock = Clock()
+        self.roster = Roster(self.clock, SILENCE_S)
+        self.server = ControlServer(
+            "127.0.0.1",
+            0,
+            new_secret(),
+            None,
+            {
+                Action.REGISTER: Handler(Registration, self.roster.register),
+                Action.AGENT_HEARTBEAT: Handler(AgentHeartbeat, self.roster.heartbeat),
+            },
+        )
+
+    def wait_for_agent(self, but: str = "") -> str:
+        """Returns the id of the agent that is there, once there is one."""
+        deadline_s = time.monotonic() + 30
+        while time.monotonic() < deadline_s:
+            if found := [agent.id for agent in self.roster.here() if agent.id != but]:
+                return found[0]
+            with self.roster.changed:
+                self.roster.changed.wait(0.1)
+        raise AssertionError("no agent has registered")
+
+    def give_up_agents(self) -> None:
+        """Does what follows from silence."""
+        self.clock.now_s += SILENCE_S + 1
+        self.roster.sweep()
+
+
+@pytest.fixture
+def driver() -> Iterator[Driver]:
+    driver = Driver()
+    yield driver
+    driver.server.shutdown()
+
+
+class Running:
+    """An agent on a thread.
+
+    Attributes:
+        error: What it raised.
+    """
+
+    def __init__(self, access: ControlAccess, base: Path, *, driver_lost_s: float = 60.0) -> None:
+        settings = AgentSettings(access, "127.0.0.1", "0", "json", 0.2, driver_lost_s)
+        self.error: SparkTFError | None = None
+        self._agent = Agent(0, settings, base)
+        self._thread = threading.Thread(target=self._run, daemon=True)
+        self._thread.start()
+
+    def end(self) -> None:
+        """Waits until it has gone home."""
+        self._thread.join(30)
+        assert not self._thread.is_alive()
+
+    def _run(self) -> None:
+        try:
+            self._agent.run()
+        except SparkTFError as e:
+            self.error = e
+
+
+def test_an_agent_that_was_given_up_registers_anew_as_another_and_leaves_when_dismissed(
+    driver: Driver, tmp_path: Path
+) -> None:
+    agent = Running(driver.server.access("127.0.0.1"), tmp_path)
+    first = driver.wait_for_agent()
+    driver.give_up_agents()
+
+    assert driver.wait_for_agent(but=first) != first
+
+    driver.roster.dismiss()
+    agent.end()
+    assert agent.error is None
+
+
+def test_an_agent_whose_run_ended_while_it_was_given_up_leaves_in_peace(driver: Driver, tmp_path: Path) -> None:
+    agent = Running(driver.server.access("127.0.0.1"), tmp_path)
+    driver.wait_for_agent()
+    driver.give_up_agents()
+    driver.roster.dismiss()
+
+    agent.end()
+    assert agent.error is None
+
+
+def test_an_agent_leaves_in_peace_when_the_drivers_process_is_gone(driver: Driver, tmp_path: Path) -> None:
+    agent = Running(driver.server.access("127.0.0.1"), tmp_path, driver_lost_s=0.1)
+    driver.wait_for_agent()
+    driver.server.shutdown()
+
+    agent.end()
+    assert agent.error is None
+
+
+def test_an_agent_fails_when_the_driver_is_only_silent_so_that_spark_starts_it_again(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as mute:
+        access = ControlAccess(location=f"grpc://127.0.0.1:{mute.getsockname()[1]}", secret="s")
+        agent = Running(access, tmp_path, driver_lost_s=0.1)
+        agent.end()
+
+    assert isinstance(agent.error, DriverLostError)
