@@ -66,7 +66,7 @@ def test_secrets_reach_spark_in_a_file_of_the_owners_own(tmp_path: Path) -> None
     defaults = tmp_path / "spark-defaults.conf"
     defaults.write_text("spark.eventLog.enabled true", encoding="utf-8")
     secrets = {"spark.ssl.keyPassword": "a\\b =#c", "spark.hadoop.fs.s3a.secret.key": "hunter2"}
-    config = parse_config(CONFIG.replace("models.churn:", "json:"))
+    config = parse_config(CONFIG.replace("models.churn:", "json:"), ["submit.archive=hdfs:///envs/env.tar.gz"])
     conf = {**secrets, "spark.sql.shuffle.partitions": "8"}
     config = config.model_copy(update={"submit": config.submit.model_copy(update={"conf": conf})})
     programs = dataclasses.replace(PROGRAMS, defaults=defaults)
@@ -85,5 +85,5 @@ def test_secrets_reach_spark_in_a_file_of_the_owners_own(tmp_path: Path) -> None
 
 
 def test_without_secrets_spark_reads_its_own_defaults(tmp_path: Path) -> None:
-    config = parse_config(CONFIG.replace("models.churn:", "json:"))
+    config = parse_config(CONFIG.replace("models.churn:", "json:"), ["submit.archive=hdfs:///envs/env.tar.gz"])
     assert "--properties-file" not in submit_line(config, stage(config, tmp_path, tmp_path, PROGRAMS), None, PROGRAMS)
