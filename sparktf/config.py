@@ -295,7 +295,10 @@ class TimeoutsConfig(Section):
     progress: PositiveFloat = Field(
         default=900.0, description="For a training trainer to finish its next call into TensorFlow."
     )
-    upload: PositiveFloat = Field(default=900.0, description="For one checkpoint's upload or the model's export.")
+    upload: PositiveFloat = Field(
+        default=900.0,
+        description="For a checkpoint's upload or the model's export. Checkpoints that fail for as long end the run.",
+    )
     stop: PositiveFloat = Field(default=5.0, description="Between asking a trainer to stop and killing it.")
 
 

@@ -116,7 +116,7 @@ class PretendDriver(Gang):
 
     Attributes:
         refusal: What its preflight raises.
-        failures: How many attempts fail after their first checkpoint.
+        failures: How many attempts fail after their first checkpoint, with an error of class `failure`.
         not_stored: What the chief says of each of its checkpoints; "" if they arrive.
     """
 
@@ -128,6 +128,7 @@ class PretendDriver(Gang):
         self.application = application
         self.refusal: SparkTFError | None = None
         self.failures = 0
+        self.failure = "NodeLostError"
         self.not_stored = ""
         self._plan = plan
         self._storage = storage or LocalStorage()
@@ -227,7 +228,7 @@ class PretendDriver(Gang):
             if self.failures:
                 self.failures -= 1
                 record = ErrorRecord(
-                    type="NodeLostError", message="lost", verdict=Verdict.INFRASTRUCTURE, time_s=0.0, node=str(CHIEF)
+                    type=self.failure, message="lost", verdict=Verdict.INFRASTRUCTURE, time_s=0.0, node=str(CHIEF)
                 )
                 attempt.failed(Failed(attempt=number, node=CHIEF, record=record))
                 return

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -11,7 +12,7 @@ from sparktf.config import JobConfig
 from sparktf.driver.attempt import Attempt
 from sparktf.driver.result import EpochRows
 from sparktf.driver.stored_plan import Plan
-from sparktf.errors import StorageError
+from sparktf.errors import ErrorRecord, NotStoredError, StorageError, Verdict
 from sparktf.messages import Restore, Uploaded
 from sparktf.plan import Cursor, Stream
 from sparktf.rundir import RunDirectory, checkpoint_name
@@ -48,6 +49,19 @@ class Save:
     versions: dict[str, str]
 
 
+def is_given_up(since_s: float, now_s: float, limit_s: float) -> bool:
+    """Returns whether a checkpoint that fails now ends the run; the first that failed since one was stored did so then.
+
+    Time alone ends nothing: one that fails in a short trouble of the storage, hours before the next, does no harm.
+    """
+    return now_s - since_s >= limit_s
+
+
+def may_be_mended(cause: ErrorRecord) -> bool:
+    """Returns whether a new attempt may do better; what could not be stored would only be trained again."""
+    return cause.verdict is Verdict.INFRASTRUCTURE and cause.type != NotStoredError.__name__
+
+
 class Committer:
     """Commits for one run, attempt after attempt.
 
@@ -69,6 +83,7 @@ class Committer:
         *,
         hasty: Storage | None = None,
         fence: Fence | None = None,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         """Touches nothing.
 
@@ -92,7 +107,9 @@ class Committer:
         )
         self._hasty = hasty or storage
         self._earlier: tuple[EpochRows, ...] = ()
-        self._not_committed: StorageError | None = None
+        self._not_committed: NotStoredError | None = None
+        self._failing_since_s: float | None = None
+        self._clock = clock
         self.attempt: Attempt | None = None
         self.step = 0
         self.checkpoint = ""
@@ -157,26 +174,38 @@ class Committer:
         """Takes what all nodes have uploaded out of the attempt. The caller holds the lock that nodes report under."""
         return [self._save(attempt, uploads) for uploads in attempt.complete_uploads()]
 
-    def commit_all(self, attempt: Attempt, saves: Sequence[Save]) -> None:
-        """Commits checkpoints; one that fails is reported, and training goes on.
+    def commit_all(self, saves: Sequence[Save]) -> None:
+        """Commits checkpoints; one that fails is reported, and training goes on, for as long as `timeouts.upload`.
 
         Raises:
             FencedOffError: a newer committer owns the run; nothing of it has changed.
+            NotStoredError: none has been stored for longer, however often that was tried.
         """
         for save in saves:
-            self._not_committed = None
             try:
-                self._commit(attempt.number, save)
+                self._commit(save)
             except StorageError as e:
-                self._not_committed = StorageError(f"checkpoint at step {save.chief.step} was not committed: {e}")
+                self._not_committed = NotStoredError(f"checkpoint at step {save.chief.step} was not committed: {e}")
                 self._warn(str(self._not_committed))
+                self._bear(e)
+            else:
+                self._not_committed = self._failing_since_s = None
+
+    def _bear(self, error: StorageError) -> None:
+        now_s, limit_s = self._clock(), self._config.timeouts.upload
+        since_s = self._failing_since_s = now_s if self._failing_since_s is None else self._failing_since_s
+        if is_given_up(since_s, now_s, limit_s):
+            raise NotStoredError(
+                f"no checkpoint could be stored for {now_s - since_s:.0f} s (timeouts.upload: {limit_s:g} s): {error}"
+            ) from error
 
     def publish(self, attempt: Attempt) -> None:
         """Publishes the exported model by one rename, once the last checkpoint is committed.
 
         Raises:
             FencedOffError: a newer committer owns the run; its model is as it was.
-            StorageError: that one is not, or the model did not arrive whole.
+            NotStoredError: that one is not.
+            StorageError: the model did not arrive whole, or the storage failed.
         """
         if self._not_committed is not None:
             raise self._not_committed
@@ -228,7 +257,7 @@ class Committer:
             versions=next((t.ready.versions for t in attempt.trainers.values() if t.ready), {}),
         )
 
-    def _commit(self, attempt: int, save: Save) -> None:
+    def _commit(self, save: Save) -> None:
         chief, cursor = save.chief, save.cursor
         if chief.error:
             raise StorageError(chief.error)
@@ -253,5 +282,5 @@ class Committer:
                 **({} if save.splits is None else {_SPLITS: save.splits}),
             },
         )
-        self.checkpoint = self._store.commit(manifest, self._rundir.staged(attempt, checkpoint_name(chief.step)))
+        self.checkpoint = self._store.commit(manifest, self._rundir.staged(chief.attempt, checkpoint_name(chief.step)))
         self.step = chief.step

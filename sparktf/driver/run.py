@@ -11,7 +11,7 @@ from typing import Any
 from sparktf.config import JobConfig
 from sparktf.config_load import show_config
 from sparktf.driver.attempt import Attempt
-from sparktf.driver.commit import Committer
+from sparktf.driver.commit import Committer, may_be_mended
 from sparktf.driver.feeding import Feeding
 from sparktf.driver.gang import Gang
 from sparktf.driver.ledger import Ledger
@@ -20,7 +20,7 @@ from sparktf.driver.output import ResultFile, check_output, describe_plan, keep_
 from sparktf.driver.paths import normalised
 from sparktf.driver.progress import Display, print_result
 from sparktf.driver.result import AttemptResult, NodeResult, RunResult
-from sparktf.driver.seating import Seating, seat
+from sparktf.driver.seating import Seating, attempt_result, seat
 from sparktf.driver.stored_plan import Plan, load_plan
 from sparktf.errors import (
     ConfigError,
@@ -166,10 +166,10 @@ class Run:
                 return
             cause = root_cause(attempt.failures)
             used, allowed = len(self._attempts), self._config.train.max_attempts
-            counted = f" of {allowed}" if cause.verdict is Verdict.INFRASTRUCTURE else ""
+            counted = f" of {allowed}" if may_be_mended(cause) else ""
             self._display.say(f"attempt {used}{counted} failed: {cause.message}", "red")
-            if cause.verdict is not Verdict.INFRASTRUCTURE or used >= allowed:
-                if cause.verdict is Verdict.INFRASTRUCTURE and allowed > 1:
+            if not may_be_mended(cause) or used >= allowed:
+                if may_be_mended(cause) and allowed > 1:
                     cause = cause.model_copy(update={"message": f"{cause.message} (attempt {used} of {allowed})"})
                 raise cause.to_error()
 
@@ -292,23 +292,12 @@ class Run:
         committer = self._need_committer()
         with self._gang.roster.changed:
             saves = committer.take(attempt)
-        committer.commit_all(attempt, saves)
+        committer.commit_all(saves)
 
     def _keep_attempt(
         self, attempt: Attempt, nodes: tuple[NodeResult, ...], restore: Restore | None, duration_s: float
     ) -> None:
-        cause = root_cause(attempt.failures) if attempt.failures else None
-        kept = AttemptResult(
-            attempt=attempt.number,
-            workers=len(nodes),
-            hosts=tuple(node.host for node in nodes),
-            from_step=restore.step if restore else 0,
-            to_step=max(t.progress.step for t in attempt.trainers.values()),
-            duration_s=round(duration_s, 3),
-            root_cause=cause,
-            failures=tuple(attempt.failures),
-            nodes=nodes,
-        )
+        kept = attempt_result(attempt, nodes, restore.step if restore else 0, duration_s)
         self._attempts.append(kept)
         self._emit("attempt-end", **kept.model_dump(mode="json"))
 

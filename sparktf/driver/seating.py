@@ -8,9 +8,9 @@ from dataclasses import dataclass
 
 from sparktf.driver.attempt import Attempt
 from sparktf.driver.ledger import Place
-from sparktf.driver.outcome import Trainer
+from sparktf.driver.outcome import Trainer, root_cause
 from sparktf.driver.placement import seats
-from sparktf.driver.result import NodeResult
+from sparktf.driver.result import AttemptResult, NodeResult
 from sparktf.driver.roster import Agent, ExecutorFacts
 from sparktf.driver.stored_plan import NODES
 from sparktf.messages import TrainerSpec
@@ -83,6 +83,21 @@ class Seating:
 
     def _nodes(self) -> list[NodeId]:
         return [NodeId(role=Role.WORKER, index=i) for i in range(len(self.agents))]
+
+
+def attempt_result(attempt: Attempt, nodes: tuple[NodeResult, ...], from_step: int, duration_s: float) -> AttemptResult:
+    """Returns what the run's result says of an attempt that has ended."""
+    return AttemptResult(
+        attempt=attempt.number,
+        workers=len(nodes),
+        hosts=tuple(node.host for node in nodes),
+        from_step=from_step,
+        to_step=max(t.progress.step for t in attempt.trainers.values()),
+        duration_s=round(duration_s, 3),
+        root_cause=root_cause(attempt.failures) if attempt.failures else None,
+        failures=tuple(attempt.failures),
+        nodes=nodes,
+    )
 
 
 def seat(

@@ -11,13 +11,13 @@ from typing import Any
 import tensorflow as tf
 
 from sparktf.config import CheckpointConfig
-from sparktf.errors import SparkTFError, StorageError
+from sparktf.errors import NotStoredError, SparkTFError, StorageError
 from sparktf.messages import Action, Flavour, Restore, TrainerSpec, Uploaded
 from sparktf.plan import Interval
 from sparktf.rundir import RunDirectory, checkpoint_name
 from sparktf.storage.base import Storage
 from sparktf.storage.commit import upload_folder
-from sparktf.trainer.failure import is_full_disk
+from sparktf.trainer.failure import LARGER_DISK, is_full_disk
 from sparktf.trainer.report import Reporter
 
 _PREFIX = "ckpt"
@@ -76,7 +76,7 @@ class CheckpointWriter:
             last: Of the training: it waits for the upload before. Any other is dropped if that one takes too long.
 
         Raises:
-            StorageError: the upload before the last takes longer than `timeouts.upload`.
+            NotStoredError: the upload before the last takes longer than `timeouts.upload`.
             ControlError: the upload before could not be reported.
         """
         if last:
@@ -110,11 +110,11 @@ class CheckpointWriter:
         """Waits until the last checkpoint is stored.
 
         Raises:
-            StorageError: it could not be, or not within `timeouts.upload`.
+            NotStoredError: it could not be, or not within `timeouts.upload`.
         """
         self._join()
         if self._not_stored is not None:
-            raise self._not_stored
+            raise NotStoredError(f"the last checkpoint could not be stored: {self._not_stored}") from self._not_stored
 
     def _join(self) -> None:
         """Waits for the upload that is under way, if one is."""
@@ -123,7 +123,7 @@ class CheckpointWriter:
         limit = self._spec.config.timeouts.upload
         self._upload.join(limit)
         if self._upload.is_alive():
-            raise StorageError(
+            raise NotStoredError(
                 f"a checkpoint's upload to {self._rundir.staging} took longer than timeouts.upload: {limit:g} s"
             )
         self._upload = None
@@ -137,7 +137,7 @@ class CheckpointWriter:
         except (tf.errors.OpError, OSError) as e:
             if not is_full_disk(e):
                 raise
-            return f"the executor's local disk is full: cannot write {folder}"
+            return f"the executor's local disk is full: cannot write {folder}; {LARGER_DISK}"
         return ""
 
     def _send(self, folder: Path, position: Uploaded) -> None:

@@ -15,7 +15,7 @@ from types import FrameType, TracebackType
 
 import tensorflow as tf
 
-from sparktf.errors import ErrorRecord, SparkTFError, Verdict
+from sparktf.errors import ErrorRecord, NotStoredError, SparkTFError, Verdict
 from sparktf.messages import TrainerSpec
 from sparktf.trainer.peers import said_of_peers
 
@@ -31,6 +31,8 @@ _PYTHON_TEXTS = ("Traceback (most recent call last)", "in user code:")
 """TensorFlow puts them around what Python code raised: in a `py_function` or a generator, and while it was traced."""
 
 _DISK_TEXTS = ("No space left on device", "Disk quota exceeded")
+LARGER_DISK = "make room there, or name a larger disk in spark.local.dir (on YARN yarn.nodemanager.local-dirs)"
+
 _DISK_ERRNOS = (errno.ENOSPC, errno.EDQUOT)
 _MEMORY_TEXT = re.compile(r"\bOOM\b|memory|\balloc", re.IGNORECASE)
 _FILE = re.compile(r"(?<![^\s'])(/[^\s':;,]+)")
@@ -68,7 +70,7 @@ def _classify(error: BaseException, spec: TrainerSpec, work: Path) -> tuple[Verd
         said = said_of_peers(_plain(str(error)), spec.cluster)
         return Verdict.INFRASTRUCTURE, "NodeLostError", f"{spec.node} lost its peers: {said}", True
     if is_full_disk(error):
-        return Verdict.INFRASTRUCTURE, "StorageError", _full_disk(error, work, _place(error, spec)), False
+        return NotStoredError.verdict, NotStoredError.__name__, _full_disk(error, work, _place(error, spec)), False
     if _is_lack_of_memory(error):
         mend = "raise cluster.trainer_memory_mib (spark.executor.memoryOverhead) or lower train.batch_size"
         return Verdict.INFRASTRUCTURE, "NodeLostError", f"out of memory: {_first_line(error)}; {mend}", False
@@ -107,8 +109,7 @@ def _full_disk(error: BaseException, work: Path, place: str) -> str:
         return f"disk full: {text}{place}; make room for {named[1]}"
     if named is None and place:
         return f"disk full: {text}{place}; make room where the model writes"
-    mend = "make room there, or name a larger disk in spark.local.dir (on YARN yarn.nodemanager.local-dirs)"
-    return f"disk full: {text}; it is the executor's local disk, below {work.parent}: {mend}"
+    return f"disk full: {text}; it is the executor's local disk, below {work.parent}: {LARGER_DISK}"
 
 
 def _is_lack_of_memory(error: BaseException) -> bool:

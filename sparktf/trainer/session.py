@@ -10,7 +10,7 @@ from typing import Any
 
 from sparktf.channel import ControlClient
 from sparktf.data_messages import NodeInput
-from sparktf.errors import LifecycleError, StorageError
+from sparktf.errors import LifecycleError, NotStoredError, StorageError
 from sparktf.feed.aside import BadRow
 from sparktf.feed.blocks import Parts, PlannedParts
 from sparktf.feed.memory import SpareMemory
@@ -229,13 +229,20 @@ class Session:
         return due or self._reporter.take_save_request()
 
     def export(self, model: KerasModel) -> None:
-        """Exports the model into the staging folder; the driver publishes it."""
+        """Exports the model into the staging folder; the driver publishes it.
+
+        Raises:
+            NotStoredError: it could not be uploaded.
+        """
         if not self.is_chief:
             return
         self._reporter.update(phase="exporting")
         folder = self._work / "model"
         export_model(model, self.spec.assets, folder)
-        self._model_files = upload_folder(self._storage, folder, self._rundir.staged(self.spec.attempt, "model"))
+        try:
+            self._model_files = upload_folder(self._storage, folder, self._rundir.staged(self.spec.attempt, "model"))
+        except StorageError as error:
+            raise NotStoredError(f"the model could not be stored: {error}") from error
 
     def export_plain(self, model: Any) -> None:
         """Exports a model that a low-level loop made."""

@@ -15,7 +15,7 @@ from trainer.local_gang import LocalGang
 
 from minihadoop import MiniHadoop
 from sparktf.config import JobConfig
-from sparktf.errors import StorageQuotaError, Verdict
+from sparktf.errors import NotStoredError, Verdict
 
 
 @pytest.fixture
@@ -82,8 +82,9 @@ def test_a_last_checkpoint_that_hdfs_does_not_take_ends_the_run_with_its_error(
 ) -> None:
     hadoop.hdfs.make_folder("/train/runs/job/run/checkpoints")
     hadoop.tool("dfsadmin", "-setSpaceQuota", "4m", "/train/runs/job/run/checkpoints")
-    with pytest.raises(StorageQuotaError, match=r"cannot copy .* to hdfs://.*/train/runs/job/run/.* quota"):
-        gang.train(job(train={"batch_size": 64, "max_attempts": 1}))
+    with pytest.raises(NotStoredError, match=r"cannot copy .* to hdfs://.*/train/runs/job/run/.* quota"):
+        gang.train(job(train={"batch_size": 64}))
     stored = json.loads(hadoop.hdfs.get("/train/runs/job/run/result.json"))
     assert stored["verdict"] == Verdict.INFRASTRUCTURE
-    assert stored["error"]["type"] == "StorageQuotaError"
+    assert stored["error"]["type"] == "NotStoredError"
+    assert len(stored["attempts"]) == 1

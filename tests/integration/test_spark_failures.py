@@ -14,7 +14,7 @@ from integration.application import Application
 from integration.processes import wait_for
 from integration.rows import job
 from integration.sandbox import Sandbox
-from integration.submit import Submit
+from integration.submit import Disk, Submit
 from integration.watch import Held, Watch
 
 from sparktf import Verdict
@@ -244,6 +244,28 @@ def test_with_speculation_on_a_killed_executor_is_replaced_all_the_same(
     assert [a.workers for a in submit.run("r").result().attempts] == [2, 2]
     trained = watch.ids([held.pid for held in first], updates=EVERY) + watch.ids(watch.pids()[2:])
     assert trained == dict.fromkeys(range(1, ROWS + 1), 1)
+
+
+@pytest.mark.parametrize(("full", "told"), [("runs", "{}/t/r/"), ("tmp", "spark.local.dir")])
+def test_a_full_disk_ends_the_run_with_its_name_and_nothing_is_trained_again(
+    sandbox: Sandbox, rows: Path, watch: Watch, full: str, told: str
+) -> None:
+    config = watched_job(rows, sandbox.runs, watch, cluster={"strategy": "single", "workers": 1})
+    disk = Disk(sandbox.folder / full, nbytes=64 << 20)
+    disk.folder.mkdir(exist_ok=True)
+    watch.hold()
+    submit = Submit(sandbox, "local[2]", config, "--run-id", "r", disk=disk)
+    (held,) = watch.held(1)
+    disk.fill(held.pid)
+    watch.release()
+    assert submit.wait(within_s=60) == 4
+    said = submit.output()
+    assert said[-1].startswith("NotStoredError: ")
+    assert "o space left on device" in said[-1]
+    assert told.format(disk.folder) in said[-1]
+    assert any(f"warning: checkpoint at step {2 * EVERY} was not committed: " in line for line in said)
+    assert len(watch.pids()) == 1
+    assert not sandbox.family.wait()
 
 
 def test_a_driver_thawed_after_its_successors_publish_changes_nothing_and_says_why(

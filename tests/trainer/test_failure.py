@@ -51,6 +51,7 @@ def test_a_failure_is_told_as_what_it_is(
     config = lake.job(tmp_path, "anything", data=lake.NUMBERS_TO_LABEL)
     record = elsewhere.submit(failures.told, config, what, nodes, str(tmp_path)).result()
     assert (record.verdict, record.peer) == (verdict, peer), record.message
+    assert (record.type == "NotStoredError") == ("disk" in what or "quota" in what)
     assert text in record.message
     assert "disk full" not in record.message or "memory" not in record.message
 
@@ -69,6 +70,8 @@ def test_a_checkpoint_that_a_full_local_disk_does_not_take_ends_no_attempt(
 ) -> None:
     config = lake.job(tmp_path, "anything", data=lake.NUMBERS_TO_LABEL)
     chief, other = elsewhere.submit(failures.saved_to_full_disk, config, tmp_path).result()
-    reason = f"the executor's local disk is full: cannot write {tmp_path}/step-000000000001"
-    assert chief == (reason, reason)
+    reason = f"the executor's local disk is full: cannot write {tmp_path}/step-000000000001; make room there, or name"
+    assert chief[0].startswith(reason)
+    assert LOCAL in chief[0]
+    assert chief[1] == f"the last checkpoint could not be stored: {chief[0]}"
     assert other == ("", "")

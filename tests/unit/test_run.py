@@ -7,9 +7,15 @@ from pathlib import Path
 
 import pytest
 from lakes import plan_lake, write_lake
-from pretend import PretendDriver, pretend_config
+from pretend import CHIEF, PretendDriver, pretend_config
 
+from sparktf.driver.commit import Committer, Save, is_given_up
 from sparktf.driver.result import Application
+from sparktf.errors import NotStoredError, Verdict
+from sparktf.messages import Uploaded
+from sparktf.plan import Cursor
+from sparktf.rundir import RunDirectory, checkpoint_name
+from sparktf.storage.local import LocalStorage
 
 ROWS = 20
 
@@ -34,3 +40,54 @@ def test_a_lost_node_costs_an_attempt_that_goes_on_from_the_last_checkpoint(driv
     assert [a.from_step for a in result.attempts] == [0, 10]
     assert result.rows_trained == ROWS
     assert (Path(result.model) / "weights").read_bytes() == b"model of app"
+
+
+def test_what_the_storage_does_not_take_ends_the_run_with_its_words_and_is_not_trained_again(
+    driver: PretendDriver,
+) -> None:
+    driver.not_stored = "cannot write /runs: No space left on device"
+    with pytest.raises(NotStoredError, match="step 20 was not committed: cannot write /runs: No space left") as raised:
+        driver.train()
+    assert raised.value.verdict is Verdict.INFRASTRUCTURE
+    assert len(raised.value.result.attempts) == 1
+    assert [text for text in raised.value.result.warnings if "No space left" in text] == [
+        f"checkpoint at step {step} was not committed: cannot write /runs: No space left on device" for step in (10, 20)
+    ]
+
+
+def test_nor_is_what_a_node_could_not_store(driver: PretendDriver) -> None:
+    driver.failures, driver.failure = 1, "NotStoredError"
+    with pytest.raises(NotStoredError, match=r"^lost$") as raised:
+        driver.train()
+    assert len(raised.value.result.attempts) == 1
+
+
+def test_checkpoints_may_fail_for_as_long_as_an_upload_may_take() -> None:
+    assert not is_given_up(since_s=100.0, now_s=100.0, limit_s=900.0)
+    assert not is_given_up(since_s=100.0, now_s=999.0, limit_s=900.0)
+    assert is_given_up(since_s=100.0, now_s=1000.0, limit_s=900.0)
+
+
+def test_one_that_is_stored_in_between_begins_the_time_anew(tmp_path: Path) -> None:
+    now_s = 0.0
+    lake = write_lake(tmp_path / "lake", [ROWS])
+    rundir = RunDirectory(str(tmp_path / "runs"), "t", "r")
+    config = pretend_config(lake, tmp_path / "runs", timeouts={"upload": 60})
+    committer = Committer(config, LocalStorage(), rundir, plan_lake(lake), lambda text: None, clock=lambda: now_s)
+    committer.fence(lambda after: after + 1)
+
+    def save(step: int, error: str = "") -> list[Save]:
+        uploaded = Uploaded(attempt=1, node=CHIEF, step=step, epoch=0, done=(), keras="keras", error=error)
+        Path(rundir.staged(1, checkpoint_name(step))).mkdir(parents=True)
+        return [Save(uploaded, Cursor(), (), 0, None, {})]
+
+    committer.commit_all(save(1, "away"))
+    now_s = 50.0
+    committer.commit_all(save(2))
+    now_s = 100.0
+    committer.commit_all(save(3, "away"))
+    now_s = 159.0
+    committer.commit_all(save(4, "away"))
+    now_s = 160.0
+    with pytest.raises(NotStoredError, match=r"could be stored for 60 s \(timeouts\.upload: 60 s\): away"):
+        committer.commit_all(save(5, "away"))
