@@ -4,7 +4,7 @@ A checkpoint exists only if its manifest verifies: every file it lists is there,
 upload files into a staging folder (`upload_folder`); the driver alone commits, through one `CheckpointStore`:
 
     _tmp/<attempt>-<what>/         trainers upload here; the manifest is written last
-      -- rename -->  _commit-<attempt>-<nonce>/<what>/       the fence; verified here, where no upload reaches it
+      -- rename -->  ../_commit-<attempt>-<nonce>/<what>/    the fence; verified here, where no upload reaches it
       -- rename -->  step-<12 digits>/                       visible, whole
 
 One committer, one fence (`sparktf.storage.fence`): a cut-off committer's next rename fails, wherever it had got to;

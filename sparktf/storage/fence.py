@@ -1,10 +1,10 @@
 """Who may write to a run: of all that were ever submitted under its id, the one whose fence stands.
 
-A fence is a folder `checkpoints/_commit-<attempt>-<nonce>/` of one driver. All that a driver changes where readers look
-goes through it by rename: what is new is moved into the fence and out to its place, what is old is moved in from its
-place. A rename into or out of a missing folder fails, so the one step that changes something is also the one that finds
-the fence gone: it makes no difference where a driver was frozen, and for how long. Nobody makes such a folder a second
-time. A newer committer makes a fence of its own first and then moves all others away.
+A fence is a folder `_commit-<attempt>-<nonce>/` of one driver in the run directory. All that a driver changes where
+readers look goes through it by rename: what is new is moved into the fence and out to its place, what is old comes in
+from there. A rename into or out of a missing folder fails, so the one step that changes something is also the one that
+finds the fence gone: it makes no difference where a driver was frozen, and for how long. Nobody makes such a folder a
+second time. A newer committer makes a fence of its own first and then moves all others away.
 """
 
 from __future__ import annotations
@@ -29,6 +29,7 @@ from sparktf.storage.base import Storage
 LOOK_EVERY_S = 10.0
 """So long a driver may train before it looks whether the run is still its own; each commit finds out by itself."""
 
+_OURS = ("_commit-", "_put-", "_swept-")
 _FENCE = re.compile(r"^_commit-(\d+)-")
 
 _log = logging.getLogger(__name__)
@@ -51,6 +52,9 @@ class Fence:
         self._storage = storage
         self._hasty = hasty or storage
         self._rundir = rundir
+        self._parent = (
+            rundir.path
+        )  # not below `checkpoints`: what that has no room for is not only a checkpoint's matter
         self._path: str | None = None
 
     @property
@@ -66,9 +70,9 @@ class Fence:
         Raises:
             StorageError: the storage failed.
         """
-        if not self._storage.exists(self._rundir.checkpoints):
+        if not self._storage.exists(self._parent):
             return 0
-        return max((_attempt(name) for name in self._names()), default=0)
+        return max((_attempt(name) for name in self._names(self._parent)), default=0)
 
     def take(self, attempt: int) -> int:
         """Makes this driver the run's only committer, before an attempt begins; sweeps what older attempts staged.
@@ -84,7 +88,7 @@ class Fence:
             StorageError: the storage failed; there may be no committer now.
         """
         nonce = secrets.token_hex(4)
-        path = f"{self._rundir.checkpoints}/_commit-{attempt:03d}-{nonce}"
+        path = f"{self._parent}/_commit-{attempt:03d}-{nonce}"
         if self._path is None:
             self._storage.make_dirs(path)
         else:
@@ -106,9 +110,9 @@ class Fence:
         Raises:
             StorageError: the storage failed.
         """
-        path = f"{self._rundir.checkpoints}/_commit-000-{secrets.token_hex(4)}"
+        path = f"{self._parent}/_commit-000-{secrets.token_hex(4)}"
         self._storage.make_dirs(path)
-        if any(_FENCE.match(name) and name != _name(path) for name in self._names()):
+        if any(_FENCE.match(name) and name != _name(path) for name in self._names(self._parent)):
             self.discard(path)
             return False
         self._path = path
@@ -123,7 +127,7 @@ class Fence:
             FencedOffError: the block raised a StorageError, and the fence is gone.
         """
         if self._path is None:
-            raise LifecycleError(f"commit below {self._rundir.checkpoints} without a fence")
+            raise LifecycleError(f"commit below {self._rundir.path} without a fence")
         path = self._path
         try:
             yield path
@@ -189,7 +193,7 @@ class Fence:
             StorageError: the storage failed.
         """
         # Not written into the fence: writing makes folders, and would mend a fence that is gone.
-        aside = f"{self._rundir.checkpoints}/_put-{secrets.token_hex(4)}"
+        aside = f"{self._parent}/_put-{secrets.token_hex(4)}"
         try:
             with self.guarded() as held:
                 self._storage.write_bytes(f"{aside}/{_name(path)}", content)
@@ -251,21 +255,24 @@ class Fence:
         except StorageError:
             return False
 
-    def _names(self) -> list[str]:
-        return [_name(entry.path) for entry in self._storage.list(self._rundir.checkpoints)]
+    def _names(self, folder: str) -> list[str]:
+        return [_name(entry.path) for entry in self._storage.list(folder)]
 
     def _sweep_aside(self, nonce: str) -> list[tuple[str, str]]:
         """Moves every other committer's fence and what is staged out of their reach; returns what, and where to."""
-        parent = self._rundir.checkpoints
-        hidden = [name for name in self._names() if name.startswith("_") and f"{parent}/{name}" != self._path]
+        fences = (f"{self._parent}/{name}" for name in self._names(self._parent) if name.startswith(_OURS))
+        hidden = [path for path in fences if path != self._path]
+        if self._storage.exists(self._rundir.checkpoints):
+            names = self._names(self._rundir.checkpoints)
+            hidden += [f"{self._rundir.checkpoints}/{name}" for name in names if name.startswith("_")]
         swept = []
-        for number, name in enumerate(hidden):
-            aside = f"{parent}/_swept-{nonce}-{number}"
+        for number, path in enumerate(hidden):
+            aside = f"{self._parent}/_swept-{nonce}-{number}"
             try:
-                self._storage.rename(f"{parent}/{name}", aside)
+                self._storage.rename(path, aside)
             except StorageNotFoundError:
                 continue  # another that fences at the same moment has moved it, or its owner released it
-            swept.append((name, aside))
+            swept.append((_name(path), aside))
         return swept
 
 

@@ -257,6 +257,7 @@ class TestCommit:
         stage(rundir, 20)
         store.release()
         assert names(rundir.checkpoints) == [checkpoint_name(10)]
+        assert names(rundir.path) == ["checkpoints"]
 
 
 class TestPublish:
@@ -276,7 +277,7 @@ class TestPublish:
             store.publish(manifest.files, staged, rundir.model)
         assert (Path(rundir.model) / "index").read_bytes().startswith(b"index at 2")
         store.release()
-        assert names(rundir.checkpoints) == []
+        assert names(rundir.path) == ["checkpoints", "model"]
 
     def test_which_stays_until_the_new_one_is_whole(self, rundir: RunDirectory) -> None:
         store = open_store(rundir)
@@ -408,8 +409,8 @@ class TestFence:
         stage(rundir, 20)
         new = open_store(rundir)
         new.fence(2)
-        left = names(rundir.checkpoints)
-        assert [name.rpartition("-")[0] for name in left] == ["_commit-002", "step"]
+        assert names(rundir.checkpoints) == [checkpoint_name(10)]
+        assert [name.rpartition("-")[0] for name in names(rundir.path)] == ["_commit-002", ""]
 
     def test_attempts_count_on_from_those_of_a_killed_driver(self, rundir: RunDirectory) -> None:
         assert open_store(rundir).last_attempt() == 0

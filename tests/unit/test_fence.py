@@ -146,6 +146,7 @@ def test_of_two_drivers_that_freeze_in_turn_one_owns_the_run_from_model_to_resul
             read_manifest(LocalStorage(), submissions.rundir.checkpoint(step), Manifest)
         # What the nodes of the other one have uploaded since stays in a hidden folder.
         assert {name[:5] for name in os.listdir(submissions.rundir.checkpoints)} - {"_tmp"} == {"step-"}
+        assert not [name for name in os.listdir(submissions.rundir.path) if name.startswith("_")]
     assert done > 20
 
 
@@ -209,18 +210,18 @@ class TestResult:
             is_refused(driver)
             assert isinstance(ended(driver), PreflightError)
             assert f'"application": "{name}"'.encode() in submissions.seen()["result.json"]
-        assert os.listdir(submissions.rundir.checkpoints) == []
+        assert os.listdir(submissions.rundir.path) == ["result.json"]
 
     def test_but_not_over_that_of_a_run_which_somebody_holds(self, tmp_path: Path, lake: Path, plan: Plan) -> None:
         submissions = Submissions(tmp_path, lake, plan)
         Fence(LocalStorage(), submissions.rundir).take(1)
-        before = os.listdir(submissions.rundir.checkpoints)
+        before = os.listdir(submissions.rundir.path)
         driver = submissions.driver("refused")
         is_refused(driver)
         assert isinstance(ended(driver), PreflightError)
         assert "the result is not written: another submission holds the run" in driver.said.getvalue()
         assert submissions.seen() == {}
-        assert os.listdir(submissions.rundir.checkpoints) == before
+        assert os.listdir(submissions.rundir.path) == before
 
     def test_an_application_that_yarn_starts_again_after_it_lost_the_run_does_not_take_it_back(
         self, tmp_path: Path, lake: Path, plan: Plan
