@@ -19,7 +19,7 @@ class Node(Protocol):
     Attributes:
         role: "worker" (or "chief" for a coordinator).
         index: Position among the `workers`.
-        workers: Number of workers.
+        workers: Number of workers of this attempt, which may be fewer than configured (`cluster.min_workers`).
         params: `params` of the configuration.
         assets: What `prepare` returned.
         strategy: The `tf.distribute.Strategy`; variables are made in its scope.

@@ -34,7 +34,7 @@ class TrainerNode:
         self._checkpoint: Any = None
         self.role = spec.node.role.value
         self.index = spec.node.index
-        self.workers = spec.config.cluster.nodes
+        self.workers = session.nodes
         self.params: Mapping[str, Any] = spec.config.params
         self.assets: Mapping[str, Any] = spec.assets
         self.strategy = session.strategy

@@ -30,7 +30,7 @@ The error could be from a previous operation. Restart your program to reset.
 def told(config: JobConfig, what: str, nodes: int, folder: str) -> ErrorRecord:
     """Returns the record of the named failure in a gang of so many nodes; local files are below `folder`."""
     failure = importlib.import_module("sparktf.trainer.failure")
-    spec = _spec(config, nodes)
+    spec = spec_of(config, nodes)
     tf = importlib.import_module("tensorflow")
     try:
         FAILURES[what](tf, folder)
@@ -40,7 +40,8 @@ def told(config: JobConfig, what: str, nodes: int, folder: str) -> ErrorRecord:
     raise LookupError(f"nothing failed: {what}")
 
 
-def _spec(config: JobConfig, nodes: int, index: int = 0) -> TrainerSpec:
+def spec_of(config: JobConfig, nodes: int, index: int = 0) -> TrainerSpec:
+    """Returns what the trainer of a gang of so many nodes gets."""
     return TrainerSpec(
         run_id="r",
         run_root=config.output.path,
@@ -71,7 +72,7 @@ def saved_to_full_disk(config: JobConfig, folder: Path) -> list[tuple[str, str]]
     found = []
     for index in range(2):
         told = Told()
-        writer = module.CheckpointWriter(_spec(config, 2, index), open_storage(str(folder)), told, folder, "keras")
+        writer = module.CheckpointWriter(spec_of(config, 2, index), open_storage(str(folder)), told, folder, "keras")
         writer.save(Full(), step=1, epoch=0, done=(), rows_aside=0, last=False)
         try:
             writer.wait()

@@ -1,0 +1,31 @@
+"""What a low-level `train(node)` is told of its place."""
+
+from __future__ import annotations
+
+import importlib
+from concurrent.futures import ProcessPoolExecutor
+from pathlib import Path
+
+from trainer import lake
+from trainer.failures import spec_of
+
+from sparktf.channel import ControlClient
+from sparktf.config import JobConfig
+from sparktf.security import ControlAccess
+from sparktf.trainer.report import Reporter
+
+
+def test_workers_are_those_of_the_attempt(tmp_path: Path, elsewhere: ProcessPoolExecutor) -> None:
+    config = lake.job(tmp_path, "loop", data=lake.NUMBERS_TO_LABEL, workers=3)
+    assert elsewhere.submit(told, config, 1, tmp_path).result() == (0, 1, config.train.batch_size)
+
+
+def told(config: JobConfig, nodes: int, folder: Path) -> tuple[int, int, int]:
+    """Returns index, workers and batch size of the first node of so many."""
+    session = importlib.import_module("sparktf.trainer.session").Session
+    spec = spec_of(config, nodes)
+    client = ControlClient(ControlAccess(location="grpc://127.0.0.1:1", secret="s"))
+    node = importlib.import_module("sparktf.trainer.lowlevel").TrainerNode(
+        session(spec, client, Reporter(client, spec), folder)
+    )
+    return node.index, node.workers, node.batch_size
