@@ -72,7 +72,6 @@ class Display:
         self._epochs = epochs
         self._shown_s = float("-inf")
         self._seen: deque[tuple[float, int]] = deque()
-        self._told_step = 0
         self._status: Any = None
 
     def say(self, text: str, style: str = "") -> None:
@@ -98,12 +97,9 @@ class Display:
         """
         waiting = sum(p.phase == "starting" for p in nodes)
         if waiting:
-            self._told_step = 0  # a new attempt begins at an earlier step
             self.waiting("starting trainers", len(nodes) - waiting, len(nodes), left_s, now_s)
             return
         front = max(nodes, key=lambda p: (p.epoch, p.step))
-        if front.step < self._told_step:
-            return  # the metrics that were said last are newer than the last heartbeats
         rows = sum(p.rows_trained for p in nodes if p.epoch == front.epoch) + before
         loss = "" if front.loss is None else f"  loss {front.loss:.4f}"
         phases = {p.phase for p in nodes} - {"training"}
@@ -116,7 +112,6 @@ class Display:
 
     def metrics(self, metrics: Metrics) -> None:
         """Prints the metrics of a stream."""
-        self._told_step = metrics.step
         values = "  ".join(f"{name} {value:.4f}" for name, value in metrics.values.items())
         self.say(
             f"epoch {metrics.epoch + 1}/{self._epochs}  step {metrics.step}  "

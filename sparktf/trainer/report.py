@@ -59,7 +59,12 @@ class Reporter:
             return asked
 
     def send(self, action: Action, message: Message) -> None:
-        """Delivers a message that must not be lost, for as long as the driver may be away."""
+        """Delivers a message that must not be lost, for as long as the driver may be away.
+
+        A heartbeat goes before it: what is told of an epoch's end comes when the node is known to be there.
+        """
+        with suppress(ControlError):
+            self._beat()
         self._client.call_patiently(action, message, Ack, patience_s=self._spec.config.timeouts.driver_lost)
 
     def fail(self, failed: Failed) -> None:

@@ -1,0 +1,85 @@
+"""What the driver knows of a trainer when it is told of an epoch's end: a real control server and reporter."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+from lakes import lake_config
+
+from sparktf.channel import ControlClient
+from sparktf.driver.control import ControlServer, Handler
+from sparktf.errors import SparkTFError
+from sparktf.feature import FeedSpec
+from sparktf.messages import Ack, Action, Heartbeat, Metrics, TrainerOrders, TrainerSpec
+from sparktf.plan import Message, Stream
+from sparktf.security import new_secret
+from sparktf.topology import ClusterSpec, NodeId, Role
+from sparktf.trainer.report import Reporter
+
+NODE = NodeId(role=Role.WORKER, index=0)
+SPEC = TrainerSpec(
+    run_id="r",
+    run_root="/o",
+    attempt=1,
+    node=NODE,
+    cluster=ClusterSpec(worker=("h:1",)),
+    config=lake_config(),
+    feed=FeedSpec(features=()),
+    rows={},
+    assets={},
+)
+METRICS = Metrics(attempt=1, node=NODE, stream=Stream.VALIDATION, epoch=2, step=69, rows=360, values={"loss": 0.5})
+
+
+class Driver:
+    """Keeps what it is told, in order.
+
+    Attributes:
+        is_deaf: Heartbeats fail.
+    """
+
+    def __init__(self) -> None:
+        self.told: list[Message] = []
+        self.is_deaf = False
+        handlers = {
+            Action.HEARTBEAT: Handler(Heartbeat, self._heartbeat),
+            Action.METRICS: Handler(Metrics, self._metrics),
+        }
+        self.server = ControlServer("127.0.0.1", 0, new_secret(), None, handlers)
+
+    def reporter(self) -> Reporter:
+        """Returns one whose thread is not started: only messages have heartbeats before them."""
+        return Reporter(ControlClient(self.server.access("127.0.0.1")), SPEC)
+
+    def _heartbeat(self, message: Heartbeat) -> TrainerOrders:
+        if self.is_deaf:
+            raise SparkTFError("not now")
+        self.told.append(message)
+        return TrainerOrders(stop=False)
+
+    def _metrics(self, message: Metrics) -> Ack:
+        self.told.append(message)
+        return Ack()
+
+
+@pytest.fixture
+def driver() -> Iterator[Driver]:
+    driver = Driver()
+    yield driver
+    driver.server.shutdown()
+
+
+def test_an_epochs_metrics_come_when_the_node_is_known_to_be_there(driver: Driver) -> None:
+    reporter = driver.reporter()
+    reporter.update(epoch=2, step=69, rows_trained=1_438, phase="training")
+    reporter.send(Action.METRICS, METRICS)
+
+    assert driver.told == [Heartbeat(attempt=1, node=NODE, progress=reporter.progress), METRICS]
+
+
+def test_a_message_does_not_depend_on_the_heartbeat_before_it(driver: Driver) -> None:
+    driver.is_deaf = True
+    driver.reporter().send(Action.METRICS, METRICS)
+
+    assert driver.told == [METRICS]
