@@ -84,7 +84,8 @@ class FeedSpec(Message):
 
     Attributes:
         partition_columns: Names of hive-style partition columns, in the order of `Split.partition`.
-        partition_types: Their Spark types ("int", "bigint", "double", "date", "string").
+        partition_types: Their Spark types ("int", "bigint", "decimal(20,0)", "double", "date", "timestamp", "string",
+            "void").
         fill_null: Column -> value in place of null.
         renamed: Column -> its name in the files, where that is another one.
         where: What a row of the files must pass to belong to the stream.

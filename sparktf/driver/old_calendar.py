@@ -7,12 +7,12 @@ Spark converts such values as it reads them, by rules of its own; Arrow takes th
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
 
 import pyarrow.parquet as pq
 
 from sparktf.driver.not_plain import NotPlainError
 from sparktf.driver.spark_reads import SparkReads
+from sparktf.feed.parquet_file import leaf_columns
 
 _WRITER = b"org.apache.spark.version"
 _LEGACY = b"org.apache.spark.legacyDateTime"
@@ -31,11 +31,11 @@ _FIRST_SECOND = -2_208_988_800
 _PER_SECOND = {"milliseconds": 10**3, "microseconds": 10**6, "nanoseconds": 10**9}
 
 
-def check_calendar(path: str, metadata: pq.FileMetaData, leaves: Iterable[int], reads: SparkReads) -> None:
+def check_calendar(path: str, metadata: pq.FileMetaData, columns: frozenset[str], reads: SparkReads) -> None:
     """Checks that Spark takes the dates and timestamps of a file as they are: by its writer, else by its statistics.
 
     Args:
-        leaves: The physical columns that are read.
+        columns: The columns and fields that are read.
 
     Raises:
         NotPlainError: it may convert some.
@@ -50,7 +50,7 @@ def check_calendar(path: str, metadata: pq.FileMetaData, leaves: Iterable[int], 
     rebases_int96 |= reads.shifts_int96 and not str(metadata.created_by or "").startswith(_JAVA_WRITER)
     if not (rebases or rebases_int96):
         return
-    for leaf in leaves:
+    for leaf in leaf_columns(metadata, columns):
         column = metadata.schema.column(leaf)
         if column.physical_type == _INT96:
             if rebases_int96:

@@ -16,10 +16,10 @@ from sparktf.driver.columns import Schema, column_type
 from sparktf.driver.not_plain import NotPlainError
 from sparktf.driver.old_calendar import check_calendar
 from sparktf.driver.partitions import Partitions
-from sparktf.driver.source import Source, first_length
+from sparktf.driver.source import Source, doubled, first_length
 from sparktf.driver.spark_reads import SparkReads
 from sparktf.errors import EmptySourceError
-from sparktf.feed.parquet import PARTITION_TYPES
+from sparktf.feed.parquet import partition_type
 from sparktf.feed.parquet_file import leaf_columns, open_parquet, reading
 from sparktf.predicate import Comparison
 from sparktf.storage.base import Storage
@@ -74,12 +74,14 @@ class ParquetScan:
         Raises:
             NotPlainError: a column is missing, of another type, or holds dates or timestamps that Spark converts.
         """
-        leaves = leaf_columns(metadata, frozenset(self.in_file(name) for name in used).union(self.compared))
-        if any(metadata.schema.column(i).physical_type == _INT96 for i in leaves):
+        read = frozenset(self.in_file(name) for name in used).union(self.compared)
+        if any(metadata.schema.column(i).physical_type == _INT96 for i in leaf_columns(metadata, read)):
             raise NotPlainError(f"{path} has INT96 timestamps")
         # Of a struct, all fields must be what Spark says they are, used or not.
         types = {self.columns[name]: self.types[name] for name in sorted({self.root(name) for name in used})}
         types |= self.compared
+        if twice := doubled(schema, types, SparkReads()):
+            raise NotPlainError(f"{path} has {twice}")
         found = {field.name: field.type for field in schema}
         for in_file, wanted in types.items():
             if in_file not in found:
@@ -87,7 +89,7 @@ class ParquetScan:
             kind = spark_type(found[in_file])
             if kind != wanted:
                 raise NotPlainError(f"{path}: column {in_file!r} is of type {kind}, and {wanted} in Spark")
-        check_calendar(path, metadata, leaves, SparkReads(rebases_unknown=self.rebases_unknown))
+        check_calendar(path, metadata, read, SparkReads(rebases_unknown=self.rebases_unknown))
 
 
 def scan_source(scan: ParquetScan, key: str) -> Source:
@@ -112,7 +114,7 @@ def scan_schema(storage: Storage, scan: ParquetScan) -> Schema:
     with open_parquet(storage, path) as file, reading(path):
         found = {field.name: field.type for field in file.schema_arrow}
     partitions = zip(scan.partitions.names, scan.partitions.types, strict=True)
-    types = {name: PARTITION_TYPES[kind] for name, kind in partitions}
+    types = {name: partition_type(kind) for name, kind in partitions}
     for name, in_file in scan.columns.items():
         if name not in types and in_file not in found:
             raise NotPlainError(f"{path} has no column {in_file!r}")

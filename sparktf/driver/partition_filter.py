@@ -7,6 +7,7 @@ import logging
 import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from decimal import Decimal
 
 import pyarrow as pa
 from pyspark.errors import PySparkException
@@ -14,7 +15,7 @@ from pyspark.logger import PySparkLogger
 from pyspark.sql import SparkSession
 
 from sparktf.errors import ConfigError
-from sparktf.feed.parquet import PARTITION_TYPES
+from sparktf.feed.parquet import partition_type
 from sparktf.plan import PartitionValue
 
 _UNKNOWN = re.compile(r"\[UNRESOLVED_COLUMN\b.*? name (`.+?`) cannot be resolved")
@@ -45,7 +46,7 @@ def filter_partitions(
         ConfigError: the predicate cannot be parsed or evaluated, or uses another column.
     """
     columns = {
-        name: pa.array([_arrow_value(row[i], kind) for row in rows], PARTITION_TYPES[kind])
+        name: pa.array([_arrow_value(row[i], kind) for row in rows], partition_type(kind))
         for i, (name, kind) in enumerate(zip(names, types, strict=True))
     }
     numbered = pa.table({**columns, _ROW: pa.array(range(len(rows)), pa.int32())})
@@ -69,8 +70,10 @@ def _reason(error: PySparkException) -> str:
     return f"{unknown[1]} is no partition column; `data.mode: spark` has Spark filter by columns of the files too"
 
 
-def _arrow_value(value: PartitionValue, kind: str) -> PartitionValue | datetime.date:
-    return datetime.date.fromisoformat(value) if kind == "date" and isinstance(value, str) else value
+def _arrow_value(value: PartitionValue, kind: str) -> PartitionValue | datetime.date | Decimal:
+    if not isinstance(value, str) or kind == "string":
+        return value
+    return datetime.date.fromisoformat(value) if kind == "date" else Decimal(value)
 
 
 def first_line(error: PySparkException) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import NamedTuple
@@ -15,7 +15,7 @@ from sparktf.driver.columns import Schema, resolve_features
 from sparktf.driver.locality import Column, Hosts, Locate, Replicas, block_numbers, host_groups, nowhere
 from sparktf.driver.not_plain import NotPlainError
 from sparktf.driver.parquet_scan import ParquetScan, scan_schema, scan_source
-from sparktf.driver.partitions import NO_PARTITIONS, Partitions
+from sparktf.driver.partitions import NO_PARTITIONS, Partitions, unreadable
 from sparktf.driver.row_filter import count_selected
 from sparktf.driver.source import (
     FooterCheck,
@@ -88,7 +88,7 @@ def plan_source(
     """
     data, reads = config.data, reads or SparkReads()
     if scan is None:
-        source, storage, schema = _open_path(config, open_storage, filter_partitions)
+        source, storage, schema = _open_path(config, open_storage, filter_partitions, reads)
     else:
         source = scan_source(scan, f"data.{data.source_key}" if data.source_key else "train(data=...)")
         storage = open_storage(source.files[0])
@@ -106,7 +106,7 @@ def plan_source(
             what = "columns are renamed" if spec.renamed else "rows are filtered"
             raise NotPlainError(f"{what}, but not those of data.validation.path")
         other = open_storage(data.validation.path)
-        listed = list_source(other, data.validation.path, "data.validation.path")
+        listed = list_source(other, data.validation.path, "data.validation.path", reads)
         sources.append(_project(listed, spec, source.key))
         held_out, others = _read(spec, same_types, other, sources[1], len(source.files))
         stamps = np.concatenate([stamps, others])
@@ -114,6 +114,7 @@ def plan_source(
     else:
         streams = _streams(groups, source, data.validation, filter_partitions)
     _check_not_empty(streams, source.path)
+    _check_nulls(spec, sources, streams.values())
     files = tuple(file for part in sources for file in part.files)
     hosts = Hosts(files, locate(files))
     return Plan(
@@ -133,14 +134,14 @@ def plan_source(
 
 
 def _open_path(
-    config: JobConfig, open_storage: OpenStorage, filter_partitions: PartitionFilter
+    config: JobConfig, open_storage: OpenStorage, filter_partitions: PartitionFilter, reads: SparkReads
 ) -> tuple[Source, Storage, Schema]:
     """Lists `data.path`, of which `data.where` selects partitions."""
     path = str(config.data.path)
     storage = open_storage(path)
-    listed = list_source(storage, path, "data.path")
+    listed = list_source(storage, path, "data.path", reads)
     source = listed.select(_matches(listed, config.data.where, "data.where", filter_partitions))
-    return source, storage, Schema(read_schema(storage, source), partial(first_length, storage, source.files[0]))
+    return source, storage, Schema(read_schema(storage, source, reads), partial(first_length, storage, source.files[0]))
 
 
 def feed_spec(
@@ -192,6 +193,8 @@ def _matches(source: Source, where: str | None, key: str, filter_partitions: Par
             f"{key}: {source.path} has no partition columns, and trainers filter by no others; "
             "`data.mode: spark` has Spark filter by columns of the files too"
         )
+    if reason := unreadable(source.partitions, names):
+        raise NotPlainError(reason)
     rows = list(dict.fromkeys(values))
     try:
         chosen = dict(zip(rows, filter_partitions(names, types, rows, where), strict=True))
@@ -221,9 +224,12 @@ def _project(source: Source, spec: FeedSpec, first: str) -> Source:
 
     Raises:
         ColumnError: a validation source lacks one of them.
-        BadValueError: it has another type there, or a null that no `fill_null` replaces.
+        BadValueError: it has another type there.
+        NotPlainError: it has values that Spark alone reads.
     """
     partitions = source.partitions
+    if reason := unreadable(partitions, spec.partition_columns):
+        raise NotPlainError(reason)
     for name, kind in zip(spec.partition_columns, spec.partition_types, strict=True):
         if name not in partitions.names:
             raise ColumnError(
@@ -233,16 +239,26 @@ def _project(source: Source, spec: FeedSpec, first: str) -> Source:
         if found != kind:
             raise BadValueError(f"{source.key}: partition column {name!r} is of type {found}, in {first} {kind}")
     positions = [partitions.names.index(name) for name in spec.partition_columns]
+    values = tuple(tuple(row[i] for i in positions) for row in partitions.values)
+    return replace(source, partitions=Partitions(spec.partition_columns, spec.partition_types, values))
+
+
+def _check_nulls(spec: FeedSpec, sources: Sequence[Source], streams: Iterable[StreamRows]) -> None:
+    """Checks the partition values of the files that rows are read from.
+
+    Raises:
+        BadValueError: one is null, and no `fill_null` replaces it.
+    """
     refused = {name for feature in spec.features if not feature.masked for name in feature.columns}
     refused.difference_update(spec.fill_null)
-    values = tuple(tuple(row[i] for i in positions) for row in partitions.values)
-    for file, row in zip(source.files, values, strict=True):
-        for name, value in zip(spec.partition_columns, row, strict=True):
+    files = [file for source in sources for file in source.files]
+    rows = [row for source in sources for row in source.partitions.values]
+    for i in sorted({i for part in streams for i in np.unique(part.groups.file[part.rows > 0]).tolist()}):
+        for name, value in zip(spec.partition_columns, rows[i], strict=True):
             if value is None and name in refused:
                 raise BadValueError(
-                    f"{file}: partition column {name!r} is null; data.fill_null.{name} names a value instead"
+                    f"{files[i]}: partition column {name!r} is null; data.fill_null.{name} names a value instead"
                 )
-    return replace(source, partitions=Partitions(spec.partition_columns, spec.partition_types, values))
 
 
 def _read(

@@ -14,6 +14,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from operator import itemgetter
 from typing import Any
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
@@ -60,6 +61,10 @@ _REBASE = "spark.sql.parquet.datetimeRebaseModeInRead"
 _REBASE_INT96 = "spark.sql.parquet.int96RebaseModeInRead"
 _SHIFT_INT96 = "spark.sql.parquet.int96TimestampConversion"
 _AS_WRITTEN = "CORRECTED"
+_INFERENCE = "spark.sql.sources.partitionColumnTypeInference.enabled"
+_CASE = "spark.sql.caseSensitive"
+_ZONE = "spark.sql.session.timeZone"
+_TIMESTAMPS = "spark.sql.timestampType"
 _FIELD_IDS = "spark.sql.parquet.fieldId.read.enabled"
 
 # Hadoop prints a file's status so; a whole folder of them is one call instead of several for each file.
@@ -84,10 +89,23 @@ def plain_scan(df: DataFrame) -> ParquetScan | NotPlain:
 def spark_reads(spark: SparkSession) -> SparkReads:
     """Returns what a session's settings make of files."""
     return SparkReads(
+        zone=_zone(spark),
+        infers_partitions=_setting(spark, _INFERENCE) == "TRUE",
+        case_sensitive=_setting(spark, _CASE) == "TRUE",
         rebases_unknown=_setting(spark, _REBASE) != _AS_WRITTEN,
         rebases_unknown_int96=_setting(spark, _REBASE_INT96) != _AS_WRITTEN,
         shifts_int96=_setting(spark, _SHIFT_INT96) != "FALSE",
     )
+
+
+def _zone(spark: SparkSession) -> str:
+    """Returns the zone of the session's timestamps; "" where Python does not know it, or timestamps have none."""
+    zone = str(spark.conf.get(_ZONE))
+    try:
+        is_known = zone == "UTC" or bool(ZoneInfo(zone).key)
+    except (ZoneInfoNotFoundError, ValueError, OSError):
+        return ""
+    return zone if is_known and _setting(spark, _TIMESTAMPS) == "TIMESTAMP_LTZ" else ""
 
 
 def _setting(spark: SparkSession, key: str) -> str:

@@ -12,6 +12,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.parquet as pq
+import pyarrow.types as pt
 
 from sparktf.driver.columns import ColumnType, column_type
 from sparktf.driver.locality import Column
@@ -26,8 +27,8 @@ from sparktf.errors import (
     SourceNotFoundError,
     StorageNotFoundError,
 )
-from sparktf.feed.nested import column_of, type_of
-from sparktf.feed.parquet import PARTITION_TYPES
+from sparktf.feed.nested import column_of, prefixes, type_of
+from sparktf.feed.parquet import partition_type
 from sparktf.feed.parquet_file import group_nbytes, group_range, leaf_columns, open_file, open_parquet, reading
 from sparktf.plan import FileStamp
 from sparktf.storage.base import FileEntry, Storage
@@ -91,18 +92,19 @@ class RowGroups(NamedTuple):
         return RowGroups(*(column[chosen] for column in self))
 
 
-def list_source(storage: Storage, path: str, key: str) -> Source:
+def list_source(storage: Storage, path: str, key: str, reads: SparkReads) -> Source:
     """Lists the data files at a path: one file, or all below a folder but those that Spark ignores.
 
     Args:
         key: The configuration key of the path.
+        reads: How Spark types the values in the names of folders.
 
     Raises:
         ConfigError: it is a table of another format, or holds one, or is within one.
         NotPlainError: Spark has a log of the files that belong to it.
         SourceNotFoundError: nothing is at the path.
         EmptySourceError: no file is below it.
-        BadValueError: its partition folders do not agree.
+        BadValueError: its partition folders do not agree, or have a column twice.
     """
     try:
         root = storage.stat(path)
@@ -115,7 +117,7 @@ def list_source(storage: Storage, path: str, key: str) -> Source:
     if not entries:
         raise EmptySourceError(f"{key}: there are no data files in {path}")
     base = root.path.rstrip("/")
-    partitions = read_partitions([entry.path[len(base) :].rpartition("/")[0] for entry in entries])
+    partitions = read_partitions([entry.path[len(base) :].rpartition("/")[0] for entry in entries], reads)
     return Source(key, path, tuple(entry.path for entry in entries), partitions, _listed(entries))
 
 
@@ -123,7 +125,7 @@ def _listed(entries: Sequence[FileEntry]) -> npt.NDArray[np.int64]:
     return np.array([(entry.nbytes, entry.modified_ms) for entry in entries], np.int64).reshape(-1, 2)
 
 
-def read_schema(storage: Storage, source: Source) -> dict[str, pa.DataType]:
+def read_schema(storage: Storage, source: Source, reads: SparkReads) -> dict[str, pa.DataType]:
     """Returns the Arrow types of all columns: those of the first file, in its order, then the partition columns.
 
     Raises:
@@ -133,9 +135,10 @@ def read_schema(storage: Storage, source: Source) -> dict[str, pa.DataType]:
     with open_parquet(storage, path) as file, reading(path):
         schema = file.schema_arrow
     partitions = source.partitions
-    types = {name: PARTITION_TYPES[kind] for name, kind in zip(partitions.names, partitions.types, strict=True)}
+    types = {name: partition_type(kind) for name, kind in zip(partitions.names, partitions.types, strict=True)}
+    hidden = {reads.same(name) for name in types}
     # As in Spark, the folder's value counts where a file has a column of the same name.
-    return {field.name: field.type for field in schema if field.name not in types} | types
+    return {field.name: field.type for field in schema if reads.same(field.name) not in hidden} | types
 
 
 def first_length(storage: Storage, path: str, column: str) -> int | None:
@@ -202,17 +205,50 @@ def _row_groups_of(
     return np.array(found, np.int64).reshape(-1, 5), stamp
 
 
+def doubled(schema: pa.Schema, used: Iterable[str], reads: SparkReads) -> str:
+    """Returns which of the used columns, or fields of theirs, a file has twice, for a sentence's end; "" if none."""
+    wanted = {prefix for name in used for prefix in prefixes(name)}
+    roots = {reads.same(name) for name in schema.names if name in wanted}
+    return next(
+        (found for field in schema if reads.same(field.name) in roots and (found := _doubled(field.type, reads))),
+        _twice([name for name in schema.names if reads.same(name) in roots], reads),
+    )
+
+
+def _doubled(kind: pa.DataType, reads: SparkReads) -> str:
+    fields = [kind.field(i) for i in range(kind.num_fields)] if pt.is_struct(kind) else []
+    below = (found for field in fields if (found := _doubled(field.type, reads)))
+    return _twice([field.name for field in fields], reads) or next(below, "")
+
+
+def _twice(names: Iterable[str], reads: SparkReads) -> str:
+    seen: dict[str, str] = {}
+    for name in names:
+        same = reads.same(name)
+        if same in seen:
+            return (
+                f"two columns called {name!r}"
+                if seen[same] == name
+                else (f"columns {seen[same]!r} and {name!r}, which are one to Spark (spark.sql.caseSensitive)")
+            )
+        seen[same] = name
+    return ""
+
+
 def check_file(
     types: Mapping[str, ColumnType], reads: SparkReads, path: str, schema: pa.Schema, metadata: pq.FileMetaData
 ) -> None:
-    """Checks that a file has the columns of the others, in today's calendar; bind `types` and `reads` to get a
-    `FooterCheck`.
+    """Checks that a file has the columns of the others, each once, in today's calendar.
+
+    Bind `types` and `reads` to get a `FooterCheck`.
 
     Raises:
-        ColumnError: it lacks a column.
+        ColumnError: it lacks a column, or has it twice.
         BadValueError: a column has another type.
         NotPlainError: Spark converts dates or timestamps of the file.
     """
+    if twice := doubled(schema, types, reads):
+        raise ColumnError(f"{path} has {twice}")
     fields = {field.name: field.type for field in schema}
     for name, wanted in types.items():
         found = type_of(fields, name)
@@ -221,4 +257,4 @@ def check_file(
         kind = column_type(found)
         if kind.spark != wanted.spark:
             raise BadValueError(f"{path}: column {name!r} is of type {kind.spark}, in other files {wanted.spark}")
-    check_calendar(path, metadata, leaf_columns(metadata, frozenset(types)), reads)
+    check_calendar(path, metadata, frozenset(types), reads)

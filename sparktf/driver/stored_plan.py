@@ -42,6 +42,8 @@ _FORMATS = (4, _FORMAT)
 """Plans that can be read; those of format 4 do not know their files' stamps."""
 _HOST, _HOST_NBYTES = "host/", "host_nbytes/"
 _PARTITION = "partition/"
+_STORED = {**PARTITION_TYPES, "date": pa.string(), "timestamp": pa.int64()}
+"""Spark type of a partition column -> how a plan's values are stored: as they are, so of any other type as text."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -346,9 +348,9 @@ def _files_table(plan: Plan) -> pa.Table:
     """Returns one row per file: its path, then its partition values, then its stamp."""
     arrays = {"path": pa.array(plan.files, pa.string())}
     for i, (name, kind) in enumerate(zip(plan.spec.partition_columns, plan.spec.partition_types, strict=True)):
-        # Dates stay in ISO format, as the plan has them.
-        stored = pa.string() if kind == "date" else PARTITION_TYPES[kind]
-        arrays[f"{_PARTITION}{name}"] = pa.array([values[i] for values in plan.partition_values], stored)
+        arrays[f"{_PARTITION}{name}"] = pa.array(
+            [values[i] for values in plan.partition_values], _STORED.get(kind) or pa.string()
+        )
     if plan.stamps is not None:
         arrays |= dict(zip(FileStamp._fields, plan.stamps.T, strict=True))
     return pa.table(arrays)

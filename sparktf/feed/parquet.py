@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import OrderedDict, deque
 from collections.abc import Callable, Iterable
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -32,11 +33,27 @@ PARTITION_TYPES = {
     "bigint": pa.int64(),
     "double": pa.float64(),
     "date": pa.date32(),
+    "timestamp": pa.timestamp("us", "UTC"),
     "string": pa.string(),
+    "void": pa.null(),
 }
-"""Spark type of a partition column -> Arrow type."""
+"""Spark type of a partition column -> Arrow type; decimals aside."""
+
+_DECIMAL = re.compile(r"decimal\((\d+),0\)")
+_ONLY_SPARK = {"time(6)": pa.time64("us")}
 
 _OPEN_FILES = 16
+
+
+def partition_type(kind: str) -> pa.DataType:
+    """Returns the Arrow type of a partition column of a Spark type.
+
+    Raises:
+        KeyError: partition columns cannot be of that type.
+    """
+    if decimal := _DECIMAL.fullmatch(kind):
+        return pa.decimal128(int(decimal[1]), 0)
+    return {**PARTITION_TYPES, **_ONLY_SPARK}[kind]
 
 
 def file_columns(spec: FeedSpec) -> dict[str, str]:
@@ -212,7 +229,7 @@ def repeated(value: PartitionValue, kind: str, rows: int) -> pa.Array:
     """Returns a partition value as a column [rows] of the Arrow type that stands for its Spark type.
 
     Args:
-        kind: One of `FeedSpec.partition_types`; a date's value is in ISO format.
+        kind: One of `FeedSpec.partition_types`; dates are in ISO format, decimals text, timestamps microseconds.
     """
-    arrow_type = PARTITION_TYPES[kind]
+    arrow_type = partition_type(kind)
     return pa.nulls(rows, arrow_type) if value is None else pa.repeat(pa.scalar(value).cast(arrow_type), rows)

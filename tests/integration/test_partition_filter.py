@@ -7,11 +7,13 @@ from functools import partial
 from pathlib import Path
 
 import pytest
+from integration.session import settings
 from lakes import id_table, plan_lake, write_file
 from pyspark.sql import SparkSession
 
 from sparktf.driver.partition_filter import filter_partitions
-from sparktf.driver.partitions import read_partitions
+from sparktf.driver.partitions import read_partitions, unreadable
+from sparktf.driver.scan import spark_reads
 from sparktf.errors import ConfigError
 from sparktf.plan import PartitionValue, Stream
 
@@ -100,29 +102,94 @@ def test_a_plan_with_where(spark: SparkSession, tmp_path: Path) -> None:
     assert (plan.rows(Stream.TRAIN), plan.rows(Stream.VALIDATION)) == (20, 10)
 
 
-@pytest.mark.parametrize(
-    "raw",
-    [
-        ["01", "2", "__HIVE_DEFAULT_PARTITION__"],
-        ["1", "3000000000"],
-        ["1", "2.5"],
-        ["3000000000", "2.5"],
-        ["1d", "2F"],
-        ["-.5e-3", "1"],
-        ["2026-11-01", "2026-11-2"],
-        ["2026-11-01", "2026-11-31"],
-        ["2026-11-01", "5"],
-        ["2026-11-01", "2026-12-01"],
-        ["a%2Fb", "x y"],
-        ["1_0", "2"],
-        ["true", "false"],
-    ],
-)
-def test_partition_values_are_typed_as_spark_types_them(spark: SparkSession, tmp_path: Path, raw: list[str]) -> None:
-    for i, value in enumerate(raw):
-        write_file(tmp_path / f"k={value}" / "f.parquet", id_table(i, 1))
-    frame = spark.read.parquet(str(tmp_path)).orderBy("id").select("k")
-    theirs = [None if row[0] is None else str(row[0]) for row in frame.collect()]
-    ours = read_partitions([f"/k={value}" for value in raw])
-    assert ours.types == (dict(frame.dtypes)["k"],)
-    assert [None if value is None else str(value) for (value,) in ours.values] == theirs
+NULL = "__HIVE_DEFAULT_PARTITION__"
+
+VALUES = [
+    ["01", "2", NULL],
+    ["1", "3000000000"],
+    ["2147483648", "-2147483648"],
+    ["1", "2.5"],
+    ["3000000000", "2.5"],
+    ["1", "3000000000", "2.5"],
+    ["1d", "2F"],
+    ["-.5e-3", "1"],
+    ["NaN", "-Infinity", "+Infinity"],
+    ["nan", "Infinityd"],
+    [" 1", "2 ", "3\t"],
+    ["\u00a01"],
+    ["0x1p3", "0x1.8p1d"],
+    ["0x10"],
+    ["1e400", "-0.0"],
+    ["1e3"],
+    ["1e3", "1", "-2e1"],
+    ["1.", "3000000000"],
+    ["1e3", "2.5"],
+    ["1.5e1", "0e3"],
+    ["1.50e1"],
+    ["99999999999999999999", "1"],
+    ["99999999999999999999", "1.5"],
+    ["9223372036854775808"],
+    ["1" * 39],
+    ["\u0661\u0662", "\uff11"],
+    ["\u0661.5"],
+    ["\u0661e\u0663"],
+    ["%31", "2"],
+    ["a%2Fb", "x y"],
+    ["%C3%A9", "%zz", "%4"],
+    ["1_0", "2"],
+    ["+1", "-1"],
+    ["true", "false"],
+    [NULL],
+    ["2026-11-01", "2026-11-2"],
+    ["2026-11-01", "2026-11-31"],
+    ["2026-11-01", "5"],
+    ["2026-11-01", "2026-12-01", NULL],
+    ["2026%2D11%2D01"],
+    ["2026-11-01 "],
+    ["2026-11-01 10%3A00%3A00", "2026-11-02"],
+    ["2026-03-08 02:30:00", "2026-11-01 01:30:00", "1800-01-01 00:00:00.5"],
+    ["2026-11-01 10:00:00.123"],
+    ["2026-11-01 24:00:00"],
+    ["2026-11-01 10:00:00", "x"],
+    ["12:00:00", "x"],
+    ["12:00"],
+]
+ONLY_SPARK = [["12:00:00", "12%3A00%3A00.5"], ["0000-02-29"], ["-0001-01-01"]]
+"""Types of Spark's alone, or values."""
+
+
+def test_partition_values_are_typed_as_spark_types_them(spark: SparkSession, tmp_path: Path) -> None:
+    cases = [*VALUES, *ONLY_SPARK]
+    folders = ["/".join(f"k{i}={raw[row % len(raw)]}" for i, raw in enumerate(cases)) for row in range(3)]
+    for row, folder in enumerate(folders):
+        write_file(tmp_path / folder / "f.parquet", id_table(row, 1))
+    with settings(spark, {"spark.sql.session.timeZone": "America/New_York"}):
+        frame = spark.read.parquet(str(tmp_path)).orderBy("id")
+        kinds = dict(frame.dtypes)
+        columns = [f"unix_micros(k{i})" if kinds[f"k{i}"] == "timestamp" else f"k{i}" for i in range(len(VALUES))]
+        theirs = frame.selectExpr(*columns).collect()
+        ours = read_partitions(folders, spark_reads(spark))
+    assert dict(zip(ours.names, ours.types, strict=True)) == {name: kinds[name] for name in ours.names}
+    for i, raw in enumerate(VALUES):
+        expected = [None if row[i] is None else str(row[i]) for row in theirs]
+        assert [None if row[i] is None else str(row[i]) for row in ours.values] == expected, raw
+    names = [f"k{i}" for i in range(len(cases))]
+    assert [name for name in names if unreadable(ours, [name])] == names[len(VALUES) :]
+
+
+def test_predicates_over_values_of_every_type(spark: SparkSession) -> None:
+    names = ("number", "moment", "nothing", "decimal")
+    types = ("double", "timestamp", "void", "decimal(20,0)")
+    rows: list[tuple[PartitionValue, ...]] = [
+        (float("nan"), 1793527200000000, None, "99999999999999999999"),
+        (float("inf"), None, None, None),
+        (1.0, 0, None, "5"),
+    ]
+    for predicate, chosen in [
+        ("number > 5", [0, 1]),
+        ("moment > timestamp'2026-11-01 00:00:00 UTC'", [0]),
+        ("nothing is null and decimal > 6", [0]),
+        ("decimal = 5", [2]),
+    ]:
+        found = filter_partitions(spark, names, types, rows, predicate)
+        assert [i for i, selected in enumerate(found) if selected] == chosen, predicate

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime
 import os
 import time
 from dataclasses import replace
@@ -14,8 +15,11 @@ import pytest
 from lakes import deal, filter_by, id_table, ids, lake_config, no_filter, plan_lake, write_file, write_lake
 
 from sparktf.driver.locality import Hosts
+from sparktf.driver.not_plain import NotPlainError
+from sparktf.driver.partitions import read_partitions
 from sparktf.driver.planner import plan_source, split_by_fraction, split_table
 from sparktf.driver.source import RowGroups
+from sparktf.driver.spark_reads import SparkReads
 from sparktf.driver.stored_plan import load_plan, save_plan
 from sparktf.errors import (
     BadValueError,
@@ -26,7 +30,7 @@ from sparktf.errors import (
     SourceNotFoundError,
     StorageNotFoundError,
 )
-from sparktf.plan import Assignment, Keep, Stream
+from sparktf.plan import Assignment, Keep, PartitionValue, Stream
 from sparktf.storage import open_storage
 
 TRAIN, VALIDATION = Stream.TRAIN, Stream.VALIDATION
@@ -95,7 +99,25 @@ class TestPartitions:
             (["01", "2"], "int", [1, 2]),
             (["+5", "-2147483648"], "int", [5, -2147483648]),
             (["1", "3000000000"], "bigint", [1, 3000000000]),
-            (["99999999999999999999", "1"], "string", ["99999999999999999999", "1"]),
+            (["99999999999999999999", "1"], "decimal(20,0)", ["99999999999999999999", "1"]),
+            (["99999999999999999999", "1.5"], "string", ["99999999999999999999", "1.5"]),
+            (["1e3", "1."], "decimal(4,0)", ["1000", "1"]),
+            (["1e3", "7"], "decimal(10,0)", ["1000", "7"]),
+            (["1.5e1", "-2e0"], "decimal(2,0)", ["15", "-2"]),
+            (["1" * 38 + "e1"], "double", [float("1" * 38 + "e1")]),
+            (["Infinity", "-Infinity"], "double", [float("inf"), float("-inf")]),
+            ([" 1", "2\t"], "double", [1.0, 2.0]),
+            (["0x1p3", "1.0"], "double", [8.0, 1.0]),
+            (["nan"], "string", ["nan"]),
+            (["\u0661\u0662", "3"], "int", [12, 3]),
+            (["\U0001d7ce"], "string", ["\U0001d7ce"]),
+            (["%31", "2"], "string", ["1", "2"]),
+            (["%C3%A9%zz"], "string", ["\u00c3\u00a9%zz"]),
+            (["__HIVE_DEFAULT_PARTITION__", "5"], "int", [None, 5]),
+            (["2026-11-01 10%3A00%3A00", "2026-11-02"], "timestamp", [1793527200000000, 1793577600000000]),
+            (["2026-11-01 10:00:00.123"], "string", ["2026-11-01 10:00:00.123"]),
+            (["2026-11-01 10:00:00", "x"], "string", ["2026-11-01 10:00:00", "x"]),
+            (["12:00:00", "x"], "string", ["12:00:00", "x"]),
             (["1", "2.5"], "double", [1.0, 2.5]),
             (["1d", "-.5e-3"], "double", [1.0, -0.0005]),
             (["3000000000", "2.5"], "string", ["3000000000", "2.5"]),
@@ -111,11 +133,67 @@ class TestPartitions:
     ) -> None:
         for value in raw:
             write_file(tmp_path / f"k={value}" / "f.parquet", id_table(0, 1))
-        plan = plan_lake(tmp_path, inputs={"id": "id", "k": "k"})
+        k = {"columns": "k", "mask": "known", **({"dtype": "float64"} if kind.startswith("decimal") else {})}
+        plan = plan_lake(tmp_path, inputs={"id": "id", "k": k})
         assert plan.spec.partition_types == (kind,)
         assert [v for _, (v,) in sorted(zip(plan.files, plan.partition_values, strict=True))] == [
             v for _, v in sorted(zip(raw, typed, strict=True))
         ]
+        save_plan(plan, open_storage("/"), str(tmp_path / "_plan"))
+        assert load_plan(open_storage("/"), str(tmp_path / "_plan")) == plan
+        assert len(ids(plan, deal(plan))) == len(raw)
+
+    @pytest.mark.parametrize(
+        ("raw", "reason"),
+        [
+            ("12:00:00", r"partition column 'k' is of type time\(6\)"),
+            ("0000-02-29", "partition column 'k' has the date 0000-02-29"),
+            ("0000-01-01 00:00:00", "partition column 'k' has the timestamp 0000-01-01 00:00:00"),
+        ],
+    )
+    def test_values_that_only_spark_reads(self, tmp_path: Path, raw: str, reason: str) -> None:
+        write_file(tmp_path / f"k={raw}" / "f.parquet", id_table(0, 1))
+        with pytest.raises(NotPlainError, match=reason):
+            plan_lake(tmp_path, inputs={"id": "id", "k": "k"})
+        with pytest.raises(NotPlainError, match=reason):
+            plan_lake(tmp_path, where="k is not null")
+        assert plan_lake(tmp_path).rows(TRAIN) == 1
+
+    def test_a_session_decides_about_values(self) -> None:
+        def typed(raw: str, **reads: Any) -> tuple[str, PartitionValue]:
+            found = read_partitions([f"k={raw}"], SparkReads(**reads))
+            return found.types[0], found.values[0][0]
+
+        assert typed("1", infers_partitions=False) == ("string", "1")
+        # The hour that the zone leaves out, and the one that it has twice.
+        for local, utc in (("2026-03-08 02:30:00", "07:30"), ("2026-11-01 01:30:00", "05:30")):
+            moment = datetime.datetime.fromisoformat(f"{local[:10]} {utc}+00:00")
+            assert typed(local, zone="America/New_York") == ("timestamp", round(moment.timestamp() * 1_000_000))
+        assert typed("2026-11-01 01:30:00", zone="") == ("timestamp", "2026-11-01 01:30:00")
+
+    def test_partitions_that_are_all_null(self, tmp_path: Path) -> None:
+        write_file(tmp_path / "k=__HIVE_DEFAULT_PARTITION__" / "f.parquet", id_table(0, 2))
+        with pytest.raises(BadValueError, match=r"data\.inputs\.k: column 'k' is of type null"):
+            plan_lake(tmp_path, inputs={"k": "k"})
+        assert plan_lake(tmp_path, filter_by(lambda k: k is None), where="k is null").rows(TRAIN) == 2
+
+    def test_a_null_partition_of_a_file_without_rows(self, tmp_path: Path) -> None:
+        write_file(tmp_path / "k=__HIVE_DEFAULT_PARTITION__" / "f.parquet", id_table(0, 0))
+        write_file(tmp_path / "k=3" / "f.parquet", id_table(0, 2))
+        assert plan_lake(tmp_path, inputs={"k": "k"}).rows(TRAIN) == 2
+
+    @pytest.mark.parametrize("folder", ["k=1/k=2", "k=1/K=2"])
+    def test_one_column_in_two_folders(self, tmp_path: Path, folder: str) -> None:
+        write_file(tmp_path / folder / "f.parquet", id_table(0, 1))
+        with pytest.raises(BadValueError, match=r"folder '[kK]=2' in .*: there are two columns called '[kK]'"):
+            plan_lake(tmp_path)
+
+    def test_folders_may_spell_a_column_in_two_ways(self, tmp_path: Path) -> None:
+        for folder in ("K=1", "k=2"):
+            write_file(tmp_path / folder / "f.parquet", id_table(0, 1))
+        assert plan_lake(tmp_path, inputs={"k": "K"}).partition_values == ((1,), (2,))
+        with pytest.raises(BadValueError, match="partition folders differ"):
+            plan_source(lake_config(tmp_path), open_storage, no_filter, reads=SparkReads(case_sensitive=True))
 
     def test_a_null_partition_value_is_refused_unless_it_is_filled(self, tmp_path: Path) -> None:
         write_file(tmp_path / "k=__HIVE_DEFAULT_PARTITION__" / "f.parquet", id_table(0, 2))
@@ -416,6 +494,31 @@ class TestFiles:
         bad.write_bytes(bad.read_bytes()[:-9] if content is None else content)
         with pytest.raises(CorruptFileError, match=r"part-03\.parquet is no Parquet file that can be read: \w"):
             plan_lake(lake)
+
+    def test_a_file_that_has_a_column_twice(self, tmp_path: Path) -> None:
+        def refusal(names: list[str], **data: Any) -> str:
+            file = write_file(tmp_path / "f.parquet", pa.Table.from_arrays([pa.array([0, 1])] * len(names), names))
+            with pytest.raises(ColumnError) as caught:
+                plan_lake(tmp_path, **{"inputs": {"a": "a"}, **data})
+            return str(caught.value).removeprefix(f"{file} has ")
+
+        assert refusal(["a", "label", "a"]) == "two columns called 'a'"
+        assert refusal(["a", "label", "A"]) == "columns 'a' and 'A', which are one to Spark (spark.sql.caseSensitive)"
+        assert refusal(["a", "label", "b", "B"], inputs={"x": ["a", "b"]}).startswith("columns 'b' and 'B'")
+        assert plan_lake(tmp_path, inputs={"a": "a"}).rows(TRAIN) == 2  # the others are not used
+        config = lake_config(tmp_path, inputs={"b": "B"})
+        assert plan_source(config, open_storage, no_filter, reads=SparkReads(case_sensitive=True)).rows(TRAIN) == 2
+
+    def test_a_struct_that_has_a_field_twice(self, tmp_path: Path) -> None:
+        user = pa.array([{"age": 1, "Age": 2, "name": "x"}])
+        with pytest.raises(ColumnError, match=r"f\.parquet has columns 'age' and 'Age', which are one to Spark"):
+            plan_column(tmp_path, user, "c.age")
+
+    def test_the_folders_column_hides_the_files_in_any_case(self, tmp_path: Path) -> None:
+        write_file(tmp_path / "A=5" / "f.parquet", id_table(0, 1))
+        assert plan_lake(tmp_path, inputs={"a": "A"}).partition_values == ((5,),)
+        with pytest.raises(ColumnError, match=r"no column 'a'.*'A'"):
+            plan_lake(tmp_path, inputs={"a": "a"})
 
     def test_a_file_that_lacks_a_column(self, lake: Path) -> None:
         write_file(lake / "part-03.parquet", id_table(0, 3).drop_columns(["b"]))
