@@ -610,11 +610,11 @@ class TestBlocks:
         start = index % 100 << 20
         rows = np.full(n, 10_000)
         groups = RowGroups(index // 100, index % 100, rows, np.full(n, 1 << 20), start, start + (1 << 20), rows)
-        started = time.monotonic()
+        started = time.process_time()  # of this process, however busy the machine is
         table = split_table(split_by_fraction(groups, 0.1)[TRAIN], 131_072, Hosts((), {}), seed=3)
         assert table.block_rows.sum() == 9_000 * n
         assert table.block_rows.max() <= 131_072
-        assert time.monotonic() - started < 5
+        assert time.process_time() - started < 5
 
 
 class TestAssignments:
