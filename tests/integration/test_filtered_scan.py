@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from datetime import datetime
 from pathlib import Path
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from integration.session import scanned, settings
 from lakes import array, batches, deal, ids, lake_config, no_filter
@@ -98,6 +101,59 @@ def test_rows_that_pass_are_those_that_spark_collects(spark: SparkSession, lake:
     found = sorted(ids(plan, deal(plan)))
     assert found == sorted(row.id for row in df.collect()) != []
     assert plan.rows(Stream.TRAIN) == len(found)
+
+
+@pytest.fixture(scope="module")
+def odd_values(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A file each of -0.0, of NaN, and of the days that the calendar left out in 1582, all beside others."""
+    folder = tmp_path_factory.mktemp("lakes") / "odd"
+    days = "cast(date_add(date'1582-10-05', cast(id div 20 * 4 as int)) as timestamp_ntz)"
+    frame = spark.range(0, 60, 1, 3).selectExpr(
+        "id",
+        "case when id < 20 then (id % 2 - 1) * 0.0D when id % 3 = 0 then double('NaN') else id / 2 - 15 end d",
+        f"{days} as there",
+        f"cast({days} as timestamp) as at",
+    )
+    with settings(spark, {"spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS"}):
+        frame.write.parquet(str(folder))
+    # In Arrow's files, unlike Spark's, the statistics of columns with NaN count, without it.
+    year = datetime(2020, 1, 1)
+    table = pa.table(
+        {
+            "id": range(60, 64),
+            "d": [1.0, float("nan"), -1.0, None],
+            "there": pa.array([year] * 4, pa.timestamp("us")),
+            "at": pa.array([year] * 4, pa.timestamp("us", "UTC")),
+        }
+    )
+    pq.write_table(table, folder / "part-arrow.parquet")
+    return folder
+
+
+LOST_BY_PUSHDOWN = (
+    "d = -0.0D",
+    "d = 0.0D",
+    "d > 3",
+    "d >= 14.5D",
+    "d > 1e300D",
+    "d <= -0.0D",
+    "at > timestamp'1582-10-05 00:00:00'",
+    "at = timestamp'1582-10-09 00:00:00'",
+    "at < timestamp'1582-10-13 12:00:00'",
+    "there >= timestamp_ntz'1582-10-09 00:00:00' and there < timestamp_ntz'1582-10-15 00:00:00'",
+)
+
+
+@pytest.mark.parametrize("where", LOST_BY_PUSHDOWN)
+def test_rows_that_spark_would_lose_by_pushing_the_filter_down_pass(
+    spark: SparkSession, odd_values: Path, where: str
+) -> None:
+    df = spark.read.parquet(str(odd_values)).where(where).select("id")
+    config = lake_config(table="t", inputs={"id": "id"}, targets={"y": "id"})
+    plan = plan_source(config, open_storage, no_filter, scan=scanned(df))
+    with settings(spark, {"spark.sql.parquet.filterPushdown": "false"}):
+        wanted = sorted(row.id for row in spark.read.parquet(str(odd_values)).where(where).collect())
+    assert sorted(ids(plan, deal(plan))) == wanted != []
 
 
 OTHERS = (
