@@ -16,7 +16,7 @@ from pydantic import ValidationError
 
 from sparktf.config import JobConfig
 from sparktf.config_errors import describe, shown
-from sparktf.config_schema import DOTTED_NAMES, FREE_FORM, MAY_HOLD_SECRETS, OPTIONAL_SECTIONS, Key, dotted
+from sparktf.config_schema import DOTTED_NAMES, FREE_FORM, MAY_HOLD_SECRETS, OPTIONAL_SECTIONS, Key, dotted, one_line
 from sparktf.config_yaml import Switch, YamlError, dump_yaml, load_yaml
 from sparktf.errors import ConfigError
 from sparktf.redaction import REDACTED, redacted
@@ -28,7 +28,11 @@ _DATE = re.compile(r"\d{4}-\d{2}-\d{2}")
 
 @dataclass(frozen=True, slots=True)
 class Override:
-    """One `--set a.b=c`."""
+    """One `--set a.b=c`.
+
+    Attributes:
+        text: As it was given, in one line.
+    """
 
     text: str
     key: tuple[str, ...]
@@ -123,8 +127,8 @@ def _override(text: str) -> Override:
     path, equals, value = text.partition("=")
     key = _split(path.strip())
     if not equals or not all(key):
-        raise ConfigError(f"--set {text}: write it as section.key=value")
-    text = f"{path}={redacted(value, path)}"  # as errors show it
+        raise ConfigError(f"--set {one_line(text)}: write it as section.key=value")
+    text = one_line(f"{path}={redacted(value, path)}")  # as errors show it
     if value.lstrip().startswith("{{"):  # a template; to YAML it would be a mapping
         return Override(text, key, value.strip())
     try:

@@ -15,7 +15,12 @@ Key = tuple[str | int, ...]
 
 def dotted(key: Key) -> str:
     """Returns a key as the user writes it: `data.inputs.pixels`."""
-    return ".".join(map(str, key))
+    return one_line(".".join(map(str, key)))
+
+
+def one_line(text: str) -> str:
+    """Returns text with escapes in place of what does not print, such as ends of lines."""
+    return "".join(sign if sign.isprintable() else repr(sign)[1:-1] for sign in text)
 
 
 def section_of(annotation: Any) -> type[Section] | None:

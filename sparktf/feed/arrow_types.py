@@ -84,6 +84,8 @@ def fill_scalar(value: FillValue, kind: pa.DataType) -> pa.Scalar:
     try:
         if pt.is_decimal(kind):
             return pa.scalar(Decimal(str(value)), kind)
+        if pt.is_integer(kind) and isinstance(value, int):
+            return pa.scalar(value, kind)  # of itself, Arrow takes none beyond int64
         # Arrow reads all from text but times.
         return pa.scalar(datetime.time.fromisoformat(str(value)) if pt.is_time(kind) else value).cast(kind)
     except (pa.ArrowException, ArithmeticError) as error:

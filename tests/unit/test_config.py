@@ -125,6 +125,19 @@ def test_set_replaces_values_and_makes_missing_sections() -> None:
     assert config.params == {"a": {"b": [1]}}
 
 
+@pytest.mark.parametrize(
+    ("text", "override", "says"),
+    [
+        (MINIMAL, "name=null\n...", r"^--set name=null\\n\.\.\.: name is empty: must be text$"),
+        (MINIMAL, "na\nme", r"^--set na\\nme: write it as section\.key=value$"),
+        (MINIMAL + '"a\\nb": 1\n', "train.epochs=2", r"^configuration: a\\nb is unknown: allowed are "),
+    ],
+)
+def test_an_error_over_several_lines_is_one_line(text: str, override: str, says: str) -> None:
+    with pytest.raises(ConfigError, match=says):
+        parse_config(text, [override])
+
+
 def test_set_takes_everything_after_the_first_equals_sign() -> None:
     assert parse_config(MINIMAL, ["data.where=date >= '2026-11-01'"]).data.where == "date >= '2026-11-01'"
 

@@ -328,6 +328,7 @@ class TestFillNull:
         [
             (pa.array([1.5, None]), -1, [1.5, -1]),
             (pa.array([1, None], pa.int16()), 7, [1, 7]),
+            (pa.array([1, None], pa.int16()), 7.0, [1, 7]),
             (pa.array([None, True]), False, [False, True]),
             (pa.array(["x", None]), "?", [b"x", b"?"]),
             (pa.array(["x", None]).dictionary_encode(), "?", [b"x", b"?"]),
@@ -337,6 +338,11 @@ class TestFillNull:
     def test_takes_the_place_of_null(self, tmp_path: Path, column: pa.Array, fill: Any, expected: list[Any]) -> None:
         tensor = read_column(tmp_path, column, fill_null={"c": fill})
         assert list(tensor) == expected
+
+    def test_may_be_any_whole_number_of_the_type(self, tmp_path: Path) -> None:
+        column = pa.array([1, None], pa.uint64())
+        feature = {"columns": "c", "dtype": "float64"}
+        assert list(read_column(tmp_path, column, feature, fill_null={"c": 2**64 - 1})) == [1, float(2**64)]
 
 
 class TestRefusals:
