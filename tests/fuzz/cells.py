@@ -79,7 +79,7 @@ def _whole(spark: str, arrow: pa.DataType, dtype: str, encodings: tuple[str, ...
 
 
 _INT32 = ("DELTA_BINARY_PACKED", "BYTE_STREAM_SPLIT")
-_BYTES: tuple[str, ...] = ()  # DELTA_BYTE_ARRAY, DELTA_LENGTH_BYTE_ARRAY
+_BYTES = ("DELTA_BYTE_ARRAY", "DELTA_LENGTH_BYTE_ARRAY")
 
 _ODD_FLOATS = [0.0, -0.0, 1.0, -1.0, 0.5, float("nan"), float("inf"), float("-inf"), 1e300, -1e-300, 2.0**24 + 1, 300.0]
 

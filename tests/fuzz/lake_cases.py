@@ -10,7 +10,7 @@ from typing import Any
 
 from fuzz.cells import Told
 from fuzz.parquet_files import FileShape, file_shapes, write
-from fuzz.takes import FIXED_BINARY, ID, columns, takes
+from fuzz.takes import ID, columns, takes
 from fuzz.tensors import Column, Row, Take, Tensors, tensors_of
 from hypothesis import strategies as st
 from hypothesis.strategies import DrawFn
@@ -61,7 +61,7 @@ class LakeCase(Told):
         section: dict[str, Any] = {
             "inputs": {take.name: take.config for take in self.takes if take.kind == "input"},
             "targets": {take.name: take.config for take in self.takes if take.kind == "target"},
-            "fill_null": {c.name: _spelled(c, self.fills[c.name]) for c in self.columns if c.name in self.fills},
+            "fill_null": {c.name: spelled(c, self.fills[c.name]) for c in self.columns if c.name in self.fills},
             **self.data,
         }
         weights = [take.config for take in self.takes if take.kind == "weight"]
@@ -80,7 +80,8 @@ class LakeCase(Told):
             first += shape.rows
 
 
-def _spelled(column: Column, value: Any) -> Any:
+def spelled(column: Column, value: Any) -> Any:
+    """Returns a value of a column as `data.fill_null` has it."""
     assert column.cells.fill is not None
     return column.cells.fill(value)
 
@@ -105,14 +106,20 @@ def lake_cases(draw: DrawFn) -> LakeCase:
     """Draws a lake that its configuration is right for, but for rows that are to be refused."""
     found = draw(columns())
     wanted = draw(takes(found))
-    fills = {c.name: value for c in found if (value := _fill(draw, c)) is not None}
+    fills = draw(fills_of(found))
     shapes = draw(st.lists(file_shapes([ID, *found]), min_size=1, max_size=3))
     run = draw(runs())
     rows = draw(rows_of(found, sum(shape.rows for shape in shapes)))
     if not run.keeps_bad:
-        rows = _mended(rows, wanted, fills)
+        rows = mended(rows, wanted, fills)
     data: dict[str, Any] = {"shuffle": draw(st.booleans()), "shuffle_rows": draw(st.sampled_from((1, 5, 20, 1000)))}
     return LakeCase((ID, *found), tuple(wanted), fills, tuple(rows), tuple(shapes), data, draw(st.integers(0, 3)), run)
+
+
+@st.composite
+def fills_of(draw: DrawFn, found: Sequence[Column]) -> dict[str, Any]:
+    """Draws what fills the nulls of some columns, as values of theirs."""
+    return {column.name: value for column in found if (value := _fill(draw, column)) is not None}
 
 
 def _fill(draw: DrawFn, column: Column) -> Any:
@@ -134,8 +141,6 @@ def rows_of(draw: DrawFn, found: Sequence[Column], count: int) -> list[Row]:
 
 def _pool(column: Column) -> st.SearchStrategy[list[Any]]:
     values = column.cells.values
-    if column.cells.arrow == FIXED_BINARY:
-        return st.lists(values, min_size=1, max_size=4)
     if column.is_list:
         low, high = (0, 4) if column.size is None else (column.size, column.size)
         nulls = st.none() | values
@@ -143,7 +148,7 @@ def _pool(column: Column) -> st.SearchStrategy[list[Any]]:
     return st.lists(values, min_size=1, max_size=4) | st.lists(st.none() | values, min_size=1, max_size=4)
 
 
-def _mended(rows: Sequence[Row], wanted: Sequence[Take], fills: Mapping[str, Any]) -> list[Row]:
+def mended(rows: Sequence[Row], wanted: Sequence[Take], fills: Mapping[str, Any]) -> list[Row]:
     """Returns the rows with good ones in place of those that are to be refused, if there are any."""
     good = [row for row in rows if not tensors_of(row, wanted, fills).bad]
     if not good:

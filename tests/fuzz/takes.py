@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
 from fuzz.cells import FLOATS, SCALARS, WHOLE, Cells
 from fuzz.tensors import Column, Take
 from hypothesis import strategies as st
@@ -15,8 +14,6 @@ from hypothesis.strategies import DrawFn
 ID = Column("id", next(cells for cells in SCALARS if cells.spark == "bigint"))
 """Tells the rows apart; always an input."""
 ID_TAKE = Take("input", "id", (ID,), "id", "int64")
-FIXED_BINARY = pa.binary(3)
-"""Left out within lists, and without nulls: there is no empty text of its width to take the place of one."""
 _DTYPES = (*FLOATS, *WHOLE, "bool")
 _STRUCTS = ("", "", "", "s.", "s.t.", "u.")
 
@@ -28,7 +25,7 @@ def columns(draw: DrawFn, *, structs: bool = True, max_size: int = 5) -> list[Co
     for i in range(draw(st.integers(1, max_size))):
         prefix = draw(st.sampled_from(_STRUCTS)) if structs else ""
         cells = draw(st.sampled_from(SCALARS))
-        is_list = draw(st.booleans()) and cells.arrow != FIXED_BINARY
+        is_list = draw(st.booleans())
         size: int | None = draw(st.sampled_from((None, 1, 2, 3))) if is_list and not prefix else None
         dictionary: bool = cells.is_text and not is_list and draw(st.booleans())
         made.append(Column(f"{prefix}c{i}", cells, is_list, size, dictionary))
@@ -93,8 +90,6 @@ _SHAPES = ((1,), (2,), (3,), (1, 2), (2, 2))
 
 
 def _mask(draw: DrawFn, name: str, column: Column) -> str | None:
-    if column.cells.arrow == FIXED_BINARY:
-        return None
     return f"{name}_there" if draw(st.booleans()) else None
 
 
