@@ -24,6 +24,7 @@ from pydantic import (
 
 from sparktf.config_section import Section
 from sparktf.config_submit import SubmitConfig
+from sparktf.config_train import TrainConfig
 from sparktf.rundir import NAME_LENGTH, NAME_PATTERN
 
 FillValue = bool | int | float | str
@@ -240,22 +241,6 @@ class ClusterConfig(Section):
         return self
 
 
-class TrainConfig(Section):
-    """The training itself."""
-
-    epochs: PositiveInt = Field(default=1, description="Passes over the training stream.")
-    max_steps: PositiveInt | None = Field(
-        default=None, description="Stop after this many updates, also inside an epoch."
-    )
-    batch_size: PositiveInt = Field(
-        default=256, description="Rows per optimizer update, over all workers; each brings its share."
-    )
-    steps_per_call: PositiveInt = Field(default=32, description="Updates run by one call into TensorFlow.")
-    validation_batch_size: PositiveInt = Field(default=4096, description="Rows per worker and evaluation step.")
-    seed: int = Field(default=0, ge=0, description="Seed of initial weights, shuffling and the validation fraction.")
-    max_attempts: PositiveInt = Field(default=3, description="Attempts before infrastructure failures end the run.")
-
-
 class CheckpointConfig(Section):
     """When a checkpoint is committed. The end of each epoch always commits one."""
 
@@ -355,6 +340,12 @@ class JobConfig(Section):
                 f"train.batch_size: {self.train.batch_size} rows are fewer than the {self.cluster.replicas} replicas "
                 "that share them"
             )
+        return self
+
+    @model_validator(mode="after")
+    def _best_is_known(self) -> Self:
+        if self.train.keep == "best" and self.data.validation is None:
+            raise ValueError("train.keep: best needs validation metrics to compare epochs by: give data.validation")
         return self
 
     @property

@@ -13,6 +13,7 @@ from sparktf.data_messages import DataAddress, NodeInput, StagedShare
 from sparktf.errors import ErrorRecord
 from sparktf.feature import FeedSpec
 from sparktf.hadoop import HadoopConf
+from sparktf.keep import Evaluation, KeepRule, Kept
 from sparktf.plan import Assignment, Cursor, Interval, Message, Stream
 from sparktf.security import ControlAccess
 from sparktf.topology import ClusterSpec, NodeId
@@ -106,11 +107,21 @@ class Order(enum.StrEnum):
     DISMISS = "dismiss"
 
 
+class BestWeights(Message):
+    """The committed checkpoint of the best epoch so far."""
+
+    evaluation: Evaluation
+    path: str
+    files: tuple[str, ...]
+
+
 class Restore(Message):
     """The checkpoint a trainer starts from.
 
     Attributes:
         rows_aside: Rows of the cursor's epoch that were set aside.
+        evaluated: The validation metrics of these weights are known.
+        best: Where the best weights before are, if the run keeps them.
     """
 
     path: str
@@ -119,6 +130,8 @@ class Restore(Message):
     rows_trained: int
     files: tuple[str, ...]
     rows_aside: int = 0
+    evaluated: bool = False
+    best: BestWeights | None = None
 
 
 class TrainerSpec(Message):
@@ -195,6 +208,7 @@ class Ready(Message):
 
     Attributes:
         data: Where feeders find this node, if Spark feeds it.
+        keep: By what the best weights are known, if they are kept.
     """
 
     attempt: int
@@ -204,6 +218,7 @@ class Ready(Message):
     versions: dict[str, str]
     weights: int
     data: DataAddress | None = None
+    keep: KeepRule | None = None
 
 
 class Progress(Message):
@@ -323,12 +338,14 @@ class Finished(Message):
     Attributes:
         model: Files of the exported model in the staging folder, from the chief.
         early: A loop of the user's own has left epochs untrained.
+        kept: Which weights the model has, if the best are kept; from the chief.
     """
 
     attempt: int
     node: NodeId
     step: int
     early: bool = False
+    kept: Kept | None = None
     model: tuple[StagedFile, ...] = ()
 
 

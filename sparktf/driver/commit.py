@@ -13,7 +13,8 @@ from sparktf.driver.attempt import Attempt
 from sparktf.driver.result import EpochRows
 from sparktf.driver.stored_plan import Plan
 from sparktf.errors import ErrorRecord, NotStoredError, StorageError, Verdict
-from sparktf.messages import Restore, Uploaded
+from sparktf.keep import Evaluation, KeepRule, merged
+from sparktf.messages import BestWeights, Restore, Uploaded
 from sparktf.plan import Cursor, Stream
 from sparktf.rundir import RunDirectory, checkpoint_name
 from sparktf.storage.base import Storage
@@ -23,6 +24,8 @@ from sparktf.storage.fence import Fence, FenceWatch
 _EPOCHS = "epochs"
 _SPLITS = "splits"
 _ASIDE = "set_aside"
+_VALIDATION = "validation"
+_KEEP = "keep"
 
 
 _NBYTES_PER_WEIGHT = 12
@@ -39,6 +42,8 @@ class Save:
         epochs: Accounts of the epochs before that position.
         rows_aside: Rows of the cursor's epoch that were set aside.
         splits: Rows of the splits that Spark has fed of this epoch; None where it feeds nothing.
+        evaluations: What is known of the weights up to this step, whose own evaluation may still be under way.
+        keep: By what the best of them are known, if they are kept.
     """
 
     chief: Uploaded
@@ -47,6 +52,8 @@ class Save:
     rows_aside: int
     splits: dict[int, int] | None
     versions: dict[str, str]
+    evaluations: tuple[Evaluation, ...] = ()
+    keep: KeepRule | None = None
 
 
 def is_given_up(since_s: float, now_s: float, limit_s: float) -> bool:
@@ -107,6 +114,8 @@ class Committer:
         )
         self._hasty = hasty or storage
         self._earlier: tuple[EpochRows, ...] = ()
+        self._evaluated: tuple[Evaluation, ...] = ()
+        self._keep: KeepRule | None = None
         self._not_committed: NotStoredError | None = None
         self._failing_since_s: float | None = None
         self._clock = clock
@@ -119,7 +128,8 @@ class Committer:
 
     def check_room(self, weights: int) -> None:
         """Warns if the output has no room for the checkpoints of a model: those to keep, and one on its way."""
-        root, count = self._rundir.root, self._config.checkpoint.keep + 1
+        best = self._config.train.keep == "best"
+        root, count = self._rundir.root, self._config.checkpoint.keep + 1 + best
         try:
             free = self._hasty.free_nbytes(root)
         except StorageError:
@@ -128,7 +138,7 @@ class Committer:
         if free < needed:
             self._warn(
                 f"{root} has room for {free / 1e6:,.1f} MB, and {count} checkpoints of this model may take "
-                f"{needed / 1e6:,.1f} MB (checkpoint.keep: {count - 1})"
+                f"{needed / 1e6:,.1f} MB (checkpoint.keep: {self._config.checkpoint.keep})"
             )
 
     def fence(self, next_attempt: Callable[[int], int]) -> int:
@@ -155,12 +165,17 @@ class Committer:
         self.splits = {}
         found = self._store.latest()
         if found is None:
-            self._earlier = ()
+            self._earlier = self._evaluated = ()
             return None
         manifest, folder = found
         self.step, self.checkpoint = manifest.step, folder
         self.splits = {int(split): rows for split, rows in manifest.extra.get(_SPLITS, {}).items()}
         self._earlier = tuple(EpochRows.model_validate(e) for e in manifest.extra.get(_EPOCHS, ()))
+        stored = (Evaluation.model_validate(e) for e in manifest.extra.get(_VALIDATION, ()))
+        self._evaluated = merged((*stored, *self._evaluations()), manifest.step)
+        if self._keep is None and _KEEP in manifest.extra:
+            self._keep = KeepRule.model_validate(manifest.extra[_KEEP])
+        comparable = self._config.train.keep == "last" or self._keep is not None
         return Restore(
             path=folder,
             step=manifest.step,
@@ -168,7 +183,20 @@ class Committer:
             rows_trained=manifest.rows_trained,
             files=tuple(f.name for f in manifest.files),
             rows_aside=manifest.extra.get(_ASIDE, 0),
+            evaluated=comparable and manifest.step in {e.step for e in self._evaluated},
+            best=self._best_weights(),
         )
+
+    def _best_weights(self) -> BestWeights | None:
+        """Returns the best of the committed checkpoints that are evaluated, and whole."""
+        steps = set(self._store.list()) if self._config.train.keep == "best" else set()
+        while self._keep and (best := self._keep.best(e for e in self._evaluated if e.step in steps)):
+            found = self._store.at(best.step)
+            if found is not None:
+                manifest, folder = found
+                return BestWeights(evaluation=best, path=folder, files=tuple(f.name for f in manifest.files))
+            steps.remove(best.step)
+        return None
 
     def take(self, attempt: Attempt) -> list[Save]:
         """Takes what all nodes have uploaded out of the attempt. The caller holds the lock that nodes report under."""
@@ -233,28 +261,46 @@ class Committer:
 
     def facts(self) -> dict[str, Any]:
         """Returns what the run's result says of what is trained, by its fields. The caller holds the lock."""
-        rows = self.epoch_rows()
+        rows, evaluations = self.epoch_rows(), self._evaluations()
+        trainers = self.attempt.trainers.values() if self.attempt is not None else ()
+        kept = next((t.finished.kept for t in trainers if t.finished and t.finished.kept), None)
+        shown = next((e for e in evaluations if kept and e.step == kept.step), evaluations[-1] if evaluations else None)
+        metrics = {m.stream.value: m.values for m in (self.attempt.metrics if self.attempt is not None else ())}
         return {
             "steps": self.step,
             "epochs": sum(e.complete for e in rows),
             "rows": rows,
             "rows_trained": sum(e.trained for e in rows),
-            "metrics": {m.stream.value: m.values for m in (self.attempt.metrics if self.attempt is not None else ())},
+            "metrics": metrics if shown is None else metrics | {Stream.VALIDATION.value: shown.values},
+            "validation": evaluations,
+            "kept": kept,
             "model": self.model,
             "checkpoint": self.checkpoint,
             "versions": self.versions,
         }
 
+    def _evaluations(self) -> tuple[Evaluation, ...]:
+        reported = self.attempt.metrics if self.attempt is not None else ()
+        new = (
+            Evaluation(epoch=m.epoch, step=m.step, rows=m.rows, values=m.values)
+            for m in reported
+            if m.stream is Stream.VALIDATION
+        )
+        return merged((*self._evaluated, *new))
+
     def _save(self, attempt: Attempt, uploads: Sequence[Uploaded]) -> Save:
         cursor, ledger = attempt.advanced(uploads), attempt.ledger
         same_epoch = cursor.epoch == attempt.cursor.epoch
+        ready = next((t.ready for t in attempt.trainers.values() if t.ready), None)
         return Save(
             chief=uploads[0],
             cursor=cursor,
             epochs=tuple(e for e in self.epoch_rows() if e.epoch < cursor.epoch),
             rows_aside=sum(u.rows_aside for u in uploads) + (attempt.rows_aside if same_epoch else 0),
             splits=None if ledger is None else dict(ledger.book(Stream.TRAIN, cursor.epoch).rows),
-            versions=next((t.ready.versions for t in attempt.trainers.values() if t.ready), {}),
+            versions=ready.versions if ready else {},
+            evaluations=merged(self._evaluations(), uploads[0].step),
+            keep=ready.keep if ready else None,
         )
 
     def _commit(self, save: Save) -> None:
@@ -264,7 +310,7 @@ class Committer:
         rows = sum(e.trained for e in save.epochs)
         if Stream.TRAIN in self._plan.tables:
             rows = cursor.epoch * self._plan.rows(Stream.TRAIN)
-        self.versions = save.versions
+        self.versions, self._keep = save.versions, save.keep
         manifest = Manifest(
             step=chief.step,
             epoch=cursor.epoch,
@@ -280,7 +326,12 @@ class Committer:
                 _EPOCHS: [e.model_dump() for e in save.epochs],
                 _ASIDE: save.rows_aside,
                 **({} if save.splits is None else {_SPLITS: save.splits}),
+                **({} if not save.evaluations else {_VALIDATION: [e.model_dump() for e in save.evaluations]}),
+                **({} if save.keep is None else {_KEEP: save.keep.model_dump()}),
             },
         )
-        self.checkpoint = self._store.commit(manifest, self._rundir.staged(chief.attempt, checkpoint_name(chief.step)))
+        steps = {*self._store.list(), chief.step} if save.keep else set()
+        best = save.keep.best(e for e in save.evaluations if e.step in steps) if save.keep else None
+        staged = self._rundir.staged(chief.attempt, checkpoint_name(chief.step))
+        self.checkpoint = self._store.commit(manifest, staged, best=best.step if best else None)
         self.step = chief.step

@@ -221,6 +221,9 @@ def _facts(result: RunResult) -> list[tuple[str, str]]:
     if locality := _locality(result):
         facts.append(("read", locality))
     facts.extend(_input(result))
+    if result.kept is not None:
+        kept = result.kept
+        facts.append(("weights", f"of epoch {kept.epoch + 1}, step {kept.step:,}: best {kept.metric} {kept.value:.4f}"))
     for stream, values in result.metrics.items():
         facts.extend((f"{stream} {name}", f"{value:.4f}") for name, value in values.items())
     facts.extend((name, getattr(result, name)) for name in ("model", "checkpoint") if getattr(result, name))

@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 
 from sparktf.data_messages import NodeInput
 from sparktf.errors import ErrorRecord, RunInterruptedError, Verdict
+from sparktf.keep import Evaluation, Kept
 from sparktf.plan import Message
 
 
@@ -69,7 +70,10 @@ class RunResult(Message):
     Attributes:
         verdict: The exit code; 0 is done.
         rows: Of every epoch trained in this submission, "planned" and so on.
-        metrics: Last metrics by stream, e.g. `metrics["validation"]["accuracy"]`.
+        metrics: Last metrics by stream, e.g. `metrics["validation"]["accuracy"]`; where the best weights are kept,
+            those of them.
+        validation: Validation metrics of every epoch of the run.
+        kept: Which weights the model has, where `train.keep` is `best`.
         steps: Optimizer updates of the whole run.
         model: Folder of the published model, "" if there is none.
         error: The root cause of a run that failed.
@@ -84,6 +88,8 @@ class RunResult(Message):
     rows_trained: int = 0
     rows: tuple[EpochRows, ...] = ()
     metrics: dict[str, dict[str, float]] = {}
+    validation: tuple[Evaluation, ...] = ()
+    kept: Kept | None = None
     model: str = ""
     checkpoint: str = ""
     path: str = ""

@@ -197,10 +197,13 @@ class CheckpointStore:
         """Ends committing; see `Fence.release`."""
         self._fence.release()
 
-    def commit(self, manifest: Manifest, staged: str) -> str:
+    def commit(self, manifest: Manifest, staged: str, *, best: int | None = None) -> str:
         """Makes a staged folder the checkpoint at `manifest.step`, then prunes; returns the checkpoint's folder.
 
         A torn checkpoint in its place is reported and replaced. If it fails, nothing of the staged folder stays.
+
+        Args:
+            best: Step of a checkpoint that stays beside the newest ones.
 
         Raises:
             LifecycleError: `fence` was not called.
@@ -212,7 +215,7 @@ class CheckpointStore:
         target = self._rundir.checkpoint(manifest.step)
         self._publish(manifest, staged, target, partial(self._put_in_place, kind=Manifest))
         try:
-            self._prune(manifest.step)
+            self._prune(manifest.step, best)
         except StorageError as error:
             # The commit stands whatever becomes of the old ones; the next commit tries again.
             self._on_not_pruned(self._rundir.checkpoints, str(error))
@@ -261,6 +264,21 @@ class CheckpointStore:
                 self._on_torn(folder, str(error))
         return None
 
+    def at(self, step: int) -> tuple[Manifest, str] | None:
+        """Returns the checkpoint at a step, and its folder; None if there is none, or a torn one, which is reported.
+
+        Raises:
+            StorageError: the storage failed.
+        """
+        folder = self._rundir.checkpoint(step)
+        if not self._storage.exists(folder):
+            return None
+        try:
+            return read_manifest(self._storage, folder, Manifest), folder
+        except TornCheckpointError as error:
+            self._on_torn(folder, str(error))
+            return None
+
     def _publish(
         self, manifest: FileManifest, staged: str, target: str, put_in_place: Callable[[str, str], None]
     ) -> None:
@@ -292,9 +310,9 @@ class CheckpointStore:
             self._on_torn(target, str(error))
             self._remove(target)
 
-    def _prune(self, committed: int) -> None:
+    def _prune(self, committed: int, best: int | None) -> None:
         # Newer ones than the committed are torn (the run would have resumed from them), so they do not count.
-        older = [step for step in self.list() if step < committed]
+        older = [step for step in self.list() if step < committed and step != best]
         for step in older[: max(len(older) - (self._keep - 1), 0)]:
             self._remove(self._rundir.checkpoint(step))
 

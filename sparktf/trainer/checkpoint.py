@@ -175,12 +175,35 @@ def restore(checkpoint: Any, storage: Storage, source: Restore, work: Path) -> N
         ValueError: the model's variables are not those of the checkpoint.
     """
     folder = work / "restore"
-    folder.mkdir()
-    for name in source.files:
-        (folder / name).parent.mkdir(parents=True, exist_ok=True)
-        storage.download(f"{source.path}/{name}", folder / name)
-    checkpoint.read(str(folder / _PREFIX)).assert_existing_objects_matched()
+    fetch(storage, source.path, source.files, folder)
+    read(checkpoint, folder)
     shutil.rmtree(folder)
+
+
+def fetch(storage: Storage, path: str, files: Sequence[str], folder: Path) -> None:
+    """Downloads the files of a committed checkpoint into a local folder.
+
+    Raises:
+        StorageError: it cannot be downloaded.
+    """
+    for name in files:
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        storage.download(f"{path}/{name}", folder / name)
+
+
+def write(checkpoint: Any, folder: Path) -> None:
+    """Writes the objects of `checkpoint` into a local folder, in place of what is there."""
+    shutil.rmtree(folder, ignore_errors=True)
+    checkpoint.write(str(folder / _PREFIX))
+
+
+def read(checkpoint: Any, folder: Path) -> None:
+    """Reads what `write` or another checkpoint's `fetch` has put into a local folder.
+
+    Raises:
+        AssertionError: the model's variables are not those of the checkpoint.
+    """
+    checkpoint.read(str(folder / _PREFIX)).assert_existing_objects_matched()
 
 
 def checkpoint_of(**trackables: Any) -> Any:

@@ -39,7 +39,7 @@ class Evaluator:
         Every worker calls this, also one without rows.
         """
         self._model.model.reset_metrics()
-        names = ["loss", *(metric.name for metric in self._model.output_losses())]
+        names = self._losses()
         sums = np.zeros(len(names) + 1)  # of each loss over rows, and last the rows
         while n := _length(columns := feed.take(self._batch_size)):
             sums += n * np.append(self._step(to_tensors(columns), n), 1.0)
@@ -63,6 +63,13 @@ class Evaluator:
             losses.append(metric.result())
             metric.reset_state()
         return tf.stack([tf.cast(loss, tf.float32) for loss in losses])
+
+    def names(self) -> list[str]:
+        """Returns the names of the metrics, once `warm_up` has made them."""
+        return list(dict.fromkeys([*self._losses(), *self._model.model.get_metrics_result()]))
+
+    def _losses(self) -> list[str]:
+        return ["loss", *(metric.name for metric in self._model.output_losses())]
 
     def _sum_metric_states(self) -> None:
         """Replaces every metric's state by its sum over the workers."""

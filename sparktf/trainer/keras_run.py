@@ -8,7 +8,9 @@ from typing import Any
 import numpy as np
 
 from sparktf.feed.pipeline import NodeFeed
+from sparktf.keep import Evaluation, keep_rule
 from sparktf.plan import Stream
+from sparktf.trainer.best import BestEpoch
 from sparktf.trainer.checkpoint import checkpoint_of
 from sparktf.trainer.evaluate import Evaluator
 from sparktf.trainer.loop import LoopSettings, SyncLoop
@@ -40,6 +42,7 @@ class KerasRun:
         self._evaluator = Evaluator(self._plain, self._collective, config.train.validation_batch_size)
         self._checkpoint = checkpoint_of(model=self._model.model, optimizer=self._model.optimizer)
         session.restore(self._checkpoint)
+        self._best: BestEpoch | None = None
         self._epoch = 0
         self._loop = self._make_loop(update)
 
@@ -67,19 +70,30 @@ class KerasRun:
     def run(self) -> None:
         """Trains, evaluates after each epoch, exports, and ends the process."""
         session = self._session
+        rule = None
         if session.spec.has(Stream.VALIDATION):
             self._evaluator.warm_up()
-        session.ready(keras=self._model.flavour, weights=int(self._model.model.count_params()))
-        evaluated = False
+            rule = keep_rule(session.spec.config.train, self._evaluator.names())
+        self._best = None if rule is None else session.best_epoch(rule, self._collective)
+        session.ready(keras=self._model.flavour, weights=int(self._model.model.count_params()), keep=rule)
+        self._make_up()
         for epoch in session.epochs():
             self._train_epoch(epoch)
             self._evaluate(epoch)
-            evaluated = True
-        if not evaluated:  # resumed behind the last epoch: its metrics went with the driver that was to write them
-            self._evaluate(session.spec.config.train.epochs - 1)
+        kept = None if self._best is None else self._best.restore(self._checkpoint)
         self._copy_weights()
         session.export(self._plain)
-        session.finish(self._loop.step)
+        session.finish(self._loop.step, kept=kept)
+
+    def _make_up(self) -> None:
+        """Evaluates what is restored, where its metrics went with the driver that was to write them."""
+        restore = self._session.spec.restore
+        if restore is None or restore.evaluated:
+            return
+        if not restore.cursor.rows and restore.cursor.epoch:
+            self._evaluate(restore.cursor.epoch - 1)
+        elif not self._session.has_epochs:
+            self._evaluate(restore.cursor.epoch)
 
     def _train_epoch(self, epoch: int) -> None:
         self._epoch = epoch
@@ -104,7 +118,11 @@ class KerasRun:
         self._copy_weights()
         with self._session.open_feed(Stream.VALIDATION, epoch) as feed:
             values, rows = self._evaluator.evaluate(feed)
-        self._session.metrics(Stream.VALIDATION, epoch, self._loop.step, rows, values)
+        step = self._loop.step
+        self._session.metrics(Stream.VALIDATION, epoch, step, rows, values)
+        if self._best is not None:
+            evaluation = Evaluation(epoch=epoch, step=step, rows=rows, values=values)
+            self._best.offer(evaluation, self._checkpoint, chief=self._session.is_chief)
 
     def _copy_weights(self) -> None:
         """Brings the plain copy up to date; every node takes part, since some variables are aggregated on reading."""

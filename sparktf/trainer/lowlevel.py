@@ -9,7 +9,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from sparktf.errors import ModelError, SparkTFError
+from sparktf.errors import ModelContractError, ModelError, SparkTFError
 from sparktf.messages import Flavour, TrainerSpec
 from sparktf.plan import Stream, batch_shares
 from sparktf.trainer.checkpoint import checkpoint_of
@@ -48,9 +48,12 @@ class TrainerNode:
         for, and saved.
 
         Raises:
+            ModelContractError: `train.keep` cannot be had.
             ModelError: it returned without having trained, where there was something to train.
             SparkTFError: the feed failed; TensorFlow wraps that into an error of its own.
         """
+        if self._session.spec.config.train.keep == "best":
+            raise ModelContractError("train.keep: best is not for a train(node), which exports what it chooses itself")
         try:
             train(self)
         except tf.errors.OpError as error:

@@ -15,6 +15,7 @@ from sparktf.feed.aside import BadRow
 from sparktf.feed.blocks import Parts, PlannedParts
 from sparktf.feed.memory import SpareMemory
 from sparktf.feed.pipeline import NodeFeed
+from sparktf.keep import KeepRule, Kept
 from sparktf.messages import (
     Action,
     AssignmentAnswer,
@@ -33,12 +34,13 @@ from sparktf.rundir import RunDirectory
 from sparktf.storage import FileSystems
 from sparktf.storage.commit import upload_folder
 from sparktf.trainer.bad_rows import BadRowFile
+from sparktf.trainer.best import BestEpoch
 from sparktf.trainer.checkpoint import CheckpointWriter, SavePolicy, restore
 from sparktf.trainer.export import export_model
 from sparktf.trainer.intake import Intake
 from sparktf.trainer.model import KerasModel, versions
 from sparktf.trainer.report import Reporter
-from sparktf.trainer.strategy import make_strategy
+from sparktf.trainer.strategy import Collective, make_strategy
 from sparktf.trainer.summaries import Summaries
 
 _SUMMARIES_DEADLINE_S = 5.0
@@ -84,8 +86,17 @@ class Session:
     def is_chief(self) -> bool:
         return self.spec.node.index == 0
 
-    def ready(self, *, keras: Flavour, weights: int) -> None:
-        """Tells the driver that this node could begin."""
+    def best_epoch(self, rule: KeepRule, collective: Collective) -> BestEpoch:
+        """Returns where the best weights are kept, those that the attempt before has left among them."""
+        restored = self.spec.restore.best if self.spec.restore else None
+        return BestEpoch(rule, restored, self._storage, self._work, collective)
+
+    def ready(self, *, keras: Flavour, weights: int, keep: KeepRule | None = None) -> None:
+        """Tells the driver that this node could begin.
+
+        Args:
+            keep: By what the best weights are known, if they are kept.
+        """
         self._keras = keras
         self._writer = CheckpointWriter(self.spec, self._storage, self._reporter, self._work, keras)
         message = Ready(
@@ -96,6 +107,7 @@ class Session:
             versions=versions(keras),
             weights=weights,
             data=None if self._intake is None else self._intake.address,
+            keep=keep,
         )
         self._reporter.send(Action.READY, message)
         self._reporter.update(phase="ready")
@@ -248,17 +260,18 @@ class Session:
         """Exports a model that a low-level loop made."""
         self.export(KerasModel.wrap(model, self.spec.feed))
 
-    def finish(self, step: int, *, early: bool = False) -> None:
+    def finish(self, step: int, *, early: bool = False, kept: Kept | None = None) -> None:
         """Reports the end of the work and waits for the order to stop.
 
         Args:
             early: There were epochs left.
+            kept: Which weights were exported, where those are not the last ones.
         """
         if self._writer is not None:
             self._writer.wait()
         self._flush_summaries()
         message = Finished(
-            attempt=self.spec.attempt, node=self.spec.node, step=step, model=self._model_files, early=early
+            attempt=self.spec.attempt, node=self.spec.node, step=step, model=self._model_files, early=early, kept=kept
         )
         self._reporter.send(Action.FINISHED, message)
         self._reporter.update(phase="finished")

@@ -83,6 +83,17 @@ def text(params: Params, assets: Params) -> Any:
     return _classifier(keras, params, {"colour": colour, "numbers": numbers}, hidden)
 
 
+def spoiled(params: Params, assets: Params) -> Any:
+    """A model that learns until step `params["until"]`, and then forgets."""
+    del assets
+    keras = _flavour(params)
+    numbers = keras.Input((len(NUMBERS),), name="numbers")
+    model = _classifier(keras, params, numbers, keras.layers.Dense(8, "tanh")(numbers))
+    rate = keras.optimizers.schedules.PiecewiseConstantDecay([params["until"]], [0.2, 100.0])
+    model.compile(optimizer=keras.optimizers.SGD(rate), loss=model.loss, metrics=["accuracy"])
+    return model
+
+
 def nested(params: Params, assets: Params) -> Any:
     """A model of padded lists of words and tags, and of an age that may be missing, each behind its mask."""
     keras = _flavour(params)

@@ -168,6 +168,17 @@ class TestCommit:
         commit(store, rundir, 10, 20, 30, 40)
         assert store.list() == (30, 40)
 
+    def test_the_best_stays_beside_the_newest(self, rundir: RunDirectory) -> None:
+        store = open_store(rundir, keep=1)
+        store.fence(1)
+        for step, best in ((10, None), (20, 10), (30, 10), (40, 30), (50, 30)):
+            store.commit(*stage(rundir, step), best=best)
+        assert store.list() == (30, 50)
+        found = store.at(30)
+        assert found is not None
+        assert found[1] == rundir.checkpoint(30)
+        assert store.at(40) is None
+
     def test_the_one_just_committed_is_never_pruned(self, rundir: RunDirectory) -> None:
         store = open_store(rundir, keep=1)
         store.fence(1)

@@ -8,9 +8,10 @@ from typing import Any
 
 import pytest
 
-from sparktf.config import ClusterConfig, DataConfig, FeatureConfig, JobConfig, OutputConfig, TrainConfig
+from sparktf.config import ClusterConfig, DataConfig, FeatureConfig, JobConfig, OutputConfig
 from sparktf.config_docs import reference_page
 from sparktf.config_load import dump_config, load_config, parse_config
+from sparktf.config_train import TrainConfig
 from sparktf.driver.paths import normalised
 from sparktf.errors import ConfigError, SparkTFError, Verdict
 
@@ -349,3 +350,9 @@ def test_settings_of_spark_keep_their_dots_and_are_text() -> None:
 def test_cluster_mode_needs_a_cluster() -> None:
     with pytest.raises(ConfigError, match=r"local\[2\] needs deploy_mode: client"):
         parse_config(MINIMAL, ["submit.master=local[2]"])
+
+
+def test_the_best_weights_cannot_be_kept_without_validation() -> None:
+    with pytest.raises(ConfigError, match=r"train\.keep: best needs validation metrics .*: give data\.validation"):
+        parse_config(MINIMAL, ["train.keep=best"])
+    assert parse_config(MINIMAL, ["train.keep=best", "data.validation.fraction=0.2"]).train.keep == "best"

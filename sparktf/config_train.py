@@ -1,0 +1,39 @@
+"""The section `train` of the configuration."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import Field, PositiveInt
+
+from sparktf.config_section import Section
+
+
+class TrainConfig(Section):
+    """The training itself."""
+
+    epochs: PositiveInt = Field(default=1, description="Passes over the training stream.")
+    max_steps: PositiveInt | None = Field(
+        default=None, description="Stop after this many updates, also inside an epoch."
+    )
+    batch_size: PositiveInt = Field(
+        default=256, description="Rows per optimizer update, over all workers; each brings its share."
+    )
+    steps_per_call: PositiveInt = Field(default=32, description="Updates run by one call into TensorFlow.")
+    validation_batch_size: PositiveInt = Field(default=4096, description="Rows per worker and evaluation step.")
+    seed: int = Field(default=0, ge=0, description="Seed of initial weights, shuffling and the validation fraction.")
+    keep: Literal["last", "best"] = Field(
+        default="last",
+        description="Which weights are exported: those of the last epoch, or of the epoch with the best validation "
+        "metrics, whose checkpoint is kept beside the newest ones. `best` needs `data.validation`.",
+    )
+    keep_metric: str = Field(
+        default="loss",
+        min_length=1,
+        description="Validation metric by which `keep: best` compares epochs, by Keras's name, with or without `val_`.",
+    )
+    keep_mode: Literal["auto", "min", "max"] = Field(
+        default="auto",
+        description="Whether the best metric is the smallest or the largest. `auto`: by its name, as Keras does.",
+    )
+    max_attempts: PositiveInt = Field(default=3, description="Attempts before infrastructure failures end the run.")

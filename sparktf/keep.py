@@ -1,0 +1,96 @@
+"""Which epoch's weights a run keeps: validation metrics, and the rule that says which of them are the best."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterable, Sequence
+from typing import Literal
+
+from sparktf.config_train import TrainConfig
+from sparktf.errors import ModelContractError
+from sparktf.plan import Message
+
+_LARGE = re.compile(
+    r"acc|auc|precision|recall|f1|fbeta|fmeasure|iou|r2|top_k|cosine_similarity|sensitivity|specificity"
+)
+_SMALL = re.compile(r"loss|error|mse|mae|mape|msle|entropy|hinge|poisson|divergence|log_?cosh|false_")
+
+
+class Evaluation(Message):
+    """Validation metrics of the weights at a step, over all workers.
+
+    Attributes:
+        epoch: The epoch in which the step was the last.
+    """
+
+    epoch: int
+    step: int
+    rows: int
+    values: dict[str, float]
+
+
+def merged(evaluations: Iterable[Evaluation], until_step: int | None = None) -> tuple[Evaluation, ...]:
+    """Returns the evaluations in the order of their steps, of each step the last; none after `until_step`."""
+    by_step = {e.step: e for e in evaluations if until_step is None or e.step <= until_step}
+    return tuple(by_step[step] for step in sorted(by_step))
+
+
+class KeepRule(Message):
+    """The metric by which epochs are compared."""
+
+    metric: str
+    mode: Literal["min", "max"]
+
+    def value(self, evaluation: Evaluation) -> float:
+        """Returns the metric; NaN where the evaluation does not have it."""
+        return evaluation.values.get(self.metric, math.nan)
+
+    def is_better(self, new: Evaluation, old: Evaluation | None) -> bool:
+        """Whether one evaluation is better than another; what is not a number never is."""
+        value = self.value(new)
+        if math.isnan(value) or old is None or math.isnan(self.value(old)):
+            return not math.isnan(value)
+        return value < self.value(old) if self.mode == "min" else value > self.value(old)
+
+    def best(self, evaluations: Iterable[Evaluation]) -> Evaluation | None:
+        """Returns the best evaluation, of equal ones the first; None if there is none."""
+        found = None
+        for evaluation in sorted(evaluations, key=lambda e: e.step):
+            if self.is_better(evaluation, found):
+                found = evaluation
+        return found
+
+
+class Kept(Message):
+    """The weights that a run exports where it keeps the best: those at a step, and why."""
+
+    epoch: int
+    step: int
+    metric: str
+    mode: Literal["min", "max"]
+    value: float
+
+
+def keep_rule(train: TrainConfig, metrics: Sequence[str]) -> KeepRule | None:
+    """Returns the rule of a model with these validation metrics; None where the last weights are kept.
+
+    Raises:
+        ModelContractError: the model has no such metric, or nobody knows whether it should be small or large.
+    """
+    if train.keep == "last":
+        return None
+    metric = train.keep_metric if train.keep_metric in metrics else train.keep_metric.removeprefix("val_")
+    if metric not in metrics:
+        raise ModelContractError(
+            f"train.keep_metric: {train.keep_metric} is no validation metric of the model, which has: "
+            f"{', '.join(metrics)}"
+        )
+    if train.keep_mode != "auto":
+        return KeepRule(metric=metric, mode=train.keep_mode)
+    small, large = (max((m.end() for m in kind.finditer(metric)), default=0) for kind in (_SMALL, _LARGE))
+    if small == large:
+        raise ModelContractError(
+            f"train.keep_mode: auto does not tell whether {metric} should be small or large: say min or max"
+        )
+    return KeepRule(metric=metric, mode="min" if small > large else "max")  # an output's name comes before its metric's

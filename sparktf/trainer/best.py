@@ -1,0 +1,63 @@
+"""The best epoch's weights, from the evaluation that finds them to the export."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from sparktf.keep import Evaluation, KeepRule, Kept
+from sparktf.messages import BestWeights
+from sparktf.storage.base import Storage
+from sparktf.trainer.checkpoint import fetch, read, write
+from sparktf.trainer.strategy import Collective
+
+
+class BestEpoch:
+    """Keeps the weights of the best evaluation so far.
+
+    Those of this attempt are a local copy on every node, so that the export does not hang on what the storage took;
+    those of an earlier one are a committed checkpoint.
+    """
+
+    def __init__(
+        self, rule: KeepRule, restored: BestWeights | None, storage: Storage, work: Path, collective: Collective
+    ) -> None:
+        """Writes nothing yet.
+
+        Args:
+            restored: What an earlier attempt has kept.
+            work: Folder of this process alone.
+        """
+        self._rule = rule
+        self._restored = restored
+        self._storage = storage
+        self._folder = work / "best"
+        self._collective = collective
+        self._best = restored.evaluation if restored is not None else None
+
+    def offer(self, evaluation: Evaluation, checkpoint: Any, *, chief: bool) -> None:
+        """Keeps the weights of a checkpoint's objects if they are the best; every node calls it.
+
+        Args:
+            chief: This node decides for all of them.
+        """
+        better = chief and self._rule.is_better(evaluation, self._best)
+        if int(self._collective.sum(np.array([better], np.int64))[0]):
+            write(checkpoint, self._folder)
+            self._best, self._restored = evaluation, None
+
+    def restore(self, checkpoint: Any) -> Kept | None:
+        """Restores the best weights; returns which they are, None where no evaluation gave a number.
+
+        Raises:
+            StorageError: the checkpoint of an earlier attempt cannot be downloaded.
+        """
+        if self._best is None:
+            return None
+        if self._restored is not None:
+            fetch(self._storage, self._restored.path, self._restored.files, self._folder)
+        read(checkpoint, self._folder)
+        best, rule = self._best, self._rule
+        return Kept(epoch=best.epoch, step=best.step, metric=rule.metric, mode=rule.mode, value=rule.value(best))

@@ -1,0 +1,71 @@
+"""Which epoch's weights a run exports."""
+
+from __future__ import annotations
+
+from concurrent.futures import ProcessPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import pytest
+from trainer import lake, reference
+from trainer.local_gang import LocalGang
+
+from sparktf.config import JobConfig
+from sparktf.errors import ModelContractError, Verdict
+
+STEPS = 7
+"""Updates of an epoch."""
+
+
+def keeping(folder: Path, epochs: int, workers: int, flavour: str = "keras", **train: Any) -> JobConfig:
+    """Returns the configuration of a model that is spoiled after the second epoch; one checkpoint is kept."""
+    held_out = {"validation": {"path": str(folder / "held-out")}}
+    return lake.job(
+        folder,
+        "spoiled",
+        workers=workers,
+        params={"flavour": flavour, "until": 2 * STEPS},
+        data={**lake.NUMBERS_TO_LABEL, **held_out},
+        train={"batch_size": 64, "epochs": epochs, "keep": "best", **train},
+        checkpoint={"keep": 1, "every_steps": 5},
+    )
+
+
+@pytest.mark.parametrize("flavour", ["keras", "tf_keras"])
+def test_the_best_weights_are_exported_also_after_a_resume_on_more_workers(
+    flavour: str, tmp_path: Path, gang: LocalGang, elsewhere: ProcessPoolExecutor
+) -> None:
+    lake.write(tmp_path / "lake", [300, 100])
+    lake.write(tmp_path / "held-out", [150], seed=7)
+    for epochs, workers in ((3, 2), (4, 3)):
+        config = keeping(tmp_path, epochs, workers, flavour)
+        result = gang.train(config)
+
+        steps = [STEPS * (epoch + 1) for epoch in range(epochs)]
+        assert [(e.epoch, e.step, e.rows) for e in result.validation] == [(i, s, 150) for i, s in enumerate(steps)]
+        best = min(result.validation, key=lambda e: e.values["loss"])
+        assert best.epoch < 2, "the model was not spoiled"
+        assert result.kept is not None
+        assert (result.kept.epoch, result.kept.step) == (best.epoch, best.step)
+        assert (result.kept.metric, result.kept.mode, result.kept.value) == ("loss", "min", best.values["loss"])
+        assert result.metrics["validation"] == best.values
+        exported = elsewhere.submit(
+            reference.evaluate, config, str(tmp_path / "held-out"), f"{result.model}/model.keras"
+        ).result()
+        assert best.values == pytest.approx(exported, abs=1e-5)
+        folders = sorted(path.name for path in Path(result.path, "checkpoints").glob("step-*"))
+        assert folders == [f"step-{step:012}" for step in (best.step, steps[-1])]
+        Path(result.path, "result.json").unlink()  # as if the driver had been killed before its end
+    assert result.attempts[0].from_step == 3 * STEPS
+
+
+def test_a_metric_that_the_model_does_not_have_is_refused_by_name(tmp_path: Path, gang: LocalGang) -> None:
+    lake.write(tmp_path / "lake", [300, 100])
+    lake.write(tmp_path / "held-out", [150], seed=7)
+    config = keeping(tmp_path, 1, 1, keep_metric="val_auc")
+    with pytest.raises(
+        ModelContractError, match=r"val_auc is no validation metric .* which has: loss, accuracy"
+    ) as error:
+        gang.train(config)
+    assert error.value.result.verdict is Verdict.REFUSED
+    assert len(error.value.result.attempts) == 1
