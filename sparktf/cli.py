@@ -35,7 +35,22 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def _check(arguments: argparse.Namespace) -> int:
     config = load_config(arguments.config, arguments.set, arguments.date)
+    lines: list[str] = []
+    if arguments.deep is not False:
+        from sparktf.driver.check import check_run  # noqa: PLC0415 - pyspark, which no other command needs
+        from sparktf.submit.environment import default_master  # noqa: PLC0415
+
+        master = arguments.master or default_master(config)
+        found = check_run(config, master, _say, deep=bool(arguments.deep))
+        for error in found.errors:
+            _say(str(error))
+        if found.errors:
+            return int(found.errors[0].verdict)
+        lines = [f"# {line}" for line in found.known]
+        if found.unknown:
+            lines.append(f"# not checked without --deep: {'; '.join(found.unknown)}")
     _show_yaml(show_config(config))
+    print(*lines, sep="\n", end="\n" if lines else "")
     print("ok" if config.data.source_key is not None else "ok, for train(spark, config, data): data names no source")
     return 0
 
@@ -64,6 +79,10 @@ def _pack(arguments: argparse.Namespace) -> int:
     return 0
 
 
+def _say(line: str) -> None:
+    print(line, file=sys.stderr, flush=True)
+
+
 def _interrupt(signum: int, frame: object) -> None:
     raise KeyboardInterrupt
 
@@ -83,6 +102,13 @@ def _parser() -> argparse.ArgumentParser:
     check = commands.add_parser("check", help="resolve and validate a configuration, and show it")
     check.add_argument("config", metavar="CONFIG", help="YAML file")
     add_config_arguments(check)
+    check.add_argument(
+        "--deep",
+        action=argparse.BooleanOptionalAction,
+        help="all that a run does before it holds anything, with Spark on this machine; --no-deep: the file alone "
+        "(default: what takes no Spark)",
+    )
+    check.add_argument("--master", help="Spark's master, which must have room (default: what a run here would take)")
     check.set_defaults(command=_check)
     submit = commands.add_parser("submit", help="run spark-submit for a configuration, and wait for the run's verdict")
     submit.add_argument("config", metavar="CONFIG", help="YAML file")

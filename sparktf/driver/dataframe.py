@@ -14,6 +14,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
 from sparktf.config import NO_SOURCE, JobConfig
+from sparktf.driver.catalog import CATALOG
 from sparktf.driver.code import failed, load_module
 from sparktf.driver.partition_filter import first_line, quiet_query_logger
 from sparktf.errors import ConfigError, DataError, EmptySourceError, SourceNotFoundError, SparkTFError, StorageError
@@ -50,8 +51,16 @@ def open_dataframe(spark: SparkSession, config: JobConfig, data: object = None) 
         "table": spark.table,
         "sql": spark.sql,
     }
-    with spark_errors(f"data.{key}"):
-        return _batch(openers[key](value), f"data.{key}")
+    try:
+        with spark_errors(f"data.{key}"):
+            return _batch(openers[key](value), f"data.{key}")
+    except SourceNotFoundError as error:
+        if key == "path" or spark.conf.get(CATALOG, "in-memory") != "in-memory":
+            raise
+        raise SourceNotFoundError(
+            f"{error} (this session knows no Hive metastore: hive-site.xml in SPARK_CONF_DIR, or {CATALOG}=hive, "
+            "leads to one)"
+        ) from error
 
 
 def filtered(df: DataFrame, predicate: str | None, key: str) -> DataFrame:

@@ -74,7 +74,7 @@ def _run(started: list[SparkSession]) -> int:
         from sparktf.driver.cluster import train  # noqa: PLC0415
         from sparktf.driver.spark import start_session  # noqa: PLC0415
 
-        spark = start_session(f"sparktf {config.name}")
+        spark = start_session(config)
         started.append(spark)
         signal.signal(signal.SIGINT, interrupt)  # Spark's own handler would cancel the nodes' job, and kill them
         train(spark, config, run_id=run_id)

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import os
 import re
+from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from py4j.protocol import Py4JError
 from pyspark import SparkConf, SparkContext
 from pyspark.sql import SparkSession
 
+from sparktf.config import JobConfig
+from sparktf.driver.catalog import catalog_settings
 from sparktf.driver.result import Application
 from sparktf.driver.spark_log import quiet_settings
 from sparktf.errors import PreflightError
@@ -18,6 +22,8 @@ from sparktf.hadoop import HadoopConf
 
 _LOCAL = re.compile(r"^local(?:\[(\d+|\*)(?:,\s*\d+)?\])?$")
 _LOCAL_CLUSTER = re.compile(r"^local-cluster\[\s*(\d+)\s*,\s*(\d+)\s*,\s*(\d+)\s*\]$")
+
+_ASK_FOR_TABLES = ("table", "sql", "source")
 
 SHARED_CORES = 2
 """So many cores of an executor leave one to the node's agent, and one to feeders: two agents would find room, too."""
@@ -55,25 +61,34 @@ class Slots:
 def slots_of(spark: SparkSession) -> Slots:
     """Returns the application's slots, as its master and configuration promise them."""
     context = spark.sparkContext
-    master, conf = str(context.master), context.getConf()
-    if _LOCAL.match(master):
-        return Slots(master, 1, context.defaultParallelism, one_machine=True)
+    slots = slots_on(str(context.master), int(context.getConf().get("spark.executor.cores", "1") or 1))
+    return replace(slots, cores=context.defaultParallelism) if slots.is_local else slots
+
+
+def slots_on(master: str, executor_cores: int) -> Slots:
+    """Returns the slots that an application on a master would have, started from this machine."""
+    if found := _LOCAL.match(master):
+        here = len(os.sched_getaffinity(0))
+        named = found.group(1) or "1"
+        return Slots(master, 1, here if named == "*" else int(named), one_machine=True)
     if found := _LOCAL_CLUSTER.match(master):
         return Slots(master, int(found.group(1)), int(found.group(2)), one_machine=True)
-    cores = int(conf.get("spark.executor.cores", "1") or 1)
-    return Slots(master, None, cores, one_machine=False)
+    return Slots(master, None, executor_cores, one_machine=False)
 
 
-def start_session(name: str) -> SparkSession:
+def start_session(config: JobConfig, settings: Mapping[str, str] | None = None) -> SparkSession:
     """Returns the session of an application that is a job of its own, for its entry point.
 
-    Its log shows errors alone, unless it has been configured. Its JVM is made deaf to SIGINT: on Ctrl-C a terminal
-    sends that to spark-submit too, which would end at once and take output and executors along while Python still stops
-    the run in order; so it ends when Python has.
+    Where tables may be asked for, they are those of the Hive metastore, if there is one: a run that reads a path does
+    not depend on it. Its log shows errors alone, unless it has been configured. Its JVM is made deaf to SIGINT: on
+    Ctrl-C a terminal sends that to spark-submit too, which would end at once and take output and executors along while
+    Python still stops the run in order; so it ends when Python has.
     """
     SparkContext._ensure_initialized()
-    builder = SparkSession.builder.appName(name)
-    for key, value in quiet_settings(SparkContext._jvm, SparkConf()).items():
+    jvm, conf = SparkContext._jvm, SparkConf()
+    tables = catalog_settings(jvm, conf) if config.data.source_key in _ASK_FOR_TABLES else {}
+    builder = SparkSession.builder.appName(f"sparktf {config.name}")
+    for key, value in {**quiet_settings(jvm, conf), **tables, **(settings or {})}.items():
         builder = builder.config(key, value)
     spark = builder.getOrCreate()
     signals = spark.sparkContext._jvm.sun.misc  # type: ignore[union-attr]

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import importlib.util
 import os
+import re
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from sparktf.config import JobConfig
 from sparktf.errors import PreflightError
+
+_MASTER = re.compile(r"^\s*spark\.master(?:\s*[=:]\s*|\s+)(\S+)", re.MULTILINE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +64,21 @@ def find_programs() -> Programs:
 def _pyspark() -> Path | None:
     spec = importlib.util.find_spec("pyspark")
     return Path(spec.origin).parent if spec is not None and spec.origin else None
+
+
+def default_master(config: JobConfig) -> str:
+    """Returns the master that a run gets on this machine where nobody names one.
+
+    That of the section `submit`, where there is one or Hadoop is configured; else what `spark-submit` takes.
+
+    Raises:
+        PreflightError: there is no Spark.
+    """
+    if "submit" in config.model_fields_set or hadoop_conf_dir() is not None:
+        return config.submit.master
+    defaults = find_programs().defaults
+    found = _MASTER.search(defaults.read_text(encoding="utf-8")) if defaults is not None else None
+    return found.group(1) if found else "local[*]"
 
 
 def hadoop_conf_dir() -> Path | None:

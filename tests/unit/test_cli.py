@@ -26,7 +26,10 @@ def config(tmp_path: Path) -> str:
 
 
 def test_check_shows_the_resolved_configuration_and_ok(config: str, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["check", config, "--date", "2026-11-20", "--set", "train.epochs=3", "--set", "params.a=1"]) == 0
+    assert (
+        main(["check", config, "--no-deep", "--date", "2026-11-20", "--set", "train.epochs=3", "--set", "params.a=1"])
+        == 0
+    )
     shown, errors = capsys.readouterr()
     yaml, ok = shown.rstrip("\n").rsplit("\n", 1)
     assert ok == "ok"
@@ -93,7 +96,7 @@ def test_a_source_function_that_is_nowhere_is_refused_too(config: str, capsys: p
 
 
 def test_a_configuration_without_a_source_is_for_train_alone(config: str, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["check", config, "--set", "data.path="]) == 0
+    assert main(["check", config, "--no-deep", "--set", "data.path="]) == 0
     assert capsys.readouterr().out.endswith("\nok, for train(spark, config, data): data names no source\n")
     assert main(["submit", config, "--set", "data.path="]) == 2
     assert capsys.readouterr().err == (

@@ -1,0 +1,30 @@
+"""Whether a session that is about to start is to find tables in a Hive metastore."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from pyspark import SparkConf
+
+CATALOG = "spark.sql.catalogImplementation"
+
+_HIVE = "org.apache.spark.sql.hive.HiveSessionStateBuilder"
+_NAMES_A_METASTORE = (
+    "spark.hadoop.hive.metastore.uris",
+    "spark.hive.metastore.uris",
+    "spark.hadoop.javax.jdo.option.ConnectionURL",
+)
+
+
+def catalog_settings(jvm: Any, conf: SparkConf) -> dict[str, str]:
+    """Returns the settings that lead to the Hive metastore, where one is configured and Spark has Hive's classes.
+
+    `spark-submit` leaves that to the program, while `spark-sql` and the shells ask for it. Where nothing is configured
+    they make a metastore of their own in the working folder, which we do not.
+    """
+    utils = jvm.org.apache.spark.util.Utils
+    named = any(conf.contains(key) for key in _NAMES_A_METASTORE)
+    if conf.contains(CATALOG) or not utils.classIsLoadable(_HIVE):
+        return {}
+    return {CATALOG: "hive"} if named or utils.getContextOrSparkClassLoader().getResource("hive-site.xml") else {}

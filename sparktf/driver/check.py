@@ -1,0 +1,166 @@
+"""What can be known of a run before it is submitted: `sparktf check`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+
+from sparktf.config import JobConfig
+from sparktf.driver.code import binds, check_code, importable, require_module, search_path
+from sparktf.driver.columns import Schema
+from sparktf.driver.feed_choice import choose_feed
+from sparktf.driver.locality import nowhere
+from sparktf.driver.not_plain import NotPlainError
+from sparktf.driver.output import check_output
+from sparktf.driver.paths import normalised
+from sparktf.driver.planner import feed_spec, plan_source
+from sparktf.driver.source import list_source, read_schema
+from sparktf.driver.spark import check_slots, hadoop_conf, slots_on, start_session
+from sparktf.driver.spark_data import Origin
+from sparktf.driver.spark_reads import SparkReads
+from sparktf.driver.stored_plan import Plan
+from sparktf.errors import ConfigError, SparkTFError
+from sparktf.hadoop import HadoopConf
+from sparktf.plan import PartitionValue
+from sparktf.storage import FileSystems
+
+_HERE = {"spark.master": "local[*]", "spark.ui.enabled": "false", "spark.ui.showConsoleProgress": "false"}
+
+
+@dataclass
+class Findings:
+    """What a check has found.
+
+    Attributes:
+        known: What is as it should be, a line each.
+        unknown: What could not be looked at.
+        errors: What is wrong, in the order in which a run would meet it.
+    """
+
+    known: list[str] = field(default_factory=list)
+    unknown: list[str] = field(default_factory=list)
+    errors: list[SparkTFError] = field(default_factory=list)
+
+    @contextmanager
+    def part(self) -> Iterator[None]:
+        """Keeps the error of one part of the check, so that the others are done as well."""
+        try:
+            yield
+        except SparkTFError as error:
+            self.errors.append(error)
+
+
+class _NeedsSparkError(Exception):
+    """A predicate over partitions, which Spark alone evaluates."""
+
+
+def check_run(config: JobConfig, master: str, say: Callable[[str], None], *, deep: bool) -> Findings:
+    """Does what a run does before it holds anything: preflight and plan. Rows are not read, `prepare` is not called.
+
+    Args:
+        master: Spark's, for the run. The check itself takes this machine.
+        say: Takes a line of progress.
+        deep: Start Spark, if the plan takes it, and write to the output; else only what takes neither.
+    """
+    slots = slots_on(master, config.submit.executor_cores)
+    found = Findings()
+    with found.part():
+        check_code(config)
+        found.known += _code_lines(config)
+        found.unknown += () if deep else ("output.path can be written",)
+    nodes = config.cluster.nodes
+    with found.part():
+        check_slots(slots, nodes)
+        room = "" if slots.total is None else f", which has {slots.total} slots"
+        found.known.append(f"nodes: {nodes} on {slots.master}{room}")
+    with found.part():
+        systems = FileSystems(HadoopConf.from_environment())
+        config = normalised(config, systems.normalise)
+        if deep:
+            check_output(systems.open(config.output.path), config.output.path)
+            found.known.append(f"output: {config.output.path} can be written")
+    with found.part():
+        plan = _plan(config, systems, found, say, deep=deep)
+        if plan is not None:
+            found.known += _data_lines(plan)
+            if plan.staged and not found.errors:  # one of them may be that there is no room for the nodes alone
+                check_slots(slots, nodes, feeders=True)
+    return found
+
+
+def _plan(
+    config: JobConfig, file_systems: FileSystems, found: Findings, say: Callable[[str], None], *, deep: bool
+) -> Plan | None:
+    """Returns the plan that the run would make; None where that takes Spark, and it is not to be started."""
+    data = config.data
+    if data.source_key is None:
+        return None
+    is_lake = data.path is not None and data.format == "parquet" and data.mode != "spark"
+    if is_lake:
+        try:
+            return _plan_lake(config, file_systems, found, deep=deep)
+        except NotPlainError as error:
+            if data.mode == "direct":
+                raise ConfigError(f"data.mode: direct cannot read data.path as Spark does: {error}") from error
+            if not deep:
+                found.unknown.append(f"data.path, which Spark reads: {error}")
+                return None
+        except _NeedsSparkError:
+            if not deep:
+                return None
+    elif not deep:
+        found.unknown.append(f"data.{data.source_key}, which Spark reads")
+        return None
+    say("starting Spark on this machine, to look at the data as the run would")
+    spark = start_session(config, _HERE)
+    try:
+        with importable(config.code_folder):
+            systems = FileSystems(hadoop_conf(spark))
+            return choose_feed(spark, config, Origin(spark, config), systems, nowhere, found.known.append)
+    finally:
+        spark.stop()
+
+
+def _plan_lake(config: JobConfig, file_systems: FileSystems, found: Findings, *, deep: bool) -> Plan:
+    try:
+        return plan_source(config, file_systems.open, _no_spark)
+    except _NeedsSparkError:
+        if not deep:
+            _check_columns(config, file_systems, found)
+        raise
+
+
+def _check_columns(config: JobConfig, file_systems: FileSystems, found: Findings) -> None:
+    """Looks at the first file alone: which of the others a run reads, the predicate says."""
+    path = str(config.data.path)
+    storage = file_systems.open(path)
+    reads = SparkReads()
+    source = list_source(storage, path, "data.path", reads)
+    feed_spec(config, Schema(read_schema(storage, source, reads), lambda column: None), source.partitions)
+    found.known.append(f"data: {len(source.files):,} Parquet files at {path}; the first has the columns")
+    validation = config.data.validation
+    predicates = {"data.where": config.data.where, "data.validation.where": validation and validation.where}
+    used = " and ".join(key for key, predicate in predicates.items() if predicate is not None)
+    found.unknown.append(f"{used}, which Spark evaluates, and the other files")
+
+
+def _no_spark(
+    names: Sequence[str], types: Sequence[str], rows: Sequence[tuple[PartitionValue, ...]], where: str
+) -> list[bool]:
+    raise _NeedsSparkError
+
+
+def _code_lines(config: JobConfig) -> Iterator[str]:
+    path = search_path(config.code_folder)
+    for key, module in config.modules.items():
+        found = require_module(key, module, config.code_folder)
+        prepare = ", with prepare" if key == "model" and binds(module, "prepare", path) else ""
+        yield f"{key}: {config.function_of(key)} of {found.origin or module}{prepare}"
+
+
+def _data_lines(plan: Plan) -> Iterator[str]:
+    for stream, table in plan.tables.items():
+        yield f"data: {plan.rows(stream):,} rows of {stream} in {len(table.rows):,} row groups"
+    for stream in plan.staged:
+        yield f"data: {stream} is fed by Spark; rows are counted as they come"

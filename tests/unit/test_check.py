@@ -1,0 +1,120 @@
+"""`sparktf check`: what it finds without Spark, and what it says that it has not looked at."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from lakes import write_file
+
+from sparktf.cli import main
+from sparktf.config_load import load_config, parse_config
+
+CONFIG = "name: n\nmodel: leaf:build\ndata: {path: LAKE, inputs: {x: x}, targets: {y: y}}\noutput: {path: RUNS}\n"
+
+
+@pytest.fixture
+def config(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    """A configuration that is right, with its model beside it; nothing on this machine names a master."""
+    for name in ("SPARK_HOME", "HADOOP_CONF_DIR", "YARN_CONF_DIR"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("SPARK_CONF_DIR", str(tmp_path))
+    for day in (1, 2):
+        write_file(tmp_path / f"lake/day={day}/part-0.parquet", pa.table({"x": [1.0, 2.0], "y": [0.0, 1.0]}))
+    (tmp_path / "leaf.py").write_text(
+        "def prepare(df, params): ...\ndef build(params, assets): ...\n", encoding="utf-8"
+    )
+    text = CONFIG.replace("LAKE", str(tmp_path / "lake")).replace("RUNS", str(tmp_path / "runs"))
+    (tmp_path / "c.yaml").write_text(text, encoding="utf-8")
+    return str(tmp_path / "c.yaml")
+
+
+def test_what_is_found_follows_the_configuration(
+    config: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["check", config, "--master", "local[4]"]) == 0
+    shown, errors = capsys.readouterr()
+    assert shown.splitlines()[-5:] == [
+        f"# model: build of {tmp_path}/leaf.py, with prepare",
+        "# nodes: 2 on local[4], which has 4 slots",
+        "# data: 4 rows of train in 2 row groups",
+        "# not checked without --deep: output.path can be written",
+        "ok",
+    ]
+    assert parse_config(shown.rpartition("\n")[0].removesuffix("ok")) == load_config(config)
+    assert errors == ""
+    assert not (tmp_path / "runs").exists()
+
+
+def test_all_that_is_wrong_is_said_and_the_exit_code_is_the_runs(
+    config: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    wrong = ["model=leaf:bild", "cluster.workers=50", f"data.path={tmp_path}/lak"]
+    assert main(["check", config, "--master", "local[4]", *(part for set_ in wrong for part in ("--set", set_))]) == 2
+    shown, errors = capsys.readouterr()
+    assert shown == ""
+    code, room, data = errors.splitlines()
+    assert code == "model: module 'leaf' has no function 'bild' (it has: build, prepare)"
+    assert room.startswith("cluster.workers: 50 nodes need as many slots, but local[4] has 4: use --master 'local[50]'")
+    assert data == f"data.path: {tmp_path}/lak does not exist"
+
+
+@pytest.mark.parametrize(
+    ("override", "code", "said"),
+    [
+        ("data.inputs.x=z", 3, "data.inputs.x: there is no column 'z'"),
+        ("data.targets.y.dtype=float", 2, "data.targets.y"),
+        ("model=lief:build", 2, "model: there is no module lief in "),
+        ("data={source: 'leaf:rows', inputs: {x: x}, targets: {y: y}}", 2, "data.source: module 'leaf' has no"),
+    ],
+)
+def test_what_a_run_would_refuse_is_refused(
+    config: str, capsys: pytest.CaptureFixture[str], override: str, code: int, said: str
+) -> None:
+    for more in ([], ["--set", "data.where=day = 1"]):
+        if more and override.startswith("data={"):
+            continue
+        assert main(["check", config, "--set", override, *more]) == code
+        assert said in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("override", "unknown"),
+    [
+        ("data.where=day = 2", "data.where, which Spark evaluates, and the other files"),
+        ("data.validation.where=day = 2", "data.validation.where, which Spark evaluates, and the other files"),
+        ("data={table: sales.orders, inputs: {x: x}, targets: {y: y}}", "data.table, which Spark reads"),
+        ("data.mode=spark", "data.path, which Spark reads"),
+    ],
+)
+def test_what_takes_spark_is_said_not_to_be_checked(
+    config: str, capsys: pytest.CaptureFixture[str], override: str, unknown: str
+) -> None:
+    assert main(["check", config, "--set", override]) == 0
+    assert f"# not checked without --deep: output.path can be written; {unknown}\nok\n" in capsys.readouterr().out
+
+
+def test_what_fails_once_is_said_once(config: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["check", config, "--set", "cluster.workers=50", "--master", "local[4]"]) == 2
+    assert len(capsys.readouterr().err.splitlines()) == 1
+
+
+def test_without_depth_the_file_alone_is_checked(config: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["check", config, "--no-deep", "--set", "cluster.workers=50", "--set", "data.path=nowhere"]) == 0
+    assert "#" not in capsys.readouterr().out
+
+
+def test_a_run_here_takes_the_master_that_submit_hadoop_or_spark_say(
+    config: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def nodes(*arguments: str) -> str:
+        assert main(["check", config, *arguments]) == 0
+        return next(line for line in capsys.readouterr().out.splitlines() if line.startswith("# nodes"))
+
+    (tmp_path / "spark-defaults.conf").write_text("# mine\nspark.master  local[7]\n", encoding="utf-8")
+    assert nodes() == "# nodes: 2 on local[7], which has 7 slots"
+    assert nodes("--set", "submit.queue=nightly") == "# nodes: 2 on yarn"
+    monkeypatch.setenv("HADOOP_CONF_DIR", str(tmp_path))
+    assert nodes() == "# nodes: 2 on yarn"
+    assert nodes("--master", "local-cluster[3,2,1024]") == "# nodes: 2 on local-cluster[3,2,1024], which has 6 slots"
