@@ -9,7 +9,7 @@ from sparktf.config import JobConfig
 from sparktf.data_messages import Lease, LeaseRequest, NodeInput, Sealed, Span, StagedShare, Work, WorkRequest
 from sparktf.driver.accounting import EpochAccount
 from sparktf.driver.ledger import Ledger
-from sparktf.driver.outcome import Failure, Lateness, Outcome, Trainer, decide, late, silent
+from sparktf.driver.outcome import Failure, Lateness, Outcome, Trainer, decide, late, left_behind, silent
 from sparktf.driver.stored_plan import Plan
 from sparktf.errors import DataError, ErrorRecord, RefusedError, Verdict, record_of
 from sparktf.lifecycle import TrainerEvent, TrainerState
@@ -233,6 +233,9 @@ class Attempt:
     def outcome(self) -> Outcome:
         """Looks for trainers that are late, then says where the attempt stands."""
         now_s = self._clock()
+        trainers, timeouts = self.trainers.values(), self._config.timeouts
+        if not self._failures and (what := left_behind(trainers, now_s, self._fed_s(), timeouts)):
+            self.fail(ErrorRecord(type="ModelError", message=what, verdict=Verdict.MODEL_FAILED, time_s=self._wall()))
         for trainer, what, since_s in list(self._find_late(now_s)):
             loss = self._loss(trainer, what, self._wall() - (now_s - since_s))
             self._failures.append(Failure(loss, now_s, is_silence=True))
@@ -283,11 +286,14 @@ class Attempt:
         """Returns the trainers that nothing is heard of, or nothing new, while nobody else is known to be the cause."""
         timeouts, trainers = self._config.timeouts, self.trainers.values()
         if not self._failures:
-            fed_s = self.ledger.moved_s if self.ledger is not None and self.ledger.feeding() else 0.0
-            return late(trainers, now_s, self._started_s, fed_s, timeouts)
+            return late(trainers, now_s, self._started_s, self._fed_s(), timeouts)
         if all(failure.record.peer for failure in self._failures):
             return silent(trainers, now_s, timeouts.heartbeat)
         return ()
+
+    def _fed_s(self) -> float:
+        """Returns when Spark last gave rows, if it still computes some."""
+        return self.ledger.moved_s if self.ledger is not None and self.ledger.feeding() else 0.0
 
     def _loss(self, trainer: Trainer, what: str, time_s: float) -> ErrorRecord:
         return ErrorRecord(

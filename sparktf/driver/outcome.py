@@ -17,6 +17,10 @@ _SETTLE_S = 1.0
 """After a failure: so long other nodes may still report one that happened earlier. Some heartbeats fit into it."""
 
 
+_LEFT_BEHIND_S = 60.0
+"""So long a trainer may stand still once another one has left its loop: more than a call or an evaluation takes."""
+
+
 class Outcome(enum.Enum):
     """Where an attempt stands."""
 
@@ -126,6 +130,27 @@ def late(
             elif now_s - max(trainer.moved_s, fed_s) > timeouts.progress:
                 what = f"made no progress within timeouts.progress: {timeouts.progress:g} s"
                 yield Lateness(trainer, what, now_s)
+
+
+def left_behind(trainers: Iterable[Trainer], now_s: float, fed_s: float, timeouts: TimeoutsConfig) -> str | None:
+    """Returns what is wrong with a hand-written loop that one trainer has left while another one waits for it.
+
+    Args:
+        fed_s: As for `late`.
+    """
+    trainers = list(trainers)
+    gone = next((t for t in trainers if t.finished is not None and t.finished.early), None)
+    if gone is None or gone.finished is None:
+        return None
+    limit_s = min(_LEFT_BEHIND_S, timeouts.progress)
+    for trainer in trainers:
+        still = trainer.state in (TrainerState.READY, TrainerState.TRAINING)
+        if still and now_s - max(trainer.moved_s, gone.moved_s, fed_s) > limit_s:
+            return (
+                f"train(node) has returned on {gone.node} at step {gone.finished.step}, with epochs left, and "
+                f"{trainer.node} waits at step {trainer.progress.step}: leave the loop on all nodes at the same step"
+            )
+    return None
 
 
 def silent(trainers: Iterable[Trainer], now_s: float, silence_s: float) -> Iterator[Lateness]:

@@ -14,7 +14,7 @@ from sparktf.driver.attempt import Attempt
 from sparktf.driver.outcome import Failure, Outcome, Trainer, decide, late, root_cause, silent
 from sparktf.errors import ErrorRecord, RefusedError, Verdict
 from sparktf.lifecycle import TrainerState
-from sparktf.messages import EpochDone, Failed, Heartbeat, Progress, TrainerExited
+from sparktf.messages import EpochDone, Failed, Finished, Heartbeat, Progress, TrainerExited
 from sparktf.plan import Cursor
 from sparktf.topology import NodeId, Role
 
@@ -302,3 +302,28 @@ def test_what_a_node_has_read_is_the_sum_over_its_epochs_and_what_it_keeps_is_wh
         disk_nbytes=300,
         wait_s=2.0,
     )
+
+
+def test_a_loop_that_one_trainer_has_left_while_another_waits_for_it_is_the_models_failure(gang: Gang) -> None:
+    gang.attempt.finished(Finished(attempt=1, node=NODES[0], step=3, early=True))
+    while gang.attempt.outcome() is Outcome.RUNNING:
+        gang.now_s += 1
+        gang.beat(1, step=4)
+        assert gang.now_s < 200
+
+    assert gang.now_s == pytest.approx(163, abs=2)
+    assert root_cause(gang.attempt.failures).verdict is Verdict.MODEL_FAILED
+    assert gang.cause() == (
+        "train(node) has returned on worker 0 at step 3, with epochs left, and worker 1 waits at step 4: "
+        "leave the loop on all nodes at the same step"
+    )
+
+
+def test_a_loop_that_goes_on_after_another_has_ended_is_left_alone(gang: Gang) -> None:
+    gang.attempt.finished(Finished(attempt=1, node=NODES[0], step=3, early=True))
+    for step in range(4, 100):
+        gang.now_s += 10
+        gang.beat(1, step=step)
+        assert gang.attempt.outcome() is Outcome.RUNNING
+    gang.attempt.finished(Finished(attempt=1, node=NODES[1], step=99, early=True))
+    assert gang.attempt.outcome() is Outcome.DONE
