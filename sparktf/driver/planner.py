@@ -251,14 +251,16 @@ def _check_nulls(spec: FeedSpec, sources: Sequence[Source], streams: Iterable[St
     """
     refused = {name for feature in spec.features if not feature.masked for name in feature.columns}
     refused.difference_update(spec.fill_null)
+    labels = {name for feature in spec.targets for name in feature.columns}
     files = [file for source in sources for file in source.files]
     rows = [row for source in sources for row in source.partitions.values]
     for i in sorted({i for part in streams for i in np.unique(part.groups.file[part.rows > 0]).tolist()}):
         for name, value in zip(spec.partition_columns, rows[i], strict=True):
             if value is None and name in refused:
-                raise BadValueError(
-                    f"{files[i]}: partition column {name!r} is null; data.fill_null.{name} names a value instead"
-                )
+                way = f"data.where: {name} IS NOT NULL leaves such files out"
+                if name not in labels:
+                    way = f"data.fill_null.{name} names a value instead"
+                raise BadValueError(f"{files[i]}: partition column {name!r} is null; {way}")
 
 
 def _read(

@@ -206,6 +206,8 @@ class TestPartitions:
         assert plan_lake(tmp_path, inputs=masked).rows(TRAIN) == 4
         with pytest.raises(BadValueError, match="partition column 'k' is null"):
             plan_lake(tmp_path, inputs={**masked, "again": "k"})
+        with pytest.raises(BadValueError, match=r"'k' is null; data\.where: k IS NOT NULL leaves such files out"):
+            plan_lake(tmp_path, targets={"k": "k"})
 
     def test_folders_with_different_columns(self, dated: Path) -> None:
         write_file(dated / "date=2026-11-09" / "f.parquet", id_table(0, 1))
