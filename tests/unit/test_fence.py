@@ -34,8 +34,9 @@ def plan(lake: Path) -> Plan:
 
 @pytest.fixture(autouse=True)
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    """No power is cut here, and no other node fails meanwhile."""
+    """No power is cut here, no other node fails meanwhile, and nobody reads the configuration."""
     monkeypatch.setattr(os, "fsync", lambda handle: None)
+    monkeypatch.setattr("sparktf.driver.run.show_config", lambda config: "name: t")
     monkeypatch.setattr("sparktf.driver.outcome._SETTLE_S", 0.0)
 
 
