@@ -151,8 +151,8 @@ def test_too_few_slots_are_refused_before_anything_is_held(local: Application, r
 
 def test_a_model_module_that_executors_cannot_import_is_refused(local: Application, rows: Path, tmp_path: Path) -> None:
     outcome = local.train(job(rows, tmp_path / "runs", "not_there.model:build"))
-    assert (outcome.error, outcome.verdict) == ("PreflightError", Verdict.REFUSED)
-    assert "model module 'not_there.model' cannot be found: ship it with --py-files" in outcome.message
+    assert (outcome.error, outcome.verdict) == ("ConfigError", Verdict.REFUSED)
+    assert "model: there is no module not_there.model in the working folder" in outcome.message
 
 
 def test_an_output_that_cannot_be_written_is_refused(local: Application, rows: Path, tmp_path: Path) -> None:
