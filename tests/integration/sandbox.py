@@ -108,8 +108,10 @@ class Sandbox:
     def leftovers(self) -> list[str]:
         """Returns the files that an application which has ended left behind, other than its runs."""
         files = [p for folder in (self._tmp, self.cwd) for p in folder.rglob("*") if not p.is_dir()]
-        # An executor's JVM unpacks this one, and has no time to delete it when Spark ends it.
-        return [str(p.relative_to(self.folder)) for p in files if not p.name.startswith("liblz4-java")]
+        # An executor's JVM unpacks the one and fetches the other, and has no time to delete them when it is killed.
+        return [
+            str(p.relative_to(self.folder)) for p in files if not p.name.startswith(("liblz4-java", "sparktf-code-"))
+        ]
 
     def executor_logs(self) -> str:
         """Returns what the executors of local-cluster said."""
