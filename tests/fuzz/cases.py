@@ -12,7 +12,7 @@ from fuzz.recorder import RECORDER
 from hypothesis import HealthCheck, given, seed, settings
 from hypothesis.strategies import SearchStrategy
 
-CASES = int(os.environ.get("CASES") or 100)
+CASES = int(os.environ.get("CASES") or 300)
 """Of each property."""
 SEED = int(os.environ.get("SEED") or 0)
 

@@ -8,6 +8,8 @@ from __future__ import annotations
 import datetime
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from decimal import Decimal
+from fractions import Fraction
 from typing import Any
 
 import numpy as np
@@ -149,6 +151,15 @@ def _times() -> list[Cells]:
     return made
 
 
+def _decimals(digits: int, scale: int) -> Cells:
+    last = 10**digits - 1
+    whole = st.sampled_from([0, 1, -1, last, -last, 2**53 + 1, 2**24 + 1]).filter(lambda n: abs(n) <= last)
+    values = (whole | st.integers(-last, last)).map(
+        lambda n: Decimal((int(n < 0), Decimal(n).as_tuple().digits, -scale))
+    )
+    return Cells(f"decimal({digits},{scale})", pa.decimal128(digits, scale), values, lambda value: value, "")
+
+
 def _text(values: SearchStrategy[bytes]) -> SearchStrategy[str]:
     return values.map(lambda value: value.decode("utf-8", "replace"))
 
@@ -180,6 +191,7 @@ SCALARS: tuple[Cells, ...] = (
     ),
     *_timestamps(),
     *_times(),
+    *(_decimals(digits, scale) for digits, scale in ((4, 4), (10, 2), (18, 9), (20, 0), (38, 18), (38, 37))),
     *(
         Cells(
             "interval day to second",
@@ -202,12 +214,23 @@ SCALARS: tuple[Cells, ...] = (
 )
 
 
+def _nearest(value: Decimal, to: type[Any]) -> Any:
+    """Returns the float nearest to a decimal, of two equally near ones the one whose last bit is 0."""
+    near = to(float(value))
+    floats = [np.nextafter(near, to(-np.inf)), near, np.nextafter(near, to(np.inf))]
+    exact = Fraction(value)
+    bits = f"u{near.itemsize}"
+    return min(floats, key=lambda found: (abs(Fraction(float(found)) - exact), int(found.view(bits)) & 1))
+
+
 def cast(value: Any, dtype: str) -> Any:
     """Returns a NumPy scalar as one of another dtype; None where it does not fit.
 
     To floats all fit, rounded; to whole numbers and booleans what is exactly the same.
     """
     to = np.dtype(dtype)
+    if isinstance(value, Decimal):
+        return _nearest(value, to.type)
     if to.kind == "f":
         with np.errstate(over="ignore"):
             return np.asarray(value).astype(to)[()]
