@@ -11,7 +11,7 @@ from trainer import lake
 from trainer.local_gang import LocalGang
 
 from sparktf.config import JobConfig
-from sparktf.errors import BadValueError, ModelError, Verdict
+from sparktf.errors import BadValueError, CorruptFileError, ModelError, Verdict
 
 
 def leaving(folder: Path, how: str) -> JobConfig:
@@ -63,3 +63,21 @@ def test_a_row_that_a_hand_written_loop_meets_is_refused_as_data(tmp_path: Path,
         gang.train(config)
     assert failure.value.result.verdict is Verdict.DATA_REFUSED
     assert len(failure.value.result.attempts) == 1
+
+
+def test_a_lake_that_is_rewritten_with_equal_shapes_between_two_epochs_ends_the_run(
+    tmp_path: Path, gang: LocalGang
+) -> None:
+    lake.write(tmp_path / "lake", [200, 200])
+    config = lake.job(
+        tmp_path,
+        "rewrites",
+        params={"lake": str(tmp_path / "lake")},
+        data=lake.NUMBERS_TO_LABEL,
+        train={"batch_size": 64, "epochs": 3},
+    )
+    with pytest.raises(CorruptFileError, match=r"part-00\d\.parquet.*changed") as failure:
+        gang.train(config)
+    result = failure.value.result
+    assert (result.verdict, len(result.attempts)) == (Verdict.DATA_REFUSED, 1)
+    assert [(rows.epoch, rows.trained, rows.complete) for rows in result.rows] == [(0, 400, True)]
