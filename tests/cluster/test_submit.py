@@ -116,6 +116,20 @@ def test_what_yarn_would_refuse_is_never_submitted(hadoop: MiniHadoop, tmp_path:
     assert len(hadoop.yarn.applications()) == before
 
 
+@pytest.mark.parametrize("run_id", ["../../x", "morning:1"])
+def test_a_run_id_that_names_no_folder_touches_nothing(
+    hadoop: MiniHadoop, tmp_path: Path, lake: str, run_id: str
+) -> None:
+    before = len(hadoop.yarn.applications())
+    hadoop.hdfs.make_folder("/runs")
+    config = digits_config(tmp_path, lake)
+    with Submission(hadoop, tmp_path, config, "--run-id", run_id) as submission:
+        assert submission.wait() == 2, submission.output()
+    assert run_id in submission.output()
+    assert len(hadoop.yarn.applications()) == before
+    assert tmp_path.name not in hadoop.hdfs.names("/runs")
+
+
 def test_a_dry_run_only_prints(hadoop: MiniHadoop, tmp_path: Path, lake: str) -> None:
     before = len(hadoop.yarn.applications())
     with Submission(hadoop, tmp_path, digits_config(tmp_path, lake), "--dry-run") as submission:

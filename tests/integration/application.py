@@ -10,6 +10,7 @@ import sys
 import threading
 import time
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -81,11 +82,11 @@ class Application:
         config: Mapping[str, Any],
         run_id: str | None = None,
         frame: str | None = None,
-        folder: Path | None = None,
+        beside: Path | None = None,
         **options: Any,
     ) -> Outcome:
         """Calls `train()` once; see `begin`."""
-        self.begin(config, run_id, frame, folder, **options)
+        self.begin(config, run_id, frame, beside, **options)
         return self.outcome()
 
     def train_together(self, *configs: Mapping[str, Any]) -> list[Outcome]:
@@ -98,17 +99,17 @@ class Application:
         config: Mapping[str, Any],
         run_id: str | None = None,
         frame: str | None = None,
-        folder: Path | None = None,
+        beside: Path | None = None,
         **options: Any,
     ) -> None:
         """Calls `train()` and does not wait; `outcome` does.
 
         Args:
             frame: `module:function` that makes the DataFrame or RDD to train on, of the session and `options`.
-            folder: Where the configuration's file lies, as it were.
+            beside: Where the configuration's file lies, as it were.
         """
         made = {"builder": frame, "options": options} if frame is not None else None
-        self._tell({"train": dict(config), "run_id": run_id, "frame": made, "folder": str(folder) if folder else None})
+        self._tell({"train": dict(config), "run_id": run_id, "frame": made, "beside": str(beside) if beside else None})
 
     def outcome(self, *, within_s: float = _TRAIN_S) -> Outcome:
         """Returns how the next training ends."""
@@ -138,7 +139,8 @@ class Application:
     def close(self) -> list[str]:
         """Ends the application in order, then what is left of it; returns what that was."""
         if self._process.stdin is not None:
-            self._process.stdin.close()
+            with suppress(BrokenPipeError):  # it has ended already, with a command unread
+                self._process.stdin.close()
         left = self.family.wait(within_s=30)
         self.family.kill()
         self._process.wait()

@@ -52,8 +52,8 @@ def follow(spark: SparkSession, command: dict[str, Any], answer: Callable[[dict[
         answer({"rows": [list(row) for row in frame(spark, **command["collect"]).collect()]})
     elif "train" in command:
         config = JobConfig.model_validate(command["train"])
-        if command["folder"]:
-            config = config.in_folder(Path(command["folder"]))
+        if command["beside"]:
+            config = config.in_folder(Path(command["beside"]))
         data = frame(spark, **command["frame"]) if command["frame"] else None
         answer(outcome(lambda: train(spark, config, data, run_id=command["run_id"], console=console), shown))
     else:
