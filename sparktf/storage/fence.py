@@ -52,9 +52,8 @@ class Fence:
         self._storage = storage
         self._hasty = hasty or storage
         self._rundir = rundir
-        self._parent = (
-            rundir.path
-        )  # not below `checkpoints`: what that has no room for is not only a checkpoint's matter
+        # Not below `checkpoints`: a quota of that folder must not keep the result from being written.
+        self._parent = rundir.path
         self._path: str | None = None
 
     @property

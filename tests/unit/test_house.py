@@ -37,6 +37,12 @@ def test_no_file_names_a_package_index() -> None:
     assert not offences(PACKAGE_INDEX)
 
 
+def test_no_file_is_what_a_merge_left_behind() -> None:
+    assert not [
+        str(path) for folder in FOLDERS for path in (ROOT / folder).rglob("*") if path.suffix in (".orig", ".rej")
+    ]
+
+
 def test_no_module_is_bloated() -> None:
     long = {
         str(path.relative_to(ROOT)): lines
