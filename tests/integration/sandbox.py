@@ -18,6 +18,9 @@ from sparktf.rundir import RunDirectory, checkpoint_step
 
 REPO = Path(__file__).parents[2]
 
+# What an executor's JVM unpacks and fetches, and has no time to delete when it is killed.
+_OF_EXECUTORS = ("liblz4-java", "snappy-", "sparktf-code-")
+
 _FOREIGN = ("SPARK_", "PYSPARK_", "PYTEST_")
 
 
@@ -108,10 +111,7 @@ class Sandbox:
     def leftovers(self) -> list[str]:
         """Returns the files that an application which has ended left behind, other than its runs."""
         files = [p for folder in (self._tmp, self.cwd) for p in folder.rglob("*") if not p.is_dir()]
-        # An executor's JVM unpacks the one and fetches the other, and has no time to delete them when it is killed.
-        return [
-            str(p.relative_to(self.folder)) for p in files if not p.name.startswith(("liblz4-java", "sparktf-code-"))
-        ]
+        return [str(p.relative_to(self.folder)) for p in files if not p.name.startswith(_OF_EXECUTORS)]
 
     def executor_logs(self) -> str:
         """Returns what the executors of local-cluster said."""

@@ -95,7 +95,7 @@ def test_strangers_are_refused_and_logged_while_the_run_goes_on(
         stranger.connect(run.access.location.removeprefix("grpc+unix://"))
         stranger.sendall(b"GET / HTTP/1.1\r\n\r\n" + bytes(1 << 16))
     insider = ControlClient(run.access)
-    with pytest.raises(RefusedError, match="this agent has lost its place"):
+    with pytest.raises(RefusedError, match="this agent never registered here"):
         insider.call(Action.AGENT_HEARTBEAT, HEARTBEAT, Orders)
     with pytest.raises(RefusedError, match="attempt 99 is over"):
         insider.call(Action.READY, LATE, Ack)
@@ -123,6 +123,6 @@ def test_mutual_tls_works_end_to_end_and_keeps_strangers_out_before_they_say_a_w
         pytest.raises(flight.FlightUnavailableError),
     ):
         send(nameless, "agent-heartbeat", b"{}", run.access.secret)
-    with pytest.raises(RefusedError, match="this agent has lost its place"):
+    with pytest.raises(RefusedError, match="this agent never registered here"):
         ControlClient(run.access).call(Action.AGENT_HEARTBEAT, HEARTBEAT, Orders, timeout_s=DEADLINE_S)
     assert run.finish().done.attempts[0].failures == ()

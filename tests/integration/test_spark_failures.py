@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import time
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -57,7 +58,9 @@ def assert_gone(*trainers: Held, within_s: float = 10) -> None:
 
 
 def _runs(held: Held) -> bool:
-    return psutil.pid_exists(held.pid) and psutil.Process(held.pid).status() != psutil.STATUS_ZOMBIE
+    with suppress(psutil.NoSuchProcess):  # it may go between any two looks
+        return psutil.Process(held.pid).status() != psutil.STATUS_ZOMBIE
+    return False
 
 
 def test_a_models_error_is_the_root_cause_within_seconds_and_nothing_is_left(sandbox: Sandbox, rows: Path) -> None:

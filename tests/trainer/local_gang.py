@@ -6,6 +6,7 @@ import multiprocessing
 import shutil
 import tempfile
 from collections.abc import Sequence
+from contextlib import suppress
 from io import StringIO
 from pathlib import Path
 from typing import Any
@@ -166,7 +167,9 @@ def updates_of(config: JobConfig, cursor: Cursor | None = None) -> list[list[int
 
 
 def _below(pid: int) -> list[psutil.Process]:
-    return psutil.Process(pid).children(recursive=True) if psutil.pid_exists(pid) else []
+    with suppress(psutil.NoSuchProcess):
+        return psutil.Process(pid).children(recursive=True)
+    return []
 
 
 def _no_filter(
