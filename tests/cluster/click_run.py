@@ -66,5 +66,7 @@ class ClickRun(Submission):
 
     def steps(self) -> list[int]:
         """Returns the steps of the committed checkpoints."""
-        names = self._hadoop.hdfs.names(f"{self.run_path}/checkpoints")
+        hdfs = self._hadoop.hdfs
+        has_any = "checkpoints" in hdfs.names(self.run_path)  # made by the first upload
+        names = hdfs.names(f"{self.run_path}/checkpoints") if has_any else []
         return [int(name.removeprefix("step-")) for name in names if name.startswith("step-")]
