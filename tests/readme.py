@@ -23,7 +23,20 @@ DAY = datetime.date(2026, 11, 20)
 SUITES = ("make test", "make check unit", "make fuzz", "make bench")
 
 _BLOCK = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
-_FOREIGN = ("SPARK_", "PYSPARK_", "PYTEST_", "PYTHON", "VIRTUAL_ENV", "HADOOP_", "YARN_", "MAKE", "MFLAGS")
+_FOREIGN = (
+    "SPARK_",
+    "PYSPARK_",
+    "PYTEST_",
+    "PYTHON",
+    "VIRTUAL_ENV",
+    "HADOOP_",
+    "YARN_",
+    "MAKE",
+    "MFLAGS",
+    "ARGS",
+    "CASES",
+    "SEED",
+)
 _PLANS = ("basic", "family", "pro")
 
 
