@@ -24,7 +24,7 @@ from sparktf.feed.blocks import PlannedParts
 from sparktf.feed.parquet import SplitReader
 from sparktf.feed.pipeline import NodeFeed
 from sparktf.hadoop import HadoopConf
-from sparktf.plan import Assignment, Stream
+from sparktf.sequence import Assignment, Stream
 from sparktf.storage import FileSystems
 
 FILES, ROWS, GROUP_ROWS, COLUMNS, BLOCK_MIB = 4, 2_000_000, 250_000, 16, 128

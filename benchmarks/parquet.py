@@ -27,7 +27,7 @@ from sparktf.feature import Feature
 from sparktf.feed.blocks import PlannedParts
 from sparktf.feed.memory import SpareMemory
 from sparktf.feed.pipeline import NodeFeed
-from sparktf.plan import Stream
+from sparktf.sequence import Stream
 from sparktf.storage import open_storage
 
 SCHEMAS = (

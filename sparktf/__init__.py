@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     from sparktf.config import JobConfig
     from sparktf.config_load import load_config
     from sparktf.driver.cluster import Cluster, train
-    from sparktf.driver.result import RunResult
     from sparktf.errors import (
         BadValueError,
         ColumnError,
@@ -50,6 +49,7 @@ if TYPE_CHECKING:
         Verdict,
     )
     from sparktf.node import Node
+    from sparktf.result import RunResult
 
 from sparktf.version import __version__
 
@@ -97,7 +97,7 @@ _HOMES = {
     "Cluster": "sparktf.driver.cluster",
     "JobConfig": "sparktf.config",
     "Node": "sparktf.node",
-    "RunResult": "sparktf.driver.result",
+    "RunResult": "sparktf.result",
     "load_config": "sparktf.config_load",
     "train": "sparktf.driver.cluster",
 }

@@ -9,8 +9,8 @@ from tenacity import Retrying, retry_if_exception_type, stop_after_delay, wait_r
 
 from sparktf.errors import ControlError, DriverLostError, RefusedError
 from sparktf.flight import call_options, client_options
+from sparktf.message import Message
 from sparktf.messages import Action
-from sparktf.plan import Message
 from sparktf.security import ControlAccess
 
 GONE_S = 3.0

@@ -25,10 +25,8 @@ from pydantic import (
 from sparktf.config_section import Section
 from sparktf.config_submit import SubmitConfig
 from sparktf.config_train import TrainConfig
+from sparktf.predicate import FillValue
 from sparktf.rundir import NAME_LENGTH, NAME_PATTERN
-
-FillValue = bool | int | float | str
-"""What stands in place of a value that is not there."""
 
 _FUNCTION = r"^[A-Za-z_][\w.]*:[A-Za-z_]\w*$"
 

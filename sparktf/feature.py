@@ -8,9 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from sparktf.config import FillValue
-from sparktf.plan import Message
-from sparktf.predicate import Comparison
+from sparktf.message import Message
+from sparktf.predicate import Comparison, FillValue
 
 TEXT = "string"
 

@@ -13,7 +13,7 @@ from xml.etree import ElementTree
 from pydantic import Field
 
 from sparktf.errors import ConfigError
-from sparktf.plan import Message
+from sparktf.message import Message
 
 _FILES = ("core-site.xml", "hdfs-site.xml", "yarn-site.xml")
 _REFERENCE = re.compile(r"\$\{([^{}$\s]+)\}")

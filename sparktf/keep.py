@@ -5,16 +5,26 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterable, Sequence
-from typing import Literal
+from typing import Literal, Protocol
 
-from sparktf.config_train import TrainConfig
 from sparktf.errors import ModelContractError
-from sparktf.plan import Message
+from sparktf.message import Message
 
 _LARGE = re.compile(
     r"acc|auc|precision|recall|f1|fbeta|fmeasure|iou|r2|top_k|cosine_similarity|sensitivity|specificity"
 )
 _SMALL = re.compile(r"loss|error|mse|mae|mape|msle|entropy|hinge|poisson|divergence|log_?cosh|false_")
+
+
+class KeepSettings(Protocol):
+    """The settings of `train` that say which weights are kept."""
+
+    @property
+    def keep(self) -> str: ...
+    @property
+    def keep_metric(self) -> str: ...
+    @property
+    def keep_mode(self) -> Literal["auto", "min", "max"]: ...
 
 
 class Evaluation(Message):
@@ -72,7 +82,7 @@ class Kept(Message):
     value: float
 
 
-def keep_rule(train: TrainConfig, metrics: Sequence[str]) -> KeepRule | None:
+def keep_rule(train: KeepSettings, metrics: Sequence[str]) -> KeepRule | None:
     """Returns the rule of a model with these validation metrics; None where the last weights are kept.
 
     Raises:

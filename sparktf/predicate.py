@@ -7,7 +7,10 @@ from __future__ import annotations
 
 import enum
 
-from sparktf.plan import Message
+from sparktf.message import Message
+
+FillValue = bool | int | float | str
+"""What stands in place of a value that is not there."""
 
 
 class Op(enum.StrEnum):

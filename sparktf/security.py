@@ -16,7 +16,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 from pydantic import Field
 
-from sparktf.plan import Message
+from sparktf.message import Message
 
 NODE_NAME = "sparktf-node"
 """The name in the node certificate; clients check for it instead of a host name, which may be an address."""

@@ -18,7 +18,7 @@ from sparktf.driver.stored_plan import Plan
 from sparktf.feed.blocks import PlannedParts
 from sparktf.feed.columns import Columns
 from sparktf.feed.pipeline import NodeFeed
-from sparktf.plan import Assignment, Interval, PartitionValue, Stream
+from sparktf.sequence import Assignment, Interval, PartitionValue, Stream
 from sparktf.storage import open_storage
 
 

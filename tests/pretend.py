@@ -16,15 +16,15 @@ from rich.console import Console
 from sparktf.config import JobConfig
 from sparktf.driver.accounting import EpochAccount
 from sparktf.driver.attempt import Attempt
+from sparktf.driver.console import Display
 from sparktf.driver.gang import AgentJob, Gang
-from sparktf.driver.progress import Display
-from sparktf.driver.result import Application, RunResult
 from sparktf.driver.roster import Agent
 from sparktf.driver.run import Run
 from sparktf.driver.stored_plan import Plan
 from sparktf.errors import ErrorRecord, SparkTFError, Verdict
 from sparktf.executor.agent import AgentSettings
 from sparktf.messages import EpochDone, Failed, Finished, Ready, Registration, StagedFile, TrainerSpec, Uploaded
+from sparktf.result import Application, RunResult
 from sparktf.rundir import RunDirectory, checkpoint_name
 from sparktf.storage import FileEntry, FileSystems, Storage
 from sparktf.storage.base import write_once

@@ -6,7 +6,7 @@ import signal
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from sparktf.config import JobConfig
-from sparktf.data_messages import Lease, LeaseRequest, NodeInput, Sealed, Span, StagedShare, Work, WorkRequest
+from sparktf.data_messages import Lease, LeaseRequest, Sealed, Span, StagedShare, Work, WorkRequest
 from sparktf.driver.accounting import EpochAccount
 from sparktf.driver.ledger import Ledger
 from sparktf.driver.outcome import Failure, Lateness, Outcome, Trainer, decide, late, left_behind, silent
@@ -28,7 +28,8 @@ from sparktf.messages import (
     Uploaded,
     Warned,
 )
-from sparktf.plan import Assignment, Cursor, Interval, Stream, remaining
+from sparktf.result import NodeInput
+from sparktf.sequence import Assignment, Cursor, Interval, Stream, remaining
 from sparktf.topology import NodeId
 
 

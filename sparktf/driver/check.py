@@ -22,7 +22,7 @@ from sparktf.driver.spark_reads import SparkReads
 from sparktf.driver.stored_plan import Plan
 from sparktf.errors import ConfigError, SparkTFError
 from sparktf.hadoop import HadoopConf
-from sparktf.plan import PartitionValue
+from sparktf.sequence import PartitionValue
 from sparktf.storage import FileSystems
 
 _HERE = {"spark.master": "local[*]", "spark.ui.enabled": "false", "spark.ui.showConsoleProgress": "false"}

@@ -16,6 +16,7 @@ from rich.console import Console
 from sparktf.config import JobConfig
 from sparktf.driver.agents import SparkAgents
 from sparktf.driver.code import check_code, importable
+from sparktf.driver.console import make_console
 from sparktf.driver.encryption import check_encryption
 from sparktf.driver.executors import executor_facts, executors_of, release_executors, request_executors
 from sparktf.driver.feed_choice import choose_feed
@@ -27,8 +28,6 @@ from sparktf.driver.locality import FileBlock
 from sparktf.driver.memory import check_overhead
 from sparktf.driver.placement import request_for
 from sparktf.driver.prepare import prepare_assets
-from sparktf.driver.progress import make_console
-from sparktf.driver.result import RunResult
 from sparktf.driver.roster import Agent, ExecutorFacts
 from sparktf.driver.run import Run
 from sparktf.driver.shipping import ship_code
@@ -46,7 +45,8 @@ from sparktf.driver.spark_data import Origin
 from sparktf.driver.stored_plan import Plan
 from sparktf.errors import PreflightError
 from sparktf.executor.agent import AgentSettings
-from sparktf.plan import Stream
+from sparktf.result import RunResult
+from sparktf.sequence import Stream
 from sparktf.storage import FileSystems, Storage
 
 

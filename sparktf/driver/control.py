@@ -14,8 +14,8 @@ from pydantic import ValidationError
 
 from sparktf.errors import RefusedError, SparkTFError
 from sparktf.flight import server_options
+from sparktf.message import Message
 from sparktf.messages import Action
-from sparktf.plan import Message
 from sparktf.security import ControlAccess, TlsMaterial
 
 _SOCKET = "driver"

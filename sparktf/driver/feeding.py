@@ -7,7 +7,7 @@ from typing import Protocol
 
 from sparktf.driver.attempt import Attempt
 from sparktf.errors import SparkTFError
-from sparktf.plan import Stream
+from sparktf.sequence import Stream
 
 
 class Feeders(Protocol):

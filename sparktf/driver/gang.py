@@ -16,11 +16,10 @@ from rich.console import Console
 from sparktf.config import JobConfig
 from sparktf.data_messages import LeaseRequest, Sealed, WorkRequest
 from sparktf.driver.attempt import Attempt
+from sparktf.driver.console import Display
 from sparktf.driver.control import ControlServer, Handler, LocalControlServer
 from sparktf.driver.feeding import Feeders
 from sparktf.driver.placement import best_nodes
-from sparktf.driver.progress import Display
-from sparktf.driver.result import Application
 from sparktf.driver.roster import Agent, ExecutorFacts, Roster
 from sparktf.driver.stored_plan import Plan
 from sparktf.errors import LifecycleError, PreflightError, RefusedError, ReservationError
@@ -28,6 +27,7 @@ from sparktf.executor.agent import AgentSettings, installed_versions
 from sparktf.executor.feeder import FeederSettings
 from sparktf.hadoop import HadoopConf
 from sparktf.lifecycle import AgentState
+from sparktf.message import Message
 from sparktf.messages import (
     Ack,
     Action,
@@ -46,8 +46,9 @@ from sparktf.messages import (
     Uploaded,
     Warned,
 )
-from sparktf.plan import Message, Stream
+from sparktf.result import Application
 from sparktf.security import new_secret, new_tls_material
+from sparktf.sequence import Stream
 from sparktf.storage import FileSystems, Storage
 
 _TICK_S = 0.2

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from sparktf.data_messages import DataAddress, Lease, LeaseRequest, Sealed, Work, WorkRequest
 from sparktf.errors import DataError, EmptySourceError, RefusedError, RowAccountingError
-from sparktf.plan import Stream
+from sparktf.sequence import Stream
 from sparktf.topology import NodeId
 
 Epoch = tuple[Stream, int]

@@ -10,7 +10,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from sparktf.plan import BlockSlice
+from sparktf.sequence import BlockSlice
 
 Column = npt.NDArray[np.int64]
 

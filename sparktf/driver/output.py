@@ -6,7 +6,6 @@ import json
 import secrets
 import time
 
-from sparktf.driver.result import Application, RunResult
 from sparktf.driver.stored_plan import Plan, load_plan, save_plan
 from sparktf.errors import (
     FencedOffError,
@@ -17,6 +16,7 @@ from sparktf.errors import (
     StorageUnavailableError,
 )
 from sparktf.events import EventLog, next_segment
+from sparktf.result import Application, RunResult
 from sparktf.rundir import RunDirectory
 from sparktf.storage.base import Storage
 from sparktf.storage.fence import Fence

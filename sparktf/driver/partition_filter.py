@@ -16,7 +16,7 @@ from pyspark.sql import SparkSession
 
 from sparktf.errors import ConfigError
 from sparktf.feed.parquet import partition_type
-from sparktf.plan import PartitionValue
+from sparktf.sequence import PartitionValue
 
 _UNKNOWN = re.compile(r"\[UNRESOLVED_COLUMN\b.*? name (`.+?`) cannot be resolved")
 # A name that no partition folder has: "/" separates folders.

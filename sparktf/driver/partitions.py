@@ -15,7 +15,7 @@ from zoneinfo import ZoneInfo
 
 from sparktf.driver.spark_reads import SparkReads
 from sparktf.errors import BadValueError
-from sparktf.plan import PartitionValue
+from sparktf.sequence import PartitionValue
 
 _NULL = "__HIVE_DEFAULT_PARTITION__"
 _ESCAPED = re.compile("%([0-9a-fA-F]{2})")

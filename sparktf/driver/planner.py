@@ -32,7 +32,7 @@ from sparktf.driver.stored_plan import Plan, SplitTable
 from sparktf.errors import BadValueError, ColumnError, ConfigError, EmptySourceError
 from sparktf.feature import FeedSpec
 from sparktf.feed.parquet import OpenStorage, file_columns, read_columns
-from sparktf.plan import Draw, Keep, PartitionValue, Stream, generator
+from sparktf.sequence import Draw, Keep, PartitionValue, Stream, generator
 from sparktf.storage.base import Storage
 
 PartitionFilter = Callable[[Sequence[str], Sequence[str], Sequence[tuple[PartitionValue, ...]], str], list[bool]]

@@ -12,14 +12,13 @@ from sparktf.config import JobConfig
 from sparktf.config_load import show_config
 from sparktf.driver.attempt import Attempt
 from sparktf.driver.commit import Committer, may_be_mended
+from sparktf.driver.console import Display, print_result
 from sparktf.driver.feeding import Feeding
 from sparktf.driver.gang import Gang
 from sparktf.driver.ledger import Ledger
 from sparktf.driver.outcome import Outcome, root_cause
 from sparktf.driver.output import ResultFile, check_output, describe_plan, keep_plan, open_events
 from sparktf.driver.paths import normalised
-from sparktf.driver.progress import Display, print_result
-from sparktf.driver.result import AttemptResult, NodeResult, RunResult
 from sparktf.driver.seating import Seating, attempt_result, seat
 from sparktf.driver.stored_plan import Plan, load_plan
 from sparktf.errors import (
@@ -35,8 +34,9 @@ from sparktf.errors import (
 )
 from sparktf.events import EventLog
 from sparktf.messages import Restore, TrainerSpec
-from sparktf.plan import Cursor, Stream
+from sparktf.result import AttemptResult, NodeResult, RunResult
 from sparktf.rundir import RunDirectory
+from sparktf.sequence import Cursor, Stream
 from sparktf.storage.fence import Fence
 from sparktf.topology import NodeId, Role
 

@@ -27,7 +27,7 @@ from sparktf.driver.partitions import Partitions
 from sparktf.driver.scan_filter import COLUMN, EXPRESSIONS, Compared, Java, class_of, column_id, comparisons, elements
 from sparktf.driver.spark_reads import SparkReads
 from sparktf.feed.parquet import PARTITION_TYPES
-from sparktf.plan import PartitionValue
+from sparktf.sequence import PartitionValue
 
 _EXECUTION = "org.apache.spark.sql.execution"
 _PROJECT = f"{_EXECUTION}.ProjectExec"

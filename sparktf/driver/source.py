@@ -30,7 +30,7 @@ from sparktf.errors import (
 from sparktf.feed.nested import column_of, prefixes, type_of
 from sparktf.feed.parquet import partition_type
 from sparktf.feed.parquet_file import group_nbytes, group_range, leaf_columns, open_file, open_parquet, reading
-from sparktf.plan import FileStamp
+from sparktf.sequence import FileStamp
 from sparktf.storage.base import FileEntry, Storage
 
 FooterCheck = Callable[[str, pa.Schema, pq.FileMetaData], None]

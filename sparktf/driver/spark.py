@@ -15,10 +15,10 @@ from pyspark.sql import SparkSession
 
 from sparktf.config import JobConfig
 from sparktf.driver.catalog import catalog_settings
-from sparktf.driver.result import Application
 from sparktf.driver.spark_log import quiet_settings
 from sparktf.errors import PreflightError
 from sparktf.hadoop import HadoopConf
+from sparktf.result import Application
 
 _LOCAL = re.compile(r"^local(?:\[(\d+|\*)(?:,\s*\d+)?\])?$")
 _LOCAL_CLUSTER = re.compile(r"^local-cluster\[\s*(\d+)\s*,\s*(\d+)\s*,\s*(\d+)\s*\]$")

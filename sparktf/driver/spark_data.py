@@ -23,7 +23,7 @@ from sparktf.errors import ConfigError
 from sparktf.executor.rows import to_tuples
 from sparktf.feature import FeedSpec
 from sparktf.feed.nested import path_of
-from sparktf.plan import Stream
+from sparktf.sequence import Stream
 
 _HASH_RANGE = 1 << 31
 

@@ -19,7 +19,7 @@ from sparktf.errors import ConfigError
 from sparktf.feature import FeedSpec
 from sparktf.feed.parquet import PARTITION_TYPES
 from sparktf.feed.parquet_file import reading
-from sparktf.plan import (
+from sparktf.sequence import (
     Assignment,
     BlockSlice,
     EpochOrder,
@@ -181,7 +181,7 @@ class Plan:
 
         Args:
             nodes: The host of each node.
-            rebalance: See `sparktf.plan.share`.
+            rebalance: See `sparktf.sequence.share`.
             locality: Whether to look where the data lies; `Split.local_nbytes` says it either way.
 
         Returns:

@@ -22,8 +22,8 @@ from sparktf.channel import ControlClient, is_gone, patience_with
 from sparktf.errors import ControlError, RefusedError
 from sparktf.executor.identity import executor_identity
 from sparktf.executor.process import TrainerProcess, python_path
+from sparktf.message import Message
 from sparktf.messages import Ack, Action, AgentHeartbeat, Order, Orders, Registered, Registration
-from sparktf.plan import Message
 from sparktf.ports import HeldPort
 from sparktf.security import ControlAccess
 from sparktf.version import __version__

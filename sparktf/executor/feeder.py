@@ -15,8 +15,8 @@ from sparktf.errors import ControlError, RefusedError
 from sparktf.executor.identity import executor_identity
 from sparktf.feed.client import Sent, data_client
 from sparktf.messages import Action
-from sparktf.plan import Stream
 from sparktf.security import ControlAccess
+from sparktf.sequence import Stream
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,8 +9,8 @@ from decimal import Decimal
 import pyarrow as pa
 import pyarrow.types as pt
 
-from sparktf.config import FillValue
 from sparktf.feature import Feature
+from sparktf.predicate import FillValue
 
 _FILLED: tuple[tuple[Callable[[pa.DataType], bool], pa.DataType], ...] = (
     (pt.is_uint8, pa.int16()),

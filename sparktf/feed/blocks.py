@@ -12,7 +12,7 @@ import numpy as np
 from sparktf.feature import FeedSpec
 from sparktf.feed.convert import RowGroup
 from sparktf.feed.parquet import OpenStorage, SplitReader, SplitSequence
-from sparktf.plan import Assignment, Draw, Piece, Split, Stream, generator
+from sparktf.sequence import Assignment, Draw, Piece, Split, Stream, generator
 from sparktf.storage.local import LocalStorage
 
 

@@ -13,7 +13,6 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.types as pt
 
-from sparktf.config import FillValue
 from sparktf.errors import BadValueError
 from sparktf.feature import Feature, Kind
 from sparktf.feed.arrow_types import fill_scalar, is_binary, is_list, is_text, zero_scalar
@@ -32,6 +31,7 @@ from sparktf.feed.columns import (
 from sparktf.feed.lists import Lists, all_values, byte_lists, take_apart
 from sparktf.feed.nested import column_of
 from sparktf.feed.values import far_reason, first_wrong, fitting, numbers, pack, plain_bytes, too_far
+from sparktf.predicate import FillValue
 
 _Singles = dict[tuple[str, bool, str], Array]
 """`_Column.single` -> values [rows]."""

@@ -22,7 +22,7 @@ from sparktf.feed.convert import RowGroup
 from sparktf.feed.nested import column_of
 from sparktf.feed.planned_file import PlannedFile
 from sparktf.feed.selection import selected_rows
-from sparktf.plan import Draw, Keep, PartitionValue, Split, generator
+from sparktf.sequence import Draw, Keep, PartitionValue, Split, generator
 from sparktf.storage.base import Storage
 
 OpenStorage = Callable[[str], Storage]

@@ -15,7 +15,7 @@ import pyarrow.parquet as pq
 
 from sparktf.errors import CorruptFileError, StorageError
 from sparktf.feed.nested import prefixes
-from sparktf.plan import FileStamp
+from sparktf.sequence import FileStamp
 from sparktf.storage.base import FileEntry, Storage
 
 _READ_BYTES = 256 << 10

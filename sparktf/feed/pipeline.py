@@ -23,7 +23,7 @@ from sparktf.feed.blocks import BlockPart, Parts
 from sparktf.feed.columns import Array, Columns, concat_rows, empty_columns, row_count, slice_rows, take_rows
 from sparktf.feed.convert import RowGroup, assemble
 from sparktf.feed.memory import SpareMemory
-from sparktf.plan import Interval, leading
+from sparktf.sequence import Interval, leading
 
 _CLOSE_TIMEOUT_S = 5.0
 _SLAB_ROWS = 4096

@@ -10,7 +10,7 @@ import pyarrow.parquet as pq
 
 from sparktf.errors import CorruptFileError, SourceNotFoundError, StorageNotFoundError
 from sparktf.feed.parquet_file import differences, group_nbytes, leaf_columns, open_file, reading
-from sparktf.plan import Split
+from sparktf.sequence import Split
 from sparktf.storage.base import Storage
 
 _DELTAS = frozenset({"DELTA_BYTE_ARRAY", "DELTA_LENGTH_BYTE_ARRAY"})

@@ -21,8 +21,8 @@ from sparktf.data_messages import DataAddress, Given, Span, SplitEnd
 from sparktf.errors import RefusedError, SparkTFError
 from sparktf.feed.staging import Staging
 from sparktf.flight import server_options
-from sparktf.plan import Stream
 from sparktf.security import TlsMaterial
+from sparktf.sequence import Stream
 
 ADMIT = "admit"
 GO, SKIP = b"go", b"skip"

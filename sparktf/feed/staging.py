@@ -24,13 +24,13 @@ from typing import NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from sparktf.data_messages import NodeInput
 from sparktf.errors import RefusedError
 from sparktf.feature import FeedSpec
 from sparktf.feed.blocks import BlockPart
 from sparktf.feed.convert import RowGroup
 from sparktf.feed.staged_rows import Budget, StagedRows
-from sparktf.plan import Draw, Interval, Stream, generator, remaining
+from sparktf.result import NodeInput
+from sparktf.sequence import Draw, Interval, Stream, generator, remaining
 
 SPLIT_SPAN = 1 << 40
 """Numbers in the epoch sequence that are set aside for each split: more than any has rows."""

@@ -28,9 +28,10 @@ from sparktf.errors import (
     StorageNotFoundError,
     TornCheckpointError,
 )
+from sparktf.message import Message
 from sparktf.messages import Flavour, StagedFile
-from sparktf.plan import Cursor, Message
 from sparktf.rundir import RunDirectory, checkpoint_step
+from sparktf.sequence import Cursor
 from sparktf.storage.base import Storage, sha256_of
 from sparktf.storage.fence import Fence
 from sparktf.storage.local import storage_errors

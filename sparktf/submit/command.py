@@ -12,9 +12,9 @@ from pathlib import Path
 from rich.console import Console
 
 from sparktf.config import NO_SOURCE, JobConfig
+from sparktf.driver.console import Display, make_console, print_result
 from sparktf.driver.output import check_output
 from sparktf.driver.paths import normalised
-from sparktf.driver.progress import Display, make_console, print_result
 from sparktf.errors import ConfigError, ReservationError, Verdict
 from sparktf.redaction import redacted
 from sparktf.rundir import RunDirectory

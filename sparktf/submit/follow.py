@@ -6,10 +6,10 @@ from pathlib import PurePosixPath
 
 from pydantic import ValidationError
 
-from sparktf.driver.progress import Display
-from sparktf.driver.result import RunResult
+from sparktf.driver.console import Display
 from sparktf.errors import StorageError
 from sparktf.events import read_events
+from sparktf.result import RunResult
 from sparktf.rundir import RunDirectory
 from sparktf.storage import Storage
 

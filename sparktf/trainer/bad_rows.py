@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 
 from sparktf.errors import StorageError
 from sparktf.feed.aside import BadRow
-from sparktf.plan import Stream
+from sparktf.sequence import Stream
 from sparktf.storage.base import Storage
 
 

@@ -13,8 +13,8 @@ import tensorflow as tf
 from sparktf.config import CheckpointConfig
 from sparktf.errors import NotStoredError, SparkTFError, StorageError
 from sparktf.messages import Action, Flavour, Restore, TrainerSpec, Uploaded
-from sparktf.plan import Interval
 from sparktf.rundir import RunDirectory, checkpoint_name
+from sparktf.sequence import Interval
 from sparktf.storage.base import Storage
 from sparktf.storage.commit import upload_folder
 from sparktf.trainer.failure import LARGER_DISK, is_full_disk

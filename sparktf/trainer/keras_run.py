@@ -9,7 +9,7 @@ import numpy as np
 
 from sparktf.feed.pipeline import NodeFeed
 from sparktf.keep import Evaluation, keep_rule
-from sparktf.plan import Stream
+from sparktf.sequence import Stream
 from sparktf.trainer.best import BestEpoch
 from sparktf.trainer.checkpoint import checkpoint_of
 from sparktf.trainer.evaluate import Evaluator

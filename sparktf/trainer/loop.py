@@ -13,7 +13,7 @@ from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
-from sparktf.plan import batch_shares
+from sparktf.sequence import batch_shares
 from sparktf.trainer.strategy import Collective
 from sparktf.trainer.tensors import to_tensors
 

@@ -11,7 +11,7 @@ import tensorflow as tf
 
 from sparktf.errors import ModelContractError, ModelError, SparkTFError
 from sparktf.messages import Flavour, TrainerSpec
-from sparktf.plan import Stream, batch_shares
+from sparktf.sequence import Stream, batch_shares
 from sparktf.trainer.checkpoint import checkpoint_of
 from sparktf.trainer.session import Session
 from sparktf.trainer.tensors import Layout, decoded, decoded_signature, to_tensors

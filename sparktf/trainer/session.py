@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 from sparktf.channel import ControlClient
-from sparktf.data_messages import NodeInput
 from sparktf.errors import LifecycleError, NotStoredError, StorageError
 from sparktf.feed.aside import BadRow
 from sparktf.feed.blocks import Parts, PlannedParts
@@ -29,8 +28,9 @@ from sparktf.messages import (
     TrainerSpec,
     Warned,
 )
-from sparktf.plan import Stream
+from sparktf.result import NodeInput
 from sparktf.rundir import RunDirectory
+from sparktf.sequence import Stream
 from sparktf.storage import FileSystems
 from sparktf.storage.commit import upload_folder
 from sparktf.trainer.bad_rows import BadRowFile

@@ -16,7 +16,7 @@ import yaml
 
 from minihadoop import MiniHadoop
 from minihadoop.yarn import Application
-from sparktf.driver.result import RunResult
+from sparktf.result import RunResult
 
 REPO = Path(__file__).parents[2]
 SPARK = Path(pyspark.__file__).parent

@@ -16,8 +16,8 @@ from minihadoop import MiniHadoop
 from minihadoop.config import MIB
 from sparktf.errors import FencedOffError
 from sparktf.hadoop import HadoopConf
-from sparktf.plan import Cursor
 from sparktf.rundir import RunDirectory
+from sparktf.sequence import Cursor
 from sparktf.storage import FileSystems, Storage, Timeouts
 from sparktf.storage.commit import CheckpointStore, Manifest, upload_folder
 from sparktf.storage.fence import Fence

@@ -10,7 +10,7 @@ import readme
 
 from minihadoop import MiniHadoop
 from minihadoop.jars import distribution
-from sparktf.driver.result import RunResult
+from sparktf.result import RunResult
 
 README = readme.read_readme()
 THERE = [command for command in README.commands if readme.needs_hadoop(command)]

@@ -11,8 +11,7 @@ from cluster.clicks import FILES, ROWS, click_job, put_clicks
 from cluster.submission import SMALL_CONF
 
 from minihadoop import MiniHadoop
-from sparktf.data_messages import NodeInput
-from sparktf.driver.result import RunResult
+from sparktf.result import NodeInput, RunResult
 
 EPOCHS = 4
 

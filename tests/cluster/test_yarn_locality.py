@@ -20,7 +20,7 @@ from integration.application import Application
 from integration.sandbox import Sandbox
 
 from minihadoop import MiniHadoop
-from sparktf.driver.result import RunResult
+from sparktf.result import RunResult
 
 EPOCHS = 8
 

@@ -14,7 +14,7 @@ from sparktf.feed.aside import BadRow
 from sparktf.feed.blocks import PlannedParts
 from sparktf.feed.columns import Columns, Ragged, Strings
 from sparktf.feed.pipeline import NodeFeed
-from sparktf.plan import Assignment, Cursor, Stream, remaining
+from sparktf.sequence import Assignment, Cursor, Stream, remaining
 from sparktf.storage import open_storage
 
 

@@ -27,8 +27,8 @@ from sparktf.driver.planner import plan_source
 from sparktf.driver.stored_plan import Plan
 from sparktf.errors import EmptySourceError
 from sparktf.feed.columns import Strings
-from sparktf.plan import Stream
 from sparktf.predicate import Comparison, Op
+from sparktf.sequence import Stream
 from sparktf.storage import open_storage
 
 COMPARED = tuple(cells for cells in SCALARS if cells.filters)

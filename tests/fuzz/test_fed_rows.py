@@ -31,7 +31,7 @@ from sparktf.feed.pipeline import NodeFeed
 from sparktf.feed.staged_parts import StagedParts
 from sparktf.feed.staged_rows import Budget, StagedRows
 from sparktf.feed.staging import Staging
-from sparktf.plan import Cursor, Stream
+from sparktf.sequence import Cursor, Stream
 
 
 @dataclass(frozen=True)

@@ -17,7 +17,7 @@ from typing import Any
 
 from integration.sandbox import RunFolder, Sandbox
 
-from sparktf.driver.result import RunResult
+from sparktf.result import RunResult
 
 _HOST = Path(__file__).parent / "host.py"
 _START_S = 150.0

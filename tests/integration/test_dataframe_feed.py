@@ -15,7 +15,7 @@ from integration.rows import job
 from integration.watch import Watch
 
 from sparktf import Verdict
-from sparktf.driver.result import RunResult
+from sparktf.result import RunResult
 
 
 def fed_job(application: Application, watch: Watch, name: str, *, hold_at: int = 0, **sections: Any) -> dict[str, Any]:

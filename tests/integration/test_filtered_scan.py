@@ -19,7 +19,7 @@ from sparktf.driver.row_filter import count_selected
 from sparktf.driver.scan import plain_scan
 from sparktf.driver.source import RowGroups
 from sparktf.errors import BadValueError, CorruptFileError, EmptySourceError
-from sparktf.plan import Stream
+from sparktf.sequence import Stream
 from sparktf.storage import open_storage
 
 ROWS = 240

@@ -15,7 +15,7 @@ from sparktf.driver.partition_filter import filter_partitions
 from sparktf.driver.partitions import read_partitions, unreadable
 from sparktf.driver.scan import spark_reads
 from sparktf.errors import ConfigError
-from sparktf.plan import PartitionValue, Stream
+from sparktf.sequence import PartitionValue, Stream
 
 NAMES = ("day", "region", "hour", "ratio")
 TYPES = ("date", "string", "int", "double")

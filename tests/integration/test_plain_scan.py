@@ -22,7 +22,7 @@ from sparktf.driver.scan import plain_scan
 from sparktf.driver.spark_data import Origin
 from sparktf.errors import ConfigError, EmptySourceError
 from sparktf.feed.columns import Strings
-from sparktf.plan import Stream
+from sparktf.sequence import Stream
 from sparktf.storage import FileSystems, open_storage
 
 Make = Callable[[SparkSession, Path], DataFrame]

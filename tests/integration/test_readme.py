@@ -10,7 +10,7 @@ import pytest
 import readme
 from integration.processes import MARK, Family
 
-from sparktf.driver.result import RunResult
+from sparktf.result import RunResult
 
 README = readme.read_readme()
 HERE = [c for c in README.commands if c not in readme.SUITES and not readme.needs_hadoop(c)]

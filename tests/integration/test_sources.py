@@ -19,7 +19,7 @@ from sparktf.driver.feed_choice import choose_feed
 from sparktf.driver.locality import nowhere
 from sparktf.driver.spark_data import Origin
 from sparktf.errors import ConfigError, ModelError, SourceNotFoundError
-from sparktf.plan import Stream
+from sparktf.sequence import Stream
 from sparktf.storage import FileSystems
 
 

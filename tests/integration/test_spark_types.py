@@ -20,7 +20,7 @@ from sparktf.driver.spark_data import SparkData
 from sparktf.feature import FeedSpec
 from sparktf.feed.columns import Columns, Strings
 from sparktf.feed.convert import RowGroup, assemble
-from sparktf.plan import Stream
+from sparktf.sequence import Stream
 from sparktf.storage import open_storage
 
 ROWS = 100

@@ -18,14 +18,14 @@ from trainer.local_agent import PRELOADED, run_agent
 from sparktf.config import JobConfig
 from sparktf.driver.gang import AgentJob, Gang
 from sparktf.driver.planner import plan_source
-from sparktf.driver.result import RunResult
 from sparktf.driver.run import Run
 from sparktf.driver.stored_plan import Plan, load_plan
 from sparktf.executor.agent import AgentSettings
 from sparktf.feed.blocks import PlannedParts
 from sparktf.feed.pipeline import NodeFeed
-from sparktf.plan import Cursor, PartitionValue, Stream, batch_shares, remaining
+from sparktf.result import RunResult
 from sparktf.rundir import RunDirectory
+from sparktf.sequence import Cursor, PartitionValue, Stream, batch_shares, remaining
 from sparktf.storage import Storage, open_storage
 
 # Not threads: PR_SET_PDEATHSIG, which ends a trainer with its agent, follows the thread that started it. Not forks of

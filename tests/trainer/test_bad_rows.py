@@ -15,9 +15,9 @@ from trainer import lake, reference
 from trainer.local_gang import LocalGang, updates_of
 
 from sparktf.config import JobConfig
-from sparktf.driver.result import RunResult
 from sparktf.errors import BadValueError, Verdict
-from sparktf.plan import Cursor
+from sparktf.result import RunResult
+from sparktf.sequence import Cursor
 
 SIZES = (130, 90, 110, 70)
 ROWS = sum(SIZES)

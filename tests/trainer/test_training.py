@@ -14,9 +14,9 @@ from trainer import lake, reference
 from trainer.local_gang import LocalGang, updates_of
 
 from sparktf.config import JobConfig
-from sparktf.driver.result import RunResult
 from sparktf.errors import ModelError, Verdict
-from sparktf.plan import Cursor
+from sparktf.result import RunResult
+from sparktf.sequence import Cursor
 
 FLAVOURS = ("keras", "tf_keras")
 TOLERANCE = 1e-5

@@ -8,14 +8,14 @@ import pytest
 from lakes import lake_config, plan_lake, write_lake
 
 from sparktf.config import TimeoutsConfig
-from sparktf.data_messages import NodeInput
 from sparktf.driver.accounting import EpochAccount
 from sparktf.driver.attempt import Attempt
 from sparktf.driver.outcome import Failure, Outcome, Trainer, decide, late, root_cause, silent
 from sparktf.errors import ErrorRecord, RefusedError, Verdict
 from sparktf.lifecycle import TrainerState
 from sparktf.messages import EpochDone, Failed, Finished, Heartbeat, Progress, TrainerExited
-from sparktf.plan import Cursor
+from sparktf.result import NodeInput
+from sparktf.sequence import Cursor
 from sparktf.topology import NodeId, Role
 
 SILENCE_S = 15.0

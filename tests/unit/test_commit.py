@@ -25,8 +25,8 @@ from sparktf.errors import (
     TornCheckpointError,
 )
 from sparktf.messages import StagedFile
-from sparktf.plan import Cursor
 from sparktf.rundir import RunDirectory, checkpoint_name
+from sparktf.sequence import Cursor
 from sparktf.storage import Storage
 from sparktf.storage.commit import (
     MANIFEST,

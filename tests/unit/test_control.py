@@ -17,8 +17,8 @@ from sparktf.channel import GONE_S, ControlClient, patience_with
 from sparktf.driver.control import ControlServer, Handler, LocalControlServer
 from sparktf.errors import ControlError, DriverLostError, RefusedError, SparkTFError
 from sparktf.flight import SECRET_HEADER
+from sparktf.message import Message
 from sparktf.messages import Action, AgentHeartbeat, Order, Orders
-from sparktf.plan import Message
 from sparktf.security import ControlAccess, TlsMaterial, new_secret, new_tls_material
 
 BEAT = AgentHeartbeat(agent="a", address="h:1")

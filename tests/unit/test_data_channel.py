@@ -26,8 +26,8 @@ from sparktf.feed.server import DataServer
 from sparktf.feed.staged_parts import StagedParts
 from sparktf.feed.staged_rows import Budget
 from sparktf.feed.staging import Staging
-from sparktf.plan import Stream
 from sparktf.security import ControlAccess, TlsMaterial, new_secret, new_tls_material
+from sparktf.sequence import Stream
 
 ATTEMPT = 3
 SECRET = new_secret()

@@ -36,7 +36,7 @@ from sparktf.feed.blocks import PlannedParts
 from sparktf.feed.columns import Strings
 from sparktf.feed.parquet import held_out_rows
 from sparktf.feed.pipeline import NodeFeed
-from sparktf.plan import Assignment, Cursor, Stream, leading, remaining
+from sparktf.sequence import Assignment, Cursor, Stream, leading, remaining
 from sparktf.storage import open_storage
 from sparktf.storage.local import LocalStorage
 

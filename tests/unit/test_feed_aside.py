@@ -19,7 +19,7 @@ from sparktf.feed.aside import Aside, BadRow, Rows
 from sparktf.feed.blocks import PlannedParts
 from sparktf.feed.columns import Strings
 from sparktf.feed.pipeline import NodeFeed
-from sparktf.plan import Assignment, Cursor, Stream, remaining
+from sparktf.sequence import Assignment, Cursor, Stream, remaining
 from sparktf.storage import open_storage
 
 TRAIN, VALIDATION = Stream.TRAIN, Stream.VALIDATION

@@ -17,7 +17,7 @@ from sparktf.driver.ledger import Ledger, Place
 from sparktf.driver.outcome import Trainer
 from sparktf.errors import DataError, RefusedError, RowAccountingError, SparkTFError, Verdict
 from sparktf.messages import AssignmentRequest
-from sparktf.plan import Cursor, Stream
+from sparktf.sequence import Cursor, Stream
 from sparktf.topology import NodeId, Role
 
 TRAIN = Stream.TRAIN

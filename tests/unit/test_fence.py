@@ -12,9 +12,9 @@ import pytest
 from lakes import plan_lake, write_lake
 from pretend import PretendDriver, WatchedStorage, pretend_config
 
-from sparktf.driver.result import Application
 from sparktf.driver.stored_plan import Plan
 from sparktf.errors import FencedOffError, PreflightError, SparkTFError, Verdict
+from sparktf.result import Application
 from sparktf.rundir import RunDirectory
 from sparktf.storage import Storage
 from sparktf.storage.commit import CheckpointStore, FileManifest, Manifest, read_manifest

@@ -9,7 +9,7 @@ import pytest
 from sparktf.data_messages import DataAddress, LeaseRequest, Sealed, Span, WorkRequest
 from sparktf.driver.ledger import Ledger, Place
 from sparktf.errors import DataError, EmptySourceError, RefusedError, RowAccountingError
-from sparktf.plan import Stream
+from sparktf.sequence import Stream
 from sparktf.topology import NodeId, Role
 
 TRAIN = Stream.TRAIN

@@ -17,7 +17,7 @@ from sparktf.driver.planner import StreamRows, plan_source, split_table
 from sparktf.driver.source import RowGroups
 from sparktf.driver.stored_plan import Plan, load_plan, save_plan
 from sparktf.feature import FeedSpec
-from sparktf.plan import Assignment, Keep, Stream, remaining
+from sparktf.sequence import Assignment, Keep, Stream, remaining
 from sparktf.storage import open_storage
 
 TRAIN = Stream.TRAIN

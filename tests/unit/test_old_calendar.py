@@ -14,7 +14,7 @@ from lakes import lake_config, no_filter
 from sparktf.driver.not_plain import NotPlainError
 from sparktf.driver.planner import plan_source
 from sparktf.driver.spark_reads import SparkReads
-from sparktf.plan import Stream
+from sparktf.sequence import Stream
 from sparktf.storage import open_storage
 
 SPARK_2, SPARK_3_0, SPARK_4 = ({"org.apache.spark.version": version} for version in ("2.4.8", "3.0.3", "4.3.0"))

@@ -21,7 +21,7 @@ from sparktf.driver.planner import plan_source
 from sparktf.driver.stored_plan import Plan, load_plan, save_plan
 from sparktf.errors import BadValueError, ColumnError, EmptySourceError
 from sparktf.feed.columns import Strings
-from sparktf.plan import Stream
+from sparktf.sequence import Stream
 from sparktf.storage import open_storage
 
 ID_TYPES = {"id": "bigint", "a": "float", "b": "float", "label": "int"}

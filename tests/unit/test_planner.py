@@ -30,7 +30,7 @@ from sparktf.errors import (
     SourceNotFoundError,
     StorageNotFoundError,
 )
-from sparktf.plan import Assignment, Keep, PartitionValue, Stream
+from sparktf.sequence import Assignment, Keep, PartitionValue, Stream
 from sparktf.storage import open_storage
 
 TRAIN, VALIDATION = Stream.TRAIN, Stream.VALIDATION

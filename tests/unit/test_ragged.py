@@ -13,7 +13,7 @@ from lakes import batches, deal, lake_config, no_filter, plan_lake, write_file
 from sparktf.driver.planner import plan_source
 from sparktf.errors import BadValueError, ConfigError
 from sparktf.feed.columns import Columns, Ragged, Strings
-from sparktf.plan import Stream
+from sparktf.sequence import Stream
 from sparktf.storage import open_storage
 
 ROWS = 200

@@ -11,9 +11,10 @@ from sparktf.channel import ControlClient
 from sparktf.driver.control import ControlServer, Handler
 from sparktf.errors import SparkTFError
 from sparktf.feature import FeedSpec
+from sparktf.message import Message
 from sparktf.messages import Ack, Action, Heartbeat, Metrics, TrainerOrders, TrainerSpec
-from sparktf.plan import Message, Stream
 from sparktf.security import new_secret
+from sparktf.sequence import Stream
 from sparktf.topology import ClusterSpec, NodeId, Role
 from sparktf.trainer.report import Reporter
 

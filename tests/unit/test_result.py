@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from sparktf.driver.gang import differing_versions
-from sparktf.driver.result import Application, RunResult
 from sparktf.errors import ErrorRecord, Verdict
+from sparktf.result import Application, RunResult
 
 
 def result(verdict: Verdict, error: str = "ModelError", application: str = "app", attempt: int = 1) -> RunResult:

@@ -10,11 +10,11 @@ from lakes import plan_lake, write_lake
 from pretend import CHIEF, PretendDriver, pretend_config
 
 from sparktf.driver.commit import Committer, Save, is_given_up
-from sparktf.driver.result import Application
 from sparktf.errors import NotStoredError, Verdict
 from sparktf.messages import Uploaded
-from sparktf.plan import Cursor
+from sparktf.result import Application
 from sparktf.rundir import RunDirectory, checkpoint_name
+from sparktf.sequence import Cursor
 from sparktf.storage.local import LocalStorage
 
 ROWS = 20

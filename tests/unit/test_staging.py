@@ -19,7 +19,7 @@ from sparktf.feed.pipeline import NodeFeed
 from sparktf.feed.staged_parts import StagedParts
 from sparktf.feed.staged_rows import Budget, StagedRows
 from sparktf.feed.staging import SPLIT_SPAN, Staging
-from sparktf.plan import Interval, Stream, merge, remaining
+from sparktf.sequence import Interval, Stream, merge, remaining
 from sparktf.storage import open_storage
 
 BLOCK_ROWS = 40

@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from sparktf.driver.progress import Display
-from sparktf.driver.result import RunResult
+from sparktf.driver.console import Display
 from sparktf.errors import Verdict
 from sparktf.events import EventLog
+from sparktf.result import RunResult
 from sparktf.rundir import RunDirectory
 from sparktf.storage import open_storage
 from sparktf.submit.follow import Follower

@@ -10,7 +10,7 @@ from lakes import id_table, plan_lake, write_file
 from sparktf.driver.not_plain import NotPlainError
 from sparktf.driver.tables import check_no_table
 from sparktf.errors import ConfigError, StorageNotFoundError, StoragePermissionError
-from sparktf.plan import Stream
+from sparktf.sequence import Stream
 from sparktf.storage import FileEntry, open_storage
 from sparktf.storage.local import LocalStorage
 

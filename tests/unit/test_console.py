@@ -6,9 +6,9 @@ import io
 
 from rich.console import Console
 
-from sparktf.driver.progress import Display
+from sparktf.driver.console import Display
 from sparktf.messages import Metrics, Progress
-from sparktf.plan import Stream
+from sparktf.sequence import Stream
 from sparktf.topology import NodeId, Role
 
 PLANNED = 1_000

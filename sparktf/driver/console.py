@@ -13,9 +13,9 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from sparktf.driver.result import RunResult
 from sparktf.errors import Verdict
 from sparktf.messages import Metrics, Progress
+from sparktf.result import RunResult
 
 
 def make_console() -> Console:

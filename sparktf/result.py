@@ -2,12 +2,55 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import Any, NamedTuple
 
-from sparktf.data_messages import NodeInput
 from sparktf.errors import ErrorRecord, RunInterruptedError, Verdict
 from sparktf.keep import Evaluation, Kept
-from sparktf.plan import Message
+from sparktf.message import Message
+
+
+class NodeInput(Message):
+    """What a node has read of the training stream, in one epoch or several.
+
+    Attributes:
+        rows: By the way they came: "direct" from files; from feeders by "unix" socket on its own host or by "tcp";
+            from a "peer" that had too many. Rows that were kept from an earlier epoch came then.
+        given: Rows given to peers that had run dry.
+        nbytes: Bytes read, of which `local_nbytes` lay, or were computed, on its own host.
+        spilled_nbytes: Bytes that were written to the executor's local disk.
+        memory_nbytes: Bytes kept for later epochs in memory, `disk_nbytes` in files, at the end of the last one.
+        wait_s: Seconds that training waited for rows, of `seconds` in all.
+        feeders_wait_s: Seconds that feeders waited for training.
+    """
+
+    rows: dict[str, int] = {}
+    given: int = 0
+    nbytes: int = 0
+    local_nbytes: int = 0
+    spilled_nbytes: int = 0
+    memory_nbytes: int = 0
+    disk_nbytes: int = 0
+    wait_s: float = 0.0
+    seconds: float = 0.0
+    feeders_wait_s: float = 0.0
+
+    def __add__(self, later: NodeInput) -> NodeInput:
+        """Returns what was read in both; what is kept is what the later one keeps."""
+        rows = Counter(self.rows)
+        rows.update(later.rows)
+        return NodeInput(
+            rows=dict(rows),
+            given=self.given + later.given,
+            nbytes=self.nbytes + later.nbytes,
+            local_nbytes=self.local_nbytes + later.local_nbytes,
+            spilled_nbytes=self.spilled_nbytes + later.spilled_nbytes,
+            memory_nbytes=later.memory_nbytes,
+            disk_nbytes=later.disk_nbytes,
+            wait_s=self.wait_s + later.wait_s,
+            seconds=self.seconds + later.seconds,
+            feeders_wait_s=self.feeders_wait_s + later.feeders_wait_s,
+        )
 
 
 class Application(NamedTuple):

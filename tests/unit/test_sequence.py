@@ -10,7 +10,7 @@ import pytest
 
 from sparktf.feature import Feature, FeedSpec, Kind
 from sparktf.messages import Metrics
-from sparktf.plan import (
+from sparktf.sequence import (
     Assignment,
     BlockSlice,
     Cursor,

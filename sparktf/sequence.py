@@ -16,7 +16,8 @@ from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
-from pydantic import BaseModel, ConfigDict
+
+from sparktf.message import Message
 
 Interval = tuple[int, int]
 PartitionValue = int | float | str | None
@@ -50,13 +51,6 @@ def generator(draw: Draw, seed: int, *key: int) -> np.random.Generator:
     """Returns the generator of one purpose at one place, e.g. (`Draw.BLOCK_ROWS`, seed, epoch, block)."""
     # NumPy pads a short seed with zeros: without the purpose, (seed, epoch) and (seed, epoch, block 0) would be one.
     return np.random.default_rng([draw, seed, *key])
-
-
-class Message(BaseModel):
-    """Base of everything that crosses the control channel as JSON: frozen, unknown keys refused."""
-
-    # A loss may become NaN or infinite, and must arrive as that. Errors end in logs, where no secret may stand.
-    model_config = ConfigDict(frozen=True, extra="forbid", ser_json_inf_nan="constants", hide_input_in_errors=True)
 
 
 class FileStamp(NamedTuple):
