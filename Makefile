@@ -89,7 +89,7 @@ bench-hdfs: java $(VENV)/.dev
 
 .PHONY: docs
 docs: $(VENV)/.dev ## Write the generated pages of docs/ anew
-	@$(PY) -m sparktf.config_docs > docs/.configuration.md
+	@$(PY) -m sparktf.config.page > docs/.configuration.md
 	@mv docs/.configuration.md docs/configuration.md
 	@$(PY) -m sparktf.lifecycle > docs/.lifecycle.md
 	@mv docs/.lifecycle.md docs/lifecycle.md

@@ -18,7 +18,7 @@ import pyarrow.parquet as pq
 from _report import figure, report
 
 from minihadoop import ClusterConfig, MiniHadoop, down, up
-from sparktf.config import JobConfig
+from sparktf.config.job import JobConfig
 from sparktf.driver.planner import plan_source
 from sparktf.feed.blocks import PlannedParts
 from sparktf.feed.parquet import SplitReader

@@ -14,8 +14,8 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from sparktf.config import JobConfig
-    from sparktf.config_load import load_config
+    from sparktf.config.job import JobConfig
+    from sparktf.config.load import load_config
     from sparktf.driver.cluster import Cluster, train
     from sparktf.errors import (
         BadValueError,
@@ -95,10 +95,10 @@ __all__ = [
 # Where a name is defined; what is not listed is in sparktf.errors.
 _HOMES = {
     "Cluster": "sparktf.driver.cluster",
-    "JobConfig": "sparktf.config",
+    "JobConfig": "sparktf.config.job",
     "Node": "sparktf.node",
     "RunResult": "sparktf.result",
-    "load_config": "sparktf.config_load",
+    "load_config": "sparktf.config.load",
     "train": "sparktf.driver.cluster",
 }
 

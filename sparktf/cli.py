@@ -12,7 +12,7 @@ from rich.console import Console
 from rich.syntax import Syntax
 
 from sparktf import __version__
-from sparktf.config_load import load_config, show_config
+from sparktf.config.load import load_config, show_config
 from sparktf.errors import SparkTFError
 from sparktf.rundir import chosen_run_id
 

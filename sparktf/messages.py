@@ -8,7 +8,7 @@ from __future__ import annotations
 import enum
 from typing import Any, Literal
 
-from sparktf.config import JobConfig
+from sparktf.config.job import JobConfig
 from sparktf.data_messages import DataAddress, StagedShare
 from sparktf.errors import ErrorRecord
 from sparktf.feature import FeedSpec

@@ -12,7 +12,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from sparktf.config import JobConfig
+from sparktf.config.job import JobConfig
 from sparktf.driver.planner import PartitionFilter, plan_source
 from sparktf.driver.stored_plan import Plan
 from sparktf.feed.blocks import PlannedParts

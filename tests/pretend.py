@@ -13,7 +13,7 @@ from typing import Any, BinaryIO
 from lakes import lake_config
 from rich.console import Console
 
-from sparktf.config import JobConfig
+from sparktf.config.job import JobConfig
 from sparktf.driver.accounting import EpochAccount
 from sparktf.driver.attempt import Attempt
 from sparktf.driver.console import Display

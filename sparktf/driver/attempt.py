@@ -5,7 +5,7 @@ from __future__ import annotations
 import signal
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
-from sparktf.config import JobConfig
+from sparktf.config.job import JobConfig
 from sparktf.data_messages import Lease, LeaseRequest, Sealed, Span, StagedShare, Work, WorkRequest
 from sparktf.driver.accounting import EpochAccount
 from sparktf.driver.ledger import Ledger

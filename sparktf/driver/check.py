@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
-from sparktf.config import JobConfig
+from sparktf.config.job import JobConfig
 from sparktf.driver.code import binds, check_code, importable, require_module, search_path
 from sparktf.driver.columns import Schema
 from sparktf.driver.feed_choice import choose_feed

@@ -13,7 +13,7 @@ from pyspark import RDD
 from pyspark.sql import DataFrame, SparkSession
 from rich.console import Console
 
-from sparktf.config import JobConfig
+from sparktf.config.job import JobConfig
 from sparktf.driver.agents import SparkAgents
 from sparktf.driver.code import check_code, importable
 from sparktf.driver.console import make_console

@@ -17,7 +17,7 @@ from importlib.machinery import ModuleSpec, PathFinder
 from pathlib import Path
 from types import ModuleType
 
-from sparktf.config import JobConfig
+from sparktf.config.job import JobConfig
 from sparktf.errors import ConfigError, ErrorRecord, ModelContractError, ModelError, Verdict
 
 # Star imports of these say nothing about the functions that a configuration names.

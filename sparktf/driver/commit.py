@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from sparktf.config import JobConfig
+from sparktf.config.job import JobConfig
 from sparktf.driver.attempt import Attempt
 from sparktf.driver.stored_plan import Plan
 from sparktf.errors import ErrorRecord, NotStoredError, StorageError, Verdict

@@ -13,7 +13,7 @@ from pyspark import RDD
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
-from sparktf.config import NO_SOURCE, JobConfig
+from sparktf.config.job import NO_SOURCE, JobConfig
 from sparktf.driver.catalog import CATALOG
 from sparktf.driver.code import failed, load_module
 from sparktf.driver.partition_filter import first_line, quiet_query_logger

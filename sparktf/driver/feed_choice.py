@@ -9,7 +9,7 @@ from functools import partial
 
 from pyspark.sql import DataFrame, SparkSession
 
-from sparktf.config import JobConfig
+from sparktf.config.job import JobConfig
 from sparktf.driver.dataframe import Data, filtered
 from sparktf.driver.locality import Locate
 from sparktf.driver.not_plain import NotPlain, NotPlainError

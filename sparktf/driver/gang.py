@@ -13,7 +13,7 @@ from typing import Any, Protocol, TypeVar
 
 from rich.console import Console
 
-from sparktf.config import JobConfig
+from sparktf.config.job import JobConfig
 from sparktf.data_messages import LeaseRequest, Sealed, WorkRequest
 from sparktf.driver.attempt import Attempt
 from sparktf.driver.console import Display

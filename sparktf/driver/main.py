@@ -12,8 +12,8 @@ import traceback
 import warnings
 from typing import TYPE_CHECKING
 
-from sparktf.config import JobConfig
-from sparktf.config_load import load_config
+from sparktf.config.job import JobConfig
+from sparktf.config.load import load_config
 from sparktf.errors import SparkTFError, Verdict
 from sparktf.rundir import chosen_run_id
 from sparktf.version import __version__

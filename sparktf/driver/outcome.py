@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from sparktf.config import TimeoutsConfig
+from sparktf.config.job import TimeoutsConfig
 from sparktf.errors import ErrorRecord
 from sparktf.lifecycle import TRAINER, TrainerEvent, TrainerState, step
 from sparktf.messages import Finished, Progress, Ready

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from sparktf.config import JobConfig
+from sparktf.config.job import JobConfig
 
 
 def normalised(config: JobConfig, normalise: Callable[[str], str]) -> JobConfig:

@@ -10,7 +10,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from sparktf.config import JobConfig, ValidationConfig
+from sparktf.config.job import JobConfig, ValidationConfig
 from sparktf.driver.columns import Schema, resolve_features
 from sparktf.driver.locality import Column, Hosts, Locate, Replicas, block_numbers, host_groups, nowhere
 from sparktf.driver.not_plain import NotPlainError

@@ -8,7 +8,7 @@ from typing import Any
 
 from pyspark.sql import DataFrame
 
-from sparktf.config import JobConfig
+from sparktf.config.job import JobConfig
 from sparktf.driver.code import binds, failed, load_module, search_path
 from sparktf.driver.dataframe import Data, filtered
 from sparktf.driver.spark_data import Origin

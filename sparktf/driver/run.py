@@ -8,8 +8,8 @@ import traceback
 from functools import partial
 from typing import Any
 
-from sparktf.config import JobConfig
-from sparktf.config_load import show_config
+from sparktf.config.job import JobConfig
+from sparktf.config.load import show_config
 from sparktf.driver.attempt import Attempt
 from sparktf.driver.commit import Committer, may_be_mended
 from sparktf.driver.console import Display, print_result

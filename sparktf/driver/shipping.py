@@ -8,7 +8,7 @@ from typing import Any
 from pyspark import SparkFiles
 from pyspark.sql import SparkSession
 
-from sparktf.config import JobConfig
+from sparktf.config.job import JobConfig
 from sparktf.driver.code import search_path
 from sparktf.driver.code_files import archive_files, code_files, digest_of
 from sparktf.executor.process import CODE

@@ -13,7 +13,7 @@ from py4j.protocol import Py4JError
 from pyspark import SparkConf, SparkContext
 from pyspark.sql import SparkSession
 
-from sparktf.config import JobConfig
+from sparktf.config.job import JobConfig
 from sparktf.driver.catalog import catalog_settings
 from sparktf.driver.spark_log import quiet_settings
 from sparktf.errors import PreflightError

@@ -13,7 +13,7 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as sql
 from pyspark.sql.types import StructType
 
-from sparktf.config import DataConfig, JobConfig
+from sparktf.config.job import DataConfig, JobConfig
 from sparktf.driver.columns import Schema
 from sparktf.driver.dataframe import Data, filtered, open_dataframe, spark_errors
 from sparktf.driver.feeders import FrameStream, RowStream

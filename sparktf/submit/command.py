@@ -11,7 +11,7 @@ from pathlib import Path
 
 from rich.console import Console
 
-from sparktf.config import NO_SOURCE, JobConfig
+from sparktf.config.job import NO_SOURCE, JobConfig
 from sparktf.driver.console import Display, make_console, print_result
 from sparktf.driver.output import check_output
 from sparktf.driver.paths import normalised

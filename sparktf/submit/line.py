@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import PurePosixPath
 
-from sparktf.config import JobConfig
+from sparktf.config.job import JobConfig
 from sparktf.driver.encryption import AUTHENTICATE, ENCRYPT, check_encryption
 from sparktf.driver.memory import Container, driver_container, executor_container, settled
 from sparktf.redaction import redacted

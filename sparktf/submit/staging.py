@@ -8,8 +8,8 @@ import shutil
 from collections.abc import Sequence
 from pathlib import Path
 
-from sparktf.config import JobConfig
-from sparktf.config_load import dump_config
+from sparktf.config.job import JobConfig
+from sparktf.config.load import dump_config
 from sparktf.driver.code import require_module, search_path
 from sparktf.driver.code_files import archive_files, code_files, digest_of, write_files
 from sparktf.driver.spark_log import QUIET_LOG4J

@@ -11,7 +11,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
-from sparktf.config import JobConfig
+from sparktf.config.job import JobConfig
 from sparktf.driver.memory import check_fits
 from sparktf.errors import ConfigError, ReservationError
 from sparktf.submit.hadoop import ResourceManagers

@@ -10,7 +10,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from sparktf.config import CheckpointConfig
+from sparktf.config.job import CheckpointConfig
 from sparktf.errors import NotStoredError, SparkTFError, StorageError
 from sparktf.messages import Action, Flavour, Restore, TrainerSpec, Uploaded
 from sparktf.rundir import RunDirectory, checkpoint_name

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from sparktf.config import JobConfig
+from sparktf.config.job import JobConfig
 from sparktf.errors import ModelContractError
 from sparktf.feature import FeedSpec
 from sparktf.messages import Flavour

@@ -6,7 +6,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from sparktf.config import ClusterConfig
+from sparktf.config.job import ClusterConfig
 
 
 def make_strategy(cluster: ClusterConfig, nodes: int) -> Any:

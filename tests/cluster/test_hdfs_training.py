@@ -14,7 +14,7 @@ from trainer import lake
 from trainer.local_gang import LocalGang
 
 from minihadoop import MiniHadoop
-from sparktf.config import JobConfig
+from sparktf.config.job import JobConfig
 from sparktf.errors import NotStoredError, Verdict
 
 

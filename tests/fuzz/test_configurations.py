@@ -12,8 +12,8 @@ from fuzz.cases import cases
 from hypothesis import strategies as st
 from hypothesis.strategies import DrawFn
 
-from sparktf.config import JobConfig
-from sparktf.config_load import dump_config, parse_config
+from sparktf.config.job import JobConfig
+from sparktf.config.load import dump_config, parse_config
 from sparktf.errors import ConfigError
 
 TEXTS = tuple(path.read_text() for path in sorted((Path(__file__).parents[2] / "jobs" / "conf").glob("*.yaml")))

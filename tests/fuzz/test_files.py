@@ -11,7 +11,7 @@ from fuzz.lake_cases import LakeCase, lake_cases
 from fuzz.reading import check_values, ids_of, read_share, resumed
 from lakes import deal, no_filter
 
-from sparktf.config import JobConfig
+from sparktf.config.job import JobConfig
 from sparktf.driver.planner import plan_source
 from sparktf.driver.stored_plan import Plan
 from sparktf.errors import BadValueError, EmptySourceError

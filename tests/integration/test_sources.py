@@ -13,7 +13,7 @@ from lakes import id_table, lake_config, write_file
 from pyspark import RDD
 from pyspark.sql import DataFrame, SparkSession
 
-from sparktf.config import JobConfig
+from sparktf.config.job import JobConfig
 from sparktf.driver.dataframe import open_dataframe
 from sparktf.driver.feed_choice import choose_feed
 from sparktf.driver.locality import nowhere

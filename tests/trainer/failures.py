@@ -9,7 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from sparktf.config import JobConfig
+from sparktf.config.job import JobConfig
 from sparktf.errors import ErrorRecord, StorageError
 from sparktf.feature import FeedSpec
 from sparktf.messages import Action, TrainerSpec

@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from sparktf.config import JobConfig
+from sparktf.config.job import JobConfig
 
 ITEMS = 20
 WORDS = 11

@@ -15,7 +15,7 @@ import psutil
 from rich.console import Console
 from trainer.local_agent import PRELOADED, run_agent
 
-from sparktf.config import JobConfig
+from sparktf.config.job import JobConfig
 from sparktf.driver.gang import AgentJob, Gang
 from sparktf.driver.planner import plan_source
 from sparktf.driver.run import Run

@@ -14,7 +14,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from sparktf.config import DataConfig, JobConfig
+from sparktf.config.job import DataConfig, JobConfig
 
 Rows = Sequence[int]
 Values = npt.NDArray[Any]

@@ -8,7 +8,7 @@ from typing import Any
 
 from trainer.lake import CLASSES
 
-from sparktf.config import JobConfig
+from sparktf.config.job import JobConfig
 from sparktf.errors import SparkTFError
 from sparktf.feature import Feature, FeedSpec, Kind
 

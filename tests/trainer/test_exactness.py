@@ -18,7 +18,7 @@ import pytest
 from trainer import lake, reference
 from trainer.local_gang import LocalGang, updates_of, worker_rows
 
-from sparktf.config import JobConfig
+from sparktf.config.job import JobConfig
 from sparktf.result import RunResult
 
 TOLERANCE = 1e-5

@@ -10,7 +10,7 @@ import pytest
 from trainer import lake
 from trainer.local_gang import LocalGang
 
-from sparktf.config import JobConfig
+from sparktf.config.job import JobConfig
 from sparktf.errors import BadValueError, CorruptFileError, ModelError, Verdict
 
 

@@ -10,7 +10,7 @@ from trainer import lake
 from trainer.failures import spec_of
 
 from sparktf.channel import ControlClient
-from sparktf.config import JobConfig
+from sparktf.config.job import JobConfig
 from sparktf.security import ControlAccess
 from sparktf.trainer.report import Reporter
 

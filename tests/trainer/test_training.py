@@ -13,7 +13,7 @@ import pytest
 from trainer import lake, reference
 from trainer.local_gang import LocalGang, updates_of
 
-from sparktf.config import JobConfig
+from sparktf.config.job import JobConfig
 from sparktf.errors import ModelError, Verdict
 from sparktf.result import RunResult
 from sparktf.sequence import Cursor

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from lakes import lake_config, plan_lake, write_lake
 
-from sparktf.config import TimeoutsConfig
+from sparktf.config.job import TimeoutsConfig
 from sparktf.driver.accounting import EpochAccount
 from sparktf.driver.attempt import Attempt
 from sparktf.driver.outcome import Failure, Outcome, Trainer, decide, late, root_cause, silent

@@ -8,7 +8,7 @@ import pytest
 
 import sparktf
 from sparktf.cli import main
-from sparktf.config_load import load_config, parse_config
+from sparktf.config.load import load_config, parse_config
 
 CONFIG = """\
 name: digits

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from sparktf.config import JobConfig
-from sparktf.config_load import load_config
+from sparktf.config.job import JobConfig
+from sparktf.config.load import load_config
 from sparktf.driver.code import binds, check_code, find_module, importable, load_module, require_module, search_path
 from sparktf.errors import ConfigError, ModelContractError
 

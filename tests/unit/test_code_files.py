@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from sparktf.config_load import load_config
+from sparktf.config.load import load_config
 from sparktf.driver import code_files as module
 from sparktf.driver.code_files import archive_files, code_files, digest_of
 from sparktf.errors import ConfigError

@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from sparktf.config import ClusterConfig, DataConfig, FeatureConfig, JobConfig, OutputConfig
-from sparktf.config_docs import reference_page
-from sparktf.config_load import dump_config, load_config, parse_config
-from sparktf.config_train import TrainConfig
+from sparktf.config.job import ClusterConfig, DataConfig, FeatureConfig, JobConfig, OutputConfig
+from sparktf.config.load import dump_config, load_config, parse_config
+from sparktf.config.page import reference_page
+from sparktf.config.train import TrainConfig
 from sparktf.driver.paths import normalised
 from sparktf.errors import ConfigError, SparkTFError, Verdict
 

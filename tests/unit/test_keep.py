@@ -6,7 +6,7 @@ import math
 
 import pytest
 
-from sparktf.config_train import TrainConfig
+from sparktf.config.train import TrainConfig
 from sparktf.errors import ModelContractError
 from sparktf.keep import Evaluation, KeepRule, keep_rule, merged
 

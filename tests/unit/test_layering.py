@@ -40,7 +40,7 @@ TENSORFLOW = {"tensorflow", "keras", "tf_keras"}
 # Files that may end the process, take signals or set up logging: each is the first code of a process.
 ENTRY_POINTS = {
     "sparktf/cli.py",
-    "sparktf/config_docs.py",
+    "sparktf/config/page.py",
     "sparktf/driver/main.py",
     "sparktf/trainer/__main__.py",
     "jobs/train.py",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from sparktf.config import JobConfig
+from sparktf.config.job import JobConfig
 from sparktf.driver.roster import Roster
 from sparktf.errors import RefusedError
 from sparktf.feature import FeedSpec

@@ -10,7 +10,7 @@ from lakes import plan_lake, write_lake
 from pretend import PretendDriver, pretend_config
 
 from sparktf.cli import main
-from sparktf.config_load import parse_config
+from sparktf.config.load import parse_config
 from sparktf.driver.main import parse
 from sparktf.driver.run import Run
 from sparktf.errors import ConfigError

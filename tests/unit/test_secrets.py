@@ -9,9 +9,9 @@ import pytest
 from cryptography import x509
 from pydantic import ValidationError
 
-from sparktf.config_load import dump_config, parse_config, show_config
-from sparktf.config_submit import SubmitConfig
-from sparktf.config_yaml import load_yaml
+from sparktf.config.load import dump_config, parse_config, show_config
+from sparktf.config.submit import SubmitConfig
+from sparktf.config.yaml import load_yaml
 from sparktf.errors import ConfigError, ErrorRecord
 from sparktf.executor.agent import AgentSettings
 from sparktf.executor.feeder import FeederSettings

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from sparktf.config_load import parse_config
+from sparktf.config.load import parse_config
 from sparktf.submit.environment import Programs
 from sparktf.submit.line import Shipment, show_line, submit_line
 from sparktf.submit.staging import stage

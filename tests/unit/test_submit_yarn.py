@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from sparktf.config import JobConfig
-from sparktf.config_load import parse_config
+from sparktf.config.job import JobConfig
+from sparktf.config.load import parse_config
 from sparktf.errors import ConfigError, PreflightError
 from sparktf.submit.hadoop import ResourceManagers, read_resource_managers, resource_managers
 from sparktf.submit.yarn import Queue, check_submission, parse_queues

@@ -9,8 +9,8 @@ from typing import Any
 from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
-from sparktf.config_schema import MAY_HOLD_SECRETS, Key, dotted, section_at, walk_sections
-from sparktf.config_section import Section
+from sparktf.config.section import Section
+from sparktf.config.shape import MAY_HOLD_SECRETS, Key, dotted, section_at, walk_sections
 from sparktf.errors import ConfigError
 from sparktf.redaction import redacted
 

@@ -63,6 +63,6 @@ class Section(BaseModel, metaclass=_Refusing):
 
 
 def _refusal(section: Any, error: ValidationError, raw: object) -> ConfigError:
-    from sparktf.config_errors import refusal  # noqa: PLC0415 - it knows all sections
+    from sparktf.config.complaints import refusal  # noqa: PLC0415 - it knows all sections
 
     return refusal(section, error, raw)

@@ -6,7 +6,7 @@ from typing import Literal
 
 from pydantic import Field, PositiveInt
 
-from sparktf.config_section import Section
+from sparktf.config.section import Section
 
 
 class TrainConfig(Section):

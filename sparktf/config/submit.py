@@ -6,7 +6,7 @@ from typing import Any, Literal, Self
 
 from pydantic import Field, PositiveInt, field_validator, model_validator
 
-from sparktf.config_section import Section
+from sparktf.config.section import Section
 
 
 class SubmitConfig(Section):

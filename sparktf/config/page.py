@@ -1,4 +1,4 @@
-"""Writes the reference page of the configuration from its models: `python -m sparktf.config_docs`."""
+"""Writes the reference page of the configuration from its models: `python -m sparktf.config.page`."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from typing import Annotated, Any, Literal, Union, get_args, get_origin
 import annotated_types
 from pydantic.fields import FieldInfo
 
-from sparktf.config_schema import section_of, walk_sections
-from sparktf.config_section import Section
-from sparktf.config_yaml import dump_yaml
+from sparktf.config.section import Section
+from sparktf.config.shape import section_of, walk_sections
+from sparktf.config.yaml import dump_yaml
 
 _HEADER = """\
 # Configuration
 
-<!-- Generated: python -m sparktf.config_docs > docs/configuration.md -->
+<!-- Generated: python -m sparktf.config.page > docs/configuration.md -->
 
 A run is described by one YAML file. `sparktf check CONFIG` shows what a file means, every default written out, and says
 `ok` or all that is wrong, with the exit code that the run would have. Unknown keys are refused.

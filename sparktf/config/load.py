@@ -14,10 +14,10 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from sparktf.config import JobConfig
-from sparktf.config_errors import describe, shown
-from sparktf.config_schema import DOTTED_NAMES, FREE_FORM, MAY_HOLD_SECRETS, OPTIONAL_SECTIONS, Key, dotted, one_line
-from sparktf.config_yaml import Switch, YamlError, dump_yaml, load_yaml
+from sparktf.config.complaints import describe, shown
+from sparktf.config.job import JobConfig
+from sparktf.config.shape import DOTTED_NAMES, FREE_FORM, MAY_HOLD_SECRETS, OPTIONAL_SECTIONS, Key, dotted, one_line
+from sparktf.config.yaml import Switch, YamlError, dump_yaml, load_yaml
 from sparktf.errors import ConfigError
 from sparktf.redaction import REDACTED, redacted
 

@@ -7,8 +7,8 @@ import types
 from collections.abc import Iterator
 from typing import Annotated, Any, Union, get_args, get_origin
 
-from sparktf.config import JobConfig
-from sparktf.config_section import Section
+from sparktf.config.job import JobConfig
+from sparktf.config.section import Section
 
 Key = tuple[str | int, ...]
 

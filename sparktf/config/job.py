@@ -1,7 +1,7 @@
 """The configuration of a run: frozen pydantic models, one per section of the YAML file.
 
 Each field's description is its documentation: docs/configuration.md is generated from it.
-Loading (YAML, `--set`, `--date`) is in `sparktf.config_load`.
+Loading (YAML, `--set`, `--date`) is in `sparktf.config.load`.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ from pydantic import (
     model_validator,
 )
 
-from sparktf.config_section import Section
-from sparktf.config_submit import SubmitConfig
-from sparktf.config_train import TrainConfig
+from sparktf.config.section import Section
+from sparktf.config.submit import SubmitConfig
+from sparktf.config.train import TrainConfig
 from sparktf.predicate import FillValue
 from sparktf.rundir import NAME_LENGTH, NAME_PATTERN
 
