@@ -23,13 +23,13 @@ from sparktf.driver.run import Run
 from sparktf.driver.stored_plan import Plan
 from sparktf.errors import ErrorRecord, SparkTFError, Verdict
 from sparktf.executor.agent import AgentSettings
-from sparktf.messages import EpochDone, Failed, Finished, Ready, Registration, StagedFile, TrainerSpec, Uploaded
 from sparktf.result import Application, RunResult
 from sparktf.rundir import RunDirectory, checkpoint_name
 from sparktf.storage import FileEntry, FileSystems, Storage
 from sparktf.storage.base import write_once
 from sparktf.storage.local import LocalStorage
 from sparktf.topology import NodeId, Role
+from sparktf.wire.control import EpochDone, Failed, Finished, Ready, Registration, StagedFile, TrainerSpec, Uploaded
 
 CHIEF = NodeId(role=Role.WORKER, index=0)
 EVERY = 10

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from sparktf.errors import ErrorRecord, Verdict
-from sparktf.messages import EpochDone
 from sparktf.topology import NodeId
+from sparktf.wire.control import EpochDone
 
 
 @dataclass(slots=True)

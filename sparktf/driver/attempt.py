@@ -6,14 +6,16 @@ import signal
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from sparktf.config.job import JobConfig
-from sparktf.data_messages import Lease, LeaseRequest, Sealed, Span, StagedShare, Work, WorkRequest
 from sparktf.driver.accounting import EpochAccount
 from sparktf.driver.ledger import Ledger
 from sparktf.driver.outcome import Failure, Lateness, Outcome, Trainer, decide, late, left_behind, silent
 from sparktf.driver.stored_plan import Plan
 from sparktf.errors import DataError, ErrorRecord, RefusedError, Verdict, record_of
 from sparktf.lifecycle import TrainerEvent, TrainerState
-from sparktf.messages import (
+from sparktf.result import NodeInput
+from sparktf.sequence import Assignment, Cursor, Interval, Stream, remaining
+from sparktf.topology import NodeId
+from sparktf.wire.control import (
     Ack,
     AssignmentAnswer,
     AssignmentRequest,
@@ -28,9 +30,7 @@ from sparktf.messages import (
     Uploaded,
     Warned,
 )
-from sparktf.result import NodeInput
-from sparktf.sequence import Assignment, Cursor, Interval, Stream, remaining
-from sparktf.topology import NodeId
+from sparktf.wire.data import Lease, LeaseRequest, Sealed, Span, StagedShare, Work, WorkRequest
 
 
 class Attempt:

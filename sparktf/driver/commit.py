@@ -13,13 +13,13 @@ from sparktf.driver.attempt import Attempt
 from sparktf.driver.stored_plan import Plan
 from sparktf.errors import ErrorRecord, NotStoredError, StorageError, Verdict
 from sparktf.keep import Evaluation, KeepRule, merged
-from sparktf.messages import BestWeights, Restore, Uploaded
 from sparktf.result import EpochRows
 from sparktf.rundir import RunDirectory, checkpoint_name
 from sparktf.sequence import Cursor, Stream
 from sparktf.storage.base import Storage
 from sparktf.storage.commit import CheckpointStore, Manifest
 from sparktf.storage.fence import Fence, FenceWatch
+from sparktf.wire.control import BestWeights, Restore, Uploaded
 
 _EPOCHS = "epochs"
 _SPLITS = "splits"

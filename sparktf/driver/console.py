@@ -14,8 +14,8 @@ from rich.table import Table
 from rich.text import Text
 
 from sparktf.errors import Verdict
-from sparktf.messages import Metrics, Progress
 from sparktf.result import RunResult
+from sparktf.wire.control import Metrics, Progress
 
 
 def make_console() -> Console:

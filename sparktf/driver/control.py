@@ -13,10 +13,10 @@ from pyarrow import flight
 from pydantic import ValidationError
 
 from sparktf.errors import RefusedError, SparkTFError
-from sparktf.flight import server_options
 from sparktf.message import Message
-from sparktf.messages import Action
-from sparktf.security import ControlAccess, TlsMaterial
+from sparktf.wire.control import Action
+from sparktf.wire.flight import server_options
+from sparktf.wire.security import ControlAccess, TlsMaterial
 
 _SOCKET = "driver"
 _MAX_SOCKET_PATH = 107  # bytes, by the kernel

@@ -14,7 +14,6 @@ from typing import Any, Protocol, TypeVar
 from rich.console import Console
 
 from sparktf.config.job import JobConfig
-from sparktf.data_messages import LeaseRequest, Sealed, WorkRequest
 from sparktf.driver.attempt import Attempt
 from sparktf.driver.console import Display
 from sparktf.driver.control import ControlServer, Handler, LocalControlServer
@@ -28,7 +27,10 @@ from sparktf.executor.feeder import FeederSettings
 from sparktf.hadoop import HadoopConf
 from sparktf.lifecycle import AgentState
 from sparktf.message import Message
-from sparktf.messages import (
+from sparktf.result import Application
+from sparktf.sequence import Stream
+from sparktf.storage import FileSystems, Storage
+from sparktf.wire.control import (
     Ack,
     Action,
     AgentHeartbeat,
@@ -46,10 +48,8 @@ from sparktf.messages import (
     Uploaded,
     Warned,
 )
-from sparktf.result import Application
-from sparktf.security import new_secret, new_tls_material
-from sparktf.sequence import Stream
-from sparktf.storage import FileSystems, Storage
+from sparktf.wire.data import LeaseRequest, Sealed, WorkRequest
+from sparktf.wire.security import new_secret, new_tls_material
 
 _TICK_S = 0.2
 _SPARES_S = 15.0

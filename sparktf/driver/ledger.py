@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from sparktf.data_messages import DataAddress, Lease, LeaseRequest, Sealed, Work, WorkRequest
 from sparktf.errors import DataError, EmptySourceError, RefusedError, RowAccountingError
 from sparktf.sequence import Stream
 from sparktf.topology import NodeId
+from sparktf.wire.data import DataAddress, Lease, LeaseRequest, Sealed, Work, WorkRequest
 
 Epoch = tuple[Stream, int]
 

@@ -10,8 +10,8 @@ from typing import NamedTuple
 from sparktf.config.job import TimeoutsConfig
 from sparktf.errors import ErrorRecord
 from sparktf.lifecycle import TRAINER, TrainerEvent, TrainerState, step
-from sparktf.messages import Finished, Progress, Ready
 from sparktf.topology import NodeId
+from sparktf.wire.control import Finished, Progress, Ready
 
 _SETTLE_S = 1.0
 """After a failure: so long other nodes may still report one that happened earlier. Some heartbeats fit into it."""

@@ -9,7 +9,16 @@ from typing import NamedTuple
 
 from sparktf.errors import RefusedError
 from sparktf.lifecycle import AGENT, AgentEvent, AgentState, step
-from sparktf.messages import Ack, AgentHeartbeat, Order, Orders, Registered, Registration, TrainerExited, TrainerSpec
+from sparktf.wire.control import (
+    Ack,
+    AgentHeartbeat,
+    Order,
+    Orders,
+    Registered,
+    Registration,
+    TrainerExited,
+    TrainerSpec,
+)
 
 
 @dataclass(slots=True)

@@ -33,12 +33,12 @@ from sparktf.errors import (
     record_of,
 )
 from sparktf.events import EventLog
-from sparktf.messages import Restore, TrainerSpec
 from sparktf.result import AttemptResult, NodeResult, RunResult
 from sparktf.rundir import RunDirectory
 from sparktf.sequence import Cursor, Stream
 from sparktf.storage.fence import Fence
 from sparktf.topology import NodeId, Role
+from sparktf.wire.control import Restore, TrainerSpec
 
 _HASTY_DEADLINE_S = 2.0
 """For what nobody waits for while the storage is away: events, tidying up."""

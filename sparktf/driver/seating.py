@@ -12,10 +12,10 @@ from sparktf.driver.outcome import Trainer, root_cause
 from sparktf.driver.placement import seats
 from sparktf.driver.roster import Agent, ExecutorFacts
 from sparktf.driver.stored_plan import NODES
-from sparktf.messages import TrainerSpec
 from sparktf.result import AttemptResult, NodeResult
 from sparktf.storage.base import Storage
 from sparktf.topology import ClusterSpec, NodeId, Role
+from sparktf.wire.control import TrainerSpec
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,15 +18,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
 
-from sparktf.channel import ControlClient, is_gone, patience_with
 from sparktf.errors import ControlError, RefusedError
 from sparktf.executor.identity import executor_identity
 from sparktf.executor.process import TrainerProcess, python_path
 from sparktf.message import Message
-from sparktf.messages import Ack, Action, AgentHeartbeat, Order, Orders, Registered, Registration
 from sparktf.ports import HeldPort
-from sparktf.security import ControlAccess
 from sparktf.version import __version__
+from sparktf.wire.channel import ControlClient, is_gone, patience_with
+from sparktf.wire.control import Ack, Action, AgentHeartbeat, Order, Orders, Registered, Registration
+from sparktf.wire.security import ControlAccess
 
 _POLL_S = 0.1
 _HEARTBEAT_S = 0.5

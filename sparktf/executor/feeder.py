@@ -9,14 +9,14 @@ from dataclasses import dataclass
 import pyarrow as pa
 from pyarrow import flight
 
-from sparktf.channel import ControlClient
-from sparktf.data_messages import Lease, LeaseRequest, Span
 from sparktf.errors import ControlError, RefusedError
 from sparktf.executor.identity import executor_identity
 from sparktf.feed.client import Sent, data_client
-from sparktf.messages import Action
-from sparktf.security import ControlAccess
 from sparktf.sequence import Stream
+from sparktf.wire.channel import ControlClient
+from sparktf.wire.control import Action
+from sparktf.wire.data import Lease, LeaseRequest, Span
+from sparktf.wire.security import ControlAccess
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,10 +11,10 @@ import tempfile
 import time
 from pathlib import Path
 
-from sparktf.messages import Bootstrap, TrainerExited, TrainerSpec
 from sparktf.rundir import RunDirectory
-from sparktf.security import ControlAccess
 from sparktf.storage import FileSystems
+from sparktf.wire.control import Bootstrap, TrainerExited, TrainerSpec
+from sparktf.wire.security import ControlAccess
 
 CODE = "sparktf-code-"
 """How the names of folders begin that hold the user's code, as the driver has sent it."""

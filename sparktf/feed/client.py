@@ -13,12 +13,12 @@ from typing import NamedTuple
 import pyarrow as pa
 from pyarrow import flight
 
-from sparktf.data_messages import DataAddress, Given, Span, SplitEnd
 from sparktf.feed.server import ADMIT, GIVEN, GO, short
 from sparktf.feed.staged_rows import StagedRows
 from sparktf.feed.staging import Staging
-from sparktf.flight import call_options, client_options
-from sparktf.security import ControlAccess
+from sparktf.wire.data import DataAddress, Given, Span, SplitEnd
+from sparktf.wire.flight import call_options, client_options
+from sparktf.wire.security import ControlAccess
 
 
 class Sent(NamedTuple):

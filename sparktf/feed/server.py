@@ -17,12 +17,12 @@ import pyarrow as pa
 from pyarrow import flight
 from pydantic import ValidationError
 
-from sparktf.data_messages import DataAddress, Given, Span, SplitEnd
 from sparktf.errors import RefusedError, SparkTFError
 from sparktf.feed.staging import Staging
-from sparktf.flight import server_options
-from sparktf.security import TlsMaterial
 from sparktf.sequence import Stream
+from sparktf.wire.data import DataAddress, Given, Span, SplitEnd
+from sparktf.wire.flight import server_options
+from sparktf.wire.security import TlsMaterial
 
 ADMIT = "admit"
 GO, SKIP = b"go", b"skip"

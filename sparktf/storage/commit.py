@@ -29,12 +29,12 @@ from sparktf.errors import (
     TornCheckpointError,
 )
 from sparktf.message import Message
-from sparktf.messages import Flavour, StagedFile
 from sparktf.rundir import RunDirectory, checkpoint_step
 from sparktf.sequence import Cursor
 from sparktf.storage.base import Storage, sha256_of
 from sparktf.storage.fence import Fence
 from sparktf.storage.local import storage_errors
+from sparktf.wire.control import Flavour, StagedFile
 
 MANIFEST = "MANIFEST.json"
 

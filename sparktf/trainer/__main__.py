@@ -17,10 +17,10 @@ import traceback
 from contextlib import suppress
 from pathlib import Path
 
-from sparktf.channel import ControlClient
-from sparktf.messages import Bootstrap, Failed, TrainerSpec
 from sparktf.topology import tf_config
 from sparktf.trainer.report import EXIT_STOPPED, Reporter, say
+from sparktf.wire.channel import ControlClient
+from sparktf.wire.control import Bootstrap, Failed, TrainerSpec
 
 _PR_SET_PDEATHSIG = 1
 _ADDED_BY_TENSORFLOW = {

@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 
 from sparktf.keep import Evaluation, KeepRule, Kept
-from sparktf.messages import BestWeights
 from sparktf.storage.base import Storage
 from sparktf.trainer.checkpoint import fetch, read, write
 from sparktf.trainer.strategy import Collective
+from sparktf.wire.control import BestWeights
 
 
 class BestEpoch:

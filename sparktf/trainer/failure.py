@@ -16,8 +16,8 @@ from types import FrameType, TracebackType
 import tensorflow as tf
 
 from sparktf.errors import ErrorRecord, NotStoredError, SparkTFError, Verdict
-from sparktf.messages import TrainerSpec
 from sparktf.trainer.peers import said_of_peers
+from sparktf.wire.control import TrainerSpec
 
 _PEER_ERRORS = (
     tf.errors.UnavailableError,

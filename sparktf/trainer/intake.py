@@ -8,18 +8,18 @@ from pathlib import Path
 
 from pyarrow import flight
 
-from sparktf.channel import ControlClient
-from sparktf.data_messages import DataAddress, Sealed, Span, StagedShare, Work, WorkRequest
 from sparktf.feed.client import data_client
 from sparktf.feed.server import DataServer
 from sparktf.feed.staged_parts import StagedParts
 from sparktf.feed.staged_rows import Budget
 from sparktf.feed.staging import Staging
-from sparktf.messages import Action, TrainerSpec
 from sparktf.ports import at_free_port
 from sparktf.result import NodeInput
 from sparktf.sequence import Stream
 from sparktf.trainer.report import Reporter
+from sparktf.wire.channel import ControlClient
+from sparktf.wire.control import Action, TrainerSpec
+from sparktf.wire.data import DataAddress, Sealed, Span, StagedShare, Work, WorkRequest
 
 
 class Intake:

@@ -8,13 +8,13 @@ from typing import Any
 
 import tensorflow as tf
 
-from sparktf.channel import ControlClient
-from sparktf.messages import TrainerSpec
 from sparktf.trainer.keras_run import KerasRun
 from sparktf.trainer.lowlevel import TrainerNode
 from sparktf.trainer.model import is_low_level, load_function
 from sparktf.trainer.report import Reporter
 from sparktf.trainer.session import Session
+from sparktf.wire.channel import ControlClient
+from sparktf.wire.control import TrainerSpec
 
 
 def run(spec: TrainerSpec, client: ControlClient, reporter: Reporter, work: Path) -> None:

@@ -10,11 +10,11 @@ from typing import Any
 import tensorflow as tf
 
 from sparktf.errors import ModelContractError, ModelError, SparkTFError
-from sparktf.messages import Flavour, TrainerSpec
 from sparktf.sequence import Stream, batch_shares
 from sparktf.trainer.checkpoint import checkpoint_of
 from sparktf.trainer.session import Session
 from sparktf.trainer.tensors import Layout, decoded, decoded_signature, to_tensors
+from sparktf.wire.control import Flavour, TrainerSpec
 
 
 class TrainerNode:

@@ -16,9 +16,9 @@ import tensorflow as tf
 from sparktf.config.job import JobConfig
 from sparktf.errors import ModelContractError
 from sparktf.feature import FeedSpec
-from sparktf.messages import Flavour
 from sparktf.trainer.contract import check_inputs, check_targets, naming_tensors
 from sparktf.trainer.tensors import Layout, Tensors, example
+from sparktf.wire.control import Flavour
 
 _EXACT_REDUCTIONS = {"sum_over_batch_size", "mean", "auto"}
 _PAIRWISE_LOSSES = {"circle"}

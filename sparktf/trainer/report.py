@@ -7,10 +7,10 @@ import threading
 import time
 from contextlib import suppress
 
-from sparktf.channel import GONE_S, ControlClient, patience_with
 from sparktf.errors import ControlError, DriverLostError, RefusedError
 from sparktf.message import Message
-from sparktf.messages import Ack, Action, Failed, Heartbeat, Progress, TrainerOrders, TrainerSpec
+from sparktf.wire.channel import GONE_S, ControlClient, patience_with
+from sparktf.wire.control import Ack, Action, Failed, Heartbeat, Progress, TrainerOrders, TrainerSpec
 
 EXIT_STOPPED = 143
 EXIT_DRIVER_LOST = 70

@@ -8,26 +8,12 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from sparktf.channel import ControlClient
 from sparktf.errors import LifecycleError, NotStoredError, StorageError
 from sparktf.feed.aside import BadRow
 from sparktf.feed.blocks import Parts, PlannedParts
 from sparktf.feed.memory import SpareMemory
 from sparktf.feed.pipeline import NodeFeed
 from sparktf.keep import KeepRule, Kept
-from sparktf.messages import (
-    Action,
-    AssignmentAnswer,
-    AssignmentRequest,
-    EpochDone,
-    Finished,
-    Flavour,
-    Metrics,
-    Ready,
-    StagedFile,
-    TrainerSpec,
-    Warned,
-)
 from sparktf.result import NodeInput
 from sparktf.rundir import RunDirectory
 from sparktf.sequence import Stream
@@ -42,6 +28,20 @@ from sparktf.trainer.model import KerasModel, versions
 from sparktf.trainer.report import Reporter
 from sparktf.trainer.strategy import Collective, make_strategy
 from sparktf.trainer.summaries import Summaries
+from sparktf.wire.channel import ControlClient
+from sparktf.wire.control import (
+    Action,
+    AssignmentAnswer,
+    AssignmentRequest,
+    EpochDone,
+    Finished,
+    Flavour,
+    Metrics,
+    Ready,
+    StagedFile,
+    TrainerSpec,
+    Warned,
+)
 
 _SUMMARIES_DEADLINE_S = 5.0
 """Training waits for them, and they may be stored the next time."""

@@ -15,12 +15,12 @@ from integration.rows import job
 from integration.watch import Watch
 from pyarrow import flight
 
-from sparktf.channel import ControlClient
 from sparktf.errors import ControlError, RefusedError
-from sparktf.flight import SECRET_HEADER
-from sparktf.messages import Ack, Action, AgentHeartbeat, Orders, Ready
-from sparktf.security import ControlAccess, new_tls_material
 from sparktf.topology import NodeId, Role
+from sparktf.wire.channel import ControlClient
+from sparktf.wire.control import Ack, Action, AgentHeartbeat, Orders, Ready
+from sparktf.wire.flight import SECRET_HEADER
+from sparktf.wire.security import ControlAccess, new_tls_material
 
 HEARTBEAT = AgentHeartbeat(agent="nobody", address="127.0.0.1:1")
 LATE = Ready(attempt=99, node=NodeId(role=Role.WORKER, index=0), replicas=1, keras="keras", versions={}, weights=0)

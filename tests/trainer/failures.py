@@ -12,9 +12,9 @@ from typing import Any
 from sparktf.config.job import JobConfig
 from sparktf.errors import ErrorRecord, StorageError
 from sparktf.feature import FeedSpec
-from sparktf.messages import Action, TrainerSpec
 from sparktf.storage import open_storage
 from sparktf.topology import ClusterSpec, NodeId, Role
+from sparktf.wire.control import Action, TrainerSpec
 
 ABORTED = """Graph execution error:
 

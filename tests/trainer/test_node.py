@@ -9,10 +9,10 @@ from pathlib import Path
 from trainer import lake
 from trainer.failures import spec_of
 
-from sparktf.channel import ControlClient
 from sparktf.config.job import JobConfig
-from sparktf.security import ControlAccess
 from sparktf.trainer.report import Reporter
+from sparktf.wire.channel import ControlClient
+from sparktf.wire.security import ControlAccess
 
 
 def test_workers_are_those_of_the_attempt(tmp_path: Path, elsewhere: ProcessPoolExecutor) -> None:

@@ -14,8 +14,8 @@ from sparktf.driver.control import ControlServer, Handler
 from sparktf.driver.roster import Roster
 from sparktf.errors import DriverLostError, SparkTFError
 from sparktf.executor.agent import Agent, AgentSettings
-from sparktf.messages import Action, AgentHeartbeat, Registration
-from sparktf.security import ControlAccess, new_secret
+from sparktf.wire.control import Action, AgentHeartbeat, Registration
+from sparktf.wire.security import ControlAccess, new_secret
 
 SILENCE_S = 15.0
 

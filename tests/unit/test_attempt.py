@@ -13,10 +13,10 @@ from sparktf.driver.attempt import Attempt
 from sparktf.driver.outcome import Failure, Outcome, Trainer, decide, late, root_cause, silent
 from sparktf.errors import ErrorRecord, RefusedError, Verdict
 from sparktf.lifecycle import TrainerState
-from sparktf.messages import EpochDone, Failed, Finished, Heartbeat, Progress, TrainerExited
 from sparktf.result import NodeInput
 from sparktf.sequence import Cursor
 from sparktf.topology import NodeId, Role
+from sparktf.wire.control import EpochDone, Failed, Finished, Heartbeat, Progress, TrainerExited
 
 SILENCE_S = 15.0
 NODES = [NodeId(role=Role.WORKER, index=i) for i in range(3)]

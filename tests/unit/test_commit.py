@@ -24,7 +24,6 @@ from sparktf.errors import (
     StorageNotFoundError,
     TornCheckpointError,
 )
-from sparktf.messages import StagedFile
 from sparktf.rundir import RunDirectory, checkpoint_name
 from sparktf.sequence import Cursor
 from sparktf.storage import Storage
@@ -37,6 +36,7 @@ from sparktf.storage.commit import (
     upload_folder,
 )
 from sparktf.storage.local import LocalStorage
+from sparktf.wire.control import StagedFile
 
 # Spawned, not forked: other tests of the same pytest may have left threads.
 PROCESSES = multiprocessing.get_context("spawn")

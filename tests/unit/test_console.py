@@ -7,9 +7,9 @@ import io
 from rich.console import Console
 
 from sparktf.driver.console import Display
-from sparktf.messages import Metrics, Progress
 from sparktf.sequence import Stream
 from sparktf.topology import NodeId, Role
+from sparktf.wire.control import Metrics, Progress
 
 PLANNED = 1_000
 

@@ -13,13 +13,13 @@ import psutil
 import pytest
 from pyarrow import flight
 
-from sparktf.channel import GONE_S, ControlClient, patience_with
 from sparktf.driver.control import ControlServer, Handler, LocalControlServer
 from sparktf.errors import ControlError, DriverLostError, RefusedError, SparkTFError
-from sparktf.flight import SECRET_HEADER
 from sparktf.message import Message
-from sparktf.messages import Action, AgentHeartbeat, Order, Orders
-from sparktf.security import ControlAccess, TlsMaterial, new_secret, new_tls_material
+from sparktf.wire.channel import GONE_S, ControlClient, patience_with
+from sparktf.wire.control import Action, AgentHeartbeat, Order, Orders
+from sparktf.wire.flight import SECRET_HEADER
+from sparktf.wire.security import ControlAccess, TlsMaterial, new_secret, new_tls_material
 
 BEAT = AgentHeartbeat(agent="a", address="h:1")
 

@@ -17,7 +17,6 @@ from integration.processes import wait_for
 from lakes import array, id_table, plan_lake, write_lake
 from pyarrow import flight
 
-from sparktf.data_messages import DataAddress, Span
 from sparktf.errors import RefusedError
 from sparktf.feature import FeedSpec
 from sparktf.feed.client import DataClient, Sent, data_client
@@ -26,8 +25,9 @@ from sparktf.feed.server import DataServer
 from sparktf.feed.staged_parts import StagedParts
 from sparktf.feed.staged_rows import Budget
 from sparktf.feed.staging import Staging
-from sparktf.security import ControlAccess, TlsMaterial, new_secret, new_tls_material
 from sparktf.sequence import Stream
+from sparktf.wire.data import DataAddress, Span
+from sparktf.wire.security import ControlAccess, TlsMaterial, new_secret, new_tls_material
 
 ATTEMPT = 3
 SECRET = new_secret()
@@ -226,9 +226,9 @@ class TestBreakingOff:
 _DYING_FEEDER = """
 import sys, time
 from lakes import id_table
-from sparktf.data_messages import DataAddress, Span
+from sparktf.wire.data import DataAddress, Span
 from sparktf.feed.client import data_client
-from sparktf.security import ControlAccess
+from sparktf.wire.security import ControlAccess
 
 def batches():
     yield from id_table(0, 100).to_batches(max_chunksize=16)

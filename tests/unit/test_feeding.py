@@ -10,15 +10,15 @@ from typing import Any
 import pytest
 from lakes import lake_config, plan_lake, write_lake
 
-from sparktf.data_messages import DataAddress, LeaseRequest, Sealed, Span, StagedShare
 from sparktf.driver.attempt import Attempt
 from sparktf.driver.feeding import Feeding
 from sparktf.driver.ledger import Ledger, Place
 from sparktf.driver.outcome import Trainer
 from sparktf.errors import DataError, RefusedError, RowAccountingError, SparkTFError, Verdict
-from sparktf.messages import AssignmentRequest
 from sparktf.sequence import Cursor, Stream
 from sparktf.topology import NodeId, Role
+from sparktf.wire.control import AssignmentRequest
+from sparktf.wire.data import DataAddress, LeaseRequest, Sealed, Span, StagedShare
 
 TRAIN = Stream.TRAIN
 NODES = [NodeId(role=Role.WORKER, index=i) for i in range(2)]

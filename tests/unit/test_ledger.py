@@ -6,11 +6,11 @@ from collections.abc import Mapping
 
 import pytest
 
-from sparktf.data_messages import DataAddress, LeaseRequest, Sealed, Span, WorkRequest
 from sparktf.driver.ledger import Ledger, Place
 from sparktf.errors import DataError, EmptySourceError, RefusedError, RowAccountingError
 from sparktf.sequence import Stream
 from sparktf.topology import NodeId, Role
+from sparktf.wire.data import DataAddress, LeaseRequest, Sealed, Span, WorkRequest
 
 TRAIN = Stream.TRAIN
 A, B, C = (NodeId(role=Role.WORKER, index=i) for i in range(3))

@@ -7,16 +7,16 @@ from collections.abc import Iterator
 import pytest
 from lakes import lake_config
 
-from sparktf.channel import ControlClient
 from sparktf.driver.control import ControlServer, Handler
 from sparktf.errors import SparkTFError
 from sparktf.feature import FeedSpec
 from sparktf.message import Message
-from sparktf.messages import Ack, Action, Heartbeat, Metrics, TrainerOrders, TrainerSpec
-from sparktf.security import new_secret
 from sparktf.sequence import Stream
 from sparktf.topology import ClusterSpec, NodeId, Role
 from sparktf.trainer.report import Reporter
+from sparktf.wire.channel import ControlClient
+from sparktf.wire.control import Ack, Action, Heartbeat, Metrics, TrainerOrders, TrainerSpec
+from sparktf.wire.security import new_secret
 
 NODE = NodeId(role=Role.WORKER, index=0)
 SPEC = TrainerSpec(

@@ -9,8 +9,8 @@ from sparktf.driver.roster import Roster
 from sparktf.errors import RefusedError
 from sparktf.feature import FeedSpec
 from sparktf.lifecycle import AgentState
-from sparktf.messages import AgentHeartbeat, Order, Registration, TrainerExited, TrainerSpec
 from sparktf.topology import ClusterSpec, NodeId, Role
+from sparktf.wire.control import AgentHeartbeat, Order, Registration, TrainerExited, TrainerSpec
 
 SILENCE_S = 10.0
 CONFIG = JobConfig.model_validate(

@@ -11,11 +11,11 @@ from pretend import CHIEF, PretendDriver, pretend_config
 
 from sparktf.driver.commit import Committer, Save, is_given_up
 from sparktf.errors import NotStoredError, Verdict
-from sparktf.messages import Uploaded
 from sparktf.result import Application
 from sparktf.rundir import RunDirectory, checkpoint_name
 from sparktf.sequence import Cursor
 from sparktf.storage.local import LocalStorage
+from sparktf.wire.control import Uploaded
 
 ROWS = 20
 

@@ -17,10 +17,10 @@ from sparktf.executor.agent import AgentSettings
 from sparktf.executor.feeder import FeederSettings
 from sparktf.hadoop import HadoopConf
 from sparktf.message import Message
-from sparktf.messages import Bootstrap
 from sparktf.redaction import REDACTED
-from sparktf.security import ControlAccess, new_tls_material
 from sparktf.sequence import Stream
+from sparktf.wire.control import Bootstrap
+from sparktf.wire.security import ControlAccess, new_tls_material
 
 NOW = datetime.datetime(2026, 11, 20, 12, tzinfo=datetime.UTC)
 SECRET = "hunter2-hunter2"

@@ -9,7 +9,6 @@ import numpy.typing as npt
 import pytest
 
 from sparktf.feature import Feature, FeedSpec, Kind
-from sparktf.messages import Metrics
 from sparktf.sequence import (
     Assignment,
     BlockSlice,
@@ -27,6 +26,7 @@ from sparktf.sequence import (
     share,
 )
 from sparktf.topology import NodeId, Role
+from sparktf.wire.control import Metrics
 
 
 def random_blocks(rng: np.random.Generator) -> npt.NDArray[np.int64]:

@@ -9,7 +9,7 @@ from typing import Any
 
 import keras
 
-from sparktf.security import ControlAccess
+from sparktf.wire.security import ControlAccess
 
 from . import watched
 

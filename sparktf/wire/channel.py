@@ -8,10 +8,10 @@ from pyarrow import flight
 from tenacity import Retrying, retry_if_exception_type, stop_after_delay, wait_random_exponential
 
 from sparktf.errors import ControlError, DriverLostError, RefusedError
-from sparktf.flight import call_options, client_options
 from sparktf.message import Message
-from sparktf.messages import Action
-from sparktf.security import ControlAccess
+from sparktf.wire.control import Action
+from sparktf.wire.flight import call_options, client_options
+from sparktf.wire.security import ControlAccess
 
 GONE_S = 3.0
 """So long a driver whose process seems to be gone is asked again."""

@@ -9,7 +9,7 @@ from typing import Any
 
 from pyarrow import flight
 
-from sparktf.security import NODE_NAME, TlsMaterial
+from sparktf.wire.security import NODE_NAME, TlsMaterial
 
 SECRET_HEADER = b"x-sparktf-secret"
 

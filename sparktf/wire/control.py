@@ -9,16 +9,16 @@ import enum
 from typing import Any, Literal
 
 from sparktf.config.job import JobConfig
-from sparktf.data_messages import DataAddress, StagedShare
 from sparktf.errors import ErrorRecord
 from sparktf.feature import FeedSpec
 from sparktf.hadoop import HadoopConf
 from sparktf.keep import Evaluation, KeepRule, Kept
 from sparktf.message import Message
 from sparktf.result import NodeInput
-from sparktf.security import ControlAccess
 from sparktf.sequence import Assignment, Cursor, Interval, Stream
 from sparktf.topology import ClusterSpec, NodeId
+from sparktf.wire.data import DataAddress, StagedShare
+from sparktf.wire.security import ControlAccess
 
 
 class Action(enum.StrEnum):
