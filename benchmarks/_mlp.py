@@ -28,7 +28,7 @@ def build(params: dict[str, Any], assets: dict[str, Any]) -> keras.Model:
 
 def _clock_calls(file: Path) -> None:
     """Writes time, step, resident bytes and processor time after each call of this trainer into TensorFlow."""
-    from sparktf.trainer.loop import SyncLoop  # noqa: PLC0415 - the hand-written script does without sparktf
+    from sparktf.trainer.sync.loop import SyncLoop  # noqa: PLC0415 - the hand-written script does without sparktf
 
     run_call = SyncLoop._run_call
     if run_call.__module__ == __name__:  # the model is built twice, the second one for evaluation

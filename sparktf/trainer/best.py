@@ -10,7 +10,7 @@ import numpy as np
 from sparktf.keep import Evaluation, KeepRule, Kept
 from sparktf.storage.base import Storage
 from sparktf.trainer.checkpoint import fetch, read, write
-from sparktf.trainer.strategy import Collective
+from sparktf.trainer.sync.strategy import Collective
 from sparktf.wire.control import BestWeights
 
 

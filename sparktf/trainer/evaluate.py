@@ -12,7 +12,7 @@ import numpy as np
 import tensorflow as tf
 
 from sparktf.trainer.model import KerasModel
-from sparktf.trainer.strategy import Collective
+from sparktf.trainer.sync.strategy import Collective
 from sparktf.trainer.tensors import Tensors, encoded_example, rows_of, signature, to_tensors
 
 

@@ -26,8 +26,8 @@ from sparktf.trainer.export import export_model
 from sparktf.trainer.intake import Intake
 from sparktf.trainer.model import KerasModel, versions
 from sparktf.trainer.report import Reporter
-from sparktf.trainer.strategy import Collective, make_strategy
 from sparktf.trainer.summaries import Summaries
+from sparktf.trainer.sync.strategy import Collective, make_strategy
 from sparktf.wire.channel import ControlClient
 from sparktf.wire.control import (
     Action,

@@ -23,7 +23,7 @@ def answer(config: JobConfig, what: str) -> tuple[str, int, str]:
     """Returns type, verdict and message of the error that building the named model ends with; also of its own error."""
     tf = importlib.import_module("tensorflow")
     trainer_model = importlib.import_module("sparktf.trainer.model")
-    step = importlib.import_module("sparktf.trainer.step")
+    step = importlib.import_module("sparktf.trainer.sync.step")
     keras = importlib.import_module(config.params["flavour"])
     try:
         spec = FeedSpec(features=FEEDS.get(what, (NUMBERS, LABEL)))

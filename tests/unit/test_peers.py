@@ -14,7 +14,7 @@ GRAPH = """Graph execution error:
 Detected at node while/CollectiveReduceV2 defined at (most recent call last):
   File "<frozen runpy>", line 198, in _run_module_as_main
 
-  File "/venv/sparktf/trainer/step.py", line 61, in _run_updates
+  File "/venv/sparktf/trainer/sync/step.py", line 61, in _run_updates
 
 {}
 The error could be from a previous operation. Restart your program to reset.

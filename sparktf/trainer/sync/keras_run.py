@@ -13,11 +13,11 @@ from sparktf.sequence import Stream
 from sparktf.trainer.best import BestEpoch
 from sparktf.trainer.checkpoint import checkpoint_of
 from sparktf.trainer.evaluate import Evaluator
-from sparktf.trainer.loop import LoopSettings, SyncLoop
 from sparktf.trainer.model import KerasModel
 from sparktf.trainer.session import Session
-from sparktf.trainer.step import UpdateFunction
-from sparktf.trainer.strategy import Collective
+from sparktf.trainer.sync.loop import LoopSettings, SyncLoop
+from sparktf.trainer.sync.step import UpdateFunction
+from sparktf.trainer.sync.strategy import Collective
 
 
 class KerasRun:

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 
 from sparktf.sequence import batch_shares
-from sparktf.trainer.strategy import Collective
+from sparktf.trainer.sync.strategy import Collective
 from sparktf.trainer.tensors import to_tensors
 
 _CALL_S = 0.5
