@@ -19,7 +19,7 @@ from _report import figure, report
 
 from minihadoop import ClusterConfig, MiniHadoop, down, up
 from sparktf.config.job import JobConfig
-from sparktf.driver.planner import plan_source
+from sparktf.driver.plan.planner import plan_source
 from sparktf.feed.blocks import PlannedParts
 from sparktf.feed.parquet import SplitReader
 from sparktf.feed.pipeline import NodeFeed

@@ -22,7 +22,7 @@ import pyarrow.parquet as pq
 from _lake import Schema, float_columns, int_list, lake_config, write_lake
 from _report import Figure, figure, report
 
-from sparktf.driver.planner import plan_source
+from sparktf.driver.plan.planner import plan_source
 from sparktf.feature import Feature
 from sparktf.feed.blocks import PlannedParts
 from sparktf.feed.memory import SpareMemory

@@ -13,8 +13,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from sparktf.config.job import JobConfig
-from sparktf.driver.planner import PartitionFilter, plan_source
-from sparktf.driver.stored_plan import Plan
+from sparktf.driver.plan.plan import Plan
+from sparktf.driver.plan.planner import PartitionFilter, plan_source
 from sparktf.feed.blocks import PlannedParts
 from sparktf.feed.columns import Columns
 from sparktf.feed.pipeline import NodeFeed

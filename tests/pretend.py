@@ -18,9 +18,9 @@ from sparktf.driver.accounting import EpochAccount
 from sparktf.driver.attempt import Attempt
 from sparktf.driver.console import Display
 from sparktf.driver.gang import AgentJob, Gang
+from sparktf.driver.plan.plan import Plan
 from sparktf.driver.roster import Agent
 from sparktf.driver.run import Run
-from sparktf.driver.stored_plan import Plan
 from sparktf.errors import ErrorRecord, SparkTFError, Verdict
 from sparktf.executor.agent import AgentSettings
 from sparktf.result import Application, RunResult

@@ -9,7 +9,7 @@ from sparktf.config.job import JobConfig
 from sparktf.driver.accounting import EpochAccount
 from sparktf.driver.ledger import Ledger
 from sparktf.driver.outcome import Failure, Lateness, Outcome, Trainer, decide, late, left_behind, silent
-from sparktf.driver.stored_plan import Plan
+from sparktf.driver.plan.plan import Plan
 from sparktf.errors import DataError, ErrorRecord, RefusedError, Verdict, record_of
 from sparktf.lifecycle import TrainerEvent, TrainerState
 from sparktf.result import NodeInput

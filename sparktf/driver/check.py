@@ -8,18 +8,18 @@ from dataclasses import dataclass, field
 
 from sparktf.config.job import JobConfig
 from sparktf.driver.code import binds, check_code, importable, require_module, search_path
-from sparktf.driver.columns import Schema
 from sparktf.driver.feed_choice import choose_feed
-from sparktf.driver.locality import nowhere
-from sparktf.driver.not_plain import NotPlainError
 from sparktf.driver.output import check_output
-from sparktf.driver.paths import normalised
-from sparktf.driver.planner import feed_spec, plan_source
-from sparktf.driver.source import list_source, read_schema
+from sparktf.driver.plan.features import Schema
+from sparktf.driver.plan.files import list_source, read_schema
+from sparktf.driver.plan.locality import nowhere
+from sparktf.driver.plan.not_plain import NotPlainError
+from sparktf.driver.plan.paths import normalised
+from sparktf.driver.plan.plan import Plan
+from sparktf.driver.plan.planner import feed_spec, plan_source
+from sparktf.driver.plan.spark_reads import SparkReads
 from sparktf.driver.spark import check_slots, hadoop_conf, slots_on, start_session
 from sparktf.driver.spark_data import Origin
-from sparktf.driver.spark_reads import SparkReads
-from sparktf.driver.stored_plan import Plan
 from sparktf.errors import ConfigError, SparkTFError
 from sparktf.hadoop import HadoopConf
 from sparktf.sequence import PartitionValue

@@ -24,9 +24,10 @@ from sparktf.driver.feeders import SparkFeeders
 from sparktf.driver.feeding import Feeders
 from sparktf.driver.gang import AgentJob, Gang
 from sparktf.driver.hdfs_blocks import locate_or_warn
-from sparktf.driver.locality import FileBlock
 from sparktf.driver.memory import check_overhead
 from sparktf.driver.placement import request_for
+from sparktf.driver.plan.locality import FileBlock
+from sparktf.driver.plan.plan import Plan
 from sparktf.driver.prepare import prepare_assets
 from sparktf.driver.roster import Agent, ExecutorFacts
 from sparktf.driver.run import Run
@@ -42,7 +43,6 @@ from sparktf.driver.spark import (
     slots_of,
 )
 from sparktf.driver.spark_data import Origin
-from sparktf.driver.stored_plan import Plan
 from sparktf.errors import PreflightError
 from sparktf.executor.agent import AgentSettings
 from sparktf.result import RunResult

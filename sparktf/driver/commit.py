@@ -10,7 +10,7 @@ from typing import Any
 
 from sparktf.config.job import JobConfig
 from sparktf.driver.attempt import Attempt
-from sparktf.driver.stored_plan import Plan
+from sparktf.driver.plan.plan import Plan
 from sparktf.errors import ErrorRecord, NotStoredError, StorageError, Verdict
 from sparktf.keep import Evaluation, KeepRule, merged
 from sparktf.result import EpochRows

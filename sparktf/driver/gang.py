@@ -19,8 +19,8 @@ from sparktf.driver.console import Display
 from sparktf.driver.control import ControlServer, Handler, LocalControlServer
 from sparktf.driver.feeding import Feeders
 from sparktf.driver.placement import best_nodes
+from sparktf.driver.plan.plan import Plan
 from sparktf.driver.roster import Agent, ExecutorFacts, Roster
-from sparktf.driver.stored_plan import Plan
 from sparktf.errors import LifecycleError, PreflightError, RefusedError, ReservationError
 from sparktf.executor.agent import AgentSettings, installed_versions
 from sparktf.executor.feeder import FeederSettings

@@ -8,7 +8,7 @@ from typing import Any
 from py4j.protocol import Py4JError
 from pyspark.sql import SparkSession
 
-from sparktf.driver.locality import FileBlock
+from sparktf.driver.plan.locality import FileBlock
 
 _CORRUPT = "(corrupt)"
 

@@ -6,7 +6,7 @@ import json
 import secrets
 import time
 
-from sparktf.driver.stored_plan import Plan, load_plan, save_plan
+from sparktf.driver.plan.plan import Plan, load_plan, save_plan
 from sparktf.errors import (
     FencedOffError,
     PreflightError,

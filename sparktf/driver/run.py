@@ -18,9 +18,9 @@ from sparktf.driver.gang import Gang
 from sparktf.driver.ledger import Ledger
 from sparktf.driver.outcome import Outcome, root_cause
 from sparktf.driver.output import ResultFile, check_output, describe_plan, keep_plan, open_events
-from sparktf.driver.paths import normalised
+from sparktf.driver.plan.paths import normalised
+from sparktf.driver.plan.plan import Plan, load_plan
 from sparktf.driver.seating import Seating, attempt_result, seat
-from sparktf.driver.stored_plan import Plan, load_plan
 from sparktf.errors import (
     ConfigError,
     ErrorRecord,

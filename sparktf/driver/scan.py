@@ -21,11 +21,11 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructType
 
-from sparktf.driver.not_plain import NotPlain, NotPlainError
-from sparktf.driver.parquet_scan import ParquetScan
-from sparktf.driver.partitions import Partitions
+from sparktf.driver.plan.not_plain import NotPlain, NotPlainError
+from sparktf.driver.plan.parquet_scan import ParquetScan
+from sparktf.driver.plan.partitions import Partitions
+from sparktf.driver.plan.spark_reads import SparkReads
 from sparktf.driver.scan_filter import COLUMN, EXPRESSIONS, Compared, Java, class_of, column_id, comparisons, elements
-from sparktf.driver.spark_reads import SparkReads
 from sparktf.feed.parquet import PARTITION_TYPES
 from sparktf.sequence import PartitionValue
 

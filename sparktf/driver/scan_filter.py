@@ -10,7 +10,7 @@ import math
 from collections.abc import Iterator
 from typing import Any, NamedTuple, TypeAlias
 
-from sparktf.driver.not_plain import NotPlainError
+from sparktf.driver.plan.not_plain import NotPlainError
 from sparktf.predicate import Comparison, Op
 
 Java: TypeAlias = Any

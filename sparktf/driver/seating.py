@@ -10,8 +10,8 @@ from sparktf.driver.attempt import Attempt
 from sparktf.driver.ledger import Place
 from sparktf.driver.outcome import Trainer, root_cause
 from sparktf.driver.placement import seats
+from sparktf.driver.plan.plan import NODES
 from sparktf.driver.roster import Agent, ExecutorFacts
-from sparktf.driver.stored_plan import NODES
 from sparktf.result import AttemptResult, NodeResult
 from sparktf.storage.base import Storage
 from sparktf.topology import ClusterSpec, NodeId, Role

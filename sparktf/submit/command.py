@@ -14,7 +14,7 @@ from rich.console import Console
 from sparktf.config.job import NO_SOURCE, JobConfig
 from sparktf.driver.console import Display, make_console, print_result
 from sparktf.driver.output import check_output
-from sparktf.driver.paths import normalised
+from sparktf.driver.plan.paths import normalised
 from sparktf.errors import ConfigError, ReservationError, Verdict
 from sparktf.redaction import redacted
 from sparktf.rundir import RunDirectory

@@ -9,7 +9,7 @@ import numpy as np
 from fuzz.tensors import Take, Tensors
 from lakes import deal
 
-from sparktf.driver.stored_plan import Plan
+from sparktf.driver.plan.plan import Plan
 from sparktf.feed.aside import BadRow
 from sparktf.feed.blocks import PlannedParts
 from sparktf.feed.columns import Columns, Ragged, Strings

@@ -21,10 +21,10 @@ from hypothesis import strategies as st
 from hypothesis.strategies import DrawFn
 from lakes import deal, lake_config, no_filter
 
-from sparktf.driver.parquet_scan import ParquetScan
-from sparktf.driver.partitions import Partitions
-from sparktf.driver.planner import plan_source
-from sparktf.driver.stored_plan import Plan
+from sparktf.driver.plan.parquet_scan import ParquetScan
+from sparktf.driver.plan.partitions import Partitions
+from sparktf.driver.plan.plan import Plan
+from sparktf.driver.plan.planner import plan_source
 from sparktf.errors import EmptySourceError
 from sparktf.feed.columns import Strings
 from sparktf.predicate import Comparison, Op

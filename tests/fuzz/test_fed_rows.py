@@ -21,8 +21,8 @@ from hypothesis import strategies as st
 from hypothesis.strategies import DrawFn
 from lakes import lake_config
 
-from sparktf.driver.columns import Schema
-from sparktf.driver.planner import feed_spec
+from sparktf.driver.plan.features import Schema
+from sparktf.driver.plan.planner import feed_spec
 from sparktf.errors import BadValueError, RefusedError
 from sparktf.feature import FeedSpec
 from sparktf.feed import staged_parts

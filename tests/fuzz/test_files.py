@@ -12,8 +12,8 @@ from fuzz.reading import check_values, ids_of, read_share, resumed
 from lakes import deal, no_filter
 
 from sparktf.config.job import JobConfig
-from sparktf.driver.planner import plan_source
-from sparktf.driver.stored_plan import Plan
+from sparktf.driver.plan.plan import Plan
+from sparktf.driver.plan.planner import plan_source
 from sparktf.errors import BadValueError, EmptySourceError
 from sparktf.storage import open_storage
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
 
-from sparktf.driver.parquet_scan import ParquetScan
+from sparktf.driver.plan.parquet_scan import ParquetScan
 from sparktf.driver.scan import plain_scan
 
 

@@ -13,11 +13,11 @@ from integration.session import scanned, settings
 from lakes import array, batches, deal, ids, lake_config, no_filter
 from pyspark.sql import SparkSession
 
-from sparktf.driver.not_plain import NotPlain, NotPlainError
-from sparktf.driver.planner import plan_source
-from sparktf.driver.row_filter import count_selected
+from sparktf.driver.plan.files import RowGroups
+from sparktf.driver.plan.not_plain import NotPlain, NotPlainError
+from sparktf.driver.plan.planner import plan_source
+from sparktf.driver.plan.row_filter import count_selected
 from sparktf.driver.scan import plain_scan
-from sparktf.driver.source import RowGroups
 from sparktf.errors import BadValueError, CorruptFileError, EmptySourceError
 from sparktf.sequence import Stream
 from sparktf.storage import open_storage

@@ -14,10 +14,10 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as f
 
 from sparktf.driver.feed_choice import choose_feed
-from sparktf.driver.locality import nowhere
-from sparktf.driver.not_plain import NotPlain, NotPlainError
-from sparktf.driver.parquet_scan import ParquetScan
-from sparktf.driver.planner import plan_source
+from sparktf.driver.plan.locality import nowhere
+from sparktf.driver.plan.not_plain import NotPlain, NotPlainError
+from sparktf.driver.plan.parquet_scan import ParquetScan
+from sparktf.driver.plan.planner import plan_source
 from sparktf.driver.scan import plain_scan
 from sparktf.driver.spark_data import Origin
 from sparktf.errors import ConfigError, EmptySourceError

@@ -17,9 +17,9 @@ from trainer.local_agent import PRELOADED, run_agent
 
 from sparktf.config.job import JobConfig
 from sparktf.driver.gang import AgentJob, Gang
-from sparktf.driver.planner import plan_source
+from sparktf.driver.plan.plan import Plan, load_plan
+from sparktf.driver.plan.planner import plan_source
 from sparktf.driver.run import Run
-from sparktf.driver.stored_plan import Plan, load_plan
 from sparktf.executor.agent import AgentSettings
 from sparktf.feed.blocks import PlannedParts
 from sparktf.feed.pipeline import NodeFeed

@@ -8,7 +8,7 @@ from concurrent.futures import ProcessPoolExecutor
 import numpy as np
 import pytest
 
-from sparktf.driver.columns import DTYPES
+from sparktf.driver.plan.features import DTYPES
 from sparktf.feature import TEXT, Feature, Kind
 from sparktf.feed.memory import SpareMemory
 

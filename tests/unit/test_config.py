@@ -12,7 +12,7 @@ from sparktf.config.job import ClusterConfig, DataConfig, FeatureConfig, JobConf
 from sparktf.config.load import dump_config, load_config, parse_config
 from sparktf.config.page import reference_page
 from sparktf.config.train import TrainConfig
-from sparktf.driver.paths import normalised
+from sparktf.driver.plan.paths import normalised
 from sparktf.errors import ConfigError, SparkTFError, Verdict
 
 ROOT = Path(__file__).parents[2]

@@ -30,7 +30,7 @@ from lakes import (
     write_lake,
 )
 
-from sparktf.driver.stored_plan import Plan
+from sparktf.driver.plan.plan import Plan
 from sparktf.errors import BadValueError, CorruptFileError, SourceNotFoundError, StorageError
 from sparktf.feed.blocks import PlannedParts
 from sparktf.feed.columns import Strings

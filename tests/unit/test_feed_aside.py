@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 from lakes import array, deal, plan_lake, rewrite
 
-from sparktf.driver.stored_plan import Plan
+from sparktf.driver.plan.plan import Plan
 from sparktf.errors import BadValueError, CorruptFileError
 from sparktf.feed.aside import Aside, BadRow, Rows
 from sparktf.feed.blocks import PlannedParts

@@ -12,7 +12,7 @@ import pytest
 from lakes import plan_lake, write_lake
 from pretend import PretendDriver, WatchedStorage, pretend_config
 
-from sparktf.driver.stored_plan import Plan
+from sparktf.driver.plan.plan import Plan
 from sparktf.errors import FencedOffError, PreflightError, SparkTFError, Verdict
 from sparktf.result import Application
 from sparktf.rundir import RunDirectory

@@ -11,9 +11,9 @@ import pyarrow.parquet as pq
 import pytest
 from lakes import lake_config, no_filter
 
-from sparktf.driver.not_plain import NotPlainError
-from sparktf.driver.planner import plan_source
-from sparktf.driver.spark_reads import SparkReads
+from sparktf.driver.plan.not_plain import NotPlainError
+from sparktf.driver.plan.planner import plan_source
+from sparktf.driver.plan.spark_reads import SparkReads
 from sparktf.sequence import Stream
 from sparktf.storage import open_storage
 

@@ -14,11 +14,11 @@ import pyarrow.parquet as pq
 import pytest
 from lakes import array, batches, deal, id_table, ids, lake_config, no_filter, values, write_file, write_lake
 
-from sparktf.driver.not_plain import NotPlainError
-from sparktf.driver.parquet_scan import ParquetScan
-from sparktf.driver.partitions import NO_PARTITIONS, Partitions
-from sparktf.driver.planner import plan_source
-from sparktf.driver.stored_plan import Plan, load_plan, save_plan
+from sparktf.driver.plan.not_plain import NotPlainError
+from sparktf.driver.plan.parquet_scan import ParquetScan
+from sparktf.driver.plan.partitions import NO_PARTITIONS, Partitions
+from sparktf.driver.plan.plan import Plan, load_plan, save_plan
+from sparktf.driver.plan.planner import plan_source
 from sparktf.errors import BadValueError, ColumnError, EmptySourceError
 from sparktf.feed.columns import Strings
 from sparktf.sequence import Stream

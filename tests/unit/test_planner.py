@@ -14,13 +14,13 @@ import pyarrow as pa
 import pytest
 from lakes import deal, filter_by, id_table, ids, lake_config, no_filter, plan_lake, write_file, write_lake
 
-from sparktf.driver.locality import Hosts
-from sparktf.driver.not_plain import NotPlainError
-from sparktf.driver.partitions import read_partitions
-from sparktf.driver.planner import plan_source, split_by_fraction, split_table
-from sparktf.driver.source import RowGroups
-from sparktf.driver.spark_reads import SparkReads
-from sparktf.driver.stored_plan import load_plan, save_plan
+from sparktf.driver.plan.files import RowGroups
+from sparktf.driver.plan.locality import Hosts
+from sparktf.driver.plan.not_plain import NotPlainError
+from sparktf.driver.plan.partitions import read_partitions
+from sparktf.driver.plan.plan import load_plan, save_plan
+from sparktf.driver.plan.planner import plan_source, split_by_fraction, split_table
+from sparktf.driver.plan.spark_reads import SparkReads
 from sparktf.errors import (
     BadValueError,
     ColumnError,

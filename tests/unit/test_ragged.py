@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 from lakes import batches, deal, lake_config, no_filter, plan_lake, write_file
 
-from sparktf.driver.planner import plan_source
+from sparktf.driver.plan.planner import plan_source
 from sparktf.errors import BadValueError, ConfigError
 from sparktf.feed.columns import Columns, Ragged, Strings
 from sparktf.sequence import Stream

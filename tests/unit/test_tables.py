@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 from lakes import id_table, plan_lake, write_file
 
-from sparktf.driver.not_plain import NotPlainError
-from sparktf.driver.tables import check_no_table
+from sparktf.driver.plan.not_plain import NotPlainError
+from sparktf.driver.plan.tables import check_no_table
 from sparktf.errors import ConfigError, StorageNotFoundError, StoragePermissionError
 from sparktf.sequence import Stream
 from sparktf.storage import FileEntry, open_storage

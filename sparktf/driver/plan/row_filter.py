@@ -11,8 +11,8 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.types as pt
 
-from sparktf.driver.not_plain import NotPlainError
-from sparktf.driver.source import FOOTER_THREADS, RowGroups
+from sparktf.driver.plan.files import FOOTER_THREADS, RowGroups
+from sparktf.driver.plan.not_plain import NotPlainError
 from sparktf.feed.parquet_file import group_nbytes, leaf_columns, open_parquet, reading
 from sparktf.feed.selection import decided_rows, selected_rows
 from sparktf.predicate import Comparison

@@ -11,13 +11,8 @@ import numpy as np
 import numpy.typing as npt
 
 from sparktf.config.job import JobConfig, ValidationConfig
-from sparktf.driver.columns import Schema, resolve_features
-from sparktf.driver.locality import Column, Hosts, Locate, Replicas, block_numbers, host_groups, nowhere
-from sparktf.driver.not_plain import NotPlainError
-from sparktf.driver.parquet_scan import ParquetScan, scan_schema, scan_source
-from sparktf.driver.partitions import NO_PARTITIONS, Partitions, unreadable
-from sparktf.driver.row_filter import count_selected
-from sparktf.driver.source import (
+from sparktf.driver.plan.features import Schema, resolve_features
+from sparktf.driver.plan.files import (
     FooterCheck,
     RowGroups,
     Source,
@@ -27,8 +22,13 @@ from sparktf.driver.source import (
     read_row_groups,
     read_schema,
 )
-from sparktf.driver.spark_reads import SparkReads
-from sparktf.driver.stored_plan import Plan, SplitTable
+from sparktf.driver.plan.locality import Column, Hosts, Locate, Replicas, block_numbers, host_groups, nowhere
+from sparktf.driver.plan.not_plain import NotPlainError
+from sparktf.driver.plan.parquet_scan import ParquetScan, scan_schema, scan_source
+from sparktf.driver.plan.partitions import NO_PARTITIONS, Partitions, unreadable
+from sparktf.driver.plan.plan import Plan, SplitTable
+from sparktf.driver.plan.row_filter import count_selected
+from sparktf.driver.plan.spark_reads import SparkReads
 from sparktf.errors import BadValueError, ColumnError, ConfigError, EmptySourceError
 from sparktf.feature import FeedSpec
 from sparktf.feed.parquet import OpenStorage, file_columns, read_columns

@@ -14,12 +14,12 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pyarrow.types as pt
 
-from sparktf.driver.columns import ColumnType, column_type
-from sparktf.driver.locality import Column
-from sparktf.driver.old_calendar import check_calendar
-from sparktf.driver.partitions import Partitions, read_partitions
-from sparktf.driver.spark_reads import SparkReads
-from sparktf.driver.tables import check_not_within, list_files
+from sparktf.driver.plan.features import ColumnType, column_type
+from sparktf.driver.plan.locality import Column
+from sparktf.driver.plan.old_calendar import check_calendar
+from sparktf.driver.plan.partitions import Partitions, read_partitions
+from sparktf.driver.plan.spark_reads import SparkReads
+from sparktf.driver.plan.tables import check_not_within, list_files
 from sparktf.errors import (
     BadValueError,
     ColumnError,

@@ -14,7 +14,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from sparktf.driver.locality import NO_HOST, Column, Replicas, share_locally
+from sparktf.driver.plan.locality import NO_HOST, Column, Replicas, share_locally
 from sparktf.errors import ConfigError
 from sparktf.feature import FeedSpec
 from sparktf.feed.parquet import PARTITION_TYPES

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from sparktf.driver.not_plain import NotPlainError
+from sparktf.driver.plan.not_plain import NotPlainError
 from sparktf.errors import ConfigError, StorageNotFoundError, StoragePermissionError
 from sparktf.storage.base import FileEntry, Storage, is_hidden
 

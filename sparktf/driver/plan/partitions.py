@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from functools import reduce
 from zoneinfo import ZoneInfo
 
-from sparktf.driver.spark_reads import SparkReads
+from sparktf.driver.plan.spark_reads import SparkReads
 from sparktf.errors import BadValueError
 from sparktf.sequence import PartitionValue
 

@@ -12,12 +12,12 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pyarrow.types as pt
 
-from sparktf.driver.columns import Schema, column_type
-from sparktf.driver.not_plain import NotPlainError
-from sparktf.driver.old_calendar import check_calendar
-from sparktf.driver.partitions import Partitions
-from sparktf.driver.source import Source, doubled, first_length
-from sparktf.driver.spark_reads import SparkReads
+from sparktf.driver.plan.features import Schema, column_type
+from sparktf.driver.plan.files import Source, doubled, first_length
+from sparktf.driver.plan.not_plain import NotPlainError
+from sparktf.driver.plan.old_calendar import check_calendar
+from sparktf.driver.plan.partitions import Partitions
+from sparktf.driver.plan.spark_reads import SparkReads
 from sparktf.errors import EmptySourceError
 from sparktf.feed.parquet import partition_type
 from sparktf.feed.parquet_file import leaf_columns, open_parquet, reading

@@ -10,8 +10,8 @@ import json
 
 import pyarrow.parquet as pq
 
-from sparktf.driver.not_plain import NotPlainError
-from sparktf.driver.spark_reads import SparkReads
+from sparktf.driver.plan.not_plain import NotPlainError
+from sparktf.driver.plan.spark_reads import SparkReads
 from sparktf.feed.parquet_file import leaf_columns
 
 _WRITER = b"org.apache.spark.version"
