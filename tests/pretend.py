@@ -14,8 +14,8 @@ from lakes import lake_config
 from rich.console import Console
 
 from sparktf.config.job import JobConfig
-from sparktf.driver.accounting import EpochAccount
-from sparktf.driver.attempt import Attempt
+from sparktf.driver.attempt.accounting import EpochAccount
+from sparktf.driver.attempt.attempt import Attempt
 from sparktf.driver.console import Display
 from sparktf.driver.gang import AgentJob, Gang
 from sparktf.driver.plan.plan import Plan

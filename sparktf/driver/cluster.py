@@ -15,13 +15,13 @@ from rich.console import Console
 
 from sparktf.config.job import JobConfig
 from sparktf.driver.agents import SparkAgents
+from sparktf.driver.attempt.feeding import Feeders
 from sparktf.driver.code import check_code, importable
 from sparktf.driver.console import make_console
 from sparktf.driver.encryption import check_encryption
 from sparktf.driver.executors import executor_facts, executors_of, release_executors, request_executors
 from sparktf.driver.feed_choice import choose_feed
 from sparktf.driver.feeders import SparkFeeders
-from sparktf.driver.feeding import Feeders
 from sparktf.driver.gang import AgentJob, Gang
 from sparktf.driver.hdfs_blocks import locate_or_warn
 from sparktf.driver.memory import check_overhead

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from sparktf.config.job import JobConfig
-from sparktf.driver.attempt import Attempt
+from sparktf.driver.attempt.attempt import Attempt
 from sparktf.driver.plan.plan import Plan
 from sparktf.errors import ErrorRecord, NotStoredError, StorageError, Verdict
 from sparktf.keep import Evaluation, KeepRule, merged

@@ -14,10 +14,10 @@ from typing import Any, Protocol, TypeVar
 from rich.console import Console
 
 from sparktf.config.job import JobConfig
-from sparktf.driver.attempt import Attempt
+from sparktf.driver.attempt.attempt import Attempt
+from sparktf.driver.attempt.feeding import Feeders
 from sparktf.driver.console import Display
 from sparktf.driver.control import ControlServer, Handler, LocalControlServer
-from sparktf.driver.feeding import Feeders
 from sparktf.driver.placement import best_nodes
 from sparktf.driver.plan.plan import Plan
 from sparktf.driver.roster import Agent, ExecutorFacts, Roster

@@ -10,13 +10,13 @@ from typing import Any
 
 from sparktf.config.job import JobConfig
 from sparktf.config.load import show_config
-from sparktf.driver.attempt import Attempt
+from sparktf.driver.attempt.attempt import Attempt
+from sparktf.driver.attempt.feeding import Feeding
+from sparktf.driver.attempt.ledger import Ledger
+from sparktf.driver.attempt.outcome import Outcome, root_cause
 from sparktf.driver.commit import Committer, may_be_mended
 from sparktf.driver.console import Display, print_result
-from sparktf.driver.feeding import Feeding
 from sparktf.driver.gang import Gang
-from sparktf.driver.ledger import Ledger
-from sparktf.driver.outcome import Outcome, root_cause
 from sparktf.driver.output import ResultFile, check_output, describe_plan, keep_plan, open_events
 from sparktf.driver.plan.paths import normalised
 from sparktf.driver.plan.plan import Plan, load_plan

@@ -6,9 +6,9 @@ import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from sparktf.driver.attempt import Attempt
-from sparktf.driver.ledger import Place
-from sparktf.driver.outcome import Trainer, root_cause
+from sparktf.driver.attempt.attempt import Attempt
+from sparktf.driver.attempt.ledger import Place
+from sparktf.driver.attempt.outcome import Trainer, root_cause
 from sparktf.driver.placement import seats
 from sparktf.driver.plan.plan import NODES
 from sparktf.driver.roster import Agent, ExecutorFacts

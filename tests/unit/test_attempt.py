@@ -8,9 +8,9 @@ import pytest
 from lakes import lake_config, plan_lake, write_lake
 
 from sparktf.config.job import TimeoutsConfig
-from sparktf.driver.accounting import EpochAccount
-from sparktf.driver.attempt import Attempt
-from sparktf.driver.outcome import Failure, Outcome, Trainer, decide, late, root_cause, silent
+from sparktf.driver.attempt.accounting import EpochAccount
+from sparktf.driver.attempt.attempt import Attempt
+from sparktf.driver.attempt.outcome import Failure, Outcome, Trainer, decide, late, root_cause, silent
 from sparktf.errors import ErrorRecord, RefusedError, Verdict
 from sparktf.lifecycle import TrainerState
 from sparktf.result import NodeInput

@@ -23,7 +23,7 @@ ROWS = 20
 @pytest.fixture
 def driver(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> PretendDriver:
     monkeypatch.setattr(os, "fsync", lambda handle: None)
-    monkeypatch.setattr("sparktf.driver.outcome._SETTLE_S", 0.0)
+    monkeypatch.setattr("sparktf.driver.attempt.outcome._SETTLE_S", 0.0)
     lake = write_lake(tmp_path / "lake", [ROWS])
     return PretendDriver(Application("app"), pretend_config(lake, tmp_path / "runs"), plan_lake(lake))
 

@@ -6,9 +6,9 @@ import signal
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from sparktf.config.job import JobConfig
-from sparktf.driver.accounting import EpochAccount
-from sparktf.driver.ledger import Ledger
-from sparktf.driver.outcome import Failure, Lateness, Outcome, Trainer, decide, late, left_behind, silent
+from sparktf.driver.attempt.accounting import EpochAccount
+from sparktf.driver.attempt.ledger import Ledger
+from sparktf.driver.attempt.outcome import Failure, Lateness, Outcome, Trainer, decide, late, left_behind, silent
 from sparktf.driver.plan.plan import Plan
 from sparktf.errors import DataError, ErrorRecord, RefusedError, Verdict, record_of
 from sparktf.lifecycle import TrainerEvent, TrainerState

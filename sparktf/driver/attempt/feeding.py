@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Protocol
 
-from sparktf.driver.attempt import Attempt
+from sparktf.driver.attempt.attempt import Attempt
 from sparktf.errors import SparkTFError
 from sparktf.sequence import Stream
 
