@@ -17,9 +17,9 @@ from sparktf.config.job import JobConfig
 from sparktf.driver.attempt.accounting import EpochAccount
 from sparktf.driver.attempt.attempt import Attempt
 from sparktf.driver.console import Display
-from sparktf.driver.gang import AgentJob, Gang
+from sparktf.driver.gang.gang import AgentJob, Gang
+from sparktf.driver.gang.roster import Agent
 from sparktf.driver.plan.plan import Plan
-from sparktf.driver.roster import Agent
 from sparktf.driver.run import Run
 from sparktf.errors import ErrorRecord, SparkTFError, Verdict
 from sparktf.executor.agent import AgentSettings

@@ -22,14 +22,14 @@ from sparktf.driver.encryption import check_encryption
 from sparktf.driver.executors import executor_facts, executors_of, release_executors, request_executors
 from sparktf.driver.feed_choice import choose_feed
 from sparktf.driver.feeders import SparkFeeders
-from sparktf.driver.gang import AgentJob, Gang
+from sparktf.driver.gang.gang import AgentJob, Gang
+from sparktf.driver.gang.placement import request_for
+from sparktf.driver.gang.roster import Agent, ExecutorFacts
 from sparktf.driver.hdfs_blocks import locate_or_warn
 from sparktf.driver.memory import check_overhead
-from sparktf.driver.placement import request_for
 from sparktf.driver.plan.locality import FileBlock
 from sparktf.driver.plan.plan import Plan
 from sparktf.driver.prepare import prepare_assets
-from sparktf.driver.roster import Agent, ExecutorFacts
 from sparktf.driver.run import Run
 from sparktf.driver.shipping import ship_code
 from sparktf.driver.spark import (

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 from py4j.protocol import Py4JError
 from pyspark.sql import SparkSession
 
-from sparktf.driver.roster import ExecutorFacts
+from sparktf.driver.gang.roster import ExecutorFacts
 
 _DRIVER = "driver"
 _RELEASE_S = 30.0

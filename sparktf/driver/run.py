@@ -16,11 +16,11 @@ from sparktf.driver.attempt.ledger import Ledger
 from sparktf.driver.attempt.outcome import Outcome, root_cause
 from sparktf.driver.commit import Committer, may_be_mended
 from sparktf.driver.console import Display, print_result
-from sparktf.driver.gang import Gang
+from sparktf.driver.gang.gang import Gang
+from sparktf.driver.gang.seating import Seating, attempt_result, seat
 from sparktf.driver.output import ResultFile, check_output, describe_plan, keep_plan, open_events
 from sparktf.driver.plan.paths import normalised
 from sparktf.driver.plan.plan import Plan, load_plan
-from sparktf.driver.seating import Seating, attempt_result, seat
 from sparktf.errors import (
     ConfigError,
     ErrorRecord,

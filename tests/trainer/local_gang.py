@@ -16,7 +16,7 @@ from rich.console import Console
 from trainer.local_agent import PRELOADED, run_agent
 
 from sparktf.config.job import JobConfig
-from sparktf.driver.gang import AgentJob, Gang
+from sparktf.driver.gang.gang import AgentJob, Gang
 from sparktf.driver.plan.plan import Plan, load_plan
 from sparktf.driver.plan.planner import plan_source
 from sparktf.driver.run import Run

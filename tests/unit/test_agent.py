@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from sparktf.driver.control import ControlServer, Handler
-from sparktf.driver.roster import Roster
+from sparktf.driver.gang.control_server import ControlServer, Handler
+from sparktf.driver.gang.roster import Roster
 from sparktf.errors import DriverLostError, SparkTFError
 from sparktf.executor.agent import Agent, AgentSettings
 from sparktf.wire.control import Action, AgentHeartbeat, Registration

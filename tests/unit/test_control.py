@@ -13,7 +13,7 @@ import psutil
 import pytest
 from pyarrow import flight
 
-from sparktf.driver.control import ControlServer, Handler, LocalControlServer
+from sparktf.driver.gang.control_server import ControlServer, Handler, LocalControlServer
 from sparktf.errors import ControlError, DriverLostError, RefusedError, SparkTFError
 from sparktf.message import Message
 from sparktf.wire.channel import GONE_S, ControlClient, patience_with

@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 from lakes import lake_config, no_filter, write_lake
 
+from sparktf.driver.gang.placement import Request, best_hosts, best_nodes, request_for, seats
 from sparktf.driver.hdfs_blocks import parse_blocks
-from sparktf.driver.placement import Request, best_hosts, best_nodes, request_for, seats
 from sparktf.driver.plan.files import RowGroups
 from sparktf.driver.plan.locality import NO_HOST, FileBlock, Hosts
 from sparktf.driver.plan.plan import Plan, load_plan, save_plan

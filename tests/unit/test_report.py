@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 from lakes import lake_config
 
-from sparktf.driver.control import ControlServer, Handler
+from sparktf.driver.gang.control_server import ControlServer, Handler
 from sparktf.errors import SparkTFError
 from sparktf.feature import FeedSpec
 from sparktf.message import Message

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from sparktf.config.job import JobConfig
-from sparktf.driver.roster import Roster
+from sparktf.driver.gang.roster import Roster
 from sparktf.errors import RefusedError
 from sparktf.feature import FeedSpec
 from sparktf.lifecycle import AgentState

@@ -17,10 +17,10 @@ from sparktf.config.job import JobConfig
 from sparktf.driver.attempt.attempt import Attempt
 from sparktf.driver.attempt.feeding import Feeders
 from sparktf.driver.console import Display
-from sparktf.driver.control import ControlServer, Handler, LocalControlServer
-from sparktf.driver.placement import best_nodes
+from sparktf.driver.gang.control_server import ControlServer, Handler, LocalControlServer
+from sparktf.driver.gang.placement import best_nodes
+from sparktf.driver.gang.roster import Agent, ExecutorFacts, Roster
 from sparktf.driver.plan.plan import Plan
-from sparktf.driver.roster import Agent, ExecutorFacts, Roster
 from sparktf.errors import LifecycleError, PreflightError, RefusedError, ReservationError
 from sparktf.executor.agent import AgentSettings, installed_versions
 from sparktf.executor.feeder import FeederSettings

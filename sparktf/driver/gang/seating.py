@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from sparktf.driver.attempt.attempt import Attempt
 from sparktf.driver.attempt.ledger import Place
 from sparktf.driver.attempt.outcome import Trainer, root_cause
-from sparktf.driver.placement import seats
+from sparktf.driver.gang.placement import seats
+from sparktf.driver.gang.roster import Agent, ExecutorFacts
 from sparktf.driver.plan.plan import NODES
-from sparktf.driver.roster import Agent, ExecutorFacts
 from sparktf.result import AttemptResult, NodeResult
 from sparktf.storage.base import Storage
 from sparktf.topology import ClusterSpec, NodeId, Role
