@@ -41,7 +41,7 @@ help: ## Show this help
 train: java $(VENV)/.examples $(LAKE) ## Train on handwritten digits with two workers on local Spark
 	@PYTHONWARNINGS='ignore:PySpark does not yet fully support:FutureWarning' \
 	$(BIN)/spark-submit --master 'local[2]' \
-		--driver-java-options -Dlog4j2.configurationFile=sparktf/driver/log4j2.properties \
+		--driver-java-options -Dlog4j2.configurationFile=sparktf/driver/spark/log4j2.properties \
 		--conf spark.ui.enabled=false --conf spark.ui.showConsoleProgress=false \
 		jobs/train.py --config jobs/conf/digits.yaml $(ARGS) \
 		2> >(trap '' INT; exec grep --line-buffered -v 'WARNING: Using incubator modules' >&2)

@@ -64,7 +64,7 @@ setup(
     license="Apache-2.0",
     license_files=["LICENSE"],
     packages=find_packages(include=["sparktf", "sparktf.*"]),
-    package_data={"sparktf": ["py.typed", "driver/log4j2.properties"]},
+    package_data={"sparktf": ["py.typed", "driver/spark/log4j2.properties"]},
     python_requires=">=3.11,<3.14",
     install_requires=REQUIRES,
     extras_require={"legacy-keras": LEGACY_KERAS, "examples": EXAMPLES, "dev": DEV},

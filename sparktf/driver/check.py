@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 from sparktf.config.job import JobConfig
-from sparktf.driver.code import binds, check_code, importable, require_module, search_path
+from sparktf.driver.code.module import binds, check_code, importable, require_module, search_path
 from sparktf.driver.feed_choice import choose_feed
 from sparktf.driver.output import check_output
 from sparktf.driver.plan.features import Schema
@@ -18,7 +18,7 @@ from sparktf.driver.plan.paths import normalised
 from sparktf.driver.plan.plan import Plan
 from sparktf.driver.plan.planner import feed_spec, plan_source
 from sparktf.driver.plan.spark_reads import SparkReads
-from sparktf.driver.spark import check_slots, hadoop_conf, slots_on, start_session
+from sparktf.driver.spark.application import check_slots, hadoop_conf, slots_on, start_session
 from sparktf.driver.spark_data import Origin
 from sparktf.errors import ConfigError, SparkTFError
 from sparktf.hadoop import HadoopConf

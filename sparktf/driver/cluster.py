@@ -14,25 +14,20 @@ from pyspark.sql import DataFrame, SparkSession
 from rich.console import Console
 
 from sparktf.config.job import JobConfig
-from sparktf.driver.agents import SparkAgents
 from sparktf.driver.attempt.feeding import Feeders
-from sparktf.driver.code import check_code, importable
+from sparktf.driver.code.module import check_code, importable
 from sparktf.driver.console import make_console
-from sparktf.driver.encryption import check_encryption
-from sparktf.driver.executors import executor_facts, executors_of, release_executors, request_executors
 from sparktf.driver.feed_choice import choose_feed
-from sparktf.driver.feeders import SparkFeeders
 from sparktf.driver.gang.gang import AgentJob, Gang
 from sparktf.driver.gang.placement import request_for
 from sparktf.driver.gang.roster import Agent, ExecutorFacts
 from sparktf.driver.hdfs_blocks import locate_or_warn
-from sparktf.driver.memory import check_overhead
 from sparktf.driver.plan.locality import FileBlock
 from sparktf.driver.plan.plan import Plan
 from sparktf.driver.prepare import prepare_assets
 from sparktf.driver.run import Run
-from sparktf.driver.shipping import ship_code
-from sparktf.driver.spark import (
+from sparktf.driver.spark.agents import SparkAgents
+from sparktf.driver.spark.application import (
     SHARED_CORES,
     Slots,
     application_of,
@@ -42,6 +37,11 @@ from sparktf.driver.spark import (
     hadoop_conf,
     slots_of,
 )
+from sparktf.driver.spark.encryption import check_encryption
+from sparktf.driver.spark.executors import executor_facts, executors_of, release_executors, request_executors
+from sparktf.driver.spark.feeders import SparkFeeders
+from sparktf.driver.spark.shipping import ship_code
+from sparktf.driver.spark.yarn_memory import check_overhead
 from sparktf.driver.spark_data import Origin
 from sparktf.errors import PreflightError
 from sparktf.executor.agent import AgentSettings

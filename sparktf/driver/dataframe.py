@@ -14,9 +14,9 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
 from sparktf.config.job import NO_SOURCE, JobConfig
-from sparktf.driver.catalog import CATALOG
-from sparktf.driver.code import failed, load_module
+from sparktf.driver.code.module import failed, load_module
 from sparktf.driver.partition_filter import first_line, quiet_query_logger
+from sparktf.driver.spark.catalog import CATALOG
 from sparktf.errors import ConfigError, DataError, EmptySourceError, SourceNotFoundError, SparkTFError, StorageError
 
 Data: TypeAlias = DataFrame | RDD[Any]

@@ -60,7 +60,7 @@ def main() -> int:
 
 
 def _stop(spark: SparkSession, exit_code: int) -> None:
-    from sparktf.driver.spark import stop_session  # noqa: PLC0415 - as below
+    from sparktf.driver.spark.application import stop_session  # noqa: PLC0415 - as below
 
     stop_session(spark, exit_code)
 
@@ -72,7 +72,7 @@ def _run(started: list[SparkSession]) -> int:
         # A session takes ten seconds or more: so said before even pyspark is imported.
         print(f"sparktf {__version__}: starting Spark for {config.name}", flush=True)
         from sparktf.driver.cluster import train  # noqa: PLC0415
-        from sparktf.driver.spark import start_session  # noqa: PLC0415
+        from sparktf.driver.spark.application import start_session  # noqa: PLC0415
 
         spark = start_session(config)
         started.append(spark)

@@ -9,7 +9,7 @@ from typing import Any
 from pyspark.sql import DataFrame
 
 from sparktf.config.job import JobConfig
-from sparktf.driver.code import binds, failed, load_module, search_path
+from sparktf.driver.code.module import binds, failed, load_module, search_path
 from sparktf.driver.dataframe import Data, filtered
 from sparktf.driver.spark_data import Origin
 from sparktf.errors import ModelContractError, SparkTFError

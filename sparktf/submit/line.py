@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from pathlib import PurePosixPath
 
 from sparktf.config.job import JobConfig
-from sparktf.driver.encryption import AUTHENTICATE, ENCRYPT, check_encryption
-from sparktf.driver.memory import Container, driver_container, executor_container, settled
+from sparktf.driver.spark.encryption import AUTHENTICATE, ENCRYPT, check_encryption
+from sparktf.driver.spark.yarn_memory import Container, driver_container, executor_container, settled
 from sparktf.redaction import redacted
 from sparktf.submit.environment import Programs
 

@@ -10,9 +10,9 @@ from pathlib import Path
 
 from sparktf.config.job import JobConfig
 from sparktf.config.load import dump_config
-from sparktf.driver.code import require_module, search_path
-from sparktf.driver.code_files import archive_files, code_files, digest_of, write_files
-from sparktf.driver.spark_log import QUIET_LOG4J
+from sparktf.driver.code.files import archive_files, code_files, digest_of, write_files
+from sparktf.driver.code.module import require_module, search_path
+from sparktf.driver.spark.log import QUIET_LOG4J
 from sparktf.errors import PreflightError
 from sparktf.submit.environment import Programs
 from sparktf.submit.line import Shipment, private_settings

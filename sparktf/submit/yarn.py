@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from sparktf.config.job import JobConfig
-from sparktf.driver.memory import check_fits
+from sparktf.driver.spark.yarn_memory import check_fits
 from sparktf.errors import ConfigError, ReservationError
 from sparktf.submit.hadoop import ResourceManagers
 from sparktf.submit.line import RESOURCEMANAGER_WAIT_S, containers

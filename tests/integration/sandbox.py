@@ -17,6 +17,7 @@ from sparktf.result import RunResult
 from sparktf.rundir import RunDirectory, checkpoint_step
 
 REPO = Path(__file__).parents[2]
+QUIET = REPO / "sparktf/driver/spark/log4j2.properties"
 
 # What an executor's JVM unpacks and fetches, and has no time to delete when it is killed.
 _OF_EXECUTORS = ("liblz4-java", "snappy-", "sparktf-code-")
@@ -99,7 +100,7 @@ class Sandbox:
             "spark.ui.enabled": "false",
             "spark.ui.showConsoleProgress": "false",
             "spark.local.dir": str(self._tmp),
-            "spark.driver.extraJavaOptions": f"-Dlog4j2.configurationFile=file:{REPO}/sparktf/driver/log4j2.properties",
+            "spark.driver.extraJavaOptions": f"-Dlog4j2.configurationFile=file:{QUIET}",
             "spark.executor.extraJavaOptions": f"-Djava.io.tmpdir={self._tmp} -XX:-UsePerfData",
             **conf,
         }

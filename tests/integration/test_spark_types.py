@@ -12,10 +12,10 @@ import pytest
 from lakes import batches, deal, lake_config, no_filter, plan_lake
 from pyspark.sql import DataFrame, SparkSession
 
-from sparktf.driver.feeders import FrameStream
 from sparktf.driver.plan.parquet_scan import ParquetScan
 from sparktf.driver.plan.planner import plan_source
 from sparktf.driver.scan import plain_scan
+from sparktf.driver.spark.feeders import FrameStream
 from sparktf.driver.spark_data import SparkData
 from sparktf.feature import FeedSpec
 from sparktf.feed.columns import Columns, Strings

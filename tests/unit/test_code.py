@@ -10,7 +10,15 @@ import pytest
 
 from sparktf.config.job import JobConfig
 from sparktf.config.load import load_config
-from sparktf.driver.code import binds, check_code, find_module, importable, load_module, require_module, search_path
+from sparktf.driver.code.module import (
+    binds,
+    check_code,
+    find_module,
+    importable,
+    load_module,
+    require_module,
+    search_path,
+)
 from sparktf.errors import ConfigError, ModelContractError
 
 SOURCE = "import not_installed\n\ndef prepare(df, params):\n    return {}\n\nclass Other:\n    def build(self): ...\n"

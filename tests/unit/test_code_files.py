@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from sparktf.config.load import load_config
-from sparktf.driver import code_files as module
-from sparktf.driver.code_files import archive_files, code_files, digest_of
+from sparktf.driver.code import files as module
+from sparktf.driver.code.files import archive_files, code_files, digest_of
 from sparktf.errors import ConfigError
 from sparktf.submit.environment import Programs
 from sparktf.submit.staging import stage

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from sparktf.config.load import parse_config
-from sparktf.driver.encryption import check_encryption
+from sparktf.driver.spark.encryption import check_encryption
 from sparktf.errors import PreflightError
 from sparktf.submit.line import check_security
 

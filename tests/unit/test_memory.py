@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from sparktf.driver.memory import (
+from sparktf.driver.spark.yarn_memory import (
     PYTHON_DRIVER_MIB,
     PYTHON_WORKER_MIB,
     Container,

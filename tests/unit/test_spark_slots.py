@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from sparktf.driver.spark import Slots, check_slots, check_speculation
+from sparktf.driver.spark.application import Slots, check_slots, check_speculation
 from sparktf.errors import PreflightError
 
 

@@ -14,8 +14,8 @@ from pyspark import SparkConf, SparkContext
 from pyspark.sql import SparkSession
 
 from sparktf.config.job import JobConfig
-from sparktf.driver.catalog import catalog_settings
-from sparktf.driver.spark_log import quiet_settings
+from sparktf.driver.spark.catalog import catalog_settings
+from sparktf.driver.spark.log import quiet_settings
 from sparktf.errors import PreflightError
 from sparktf.hadoop import HadoopConf
 from sparktf.result import Application

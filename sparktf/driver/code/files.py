@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from hashlib import sha256
 from pathlib import Path
 
-from sparktf.driver.code import find_module
+from sparktf.driver.code.module import find_module
 from sparktf.errors import ConfigError
 
 LIMIT_NBYTES = 128 << 20

@@ -13,7 +13,7 @@ from pyspark.errors import PySparkException
 from pyspark.resource import ResourceProfileBuilder, TaskResourceRequests
 from pyspark.sql import SparkSession
 
-from sparktf.driver.spark import Slots
+from sparktf.driver.spark.application import Slots
 from sparktf.errors import NodeLostError, RunInterruptedError
 from sparktf.executor.agent import AgentSettings, agent_task
 

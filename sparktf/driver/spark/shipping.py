@@ -9,8 +9,8 @@ from pyspark import SparkFiles
 from pyspark.sql import SparkSession
 
 from sparktf.config.job import JobConfig
-from sparktf.driver.code import search_path
-from sparktf.driver.code_files import archive_files, code_files, digest_of
+from sparktf.driver.code.files import archive_files, code_files, digest_of
+from sparktf.driver.code.module import search_path
 from sparktf.executor.process import CODE
 
 
