@@ -8,7 +8,6 @@ from dataclasses import dataclass, field
 
 from sparktf.config.job import JobConfig
 from sparktf.driver.code.module import binds, check_code, importable, require_module, search_path
-from sparktf.driver.feed_choice import choose_feed
 from sparktf.driver.output import check_output
 from sparktf.driver.plan.features import Schema
 from sparktf.driver.plan.files import list_source, read_schema
@@ -18,8 +17,9 @@ from sparktf.driver.plan.paths import normalised
 from sparktf.driver.plan.plan import Plan
 from sparktf.driver.plan.planner import feed_spec, plan_source
 from sparktf.driver.plan.spark_reads import SparkReads
+from sparktf.driver.source.choice import choose_feed
+from sparktf.driver.source.origin import Origin
 from sparktf.driver.spark.application import check_slots, hadoop_conf, slots_on, start_session
-from sparktf.driver.spark_data import Origin
 from sparktf.errors import ConfigError, SparkTFError
 from sparktf.hadoop import HadoopConf
 from sparktf.sequence import PartitionValue

@@ -17,15 +17,16 @@ from sparktf.config.job import JobConfig
 from sparktf.driver.attempt.feeding import Feeders
 from sparktf.driver.code.module import check_code, importable
 from sparktf.driver.console import make_console
-from sparktf.driver.feed_choice import choose_feed
 from sparktf.driver.gang.gang import AgentJob, Gang
 from sparktf.driver.gang.placement import request_for
 from sparktf.driver.gang.roster import Agent, ExecutorFacts
-from sparktf.driver.hdfs_blocks import locate_or_warn
 from sparktf.driver.plan.locality import FileBlock
 from sparktf.driver.plan.plan import Plan
-from sparktf.driver.prepare import prepare_assets
 from sparktf.driver.run import Run
+from sparktf.driver.source.choice import choose_feed
+from sparktf.driver.source.hdfs_blocks import locate_or_warn
+from sparktf.driver.source.origin import Origin
+from sparktf.driver.source.prepare import prepare_assets
 from sparktf.driver.spark.agents import SparkAgents
 from sparktf.driver.spark.application import (
     SHARED_CORES,
@@ -42,7 +43,6 @@ from sparktf.driver.spark.executors import executor_facts, executors_of, release
 from sparktf.driver.spark.feeders import SparkFeeders
 from sparktf.driver.spark.shipping import ship_code
 from sparktf.driver.spark.yarn_memory import check_overhead
-from sparktf.driver.spark_data import Origin
 from sparktf.errors import PreflightError
 from sparktf.executor.agent import AgentSettings
 from sparktf.result import RunResult

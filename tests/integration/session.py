@@ -10,7 +10,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
 
 from sparktf.driver.plan.parquet_scan import ParquetScan
-from sparktf.driver.scan import plain_scan
+from sparktf.driver.source.scan import plain_scan
 
 
 @contextmanager

@@ -17,7 +17,7 @@ from sparktf.driver.plan.files import RowGroups
 from sparktf.driver.plan.not_plain import NotPlain, NotPlainError
 from sparktf.driver.plan.planner import plan_source
 from sparktf.driver.plan.row_filter import count_selected
-from sparktf.driver.scan import plain_scan
+from sparktf.driver.source.scan import plain_scan
 from sparktf.errors import BadValueError, CorruptFileError, EmptySourceError
 from sparktf.sequence import Stream
 from sparktf.storage import open_storage

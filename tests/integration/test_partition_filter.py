@@ -11,9 +11,9 @@ from integration.session import settings
 from lakes import id_table, plan_lake, write_file
 from pyspark.sql import SparkSession
 
-from sparktf.driver.partition_filter import filter_partitions
 from sparktf.driver.plan.partitions import read_partitions, unreadable
-from sparktf.driver.scan import spark_reads
+from sparktf.driver.source.partition_filter import filter_partitions
+from sparktf.driver.source.scan import spark_reads
 from sparktf.errors import ConfigError
 from sparktf.sequence import PartitionValue, Stream
 

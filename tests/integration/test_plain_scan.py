@@ -13,13 +13,13 @@ from lakes import array, batches, deal, id_table, ids, lake_config, no_filter, w
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as f
 
-from sparktf.driver.feed_choice import choose_feed
 from sparktf.driver.plan.locality import nowhere
 from sparktf.driver.plan.not_plain import NotPlain, NotPlainError
 from sparktf.driver.plan.parquet_scan import ParquetScan
 from sparktf.driver.plan.planner import plan_source
-from sparktf.driver.scan import plain_scan
-from sparktf.driver.spark_data import Origin
+from sparktf.driver.source.choice import choose_feed
+from sparktf.driver.source.origin import Origin
+from sparktf.driver.source.scan import plain_scan
 from sparktf.errors import ConfigError, EmptySourceError
 from sparktf.feed.columns import Strings
 from sparktf.sequence import Stream

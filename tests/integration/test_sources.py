@@ -14,10 +14,10 @@ from pyspark import RDD
 from pyspark.sql import DataFrame, SparkSession
 
 from sparktf.config.job import JobConfig
-from sparktf.driver.dataframe import open_dataframe
-from sparktf.driver.feed_choice import choose_feed
 from sparktf.driver.plan.locality import nowhere
-from sparktf.driver.spark_data import Origin
+from sparktf.driver.source.choice import choose_feed
+from sparktf.driver.source.dataframe import open_dataframe
+from sparktf.driver.source.origin import Origin
 from sparktf.errors import ConfigError, ModelError, SourceNotFoundError
 from sparktf.sequence import Stream
 from sparktf.storage import FileSystems

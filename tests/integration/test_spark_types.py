@@ -14,9 +14,9 @@ from pyspark.sql import DataFrame, SparkSession
 
 from sparktf.driver.plan.parquet_scan import ParquetScan
 from sparktf.driver.plan.planner import plan_source
-from sparktf.driver.scan import plain_scan
+from sparktf.driver.source.origin import SparkData
+from sparktf.driver.source.scan import plain_scan
 from sparktf.driver.spark.feeders import FrameStream
-from sparktf.driver.spark_data import SparkData
 from sparktf.feature import FeedSpec
 from sparktf.feed.columns import Columns, Strings
 from sparktf.feed.convert import RowGroup, assemble

@@ -11,11 +11,11 @@ import pytest
 from lakes import lake_config, no_filter, write_lake
 
 from sparktf.driver.gang.placement import Request, best_hosts, best_nodes, request_for, seats
-from sparktf.driver.hdfs_blocks import parse_blocks
 from sparktf.driver.plan.files import RowGroups
 from sparktf.driver.plan.locality import NO_HOST, FileBlock, Hosts
 from sparktf.driver.plan.plan import Plan, load_plan, save_plan
 from sparktf.driver.plan.planner import StreamRows, plan_source, split_table
+from sparktf.driver.source.hdfs_blocks import parse_blocks
 from sparktf.feature import FeedSpec
 from sparktf.sequence import Assignment, Keep, Stream, remaining
 from sparktf.storage import open_storage

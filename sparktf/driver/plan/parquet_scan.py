@@ -1,6 +1,6 @@
 """A plain scan of Parquet files, as Spark planned it, and what its files must be for trainers to read what Spark reads.
 
-Knows nothing of Spark's plans: `sparktf.driver.scan` reads them.
+Knows nothing of Spark's plans: `sparktf.driver.source.scan` reads them.
 """
 
 from __future__ import annotations

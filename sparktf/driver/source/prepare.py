@@ -10,8 +10,8 @@ from pyspark.sql import DataFrame
 
 from sparktf.config.job import JobConfig
 from sparktf.driver.code.module import binds, failed, load_module, search_path
-from sparktf.driver.dataframe import Data, filtered
-from sparktf.driver.spark_data import Origin
+from sparktf.driver.source.dataframe import Data, filtered
+from sparktf.driver.source.origin import Origin
 from sparktf.errors import ModelContractError, SparkTFError
 from sparktf.storage.base import Storage, write_once
 

@@ -14,10 +14,10 @@ from pyspark.sql import functions as sql
 from pyspark.sql.types import StructType
 
 from sparktf.config.job import DataConfig, JobConfig
-from sparktf.driver.dataframe import Data, filtered, open_dataframe, spark_errors
 from sparktf.driver.plan.features import Schema
 from sparktf.driver.plan.plan import Plan
 from sparktf.driver.plan.planner import feed_spec
+from sparktf.driver.source.dataframe import Data, filtered, open_dataframe, spark_errors
 from sparktf.driver.spark.feeders import FrameStream, RowStream
 from sparktf.errors import ConfigError
 from sparktf.executor.rows import to_tuples

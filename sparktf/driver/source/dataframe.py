@@ -15,7 +15,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from sparktf.config.job import NO_SOURCE, JobConfig
 from sparktf.driver.code.module import failed, load_module
-from sparktf.driver.partition_filter import first_line, quiet_query_logger
+from sparktf.driver.source.partition_filter import first_line, quiet_query_logger
 from sparktf.driver.spark.catalog import CATALOG
 from sparktf.errors import ConfigError, DataError, EmptySourceError, SourceNotFoundError, SparkTFError, StorageError
 

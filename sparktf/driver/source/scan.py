@@ -1,7 +1,7 @@
 """Whether a DataFrame is a plain scan of Parquet files: read off Spark's own physical plan, through py4j.
 
 An allowlist: projections of plain columns over one scan by Spark's own Parquet format, with filters over partition
-columns, and those that compare columns in the files with constants (`sparktf.driver.scan_filter`). Whatever is not
+columns, and those that compare columns in the files with constants (`sparktf.driver.source.scan_filter`). Whatever is not
 known to be this is not plain, and neither is what another version of Spark plans in another way. Nothing is run; Spark
 plans the query and lists the files, as it would to run it.
 """
@@ -25,7 +25,16 @@ from sparktf.driver.plan.not_plain import NotPlain, NotPlainError
 from sparktf.driver.plan.parquet_scan import ParquetScan
 from sparktf.driver.plan.partitions import Partitions
 from sparktf.driver.plan.spark_reads import SparkReads
-from sparktf.driver.scan_filter import COLUMN, EXPRESSIONS, Compared, Java, class_of, column_id, comparisons, elements
+from sparktf.driver.source.scan_filter import (
+    COLUMN,
+    EXPRESSIONS,
+    Compared,
+    Java,
+    class_of,
+    column_id,
+    comparisons,
+    elements,
+)
 from sparktf.feed.parquet import PARTITION_TYPES
 from sparktf.sequence import PartitionValue
 

@@ -10,16 +10,16 @@ from functools import partial
 from pyspark.sql import DataFrame, SparkSession
 
 from sparktf.config.job import JobConfig
-from sparktf.driver.dataframe import Data, filtered
-from sparktf.driver.partition_filter import filter_partitions
 from sparktf.driver.plan.locality import Locate
 from sparktf.driver.plan.not_plain import NotPlain, NotPlainError
 from sparktf.driver.plan.parquet_scan import ParquetScan
 from sparktf.driver.plan.plan import Plan
 from sparktf.driver.plan.planner import plan_source
 from sparktf.driver.plan.tables import check_no_table
-from sparktf.driver.scan import plain_scan, spark_reads
-from sparktf.driver.spark_data import Origin
+from sparktf.driver.source.dataframe import Data, filtered
+from sparktf.driver.source.origin import Origin
+from sparktf.driver.source.partition_filter import filter_partitions
+from sparktf.driver.source.scan import plain_scan, spark_reads
 from sparktf.errors import ConfigError, SourceNotFoundError, StorageNotFoundError
 from sparktf.storage import FileSystems
 
