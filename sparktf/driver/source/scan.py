@@ -1,9 +1,9 @@
 """Whether a DataFrame is a plain scan of Parquet files: read off Spark's own physical plan, through py4j.
 
 An allowlist: projections of plain columns over one scan by Spark's own Parquet format, with filters over partition
-columns, and those that compare columns in the files with constants (`sparktf.driver.source.scan_filter`). Whatever is not
-known to be this is not plain, and neither is what another version of Spark plans in another way. Nothing is run; Spark
-plans the query and lists the files, as it would to run it.
+columns, and those that compare columns in the files with constants (`sparktf.driver.source.scan_filter`). Whatever is
+not known to be this is not plain, and neither is what another version of Spark plans in another way. Nothing is run;
+Spark plans the query and lists the files, as it would to run it.
 """
 
 from __future__ import annotations
