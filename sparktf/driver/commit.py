@@ -17,7 +17,7 @@ from sparktf.result import EpochRows
 from sparktf.rundir import RunDirectory, checkpoint_name
 from sparktf.sequence import Cursor, Stream
 from sparktf.storage.base import Storage
-from sparktf.storage.commit import CheckpointStore, Manifest
+from sparktf.storage.checkpoints import CheckpointStore, Manifest
 from sparktf.storage.fence import Fence, FenceWatch
 from sparktf.wire.control import BestWeights, Restore, Uploaded
 

@@ -20,7 +20,7 @@ from typing import TypeVar
 
 from sparktf.errors import ControlError, RefusedError
 from sparktf.executor.identity import executor_identity
-from sparktf.executor.process import TrainerProcess, python_path
+from sparktf.executor.trainer_process import TrainerProcess, python_path
 from sparktf.message import Message
 from sparktf.ports import HeldPort
 from sparktf.version import __version__

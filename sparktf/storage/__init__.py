@@ -1,4 +1,7 @@
-"""File systems and the commit protocol; `FileSystems` is how the rest of sparktf comes by a `Storage`."""
+"""File systems, the commit protocol and the ownership of a run; `FileSystems` is how the rest comes by a `Storage`.
+
+May import the wire's messages and below. Never knows Spark, TensorFlow or an attempt's state.
+"""
 
 from __future__ import annotations
 

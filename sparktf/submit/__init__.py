@@ -1,4 +1,4 @@
 """What happens before and around the Spark application: building its `spark-submit` line, following it, packing for it.
 
-Runs without Spark and without a JVM of its own.
+May import what of the driver needs neither a session nor a gang. Never starts Spark or a JVM of its own.
 """

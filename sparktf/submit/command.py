@@ -21,10 +21,10 @@ from sparktf.rundir import RunDirectory
 from sparktf.storage import normalise, open_storage
 from sparktf.submit.environment import Programs, find_programs, hadoop_conf_dir, spark_environment
 from sparktf.submit.follow import Follower
-from sparktf.submit.hadoop import ResourceManagers, read_resource_managers
 from sparktf.submit.line import check_security, is_yarn, private_settings, show_line, submit_line
 from sparktf.submit.process import SparkSubmit, kill_application
-from sparktf.submit.staging import log4j_in, stage
+from sparktf.submit.resource_managers import ResourceManagers, read_resource_managers
+from sparktf.submit.shipment import log4j_in, stage
 from sparktf.submit.yarn import ResourceManagerApi, check_submission, wait_for_resource_manager
 
 INTERRUPTED = 130

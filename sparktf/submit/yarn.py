@@ -14,8 +14,8 @@ from typing import Any
 from sparktf.config.job import JobConfig
 from sparktf.driver.spark.yarn_memory import check_fits
 from sparktf.errors import ConfigError, ReservationError
-from sparktf.submit.hadoop import ResourceManagers
 from sparktf.submit.line import RESOURCEMANAGER_WAIT_S, containers
+from sparktf.submit.resource_managers import ResourceManagers
 
 _CALL_S = 5.0
 _RETRY_S = 1.0

@@ -18,7 +18,7 @@ from sparktf.result import NodeInput
 from sparktf.rundir import RunDirectory
 from sparktf.sequence import Stream
 from sparktf.storage import FileSystems
-from sparktf.storage.commit import upload_folder
+from sparktf.storage.checkpoints import upload_folder
 from sparktf.trainer.bad_rows import BadRowFile
 from sparktf.trainer.best import BestEpoch
 from sparktf.trainer.checkpoint import CheckpointWriter, SavePolicy, restore

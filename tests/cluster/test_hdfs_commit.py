@@ -19,7 +19,7 @@ from sparktf.hadoop import HadoopConf
 from sparktf.rundir import RunDirectory
 from sparktf.sequence import Cursor
 from sparktf.storage import FileSystems, Storage, Timeouts
-from sparktf.storage.commit import CheckpointStore, Manifest, upload_folder
+from sparktf.storage.checkpoints import CheckpointStore, Manifest, upload_folder
 from sparktf.storage.fence import Fence
 
 # Looks until its stdin ends; prints what it saw that nobody may see, and the steps that it saw whole.
@@ -29,7 +29,7 @@ READER = textwrap.dedent(
     from sparktf.hadoop import HadoopConf
     from sparktf.rundir import RunDirectory
     from sparktf.storage import FileSystems, Timeouts
-    from sparktf.storage.commit import CheckpointStore
+    from sparktf.storage.checkpoints import CheckpointStore
 
     storage = FileSystems(HadoopConf.from_environment(), timeouts=Timeouts(2, 3, 60)).open("/runs")
     torn, steps, looks = [], [], 0

@@ -22,7 +22,7 @@ import types
 from collections.abc import Mapping, Sequence
 from typing import IO, Any
 
-from sparktf.executor import process
+from sparktf.executor import trainer_process as process
 from sparktf.executor.agent import AgentSettings, agent_task
 
 PRELOADED = ("tensorflow", "keras", "tf_keras", "sparktf.trainer.__main__", "sparktf.trainer.sync.keras_run")

@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 
 from sparktf.config.load import load_config
-from sparktf.driver.code import files as module
-from sparktf.driver.code.files import archive_files, code_files, digest_of
+from sparktf.driver.code import code_files as module
+from sparktf.driver.code.code_files import archive_files, code_files, digest_of
 from sparktf.errors import ConfigError
 from sparktf.submit.environment import Programs
-from sparktf.submit.staging import stage
+from sparktf.submit.shipment import stage
 
 CONFIG = "name: n\nmodel: trees.forest:build\ndata: {path: l, inputs: {x: x}, targets: {y: y}}\noutput: {path: runs}\n"
 

@@ -27,7 +27,7 @@ from sparktf.errors import (
 from sparktf.rundir import RunDirectory, checkpoint_name
 from sparktf.sequence import Cursor
 from sparktf.storage import Storage
-from sparktf.storage.commit import (
+from sparktf.storage.checkpoints import (
     MANIFEST,
     CheckpointStore,
     FileManifest,

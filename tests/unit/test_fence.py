@@ -17,7 +17,7 @@ from sparktf.errors import FencedOffError, PreflightError, SparkTFError, Verdict
 from sparktf.result import Application
 from sparktf.rundir import RunDirectory
 from sparktf.storage import Storage
-from sparktf.storage.commit import CheckpointStore, FileManifest, Manifest, read_manifest
+from sparktf.storage.checkpoints import CheckpointStore, FileManifest, Manifest, read_manifest
 from sparktf.storage.fence import LOOK_EVERY_S, Fence, FenceWatch, is_look_due
 from sparktf.storage.local import LocalStorage
 

@@ -1,15 +1,13 @@
-"""The architecture, held over the syntax trees: imports run downhill, and each runtime stays in its folder.
+"""The architecture, held over the syntax trees: imports run downhill, each runtime stays in its rooms.
 
-    jobs -> driver -> executor -> feed -> storage -> root
-    submit -> driver   trainer -> feed -> storage -> root        nobody imports trainer
-
-Third-party runtimes: pyspark in driver, executor and jobs; TensorFlow in trainer and jobs/models.
+A folder of sparktf is a room; what stands in `driver/` itself is a room for each file. docs/architecture.md draws them.
 yarn/minihadoop stands alone: the cluster that tests sparktf shares no code, and so no mistake, with it.
 """
 
 from __future__ import annotations
 
 import ast
+import graphlib
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -19,23 +17,50 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 
-# Layer -> layers of sparktf that it may import besides itself. `entry` is what stands above all: the lazy public names
-# and the console script.
+BASE = {"root", "config", "wire"}
+NODE = BASE | {"storage", "feed"}
+PLAN = NODE | {"driver/plan"}
+ATTEMPT = PLAN | {"driver/attempt"}
+GANG = ATTEMPT | {"driver/console", "executor"}
+RUN = GANG | {"driver/gang", "driver/output", "driver/commit"}
+SPARK = NODE | {"executor", "driver/code", "driver/gang"}
+SOURCE = PLAN | SPARK | {"driver/spark"}
+
+# Room -> rooms of sparktf that it may import besides itself. `entry` is what stands above all: the lazy public names
+# and the console script. Nobody imports trainer.
 MAY_IMPORT = {
     "root": set(),
-    "storage": {"root"},
-    "feed": {"root", "storage"},
-    "executor": {"root", "storage", "feed"},
-    "driver": {"root", "storage", "feed", "executor"},
-    "trainer": {"root", "storage", "feed"},
-    "submit": {"root", "storage", "driver"},
-    "entry": {"root", "storage", "feed", "executor", "driver", "submit"},
-    "jobs": {"root", "storage", "feed", "executor", "driver", "entry"},
+    "config": {"root"},
+    "wire": {"root", "config"},
+    "storage": BASE,
+    "feed": BASE | {"storage"},
+    "executor": NODE,
+    "driver": set(),
+    "driver/code": BASE,
+    "driver/plan": NODE,
+    "driver/attempt": PLAN,
+    "driver/console": BASE,
+    "driver/output": PLAN,
+    "driver/commit": ATTEMPT,
+    "driver/gang": GANG,
+    "driver/run": RUN,
+    "driver/spark": SPARK,
+    "driver/source": SOURCE,
+    "driver/check": SOURCE | {"driver/source", "driver/output"},
+    "driver/cluster": SOURCE | RUN | {"driver/source", "driver/run"},
+    "driver/main": BASE | {"driver/cluster", "driver/spark"},
+    "trainer/sync": NODE | {"trainer"},
+    "trainer": NODE | {"trainer/sync"},
+    "submit": BASE | {"storage", "driver/code", "driver/plan", "driver/console", "driver/output", "driver/spark"},
+    "entry": BASE | {"driver/cluster", "driver/check", "submit"},
+    "jobs": BASE | {"driver/main", "entry"},
 }
 ENTRY_MODULES = {"sparktf", "sparktf.cli"}
 
-SPARK = {"pyspark", "py4j"}
+PYSPARK = {"pyspark", "py4j"}
 TENSORFLOW = {"tensorflow", "keras", "tf_keras"}
+SEE_PYSPARK = {"driver/spark", "driver/source", "driver/cluster", "driver/main", "executor", "jobs"}
+SEE_TENSORFLOW = {"trainer", "trainer/sync"}
 
 # Files that may end the process, take signals or set up logging: each is the first code of a process.
 ENTRY_POINTS = {
@@ -69,14 +94,17 @@ def module_of(path: Path) -> str:
     return ".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__")
 
 
-def layer_of(module: str) -> str:
-    """Returns the layer of a module of sparktf or jobs."""
+def room_of(module: str) -> str:
+    """Returns the room of a module of sparktf or jobs."""
     top, *below = module.split(".")
     if top == "jobs":
         return "jobs"
     if module in ENTRY_MODULES:
         return "entry"
-    return below[0] if below and below[0] in MAY_IMPORT else "root"
+    for length in (2, 1):
+        if (room := "/".join(below[:length])) in MAY_IMPORT:
+            return room
+    return "root" if not (ROOT / "sparktf" / Path(*below)).is_dir() and len(below) == 1 else "/".join(below)
 
 
 def imports(path: Path) -> Iterator[Import]:
@@ -118,21 +146,21 @@ def is_in(module: str, packages: set[str]) -> bool:
 
 @pytest.mark.parametrize("path", sources("sparktf", "jobs"), ids=lambda path: str(path.relative_to(ROOT)))
 def test_imports_run_downhill(path: Path) -> None:
-    layer = layer_of(module_of(path))
-    allowed = MAY_IMPORT[layer] | {layer}
+    room = room_of(module_of(path))
+    allowed = MAY_IMPORT[room] | {room}
     uphill = [
-        f"line {found.line}: {layer} imports {found.module}"
+        f"line {found.line}: {room} imports {found.module}"
         for found in imports(path)
-        if is_in(found.module, {"sparktf", "jobs"}) and layer_of(found.module) not in allowed
+        if is_in(found.module, {"sparktf", "jobs"}) and room_of(found.module) not in allowed
     ]
     assert not uphill
 
 
 @pytest.mark.parametrize("path", sources("sparktf", "jobs"), ids=lambda path: str(path.relative_to(ROOT)))
-def test_each_runtime_stays_in_its_folder(path: Path) -> None:
-    layer, models = layer_of(module_of(path)), "models" in path.parts
-    forbidden = set() if layer in ("driver", "executor", "jobs") and not models else set(SPARK)
-    if layer != "trainer" and not models:
+def test_each_runtime_stays_in_its_rooms(path: Path) -> None:
+    room, models = room_of(module_of(path)), "models" in path.parts
+    forbidden = set() if room in SEE_PYSPARK and not models else set(PYSPARK)
+    if room not in SEE_TENSORFLOW and not models:
         forbidden |= TENSORFLOW
     strangers = [
         f"line {found.line}: {found.module}"
@@ -140,6 +168,31 @@ def test_each_runtime_stays_in_its_folder(path: Path) -> None:
         if is_in(found.module, forbidden) and not found.typing_only
     ]
     assert not strangers
+
+
+ROOMS = sorted({path.parent for path in sources("sparktf")} - {ROOT / "sparktf"})
+
+
+def test_the_walls_leave_no_way_round() -> None:
+    downhill = {room: allowed - {"trainer"} for room, allowed in MAY_IMPORT.items()}
+    assert list(graphlib.TopologicalSorter(downhill).static_order())
+    assert not [room for room, allowed in MAY_IMPORT.items() if "trainer" in allowed and room != "trainer/sync"]
+
+
+@pytest.mark.parametrize(
+    "folder", sorted({path.parent for path in sources("sparktf")} - {ROOT / "sparktf"}), ids=lambda path: path.name
+)
+def test_a_room_says_what_belongs_in_it_and_what_never_does(folder: Path) -> None:
+    said = ast.get_docstring(ast.parse((folder / "__init__.py").read_text(encoding="utf-8")))
+    assert said is not None
+    assert "import" in said
+    assert "ever " in said or "Nobody" in said
+    assert len(said.splitlines()) > 1
+
+
+def test_no_two_modules_share_a_name() -> None:
+    names = [path.stem for path in sources("sparktf") if not path.stem.startswith("__")]
+    assert sorted(names) == sorted(set(names))
 
 
 @pytest.mark.parametrize("path", sources("yarn"), ids=lambda path: str(path.relative_to(ROOT)))
@@ -152,7 +205,7 @@ def test_the_mini_cluster_stands_alone(path: Path) -> None:
 def test_only_entry_points_rule_their_process(path: Path) -> None:
     if str(path.relative_to(ROOT)) in ENTRY_POINTS:
         return
-    forbidden = PROCESS_CALLS - WATCH_CALLS if layer_of(module_of(path)) == "trainer" else PROCESS_CALLS
+    forbidden = PROCESS_CALLS - WATCH_CALLS if room_of(module_of(path)).startswith("trainer") else PROCESS_CALLS
     tree = ast.parse(path.read_text(encoding="utf-8"), str(path))
     calls = [
         f"line {node.lineno}: {ast.unparse(node.func)}"
@@ -179,4 +232,7 @@ def test_an_uphill_import_is_seen_wherever_it_stands(tmp_path: Path, monkeypatch
         ("sparktf.trainer", False),
         ("pyspark.sql", False),
     ]
-    assert [layer_of(found.module) for found in imports(source)][1:3] == ["driver", "trainer"]
+    assert [room_of(found.module) for found in imports(source)][2] == "trainer"
+    assert room_of("sparktf.driver.run") == "driver/run"
+    assert room_of("sparktf.driver.plan.files") == "driver/plan"
+    assert room_of("sparktf.errors") == "root"

@@ -11,7 +11,7 @@ import pytest
 from sparktf.config.load import parse_config
 from sparktf.submit.environment import Programs
 from sparktf.submit.line import Shipment, show_line, submit_line
-from sparktf.submit.staging import stage
+from sparktf.submit.shipment import stage
 
 GOLDEN = Path(__file__).parent / "golden"
 PROGRAMS = Programs(Path("/opt/spark"), driver_python="/opt/venv/bin/python", python="/usr/bin/python3")

@@ -10,7 +10,7 @@ import pytest
 from sparktf.config.job import JobConfig
 from sparktf.config.load import parse_config
 from sparktf.errors import ConfigError, PreflightError
-from sparktf.submit.hadoop import ResourceManagers, read_resource_managers, resource_managers
+from sparktf.submit.resource_managers import ResourceManagers, read_resource_managers, resource_managers
 from sparktf.submit.yarn import Queue, check_submission, parse_queues
 
 CAPACITY = {

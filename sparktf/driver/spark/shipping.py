@@ -9,9 +9,9 @@ from pyspark import SparkFiles
 from pyspark.sql import SparkSession
 
 from sparktf.config.job import JobConfig
-from sparktf.driver.code.files import archive_files, code_files, digest_of
+from sparktf.driver.code.code_files import archive_files, code_files, digest_of
 from sparktf.driver.code.module import search_path
-from sparktf.executor.process import CODE
+from sparktf.executor.trainer_process import CODE
 
 
 def ship_code(spark: SparkSession, config: JobConfig) -> None:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from sparktf.config.job import JobConfig
 from sparktf.config.load import dump_config
-from sparktf.driver.code.files import archive_files, code_files, digest_of, write_files
+from sparktf.driver.code.code_files import archive_files, code_files, digest_of, write_files
 from sparktf.driver.code.module import require_module, search_path
 from sparktf.driver.spark.log import QUIET_LOG4J
 from sparktf.errors import PreflightError
