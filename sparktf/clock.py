@@ -1,0 +1,44 @@
+"""Time and threads as the driver gets them: from outside, so that the same code runs under a simulated clock."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from typing import Protocol
+
+
+class Clock(Protocol):
+    """What tells the time, lets it pass, and runs something beside the caller."""
+
+    def now_s(self) -> float:
+        """Returns monotonic seconds: for waits and limits."""
+
+    def wall_s(self) -> float:
+        """Returns seconds since 1970, as people and other machines count them."""
+
+    def wait(self, condition: threading.Condition, limit_s: float) -> None:
+        """Waits until the condition, which the caller holds, is notified, or for `limit_s` seconds."""
+
+    def beside(self, name: str, work: Callable[[], None]) -> None:
+        """Runs `work` beside the caller; it does not outlive the process, and handles its own errors."""
+
+
+class SystemClock:
+    """This machine's time, and threads."""
+
+    def now_s(self) -> float:
+        """See `Clock`."""
+        return time.monotonic()
+
+    def wall_s(self) -> float:
+        """See `Clock`."""
+        return time.time()
+
+    def wait(self, condition: threading.Condition, limit_s: float) -> None:
+        """See `Clock`."""
+        condition.wait(limit_s)
+
+    def beside(self, name: str, work: Callable[[], None]) -> None:
+        """See `Clock`."""
+        threading.Thread(target=work, name=name, daemon=True).start()
