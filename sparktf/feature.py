@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import enum
 import math
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
+from pydantic import model_validator
 
 from sparktf.message import Message
 from sparktf.predicate import Comparison, FillValue
@@ -78,6 +79,18 @@ class Feature(Message):
         return (4 if self.is_text else self.numpy_dtype.itemsize) * self.places
 
 
+class FeedLimits(NamedTuple):
+    """How far a node may go while it reads: no part of the plan, as every start of a run may have others.
+
+    Attributes:
+        prefetch_bytes: Upper bound of the rows read ahead.
+        max_bad_rows: Rows of a stream and epoch that may be left out because they fail a check.
+    """
+
+    prefetch_bytes: int = 256 << 20
+    max_bad_rows: int = 0
+
+
 class FeedSpec(Message):
     """All that a node needs to turn splits into tensors, the same for every node and epoch.
 
@@ -88,7 +101,6 @@ class FeedSpec(Message):
         fill_null: Column -> value in place of null.
         renamed: Column -> its name in the files, where that is another one.
         where: What a row of the files must pass to belong to the stream.
-        max_bad_rows: Rows of a stream and epoch that may be left out because they fail a check.
     """
 
     features: tuple[Feature, ...]
@@ -99,8 +111,14 @@ class FeedSpec(Message):
     where: tuple[Comparison, ...] = ()
     shuffle: bool = True
     seed: int = 0
-    prefetch_bytes: int = 256 << 20
-    max_bad_rows: int = 0
+
+    @model_validator(mode="before")
+    @classmethod
+    def _without_limits(cls, stored: Any) -> Any:
+        """Plans stored before `FeedLimits` was held these two, which every start of a run may set anew."""
+        if isinstance(stored, dict):
+            return {key: value for key, value in stored.items() if key not in ("prefetch_bytes", "max_bad_rows")}
+        return stored
 
     @property
     def row_nbytes(self) -> int:

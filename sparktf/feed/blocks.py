@@ -67,11 +67,18 @@ class PlannedParts:
     max_ahead = None
 
     def __init__(
-        self, spec: FeedSpec, assignment: Assignment, open_storage: OpenStorage, *, use_threads: bool = False
+        self,
+        spec: FeedSpec,
+        assignment: Assignment,
+        open_storage: OpenStorage,
+        *,
+        sets_aside: bool = False,
+        use_threads: bool = False,
     ) -> None:
         """Opens nothing yet.
 
         Args:
+            sets_aside: As for `SplitReader`.
             use_threads: Let Arrow decode columns on all its threads; on few cores that takes them from the other work.
         """
         self._spec = spec
@@ -80,7 +87,7 @@ class PlannedParts:
         first = next((split for piece in assignment.pieces for split in piece.splits), None)
         self._groups = SplitSequence(
             (split for piece in assignment.pieces for split in self._splits_of(piece)),
-            partial(SplitReader, spec, open_storage, use_threads=use_threads),
+            partial(SplitReader, spec, open_storage, sets_aside=sets_aside, use_threads=use_threads),
             is_remote=first is not None and not isinstance(open_storage(first.path), LocalStorage),
         )
 

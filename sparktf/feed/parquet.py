@@ -86,14 +86,18 @@ def kept_rows(split: Split, seed: int) -> Array | None:
 class SplitReader:
     """Reads splits whole; keeps the files last used open, because blocks come back to a file for each row group."""
 
-    def __init__(self, spec: FeedSpec, open_storage: OpenStorage, *, use_threads: bool = False) -> None:
+    def __init__(
+        self, spec: FeedSpec, open_storage: OpenStorage, *, sets_aside: bool = False, use_threads: bool = False
+    ) -> None:
         """Opens nothing yet.
 
         Args:
+            sets_aside: Row groups that cannot be read are set aside, rather than refused.
             use_threads: Let Arrow decode columns on all its threads; on few cores that takes them from the other work.
         """
         self._spec = spec
         self._open_storage = open_storage
+        self._sets_aside = sets_aside
         self._use_threads = use_threads
         self._columns = file_columns(spec)
         self._in_file = read_columns(spec)
@@ -126,7 +130,7 @@ class SplitReader:
             table = file.read(split.row_group, use_threads=self._use_threads)
         except CorruptFileError as error:
             file.check_read(split)
-            if not self._spec.max_bad_rows:
+            if not self._sets_aside:
                 raise
             return replace(group, unreadable=str(error))
         file.check_read(split)

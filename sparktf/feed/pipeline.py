@@ -17,7 +17,7 @@ from typing import NamedTuple, Protocol, Self
 
 import numpy as np
 
-from sparktf.feature import FeedSpec
+from sparktf.feature import FeedLimits, FeedSpec
 from sparktf.feed.aside import Aside, BadRow, Handed, too_many
 from sparktf.feed.blocks import BlockPart, Parts
 from sparktf.feed.columns import Array, Columns, concat_rows, empty_columns, row_count, slice_rows, take_rows
@@ -26,6 +26,7 @@ from sparktf.feed.memory import SpareMemory
 from sparktf.sequence import Interval, leading
 
 _CLOSE_TIMEOUT_S = 5.0
+_DEFAULTS = FeedLimits()
 _SLAB_ROWS = 4096
 """Rows permuted at a time, at least: small batches are slices of these, and both stay in the caches."""
 
@@ -92,7 +93,7 @@ class NodeFeed:
 
     Attributes:
         rows_taken: Rows handed out so far; `consumed` turns them into a cursor.
-        rows_aside: Rows left out so far, because they fail a check: up to `FeedSpec.max_bad_rows`.
+        rows_aside: Rows left out so far, because they fail a check: up to `FeedLimits.max_bad_rows`.
         wait_s: Seconds that `take` has waited for rows.
         nbytes: Bytes read from files so far, of which `local_nbytes` lie on this node's own host.
     """
@@ -103,6 +104,7 @@ class NodeFeed:
         parts: Parts,
         memory: SpareMemory | None = None,
         *,
+        limits: FeedLimits = _DEFAULTS,
         on_bad_rows: OnBadRows | None = None,
     ) -> None:
         """Starts to read.
@@ -117,6 +119,7 @@ class NodeFeed:
         self.nbytes = 0
         self.local_nbytes = 0
         self._spec = spec
+        self._limits = limits
         self._parts = parts
         self._drained = False
         self._begun: list[Handed] = []
@@ -230,11 +233,11 @@ class NodeFeed:
     def _begin(self, block: Block) -> None:
         self._begun.append(block.handed)
         self.rows_aside += block.handed.rows - block.rows
-        is_over = self.rows_aside > self._spec.max_bad_rows
+        is_over = self.rows_aside > self._limits.max_bad_rows
         if block.bad and self._on_bad_rows is not None:
             self._on_bad_rows(block.bad, too_many=is_over)
         if is_over:
-            raise too_many(self.rows_aside, self._spec.max_bad_rows, block.bad)
+            raise too_many(self.rows_aside, self._limits.max_bad_rows, block.bad)
 
     def _next_block(self) -> Block | None:
         waiting_since = time.monotonic()
@@ -291,7 +294,7 @@ class NodeFeed:
 
     def _wait_for_room(self, nbytes: int) -> bool:
         """Waits until so much may be read ahead, or nothing is; False when the feed is closed."""
-        limit, max_ahead = self._spec.prefetch_bytes - nbytes, self._parts.max_ahead
+        limit, max_ahead = self._limits.prefetch_bytes - nbytes, self._parts.max_ahead
         with self._changed:
             self._changed.wait_for(
                 lambda: (
@@ -305,7 +308,7 @@ class NodeFeed:
     def _assemble(self, part: BlockPart, groups: Sequence[RowGroup]) -> Block:
         """The assembling thread: row groups into the rows of a part."""
         rows = sum(group.rows for group in groups)
-        limit = self._spec.max_bad_rows
+        limit = self._limits.max_bad_rows
         aside = Aside(rows, limit + 1) if limit else None
         columns = assemble(self._spec.features, groups, self._memory.arrays(rows), aside)
         # Every part of a block draws the permutation of the whole block, and takes its own share of it.

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from sparktf.errors import LifecycleError, NotStoredError, StorageError
+from sparktf.feature import FeedLimits
 from sparktf.feed.aside import BadRow
 from sparktf.feed.blocks import Parts, PlannedParts
 from sparktf.feed.memory import SpareMemory
@@ -78,7 +79,8 @@ class Session:
         self._intake = Intake(spec, client, reporter, work) if spec.staged else None
         path = self._rundir.bad_rows(spec.attempt, str(spec.node))
         self._bad_rows = BadRowFile(self._storage, path, self._warn)
-        self._feed_spec = spec.feed.model_copy(update={"max_bad_rows": spec.config.data.max_bad_rows})
+        data = spec.config.data
+        self._limits = FeedLimits(prefetch_bytes=data.prefetch_mib << 20, max_bad_rows=data.max_bad_rows)
         hasty = self._file_systems.open(spec.run_root, deadline_s=_SUMMARIES_DEADLINE_S)
         self.summaries = Summaries(hasty, self._rundir.tensorboard, work, spec.attempt)
 
@@ -147,9 +149,10 @@ class Session:
         patience = self.spec.config.timeouts.driver_lost
         answer = self._client.call_patiently(Action.ASSIGNMENT, request, AssignmentAnswer, patience_s=patience)
         feed = NodeFeed(
-            self._feed_spec,
+            self.spec.feed,
             self._parts(stream, epoch, answer),
             self._memory,
+            limits=self._limits,
             on_bad_rows=partial(self._set_aside, stream, epoch),
         )
         if stream is Stream.TRAIN:
@@ -158,7 +161,8 @@ class Session:
 
     def _parts(self, stream: Stream, epoch: int, answer: AssignmentAnswer) -> Parts:
         if answer.assignment is not None:
-            return PlannedParts(self._feed_spec, answer.assignment, self._file_systems.open)
+            aside = self._limits.max_bad_rows > 0
+            return PlannedParts(self.spec.feed, answer.assignment, self._file_systems.open, sets_aside=aside)
         if answer.staged is None or self._intake is None:
             raise LifecycleError(f"{self.spec.node} was given no share of {stream}")
         return self._intake.open(stream, epoch, answer.staged)

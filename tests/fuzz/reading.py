@@ -10,6 +10,7 @@ from fuzz.tensors import Take, Tensors
 from lakes import deal
 
 from sparktf.driver.plan.plan import Plan
+from sparktf.feature import FeedLimits
 from sparktf.feed.aside import BadRow
 from sparktf.feed.blocks import PlannedParts
 from sparktf.feed.columns import Columns, Ragged, Strings
@@ -34,14 +35,15 @@ class Read(NamedTuple):
 
 def read_share(plan: Plan, share: Assignment, batch_rows: int, limit: int) -> Read:
     """Reads all of a share."""
-    spec = plan.spec.model_copy(update={"max_bad_rows": limit})
+    spec, limits = plan.spec, FeedLimits(max_bad_rows=limit)
     found = Read([], [], 0)
 
     def note(rows: Sequence[BadRow], *, too_many: bool) -> None:
         del too_many
         found.bad.extend(rows)
 
-    with NodeFeed(spec, PlannedParts(spec, share, open_storage), on_bad_rows=note) as feed:
+    parts = PlannedParts(spec, share, open_storage, sets_aside=limit > 0)
+    with NodeFeed(spec, parts, limits=limits, on_bad_rows=note) as feed:
         while rows_in(batch := feed.take(batch_rows)):
             found.batches.append(batch)
         assert feed.rows_taken + feed.rows_aside == share.rows
@@ -51,9 +53,9 @@ def read_share(plan: Plan, share: Assignment, batch_rows: int, limit: int) -> Re
 
 def read_part(plan: Plan, share: Assignment, batch_rows: int, limit: int, rows: int) -> tuple[Read, Cursor]:
     """Reads a share from its start; returns what is trained once `rows` rows of it are, and how far that is."""
-    spec = plan.spec.model_copy(update={"max_bad_rows": limit})
+    spec, limits = plan.spec, FeedLimits(max_bad_rows=limit)
     kept: list[Columns] = []
-    with NodeFeed(spec, PlannedParts(spec, share, open_storage)) as feed:
+    with NodeFeed(spec, PlannedParts(spec, share, open_storage, sets_aside=limit > 0), limits=limits) as feed:
         taken = 0
         while taken < rows and (n := rows_in(batch := feed.take(min(batch_rows, rows - taken)))):
             kept.append(batch)

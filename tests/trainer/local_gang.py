@@ -21,6 +21,7 @@ from sparktf.driver.plan.plan import Plan, load_plan
 from sparktf.driver.plan.planner import plan_source
 from sparktf.driver.run import Run
 from sparktf.executor.agent import AgentSettings
+from sparktf.feature import FeedLimits
 from sparktf.feed.blocks import PlannedParts
 from sparktf.feed.pipeline import NodeFeed
 from sparktf.result import RunResult
@@ -148,9 +149,10 @@ def worker_rows(config: JobConfig, cursor: Cursor | None = None) -> list[dict[st
         Stream.TRAIN, cursor.epoch, todo, [""] * config.cluster.nodes, rebalance=config.data.rebalance
     )
     rows: list[dict[str, Any]] = []
-    spec = plan.spec.model_copy(update={"max_bad_rows": config.data.max_bad_rows})
+    spec, limit = plan.spec, config.data.max_bad_rows
     for share in shares:
-        with NodeFeed(spec, PlannedParts(spec, share, open_storage)) as feed:
+        parts = PlannedParts(spec, share, open_storage, sets_aside=limit > 0)
+        with NodeFeed(spec, parts, limits=FeedLimits(max_bad_rows=limit)) as feed:
             rows.append(dict(feed.take(share.rows)))
     return rows
 

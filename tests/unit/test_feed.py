@@ -32,6 +32,7 @@ from lakes import (
 
 from sparktf.driver.plan.plan import Plan
 from sparktf.errors import BadValueError, CorruptFileError, SourceNotFoundError, StorageError
+from sparktf.feature import FeedLimits
 from sparktf.feed.blocks import PlannedParts
 from sparktf.feed.columns import Strings
 from sparktf.feed.parquet import held_out_rows
@@ -169,8 +170,8 @@ class TestTake:
 
     def test_reading_ahead_is_bounded_and_close_ends_the_thread(self, lake: Path) -> None:
         plan = plan_lake(lake, shuffle_rows=40)
-        tight = plan.spec.model_copy(update={"prefetch_bytes": 1})
-        feed = NodeFeed(tight, PlannedParts(tight, deal(plan)[0], open_storage))
+        parts = PlannedParts(plan.spec, deal(plan)[0], open_storage)
+        feed = NodeFeed(plan.spec, parts, limits=FeedLimits(prefetch_bytes=1))
         feed.take(1)
         time.sleep(0.1)
         first_blocks = plan.tables[TRAIN].nbytes.max() * 3 * 3
@@ -179,8 +180,8 @@ class TestTake:
         assert not [thread for thread in threading.enumerate() if thread.name == "feed-train"]
 
     def test_a_bound_below_one_block_still_reads_all(self, plan: Plan) -> None:
-        tight = plan.spec.model_copy(update={"prefetch_bytes": 1})
-        with NodeFeed(tight, PlannedParts(tight, deal(plan)[0], open_storage)) as feed:
+        parts = PlannedParts(plan.spec, deal(plan)[0], open_storage)
+        with NodeFeed(plan.spec, parts, limits=FeedLimits(prefetch_bytes=1)) as feed:
             assert sorted(array(feed.take(1000), "input:id").tolist()) == list(range(ROWS))
 
 

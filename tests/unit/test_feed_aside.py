@@ -15,6 +15,7 @@ from lakes import array, deal, plan_lake, rewrite
 
 from sparktf.driver.plan.plan import Plan
 from sparktf.errors import BadValueError, CorruptFileError
+from sparktf.feature import FeedLimits
 from sparktf.feed.aside import Aside, BadRow, Rows
 from sparktf.feed.blocks import PlannedParts
 from sparktf.feed.columns import Strings
@@ -94,14 +95,15 @@ def plan_of(lake: Path, **data: Any) -> Plan:
 
 def feed_of(plan: Plan, share: Assignment, limit: int = len(BAD), bad: list[BadRow] | None = None) -> NodeFeed:
     """Returns the feed of a share; what it sets aside comes into `bad`."""
-    spec = plan.spec.model_copy(update={"max_bad_rows": limit})
+    limits = FeedLimits(max_bad_rows=limit)
 
     def keep(rows: Sequence[BadRow], *, too_many: bool) -> None:
         del too_many
         if bad is not None:
             bad.extend(rows)
 
-    return NodeFeed(spec, PlannedParts(spec, share, open_storage), on_bad_rows=keep)
+    parts = PlannedParts(plan.spec, share, open_storage, sets_aside=limit > 0)
+    return NodeFeed(plan.spec, parts, limits=limits, on_bad_rows=keep)
 
 
 def ids_of(plan: Plan, shares: Sequence[Assignment], size: int = 7) -> list[int]:

@@ -16,7 +16,7 @@ import pytest
 from lakes import array, batches, deal, plan_lake, write_file
 
 from sparktf.errors import BadValueError, ConfigError
-from sparktf.feature import TEXT, Feature, Kind
+from sparktf.feature import TEXT, Feature, FeedLimits, Kind
 from sparktf.feed.blocks import PlannedParts
 from sparktf.feed.columns import Columns, Strings
 from sparktf.feed.convert import RowGroup, assemble
@@ -116,8 +116,8 @@ def test_times_that_cannot_be_counted_are_left_out(tmp_path: Path) -> None:
     column = pa.array([5, LAST_MS + 1, 7], pa.int64()).cast(pa.timestamp("ms"))
     write_file(tmp_path / "f.parquet", pa.table({"c": column, "y": [0.0] * 3}))
     plan = plan_lake(tmp_path, inputs={"x": "c"}, targets={"y": "y"}, shuffle=False)
-    spec = plan.spec.model_copy(update={"max_bad_rows": 1})
-    with NodeFeed(spec, PlannedParts(spec, deal(plan)[0], open_storage)) as feed:
+    parts = PlannedParts(plan.spec, deal(plan)[0], open_storage, sets_aside=True)
+    with NodeFeed(plan.spec, parts, limits=FeedLimits(max_bad_rows=1)) as feed:
         assert array(feed.take(3), "input:x").tolist() == [5_000, 7_000]
 
 

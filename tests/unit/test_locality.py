@@ -41,9 +41,7 @@ def placed(hosts: int, replication: int, groups: int, *, seed: int = 0, block_ro
         RowGroups(file, row_group, rows, nbytes, start, start + MIB, rows), Keep.ALL, np.zeros_like(rows)
     )
     where = Hosts(files, located)
-    spec = FeedSpec(
-        features=(), partition_columns=(), partition_types=(), fill_null={}, shuffle=True, seed=3, prefetch_bytes=1
-    )
+    spec = FeedSpec(features=(), shuffle=True, seed=3)
     return Plan(
         spec=spec,
         plan_hash="",

@@ -678,6 +678,18 @@ class TestStoredPlan:
         plan = load_plan(storage, str(folder))
         assert sorted(ids(plan, deal(plan))) == list(range(229))
 
+    def test_what_a_start_may_set_anew_is_not_in_the_plan(self, lake: Path, tmp_path: Path) -> None:
+        storage, folder = open_storage("/"), tmp_path / "plan"
+        one, other = (plan_lake(lake, prefetch_mib=mib, max_bad_rows=mib) for mib in (1, 2))
+        assert one == other
+        save_plan(one, storage, str(folder))
+        text = (folder / "spec.json").read_text()
+        (folder / "spec.json").write_text(
+            text.replace('"shuffle":', '"prefetch_bytes": 1, "max_bad_rows": 1, "shuffle":')
+        )
+        assert "prefetch_bytes" in (folder / "spec.json").read_text()
+        assert load_plan(storage, str(folder)) == one
+
     def test_a_plan_of_a_later_version_is_refused(self, lake: Path, tmp_path: Path) -> None:
         storage, folder = open_storage("/"), tmp_path / "plan"
         save_plan(plan_lake(lake), storage, str(folder))

@@ -170,7 +170,6 @@ def feed_spec(
         where=() if scan is None else scan.where,
         shuffle=config.data.shuffle,
         seed=config.train.seed,
-        prefetch_bytes=config.data.prefetch_mib << 20,
     )
 
 
