@@ -1,144 +1,136 @@
-"""The run's event log: immutable segments of JSON lines, because HDFS has no shared append.
+"""What a run's driver says of it while it goes on: typed events, each a line of JSON with its time and its kind.
 
-An event says what happened and when, in JSON values. Who may read the run directory may read them: never a secret.
+Who may read the run directory may read them: never a secret. A reader skips what a later version has added.
 """
 
 from __future__ import annotations
 
 import json
-import logging
-import re
-import threading
-from collections.abc import Callable, Iterable, Iterator
-from typing import Any, NamedTuple
+from collections.abc import Iterable, Iterator
+from typing import Annotated, Any, Literal, NamedTuple
 
-from sparktf.errors import StorageError
+from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 
-_SEGMENT = re.compile(r"^(\d{6,})(-\w+)?\.jsonl$")
-
-_log = logging.getLogger(__name__)
+from sparktf.result import AttemptResult
+from sparktf.sequence import Stream
+from sparktf.topology import NodeId
 
 
-class Event(NamedTuple):
-    """One event.
+class _Event(BaseModel):
+    """Base of events; `kind` names the class in a line."""
+
+    model_config = ConfigDict(frozen=True, extra="ignore", ser_json_inf_nan="constants", hide_input_in_errors=True)
+
+    kind: str
+
+
+class RunBegun(_Event):
+    """A driver has taken up a run.
 
     Attributes:
-        time_s: Seconds since the epoch.
+        config: Hash of the configuration; `plan` that of what the plan depends on.
+    """
+
+    kind: Literal["run"] = "run"
+    run_id: str
+    config: str
+    plan: str
+
+
+class AttemptBegun(_Event):
+    """Trainers are started.
+
+    Attributes:
+        hosts: Where the workers are, with commas between.
+        from_step: The checkpoint's that it goes on from, else 0.
+    """
+
+    kind: Literal["attempt"] = "attempt"
+    attempt: int
+    workers: int
+    hosts: str
+    from_step: int
+
+
+class MetricsSeen(_Event):
+    """Metrics of a stream over all workers."""
+
+    kind: Literal["metrics"] = "metrics"
+    attempt: int
+    node: NodeId
+    stream: Stream
+    epoch: int
+    step: int
+    rows: int
+    values: dict[str, float]
+
+
+class AttemptEnded(AttemptResult):
+    """An attempt is over, one way or another."""
+
+    model_config = ConfigDict(extra="ignore")
+
+    kind: Literal["attempt-end"] = "attempt-end"
+
+
+class LineSaid(_Event):
+    """A line that the driver shows to people."""
+
+    kind: Literal["line"] = "line"
+    text: str
+    style: str = ""
+
+
+class WarningGiven(_Event):
+    """A warning that the result keeps."""
+
+    kind: Literal["warning"] = "warning"
+    text: str
+
+
+class RunEnded(_Event):
+    """The run has a result.
+
+    Attributes:
+        verdict: Its exit code.
+    """
+
+    kind: Literal["end"] = "end"
+    verdict: int
+    error: str | None = None
+
+
+class UnknownEvent(_Event):
+    """An event of a later version."""
+
+
+_Known = RunBegun | AttemptBegun | MetricsSeen | AttemptEnded | LineSaid | WarningGiven | RunEnded
+Event = _Known | UnknownEvent
+
+
+class Entry(NamedTuple):
+    """A line of the log.
+
+    Attributes:
+        time_s: Seconds since 1970.
     """
 
     time_s: float
-    kind: str
-    fields: dict[str, Any]
+    event: Event
 
 
-class EventLog:
-    """Collects events and writes them as segments `000001-<writer>.jsonl`, ...; may be used from several threads."""
-
-    def __init__(
-        self,
-        write: Callable[[str, bytes], None],
-        folder: str,
-        clock: Callable[[], float],
-        *,
-        first_segment: int = 1,
-        writer: str = "",
-        max_events: int = 1000,
-        max_age_s: float = 5.0,
-    ) -> None:
-        """Opens the log; writes nothing yet.
-
-        Args:
-            write: Writes a file, whole or not at all (`Storage.write_bytes`).
-            clock: Seconds since the epoch.
-            first_segment: Where numbering goes on: `next_segment` of the names that a resumed run finds.
-            writer: Of letters and digits, one for each log that may be written at the same time: a driver that is
-                frozen and thawed overwrites no segment of its successor's. Those of one are in order by name.
-            max_events: Events in memory that make the next `emit` write a segment.
-            max_age_s: Age of the oldest event in memory that does so.
-        """
-        self._write = write
-        self._folder = folder.rstrip("/")
-        self._clock = clock
-        self._segment = first_segment
-        self._suffix = f"-{writer}" if writer else ""
-        self._ended = False
-        self._max_events = max_events
-        self._max_age_s = max_age_s
-        self._lines: list[bytes] = []
-        self._due_s = 0.0
-        self._lines_lock = threading.Lock()
-        self._writing = threading.Lock()
-
-    def emit(self, kind: str, **fields: Any) -> None:
-        """Adds an event; writes a segment when one is due.
-
-        A segment that cannot be written is logged and tried again `max_age_s` later: training outlives a storage that
-        is away for a while.
-
-        Raises:
-            TypeError: a field is not JSON-able.
-            ValueError: a field is named `time_s`.
-        """
-        if "time_s" in fields:
-            raise ValueError(f"event {kind!r}: time_s is the log's own field")
-        now = self._clock()
-        line = json.dumps({"time_s": now, "kind": kind, **fields}, separators=(",", ":")).encode()
-        with self._lines_lock:
-            if not self._lines:
-                self._due_s = now + self._max_age_s
-            self._lines.append(line)
-            due = now >= self._due_s or len(self._lines) == self._max_events
-        if due:
-            self._flush_beside(now)
-
-    def flush(self) -> None:
-        """Writes the events in memory as one segment; with none, nothing.
-
-        Raises:
-            StorageError: the segment could not be written; its events stay in memory.
-        """
-        with self._writing:
-            self._write_segment()
-
-    def end(self) -> None:
-        """Forgets the events in memory; from now on nothing is written."""
-        with self._lines_lock:
-            self._ended = True
-            self._lines.clear()
-
-    def _flush_beside(self, now: float) -> None:
-        """Flushes unless another thread is at it, so that no thread waits for another's write."""
-        if not self._writing.acquire(blocking=False):
-            return
-        try:
-            self._write_segment()
-        except StorageError as error:
-            _log.warning("events are kept in memory, the next try is in %g s: %s", self._max_age_s, error)
-            with self._lines_lock:
-                self._due_s = now + self._max_age_s
-        finally:
-            self._writing.release()
-
-    def _write_segment(self) -> None:
-        with self._lines_lock:
-            lines = [] if self._ended else self._lines.copy()
-        if not lines:
-            return
-        # A failed write may have arrived all the same: the next try has the same number and at least the same events.
-        self._write(f"{self._folder}/{self._segment:06d}{self._suffix}.jsonl", b"\n".join(lines) + b"\n")
-        with self._lines_lock:
-            del self._lines[: len(lines)]
-            self._segment += 1
+_ADAPTER: TypeAdapter[_Known] = TypeAdapter(Annotated[_Known, Field(discriminator="kind")])
+_KINDS = {"run", "attempt", "metrics", "attempt-end", "line", "warning", "end"}
 
 
-def next_segment(names: Iterable[str]) -> int:
-    """Returns the number after the highest segment among file names or paths; 1 if there is none."""
-    found = (_SEGMENT.match(name.rpartition("/")[2]) for name in names)
-    return max((int(match.group(1)) for match in found if match), default=0) + 1
+def event_line(time_s: float, event: Event) -> bytes:
+    """Returns the line of an event, without its end."""
+    fields = event.model_dump(mode="json")
+    return json.dumps({"time_s": time_s, "kind": fields.pop("kind"), **fields}, separators=(",", ":")).encode()
 
 
-def read_events(lines: Iterable[str | bytes]) -> Iterator[Event]:
-    """Yields the events of a segment's lines; empty lines are skipped.
+def read_events(lines: Iterable[str | bytes]) -> Iterator[Entry]:
+    """Yields the entries of a segment's lines; empty lines are skipped.
 
     Raises:
         ValueError: a line is not an event; names its number.
@@ -148,7 +140,11 @@ def read_events(lines: Iterable[str | bytes]) -> Iterator[Event]:
             continue
         try:
             fields = json.loads(line)
-            event = Event(fields.pop("time_s"), fields.pop("kind"), fields)
-        except (ValueError, KeyError, AttributeError, TypeError) as error:
+            entry = Entry(float(fields.pop("time_s")), _event_of(fields))
+        except (ValidationError, ValueError, KeyError, AttributeError, TypeError) as error:
             raise ValueError(f"line {number} is not an event: {error}") from error
-        yield event
+        yield entry
+
+
+def _event_of(fields: dict[str, Any]) -> Event:
+    return _ADAPTER.validate_python(fields) if fields["kind"] in _KINDS else UnknownEvent.model_validate(fields)

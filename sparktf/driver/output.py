@@ -15,7 +15,7 @@ from sparktf.errors import (
     StoragePermissionError,
     StorageUnavailableError,
 )
-from sparktf.events import EventLog, next_segment
+from sparktf.event_log import EventLog, next_segment
 from sparktf.result import Application, RunResult
 from sparktf.rundir import RunDirectory
 from sparktf.storage.base import Storage

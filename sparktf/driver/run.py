@@ -32,7 +32,8 @@ from sparktf.errors import (
     Verdict,
     record_of,
 )
-from sparktf.events import EventLog
+from sparktf.event_log import EventLog
+from sparktf.events import AttemptBegun, AttemptEnded, Event, LineSaid, MetricsSeen, RunBegun, RunEnded, WarningGiven
 from sparktf.result import AttemptResult, NodeResult, RunResult
 from sparktf.rundir import RunDirectory
 from sparktf.sequence import Cursor, Stream
@@ -148,9 +149,8 @@ class Run:
 
     def _open_events(self) -> None:
         self._events = open_events(self._storage, self._hasty, self._rundir.events)
-        self._events.emit(
-            "run", run_id=self._rundir.run_id, config=self._config.config_hash(), plan=self._config.plan_hash()
-        )
+        config = self._config
+        self._emit(RunBegun(run_id=self._rundir.run_id, config=config.config_hash(), plan=config.plan_hash()))
 
     # ---- attempts ----
 
@@ -244,9 +244,8 @@ class Run:
         hosts = ", ".join(seating.hosts)
         since = f"from step {restore.step}" if restore else "from scratch"
         self._display.say(f"attempt {len(self._attempts) + 1}: {len(seating.hosts)} worker(s) on {hosts}, {since}")
-        self._emit(
-            "attempt", attempt=number, workers=len(seating.hosts), hosts=hosts, from_step=restore.step if restore else 0
-        )
+        step = restore.step if restore else 0
+        self._emit(AttemptBegun(attempt=number, workers=len(seating.hosts), hosts=hosts, from_step=step))
 
     def _watch(self, attempt: Attempt, plan: Plan, feeding: Feeding) -> Outcome:
         """Follows an attempt to its end: commits, failures, progress."""
@@ -279,7 +278,7 @@ class Run:
                 self._need_committer().check_room(ready.weights)
             for reported in metrics:
                 self._display.metrics(reported)
-                self._emit("metrics", **reported.model_dump(mode="json"))
+                self._emit(MetricsSeen(**reported.model_dump()))
             for text in warnings:
                 self._warn(text)
             if outcome is not Outcome.RUNNING:
@@ -299,7 +298,7 @@ class Run:
     ) -> None:
         kept = attempt_result(attempt, nodes, restore.step if restore else 0, duration_s)
         self._attempts.append(kept)
-        self._emit("attempt-end", **kept.model_dump(mode="json"))
+        self._emit(AttemptEnded(**dict(kept)))
 
     # ---- the end ----
 
@@ -344,7 +343,7 @@ class Run:
         except StorageError as e:
             self._warn(f"uploads that were not committed stay for the next run of this id to remove: {e}")
         self._results.write(result)
-        self._emit("end", verdict=int(result.verdict), error=result.error.message if result.error else None)
+        self._emit(RunEnded(verdict=int(result.verdict), error=result.error.message if result.error else None))
         if self._events is not None:
             self._events.flush()
         self._fence.release()
@@ -375,15 +374,15 @@ class Run:
             raise LifecycleError("attempts begin after the plan")
         return self._committer
 
-    def _emit(self, kind: str, **fields: Any) -> None:
+    def _emit(self, event: Event) -> None:
         if self._events is not None:
-            self._events.emit(kind, **fields)
+            self._events.emit(event)
 
     def _keep_line(self, text: str, style: str) -> None:
         """Keeps what the driver says as an event, for whoever follows the run from elsewhere."""
-        self._emit("line", text=text, style=style)
+        self._emit(LineSaid(text=text, style=style))
 
     def _warn(self, text: str) -> None:
         self._warnings.append(text)
         self._display.say(f"warning: {text}", "yellow")
-        self._emit("warning", text=text)
+        self._emit(WarningGiven(text=text))

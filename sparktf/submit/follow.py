@@ -8,7 +8,7 @@ from pydantic import ValidationError
 
 from sparktf.driver.console import Display
 from sparktf.errors import StorageError
-from sparktf.events import read_events
+from sparktf.events import LineSaid, read_events
 from sparktf.result import RunResult
 from sparktf.rundir import RunDirectory
 from sparktf.storage import Storage
@@ -37,9 +37,9 @@ class Follower:
             except StorageError:
                 return
             self._seen.add(path)
-            for event in read_events(lines):
-                if event.kind == "line":
-                    self._display.say(str(event.fields["text"]), str(event.fields["style"]))
+            for _, event in read_events(lines):
+                if isinstance(event, LineSaid):
+                    self._display.say(event.text, event.style)
 
     def result(self, application: str) -> RunResult | None:
         """Returns how the run ended, if the application has said so: by its own result, or by repeating a final one."""

@@ -7,7 +7,7 @@ import os
 import sys
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import pyspark
 from integration.processes import MARK, Family
@@ -23,6 +23,9 @@ QUIET = REPO / "sparktf/driver/spark/log4j2.properties"
 _OF_EXECUTORS = ("liblz4-java", "snappy-", "sparktf-code-")
 
 _FOREIGN = ("SPARK_", "PYSPARK_", "PYTEST_")
+
+
+Seen = TypeVar("Seen", bound=Event)
 
 
 class RunFolder:
@@ -48,11 +51,11 @@ class RunFolder:
         found: dict[str, Any] = json.loads(Path(self._paths.checkpoint(step), "MANIFEST.json").read_bytes())
         return found
 
-    def events(self, kind: str) -> list[Event]:
+    def events(self, kind: type[Seen]) -> list[Seen]:
         """Returns the events of one kind."""
         segments = sorted(Path(self._paths.events).glob("*.jsonl"))
-        events = (event for segment in segments for event in read_events(segment.read_bytes().splitlines()))
-        return [event for event in events if event.kind == kind]
+        entries = (entry for segment in segments for entry in read_events(segment.read_bytes().splitlines()))
+        return [entry.event for entry in entries if isinstance(entry.event, kind)]
 
 
 class Sandbox:

@@ -15,7 +15,9 @@ from integration.rows import job
 from integration.watch import Watch
 
 from sparktf import Verdict
+from sparktf.events import MetricsSeen
 from sparktf.result import RunResult
+from sparktf.sequence import Stream
 
 
 def fed_job(application: Application, watch: Watch, name: str, *, hold_at: int = 0, **sections: Any) -> dict[str, Any]:
@@ -357,5 +359,5 @@ def rest(folder: Path) -> bool:
 
 def validation_rows(application: Application, config: dict[str, Any]) -> list[int]:
     """Returns the rows of each evaluation."""
-    events = application.run(config, "r").events("metrics")
-    return [int(e.fields["rows"]) for e in events if e.fields["stream"] == "validation"]
+    events = application.run(config, "r").events(MetricsSeen)
+    return [event.rows for event in events if event.stream is Stream.VALIDATION]

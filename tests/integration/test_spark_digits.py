@@ -14,6 +14,7 @@ from integration.serving import predict
 from integration.submit import Submit
 
 from sparktf import Verdict
+from sparktf.events import MetricsSeen
 
 TRAINED, HELD_OUT = 1438, 359
 
@@ -51,7 +52,7 @@ def assert_is_a_whole_result(run: RunFolder, epochs: int) -> None:
     assert result.checkpoint.endswith(f"step-{result.steps:012d}")
     assert {"tensorflow", "keras", "python"} <= result.versions.keys()
     assert list(run.tensorboard.rglob("events.out.tfevents.*"))
-    assert [e.fields["rows"] for e in run.events("metrics")] == [HELD_OUT] * epochs
+    assert [event.rows for event in run.events(MetricsSeen)] == [HELD_OUT] * epochs
 
 
 def test_digits_train_through_spark_submit_and_the_model_predicts_in_a_fresh_process(

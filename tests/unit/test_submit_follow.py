@@ -11,7 +11,8 @@ from rich.console import Console
 
 from sparktf.driver.console import Display
 from sparktf.errors import Verdict
-from sparktf.events import EventLog
+from sparktf.event_log import EventLog
+from sparktf.events import LineSaid, RunEnded
 from sparktf.result import RunResult
 from sparktf.rundir import RunDirectory
 from sparktf.storage import open_storage
@@ -34,8 +35,8 @@ class Followed:
         self._segments += 1
         log = EventLog(self.storage.write_bytes, self.rundir.events, lambda: 0.0, first_segment=self._segments)
         for line in lines:
-            log.emit("line", text=line, style="")
-        log.emit("metrics", step=1)
+            log.emit(LineSaid(text=line))
+        log.emit(RunEnded(verdict=0))
         log.flush()
 
     def ends(self, application: str, verdict: Verdict) -> None:

@@ -1,0 +1,115 @@
+"""The run's event log: immutable segments of JSON lines, because HDFS has no shared append."""
+
+from __future__ import annotations
+
+import logging
+import re
+import threading
+from collections.abc import Callable, Iterable
+
+from sparktf.errors import StorageError
+from sparktf.events import Event, event_line
+
+_SEGMENT = re.compile(r"^(\d{6,})(-\w+)?\.jsonl$")
+
+_log = logging.getLogger(__name__)
+
+
+class EventLog:
+    """Collects events and writes them as segments `000001-<writer>.jsonl`, ...; may be used from several threads."""
+
+    def __init__(
+        self,
+        write: Callable[[str, bytes], None],
+        folder: str,
+        clock: Callable[[], float],
+        *,
+        first_segment: int = 1,
+        writer: str = "",
+        max_events: int = 1000,
+        max_age_s: float = 5.0,
+    ) -> None:
+        """Opens the log; writes nothing yet.
+
+        Args:
+            write: Writes a file, whole or not at all (`Storage.write_bytes`).
+            clock: Seconds since the epoch.
+            first_segment: Where numbering goes on: `next_segment` of the names that a resumed run finds.
+            writer: Of letters and digits, one for each log that may be written at the same time: a driver that is
+                frozen and thawed overwrites no segment of its successor's. Those of one are in order by name.
+            max_events: Events in memory that make the next `emit` write a segment.
+            max_age_s: Age of the oldest event in memory that does so.
+        """
+        self._write = write
+        self._folder = folder.rstrip("/")
+        self._clock = clock
+        self._segment = first_segment
+        self._suffix = f"-{writer}" if writer else ""
+        self._ended = False
+        self._max_events = max_events
+        self._max_age_s = max_age_s
+        self._lines: list[bytes] = []
+        self._due_s = 0.0
+        self._lines_lock = threading.Lock()
+        self._writing = threading.Lock()
+
+    def emit(self, event: Event) -> None:
+        """Adds an event; writes a segment when one is due.
+
+        A segment that cannot be written is logged and tried again `max_age_s` later: training outlives a storage that
+        is away for a while.
+        """
+        now = self._clock()
+        line = event_line(now, event)
+        with self._lines_lock:
+            if not self._lines:
+                self._due_s = now + self._max_age_s
+            self._lines.append(line)
+            due = now >= self._due_s or len(self._lines) == self._max_events
+        if due:
+            self._flush_beside(now)
+
+    def flush(self) -> None:
+        """Writes the events in memory as one segment; with none, nothing.
+
+        Raises:
+            StorageError: the segment could not be written; its events stay in memory.
+        """
+        with self._writing:
+            self._write_segment()
+
+    def end(self) -> None:
+        """Forgets the events in memory; from now on nothing is written."""
+        with self._lines_lock:
+            self._ended = True
+            self._lines.clear()
+
+    def _flush_beside(self, now: float) -> None:
+        """Flushes unless another thread is at it, so that no thread waits for another's write."""
+        if not self._writing.acquire(blocking=False):
+            return
+        try:
+            self._write_segment()
+        except StorageError as error:
+            _log.warning("events are kept in memory, the next try is in %g s: %s", self._max_age_s, error)
+            with self._lines_lock:
+                self._due_s = now + self._max_age_s
+        finally:
+            self._writing.release()
+
+    def _write_segment(self) -> None:
+        with self._lines_lock:
+            lines = [] if self._ended else self._lines.copy()
+        if not lines:
+            return
+        # A failed write may have arrived all the same: the next try has the same number and at least the same events.
+        self._write(f"{self._folder}/{self._segment:06d}{self._suffix}.jsonl", b"\n".join(lines) + b"\n")
+        with self._lines_lock:
+            del self._lines[: len(lines)]
+            self._segment += 1
+
+
+def next_segment(names: Iterable[str]) -> int:
+    """Returns the number after the highest segment among file names or paths; 1 if there is none."""
+    found = (_SEGMENT.match(name.rpartition("/")[2]) for name in names)
+    return max((int(match.group(1)) for match in found if match), default=0) + 1
