@@ -90,8 +90,7 @@ class TrainerProcess:
         self._clean()
         return TrainerExited(
             agent=agent,
-            attempt=self.spec.attempt,
-            node=self.spec.node,
+            **self.spec.sender,
             exit_code=code,
             time_s=time.time(),
             log=where,

@@ -71,7 +71,7 @@ def _report(error: BaseException, spec: TrainerSpec, reporter: Reporter, work: P
 
     record = failure.describe(error, spec, work=work, time_s=time.time(), host=socket.gethostname())
     say("".join(traceback.format_exception(error)))
-    reporter.fail(Failed(attempt=spec.attempt, node=spec.node, record=record))
+    reporter.fail(Failed(**spec.sender, record=record))
 
 
 def prepare_environment(spec: TrainerSpec) -> None:

@@ -89,8 +89,7 @@ class CheckpointWriter:
         folder = self._work / checkpoint_name(step)
         not_written = self._write(checkpoint, folder)
         position = Uploaded(
-            attempt=self._spec.attempt,
-            node=self._spec.node,
+            **self._spec.sender,
             step=step,
             epoch=epoch,
             done=tuple(done),

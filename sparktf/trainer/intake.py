@@ -65,12 +65,12 @@ class Intake:
         return self._stagings[stream].input
 
     def _sealed(self, span: Span, rows: int) -> None:
-        self._reporter.send(Action.SEALED, Sealed(node=self._spec.node, span=span, rows=rows))
+        self._reporter.send(Action.SEALED, Sealed(**self._spec.sender, span=span, rows=rows))
 
     def _find_more(self, stream: Stream, epoch: int) -> bool:
         """Takes rows from a node that has some; returns False when no more will come."""
         span = Span(attempt=self._spec.attempt, stream=stream, epoch=epoch)
-        request = WorkRequest(node=self._spec.node, span=span, starved_s=self._stagings[stream].starved_s)
+        request = WorkRequest(**self._spec.sender, span=span, starved_s=self._stagings[stream].starved_s)
         patience = self._spec.config.timeouts.driver_lost
         work = self._client.call_patiently(Action.WORK, request, Work, patience_s=patience)
         for peer in work.peers:

@@ -10,7 +10,18 @@ from contextlib import suppress
 from sparktf.errors import ControlError, DriverLostError, RefusedError
 from sparktf.message import Message
 from sparktf.wire.channel import GONE_S, ControlClient, patience_with
-from sparktf.wire.control import Ack, Action, Failed, Heartbeat, Progress, TrainerOrders, TrainerSpec
+from sparktf.wire.control import (
+    Ack,
+    Action,
+    Failed,
+    Heartbeat,
+    Progress,
+    SaveOrder,
+    StopOrder,
+    TrainerOrder,
+    TrainerOrders,
+    TrainerSpec,
+)
 
 EXIT_STOPPED = 143
 EXIT_DRIVER_LOST = 70
@@ -96,13 +107,18 @@ class Reporter:
 
     def _beat(self) -> None:
         spec = self._spec
-        beat = Heartbeat(attempt=spec.attempt, node=spec.node, progress=self.progress)
-        orders = self._client.call(Action.HEARTBEAT, beat, TrainerOrders, timeout_s=spec.config.timeouts.heartbeat)
-        if orders.stop:
-            self._exit(0 if self._finished.is_set() else EXIT_STOPPED, "stopped by the driver")
-        if orders.save:
-            with self._lock:
-                self._save = True
+        beat = Heartbeat(**spec.sender, progress=self.progress)
+        answer = self._client.call(Action.HEARTBEAT, beat, TrainerOrders, timeout_s=spec.config.timeouts.heartbeat)
+        for order in answer.orders:
+            self._obey(order)
+
+    def _obey(self, order: TrainerOrder) -> None:
+        match order:
+            case StopOrder():
+                self._exit(0 if self._finished.is_set() else EXIT_STOPPED, "stopped by the driver")
+            case SaveOrder():
+                with self._lock:
+                    self._save = True
 
     def _exit(self, code: int, reason: str) -> None:
         """Ends the process at once: MultiWorkerMirroredStrategy's own shutdown waits long for peers that are gone."""

@@ -102,8 +102,7 @@ class Session:
         self._keras = keras
         self._writer = CheckpointWriter(self.spec, self._storage, self._reporter, self._work, keras)
         message = Ready(
-            attempt=self.spec.attempt,
-            node=self.spec.node,
+            **self.spec.sender,
             replicas=int(self.strategy.num_replicas_in_sync),
             keras=keras,
             versions=versions(keras),
@@ -145,7 +144,7 @@ class Session:
 
     def open_feed(self, stream: Stream, epoch: int) -> NodeFeed:
         """Asks the driver for this node's share and opens it."""
-        request = AssignmentRequest(attempt=self.spec.attempt, node=self.spec.node, stream=stream, epoch=epoch)
+        request = AssignmentRequest(**self.spec.sender, stream=stream, epoch=epoch)
         patience = self.spec.config.timeouts.driver_lost
         answer = self._client.call_patiently(Action.ASSIGNMENT, request, AssignmentAnswer, patience_s=patience)
         feed = NodeFeed(
@@ -181,8 +180,7 @@ class Session:
         self._bad_rows.flush()
         aside = feed.rows_aside if complete else feed.aside_within(rows)
         message = EpochDone(
-            attempt=self.spec.attempt,
-            node=self.spec.node,
+            **self.spec.sender,
             epoch=epoch,
             step=step,
             rows_fed=rows + aside,
@@ -209,8 +207,7 @@ class Session:
         for name, value in values.items():
             self.summaries.scalar(stream.value, f"epoch_{name}", value, step)
         message = Metrics(
-            attempt=self.spec.attempt,
-            node=self.spec.node,
+            **self.spec.sender,
             stream=stream,
             epoch=epoch,
             step=step,
@@ -274,9 +271,7 @@ class Session:
         if self._writer is not None:
             self._writer.wait()
         self._flush_summaries()
-        message = Finished(
-            attempt=self.spec.attempt, node=self.spec.node, step=step, model=self._model_files, early=early, kept=kept
-        )
+        message = Finished(**self.spec.sender, step=step, model=self._model_files, early=early, kept=kept)
         self._reporter.send(Action.FINISHED, message)
         self._reporter.update(phase="finished")
         self._reporter.finish()
@@ -289,4 +284,4 @@ class Session:
             self._warn(f"TensorBoard's summaries are not stored: {error}")
 
     def _warn(self, text: str) -> None:
-        self._reporter.send(Action.WARNING, Warned(attempt=self.spec.attempt, node=self.spec.node, text=text))
+        self._reporter.send(Action.WARNING, Warned(**self.spec.sender, text=text))

@@ -6,7 +6,9 @@ Agents and trainers call, the driver answers; commands travel in the answers to 
 from __future__ import annotations
 
 import enum
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
+
+from pydantic import Field
 
 from sparktf.config.job import JobConfig
 from sparktf.errors import ErrorRecord
@@ -19,6 +21,7 @@ from sparktf.sequence import Assignment, Cursor, Interval, Stream
 from sparktf.topology import ClusterSpec, NodeId
 from sparktf.wire.data import DataAddress, StagedShare
 from sparktf.wire.security import ControlAccess
+from sparktf.wire.sender import NodeMessage, Sender
 
 
 class Action(enum.StrEnum):
@@ -141,6 +144,7 @@ class TrainerSpec(Message):
 
     Attributes:
         run_root: With config.name and run_id, the run directory.
+        incarnation: Which of the trainers that the node has had in the attempt.
         rows: Rows of each planned stream in one epoch.
         staged: Streams that Spark feeds, whose rows nobody knows beforehand.
         assets: What `prepare` returned.
@@ -159,6 +163,12 @@ class TrainerSpec(Message):
     staged: tuple[Stream, ...] = ()
     restore: Restore | None = None
     hadoop: HadoopConf = HadoopConf()
+    incarnation: int = 0
+
+    @property
+    def sender(self) -> Sender:
+        """What every message of this trainer begins with."""
+        return Sender(attempt=self.attempt, node=self.node, incarnation=self.incarnation)
 
     def has(self, stream: Stream) -> bool:
         """Whether there is such a stream."""
@@ -186,16 +196,14 @@ class Orders(Message):
     trainer: TrainerSpec | None = None
 
 
-class TrainerExited(Message):
-    """A trainer process ended.
+class TrainerExited(NodeMessage):
+    """A trainer process ended, says its agent.
 
     Attributes:
         exit_code: As in `subprocess`: negative for a signal.
     """
 
     agent: str
-    attempt: int
-    node: NodeId
     exit_code: int
     time_s: float
     log: str
@@ -205,7 +213,7 @@ class TrainerExited(Message):
 # ---- trainers ----
 
 
-class Ready(Message):
+class Ready(NodeMessage):
     """The compiled model is built and checked, the checkpoint restored: the trainer could begin.
 
     Attributes:
@@ -213,8 +221,6 @@ class Ready(Message):
         keep: By what the best weights are known, if they are kept.
     """
 
-    attempt: int
-    node: NodeId
     replicas: int
     keras: Flavour
     versions: dict[str, str]
@@ -237,30 +243,37 @@ class Progress(Message):
     phase: str = "starting"
 
 
-class Heartbeat(Message):
+class Heartbeat(NodeMessage):
     """Sent every second or so by a trainer."""
 
-    attempt: int
-    node: NodeId
     progress: Progress
 
 
+class StopOrder(Message):
+    """The attempt is over: exit."""
+
+    kind: Literal["stop"] = "stop"
+
+
+class SaveOrder(Message):
+    """Save a checkpoint now."""
+
+    kind: Literal["save"] = "save"
+
+
+TrainerOrder = Annotated[StopOrder | SaveOrder, Field(discriminator="kind")]
+"""One order to a trainer; whatever else is ordered one day brings its own fields."""
+
+
 class TrainerOrders(Message):
-    """The answer to a trainer's heartbeat.
+    """The answer to a trainer's heartbeat: what it is to do, in this order."""
 
-    Attributes:
-        stop: The attempt is over: exit.
-    """
-
-    stop: bool = False
-    save: bool = False
+    orders: tuple[TrainerOrder, ...] = ()
 
 
-class AssignmentRequest(Message):
+class AssignmentRequest(NodeMessage):
     """A trainer asks for its share of one epoch."""
 
-    attempt: int
-    node: NodeId
     stream: Stream
     epoch: int
 
@@ -272,11 +285,9 @@ class AssignmentAnswer(Message):
     staged: StagedShare | None = None
 
 
-class Metrics(Message):
+class Metrics(NodeMessage):
     """Metrics of a stream over all workers, sent by the chief."""
 
-    attempt: int
-    node: NodeId
     stream: Stream
     epoch: int
     step: int
@@ -284,7 +295,7 @@ class Metrics(Message):
     values: dict[str, float]
 
 
-class EpochDone(Message):
+class EpochDone(NodeMessage):
     """A node has gone through its share of an epoch.
 
     Attributes:
@@ -294,8 +305,6 @@ class EpochDone(Message):
         input: What the node has read for it.
     """
 
-    attempt: int
-    node: NodeId
     epoch: int
     step: int
     rows_fed: int
@@ -313,7 +322,7 @@ class StagedFile(Message):
     sha256: str
 
 
-class Uploaded(Message):
+class Uploaded(NodeMessage):
     """A node's part of a checkpoint is in the staging folder, or could not be brought there.
 
     Attributes:
@@ -323,8 +332,6 @@ class Uploaded(Message):
         error: Why the chief's files are not there; "" if they are.
     """
 
-    attempt: int
-    node: NodeId
     step: int
     epoch: int
     done: tuple[Interval, ...]
@@ -334,7 +341,7 @@ class Uploaded(Message):
     error: str = ""
 
 
-class Finished(Message):
+class Finished(NodeMessage):
     """A trainer has done all of its work; it stays until it is told to stop.
 
     Attributes:
@@ -343,25 +350,19 @@ class Finished(Message):
         kept: Which weights the model has, if the best are kept; from the chief.
     """
 
-    attempt: int
-    node: NodeId
     step: int
     early: bool = False
     kept: Kept | None = None
     model: tuple[StagedFile, ...] = ()
 
 
-class Failed(Message):
+class Failed(NodeMessage):
     """A trainer fails; sent once, before it exits."""
 
-    attempt: int
-    node: NodeId
     record: ErrorRecord
 
 
-class Warned(Message):
+class Warned(NodeMessage):
     """Something that the run outlives and its owner should know."""
 
-    attempt: int
-    node: NodeId
     text: str

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from sparktf.message import Message
 from sparktf.sequence import Interval, Stream
-from sparktf.topology import NodeId
+from sparktf.wire.sender import NodeMessage
 
 
 class DataAddress(Message):
@@ -72,22 +72,20 @@ class SplitEnd(Message):
     rows: int
 
 
-class Sealed(Message):
+class Sealed(NodeMessage):
     """A whole split is with a node."""
 
-    node: NodeId
     span: Span
     rows: int
 
 
-class WorkRequest(Message):
+class WorkRequest(NodeMessage):
     """A node has run dry.
 
     Attributes:
         starved_s: Seconds since feeders last brought it something.
     """
 
-    node: NodeId
     span: Span
     starved_s: float
 

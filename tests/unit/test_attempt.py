@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import copy
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -14,9 +16,23 @@ from sparktf.driver.attempt.outcome import Failure, Outcome, Trainer, decide, la
 from sparktf.errors import ErrorRecord, RefusedError, Verdict
 from sparktf.lifecycle import TrainerState
 from sparktf.result import NodeInput
-from sparktf.sequence import Cursor
+from sparktf.sequence import Cursor, Stream
 from sparktf.topology import NodeId, Role
-from sparktf.wire.control import EpochDone, Failed, Finished, Heartbeat, Progress, TrainerExited
+from sparktf.wire.control import (
+    AssignmentRequest,
+    EpochDone,
+    Failed,
+    Finished,
+    Heartbeat,
+    Metrics,
+    Progress,
+    Ready,
+    TrainerExited,
+    Uploaded,
+    Warned,
+)
+from sparktf.wire.data import Sealed, Span, WorkRequest
+from sparktf.wire.sender import Sender
 
 SILENCE_S = 15.0
 NODES = [NodeId(role=Role.WORKER, index=i) for i in range(3)]
@@ -246,6 +262,49 @@ def test_a_trainer_that_counts_as_lost_is_heard_no_more(gang: Gang) -> None:
     with pytest.raises(RefusedError, match=lost):
         gang.exited(1, 0)
     assert [f.message for f in gang.attempt.failures] == ["worker 1 on h1 lost its executor: silent for 16 s"]
+
+
+@pytest.mark.parametrize(
+    ("sender", "why"),
+    [
+        (Sender(attempt=0, node=NODES[1], incarnation=2), "attempt 0 is over: 1 is under way"),
+        (Sender(attempt=1, node=NODES[2], incarnation=0), "attempt 1 has no worker 2"),
+        (
+            Sender(attempt=1, node=NODES[1], incarnation=1),
+            "incarnation 1 of worker 1 in attempt 1 is over: 2 has its place",
+        ),
+    ],
+    ids=["an attempt that is over", "a node that it has not", "a trainer that another has followed"],
+)
+def test_whoever_has_no_place_is_refused_whatever_he_says(gang: Gang, sender: Sender, why: str) -> None:
+    trainers = gang.attempt.trainers
+    trainers[NODES[1]].incarnation = 2
+    before = copy.deepcopy(trainers)
+    span = Span(attempt=1, stream=Stream.TRAIN, epoch=0, split=0)
+    attempt, record = gang.attempt, failure(1.0)
+    exited = TrainerExited(**sender, agent="agent 1", exit_code=-9, time_s=1.0, log="", log_tail="")
+    position = {"epoch": 0, "step": 1, "rows_fed": 1, "rows_trained": 1, "complete": True}
+    said: list[Callable[[], object]] = [
+        lambda: attempt.ready(Ready(**sender, replicas=1, keras="keras", versions={}, weights=1)),
+        lambda: attempt.heartbeat(Heartbeat(**sender, progress=Progress(step=9))),
+        lambda: attempt.assignment(AssignmentRequest(**sender, stream=Stream.TRAIN, epoch=0)),
+        lambda: attempt.metrics_reported(
+            Metrics(**sender, stream=Stream.TRAIN, epoch=0, step=1, rows=1, values={"loss": 1.0})
+        ),
+        lambda: attempt.epoch_done(EpochDone.model_validate({**sender, **position})),
+        lambda: attempt.uploaded(Uploaded(**sender, step=1, epoch=0, done=(), keras="keras")),
+        lambda: attempt.finished(Finished(**sender, step=1)),
+        lambda: attempt.failed(Failed(**sender, record=record)),
+        lambda: attempt.warned(Warned(**sender, text="hm")),
+        lambda: attempt.exited(exited),
+        lambda: attempt.sealed(Sealed(**sender, span=span, rows=1)),
+        lambda: attempt.work(WorkRequest(**sender, span=span, starved_s=9.0)),
+    ]
+    for say in said:
+        with pytest.raises(RefusedError, match=f"^{why}$"):
+            say()
+    assert attempt.trainers == before
+    assert not (attempt.failures or attempt.metrics or attempt.epochs or attempt.warnings or attempt.complete_uploads())
 
 
 def test_progress_never_goes_back(gang: Gang) -> None:

@@ -74,7 +74,7 @@ class Fed:
     def seal(self, split: int, rows: int, epoch: int = 0, attempt: int = 1) -> None:
         span = Span(attempt=attempt, stream=TRAIN, epoch=epoch, split=split)
         self.attempt.lease(LeaseRequest(span=span, host="h", jvm="jvm 0"))
-        self.attempt.sealed(Sealed(node=NODES[0], span=span, rows=rows))
+        self.attempt.sealed(Sealed(attempt=attempt, node=NODES[0], span=span, rows=rows))
 
 
 @pytest.fixture

@@ -40,13 +40,13 @@ def lease(books: Ledger, split: int, host: str = "host1", jvm: str = "jvm1", epo
 
 
 def seal(books: Ledger, split: int, rows: int, node: NodeId = A, epoch: int = 0) -> None:
-    books.sealed(Sealed(node=node, span=span(split, epoch), rows=rows))
+    books.sealed(Sealed(attempt=1, node=node, span=span(split, epoch), rows=rows))
 
 
 def peers(
     books: Ledger, node: NodeId, trained: Mapping[NodeId, int] | None = None, *, starved_s: float = 60.0
 ) -> list[NodeId]:
-    work = books.work(WorkRequest(node=node, span=span(), starved_s=starved_s), trained or {})
+    work = books.work(WorkRequest(attempt=1, node=node, span=span(), starved_s=starved_s), trained or {})
     return [next(n for n, a in ADDRESSES.items() if a == address) for address in work.peers]
 
 
@@ -214,7 +214,7 @@ class TestWork:
         assert peers(books, C, {A: 600, B: 900}) == [B, A]
 
     def test_its_end_is_told_when_spark_has_fed_everything(self, books: Ledger) -> None:
-        request = WorkRequest(node=C, span=span(), starved_s=0.0)
+        request = WorkRequest(attempt=1, node=C, span=span(), starved_s=0.0)
         assert not books.work(request, {}).ended
         books.end(TRAIN, 0, 3)
         assert books.work(request, {}).ended

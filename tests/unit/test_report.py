@@ -15,7 +15,7 @@ from sparktf.sequence import Stream
 from sparktf.topology import ClusterSpec, NodeId, Role
 from sparktf.trainer.report import Reporter
 from sparktf.wire.channel import ControlClient
-from sparktf.wire.control import Ack, Action, Heartbeat, Metrics, TrainerOrders, TrainerSpec
+from sparktf.wire.control import Ack, Action, Heartbeat, Metrics, SaveOrder, TrainerOrders, TrainerSpec
 from sparktf.wire.security import new_secret
 
 NODE = NodeId(role=Role.WORKER, index=0)
@@ -43,6 +43,7 @@ class Driver:
     def __init__(self) -> None:
         self.told: list[Message] = []
         self.is_deaf = False
+        self.answer = TrainerOrders()
         handlers = {
             Action.HEARTBEAT: Handler(Heartbeat, self._heartbeat),
             Action.METRICS: Handler(Metrics, self._metrics),
@@ -57,7 +58,7 @@ class Driver:
         if self.is_deaf:
             raise SparkTFError("not now")
         self.told.append(message)
-        return TrainerOrders(stop=False)
+        return self.answer
 
     def _metrics(self, message: Metrics) -> Ack:
         self.told.append(message)
@@ -84,3 +85,18 @@ def test_a_message_does_not_depend_on_the_heartbeat_before_it(driver: Driver) ->
     driver.reporter().send(Action.METRICS, METRICS)
 
     assert driver.told == [METRICS]
+
+
+def test_an_order_to_save_in_an_answer_is_carried_out_once(driver: Driver) -> None:
+    reporter = driver.reporter()
+    driver.answer = TrainerOrders(orders=(SaveOrder(),))
+    reporter.send(Action.METRICS, METRICS)
+    assert [reporter.take_save_request(), reporter.take_save_request()] == [True, False]
+
+
+def test_a_trainer_says_which_of_its_nodes_trainers_it_is(driver: Driver) -> None:
+    spec = SPEC.model_copy(update={"incarnation": 3})
+    Reporter(ControlClient(driver.server.access("127.0.0.1")), spec).send(Action.METRICS, METRICS)
+    (beat, _) = driver.told
+    assert isinstance(beat, Heartbeat)
+    assert (beat.attempt, beat.node, beat.incarnation) == (1, NODE, 3)

@@ -25,12 +25,14 @@ from sparktf.wire.control import (
     Heartbeat,
     Metrics,
     Ready,
+    StopOrder,
     TrainerExited,
     TrainerOrders,
     Uploaded,
     Warned,
 )
 from sparktf.wire.data import Lease, LeaseRequest, Sealed, Span, StagedShare, Work, WorkRequest
+from sparktf.wire.sender import NodeMessage
 
 
 class Attempt:
@@ -98,7 +100,7 @@ class Attempt:
     def heartbeat(self, message: Heartbeat) -> TrainerOrders:
         trainer = self._trainer(message)
         trainer.advance(message.progress)
-        return TrainerOrders(stop=self._stop)
+        return TrainerOrders(orders=(StopOrder(),) if self._stop else ())
 
     def assignment(self, message: AssignmentRequest) -> AssignmentAnswer:
         self._trainer(message)
@@ -121,6 +123,7 @@ class Attempt:
         return self._ledger_of(message.span).lease(message)
 
     def sealed(self, message: Sealed) -> Ack:
+        self._trainer(message)
         try:
             self._ledger_of(message.span).sealed(message)
         except DataError as e:
@@ -129,6 +132,7 @@ class Attempt:
         return Ack()
 
     def work(self, message: WorkRequest) -> Work:
+        self._trainer(message)
         trained = {
             t.node: t.progress.rows_trained for t in self.trainers.values() if t.progress.epoch == message.span.epoch
         }
@@ -306,22 +310,22 @@ class Attempt:
             host=trainer.host,
         )
 
-    def _trainer(
-        self,
-        message: Ready
-        | Heartbeat
-        | AssignmentRequest
-        | Metrics
-        | EpochDone
-        | Uploaded
-        | Finished
-        | Failed
-        | TrainerExited
-        | Warned,
-    ) -> Trainer:
-        if message.attempt != self.number or message.node not in self.trainers:
-            raise RefusedError(f"attempt {message.attempt} is over")
-        trainer = self.trainers[message.node]
+    def _trainer(self, message: NodeMessage) -> Trainer:
+        """Returns the trainer that speaks, or is spoken of.
+
+        Raises:
+            RefusedError: it is none of this attempt, or not the one that its node has now, or counts as lost.
+        """
+        if message.attempt != self.number:
+            raise RefusedError(f"attempt {message.attempt} is over: {self.number} is under way")
+        trainer = self.trainers.get(message.node)
+        if trainer is None:
+            raise RefusedError(f"attempt {self.number} has no {message.node}")
+        if message.incarnation != trainer.incarnation:
+            raise RefusedError(
+                f"incarnation {message.incarnation} of {trainer.node} in attempt {self.number} is over: "
+                f"{trainer.incarnation} has its place"
+            )
         if trainer.state is TrainerState.EXITED:
             raise RefusedError(f"{trainer.node} of attempt {message.attempt} counts as lost")
         trainer.heard_s = self._clock()

@@ -34,6 +34,7 @@ class Trainer:
     """One trainer as the driver sees it.
 
     Attributes:
+        incarnation: Which of the trainers that its node has had in the attempt.
         heard_s: When it last said anything.
         moved_s: When it last said that it had come further.
     """
@@ -44,6 +45,7 @@ class Trainer:
     heard_s: float
     moved_s: float
     state: TrainerState = TrainerState.LAUNCHED
+    incarnation: int = 0
     progress: Progress = field(default_factory=Progress)
     ready: Ready | None = None
     finished: Finished | None = None
