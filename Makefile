@@ -24,6 +24,10 @@ SEED ?=
 # An interpreter that the user names is the only one tried.
 PYTHONS := $(if $(filter undefined,$(origin PYTHON)),python3 python3.13 python3.12 python3.11,$(PYTHON))
 JAVA := $(if $(JAVA_HOME),$(JAVA_HOME)/bin/java,java)
+# Each suite leaves the times of its tests there.
+TIMES := .pytest_cache/times
+PYTEST = $(PY) -m pytest --junitxml=$(TIMES)/$@.xml
+SUITES := unit fuzz trainer integration cluster
 BENCHES := $(patsubst benchmarks/%.py,bench-%,$(filter-out benchmarks/_% benchmarks/hdfs_feed.py,$(wildcard benchmarks/*.py)))
 
 # A cluster's settings in the user's environment must not leak into runs on this machine.
@@ -47,7 +51,8 @@ train: java $(VENV)/.examples $(LAKE) ## Train on handwritten digits with two wo
 		2> >(trap '' INT; exec grep --line-buffered -v 'WARNING: Using incubator modules' >&2)
 
 .PHONY: test
-test: java check unit fuzz trainer integration cluster ## All checks and tests; what CI runs
+test: java check $(SUITES) ## All checks and tests; what CI runs
+	@$(PY) tests/slowest.py $(SUITES:%=$(TIMES)/%.xml)
 
 .PHONY: check
 check: $(VENV)/.dev ## Lint, formatting and types
@@ -57,23 +62,23 @@ check: $(VENV)/.dev ## Lint, formatting and types
 
 .PHONY: unit
 unit: $(VENV)/.dev ## Tests without processes, in seconds
-	@$(PY) -m pytest tests/unit $(ARGS)
+	@$(PYTEST) tests/unit $(ARGS)
 
 .PHONY: fuzz
 fuzz: $(VENV)/.dev ## Random cases against an oracle, in a minute; more or others: CASES=1000 SEED=7
-	@CASES=$(CASES) SEED=$(SEED) $(PY) -m pytest tests/fuzz $(ARGS)
+	@CASES=$(CASES) SEED=$(SEED) $(PYTEST) tests/fuzz $(ARGS)
 
 .PHONY: trainer
 trainer: $(VENV)/.dev ## Tests of trainer processes, without Spark
-	@$(PY) -m pytest tests/trainer $(ARGS)
+	@$(PYTEST) tests/trainer $(ARGS)
 
 .PHONY: integration
 integration: java $(VENV)/.dev ## Tests of real Spark with real trainers
-	@$(PY) -m pytest tests/integration $(ARGS)
+	@$(PYTEST) tests/integration $(ARGS)
 
 .PHONY: cluster
 cluster: java $(VENV)/.dev ## Tests on a real HDFS and YARN
-	@$(MINIHADOOP) as-root -- $(PY) -m pytest tests/cluster $(ARGS)
+	@$(MINIHADOOP) as-root -- $(PYTEST) tests/cluster $(ARGS)
 
 .PHONY: bench
 bench: bench-feed bench-hdfs ## All benchmarks: docs/performance.md; one alone: make bench-<name>
