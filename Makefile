@@ -98,6 +98,7 @@ docs: $(VENV)/.dev ## Write the generated pages of docs/ anew
 	@mv docs/.configuration.md docs/configuration.md
 	@$(PY) -m sparktf.lifecycle > docs/.lifecycle.md
 	@mv docs/.lifecycle.md docs/lifecycle.md
+	@PYTHONPATH=tests $(PY) tests/rooms.py
 
 .PHONY: clean
 clean: ## Remove all that make has made
