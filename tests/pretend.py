@@ -6,30 +6,49 @@ import hashlib
 import io
 import threading
 from _collections_abc import dict_items, dict_values
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, BinaryIO
 
 from lakes import lake_config
 from rich.console import Console
 
+from sparktf.clock import SystemClock
 from sparktf.config.job import JobConfig
 from sparktf.driver.attempt.accounting import EpochAccount
-from sparktf.driver.attempt.attempt import Attempt
-from sparktf.driver.console import Display
-from sparktf.driver.gang.gang import AgentJob, Gang
-from sparktf.driver.gang.roster import Agent
+from sparktf.driver.attempt.feeding import Feeders
+from sparktf.driver.gang.gang import Gang
+from sparktf.driver.gang.roster import Agent, ExecutorFacts
+from sparktf.driver.gang.site import AgentJob, Handler, Server, Voice
 from sparktf.driver.plan.plan import Plan
 from sparktf.driver.run import Run
 from sparktf.errors import ErrorRecord, SparkTFError, Verdict
 from sparktf.executor.agent import AgentSettings
+from sparktf.executor.feeder import FeederSettings
+from sparktf.message import Message
 from sparktf.result import Application, RunResult
 from sparktf.rundir import RunDirectory, checkpoint_name
+from sparktf.sequence import Interval
 from sparktf.storage import FileEntry, FileSystems, Storage
 from sparktf.storage.base import write_once
 from sparktf.storage.local import LocalStorage
 from sparktf.topology import NodeId, Role
-from sparktf.wire.control import EpochDone, Failed, Finished, Ready, Registration, StagedFile, TrainerSpec, Uploaded
+from sparktf.wire.control import (
+    Action,
+    AgentHeartbeat,
+    EpochDone,
+    Failed,
+    Finished,
+    Order,
+    Orders,
+    Ready,
+    Registration,
+    StagedFile,
+    TrainerExited,
+    TrainerSpec,
+    Uploaded,
+)
+from sparktf.wire.security import ControlAccess
 
 CHIEF = NodeId(role=Role.WORKER, index=0)
 EVERY = 10
@@ -109,10 +128,8 @@ class LockedBook(dict[Any, Any]):
             raise RuntimeError("dictionary changed size during iteration")
 
 
-class PretendDriver(Gang):
-    """Trains one epoch on one node: a checkpoint in its middle, one at its end, then the model.
-
-    What it uploads holds its application's id. Its nodes act whenever the driver waits.
+class PretendDriver:
+    """A driver whose only node is pretended, in an application of this id.
 
     Attributes:
         refusal: What its preflight raises.
@@ -122,118 +139,228 @@ class PretendDriver(Gang):
 
     def __init__(self, application: Application, config: JobConfig, plan: Plan, storage: Storage | None = None) -> None:
         self.said = io.StringIO()
-        super().__init__(
-            config, place="nowhere", one_machine=True, duplicates_wait=False, console=Console(file=self.said, width=200)
-        )
-        self.application = application
+        self.config = config
+        self.site = PretendSite(application, plan, storage or LocalStorage())
+        self.gang = Gang(config, self.site, Console(file=self.said, width=200))
         self.refusal: SparkTFError | None = None
         self.failures = 0
         self.failure = "NodeLostError"
         self.not_stored = ""
-        self._plan = plan
-        self._storage = storage or LocalStorage()
-        self._nodes: Iterator[None] = iter(())
+        self.site.driver = self
 
     def train(self) -> RunResult:
         """Runs to the end, as a submission of run `r` does; raises what `Run.execute` does."""
-        return Run(self, self.config, "r").execute()
+        return Run(self.gang, self.config, "r").execute()
 
-    @property
-    def file_systems(self) -> FileSystems:
-        """See `Gang`."""
-        return _OneStorage(self._storage)
 
-    def preflight(self, config: JobConfig) -> None:
-        """See `Gang`."""
-        if self.refusal is not None:
-            raise self.refusal
+class SetClock(SystemClock):
+    """Threads as ever, and a time that is set."""
 
-    def plan(self, config: JobConfig) -> Plan:
-        """See `Gang`."""
+    set_s = 0.0
+
+    def now_s(self) -> float:
+        """See `Clock`."""
+        return self.set_s
+
+
+class PretendClock:
+    """Time that passes only where somebody waits for it; what runs beside ends at once.
+
+    Attributes:
+        passed: Is called after each wait.
+    """
+
+    def __init__(self) -> None:
+        self.passed: Callable[[], None] = lambda: None
+        self._now_s = 0.0
+
+    def now_s(self) -> float:
+        """See `Clock`."""
+        return self._now_s
+
+    def wall_s(self) -> float:
+        """See `Clock`."""
+        return 1.7e9 + self._now_s
+
+    def wait(self, condition: threading.Condition, limit_s: float) -> None:
+        """See `Clock`."""
+        self._now_s += limit_s
+        self.passed()
+
+    def beside(self, name: str, work: Callable[[], None]) -> None:
+        """See `Clock`."""
+        work()
+
+
+class PretendServer:
+    """Takes no calls: who pretends to be a node has the handlers."""
+
+    def access(self) -> ControlAccess:
+        """See `Server`."""
+        return ControlAccess(location="nowhere", secret="")
+
+    def withdraw(self) -> None:
+        """See `Server`."""
+
+    def shutdown(self) -> None:
+        """See `Server`."""
+
+
+class PretendSite:
+    """One agent and its trainer, who act whenever the driver waits."""
+
+    place = "nowhere"
+    one_machine = True
+    duplicates_wait = False
+
+    def __init__(self, application: Application, plan: Plan, storage: Storage) -> None:
+        self.application = application
+        self.clock = PretendClock()
+        self.clock.passed = self._act
+        self.file_systems: FileSystems = _OneStorage(storage)
+        self.spares = 0
+        self.driver: PretendDriver | None = None
+        self._plan = plan
+        self._handlers: Mapping[Action, Handler] = {}
+        self._running: TrainerSpec | None = None
+        self._trainer: Iterator[None] = iter(())
+
+    def preflight(self, config: JobConfig, voice: Voice) -> None:
+        """See `Site`."""
+        if self._driver.refusal is not None:
+            raise self._driver.refusal
+
+    def plan(self, config: JobConfig, voice: Voice) -> Plan:
+        """See `Site`."""
         return self._plan
 
     def prepare(self, config: JobConfig, storage: Storage, path: str) -> dict[str, Any]:
-        """See `Gang`."""
+        """See `Site`."""
         write_once(storage, path, self.application.id.encode())
         return {}
 
-    def start_agents(self, config: JobConfig, plan: Plan, settings: AgentSettings) -> AgentJob:
-        """See `Gang`."""
+    def ship_code(self, config: JobConfig) -> None:
+        """See `Site`."""
+
+    def check_plan(self, config: JobConfig, plan: Plan) -> None:
+        """See `Site`."""
+
+    def serve(self, config: JobConfig, handlers: Mapping[Action, Handler]) -> Server:
+        """See `Site`."""
+        self._handlers = handlers
+        return PretendServer()
+
+    def start_agents(self, config: JobConfig, plan: Plan, settings: AgentSettings, voice: Voice) -> AgentJob:
+        """See `Site`."""
+        self._say(Action.REGISTER, Registration(agent="a", partition=0, host="h", jvm="1", address="h:1", versions={}))
+        return self
+
+    def ended(self) -> str | None:
+        """See `AgentJob`."""
+        return None
+
+    def restart(self) -> None:
+        """See `AgentJob`."""
+
+    def close(self, wait_s: float) -> None:
+        """See `AgentJob`."""
+
+    def feed(self, config: JobConfig, plan: Plan, settings: FeederSettings, on_end: Callable[[], None]) -> Feeders:
+        """See `Site`."""
         raise NotImplementedError
 
-    def ship_code(self, config: JobConfig) -> None:
-        """See `Gang`."""
+    def let_go(self, agents: Sequence[Agent]) -> None:
+        """See `Site`."""
 
-    def reserve(self, config: JobConfig, plan: Plan) -> None:
-        """See `Gang`."""
+    def facts(self, agents: Sequence[Agent]) -> list[ExecutorFacts]:
+        """See `Site`."""
+        return [ExecutorFacts() for _ in agents]
 
-    def gather(self, config: JobConfig, plan: Plan, display: Display, *, first: bool) -> list[Agent]:
-        """See `Gang`."""
-        return [Agent(Registration(agent="a", partition=0, host="h", jvm="1", address="h:1", versions={}), 0.0, "h:1")]
+    @property
+    def _driver(self) -> PretendDriver:
+        assert self.driver is not None
+        return self.driver
 
-    def begin(self, attempt: Attempt, specs: list[tuple[str, TrainerSpec]]) -> None:
-        """See `Gang`."""
-        ((_, spec),) = specs
-        attempt.epochs = LockedBook(self.roster.changed)
-        self._nodes = self._trained(attempt, spec)
+    def _say(self, action: Action, message: Message) -> Message:
+        handler = self._handlers[action]
+        assert type(message) is handler.request
+        return handler.answer(message)
 
-    def end_attempt(self, attempt: Attempt, limit_s: float) -> bool:
-        """See `Gang`."""
-        attempt.stop()
-        return True
+    def _act(self) -> None:
+        """Is the agent for a moment, and its trainer, if it has one."""
+        number = None if self._running is None else self._running.attempt
+        orders = self._say(Action.AGENT_HEARTBEAT, AgentHeartbeat(agent="a", address="h:1", attempt=number))
+        assert isinstance(orders, Orders)
+        if orders.trainer is not None:
+            self._running, self._trainer = orders.trainer, self._trained(orders.trainer)
+        elif orders.order is Order.STOP:
+            self._exited(-15)
+        elif self._running is not None:
+            try:
+                next(self._trainer)
+            except StopIteration:
+                self._exited(0)
 
-    def tick(self) -> None:
-        """See `Gang`."""
-        with self.roster.changed:
-            next(self._nodes, None)
+    def _exited(self, code: int) -> None:
+        assert self._running is not None
+        spec, self._running = self._running, None
+        message = TrainerExited(
+            agent="a",
+            attempt=spec.attempt,
+            node=spec.node,
+            exit_code=code,
+            time_s=self.clock.wall_s(),
+            log="",
+            log_tail="",
+        )
+        self._say(Action.TRAINER_EXITED, message)
 
-    def _trained(self, attempt: Attempt, spec: TrainerSpec) -> Iterator[None]:
-        number = attempt.number
-        attempt.ready(Ready(attempt=number, node=CHIEF, replicas=1, keras="keras", versions={}, weights=1))
+    def _trained(self, spec: TrainerSpec) -> Iterator[None]:
+        """Is a trainer that has read half of the only epoch at its first checkpoint, and all at its second."""
+        number, lock = spec.attempt, self._driver.gang.roster.changed
+        attempt = self._driver.gang.attempt
+        assert attempt is not None
+        attempt.epochs = LockedBook(lock)
+        self._say(Action.READY, Ready(attempt=number, node=CHIEF, replicas=1, keras="keras", versions={}, weights=1))
         yield
         rows = self._plan.rows(next(iter(self._plan.tables)))
         begun = 0 if spec.restore is None else spec.restore.step // EVERY
         for part in range(begun, 2):
-            done = () if part else ((0, rows // 2),)
             if part:
                 before = rows // 2 if begun else 0
-                account = EpochAccount(0, rows, before, nodes=1, reports=LockedBook(self.roster.changed))
-                attempt.epochs[0] = account
-                attempt.epoch_done(
-                    EpochDone(
-                        attempt=number,
-                        node=CHIEF,
-                        epoch=0,
-                        step=20,
-                        rows_fed=rows - before,
-                        rows_trained=rows - before,
-                        complete=True,
-                    )
-                )
-            step = EVERY * (part + 1)
-            files = () if self.not_stored else self._stage(spec, checkpoint_name(step))
-            attempt.uploaded(
-                Uploaded(
-                    attempt=number,
-                    node=CHIEF,
-                    step=step,
-                    epoch=part,
-                    done=done,
-                    keras="keras",
-                    files=files,
-                    error=self.not_stored,
-                )
-            )
+                attempt.epochs[0] = EpochAccount(0, rows, before, nodes=1, reports=LockedBook(lock))
+                self._say(Action.EPOCH_DONE, self._epoch_done(number, rows - before))
+            self._say(Action.UPLOADED, self._uploaded(spec, part, ((0, rows // 2),) if part == 0 else ()))
             yield
-            if self.failures:
-                self.failures -= 1
-                record = ErrorRecord(
-                    type=self.failure, message="lost", verdict=Verdict.INFRASTRUCTURE, time_s=0.0, node=str(CHIEF)
-                )
-                attempt.failed(Failed(attempt=number, node=CHIEF, record=record))
+            if self._driver.failures:
+                self._driver.failures -= 1
+                self._say(Action.FAILED, self._failed(number))
                 return
-        attempt.finished(Finished(attempt=number, node=CHIEF, step=20, model=self._stage(spec, "model")))
+        finished = Finished(attempt=number, node=CHIEF, step=20, model=self._stage(spec, "model"))
+        self._say(Action.FINISHED, finished)
         yield
+
+    def _epoch_done(self, attempt: int, rows: int) -> EpochDone:
+        return EpochDone(attempt=attempt, node=CHIEF, epoch=0, step=20, rows_fed=rows, rows_trained=rows, complete=True)
+
+    def _uploaded(self, spec: TrainerSpec, part: int, done: tuple[Interval, ...]) -> Uploaded:
+        step, error = EVERY * (part + 1), self._driver.not_stored
+        return Uploaded(
+            attempt=spec.attempt,
+            node=CHIEF,
+            step=step,
+            epoch=part,
+            done=done,
+            keras="keras",
+            files=() if error else self._stage(spec, checkpoint_name(step)),
+            error=error,
+        )
+
+    def _failed(self, attempt: int) -> Failed:
+        record = ErrorRecord(
+            type=self._driver.failure, message="lost", verdict=Verdict.INFRASTRUCTURE, time_s=0.0, node=str(CHIEF)
+        )
+        return Failed(attempt=attempt, node=CHIEF, record=record)
 
     def _stage(self, spec: TrainerSpec, what: str) -> tuple[StagedFile, ...]:
         content = f"{what} of {self.application.id}".encode()

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import datetime
-import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from sparktf.clock import Clock
 from sparktf.config.job import JobConfig
 from sparktf.driver.attempt.attempt import Attempt
 from sparktf.driver.plan.plan import Plan
@@ -88,9 +88,9 @@ class Committer:
         plan: Plan,
         warn: Callable[[str], None],
         *,
+        clock: Clock,
         hasty: Storage | None = None,
         fence: Fence | None = None,
-        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         """Touches nothing.
 
@@ -99,7 +99,7 @@ class Committer:
             fence: The run's. Default: one of its own.
         """
         self._fence = fence or Fence(storage, rundir, hasty)
-        self._watch = FenceWatch(self._fence)
+        self._watch = FenceWatch(self._fence, clock)
         self._config = config
         self._rundir = rundir
         self._plan = plan
@@ -155,9 +155,9 @@ class Committer:
             number = next_attempt(swept)
         return number
 
-    def look_after_fence(self, now_s: float) -> None:
+    def look_after_fence(self) -> None:
         """Looks now and then whether the run is still this driver's. Raises `FencedOffError` if it is not."""
-        self._watch.check(now_s)
+        self._watch.check()
 
     def begin(self) -> Restore | None:
         """Returns the checkpoint that a new attempt starts from."""
@@ -220,7 +220,7 @@ class Committer:
                 self._not_committed = self._failing_since_s = None
 
     def _bear(self, error: StorageError) -> None:
-        now_s, limit_s = self._clock(), self._config.timeouts.upload
+        now_s, limit_s = self._clock.now_s(), self._config.timeouts.upload
         since_s = self._failing_since_s = now_s if self._failing_since_s is None else self._failing_since_s
         if is_given_up(since_s, now_s, limit_s):
             raise NotStoredError(
@@ -321,7 +321,7 @@ class Committer:
             keras=chief.keras,
             versions=self.versions,
             files=chief.files,
-            created=datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
+            created=datetime.datetime.fromtimestamp(self._clock.wall_s(), datetime.UTC).isoformat(timespec="seconds"),
             extra={
                 _EPOCHS: [e.model_dump() for e in save.epochs],
                 _ASIDE: save.rows_aside,

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import json
 import secrets
-import time
 
+from sparktf.clock import Clock
 from sparktf.driver.plan.plan import Plan, load_plan, save_plan
 from sparktf.errors import (
     FencedOffError,
@@ -60,7 +60,7 @@ def describe_plan(plan: Plan) -> list[str]:
     ]
 
 
-def open_events(storage: Storage, hasty: Storage, folder: str) -> EventLog:
+def open_events(storage: Storage, hasty: Storage, folder: str, clock: Clock) -> EventLog:
     """Returns a log of this driver's own, which goes on where the run's segments end.
 
     Args:
@@ -68,7 +68,7 @@ def open_events(storage: Storage, hasty: Storage, folder: str) -> EventLog:
     """
     names = [entry.path for entry in storage.list(folder)] if storage.exists(folder) else []
     return EventLog(
-        hasty.write_bytes, folder, time.time, first_segment=next_segment(names), writer=secrets.token_hex(4)
+        hasty.write_bytes, folder, clock.wall_s, first_segment=next_segment(names), writer=secrets.token_hex(4)
     )
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import datetime
-import time
 import traceback
 from functools import partial
 from typing import Any
@@ -18,6 +17,7 @@ from sparktf.driver.commit import Committer, may_be_mended
 from sparktf.driver.console import Display, print_result
 from sparktf.driver.gang.gang import Gang
 from sparktf.driver.gang.seating import Seating, attempt_result, seat
+from sparktf.driver.gang.site import Voice
 from sparktf.driver.output import ResultFile, check_output, describe_plan, keep_plan, open_events
 from sparktf.driver.plan.paths import normalised
 from sparktf.driver.plan.plan import Plan, load_plan
@@ -49,17 +49,21 @@ class Run:
     """One run on a gang; `execute` is its whole life."""
 
     def __init__(self, gang: Gang, config: JobConfig, run_id: str) -> None:
-        config = normalised(config, gang.file_systems.normalise)
+        file_systems, application = gang.site.file_systems, gang.site.application
+        config = normalised(config, file_systems.normalise)
         root = config.output.path
         self._gang = gang
+        self._site = gang.site
+        self._clock = gang.site.clock
         self._config = config
         self._rundir = RunDirectory(root, config.name, run_id)
-        self._storage = gang.file_systems.open(root)
-        self._hasty = gang.file_systems.open(root, deadline_s=_HASTY_DEADLINE_S)
+        self._storage = file_systems.open(root)
+        self._hasty = file_systems.open(root, deadline_s=_HASTY_DEADLINE_S)
         self._display = Display(
             gang.console, config.output.progress_seconds, config.train.epochs, observer=self._keep_line
         )
-        self._started_s = time.time()
+        self._voice = Voice(self._display.say, self._warn)
+        self._started_s = self._clock.wall_s()
         self._attempts: list[AttemptResult] = []
         self._warnings: list[str] = []
         self._result = RunResult(
@@ -67,11 +71,11 @@ class Run:
             name=config.name,
             verdict=Verdict.INFRASTRUCTURE,
             path=self._rundir.path,
-            application=gang.application.id,
-            application_attempt=gang.application.attempt,
+            application=application.id,
+            application_attempt=application.attempt,
         )
         self._fence = Fence(self._storage, self._rundir, self._hasty)
-        self._results = ResultFile(self._storage, self._rundir, self._fence, gang.application)
+        self._results = ResultFile(self._storage, self._rundir, self._fence, application)
         self._committer: Committer | None = None
         self._events: EventLog | None = None
 
@@ -82,21 +86,19 @@ class Run:
             SparkTFError: the run failed; `error.result` is its result.
             KeyboardInterrupt: it was interrupted, and everything is stopped.
         """
-        self._gang.warn = self._warn
-        self._gang.say = self._display.say
         try:
             repeated = self._results.standing()
             if repeated is None:
                 self._train()
         except SparkTFError as e:
-            e.result = self._finish(record_of(e, time_s=time.time()))
+            e.result = self._finish(record_of(e, time_s=self._clock.wall_s()))
             raise
         except KeyboardInterrupt:
             stopped = RunInterruptedError("interrupted; the same run id goes on from the last checkpoint")
-            self._finish(record_of(stopped, time_s=time.time()))
+            self._finish(record_of(stopped, time_s=self._clock.wall_s()))
             raise
         except Exception as e:  # the run's edge: a defect of ours must reach result.json too
-            self._finish(record_of(e, time_s=time.time(), traceback=traceback.format_exc()))
+            self._finish(record_of(e, time_s=self._clock.wall_s(), traceback=traceback.format_exc()))
             raise
         return self._finish(None) if repeated is None else self._repeat(repeated)
 
@@ -114,16 +116,23 @@ class Run:
     def _train(self) -> None:
         config = self._config
         self._results.check_owner()
-        self._gang.preflight(config)
+        self._site.preflight(config, self._voice)
         check_output(self._storage, self._rundir.path)
         self._open_events()
-        self._display.say(f"run {self._rundir.name}/{self._rundir.run_id} on {self._gang.place}")
+        self._display.say(f"run {self._rundir.name}/{self._rundir.run_id} on {self._site.place}")
         plan = self._plan()
-        assets = self._gang.prepare(config, self._storage, self._rundir.assets)
+        assets = self._site.prepare(config, self._storage, self._rundir.assets)
         self._committer = Committer(
-            config, self._storage, self._rundir, plan, self._warn, hasty=self._hasty, fence=self._fence
+            config,
+            self._storage,
+            self._rundir,
+            plan,
+            self._warn,
+            clock=self._clock,
+            hasty=self._hasty,
+            fence=self._fence,
         )
-        self._gang.reserve(config, plan)
+        self._gang.reserve(config, plan, self._voice)
         self._run_attempts(plan, assets)
 
     def _plan(self) -> Plan:
@@ -137,7 +146,7 @@ class Run:
             plan = load_plan(storage, rundir.plan)
             self._display.say(f"resuming with the plan in {rundir.plan}")
         else:
-            plan = keep_plan(self._gang.plan(config), storage, rundir)
+            plan = keep_plan(self._site.plan(config, self._voice), storage, rundir)
         if plan.plan_hash != config.plan_hash():
             raise ConfigError(
                 f"run {rundir.run_id} was planned with another data section or train.seed: use another --run-id, "
@@ -148,7 +157,7 @@ class Run:
         return plan
 
     def _open_events(self) -> None:
-        self._events = open_events(self._storage, self._hasty, self._rundir.events)
+        self._events = open_events(self._storage, self._hasty, self._rundir.events, self._clock)
         config = self._config
         self._emit(RunBegun(run_id=self._rundir.run_id, config=config.config_hash(), plan=config.plan_hash()))
 
@@ -185,10 +194,12 @@ class Run:
             agents, self._storage, self._rundir.plan, self._fence.put, first=not self._attempts, replay=replay
         )
         restore = committer.begin()
-        started_s = time.monotonic()
+        started_s = self._clock.now_s()
         cursor = restore.cursor if restore else Cursor()
         trainers = seating.trainers(started_s)
-        attempt = Attempt(number, self._config, plan, cursor, trainers, time.monotonic, time.time, hosts=seating.dealt)
+        attempt = Attempt(
+            number, self._config, plan, cursor, trainers, self._clock.now_s, self._clock.wall_s, hosts=seating.dealt
+        )
         attempt.rows_aside = restore.rows_aside if restore else 0
         if plan.staged:
             attempt.ledger = self._ledger(seating, cursor)
@@ -206,16 +217,16 @@ class Run:
             limit_s = self._config.timeouts.stop + self._config.timeouts.heartbeat
             if not gang.end_attempt(attempt, limit_s):
                 self._warn("some trainers did not stop in time")
-            facts = gang.facts(seating.agents)
+            facts = self._site.facts(seating.agents)
             with gang.roster.changed:
                 nodes = seating.results(attempt, facts, located=bool(plan.hosts))
-            self._keep_attempt(attempt, nodes, restore, time.monotonic() - started_s)
+            self._keep_attempt(attempt, nodes, restore, self._clock.now_s() - started_s)
         return attempt
 
     def _ledger(self, seating: Seating, cursor: Cursor) -> Ledger:
         return Ledger(
             seating.places(),
-            time.monotonic,
+            self._clock.now_s,
             expected=self._need_committer().splits,
             epoch=cursor.epoch,
             rebalance=self._config.data.rebalance,
@@ -237,7 +248,7 @@ class Run:
             staged=plan.staged,
             assets=assets,
             restore=restore,
-            hadoop=self._gang.file_systems.hadoop.for_nodes(),
+            hadoop=self._site.file_systems.hadoop.for_nodes(),
         )
 
     def _announce(self, number: int, seating: Seating, restore: Restore | None) -> None:
@@ -253,21 +264,21 @@ class Run:
         shown = warned = 0
         checked = False
         planned = plan.rows(Stream.TRAIN)
-        ready_s = time.monotonic() + self._config.timeouts.start
+        ready_s = self._clock.now_s() + self._config.timeouts.start
         while True:
             gang.tick()
-            self._need_committer().look_after_fence(time.monotonic())
+            self._need_committer().look_after_fence()
             if reason := gang.look_after_agents():
                 self._warn(f"Spark gave up the agents' job: {reason}")
             swept = gang.roster.sweep()
-            for lost, facts in zip(swept, gang.facts([lost.agent for lost in swept]), strict=True):
+            for lost, facts in zip(swept, self._site.facts([lost.agent for lost in swept]), strict=True):
                 with gang.roster.changed:
                     attempt.agent_lost(lost.agent.id, facts.removed or lost.reason, facts.log)
             self._commit(attempt)
             feeding.start_wanted()
             with gang.roster.changed:
                 if error := feeding.settle():
-                    attempt.fail(record_of(error, time_s=time.time()))
+                    attempt.fail(record_of(error, time_s=self._clock.wall_s()))
                 outcome = attempt.outcome()
                 progress = [t.progress for t in attempt.trainers.values()]
                 metrics, shown = attempt.metrics[shown:], len(attempt.metrics)
@@ -284,7 +295,7 @@ class Run:
             if outcome is not Outcome.RUNNING:
                 return outcome
             before = attempt.cursor.rows if max(p.epoch for p in progress) == attempt.cursor.epoch else 0
-            now_s = time.monotonic()
+            now_s = self._clock.now_s()
             self._display.training(progress, planned, before, ready_s - now_s, now_s)
 
     def _commit(self, attempt: Attempt) -> None:
@@ -316,7 +327,7 @@ class Run:
         except FencedOffError as e:
             self._end_events()
             if error is None:
-                fenced_off, result = e, self._summary(record_of(e, time_s=time.time()))
+                fenced_off, result = e, self._summary(record_of(e, time_s=self._clock.wall_s()))
             else:
                 self._display.say(f"the result is not written: {e}", "yellow")
         except OSError as e:
@@ -364,7 +375,7 @@ class Run:
                 "attempts": tuple(self._attempts),
                 "warnings": tuple(self._warnings),
                 "started": started.isoformat(timespec="seconds"),
-                "duration_s": round(time.time() - self._started_s, 3),
+                "duration_s": round(self._clock.wall_s() - self._started_s, 3),
                 **trained,
             }
         )

@@ -12,10 +12,11 @@ from __future__ import annotations
 import logging
 import re
 import secrets
-import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from functools import partial
 
+from sparktf.clock import Clock
 from sparktf.errors import (
     FencedOffError,
     LifecycleError,
@@ -281,35 +282,35 @@ class FenceWatch:
     It only spares work: what is written goes through the fence all the same.
     """
 
-    def __init__(self, fence: Fence) -> None:
+    def __init__(self, fence: Fence, clock: Clock) -> None:
         self._fence = fence
+        self._clock = clock
         self._begun_s: float | None = None
-        self._look: threading.Thread | None = None
+        self._under_way = False
         self._gone = ""
 
-    def check(self, now_s: float) -> None:
+    def check(self) -> None:
         """Begins a look when one is due, beside the caller; never waits for the storage.
-
-        Args:
-            now_s: Monotonic seconds.
 
         Raises:
             FencedOffError: the last look found the fence gone.
         """
-        path = self._fence.path
+        path, now_s = self._fence.path, self._clock.now_s()
         if path is not None and self._gone == path:
             self._fence.lost = True
             raise self._fence.error()
         if self._begun_s is None:
             self._begun_s = now_s  # the fence was made just now
-        elif path is not None and is_look_due(self._begun_s, self._look is not None and self._look.is_alive(), now_s):
-            self._begun_s = now_s
-            self._look = threading.Thread(target=self._look_at, args=(path,), name="fence", daemon=True)
-            self._look.start()
+        elif path is not None and is_look_due(self._begun_s, self._under_way, now_s):
+            self._begun_s, self._under_way = now_s, True
+            self._clock.beside("fence", partial(self._look_at, path))
 
     def _look_at(self, path: str) -> None:
-        if self._fence.looks_gone(path):
-            self._gone = path
+        try:
+            if self._fence.looks_gone(path):
+                self._gone = path
+        finally:
+            self._under_way = False
 
 
 def is_look_due(begun_s: float, under_way: bool, now_s: float) -> bool:

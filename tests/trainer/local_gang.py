@@ -5,7 +5,7 @@ from __future__ import annotations
 import multiprocessing
 import shutil
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from io import StringIO
 from pathlib import Path
@@ -15,19 +15,27 @@ import psutil
 from rich.console import Console
 from trainer.local_agent import PRELOADED, run_agent
 
+from sparktf.clock import SystemClock
 from sparktf.config.job import JobConfig
-from sparktf.driver.gang.gang import AgentJob, Gang
+from sparktf.driver.attempt.feeding import Feeders
+from sparktf.driver.gang.control_server import HERE, serve
+from sparktf.driver.gang.gang import Gang
+from sparktf.driver.gang.roster import Agent, ExecutorFacts
+from sparktf.driver.gang.site import AgentJob, Handler, Server, Voice
 from sparktf.driver.plan.plan import Plan, load_plan
 from sparktf.driver.plan.planner import plan_source
 from sparktf.driver.run import Run
 from sparktf.executor.agent import AgentSettings
+from sparktf.executor.feeder import FeederSettings
 from sparktf.feature import FeedLimits
 from sparktf.feed.blocks import PlannedParts
 from sparktf.feed.pipeline import NodeFeed
-from sparktf.result import RunResult
+from sparktf.hadoop import HadoopConf
+from sparktf.result import Application, RunResult
 from sparktf.rundir import RunDirectory
 from sparktf.sequence import Cursor, PartitionValue, Stream, batch_shares, remaining
-from sparktf.storage import Storage, open_storage
+from sparktf.storage import FileSystems, Storage, open_storage
+from sparktf.wire.control import Action
 
 # Not threads: PR_SET_PDEATHSIG, which ends a trainer with its agent, follows the thread that started it. Not forks of
 # this process: they would copy the locks of the control server's threads.
@@ -35,7 +43,7 @@ PROCESSES = multiprocessing.get_context("forkserver")
 PROCESSES.set_forkserver_preload([*PRELOADED])
 
 
-class LocalGang(Gang):
+class LocalGang:
     """`nodes` agents, whatever the configuration of the first run asks for; later runs use as many as they need.
 
     Attributes:
@@ -44,19 +52,23 @@ class LocalGang(Gang):
     """
 
     def __init__(self, config: JobConfig, nodes: int, *, warm: bool = True) -> None:
-        self.assets: dict[str, Any] = {}
         self.output = StringIO()
-        self._nodes = nodes
-        self._warm = warm
-        self._local: LocalAgents | None = None
-        console = Console(file=self.output, width=160)
-        super().__init__(config, place="this machine", one_machine=True, duplicates_wait=False, console=console)
+        self._site = LocalSite(nodes, warm=warm)
+        self._gang = Gang(config, self._site, Console(file=self.output, width=160))
+
+    @property
+    def assets(self) -> dict[str, Any]:
+        return self._site.assets
+
+    @assets.setter
+    def assets(self, assets: dict[str, Any]) -> None:
+        self._site.assets = assets
 
     def train(self, config: JobConfig) -> RunResult:
         """Runs one training from preflight to result.json; raises what `Run.execute` does."""
         said = self.output.tell()
         try:
-            return Run(self, config, "run").execute()
+            return Run(self._gang, config, "run").execute()
         except Exception as error:
             self.output.seek(said)
             error.add_note(self.output.read())
@@ -68,30 +80,67 @@ class LocalGang(Gang):
         Raises:
             RuntimeError: a process or a folder had to be removed by force.
         """
-        super().close()
-        if self._local is not None:
-            self._local.check_nothing_left()
+        self._gang.close()
+        self._site.check_nothing_left()
 
-    def preflight(self, config: JobConfig) -> None:
-        """See `Gang`. Every machine can carry this."""
 
-    def plan(self, config: JobConfig) -> Plan:
-        """See `Gang`."""
+class LocalSite:
+    """This machine, as a gang's site."""
+
+    place = "this machine"
+    one_machine = True
+    duplicates_wait = False
+    application = Application("")
+
+    def __init__(self, nodes: int, *, warm: bool) -> None:
+        self.clock = SystemClock()
+        self.file_systems = FileSystems(HadoopConf.from_environment())
+        self.assets: dict[str, Any] = {}
+        self._nodes = nodes
+        self._warm = warm
+        self._agents: LocalAgents | None = None
+
+    def preflight(self, config: JobConfig, voice: Voice) -> None:
+        """See `Site`. Every machine can carry this."""
+
+    def plan(self, config: JobConfig, voice: Voice) -> Plan:
+        """See `Site`."""
         return plan_source(config, self.file_systems.open, _no_filter)
 
     def prepare(self, config: JobConfig, storage: Storage, path: str) -> dict[str, Any]:
-        """See `Gang`."""
-        del config, storage, path
+        """See `Site`."""
         return self.assets
 
     def ship_code(self, config: JobConfig) -> None:
-        """See `Gang`. The agents' processes have the `sys.path` of this one."""
+        """See `Site`. The agents' processes have the `sys.path` of this one."""
 
-    def start_agents(self, config: JobConfig, plan: Plan, settings: AgentSettings) -> AgentJob:
-        """See `Gang`."""
-        del config, plan
-        self._local = LocalAgents(self._nodes, settings, warm=self._warm)
-        return self._local
+    def check_plan(self, config: JobConfig, plan: Plan) -> None:
+        """See `Site`. Nothing is fed."""
+
+    def serve(self, config: JobConfig, handlers: Mapping[Action, Handler]) -> Server:
+        """See `Site`."""
+        return serve(config, handlers, HERE, one_machine=True)
+
+    def start_agents(self, config: JobConfig, plan: Plan, settings: AgentSettings, voice: Voice) -> AgentJob:
+        """See `Site`."""
+        self._agents = LocalAgents(self._nodes, settings, warm=self._warm)
+        return self._agents
+
+    def feed(self, config: JobConfig, plan: Plan, settings: FeederSettings, on_end: Callable[[], None]) -> Feeders:
+        """See `Site`."""
+        raise NotImplementedError(f"this machine feeds no {settings.stream}")
+
+    def let_go(self, agents: Sequence[Agent]) -> None:
+        """See `Site`."""
+
+    def facts(self, agents: Sequence[Agent]) -> list[ExecutorFacts]:
+        """See `Site`."""
+        return [ExecutorFacts() for _ in agents]
+
+    def check_nothing_left(self) -> None:
+        """Raises `RuntimeError` if the agents' end left a process or a folder behind."""
+        if self._agents is not None:
+            self._agents.check_nothing_left()
 
 
 class LocalAgents:

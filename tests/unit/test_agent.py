@@ -10,8 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from sparktf.driver.gang.control_server import ControlServer, Handler
+from sparktf.driver.gang.control_server import HERE, ControlServer
 from sparktf.driver.gang.roster import Roster
+from sparktf.driver.gang.site import Handler
 from sparktf.errors import DriverLostError, SparkTFError
 from sparktf.executor.agent import Agent, AgentSettings
 from sparktf.wire.control import Action, AgentHeartbeat, Registration
@@ -36,7 +37,7 @@ class Driver:
         self.clock = Clock()
         self.roster = Roster(self.clock, SILENCE_S)
         self.server = ControlServer(
-            "127.0.0.1",
+            HERE,
             0,
             new_secret(),
             None,
@@ -98,7 +99,7 @@ class Running:
 def test_an_agent_that_was_given_up_registers_anew_as_another_and_leaves_when_dismissed(
     driver: Driver, tmp_path: Path
 ) -> None:
-    agent = Running(driver.server.access("127.0.0.1"), tmp_path)
+    agent = Running(driver.server.access(), tmp_path)
     first = driver.wait_for_agent()
     driver.give_up_agents()
 
@@ -110,7 +111,7 @@ def test_an_agent_that_was_given_up_registers_anew_as_another_and_leaves_when_di
 
 
 def test_an_agent_whose_run_ended_while_it_was_given_up_leaves_in_peace(driver: Driver, tmp_path: Path) -> None:
-    agent = Running(driver.server.access("127.0.0.1"), tmp_path)
+    agent = Running(driver.server.access(), tmp_path)
     driver.wait_for_agent()
     driver.give_up_agents()
     driver.roster.dismiss()
@@ -120,7 +121,7 @@ def test_an_agent_whose_run_ended_while_it_was_given_up_leaves_in_peace(driver: 
 
 
 def test_an_agent_leaves_in_peace_when_the_drivers_process_is_gone(driver: Driver, tmp_path: Path) -> None:
-    agent = Running(driver.server.access("127.0.0.1"), tmp_path, driver_lost_s=0.1)
+    agent = Running(driver.server.access(), tmp_path, driver_lost_s=0.1)
     driver.wait_for_agent()
     driver.server.shutdown()
 

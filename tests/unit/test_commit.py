@@ -15,6 +15,7 @@ import pytest
 from lakes import lake_config, plan_lake, write_lake
 from pydantic import ValidationError
 
+from sparktf.clock import SystemClock
 from sparktf.driver.commit import Committer
 from sparktf.errors import (
     FencedOffError,
@@ -560,9 +561,8 @@ def test_too_little_room_for_the_checkpoints_is_warned_of(tmp_path: Path, storag
     write_lake(tmp_path / "lake", [10])
     said: list[str] = []
     rundir = RunDirectory(str(tmp_path), "job", "r")
-    Committer(lake_config(tmp_path / "lake"), storage, rundir, plan_lake(tmp_path / "lake"), said.append).check_room(
-        250_000
-    )
+    config, plan = lake_config(tmp_path / "lake"), plan_lake(tmp_path / "lake")
+    Committer(config, storage, rundir, plan, said.append, clock=SystemClock()).check_room(250_000)
     assert (
         said
         == [f"{tmp_path} has room for 5.0 MB, and 4 checkpoints of this model may take 12.0 MB (checkpoint.keep: 3)"]

@@ -13,7 +13,8 @@ import psutil
 import pytest
 from pyarrow import flight
 
-from sparktf.driver.gang.control_server import ControlServer, Handler, LocalControlServer
+from sparktf.driver.gang.control_server import HERE, ControlServer, LocalControlServer
+from sparktf.driver.gang.site import Handler
 from sparktf.errors import ControlError, DriverLostError, RefusedError, SparkTFError
 from sparktf.message import Message
 from sparktf.wire.channel import GONE_S, ControlClient, patience_with
@@ -36,7 +37,7 @@ HANDLERS = {Action.AGENT_HEARTBEAT: Handler(AgentHeartbeat, answer)}
 
 
 def serve(tls: TlsMaterial | None) -> ControlServer:
-    return ControlServer("127.0.0.1", 0, new_secret(), tls, HANDLERS)
+    return ControlServer(HERE, 0, new_secret(), tls, HANDLERS)
 
 
 def material() -> TlsMaterial:
@@ -71,7 +72,7 @@ def call(access: ControlAccess, request: Message = BEAT) -> Orders:
 
 
 def test_a_node_with_the_secret_is_answered(plain: ControlServer) -> None:
-    assert call(plain.access("127.0.0.1")).order is Order.WAIT
+    assert call(plain.access()).order is Order.WAIT
 
 
 @pytest.mark.parametrize("secret", ["", "wrong"])
@@ -79,10 +80,10 @@ def test_a_wrong_or_missing_secret_is_refused_and_logged(
     plain: ControlServer, secret: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     with caplog.at_level(logging.WARNING), pytest.raises(RefusedError, match="wrong or missing secret"):
-        call(plain.access("127.0.0.1").model_copy(update={"secret": secret}))
+        call(plain.access().model_copy(update={"secret": secret}))
 
     assert "without the run's secret" in caplog.text
-    assert call(plain.access("127.0.0.1")).order is Order.WAIT, "the server goes on"
+    assert call(plain.access()).order is Order.WAIT, "the server goes on"
 
 
 @pytest.mark.parametrize(
@@ -92,7 +93,7 @@ def test_a_wrong_or_missing_secret_is_refused_and_logged(
 def test_garbage_and_unknown_actions_are_refused_and_logged(
     plain: ControlServer, name: str, body: bytes, caplog: pytest.LogCaptureFixture
 ) -> None:
-    access = plain.access("127.0.0.1")
+    access = plain.access()
     client = flight.FlightClient(access.location)
     options = flight.FlightCallOptions(timeout=5.0, headers=[(SECRET_HEADER, access.secret.encode())])
 
@@ -106,18 +107,18 @@ def test_garbage_and_unknown_actions_are_refused_and_logged(
 
 def test_what_a_handler_refuses_reaches_the_caller_with_its_reason(plain: ControlServer) -> None:
     with pytest.raises(RefusedError, match="lost its place"):
-        call(plain.access("127.0.0.1"), BEAT.model_copy(update={"agent": "unwanted"}))
+        call(plain.access(), BEAT.model_copy(update={"agent": "unwanted"}))
 
 
 def test_a_failing_handler_does_not_end_the_server(plain: ControlServer) -> None:
     with pytest.raises(ControlError, match="something broke"):
-        call(plain.access("127.0.0.1"), BEAT.model_copy(update={"agent": "unlucky"}))
-    assert call(plain.access("127.0.0.1")).order is Order.WAIT
+        call(plain.access(), BEAT.model_copy(update={"agent": "unlucky"}))
+    assert call(plain.access()).order is Order.WAIT
 
 
 def test_a_server_that_is_gone_is_a_lost_driver() -> None:
     server = serve(None)
-    access = server.access("127.0.0.1")
+    access = server.access()
     server.shutdown()
 
     with pytest.raises(DriverLostError, match="agent-heartbeat"):
@@ -129,7 +130,7 @@ def test_on_one_machine_it_is_a_socket_that_only_its_user_can_reach(tmp_path: Pa
     (tmp_path / below).mkdir(parents=True, exist_ok=True)
     listening = _listening()
     server = LocalControlServer(str(tmp_path / below), new_secret(), HANDLERS)
-    access = server.access("127.0.0.1")
+    access = server.access()
     assert call(access).order is Order.WAIT
     with pytest.raises(RefusedError, match="wrong or missing secret"):
         call(access.model_copy(update={"secret": "wrong"}))
@@ -156,11 +157,11 @@ def test_a_socket_that_a_killed_driver_left_is_a_driver_that_is_gone(tmp_path: P
 
 
 def test_mutual_tls_serves_the_nodes_of_the_run(encrypted: ControlServer) -> None:
-    assert call(encrypted.access("127.0.0.1")).order is Order.WAIT
+    assert call(encrypted.access()).order is Order.WAIT
 
 
 def test_a_certificate_of_another_run_is_refused(encrypted: ControlServer) -> None:
-    access = encrypted.access("127.0.0.1")
+    access = encrypted.access()
     assert access.tls is not None
     stranger = material().model_copy(update={"authority": access.tls.authority})
 
@@ -169,7 +170,7 @@ def test_a_certificate_of_another_run_is_refused(encrypted: ControlServer) -> No
 
 
 def test_plain_text_is_refused_by_a_tls_server(encrypted: ControlServer) -> None:
-    access = encrypted.access("127.0.0.1")
+    access = encrypted.access()
     plain_location = access.location.replace("grpc+tls", "grpc")
 
     with pytest.raises(ControlError):
@@ -177,7 +178,7 @@ def test_plain_text_is_refused_by_a_tls_server(encrypted: ControlServer) -> None
 
 
 def test_a_client_without_certificate_is_refused(encrypted: ControlServer) -> None:
-    access = encrypted.access("127.0.0.1")
+    access = encrypted.access()
     assert access.tls is not None
     client = flight.FlightClient(
         access.location, tls_root_certs=access.tls.authority.encode(), override_hostname="sparktf-node"
@@ -188,7 +189,7 @@ def test_a_client_without_certificate_is_refused(encrypted: ControlServer) -> No
 
 
 def test_secrets_are_in_no_text_form_of_the_access(encrypted: ControlServer) -> None:
-    access = encrypted.access("127.0.0.1")
+    access = encrypted.access()
     assert access.tls is not None
     for secret in (access.secret, access.tls.key):
         assert secret not in repr(access)

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 from lakes import plan_lake, write_lake
-from pretend import PretendDriver, WatchedStorage, pretend_config
+from pretend import PretendDriver, SetClock, WatchedStorage, pretend_config
 
 from sparktf.driver.plan.plan import Plan
 from sparktf.errors import FencedOffError, PreflightError, SparkTFError, Verdict
@@ -275,18 +275,21 @@ class TestFence:
 
         fence = Fence(WatchedStorage(before), rundir)
         fence.take(1)
-        watch = FenceWatch(fence)
+        clock = SetClock()
+        watch = FenceWatch(fence, clock)
         Fence(LocalStorage(), rundir).take(2)
-        watch.check(0.0)
-        watch.check(LOOK_EVERY_S)
+        watch.check()
+        clock.set_s = LOOK_EVERY_S
+        watch.check()
         assert looked.wait(10)
-        watch.check(2 * LOOK_EVERY_S)  # the look is still under way
+        clock.set_s = 2 * LOOK_EVERY_S
+        watch.check()  # the look is still under way
         go_on.set()
         for thread in threading.enumerate():
             if thread.name == "fence":
                 thread.join(10)
         with pytest.raises(FencedOffError):
-            watch.check(2 * LOOK_EVERY_S)
+            watch.check()
         assert fence.lost
 
     def test_the_storage_is_asked_every_now_and_then_only(self) -> None:

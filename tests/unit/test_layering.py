@@ -47,7 +47,8 @@ MAY_IMPORT = {
     "driver/spark": SPARK,
     "driver/source": SOURCE,
     "driver/check": SOURCE | {"driver/source", "driver/output"},
-    "driver/cluster": SOURCE | RUN | {"driver/source", "driver/run"},
+    "driver/spark_site": SOURCE | {"driver/source"},
+    "driver/cluster": RUN | {"driver/code", "driver/run", "driver/spark_site"},
     "driver/main": BASE | {"driver/cluster", "driver/spark"},
     "trainer/sync": NODE | {"trainer"},
     "trainer": NODE | {"trainer/sync"},
@@ -59,7 +60,15 @@ ENTRY_MODULES = {"sparktf", "sparktf.cli"}
 
 PYSPARK = {"pyspark", "py4j"}
 TENSORFLOW = {"tensorflow", "keras", "tf_keras"}
-SEE_PYSPARK = {"driver/spark", "driver/source", "driver/cluster", "driver/main", "executor", "jobs"}
+SEE_PYSPARK = {
+    "driver/spark",
+    "driver/source",
+    "driver/spark_site",
+    "driver/cluster",
+    "driver/main",
+    "executor",
+    "jobs",
+}
 SEE_TENSORFLOW = {"trainer", "trainer/sync"}
 
 # Files that may end the process, take signals or set up logging: each is the first code of a process.

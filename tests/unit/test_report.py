@@ -7,7 +7,8 @@ from collections.abc import Iterator
 import pytest
 from lakes import lake_config
 
-from sparktf.driver.gang.control_server import ControlServer, Handler
+from sparktf.driver.gang.control_server import HERE, ControlServer
+from sparktf.driver.gang.site import Handler
 from sparktf.errors import SparkTFError
 from sparktf.feature import FeedSpec
 from sparktf.message import Message
@@ -48,11 +49,11 @@ class Driver:
             Action.HEARTBEAT: Handler(Heartbeat, self._heartbeat),
             Action.METRICS: Handler(Metrics, self._metrics),
         }
-        self.server = ControlServer("127.0.0.1", 0, new_secret(), None, handlers)
+        self.server = ControlServer(HERE, 0, new_secret(), None, handlers)
 
     def reporter(self) -> Reporter:
         """Returns one whose thread is not started: only messages have heartbeats before them."""
-        return Reporter(ControlClient(self.server.access("127.0.0.1")), SPEC)
+        return Reporter(ControlClient(self.server.access()), SPEC)
 
     def _heartbeat(self, message: Heartbeat) -> TrainerOrders:
         if self.is_deaf:
@@ -96,7 +97,7 @@ def test_an_order_to_save_in_an_answer_is_carried_out_once(driver: Driver) -> No
 
 def test_a_trainer_says_which_of_its_nodes_trainers_it_is(driver: Driver) -> None:
     spec = SPEC.model_copy(update={"incarnation": 3})
-    Reporter(ControlClient(driver.server.access("127.0.0.1")), spec).send(Action.METRICS, METRICS)
+    Reporter(ControlClient(driver.server.access()), spec).send(Action.METRICS, METRICS)
     (beat, _) = driver.told
     assert isinstance(beat, Heartbeat)
     assert (beat.attempt, beat.node, beat.incarnation) == (1, NODE, 3)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from lakes import plan_lake, write_lake
-from pretend import CHIEF, PretendDriver, pretend_config
+from pretend import CHIEF, PretendDriver, SetClock, pretend_config
 
 from sparktf.driver.commit import Committer, Save, is_given_up
 from sparktf.errors import NotStoredError, Verdict
@@ -69,11 +69,11 @@ def test_checkpoints_may_fail_for_as_long_as_an_upload_may_take() -> None:
 
 
 def test_one_that_is_stored_in_between_begins_the_time_anew(tmp_path: Path) -> None:
-    now_s = 0.0
+    clock = SetClock()
     lake = write_lake(tmp_path / "lake", [ROWS])
     rundir = RunDirectory(str(tmp_path / "runs"), "t", "r")
     config = pretend_config(lake, tmp_path / "runs", timeouts={"upload": 60})
-    committer = Committer(config, LocalStorage(), rundir, plan_lake(lake), lambda text: None, clock=lambda: now_s)
+    committer = Committer(config, LocalStorage(), rundir, plan_lake(lake), lambda text: None, clock=clock)
     committer.fence(lambda after: after + 1)
 
     def save(step: int, error: str = "") -> list[Save]:
@@ -82,12 +82,12 @@ def test_one_that_is_stored_in_between_begins_the_time_anew(tmp_path: Path) -> N
         return [Save(uploaded, Cursor(), (), 0, None, {})]
 
     committer.commit_all(save(1, "away"))
-    now_s = 50.0
+    clock.set_s = 50.0
     committer.commit_all(save(2))
-    now_s = 100.0
+    clock.set_s = 100.0
     committer.commit_all(save(3, "away"))
-    now_s = 159.0
+    clock.set_s = 159.0
     committer.commit_all(save(4, "away"))
-    now_s = 160.0
+    clock.set_s = 160.0
     with pytest.raises(NotStoredError, match=r"could be stored for 60 s \(timeouts\.upload: 60 s\): away"):
         committer.commit_all(save(5, "away"))

@@ -86,7 +86,7 @@ def test_and_by_the_api_before_anything_is_touched(tmp_path: Path, run_id: str) 
     driver = PretendDriver(Application("app"), pretend_config(lake, tmp_path / "runs"), plan_lake(lake))
     before = sorted(os.walk(tmp_path))
     with pytest.raises(ConfigError, match="is to name a folder"):
-        Run(driver, driver.config, run_id)
+        Run(driver.gang, driver.config, run_id)
     assert sorted(os.walk(tmp_path)) == before
 
 

@@ -2,21 +2,23 @@
 
 from __future__ import annotations
 
+import datetime
 import logging
 import os
 import shutil
 import tempfile
-from collections.abc import Callable, Iterator, Mapping
-from typing import Any, NamedTuple
+from collections.abc import Iterator, Mapping
+from typing import NamedTuple
 
 from pyarrow import flight
 from pydantic import ValidationError
 
+from sparktf.config.job import JobConfig
+from sparktf.driver.gang.site import Handler
 from sparktf.errors import RefusedError, SparkTFError
-from sparktf.message import Message
 from sparktf.wire.control import Action
 from sparktf.wire.flight import server_options
-from sparktf.wire.security import ControlAccess, TlsMaterial
+from sparktf.wire.security import ControlAccess, TlsMaterial, new_secret, new_tls_material
 
 _SOCKET = "driver"
 _MAX_SOCKET_PATH = 107  # bytes, by the kernel
@@ -24,11 +26,14 @@ _MAX_SOCKET_PATH = 107  # bytes, by the kernel
 _log = logging.getLogger(__name__)
 
 
-class Handler(NamedTuple):
-    """How one action is answered."""
+class Addresses(NamedTuple):
+    """Where the server listens, and where nodes reach it."""
 
-    request: type[Message]
-    answer: Callable[[Any], Message]
+    bind: str
+    host: str
+
+
+HERE = Addresses("127.0.0.1", "127.0.0.1")
 
 
 class ControlServer(flight.FlightServerBase):  # type: ignore[misc]
@@ -38,13 +43,19 @@ class ControlServer(flight.FlightServerBase):  # type: ignore[misc]
     """
 
     def __init__(
-        self, bind: str, port: int, secret: str, tls: TlsMaterial | None, handlers: Mapping[Action, Handler]
+        self,
+        addresses: Addresses,
+        port: int,
+        secret: str,
+        tls: TlsMaterial | None,
+        handlers: Mapping[Action, Handler],
     ) -> None:
         """Starts to listen.
 
         Args:
-            bind: Address to bind; `port` 0 takes a free one.
+            port: 0 takes a free one.
         """
+        bind, self._host = addresses
         self._scheme = "grpc" if tls is None else "grpc+tls"
         self._start(f"{self._scheme}://{bind}:{port}", secret, tls, handlers)
 
@@ -59,9 +70,10 @@ class ControlServer(flight.FlightServerBase):  # type: ignore[misc]
         super().__init__(location, **server_options(secret, tls))
         self._secret, self._tls = secret, tls
 
-    def access(self, host: str) -> ControlAccess:
-        """Returns what a node needs to call this server at `host`."""
-        return ControlAccess(location=f"{self._scheme}://{host}:{self.port}", secret=self._secret, tls=self._tls)
+    def access(self) -> ControlAccess:
+        """Returns what a node needs to call this server."""
+        location = f"{self._scheme}://{self._host}:{self.port}"
+        return ControlAccess(location=location, secret=self._secret, tls=self._tls)
 
     def withdraw(self) -> None:
         """Takes the address away, before `shutdown`, which may wait long."""
@@ -107,12 +119,32 @@ class LocalControlServer(ControlServer):
         self._location = flight.Location.for_grpc_unix(path)
         self._start(self._location, secret, None, handlers)
 
-    def access(self, host: str) -> ControlAccess:
+    def access(self) -> ControlAccess:
         """See `ControlServer`; it is reached by its path."""
-        del host
         return ControlAccess(location=self._location.uri.decode(), secret=self._secret)
 
     def withdraw(self) -> None:
         """See `ControlServer`."""
         shutil.rmtree(self._folder, ignore_errors=True)
         os.close(self._open_folder)
+
+
+def serve(
+    config: JobConfig,
+    handlers: Mapping[Action, Handler],
+    addresses: Addresses,
+    *,
+    one_machine: bool,
+    scratch: str | None = None,
+) -> ControlServer:
+    """Starts the server that a run's security settings ask for.
+
+    Args:
+        one_machine: Whether all nodes are on this machine: then a unix socket serves, and TLS is not needed.
+        scratch: A folder that goes with the gang, even if this process is killed; None if there is none.
+    """
+    if one_machine and config.security.tls != "on":
+        return LocalControlServer(scratch, new_secret(), handlers)
+    encrypted = config.security.tls != "off"
+    material = new_tls_material(datetime.datetime.now(datetime.UTC)) if encrypted else None
+    return ControlServer(addresses, config.cluster.control_port, new_secret(), material, handlers)

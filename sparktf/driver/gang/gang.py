@@ -1,15 +1,8 @@
-"""A gang of nodes: the control server, the agents behind it, and the current attempt. Knows nothing of Spark."""
+"""A gang of nodes: the agents that a site has started, and the current attempt. Knows nothing of Spark."""
 
 from __future__ import annotations
 
-import abc
-import datetime
-import logging
-import threading
-import time
-from collections.abc import Callable, Mapping, Sequence
-from functools import cached_property
-from typing import Any, Protocol, TypeVar
+from collections.abc import Mapping
 
 from rich.console import Console
 
@@ -17,189 +10,88 @@ from sparktf.config.job import JobConfig
 from sparktf.driver.attempt.attempt import Attempt
 from sparktf.driver.attempt.feeding import Feeders
 from sparktf.driver.console import Display
-from sparktf.driver.gang.control_server import ControlServer, Handler, LocalControlServer
+from sparktf.driver.gang.handlers import Dispatcher
 from sparktf.driver.gang.placement import best_nodes
-from sparktf.driver.gang.roster import Agent, ExecutorFacts, Roster
+from sparktf.driver.gang.roster import Agent, Roster
+from sparktf.driver.gang.site import AgentJob, Server, Site, Voice
 from sparktf.driver.plan.plan import Plan
-from sparktf.errors import LifecycleError, PreflightError, RefusedError, ReservationError
+from sparktf.errors import LifecycleError, PreflightError, ReservationError
 from sparktf.executor.agent import AgentSettings, installed_versions
 from sparktf.executor.feeder import FeederSettings
-from sparktf.hadoop import HadoopConf
 from sparktf.lifecycle import AgentState
-from sparktf.message import Message
-from sparktf.result import Application
 from sparktf.sequence import Stream
-from sparktf.storage import FileSystems, Storage
-from sparktf.wire.control import (
-    Ack,
-    Action,
-    AgentHeartbeat,
-    AssignmentRequest,
-    EpochDone,
-    Failed,
-    Finished,
-    Heartbeat,
-    Metrics,
-    Ready,
-    Registration,
-    TrainerExited,
-    TrainerOrders,
-    TrainerSpec,
-    Uploaded,
-    Warned,
-)
-from sparktf.wire.data import LeaseRequest, Sealed, WorkRequest
-from sparktf.wire.security import new_secret, new_tls_material
+from sparktf.wire.control import TrainerSpec
 
 _TICK_S = 0.2
 _SPARES_S = 15.0
 """So long the gang waits for executors beyond need, which may be nearer to the data, when it has enough."""
 
-_log = logging.getLogger(__name__)
 
-_Request = TypeVar("_Request", bound=Message)
-
-
-class AgentJob(Protocol):
-    """Whatever runs the agents.
-
-    Attributes:
-        spares: How many of the agents are there to choose from only; set to 0 when that is done.
-    """
-
-    spares: int
-
-    def ended(self) -> str | None:
-        """Returns why all agents have been given up at once, None while they have not."""
-
-    def restart(self) -> None:
-        """Starts the agents again. Raises `NodeLostError` if that has been tried too often."""
-
-    def close(self, wait_s: float) -> None:
-        """Waits for dismissed agents to go home, then ends what is left."""
-
-
-class Gang(abc.ABC):
-    """Reserves nodes and runs attempts on them; a subclass says where agents run.
+class Gang:
+    """Reserves nodes at a site and runs attempts on them.
 
     Agents are started by the first training, after its preflight and plan, and dismissed by `close`.
-
-    Attributes:
-        place: Where the gang runs, for people: Spark's master.
-        one_machine: Whether all nodes are on this machine: then a unix socket serves, and TLS is not needed.
-        warn: Takes what the run's result should mention.
-        say: Takes a line of the run's progress.
-        application: The Spark application whose gang it is.
     """
 
-    application = Application("")
+    def __init__(self, config: JobConfig, site: Site, console: Console) -> None:
+        """Starts nothing yet.
 
-    def __init__(
-        self, config: JobConfig, *, place: str, one_machine: bool, duplicates_wait: bool, console: Console
-    ) -> None:
+        Args:
+            config: Of the first training, whose timeouts the agents keep.
+            console: Where runs are shown.
+        """
         self.config = config
-        self.place = place
+        self.site = site
         self.console = console
-        self.one_machine = one_machine
-        self.warn: Callable[[str], None] = _log.warning
-        self.say: Callable[[str], None] = _log.info
-        self.roster = Roster(time.monotonic, config.timeouts.heartbeat, duplicates_wait=duplicates_wait)
-        self._attempt: Attempt | None = None
+        self.roster = Roster(site.clock.now_s, config.timeouts.heartbeat, duplicates_wait=site.duplicates_wait)
+        self._clock = site.clock
+        self._dispatcher = Dispatcher(self.roster)
         self._attempts = 0
         self._agents: AgentJob | None = None
-        self._server: ControlServer | None = None
+        self._server: Server | None = None
         self._versions = installed_versions()
 
-    # ---- what differs by where it runs ----
-
-    @abc.abstractmethod
-    def preflight(self, config: JobConfig) -> None:
-        """Refuses what can never run here. Raises `PreflightError`."""
-
-    @abc.abstractmethod
-    def plan(self, config: JobConfig) -> Plan:
-        """Plans the run's input. Raises what `plan_source` does."""
-
-    @abc.abstractmethod
-    def prepare(self, config: JobConfig, storage: Storage, path: str) -> dict[str, Any]:
-        """Returns the model's assets, kept at `path`."""
-
-    @abc.abstractmethod
-    def start_agents(self, config: JobConfig, plan: Plan, settings: AgentSettings) -> AgentJob:
-        """Starts `config.cluster.nodes` agents or more, beside the data if it can be had."""
-
-    @abc.abstractmethod
-    def ship_code(self, config: JobConfig) -> None:
-        """Brings the model's code to where the agents run."""
-
-    def feed(self, config: JobConfig, plan: Plan, attempt: int, stream: Stream, epoch: int) -> Feeders:
-        """Has Spark feed a stream in an epoch to the nodes of an attempt."""
-        raise LifecycleError(f"{self.place} feeds no {stream}")
-
-    def feeder_settings(self, config: JobConfig, attempt: int, stream: Stream, epoch: int) -> FeederSettings:
-        """Returns what a feeder of the current attempt gets."""
-        if self._server is None:
-            raise LifecycleError("feeders start after the agents")
-        access = self._server.access(self.addresses()[1])
-        return FeederSettings(access, attempt, stream, epoch, config.timeouts.driver_lost)
-
-    def let_go(self, agents: Sequence[Agent]) -> None:
-        """Gives back what was held for agents that are dismissed; nothing, where executors cannot be given back."""
-        del agents
-
-    def facts(self, agents: Sequence[Agent]) -> list[ExecutorFacts]:
-        """Returns what is known of each agent's executor."""
-        return [ExecutorFacts() for _ in agents]
-
-    @cached_property
-    def file_systems(self) -> FileSystems:
-        """Where data and runs are: as HADOOP_CONF_DIR says.
-
-        Raises:
-            ConfigError: it says nothing that can be read.
-        """
-        return FileSystems(HadoopConf.from_environment())
-
-    def addresses(self) -> tuple[str, str]:
-        """Returns the address to bind the control server to, and the one that nodes reach it at."""
-        return ("127.0.0.1", "127.0.0.1")
-
-    def scratch(self) -> str | None:
-        """Returns a folder that goes with the gang, even if this process is killed; None if there is none."""
-        return None
+    @property
+    def attempt(self) -> Attempt | None:
+        """The current attempt; None before the first."""
+        return self._dispatcher.attempt
 
     # ---- reservation ----
 
     def close(self) -> None:
         """Stops trainers, sends the agents home and ends the control server."""
         self.roster.stop_trainers()
-        if self._attempt is not None:
-            self._attempt.stop()
+        if self.attempt is not None:
+            self.attempt.stop()
         self.roster.dismiss()
         if self._agents is not None:
             self._agents.close(self.config.timeouts.stop + self.config.timeouts.heartbeat)
         if self._server is not None:
             server, self._server = self._server, None
             server.withdraw()
-            # It waits for calls under way, and a dying node may have one open for long: so nobody joins this thread.
-            threading.Thread(target=server.shutdown, name="control-shutdown", daemon=True).start()
+            # It waits for calls under way, and a dying node may have one open for long: so nobody waits for it.
+            self._clock.beside("control-shutdown", server.shutdown)
 
-    def reserve(self, config: JobConfig, plan: Plan) -> None:
-        """Starts the control server and the agents, if they are not there yet."""
-        self.ship_code(config)
+    def reserve(self, config: JobConfig, plan: Plan, voice: Voice) -> None:
+        """Starts the control server and the agents, if they are not there yet.
+
+        Raises:
+            PreflightError: the agents leave no room for what the plan needs.
+        """
+        self.site.check_plan(config, plan)
+        self.site.ship_code(config)
         if self._agents is not None:
             return
-        bind, advertise = self.addresses()
-        self._server = self._start_server(config, bind)
+        self._server = self.site.serve(config, self._dispatcher.handlers())
         settings = AgentSettings(
-            access=self._server.access(advertise),
-            host="127.0.0.1" if self.one_machine else "",
+            access=self._server.access(),
+            host="127.0.0.1" if self.site.one_machine else "",
             node_ports=config.cluster.node_ports,
             model_module=config.model_module,
             heartbeat_s=config.timeouts.heartbeat,
             driver_lost_s=config.timeouts.driver_lost,
         )
-        self._agents = self.start_agents(config, plan, settings)
+        self._agents = self.site.start_agents(config, plan, settings, voice)
 
     def gather(self, config: JobConfig, plan: Plan, display: Display, *, first: bool) -> list[Agent]:
         """Waits for the gang; returns its agents by partition.
@@ -214,14 +106,14 @@ class Gang(abc.ABC):
         """
         need, timeouts = config.cluster.nodes, config.timeouts
         limit_s = timeouts.reserve if first else timeouts.replace
-        deadline_s = time.monotonic() + limit_s
+        deadline_s = self._clock.now_s() + limit_s
         spares_until_s = None
         while True:
             self.look_after_agents()
             self.roster.sweep()
             idle = [a for a in self.roster.here() if a.state is AgentState.IDLE]
             _check_problems(idle, self._versions)
-            now_s = time.monotonic()
+            now_s = self._clock.now_s()
             left_s = deadline_s - now_s
             if len(idle) >= need:
                 spares_until_s = spares_until_s or now_s + _SPARES_S
@@ -233,10 +125,10 @@ class Gang(abc.ABC):
                 missing = sorted(set(range(need)) - {a.registration.partition for a in idle})
                 raise ReservationError(
                     f"{len(idle)} of {need} nodes came within {limit_s:g} s; missing: "
-                    f"{', '.join(f'node {i}' for i in missing)} on {self.place} "
+                    f"{', '.join(f'node {i}' for i in missing)} on {self.site.place} "
                     f"(are there free executors? timeouts.{'reserve' if first else 'replace'} is the limit)"
                 )
-            display.waiting("waiting for nodes", len(idle), need, left_s, time.monotonic())
+            display.waiting("waiting for nodes", len(idle), need, left_s, self._clock.now_s())
             self.tick()
 
     def _spares(self) -> int:
@@ -252,14 +144,25 @@ class Gang(abc.ABC):
             spares = [agent for agent in agents if agent not in kept]
             self.roster.dismiss([agent.id for agent in spares])
             used = {agent.executor for agent in kept}
-            self.let_go([agent for agent in spares if agent.executor not in used])
+            self.site.let_go([agent for agent in spares if agent.executor not in used])
         return kept
 
     def begin(self, attempt: Attempt, specs: list[tuple[str, TrainerSpec]]) -> None:
         """Makes an attempt the current one and gives the agents their trainers."""
         with self.roster.changed:
-            self._attempt = attempt
+            self._dispatcher.attempt = attempt
             self.roster.start(specs)
+
+    def feed(self, config: JobConfig, plan: Plan, attempt: int, stream: Stream, epoch: int) -> Feeders:
+        """Has Spark feed a stream in an epoch to the nodes of an attempt.
+
+        Raises:
+            LifecycleError: there are no agents yet.
+        """
+        if self._server is None:
+            raise LifecycleError("feeders start after the agents")
+        settings = FeederSettings(self._server.access(), attempt, stream, epoch, config.timeouts.driver_lost)
+        return self.site.feed(config, plan, settings, self.wake)
 
     def end_attempt(self, attempt: Attempt, limit_s: float) -> bool:
         """Stops the trainers and waits until all are gone; returns whether they are."""
@@ -268,11 +171,11 @@ class Gang(abc.ABC):
             # Trainers that have finished exit by themselves when their next heartbeat is answered.
             if not attempt.is_done:
                 self.roster.stop_trainers()
-        deadline_s = time.monotonic() + limit_s
+        deadline_s = self._clock.now_s() + limit_s
         while not self.roster.is_quiet():
             for lost in self.roster.sweep():
                 attempt.agent_lost(lost.agent.id, lost.reason)
-            if time.monotonic() > deadline_s:
+            if self._clock.now_s() > deadline_s:
                 self.roster.stop_trainers()
                 return False
             self.look_after_agents(restart=False)
@@ -300,63 +203,12 @@ class Gang(abc.ABC):
     def tick(self) -> None:
         """Waits for something to happen, or a moment."""
         with self.roster.changed:
-            self.roster.changed.wait(_TICK_S)
+            self._clock.wait(self.roster.changed, _TICK_S)
 
     def wake(self) -> None:
         """Ends a `tick` that is under way; from any thread."""
         with self.roster.changed:
             self.roster.changed.notify_all()
-
-    # ---- control server ----
-
-    def _start_server(self, config: JobConfig, bind: str) -> ControlServer:
-        if self.one_machine and config.security.tls != "on":
-            return LocalControlServer(self.scratch(), new_secret(), self._handlers())
-        encrypted = config.security.tls != "off"
-        material = new_tls_material(datetime.datetime.now(datetime.UTC)) if encrypted else None
-        return ControlServer(bind, config.cluster.control_port, new_secret(), material, self._handlers())
-
-    def _handlers(self) -> dict[Action, Handler]:
-        return {
-            Action.REGISTER: Handler(Registration, self.roster.register),
-            Action.AGENT_HEARTBEAT: Handler(AgentHeartbeat, self.roster.heartbeat),
-            Action.TRAINER_EXITED: Handler(TrainerExited, self._trainer_exited),
-            Action.READY: Handler(Ready, lambda m: self._locked(self._current().ready, m)),
-            Action.HEARTBEAT: Handler(Heartbeat, self._heartbeat),
-            Action.ASSIGNMENT: Handler(AssignmentRequest, lambda m: self._locked(self._current().assignment, m)),
-            Action.METRICS: Handler(Metrics, lambda m: self._locked(self._current().metrics_reported, m)),
-            Action.EPOCH_DONE: Handler(EpochDone, lambda m: self._locked(self._current().epoch_done, m)),
-            Action.UPLOADED: Handler(Uploaded, lambda m: self._locked(self._current().uploaded, m)),
-            Action.FINISHED: Handler(Finished, lambda m: self._locked(self._current().finished, m)),
-            Action.FAILED: Handler(Failed, lambda m: self._locked(self._current().failed, m)),
-            Action.WARNING: Handler(Warned, lambda m: self._locked(self._current().warned, m)),
-            Action.LEASE: Handler(LeaseRequest, lambda m: self._locked(self._current().lease, m)),
-            Action.SEALED: Handler(Sealed, lambda m: self._locked(self._current().sealed, m)),
-            Action.WORK: Handler(WorkRequest, lambda m: self._locked(self._current().work, m)),
-        }
-
-    def _current(self) -> Attempt:
-        if self._attempt is None:
-            raise RefusedError("there is no attempt")
-        return self._attempt
-
-    def _locked(self, handle: Callable[[_Request], Message], message: _Request) -> Message:
-        with self.roster.changed:
-            answer = handle(message)
-            self.roster.changed.notify_all()
-            return answer
-
-    def _heartbeat(self, message: Heartbeat) -> TrainerOrders:
-        with self.roster.changed:
-            return self._current().heartbeat(message)
-
-    def _trainer_exited(self, message: TrainerExited) -> Ack:
-        with self.roster.changed:
-            answer = self.roster.trainer_exited(message)
-            attempt = self._attempt
-            if attempt is not None and attempt.number == message.attempt:
-                attempt.exited(message)
-            return answer
 
 
 def _check_problems(agents: list[Agent], versions: dict[str, str]) -> None:

@@ -1,0 +1,86 @@
+"""What agents and trainers say, and who answers: under the roster's lock, whatever brought the message."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TypeVar
+
+from sparktf.driver.attempt.attempt import Attempt
+from sparktf.driver.gang.roster import Roster
+from sparktf.driver.gang.site import Handler
+from sparktf.errors import RefusedError
+from sparktf.message import Message
+from sparktf.wire.control import (
+    Ack,
+    Action,
+    AgentHeartbeat,
+    AssignmentRequest,
+    EpochDone,
+    Failed,
+    Finished,
+    Heartbeat,
+    Metrics,
+    Ready,
+    Registration,
+    TrainerExited,
+    TrainerOrders,
+    Uploaded,
+    Warned,
+)
+from sparktf.wire.data import LeaseRequest, Sealed, WorkRequest
+
+_Request = TypeVar("_Request", bound=Message)
+
+
+class Dispatcher:
+    """Answers the messages of one gang; thread-safe.
+
+    Attributes:
+        attempt: The current attempt; None before the first.
+    """
+
+    def __init__(self, roster: Roster) -> None:
+        self.attempt: Attempt | None = None
+        self._roster = roster
+
+    def handlers(self) -> dict[Action, Handler]:
+        """Returns who answers what; each raises `RefusedError` for what comes too late, or from a stranger."""
+        return {
+            Action.REGISTER: Handler(Registration, self._roster.register),
+            Action.AGENT_HEARTBEAT: Handler(AgentHeartbeat, self._roster.heartbeat),
+            Action.TRAINER_EXITED: Handler(TrainerExited, self._trainer_exited),
+            Action.READY: Handler(Ready, lambda m: self._locked(self._current().ready, m)),
+            Action.HEARTBEAT: Handler(Heartbeat, self._heartbeat),
+            Action.ASSIGNMENT: Handler(AssignmentRequest, lambda m: self._locked(self._current().assignment, m)),
+            Action.METRICS: Handler(Metrics, lambda m: self._locked(self._current().metrics_reported, m)),
+            Action.EPOCH_DONE: Handler(EpochDone, lambda m: self._locked(self._current().epoch_done, m)),
+            Action.UPLOADED: Handler(Uploaded, lambda m: self._locked(self._current().uploaded, m)),
+            Action.FINISHED: Handler(Finished, lambda m: self._locked(self._current().finished, m)),
+            Action.FAILED: Handler(Failed, lambda m: self._locked(self._current().failed, m)),
+            Action.WARNING: Handler(Warned, lambda m: self._locked(self._current().warned, m)),
+            Action.LEASE: Handler(LeaseRequest, lambda m: self._locked(self._current().lease, m)),
+            Action.SEALED: Handler(Sealed, lambda m: self._locked(self._current().sealed, m)),
+            Action.WORK: Handler(WorkRequest, lambda m: self._locked(self._current().work, m)),
+        }
+
+    def _current(self) -> Attempt:
+        if self.attempt is None:
+            raise RefusedError("there is no attempt")
+        return self.attempt
+
+    def _locked(self, handle: Callable[[_Request], Message], message: _Request) -> Message:
+        with self._roster.changed:
+            answer = handle(message)
+            self._roster.changed.notify_all()
+            return answer
+
+    def _heartbeat(self, message: Heartbeat) -> TrainerOrders:
+        with self._roster.changed:
+            return self._current().heartbeat(message)
+
+    def _trainer_exited(self, message: TrainerExited) -> Ack:
+        with self._roster.changed:
+            answer = self._roster.trainer_exited(message)
+            if self.attempt is not None and self.attempt.number == message.attempt:
+                self.attempt.exited(message)
+            return answer

@@ -1,0 +1,134 @@
+"""Where agents run and feeders come from, as the gang is given it: a Spark application, or what tests have.
+
+Nothing here says how; a site that is pretended hands messages to the gang's handlers itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple, Protocol
+
+from sparktf.clock import Clock
+from sparktf.config.job import JobConfig
+from sparktf.driver.attempt.feeding import Feeders
+from sparktf.driver.gang.roster import Agent, ExecutorFacts
+from sparktf.driver.plan.plan import Plan
+from sparktf.executor.agent import AgentSettings
+from sparktf.executor.feeder import FeederSettings
+from sparktf.message import Message
+from sparktf.result import Application
+from sparktf.storage import FileSystems, Storage
+from sparktf.wire.control import Action
+from sparktf.wire.security import ControlAccess
+
+
+class Handler(NamedTuple):
+    """How one action is answered; from any thread."""
+
+    request: type[Message]
+    answer: Callable[[Any], Message]
+
+
+class Server(Protocol):
+    """Through what nodes reach the handlers."""
+
+    def access(self) -> ControlAccess:
+        """Returns what a node needs to call it."""
+
+    def withdraw(self) -> None:
+        """Takes its address away, before `shutdown`."""
+
+    def shutdown(self) -> None:
+        """Ends it; waits for calls under way, which may take long."""
+
+
+class AgentJob(Protocol):
+    """Whatever runs the agents.
+
+    Attributes:
+        spares: How many of the agents are there to choose from only; set to 0 when that is done.
+    """
+
+    spares: int
+
+    def ended(self) -> str | None:
+        """Returns why all agents have been given up at once, None while they have not."""
+
+    def restart(self) -> None:
+        """Starts the agents again. Raises `NodeLostError` if that has been tried too often."""
+
+    def close(self, wait_s: float) -> None:
+        """Waits for dismissed agents to go home, then ends what is left."""
+
+
+class Voice(NamedTuple):
+    """Takes what a run says: lines of its progress, and warnings, which its result mentions."""
+
+    say: Callable[[str], None]
+    warn: Callable[[str], None]
+
+
+class Site(Protocol):
+    """Where agents run and feeders come from."""
+
+    @property
+    def place(self) -> str:
+        """Where this is, for people: Spark's master."""
+
+    @property
+    def one_machine(self) -> bool:
+        """Whether all nodes are on this machine."""
+
+    @property
+    def duplicates_wait(self) -> bool:
+        """Whether a second agent of a partition may be started beside a living one; see `Roster`."""
+
+    @property
+    def application(self) -> Application:
+        """The Spark application that holds the agents."""
+
+    @property
+    def clock(self) -> Clock:
+        """Time and threads of the driver."""
+
+    @property
+    def file_systems(self) -> FileSystems:
+        """Where data and runs are: the only ones of the driver's, credentials included."""
+
+    def preflight(self, config: JobConfig, voice: Voice) -> None:
+        """Refuses what can never run here. Raises `PreflightError`."""
+
+    def plan(self, config: JobConfig, voice: Voice) -> Plan:
+        """Plans the run's input. Raises what `plan_source` does."""
+
+    def prepare(self, config: JobConfig, storage: Storage, path: str) -> dict[str, Any]:
+        """Returns the model's assets, kept at `path`."""
+
+    def ship_code(self, config: JobConfig) -> None:
+        """Brings the model's code to where the agents run."""
+
+    def check_plan(self, config: JobConfig, plan: Plan) -> None:
+        """Refuses a plan that the agents, those to come or those that are here, leave no room for.
+
+        Raises:
+            PreflightError: Spark is to feed the nodes, and no slot is left for that.
+        """
+
+    def serve(self, config: JobConfig, handlers: Mapping[Action, Handler]) -> Server:
+        """Starts what takes the messages of agents and trainers."""
+
+    def start_agents(self, config: JobConfig, plan: Plan, settings: AgentSettings, voice: Voice) -> AgentJob:
+        """Starts as many agents as the gang has nodes or more, beside the data if it can be had."""
+
+    def feed(self, config: JobConfig, plan: Plan, settings: FeederSettings, on_end: Callable[[], None]) -> Feeders:
+        """Has Spark feed a stream in an epoch to the nodes of an attempt, as the settings name them.
+
+        Args:
+            on_end: Called from any thread when the feeders have ended.
+        """
+
+    def let_go(self, agents: Sequence[Agent]) -> None:
+        """Gives back what was held for agents that are dismissed, without waiting; nothing, where that cannot be."""
+
+    def facts(self, agents: Sequence[Agent]) -> list[ExecutorFacts]:
+        """Returns what is known of each agent's executor."""

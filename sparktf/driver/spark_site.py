@@ -1,0 +1,189 @@
+"""A Spark application as a gang's site: its executors run the agents, its jobs feed them, its sources are planned."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from typing import Any
+
+from py4j.protocol import Py4JError
+from pyspark import RDD
+from pyspark.sql import DataFrame, SparkSession
+
+from sparktf.clock import Clock, SystemClock
+from sparktf.config.job import JobConfig
+from sparktf.driver.code.module import check_code
+from sparktf.driver.gang.control_server import HERE, Addresses, ControlServer, serve
+from sparktf.driver.gang.placement import request_for
+from sparktf.driver.gang.roster import Agent, ExecutorFacts
+from sparktf.driver.gang.site import Handler, Voice
+from sparktf.driver.plan.locality import FileBlock
+from sparktf.driver.plan.plan import Plan
+from sparktf.driver.source.choice import choose_feed
+from sparktf.driver.source.hdfs_blocks import locate_or_warn
+from sparktf.driver.source.origin import Origin
+from sparktf.driver.source.prepare import prepare_assets
+from sparktf.driver.spark.agents import SparkAgents
+from sparktf.driver.spark.application import (
+    SHARED_CORES,
+    Slots,
+    application_of,
+    check_settings,
+    check_slots,
+    check_speculation,
+    hadoop_conf,
+    slots_of,
+)
+from sparktf.driver.spark.encryption import check_encryption
+from sparktf.driver.spark.executors import executor_facts, executors_of, release_executors, request_executors
+from sparktf.driver.spark.feeders import SparkFeeders
+from sparktf.driver.spark.shipping import ship_code
+from sparktf.driver.spark.yarn_memory import check_overhead
+from sparktf.errors import PreflightError
+from sparktf.executor.agent import AgentSettings
+from sparktf.executor.feeder import FeederSettings
+from sparktf.storage import FileSystems, Storage
+from sparktf.wire.control import Action
+
+
+class SparkSite:
+    """See `Site`."""
+
+    def __init__(self, spark: SparkSession) -> None:
+        """Looks at the application.
+
+        Raises:
+            PreflightError: it cannot hold a gang.
+            ConfigError: its Hadoop configuration cannot be read.
+        """
+        check_settings(spark)
+        self.clock: Clock = SystemClock()
+        self.application = application_of(spark)
+        # Where Spark reads and writes: as the driver's JVM is configured.
+        self.file_systems = FileSystems(hadoop_conf(spark))
+        self._spark = spark
+        self._slots = slots_of(spark)
+        self.place = _place(spark, self._slots)
+        self.one_machine = self._slots.one_machine
+        self.duplicates_wait = _flag(spark, "spark.speculation")
+        self._agents: SparkAgents | None = None
+        self._given: DataFrame | RDD[Any] | None = None
+        self._origin: Origin | None = None
+
+    def give(self, data: DataFrame | RDD[Any] | None) -> None:
+        """Takes what the next training was handed, if anything; its sources are opened anew."""
+        self._given, self._origin = data, None
+
+    def preflight(self, config: JobConfig, voice: Voice) -> None:
+        """See `Site`. Raises what `check_code` does, too."""
+        check_code(config)
+        # What Spark surely feeds; a DataFrame may turn out to be a plain scan, which trainers read themselves.
+        is_fed = config.data.mode == "spark" or isinstance(self._given, RDD)
+        check_slots(self._slots, config.cluster.nodes, feeders=is_fed or None)
+        conf = dict(self._spark.sparkContext.getConf().getAll())
+        if not self.one_machine and (warning := check_encryption(conf, config.security.tls)):
+            voice.warn(warning)
+        if self._slots.is_yarn:
+            check_overhead(conf, config.cluster.trainer_memory_mib)
+
+    def plan(self, config: JobConfig, voice: Voice) -> Plan:
+        """See `Site`."""
+        # The functions in what `data.source` returns take along the code that was shipped before they were made.
+        self.ship_code(config)
+        locate = partial(self._locate, warn=voice.warn)
+        return choose_feed(self._spark, config, self._origin_of(config), self.file_systems, locate, voice.say)
+
+    def prepare(self, config: JobConfig, storage: Storage, path: str) -> dict[str, Any]:
+        """See `Site`."""
+        self.ship_code(config)  # prepare may run functions of the user's on the executors
+        return prepare_assets(config, storage, path, self._origin_of(config))
+
+    def ship_code(self, config: JobConfig) -> None:
+        """See `Site`."""
+        ship_code(self._spark, config)
+
+    def check_plan(self, config: JobConfig, plan: Plan) -> None:
+        """See `Site`."""
+        if not plan.staged:
+            return
+        check_slots(self._slots, config.cluster.nodes, feeders=True)
+        check_speculation(self._slots, speculation=self.duplicates_wait)
+        if self._agents is not None and not self._agents.leaves_slots:
+            raise PreflightError(
+                "this cluster's nodes hold all cores of their executors, and Spark is to feed them now: "
+                "begin with a training that Spark feeds, or use a cluster of its own"
+            )
+
+    def serve(self, config: JobConfig, handlers: Mapping[Action, Handler]) -> ControlServer:
+        """See `Site`. A socket's folder goes with the JVM."""
+        scratch = str(self._spark.sparkContext._temp_dir)
+        return serve(config, handlers, self._addresses(), one_machine=self.one_machine, scratch=scratch)
+
+    def start_agents(self, config: JobConfig, plan: Plan, settings: AgentSettings, voice: Voice) -> SparkAgents:
+        """See `Site`."""
+        count = config.cluster.nodes
+        if self._slots.is_yarn:
+            count = self._ask_for_executors(config, plan, voice.warn)
+        elif config.cluster.placement == "data" and plan.hosts:
+            voice.warn(f"{self.place} places executors as it likes: cluster.placement: data needs YARN")
+        feeders = bool(plan.staged)
+        # Nothing keeps two agents of one core each from sharing an executor of two: as many are started as there are
+        # cores, and one of each executor is chosen.
+        count *= SHARED_CORES if feeders and self._slots.cores == SHARED_CORES and not self._slots.is_local else 1
+        spares = count - config.cluster.nodes
+        self._agents = SparkAgents(self._spark, count, self._slots, settings, spares=spares, feeders=feeders)
+        return self._agents
+
+    def feed(self, config: JobConfig, plan: Plan, settings: FeederSettings, on_end: Callable[[], None]) -> SparkFeeders:
+        """See `Site`."""
+        rows = self._origin_of(config).fed.stream(settings.stream, plan.spec)
+        return SparkFeeders(rows, settings, on_end=on_end)
+
+    def let_go(self, agents: Sequence[Agent]) -> None:
+        """See `Site`."""
+        containers = [agent.registration.container for agent in agents if agent.registration.container]
+        self.clock.beside("let-go", partial(release_executors, self._spark, containers))
+
+    def facts(self, agents: Sequence[Agent]) -> list[ExecutorFacts]:
+        """See `Site`."""
+        return executor_facts(self._spark, [agent.registration.container for agent in agents])
+
+    def _origin_of(self, config: JobConfig) -> Origin:
+        """Returns where the rows of the current run come from."""
+        if self._origin is None:
+            self._origin = Origin(self._spark, config, self._given)
+        return self._origin
+
+    def _locate(self, files: Sequence[str], warn: Callable[[str], None]) -> Mapping[str, Sequence[FileBlock]]:
+        blocks, warning = locate_or_warn(self._spark, files)
+        if warning:
+            warn(warning)
+        return blocks
+
+    def _ask_for_executors(self, config: JobConfig, plan: Plan, warn: Callable[[str], None]) -> int:
+        """Asks YARN for the executors that are missing; returns how many there will be."""
+        nodes, held = config.cluster.nodes, [e.host for e in executors_of(self._spark) if not e.removed]
+        request = request_for(plan.host_nbytes() if config.cluster.placement == "data" else {}, nodes, held)
+        try:
+            request_executors(self._spark, request.total, request.hosts, self._slots.cores)
+        except Py4JError as e:
+            warn(f"executors cannot be asked for at the hosts of the data: {str(e).splitlines()[0]}")
+            return nodes
+        return max(request.total, nodes)
+
+    def _addresses(self) -> Addresses:
+        if self.one_machine:
+            return HERE
+        conf = self._spark.sparkContext.getConf()
+        host = str(conf.get("spark.driver.host"))
+        return Addresses(str(conf.get("spark.driver.bindAddress") or host), host)
+
+
+def _place(spark: SparkSession, slots: Slots) -> str:
+    """Returns where the gang runs, for people: "local[2]", or "yarn, queue default"."""
+    queue = spark.sparkContext.getConf().get("spark.yarn.queue", "default")
+    return f"{slots.master}, queue {queue}" if slots.is_yarn else slots.master
+
+
+def _flag(spark: SparkSession, key: str) -> bool:
+    return str(spark.sparkContext.getConf().get(key, "false")).lower() == "true"
