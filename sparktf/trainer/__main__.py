@@ -18,7 +18,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from sparktf.topology import tf_config
-from sparktf.trainer.report import EXIT_STOPPED, Reporter, say
+from sparktf.trainer.node.report import EXIT_STOPPED, Reporter, say
 from sparktf.wire.channel import ControlClient
 from sparktf.wire.control import Bootstrap, Failed, TrainerSpec
 
@@ -67,7 +67,7 @@ def _train(spec: TrainerSpec, client: ControlClient, reporter: Reporter, work: P
 
 
 def _report(error: BaseException, spec: TrainerSpec, reporter: Reporter, work: Path) -> None:
-    from sparktf.trainer import failure  # noqa: PLC0415
+    from sparktf.trainer.node import failure  # noqa: PLC0415
 
     record = failure.describe(error, spec, work=work, time_s=time.time(), host=socket.gethostname())
     say("".join(traceback.format_exception(error)))

@@ -8,11 +8,11 @@ from typing import Any
 
 import tensorflow as tf
 
-from sparktf.trainer.lowlevel import TrainerNode
-from sparktf.trainer.model import is_low_level, load_function
-from sparktf.trainer.report import Reporter
-from sparktf.trainer.session import Session
+from sparktf.trainer.model.model import is_low_level, load_function
+from sparktf.trainer.node.report import Reporter
 from sparktf.trainer.sync.keras_run import KerasRun
+from sparktf.trainer.sync.lowlevel import TrainerNode
+from sparktf.trainer.sync.session import Session
 from sparktf.wire.channel import ControlClient
 from sparktf.wire.control import TrainerSpec
 

@@ -29,7 +29,7 @@ The error could be from a previous operation. Restart your program to reset.
 
 def told(config: JobConfig, what: str, nodes: int, folder: str) -> ErrorRecord:
     """Returns the record of the named failure in a gang of so many nodes; local files are below `folder`."""
-    failure = importlib.import_module("sparktf.trainer.failure")
+    failure = importlib.import_module("sparktf.trainer.node.failure")
     spec = spec_of(config, nodes)
     tf = importlib.import_module("tensorflow")
     try:
@@ -57,7 +57,7 @@ def spec_of(config: JobConfig, nodes: int, index: int = 0) -> TrainerSpec:
 
 def saved_to_full_disk(config: JobConfig, folder: Path) -> list[tuple[str, str]]:
     """Saves a checkpoint on a full disk as each of two nodes; returns what the driver is told, and how the end ends."""
-    module = importlib.import_module("sparktf.trainer.checkpoint")
+    module = importlib.import_module("sparktf.trainer.node.checkpoint")
 
     class Full:
         def write(self, path: str) -> None:
@@ -88,7 +88,7 @@ def summaries_stored(folder: Path) -> list[list[str]]:
 
     Returns the error and then the files that are stored, of both times.
     """
-    module = importlib.import_module("sparktf.trainer.summaries")
+    module = importlib.import_module("sparktf.trainer.node.summaries")
     (folder / "tensorboard").touch()
     summaries = module.Summaries(open_storage(str(folder)), str(folder / "stored"), folder, 1)
     summaries.scalar("train", "loss", 0.5, 1)

@@ -22,7 +22,7 @@ LABEL = Feature(kind=Kind.TARGET, name="label", columns=("label",), dtype="int64
 def answer(config: JobConfig, what: str) -> tuple[str, int, str]:
     """Returns type, verdict and message of the error that building the named model ends with; also of its own error."""
     tf = importlib.import_module("tensorflow")
-    trainer_model = importlib.import_module("sparktf.trainer.model")
+    trainer_model = importlib.import_module("sparktf.trainer.model.model")
     step = importlib.import_module("sparktf.trainer.sync.step")
     keras = importlib.import_module(config.params["flavour"])
     try:

@@ -17,7 +17,7 @@ FEATURES = (Feature(kind=Kind.INPUT, name="x", columns=("a", "b", "c"), dtype="f
 
 
 def check_sharing() -> None:
-    tensors = importlib.import_module("sparktf.trainer.tensors")
+    tensors = importlib.import_module("sparktf.trainer.model.tensors")
     memory = SpareMemory(FEATURES)
     arrays = memory.arrays(ROWS)
     arrays["input:x"][:] = 1
@@ -33,7 +33,7 @@ def check_sharing() -> None:
 
 def check_values(dtype: str) -> None:
     tf = importlib.import_module("tensorflow")
-    tensors = importlib.import_module("sparktf.trainer.tensors")
+    tensors = importlib.import_module("sparktf.trainer.model.tensors")
     for shape in ((), (3,), (2, 2)):
         column = np.arange(ROWS * int(np.prod(shape))).reshape(ROWS, *shape).astype(dtype)
         # Of which most begin where TensorFlow's kernels could not read them.

@@ -14,7 +14,7 @@ from sparktf.feature import FeedSpec
 from sparktf.message import Message
 from sparktf.sequence import Stream
 from sparktf.topology import ClusterSpec, NodeId, Role
-from sparktf.trainer.report import Reporter
+from sparktf.trainer.node.report import Reporter
 from sparktf.wire.channel import ControlClient
 from sparktf.wire.control import Ack, Action, Heartbeat, Metrics, SaveOrder, TrainerOrders, TrainerSpec
 from sparktf.wire.security import new_secret

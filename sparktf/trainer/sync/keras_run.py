@@ -10,12 +10,12 @@ import numpy as np
 from sparktf.feed.pipeline import NodeFeed
 from sparktf.keep import Evaluation, keep_rule
 from sparktf.sequence import Stream
-from sparktf.trainer.best import BestEpoch
-from sparktf.trainer.checkpoint import checkpoint_of
-from sparktf.trainer.evaluate import Evaluator
-from sparktf.trainer.model import KerasModel
-from sparktf.trainer.session import Session
+from sparktf.trainer.model.evaluate import Evaluator
+from sparktf.trainer.model.model import KerasModel
+from sparktf.trainer.node.best import BestEpoch
+from sparktf.trainer.node.checkpoint import checkpoint_of
 from sparktf.trainer.sync.loop import LoopSettings, SyncLoop
+from sparktf.trainer.sync.session import Session
 from sparktf.trainer.sync.step import UpdateFunction
 from sparktf.trainer.sync.strategy import Collective
 
@@ -39,7 +39,7 @@ class KerasRun:
             )
         # One replica's model has no distributed variables: it is its own plain copy.
         self._plain = self._model if replicas == 1 else KerasModel(build, config, spec.assets, spec.feed)
-        self._evaluator = Evaluator(self._plain, self._collective, config.train.validation_batch_size)
+        self._evaluator = Evaluator(self._plain, self._collective.sum, config.train.validation_batch_size)
         self._checkpoint = checkpoint_of(model=self._model.model, optimizer=self._model.optimizer)
         session.restore(self._checkpoint)
         self._best: BestEpoch | None = None

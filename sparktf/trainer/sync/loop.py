@@ -14,8 +14,8 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 
 from sparktf.sequence import batch_shares
+from sparktf.trainer.model.tensors import to_tensors
 from sparktf.trainer.sync.strategy import Collective
-from sparktf.trainer.tensors import to_tensors
 
 _CALL_S = 0.5
 """How long a call into TensorFlow should take: enough to hide its overhead, short enough for progress and saves."""

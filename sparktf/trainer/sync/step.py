@@ -11,9 +11,9 @@ from typing import Any
 
 import tensorflow as tf
 
-from sparktf.trainer.contract import naming_tensors
-from sparktf.trainer.model import KerasModel
-from sparktf.trainer.tensors import Tensors, example, rows_of, signature
+from sparktf.trainer.model.contract import naming_tensors
+from sparktf.trainer.model.model import KerasModel
+from sparktf.trainer.model.tensors import Tensors, example, rows_of, signature
 
 
 class UpdateFunction:

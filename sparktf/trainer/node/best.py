@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -9,8 +10,7 @@ import numpy as np
 
 from sparktf.keep import Evaluation, KeepRule, Kept
 from sparktf.storage.base import Storage
-from sparktf.trainer.checkpoint import fetch, read, write
-from sparktf.trainer.sync.strategy import Collective
+from sparktf.trainer.node.checkpoint import fetch, read, write
 from sparktf.wire.control import BestWeights
 
 
@@ -22,19 +22,25 @@ class BestEpoch:
     """
 
     def __init__(
-        self, rule: KeepRule, restored: BestWeights | None, storage: Storage, work: Path, collective: Collective
+        self,
+        rule: KeepRule,
+        restored: BestWeights | None,
+        storage: Storage,
+        work: Path,
+        sum_over_workers: Callable[[Any], Any],
     ) -> None:
         """Writes nothing yet.
 
         Args:
             restored: What an earlier attempt has kept.
             work: Folder of this process alone.
+            sum_over_workers: Sums an array over all workers, each of which calls it.
         """
         self._rule = rule
         self._restored = restored
         self._storage = storage
         self._folder = work / "best"
-        self._collective = collective
+        self._sum = sum_over_workers
         self._best = restored.evaluation if restored is not None else None
 
     def offer(self, evaluation: Evaluation, checkpoint: Any, *, chief: bool) -> None:
@@ -44,7 +50,7 @@ class BestEpoch:
             chief: This node decides for all of them.
         """
         better = chief and self._rule.is_better(evaluation, self._best)
-        if int(self._collective.sum(np.array([better], np.int64))[0]):
+        if int(self._sum(np.array([better], np.int64))[0]):
             write(checkpoint, self._folder)
             self._best, self._restored = evaluation, None
 

@@ -12,7 +12,7 @@ from typing import Any
 import tensorflow as tf
 
 from sparktf.feature import Feature, FeedSpec
-from sparktf.trainer.model import KerasModel
+from sparktf.trainer.model.model import KerasModel
 
 _ROW_SPLITS = "_row_splits"
 

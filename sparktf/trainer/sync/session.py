@@ -20,14 +20,14 @@ from sparktf.rundir import RunDirectory
 from sparktf.sequence import Stream
 from sparktf.storage import FileSystems
 from sparktf.storage.checkpoints import upload_folder
-from sparktf.trainer.bad_rows import BadRowFile
-from sparktf.trainer.best import BestEpoch
-from sparktf.trainer.checkpoint import CheckpointWriter, SavePolicy, restore
-from sparktf.trainer.export import export_model
-from sparktf.trainer.intake import Intake
-from sparktf.trainer.model import KerasModel, versions
-from sparktf.trainer.report import Reporter
-from sparktf.trainer.summaries import Summaries
+from sparktf.trainer.model.export import export_model
+from sparktf.trainer.model.model import KerasModel, versions
+from sparktf.trainer.node.bad_rows import BadRowFile
+from sparktf.trainer.node.best import BestEpoch
+from sparktf.trainer.node.checkpoint import CheckpointWriter, SavePolicy, restore
+from sparktf.trainer.node.intake import Intake
+from sparktf.trainer.node.report import Reporter
+from sparktf.trainer.node.summaries import Summaries
 from sparktf.trainer.sync.strategy import Collective, make_strategy
 from sparktf.wire.channel import ControlClient
 from sparktf.wire.control import (
@@ -91,7 +91,7 @@ class Session:
     def best_epoch(self, rule: KeepRule, collective: Collective) -> BestEpoch:
         """Returns where the best weights are kept, those that the attempt before has left among them."""
         restored = self.spec.restore.best if self.spec.restore else None
-        return BestEpoch(rule, restored, self._storage, self._work, collective)
+        return BestEpoch(rule, restored, self._storage, self._work, collective.sum)
 
     def ready(self, *, keras: Flavour, weights: int, keep: KeepRule | None = None) -> None:
         """Tells the driver that this node could begin.

@@ -16,8 +16,8 @@ from sparktf.rundir import RunDirectory, checkpoint_name
 from sparktf.sequence import Interval
 from sparktf.storage.base import Storage
 from sparktf.storage.checkpoints import upload_folder
-from sparktf.trainer.failure import LARGER_DISK, is_full_disk
-from sparktf.trainer.report import Reporter
+from sparktf.trainer.node.failure import LARGER_DISK, is_full_disk
+from sparktf.trainer.node.report import Reporter
 from sparktf.wire.control import Action, Flavour, Restore, TrainerSpec, Uploaded
 
 _PREFIX = "ckpt"

@@ -16,8 +16,8 @@ import tensorflow as tf
 from sparktf.config.job import JobConfig
 from sparktf.errors import ModelContractError
 from sparktf.feature import FeedSpec
-from sparktf.trainer.contract import check_inputs, check_targets, naming_tensors
-from sparktf.trainer.tensors import Layout, Tensors, example
+from sparktf.trainer.model.contract import check_inputs, check_targets, naming_tensors
+from sparktf.trainer.model.tensors import Layout, Tensors, example
 from sparktf.wire.control import Flavour
 
 _EXACT_REDUCTIONS = {"sum_over_batch_size", "mean", "auto"}

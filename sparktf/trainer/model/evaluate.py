@@ -6,14 +6,14 @@ between; the states of all metrics are summed over the workers at the end, as tf
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, Protocol
 
 import numpy as np
 import tensorflow as tf
 
-from sparktf.trainer.model import KerasModel
-from sparktf.trainer.sync.strategy import Collective
-from sparktf.trainer.tensors import Tensors, encoded_example, rows_of, signature, to_tensors
+from sparktf.trainer.model.model import KerasModel
+from sparktf.trainer.model.tensors import Tensors, encoded_example, rows_of, signature, to_tensors
 
 
 class RowSource(Protocol):
@@ -26,9 +26,14 @@ class RowSource(Protocol):
 class Evaluator:
     """Evaluates one model on this worker's share of a stream."""
 
-    def __init__(self, model: KerasModel, collective: Collective, batch_size: int) -> None:
+    def __init__(self, model: KerasModel, sum_over_workers: Callable[[Any], Any], batch_size: int) -> None:
+        """Makes nothing of TensorFlow's yet.
+
+        Args:
+            sum_over_workers: Sums an array over all workers, each of which calls it.
+        """
         self._model = model
-        self._collective = collective
+        self._sum = sum_over_workers
         self._batch_size = batch_size
         # Traced by `warm_up`, also on a worker that never gets a row: all of them need the same metric states.
         self._step = tf.function(self._evaluate, input_signature=[signature(model.spec), tf.TensorSpec((), tf.int32)])
@@ -43,7 +48,7 @@ class Evaluator:
         sums = np.zeros(len(names) + 1)  # of each loss over rows, and last the rows
         while n := _length(columns := feed.take(self._batch_size)):
             sums += n * np.append(self._step(to_tensors(columns), n), 1.0)
-        *losses, rows = self._collective.sum(sums)
+        *losses, rows = self._sum(sums)
         self._sum_metric_states()
         values = {name: float(loss / max(rows, 1.0)) for name, loss in zip(names, losses, strict=True)}
         for name, value in self._model.model.get_metrics_result().items():
@@ -74,7 +79,7 @@ class Evaluator:
     def _sum_metric_states(self) -> None:
         """Replaces every metric's state by its sum over the workers."""
         for variable in self.variables():
-            variable.assign(self._collective.sum(np.asarray(variable)))
+            variable.assign(self._sum(np.asarray(variable)))
 
     def variables(self) -> list[Any]:
         """Returns the state variables of all metrics, in an order that is the same on every worker."""

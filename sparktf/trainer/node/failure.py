@@ -16,7 +16,7 @@ from types import FrameType, TracebackType
 import tensorflow as tf
 
 from sparktf.errors import ErrorRecord, NotStoredError, SparkTFError, Verdict
-from sparktf.trainer.peers import said_of_peers
+from sparktf.trainer.node.peers import said_of_peers
 from sparktf.wire.control import TrainerSpec
 
 _PEER_ERRORS = (

@@ -11,9 +11,9 @@ import tensorflow as tf
 
 from sparktf.errors import ModelContractError, ModelError, SparkTFError
 from sparktf.sequence import Stream, batch_shares
-from sparktf.trainer.checkpoint import checkpoint_of
-from sparktf.trainer.session import Session
-from sparktf.trainer.tensors import Layout, decoded, decoded_signature, to_tensors
+from sparktf.trainer.model.tensors import Layout, decoded, decoded_signature, to_tensors
+from sparktf.trainer.node.checkpoint import checkpoint_of
+from sparktf.trainer.sync.session import Session
 from sparktf.wire.control import Flavour, TrainerSpec
 
 

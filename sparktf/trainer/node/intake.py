@@ -16,7 +16,7 @@ from sparktf.feed.staging import Staging
 from sparktf.ports import at_free_port
 from sparktf.result import NodeInput
 from sparktf.sequence import Stream
-from sparktf.trainer.report import Reporter
+from sparktf.trainer.node.report import Reporter
 from sparktf.wire.channel import ControlClient
 from sparktf.wire.control import Action, TrainerSpec
 from sparktf.wire.data import DataAddress, Sealed, Span, StagedShare, Work, WorkRequest
