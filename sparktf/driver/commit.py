@@ -10,16 +10,17 @@ from typing import Any
 from sparktf.clock import Clock
 from sparktf.config.job import JobConfig
 from sparktf.driver.attempt.attempt import Attempt
+from sparktf.driver.attempt.saves import Save, is_given_up
 from sparktf.driver.plan.plan import Plan
-from sparktf.errors import ErrorRecord, NotStoredError, StorageError, Verdict
+from sparktf.errors import NotStoredError, StorageError
 from sparktf.keep import Evaluation, KeepRule, merged
 from sparktf.result import EpochRows
 from sparktf.rundir import RunDirectory, checkpoint_name
-from sparktf.sequence import Cursor, Stream
+from sparktf.sequence import Stream
 from sparktf.storage.base import Storage
 from sparktf.storage.checkpoints import CheckpointStore, Manifest
 from sparktf.storage.fence import Fence, FenceWatch
-from sparktf.wire.control import BestWeights, Restore, Uploaded
+from sparktf.wire.control import BestWeights, Restore
 
 _EPOCHS = "epochs"
 _SPLITS = "splits"
@@ -33,40 +34,22 @@ _NBYTES_PER_WEIGHT = 12
 
 
 @dataclass(frozen=True, slots=True)
-class Save:
-    """A checkpoint that all nodes have uploaded, and the attempt's books of that moment: nodes go on writing to them.
+class Commit:
+    """A checkpoint that is whole, and the attempt's books of that moment: nodes go on writing to them.
 
     Attributes:
-        chief: What the chief said, whose files they are.
-        cursor: Position of all nodes together.
-        epochs: Accounts of the epochs before that position.
-        rows_aside: Rows of the cursor's epoch that were set aside.
+        epochs: Accounts of the epochs before its position.
         splits: Rows of the splits that Spark has fed of this epoch; None where it feeds nothing.
         evaluations: What is known of the weights up to this step, whose own evaluation may still be under way.
         keep: By what the best of them are known, if they are kept.
     """
 
-    chief: Uploaded
-    cursor: Cursor
+    save: Save
     epochs: tuple[EpochRows, ...]
-    rows_aside: int
     splits: dict[int, int] | None
     versions: dict[str, str]
     evaluations: tuple[Evaluation, ...] = ()
     keep: KeepRule | None = None
-
-
-def is_given_up(since_s: float, now_s: float, limit_s: float) -> bool:
-    """Returns whether a checkpoint that fails now ends the run; the first that failed since one was stored did so then.
-
-    Time alone ends nothing: one that fails in a short trouble of the storage, hours before the next, does no harm.
-    """
-    return now_s - since_s >= limit_s
-
-
-def may_be_mended(cause: ErrorRecord) -> bool:
-    """Returns whether a new attempt may do better; what could not be stored would only be trained again."""
-    return cause.verdict is Verdict.INFRASTRUCTURE and cause.type != NotStoredError.__name__
 
 
 class Committer:
@@ -198,22 +181,23 @@ class Committer:
             steps.remove(best.step)
         return None
 
-    def take(self, attempt: Attempt) -> list[Save]:
-        """Takes what all nodes have uploaded out of the attempt. The caller holds the lock that nodes report under."""
-        return [self._save(attempt, uploads) for uploads in attempt.complete_uploads()]
+    def take(self, attempt: Attempt) -> list[Commit]:
+        """Takes what is whole out of the attempt. The caller holds the lock that nodes report under."""
+        return [self._books(attempt, save) for save in attempt.take_saves()]
 
-    def commit_all(self, saves: Sequence[Save]) -> None:
+    def commit_all(self, commits: Sequence[Commit]) -> None:
         """Commits checkpoints; one that fails is reported, and training goes on, for as long as `timeouts.upload`.
 
         Raises:
             FencedOffError: a newer committer owns the run; nothing of it has changed.
             NotStoredError: none has been stored for longer, however often that was tried.
         """
-        for save in saves:
+        for commit in commits:
             try:
-                self._commit(save)
+                self._commit(commit)
             except StorageError as e:
-                self._not_committed = NotStoredError(f"checkpoint at step {save.chief.step} was not committed: {e}")
+                step = commit.save.chief.step
+                self._not_committed = NotStoredError(f"checkpoint at step {step} was not committed: {e}")
                 self._warn(str(self._not_committed))
                 self._bear(e)
             else:
@@ -288,29 +272,26 @@ class Committer:
         )
         return merged((*self._evaluated, *new))
 
-    def _save(self, attempt: Attempt, uploads: Sequence[Uploaded]) -> Save:
-        cursor, ledger = attempt.advanced(uploads), attempt.ledger
-        same_epoch = cursor.epoch == attempt.cursor.epoch
+    def _books(self, attempt: Attempt, save: Save) -> Commit:
+        epoch, ledger = save.cursor.epoch, attempt.ledger
         ready = next((t.ready for t in attempt.trainers.values() if t.ready), None)
-        return Save(
-            chief=uploads[0],
-            cursor=cursor,
-            epochs=tuple(e for e in self.epoch_rows() if e.epoch < cursor.epoch),
-            rows_aside=sum(u.rows_aside for u in uploads) + (attempt.rows_aside if same_epoch else 0),
-            splits=None if ledger is None else dict(ledger.book(Stream.TRAIN, cursor.epoch).rows),
+        return Commit(
+            save,
+            epochs=tuple(e for e in self.epoch_rows() if e.epoch < epoch),
+            splits=None if ledger is None else dict(ledger.book(Stream.TRAIN, epoch).rows),
             versions=ready.versions if ready else {},
-            evaluations=merged(self._evaluations(), uploads[0].step),
+            evaluations=merged(self._evaluations(), save.chief.step),
             keep=ready.keep if ready else None,
         )
 
-    def _commit(self, save: Save) -> None:
-        chief, cursor = save.chief, save.cursor
+    def _commit(self, commit: Commit) -> None:
+        chief, cursor, keep = commit.save.chief, commit.save.cursor, commit.keep
         if chief.error:
             raise StorageError(chief.error)
-        rows = sum(e.trained for e in save.epochs)
+        rows = sum(e.trained for e in commit.epochs)
         if Stream.TRAIN in self._plan.tables:
             rows = cursor.epoch * self._plan.rows(Stream.TRAIN)
-        self.versions, self._keep = save.versions, save.keep
+        self.versions, self._keep = commit.versions, keep
         manifest = Manifest(
             step=chief.step,
             epoch=cursor.epoch,
@@ -323,15 +304,15 @@ class Committer:
             files=chief.files,
             created=datetime.datetime.fromtimestamp(self._clock.wall_s(), datetime.UTC).isoformat(timespec="seconds"),
             extra={
-                _EPOCHS: [e.model_dump() for e in save.epochs],
-                _ASIDE: save.rows_aside,
-                **({} if save.splits is None else {_SPLITS: save.splits}),
-                **({} if not save.evaluations else {_VALIDATION: [e.model_dump() for e in save.evaluations]}),
-                **({} if save.keep is None else {_KEEP: save.keep.model_dump()}),
+                _EPOCHS: [e.model_dump() for e in commit.epochs],
+                _ASIDE: commit.save.rows_aside,
+                **({} if commit.splits is None else {_SPLITS: commit.splits}),
+                **({} if not commit.evaluations else {_VALIDATION: [e.model_dump() for e in commit.evaluations]}),
+                **({} if keep is None else {_KEEP: keep.model_dump()}),
             },
         )
-        steps = {*self._store.list(), chief.step} if save.keep else set()
-        best = save.keep.best(e for e in save.evaluations if e.step in steps) if save.keep else None
+        steps = {*self._store.list(), chief.step} if keep else set()
+        best = keep.best(e for e in commit.evaluations if e.step in steps) if keep else None
         staged = self._rundir.staged(chief.attempt, checkpoint_name(chief.step))
         self.checkpoint = self._store.commit(manifest, staged, best=best.step if best else None)
         self.step = chief.step

@@ -9,11 +9,12 @@ from typing import Any
 
 from sparktf.config.job import JobConfig
 from sparktf.config.load import show_config
+from sparktf.driver.attempt import restart
 from sparktf.driver.attempt.attempt import Attempt
 from sparktf.driver.attempt.feeding import Feeding
+from sparktf.driver.attempt.health import Outcome
 from sparktf.driver.attempt.ledger import Ledger
-from sparktf.driver.attempt.outcome import Outcome, root_cause
-from sparktf.driver.commit import Committer, may_be_mended
+from sparktf.driver.commit import Committer
 from sparktf.driver.console import Display, print_result
 from sparktf.driver.gang.gang import Gang
 from sparktf.driver.gang.seating import Seating, attempt_result, seat
@@ -173,14 +174,10 @@ class Run:
             attempt = self._run_attempt(plan, assets)
             if not attempt.failures:
                 return
-            cause = root_cause(attempt.failures)
-            used, allowed = len(self._attempts), self._config.train.max_attempts
-            counted = f" of {allowed}" if may_be_mended(cause) else ""
-            self._display.say(f"attempt {used}{counted} failed: {cause.message}", "red")
-            if not may_be_mended(cause) or used >= allowed:
-                if may_be_mended(cause) and allowed > 1:
-                    cause = cause.model_copy(update={"message": f"{cause.message} (attempt {used} of {allowed})"})
-                raise cause.to_error()
+            follows = restart.after(attempt.failures, len(self._attempts), self._config.train.max_attempts)
+            self._display.say(follows.said, "red")
+            if follows.end is not None:
+                raise follows.end.to_error()
 
     def _run_attempt(self, plan: Plan, assets: dict[str, Any]) -> Attempt:
         committer, gang = self._need_committer(), self._gang

@@ -5,18 +5,23 @@ from __future__ import annotations
 import copy
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 from lakes import lake_config, plan_lake, write_lake
 
 from sparktf.config.job import TimeoutsConfig
+from sparktf.driver.attempt import restart
 from sparktf.driver.attempt.accounting import EpochAccount
 from sparktf.driver.attempt.attempt import Attempt
-from sparktf.driver.attempt.outcome import Failure, Outcome, Trainer, decide, late, root_cause, silent
+from sparktf.driver.attempt.health import Failure, Outcome, Since, decide, late, silent
+from sparktf.driver.attempt.lockstep import Lockstep
+from sparktf.driver.attempt.members import Trainer
+from sparktf.driver.attempt.restart import root_cause
 from sparktf.errors import ErrorRecord, RefusedError, Verdict
 from sparktf.lifecycle import TrainerState
 from sparktf.result import NodeInput
-from sparktf.sequence import Cursor, Stream
+from sparktf.sequence import Cursor, Interval, Stream
 from sparktf.topology import NodeId, Role
 from sparktf.wire.control import (
     AssignmentRequest,
@@ -42,6 +47,10 @@ def trainer(index: int = 0, state: TrainerState = TrainerState.TRAINING, *, hear
     return Trainer(NODES[index], f"agent {index}", f"h{index}", heard_s=heard_s, moved_s=heard_s, state=state)
 
 
+def members(*trainers: Trainer) -> dict[NodeId, Trainer]:
+    return {each.node: each for each in trainers}
+
+
 def failure(time_s: float, *, peer: bool = False) -> ErrorRecord:
     return ErrorRecord(
         type="NodeLostError", message=f"at {time_s:g}", verdict=Verdict.INFRASTRUCTURE, time_s=time_s, peer=peer
@@ -57,34 +66,37 @@ FAILED = trainer(1, TrainerState.FAILED)
 
 def test_an_attempt_runs_until_every_trainer_has_finished() -> None:
     finished = [trainer(0, TrainerState.FINISHED), trainer(1, TrainerState.FINISHED)]
-    assert decide([finished[0], trainer(1)], [], 101.0, SILENCE_S) is Outcome.RUNNING
-    assert decide(finished, [], 101.0, SILENCE_S) is Outcome.DONE
+    lockstep = Lockstep()
+    assert not lockstep.is_done(members(finished[0], trainer(1)))
+    assert lockstep.is_done(members(*finished))
+    assert decide(finished, [], 101.0, SILENCE_S, done=False) is Outcome.RUNNING
+    assert decide(finished, [], 101.0, SILENCE_S, done=True) is Outcome.DONE
 
 
 def test_a_failure_ends_it_after_a_moment_for_earlier_ones() -> None:
-    assert decide([trainer(), FAILED], [noted(100.0)], 100.5, SILENCE_S) is Outcome.RUNNING
-    assert decide([trainer(), FAILED], [noted(100.0)], 101.0, SILENCE_S) is Outcome.FAILED
+    assert decide([trainer(), FAILED], [noted(100.0)], 100.5, SILENCE_S, done=False) is Outcome.RUNNING
+    assert decide([trainer(), FAILED], [noted(100.0)], 101.0, SILENCE_S, done=False) is Outcome.FAILED
 
 
 @pytest.mark.parametrize("state", [TrainerState.LAUNCHED, TrainerState.TRAINING, TrainerState.FINISHED])
 def test_where_only_peers_have_spoken_the_lost_node_gets_until_its_silence_shows(state: TrainerState) -> None:
     trainers, peers = [trainer(0, state, heard_s=95.0), FAILED], [noted(100.0, peer=True)]
-    assert decide(trainers, peers, 115.9, SILENCE_S) is Outcome.RUNNING
-    assert decide(trainers, peers, 116.0, SILENCE_S) is Outcome.FAILED
+    assert decide(trainers, peers, 115.9, SILENCE_S, done=False) is Outcome.RUNNING
+    assert decide(trainers, peers, 116.0, SILENCE_S, done=False) is Outcome.FAILED
 
 
 def test_a_cause_that_is_found_then_ends_it_after_a_moment_for_what_says_more() -> None:
     trainers = [trainer(0, heard_s=95.0), FAILED]
     failures = [noted(100.0, peer=True), noted(110.5)]
-    assert decide(trainers, failures, 111.0, SILENCE_S) is Outcome.RUNNING
-    assert decide(trainers, failures, 111.5, SILENCE_S) is Outcome.FAILED
+    assert decide(trainers, failures, 111.0, SILENCE_S, done=False) is Outcome.RUNNING
+    assert decide(trainers, failures, 111.5, SILENCE_S, done=False) is Outcome.FAILED
 
 
 def test_where_nobody_is_missing_the_peers_word_ends_it() -> None:
     peers = [noted(100.0, peer=True)]
     ended = trainer(2, TrainerState.EXITED, heard_s=50.0)
-    assert decide([trainer(0, heard_s=100.6), FAILED, ended], peers, 101.0, SILENCE_S) is Outcome.RUNNING
-    assert decide([trainer(0, heard_s=101.1), FAILED, ended], peers, 101.2, SILENCE_S) is Outcome.FAILED
+    assert decide([trainer(0, heard_s=100.6), FAILED, ended], peers, 101.0, SILENCE_S, done=False) is Outcome.RUNNING
+    assert decide([trainer(0, heard_s=101.1), FAILED, ended], peers, 101.2, SILENCE_S, done=False) is Outcome.FAILED
 
 
 @pytest.mark.parametrize("heard_s", [80.0, 90.0, 99.9, 100.0, 100.9])
@@ -92,7 +104,7 @@ def test_whoever_is_missing_is_found_before_the_peers_word_ends_it(heard_s: floa
     trainers, peers = [trainer(0, heard_s=heard_s), FAILED], [noted(100.0, peer=True)]
     now_s = 100.0
     while not list(silent(trainers, now_s, SILENCE_S)):
-        assert decide(trainers, peers, now_s, SILENCE_S) is Outcome.RUNNING
+        assert decide(trainers, peers, now_s, SILENCE_S, done=False) is Outcome.RUNNING
         now_s += 0.05
     assert now_s <= 116.0
 
@@ -125,18 +137,40 @@ def test_a_trainer_is_late_by_the_timeout_of_what_it_does(
     state: TrainerState, heard_s: float, moved_s: float, now_s: float, found: str | None
 ) -> None:
     one = Trainer(NODES[0], "a", "h", heard_s=heard_s, moved_s=moved_s, state=state)
-    assert [each.what for each in late([one], now_s, 0.0, 0.0, TIMEOUTS)] == ([found] if found else [])
+    assert [each.what for each in late([one], now_s, Since(0.0, 0.0), TIMEOUTS)] == ([found] if found else [])
 
 
 def test_a_trainer_that_waits_for_spark_is_not_stuck() -> None:
     one = Trainer(NODES[0], "a", "h", heard_s=400.0, moved_s=0.0, state=TrainerState.TRAINING)
-    assert list(late([one], 400.0, 0.0, 0.0, TIMEOUTS))
-    assert not list(late([one], 400.0, 0.0, 200.0, TIMEOUTS))
+    assert list(late([one], 400.0, Since(0.0, 0.0), TIMEOUTS))
+    assert not list(late([one], 400.0, Since(0.0, 200.0), TIMEOUTS))
 
 
 def test_the_root_cause_is_the_earliest_that_is_not_the_loss_of_a_peer() -> None:
     assert root_cause([failure(1.0, peer=True), failure(3.0), failure(2.0)]).message == "at 2"
     assert root_cause([failure(4.0, peer=True), failure(3.0, peer=True)]).message == "at 3"
+
+
+def lost(time_s: float, **changes: Any) -> ErrorRecord:
+    return failure(time_s).model_copy(update=changes)
+
+
+@pytest.mark.parametrize(
+    ("cause", "used", "allowed", "said", "end"),
+    [
+        (lost(1.0), 1, 3, "attempt 1 of 3 failed: at 1", None),
+        (lost(1.0), 3, 3, "attempt 3 of 3 failed: at 1", "at 1 (attempt 3 of 3)"),
+        (lost(1.0), 1, 1, "attempt 1 of 1 failed: at 1", "at 1"),
+        (lost(1.0, verdict=Verdict.MODEL_FAILED), 1, 3, "attempt 1 failed: at 1", "at 1"),
+        (lost(1.0, type="NotStoredError"), 1, 3, "attempt 1 failed: at 1", "at 1"),
+    ],
+    ids=["a node lost", "the last attempt", "the only attempt", "the model's own failure", "nothing can be stored"],
+)
+def test_what_a_new_attempt_may_mend_is_tried_again_as_often_as_it_may_be(
+    cause: ErrorRecord, used: int, allowed: int, said: str, end: str | None
+) -> None:
+    follows = restart.after([failure(0.5, peer=True), cause], used, allowed)
+    assert (follows.said, follows.end.message if follows.end else None) == (said, end)
 
 
 class Gang:
@@ -304,7 +338,7 @@ def test_whoever_has_no_place_is_refused_whatever_he_says(gang: Gang, sender: Se
         with pytest.raises(RefusedError, match=f"^{why}$"):
             say()
     assert attempt.trainers == before
-    assert not (attempt.failures or attempt.metrics or attempt.epochs or attempt.warnings or attempt.complete_uploads())
+    assert not (attempt.failures or attempt.metrics or attempt.epochs or attempt.warnings or attempt.take_saves())
 
 
 def test_progress_never_goes_back(gang: Gang) -> None:
@@ -316,6 +350,54 @@ def test_progress_never_goes_back(gang: Gang) -> None:
     assert gang.attempt.trainers[NODES[0]].progress.phase == "saving"
     gang.beat(0, epoch=3, step=69, rows=0)
     assert gang.attempt.trainers[NODES[0]].progress.rows_trained == 0
+
+
+def uploaded(index: int, step: int, *done: Interval, epoch: int = 0, aside: int = 0) -> Uploaded:
+    return Uploaded(
+        attempt=1, node=NODES[index], step=step, epoch=epoch, done=done, keras="keras", rows_aside=aside, error=""
+    )
+
+
+def test_a_checkpoint_is_whole_once_every_node_has_uploaded_it_and_stands_where_all_are_together(gang: Gang) -> None:
+    attempt = gang.attempt
+    attempt.cursor, attempt.rows_aside = Cursor(epoch=0, done=((0, 10),)), 1
+    attempt.uploaded(uploaded(1, 20, (60, 70), aside=2))
+    attempt.uploaded(uploaded(1, 10, (50, 60)))
+    assert attempt.take_saves() == []
+    attempt.uploaded(uploaded(0, 20, (10, 30), aside=3))
+    attempt.uploaded(uploaded(0, 10, (10, 20)))
+    attempt.uploaded(uploaded(0, 30, epoch=1))
+    attempt.uploaded(uploaded(1, 30, epoch=1))
+
+    saves = attempt.take_saves()
+    assert [(save.chief.node, save.chief.step) for save in saves] == [(NODES[0], 10), (NODES[0], 20), (NODES[0], 30)]
+    assert [(save.cursor.epoch, save.cursor.done, save.rows_aside) for save in saves] == [
+        (0, ((0, 20), (50, 60)), 1),
+        (0, ((0, 30), (60, 70)), 6),
+        (1, (), 0),
+    ]
+    assert attempt.take_saves() == []
+
+
+def test_what_happens_to_a_trainer_once_all_have_finished_is_no_failure(gang: Gang) -> None:
+    for index in range(2):
+        gang.attempt.finished(Finished(attempt=1, node=NODES[index], step=3))
+    assert gang.attempt.outcome() is Outcome.DONE
+    gang.exited(0, -9)
+    gang.attempt.agent_lost("agent 1", "silent for 16 s")
+    gang.attempt.stop()
+    assert gang.attempt.failures == []
+
+
+def test_a_node_that_is_found_lost_while_the_others_are_stopped_is_still_the_cause(gang: Gang) -> None:
+    gang.now_s = 110.0
+    gang.lose_peers(0)
+    gang.now_s = 126.1
+    gang.attempt.trainers[NODES[1]].heard_s = 126.0
+    assert gang.attempt.outcome() is Outcome.FAILED
+    gang.attempt.stop()
+    gang.attempt.agent_lost("agent 1", "Spark gave it up")
+    assert gang.cause() == "worker 1 on h1 lost its executor: Spark gave it up"
 
 
 def epoch_done(index: int, fed: int, trained: int, *, complete: bool = True) -> EpochDone:

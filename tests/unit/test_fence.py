@@ -37,7 +37,7 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     """No power is cut here, no other node fails meanwhile, and nobody reads the configuration."""
     monkeypatch.setattr(os, "fsync", lambda handle: None)
     monkeypatch.setattr("sparktf.driver.run.show_config", lambda config: "name: t")
-    monkeypatch.setattr("sparktf.driver.attempt.outcome._SETTLE_S", 0.0)
+    monkeypatch.setattr("sparktf.driver.attempt.health._SETTLE_S", 0.0)
 
 
 class Submissions:

@@ -9,7 +9,8 @@ import pytest
 from lakes import plan_lake, write_lake
 from pretend import CHIEF, PretendDriver, SetClock, pretend_config
 
-from sparktf.driver.commit import Committer, Save, is_given_up
+from sparktf.driver.attempt.saves import Save, is_given_up
+from sparktf.driver.commit import Commit, Committer
 from sparktf.errors import NotStoredError, Verdict
 from sparktf.result import Application
 from sparktf.rundir import RunDirectory, checkpoint_name
@@ -23,7 +24,7 @@ ROWS = 20
 @pytest.fixture
 def driver(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> PretendDriver:
     monkeypatch.setattr(os, "fsync", lambda handle: None)
-    monkeypatch.setattr("sparktf.driver.attempt.outcome._SETTLE_S", 0.0)
+    monkeypatch.setattr("sparktf.driver.attempt.health._SETTLE_S", 0.0)
     lake = write_lake(tmp_path / "lake", [ROWS])
     return PretendDriver(Application("app"), pretend_config(lake, tmp_path / "runs"), plan_lake(lake))
 
@@ -76,10 +77,10 @@ def test_one_that_is_stored_in_between_begins_the_time_anew(tmp_path: Path) -> N
     committer = Committer(config, LocalStorage(), rundir, plan_lake(lake), lambda text: None, clock=clock)
     committer.fence(lambda after: after + 1)
 
-    def save(step: int, error: str = "") -> list[Save]:
+    def save(step: int, error: str = "") -> list[Commit]:
         uploaded = Uploaded(attempt=1, node=CHIEF, step=step, epoch=0, done=(), keras="keras", error=error)
         Path(rundir.staged(1, checkpoint_name(step))).mkdir(parents=True)
-        return [Save(uploaded, Cursor(), (), 0, None, {})]
+        return [Commit(Save(uploaded, Cursor()), (), None, {})]
 
     committer.commit_all(save(1, "away"))
     clock.set_s = 50.0

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from sparktf.errors import ErrorRecord, Verdict
+from sparktf.result import NodeInput
 from sparktf.topology import NodeId
 from sparktf.wire.control import EpochDone
 
@@ -51,6 +53,13 @@ class EpochAccount:
         """Whether a row was lost or trained twice."""
         return self.complete and not self.planned == self.fed == self.trained + self.aside
 
+    @property
+    def warning(self) -> str:
+        """What the run's result mentions of an epoch that all nodes have gone through; "" if nothing."""
+        if not self.aside or len(self.reports) < self.nodes:
+            return ""
+        return f"epoch {self.epoch}: {self.aside} rows fail a check and are left out: see bad_rows/ of the run"
+
     def record(self, time_s: float) -> ErrorRecord:
         """Returns the failure of a wrong account."""
         return ErrorRecord(
@@ -72,3 +81,9 @@ class EpochAccount:
             verdict=Verdict.DATA_REFUSED,
             time_s=time_s,
         )
+
+
+def inputs(accounts: Iterable[EpochAccount], nodes: Iterable[NodeId]) -> dict[NodeId, NodeInput]:
+    """Returns what each node has read of the training stream, in the epochs it has gone through."""
+    reports = [account.reports for account in sorted(accounts, key=lambda account: account.epoch)]
+    return {node: sum((by_node[node].input for by_node in reports if node in by_node), NodeInput()) for node in nodes}

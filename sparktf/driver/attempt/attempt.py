@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-import signal
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 
 from sparktf.config.job import JobConfig
-from sparktf.driver.attempt.accounting import EpochAccount
+from sparktf.driver.attempt.accounting import EpochAccount, inputs
+from sparktf.driver.attempt.discipline import Discipline, Fail
+from sparktf.driver.attempt.health import Failures, Now, Outcome, Since, decide, exit_text, left_behind, loss, missed
 from sparktf.driver.attempt.ledger import Ledger
-from sparktf.driver.attempt.outcome import Failure, Lateness, Outcome, Trainer, decide, late, left_behind, silent
+from sparktf.driver.attempt.lockstep import Lockstep
+from sparktf.driver.attempt.members import Members, Trainer, speaker
+from sparktf.driver.attempt.saves import Save, Start
 from sparktf.driver.plan.plan import Plan
-from sparktf.errors import DataError, ErrorRecord, RefusedError, Verdict, record_of
-from sparktf.lifecycle import TrainerEvent, TrainerState
+from sparktf.errors import DataError, ErrorRecord, RefusedError, record_of
+from sparktf.lifecycle import ATTEMPT, AttemptEvent, AttemptState, TrainerEvent, TrainerState, step
 from sparktf.result import NodeInput
 from sparktf.sequence import Assignment, Cursor, Interval, Stream, remaining
 from sparktf.topology import NodeId
@@ -40,7 +43,7 @@ class Attempt:
 
     Attributes:
         number: Unique within the run.
-        uploads: Checkpoint uploads that every node has reported and nobody has committed.
+        state: Where it stands.
         metrics: Latest metrics by stream.
         epochs: Row accounts by epoch.
         warnings: What nodes warned of, each once.
@@ -67,7 +70,8 @@ class Attempt:
             hosts: The host of each node by which data is dealt. Default: where the trainers are.
         """
         self.number = number
-        self.trainers: Mapping[NodeId, Trainer] = {t.node: t for t in trainers}
+        self.state = AttemptState.RUNNING
+        self.trainers: Members = {t.node: t for t in trainers}
         self.metrics: list[Metrics] = []
         self.epochs: dict[int, EpochAccount] = {}
         self.warnings: list[str] = []
@@ -80,9 +84,9 @@ class Attempt:
         self._hosts = tuple(t.host for t in trainers) if hosts is None else hosts
         self._clock = clock
         self._wall = wall
+        self._discipline: Discipline = Lockstep()
         self._started_s = clock()
-        self._failures: list[Failure] = []
-        self._stop = False
+        self._failures = Failures()
         self._assignments: dict[tuple[Stream, int], list[Assignment]] = {}
         self._uploads: dict[int, dict[NodeId, Uploaded]] = {}
 
@@ -100,7 +104,7 @@ class Attempt:
     def heartbeat(self, message: Heartbeat) -> TrainerOrders:
         trainer = self._trainer(message)
         trainer.advance(message.progress)
-        return TrainerOrders(orders=(StopOrder(),) if self._stop else ())
+        return TrainerOrders(orders=(StopOrder(),) if self.is_stopped else ())
 
     def assignment(self, message: AssignmentRequest) -> AssignmentAnswer:
         self._trainer(message)
@@ -117,7 +121,7 @@ class Attempt:
             self._assignments[key] = self._plan.assignments(
                 *key, todo, self._hosts, rebalance=rebalance, locality=data.locality
             )
-        return AssignmentAnswer(assignment=self._assignments[key][message.node.index])
+        return AssignmentAnswer(assignment=self._assignments[key][self._discipline.deal(message, self.trainers).number])
 
     def lease(self, message: LeaseRequest) -> Lease:
         return self._ledger_of(message.span).lease(message)
@@ -156,16 +160,12 @@ class Attempt:
         account.add(message)
         if account.is_wrong:
             self.fail(account.record(self._wall()))
-        self._say_aside(account)
+        if (text := account.warning) and text not in self.warnings:
+            self.warnings.append(text)
         too_many = account.too_many_aside(self._config.data.max_bad_rows, self._wall())
         if too_many is not None:
             self.fail(too_many)
         return Ack()
-
-    def _say_aside(self, account: EpochAccount) -> None:
-        text = f"epoch {account.epoch}: {account.aside} rows fail a check and are left out: see bad_rows/ of the run"
-        if account.aside and len(account.reports) == account.nodes and text not in self.warnings:
-            self.warnings.append(text)
 
     def uploaded(self, message: Uploaded) -> Ack:
         self._trainer(message)
@@ -188,7 +188,7 @@ class Attempt:
     def failed(self, message: Failed) -> Ack:
         trainer = self._trainer(message)
         trainer.take(TrainerEvent.FAIL)
-        self.fail(message.record.model_copy(update={"host": trainer.host}))
+        self._lost(trainer, message.record.model_copy(update={"host": trainer.host}))
         return Ack()
 
     def exited(self, message: TrainerExited) -> None:
@@ -199,14 +199,10 @@ class Attempt:
         """
         trainer = self._trainer(message)
         log = {"log": message.log, "log_tail": message.log_tail, "exit_code": message.exit_code}
-        told = [f for f in self._failures if f.record.node == str(trainer.node) and f.record.exit_code is None]
-        self._failures = [
-            f._replace(record=f.record.model_copy(update=log)) if f in told else f for f in self._failures
-        ]
-        if not told and not self._stop:
-            self.fail(
-                self._loss(trainer, f"exited with {_code(message.exit_code)}", message.time_s).model_copy(update=log)
-            )
+        told = self._failures.add_log(str(trainer.node), log)
+        if not told and self.state is not AttemptState.STOPPED:
+            record = loss(trainer, f"exited with {exit_text(message.exit_code)}", message.time_s)
+            self._lost(trainer, record.model_copy(update=log))
         trainer.take(TrainerEvent.EXIT)
 
     def agent_lost(self, agent: str, reason: str, log: str = "") -> None:
@@ -218,9 +214,9 @@ class Attempt:
         for trainer in self.trainers.values():
             if trainer.agent == agent and trainer.state is not TrainerState.EXITED:
                 heard_ago_s = self._clock() - trainer.heard_s
-                loss = self._loss(trainer, f"lost its executor: {reason}", self._wall() - heard_ago_s)
-                self._failures = [f for f in self._failures if not (f.is_silence and f.record.node == loss.node)]
-                self.fail(loss.model_copy(update={"log": log}))
+                record = loss(trainer, f"lost its executor: {reason}", self._wall() - heard_ago_s)
+                self._failures.forget_silence(str(trainer.node))
+                self._lost(trainer, record.model_copy(update={"log": log}))
                 trainer.take(TrainerEvent.EXIT)
 
     # ---- decisions ----
@@ -228,51 +224,54 @@ class Attempt:
     @property
     def failures(self) -> list[ErrorRecord]:
         """What has failed, in the order in which it was told."""
-        return [failure.record for failure in self._failures]
+        return self._failures.records
 
     @property
     def is_done(self) -> bool:
         """Whether every trainer has finished its work, and nothing failed."""
-        return not self._failures and all(t.finished is not None for t in self.trainers.values())
+        return not self.failures and self._discipline.is_done(self.trainers)
+
+    @property
+    def is_stopped(self) -> bool:
+        """Whether trainers are told to exit."""
+        return self.state in (AttemptState.STOPPED, AttemptState.RELEASED)
 
     def outcome(self) -> Outcome:
         """Looks for trainers that are late, then says where the attempt stands."""
-        now_s = self._clock()
-        trainers, timeouts = self.trainers.values(), self._config.timeouts
-        if not self._failures and (what := left_behind(trainers, now_s, self._fed_s(), timeouts)):
-            self.fail(ErrorRecord(type="ModelError", message=what, verdict=Verdict.MODEL_FAILED, time_s=self._wall()))
-        for trainer, what, since_s in list(self._find_late(now_s)):
-            loss = self._loss(trainer, what, self._wall() - (now_s - since_s))
-            self._failures.append(Failure(loss, now_s, is_silence=True))
-        return decide(list(self.trainers.values()), self._failures, now_s, self._config.timeouts.heartbeat)
+        now, timeouts, trainers = Now(self._clock(), self._wall()), self._config.timeouts, self.trainers.values()
+        since = Since(self._started_s, self._fed_s())
+        if not self.failures and (misled := left_behind(trainers, now, since.fed_s, timeouts)):
+            self.fail(misled)
+        for late in missed(trainers, self._failures.told, now, since, timeouts):
+            record = loss(late.trainer, late.what, now.wall_s - (now.s - late.since_s))
+            self._lost(late.trainer, record, is_silence=True)
+        done = self._discipline.is_done(self.trainers)
+        outcome = decide(trainers, self._failures.told, now.s, timeouts.heartbeat, done=done)
+        if self.state is AttemptState.RUNNING and outcome is not Outcome.RUNNING:
+            self._take(AttemptEvent.FINISHED if outcome is Outcome.DONE else AttemptEvent.FAILED)
+        return outcome
 
     def inputs(self) -> dict[NodeId, NodeInput]:
         """Returns what each node has read of the training stream, in the epochs it has gone through."""
-        reports = [a.reports for _, a in sorted(self.epochs.items())]
-        return {
-            node: sum((by_node[node].input for by_node in reports if node in by_node), NodeInput())
-            for node in self.trainers
-        }
+        return inputs(self.epochs.values(), self.trainers)
 
     def stop(self) -> None:
         """From now on every trainer that asks is told to exit, and exits are expected."""
-        self._stop = True
+        self._take(AttemptEvent.STOP)
 
     def fail(self, record: ErrorRecord) -> None:
         """Notes a failure."""
-        self._failures.append(Failure(record, self._clock()))
+        self._failures.note(record, self._clock())
 
-    def complete_uploads(self) -> list[list[Uploaded]]:
-        """Returns, and forgets, the uploads that all nodes have reported, oldest first."""
-        complete = sorted(s for s, by_node in self._uploads.items() if len(by_node) == len(self.trainers))
-        return [[u for _, u in sorted(self._uploads.pop(s).items(), key=lambda item: item[0].index)] for s in complete]
-
-    def advanced(self, uploads: Sequence[Uploaded]) -> Cursor:
-        """Returns the cursor at a checkpoint that all nodes have uploaded."""
-        epoch = uploads[0].epoch
-        done = [interval for upload in uploads for interval in upload.done]
-        base = self.cursor if self.cursor.epoch == epoch else Cursor(epoch=epoch)
-        return base.advance(done)
+    def take_saves(self) -> list[Save]:
+        """Returns, and forgets, the checkpoints that are whole, oldest first."""
+        start, found = Start(self.cursor, self.rows_aside), []
+        for at in sorted(self._uploads):
+            save = self._discipline.saved(self._uploads[at], self.trainers, start)
+            if save is not None:
+                found.append(save)
+                del self._uploads[at]
+        return found
 
     def _staged(self, ledger: Ledger, stream: Stream, epoch: int, done: Sequence[Interval]) -> StagedShare:
         """Returns a share that feeders bring, the same for every node; the first that asks has the epoch fed."""
@@ -287,56 +286,23 @@ class Attempt:
             raise RefusedError(f"attempt {span.attempt} is over")
         return self.ledger
 
-    def _find_late(self, now_s: float) -> Iterable[Lateness]:
-        """Returns the trainers that nothing is heard of, or nothing new, while nobody else is known to be the cause."""
-        timeouts, trainers = self._config.timeouts, self.trainers.values()
-        if not self._failures:
-            return late(trainers, now_s, self._started_s, self._fed_s(), timeouts)
-        if all(failure.record.peer for failure in self._failures):
-            return silent(trainers, now_s, timeouts.heartbeat)
-        return ()
-
     def _fed_s(self) -> float:
         """Returns when Spark last gave rows, if it still computes some."""
         return self.ledger.moved_s if self.ledger is not None and self.ledger.feeding() else 0.0
 
-    def _loss(self, trainer: Trainer, what: str, time_s: float) -> ErrorRecord:
-        return ErrorRecord(
-            type="NodeLostError",
-            message=f"{trainer.node} on {trainer.host} {what}",
-            verdict=Verdict.INFRASTRUCTURE,
-            time_s=time_s,
-            node=str(trainer.node),
-            host=trainer.host,
-        )
+    def _lost(self, trainer: Trainer, record: ErrorRecord, *, is_silence: bool = False) -> None:
+        """Notes the loss of a trainer, unless the work is done: nothing has failed then."""
+        if self.state in (AttemptState.DONE, AttemptState.RELEASED):
+            return
+        ruling = self._discipline.on_loss(trainer, record)
+        if isinstance(ruling, Fail):
+            self._failures.note(ruling.record, self._clock(), is_silence=is_silence)
+
+    def _take(self, event: AttemptEvent) -> None:
+        self.state = step(ATTEMPT, self.state, event, f"attempt {self.number}")
 
     def _trainer(self, message: NodeMessage) -> Trainer:
-        """Returns the trainer that speaks, or is spoken of.
-
-        Raises:
-            RefusedError: it is none of this attempt, or not the one that its node has now, or counts as lost.
-        """
-        if message.attempt != self.number:
-            raise RefusedError(f"attempt {message.attempt} is over: {self.number} is under way")
-        trainer = self.trainers.get(message.node)
-        if trainer is None:
-            raise RefusedError(f"attempt {self.number} has no {message.node}")
-        if message.incarnation != trainer.incarnation:
-            raise RefusedError(
-                f"incarnation {message.incarnation} of {trainer.node} in attempt {self.number} is over: "
-                f"{trainer.incarnation} has its place"
-            )
-        if trainer.state is TrainerState.EXITED:
-            raise RefusedError(f"{trainer.node} of attempt {message.attempt} counts as lost")
+        """Returns the trainer that speaks, or is spoken of, which is heard with that. Raises what `speaker` does."""
+        trainer = speaker(message, self.number, self.trainers)
         trainer.heard_s = self._clock()
         return trainer
-
-
-def _code(exit_code: int) -> str:
-    """Returns an exit code as people read it: "-9 (SIGKILL)"."""
-    if exit_code >= 0:
-        return str(exit_code)
-    try:
-        return f"{exit_code} ({signal.Signals(-exit_code).name})"
-    except ValueError:
-        return str(exit_code)

@@ -8,7 +8,8 @@ from dataclasses import dataclass
 
 from sparktf.driver.attempt.attempt import Attempt
 from sparktf.driver.attempt.ledger import Place
-from sparktf.driver.attempt.outcome import Trainer, root_cause
+from sparktf.driver.attempt.members import Trainer
+from sparktf.driver.attempt.restart import root_cause
 from sparktf.driver.gang.placement import seats
 from sparktf.driver.gang.roster import Agent, ExecutorFacts
 from sparktf.driver.plan.plan import NODES

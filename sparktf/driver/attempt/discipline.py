@@ -1,0 +1,51 @@
+"""What a strategy means for the gang, as all disciplines answer it; nobody else asks which strategy it is."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import NamedTuple, Protocol
+
+from sparktf.driver.attempt.members import Members, Trainer
+from sparktf.driver.attempt.saves import Save, Start
+from sparktf.errors import ErrorRecord
+from sparktf.topology import NodeId
+from sparktf.wire.control import AssignmentRequest, Uploaded
+
+
+class Fail(NamedTuple):
+    """The attempt ends, for this reason."""
+
+    record: ErrorRecord
+
+
+class Replace(NamedTuple):
+    """The attempt goes on; the node gets another trainer."""
+
+    node: NodeId
+
+
+class GoOn(NamedTuple):
+    """The attempt goes on without it."""
+
+
+class Share(NamedTuple):
+    """A node's part of an epoch: the share of this number, from 0 on, of so many."""
+
+    number: int
+    shares: int
+
+
+class Discipline(Protocol):
+    """Answers for one strategy; keeps no state, and is asked under the lock."""
+
+    def deal(self, request: AssignmentRequest, members: Members) -> Share:
+        """Returns which part of an epoch is the part of the node that asks."""
+
+    def on_loss(self, member: Trainer, record: ErrorRecord) -> Fail | Replace | GoOn:
+        """Returns what it means that a trainer has failed, ended or fallen silent."""
+
+    def saved(self, uploads: Mapping[NodeId, Uploaded], members: Members, start: Start) -> Save | None:
+        """Returns the checkpoint that nodes have uploaded at one step; None while it is not whole."""
+
+    def is_done(self, members: Members) -> bool:
+        """Returns whether all of the work is done."""

@@ -1,0 +1,201 @@
+"""Whether an attempt is well: functions of what was seen of its trainers, and of the time."""
+
+from __future__ import annotations
+
+import enum
+import signal
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any, NamedTuple
+
+from sparktf.config.job import TimeoutsConfig
+from sparktf.driver.attempt.members import Trainer
+from sparktf.errors import ErrorRecord, Verdict
+from sparktf.lifecycle import TrainerState
+
+_SETTLE_S = 1.0
+"""After a failure: so long other nodes may still report one that happened earlier. Some heartbeats fit into it."""
+
+_LEFT_BEHIND_S = 60.0
+"""So long a trainer may stand still once another one has left its loop: more than a call or an evaluation takes."""
+
+
+class Outcome(enum.Enum):
+    """Where an attempt stands."""
+
+    RUNNING = "running"
+    DONE = "done"
+    FAILED = "failed"
+
+
+class Now(NamedTuple):
+    """One moment: monotonic seconds, and those since 1970."""
+
+    s: float
+    wall_s: float
+
+
+class Since(NamedTuple):
+    """What a trainer is not late before.
+
+    Attributes:
+        started_s: When the attempt was.
+        fed_s: When Spark last gave rows, if it still computes some: trainers that wait for it are not stuck.
+    """
+
+    started_s: float
+    fed_s: float
+
+
+class Failure(NamedTuple):
+    """A failure, and when the driver learned of it.
+
+    Attributes:
+        is_silence: Nobody told it: the driver waited in vain.
+    """
+
+    record: ErrorRecord
+    noted_s: float
+    is_silence: bool = False
+
+
+class Failures:
+    """What has failed in an attempt, in the order in which it was told.
+
+    Attributes:
+        told: All of it.
+    """
+
+    def __init__(self) -> None:
+        self.told: list[Failure] = []
+
+    @property
+    def records(self) -> list[ErrorRecord]:
+        """What has failed."""
+        return [failure.record for failure in self.told]
+
+    def note(self, record: ErrorRecord, now_s: float, *, is_silence: bool = False) -> None:
+        """Adds a failure."""
+        self.told.append(Failure(record, now_s, is_silence))
+
+    def add_log(self, node: str, log: dict[str, Any]) -> bool:
+        """Keeps a node's exit code and log with what is known of it; returns whether anything was."""
+        known = [f.record.node == node and f.record.exit_code is None for f in self.told]
+        self.told = [
+            f._replace(record=f.record.model_copy(update=log)) if found else f
+            for f, found in zip(self.told, known, strict=True)
+        ]
+        return any(known)
+
+    def forget_silence(self, node: str) -> None:
+        """Takes back that a node was silent: more is known of it now."""
+        self.told = [f for f in self.told if not (f.is_silence and f.record.node == node)]
+
+
+class Lateness(NamedTuple):
+    """What is wrong with a trainer that says nothing of it, and since when."""
+
+    trainer: Trainer
+    what: str
+    since_s: float
+
+
+def decide(
+    trainers: Iterable[Trainer], failures: Sequence[Failure], now_s: float, silence_s: float, *, done: bool
+) -> Outcome:
+    """Returns where an attempt stands.
+
+    A failure ends it after a moment in which other nodes may report an earlier one. Where only peers of a lost node
+    have spoken, it lasts until the lost one is found: until every node has been heard since, or is silent for so long
+    that it counts as lost.
+
+    Args:
+        done: Whether its work is done, if nothing has failed.
+    """
+    if not failures:
+        return Outcome.DONE if done else Outcome.RUNNING
+    if own := [f.noted_s for f in failures if not f.record.peer]:
+        return Outcome.FAILED if now_s - min(own) >= _SETTLE_S else Outcome.RUNNING
+    settled_s = min(f.noted_s for f in failures) + _SETTLE_S
+    missing = any(trainer.is_expected and trainer.heard_s < settled_s for trainer in trainers)
+    limit_s = settled_s + silence_s if missing else settled_s
+    return Outcome.FAILED if now_s >= limit_s else Outcome.RUNNING
+
+
+def missed(
+    trainers: Iterable[Trainer], failures: Sequence[Failure], now: Now, since: Since, timeouts: TimeoutsConfig
+) -> list[Lateness]:
+    """Returns the trainers that nothing is heard of, or nothing new, while nobody else is known to be the cause."""
+    if not failures:
+        return list(late(trainers, now.s, since, timeouts))
+    if all(failure.record.peer for failure in failures):
+        return list(silent(trainers, now.s, timeouts.heartbeat))
+    return []
+
+
+def late(trainers: Iterable[Trainer], now_s: float, since: Since, timeouts: TimeoutsConfig) -> Iterator[Lateness]:
+    """Yields the trainers that a timeout has passed for, while nothing else is known to be wrong."""
+    for trainer in trainers:
+        if trainer.state is TrainerState.LAUNCHED:
+            if now_s - since.started_s > timeouts.start:
+                yield Lateness(trainer, f"was not ready within timeouts.start: {timeouts.start:g} s", now_s)
+        elif trainer.state in (TrainerState.READY, TrainerState.TRAINING):
+            if now_s - trainer.heard_s > timeouts.heartbeat:
+                yield _silence(trainer, timeouts.heartbeat)
+            elif now_s - max(trainer.moved_s, since.fed_s) > timeouts.progress:
+                what = f"made no progress within timeouts.progress: {timeouts.progress:g} s"
+                yield Lateness(trainer, what, now_s)
+
+
+def silent(trainers: Iterable[Trainer], now_s: float, silence_s: float) -> Iterator[Lateness]:
+    """Yields the trainers that are silent, whatever they were at: one is what their peers have lost."""
+    for trainer in trainers:
+        if trainer.is_expected and now_s - trainer.heard_s > silence_s:
+            yield _silence(trainer, silence_s)
+
+
+def left_behind(trainers: Iterable[Trainer], now: Now, fed_s: float, timeouts: TimeoutsConfig) -> ErrorRecord | None:
+    """Returns what is wrong with a hand-written loop that one trainer has left while another one waits for it.
+
+    Args:
+        fed_s: As of `Since`.
+    """
+    trainers = list(trainers)
+    gone = next((t for t in trainers if t.finished is not None and t.finished.early), None)
+    if gone is None or gone.finished is None:
+        return None
+    limit_s = min(_LEFT_BEHIND_S, timeouts.progress)
+    for trainer in trainers:
+        still = trainer.state in (TrainerState.READY, TrainerState.TRAINING)
+        if still and now.s - max(trainer.moved_s, gone.moved_s, fed_s) > limit_s:
+            what = (
+                f"train(node) has returned on {gone.node} at step {gone.finished.step}, with epochs left, and "
+                f"{trainer.node} waits at step {trainer.progress.step}: leave the loop on all nodes at the same step"
+            )
+            return ErrorRecord(type="ModelError", message=what, verdict=Verdict.MODEL_FAILED, time_s=now.wall_s)
+    return None
+
+
+def loss(trainer: Trainer, what: str, time_s: float) -> ErrorRecord:
+    """Returns the failure of a trainer that is gone, or counts as that."""
+    return ErrorRecord(
+        type="NodeLostError",
+        message=f"{trainer.node} on {trainer.host} {what}",
+        verdict=Verdict.INFRASTRUCTURE,
+        time_s=time_s,
+        node=str(trainer.node),
+        host=trainer.host,
+    )
+
+
+def exit_text(exit_code: int) -> str:
+    """Returns an exit code as people read it: "-9 (SIGKILL)"."""
+    if exit_code >= 0:
+        return str(exit_code)
+    try:
+        return f"{exit_code} ({signal.Signals(-exit_code).name})"
+    except ValueError:
+        return str(exit_code)
+
+
+def _silence(trainer: Trainer, silence_s: float) -> Lateness:
+    return Lateness(trainer, f"was silent for {silence_s:g} s", trainer.heard_s)

@@ -1,0 +1,36 @@
+"""Synchronous training: all nodes make every update together."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from sparktf.driver.attempt.discipline import Fail, Share
+from sparktf.driver.attempt.members import Members, Trainer
+from sparktf.driver.attempt.saves import Save, Start, joined
+from sparktf.errors import ErrorRecord
+from sparktf.lifecycle import TrainerState
+from sparktf.topology import NodeId
+from sparktf.wire.control import AssignmentRequest, Uploaded
+
+
+class Lockstep:
+    """See `Discipline`: whatever one node does, all do, and without one there is no update."""
+
+    def deal(self, request: AssignmentRequest, members: Members) -> Share:
+        """See `Discipline`. All nodes share an epoch among themselves, at once."""
+        return Share(list(members).index(request.node), len(members))
+
+    def on_loss(self, member: Trainer, record: ErrorRecord) -> Fail:
+        """See `Discipline`. The others would wait for it in the next update."""
+        del member
+        return Fail(record)
+
+    def saved(self, uploads: Mapping[NodeId, Uploaded], members: Members, start: Start) -> Save | None:
+        """See `Discipline`. Each node tells what it has trained, and the chief has the files."""
+        if any(node not in uploads for node in members):
+            return None
+        return joined(start, [uploads[node] for node in members])
+
+    def is_done(self, members: Members) -> bool:
+        """See `Discipline`."""
+        return all(trainer.state is TrainerState.FINISHED for trainer in members.values())

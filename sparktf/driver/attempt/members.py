@@ -1,0 +1,81 @@
+"""The trainers of an attempt as the driver sees them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from sparktf.errors import RefusedError
+from sparktf.lifecycle import TRAINER, TrainerEvent, TrainerState, step
+from sparktf.topology import NodeId
+from sparktf.wire.control import Finished, Progress, Ready
+from sparktf.wire.sender import NodeMessage
+
+
+@dataclass(slots=True)
+class Trainer:
+    """One trainer as the driver sees it.
+
+    Attributes:
+        heard_s: When it last said anything.
+        moved_s: When it last said that it had come further.
+        incarnation: Which of the trainers that its node has had in the attempt.
+    """
+
+    node: NodeId
+    agent: str
+    host: str
+    heard_s: float
+    moved_s: float
+    state: TrainerState = TrainerState.LAUNCHED
+    incarnation: int = 0
+    progress: Progress = field(default_factory=Progress)
+    ready: Ready | None = None
+    finished: Finished | None = None
+
+    def take(self, event: TrainerEvent) -> None:
+        self.state = step(TRAINER, self.state, event, str(self.node))
+
+    def advance(self, new: Progress) -> None:
+        """Notes where it is. What was under way for longer than something newer does not count: it never goes back."""
+        old = self.progress
+        if (old.step, old.phase) != (new.step, new.phase):
+            self.moved_s = self.heard_s
+        if (new.epoch, new.step) < (old.epoch, old.step):
+            return
+        self.progress = new
+        if new.step > old.step and self.state in (TrainerState.READY, TrainerState.TRAINING):
+            self.take(TrainerEvent.PROGRESS)
+
+    @property
+    def is_expected(self) -> bool:
+        """Whether more is to be heard of it: it has neither failed nor ended."""
+        return self.state not in (TrainerState.FAILED, TrainerState.EXITED)
+
+
+Members = Mapping[NodeId, Trainer]
+"""By node, in the order of roles and indices."""
+
+
+def speaker(message: NodeMessage, attempt: int, members: Members) -> Trainer:
+    """Returns the trainer that speaks, or is spoken of: the only place where messages are held to their senders.
+
+    Args:
+        attempt: The number of the one that is under way.
+
+    Raises:
+        RefusedError: it is none of this attempt, or not the one that its node has now, or counts as lost.
+    """
+    if message.attempt != attempt:
+        raise RefusedError(f"attempt {message.attempt} is over: {attempt} is under way")
+    trainer = members.get(message.node)
+    if trainer is None:
+        raise RefusedError(f"attempt {attempt} has no {message.node}")
+    if message.incarnation != trainer.incarnation:
+        raise RefusedError(
+            f"incarnation {message.incarnation} of {trainer.node} in attempt {attempt} is over: "
+            f"{trainer.incarnation} has its place"
+        )
+    if trainer.state is TrainerState.EXITED:
+        raise RefusedError(f"{trainer.node} of attempt {attempt} counts as lost")
+    return trainer

@@ -1,0 +1,47 @@
+"""What follows an attempt that has failed: functions of its failures and of those before."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import NamedTuple
+
+from sparktf.errors import ErrorRecord, NotStoredError, Verdict
+
+
+class Restart(NamedTuple):
+    """What follows.
+
+    Attributes:
+        said: What is said of the attempt.
+        end: What the run ends with; None where another attempt begins.
+    """
+
+    said: str
+    end: ErrorRecord | None
+
+
+def after(failures: Iterable[ErrorRecord], used: int, allowed: int) -> Restart:
+    """Returns what follows an attempt that has failed.
+
+    Args:
+        used: Attempts that have ended, this one among them; `allowed` is `train.max_attempts`.
+    """
+    cause = root_cause(failures)
+    if not may_be_mended(cause):
+        return Restart(f"attempt {used} failed: {cause.message}", cause)
+    said = f"attempt {used} of {allowed} failed: {cause.message}"
+    if used < allowed:
+        return Restart(said, None)
+    if allowed > 1:
+        cause = cause.model_copy(update={"message": f"{cause.message} (attempt {used} of {allowed})"})
+    return Restart(said, cause)
+
+
+def may_be_mended(cause: ErrorRecord) -> bool:
+    """Returns whether a new attempt may do better; what could not be stored would only be trained again."""
+    return cause.verdict is Verdict.INFRASTRUCTURE and cause.type != NotStoredError.__name__
+
+
+def root_cause(failures: Iterable[ErrorRecord]) -> ErrorRecord:
+    """Returns the earliest failure that is not merely the loss of a peer, or else the earliest of all."""
+    return min(failures, key=lambda f: (f.peer, f.time_s))

@@ -1,0 +1,53 @@
+"""When a checkpoint is whole, and where in the data it stands: functions of what nodes have uploaded."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from sparktf.sequence import Cursor
+from sparktf.wire.control import Uploaded
+
+
+class Start(NamedTuple):
+    """Where in the data an attempt begins.
+
+    Attributes:
+        rows_aside: Rows of the cursor's epoch that had been set aside before.
+    """
+
+    cursor: Cursor = Cursor()
+    rows_aside: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Save:
+    """A checkpoint that is whole.
+
+    Attributes:
+        chief: What the chief said, whose files they are.
+        cursor: Position of all nodes together.
+        rows_aside: Rows of the cursor's epoch that were set aside.
+    """
+
+    chief: Uploaded
+    cursor: Cursor
+    rows_aside: int = 0
+
+
+def joined(start: Start, uploads: Sequence[Uploaded]) -> Save:
+    """Returns the checkpoint of nodes that have all saved at the same step, the chief's upload first."""
+    chief = uploads[0]
+    goes_on = start.cursor.epoch == chief.epoch
+    cursor = start.cursor if goes_on else Cursor(epoch=chief.epoch)
+    aside = sum(upload.rows_aside for upload in uploads) + (start.rows_aside if goes_on else 0)
+    return Save(chief, cursor.advance([interval for upload in uploads for interval in upload.done]), aside)
+
+
+def is_given_up(since_s: float, now_s: float, limit_s: float) -> bool:
+    """Returns whether a checkpoint that fails now ends the run; the first that failed since one was stored did so then.
+
+    Time alone ends nothing: one that fails in a short trouble of the storage, hours before the next, does no harm.
+    """
+    return now_s - since_s >= limit_s
