@@ -135,6 +135,7 @@ class PretendDriver:
         refusal: What its preflight raises.
         failures: How many attempts fail after their first checkpoint, with an error of class `failure`.
         not_stored: What the chief says of each of its checkpoints; "" if they arrive.
+        freezes: Whether the node freezes for good once it has failed.
     """
 
     def __init__(self, application: Application, config: JobConfig, plan: Plan, storage: Storage | None = None) -> None:
@@ -146,6 +147,7 @@ class PretendDriver:
         self.failures = 0
         self.failure = "NodeLostError"
         self.not_stored = ""
+        self.freezes = False
         self.site.driver = self
 
     def train(self) -> RunResult:
@@ -207,7 +209,11 @@ class PretendServer:
 
 
 class PretendSite:
-    """One agent and its trainer, who act whenever the driver waits."""
+    """One agent and its trainer, who act whenever the driver waits.
+
+    Attributes:
+        spares: See `AgentJob`; they do not come.
+    """
 
     place = "nowhere"
     one_machine = True
@@ -222,6 +228,7 @@ class PretendSite:
         self.driver: PretendDriver | None = None
         self._plan = plan
         self._handlers: Mapping[Action, Handler] = {}
+        self._is_frozen = False
         self._running: TrainerSpec | None = None
         self._trainer: Iterator[None] = iter(())
 
@@ -288,6 +295,8 @@ class PretendSite:
 
     def _act(self) -> None:
         """Is the agent for a moment, and its trainer, if it has one."""
+        if self._is_frozen:
+            return
         number = None if self._running is None else self._running.attempt
         orders = self._say(Action.AGENT_HEARTBEAT, AgentHeartbeat(agent="a", address="h:1", attempt=number))
         assert isinstance(orders, Orders)
@@ -335,6 +344,9 @@ class PretendSite:
             if self._driver.failures:
                 self._driver.failures -= 1
                 self._say(Action.FAILED, self._failed(number))
+                if self._driver.freezes:
+                    self._is_frozen = True
+                    yield
                 return
         finished = Finished(attempt=number, node=CHIEF, step=20, model=self._stage(spec, "model"))
         self._say(Action.FINISHED, finished)

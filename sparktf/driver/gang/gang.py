@@ -10,6 +10,7 @@ from sparktf.config.job import JobConfig
 from sparktf.driver.attempt.attempt import Attempt
 from sparktf.driver.attempt.feeding import Feeders
 from sparktf.driver.console import Display
+from sparktf.driver.gang.gathering import Need, Step, gathered, stopped
 from sparktf.driver.gang.handlers import Dispatcher
 from sparktf.driver.gang.placement import best_nodes
 from sparktf.driver.gang.roster import Agent, Roster
@@ -23,8 +24,6 @@ from sparktf.sequence import Stream
 from sparktf.wire.control import TrainerSpec
 
 _TICK_S = 0.2
-_SPARES_S = 15.0
-"""So long the gang waits for executors beyond need, which may be nearer to the data, when it has enough."""
 
 
 class Gang:
@@ -60,10 +59,11 @@ class Gang:
 
     def close(self) -> None:
         """Stops trainers, sends the agents home and ends the control server."""
-        self.roster.stop_trainers()
-        if self.attempt is not None:
-            self.attempt.stop()
-        self.roster.dismiss()
+        with self.roster.changed:
+            self.roster.stop_trainers()
+            if self.attempt is not None:
+                self.attempt.stop()
+            self.roster.dismiss()
         if self._agents is not None:
             self._agents.close(self.config.timeouts.stop + self.config.timeouts.heartbeat)
         if self._server is not None:
@@ -104,31 +104,30 @@ class Gang:
             ReservationError: too few came in time.
             PreflightError: an agent cannot start trainers.
         """
-        need, timeouts = config.cluster.nodes, config.timeouts
+        wanted, timeouts = config.cluster.nodes, config.timeouts
         limit_s = timeouts.reserve if first else timeouts.replace
+        least = wanted if first else min(wanted, config.cluster.min_workers)
         deadline_s = self._clock.now_s() + limit_s
-        spares_until_s = None
+        enough_since_s = None
         while True:
             self.look_after_agents()
             self.roster.sweep()
             idle = [a for a in self.roster.here() if a.state is AgentState.IDLE]
             _check_problems(idle, self._versions)
             now_s = self._clock.now_s()
-            left_s = deadline_s - now_s
-            if len(idle) >= need:
-                spares_until_s = spares_until_s or now_s + _SPARES_S
-                if len(idle) >= need + self._spares() or now_s >= spares_until_s:
-                    return self._choose(idle, need, plan)
-            if left_s <= 0:
-                if not first and len(idle) >= config.cluster.min_workers:
-                    return self._choose(idle, need, plan)
-                missing = sorted(set(range(need)) - {a.registration.partition for a in idle})
+            if len(idle) >= wanted and enough_since_s is None:
+                enough_since_s = now_s
+            step = gathered(Need(wanted, least, self._spares(), deadline_s), len(idle), enough_since_s, now_s)
+            if step is Step.GO:
+                return self._choose(idle, wanted, plan)
+            if step is Step.GIVE_UP:
+                missing = sorted(set(range(wanted)) - {a.registration.partition for a in idle})
                 raise ReservationError(
-                    f"{len(idle)} of {need} nodes came within {limit_s:g} s; missing: "
+                    f"{len(idle)} of {wanted} nodes came within {limit_s:g} s; missing: "
                     f"{', '.join(f'node {i}' for i in missing)} on {self.site.place} "
                     f"(are there free executors? timeouts.{'reserve' if first else 'replace'} is the limit)"
                 )
-            display.waiting("waiting for nodes", len(idle), need, left_s, self._clock.now_s())
+            display.waiting("waiting for nodes", len(idle), wanted, deadline_s - now_s, now_s)
             self.tick()
 
     def _spares(self) -> int:
@@ -172,15 +171,15 @@ class Gang:
             if not attempt.is_done:
                 self.roster.stop_trainers()
         deadline_s = self._clock.now_s() + limit_s
-        while not self.roster.is_quiet():
-            for lost in self.roster.sweep():
-                attempt.agent_lost(lost.agent.id, lost.reason)
-            if self._clock.now_s() > deadline_s:
-                self.roster.stop_trainers()
-                return False
+        while (step := stopped(self.roster.is_quiet(), deadline_s, self._clock.now_s())) is Step.WAIT:
+            with self.roster.changed:
+                for lost in self.roster.sweep():
+                    attempt.agent_lost(lost.agent.id, lost.reason)
             self.look_after_agents(restart=False)
             self.tick()
-        return True
+        if step is Step.GIVE_UP:
+            self.roster.stop_trainers()
+        return step is Step.GO
 
     def next_attempt(self, after: int) -> int:
         """Returns an attempt's number: unique in this cluster, and greater than `after`."""

@@ -1,0 +1,56 @@
+"""Whether a gang goes on waiting, for its agents at the start and for its trainers at the end: functions of what is."""
+
+from __future__ import annotations
+
+import enum
+from dataclasses import dataclass
+
+_SPARES_S = 15.0
+"""So long the gang waits for executors beyond need, which may be nearer to the data, when it has enough."""
+
+
+class Step(enum.Enum):
+    """What a gang that gathers does next."""
+
+    WAIT = enum.auto()
+    GO = enum.auto()
+    GIVE_UP = enum.auto()
+
+
+@dataclass(frozen=True, slots=True)
+class Need:
+    """How many agents an attempt waits for.
+
+    Attributes:
+        wanted: With so many it is whole.
+        least: With so many it goes on at the deadline.
+        spares: So many more are on their way, to choose from.
+        deadline_s: Monotonic seconds.
+    """
+
+    wanted: int
+    least: int
+    spares: int
+    deadline_s: float
+
+
+def gathered(need: Need, idle: int, enough_since_s: float | None, now_s: float) -> Step:
+    """Returns what follows from the agents that are free.
+
+    Args:
+        enough_since_s: When there were as many as wanted for the first time; None if there never were.
+    """
+    if idle >= need.wanted:
+        waited_s = 0.0 if enough_since_s is None else now_s - enough_since_s
+        if idle >= need.wanted + need.spares or waited_s >= _SPARES_S:
+            return Step.GO
+    if now_s < need.deadline_s:
+        return Step.WAIT
+    return Step.GO if idle >= need.least else Step.GIVE_UP
+
+
+def stopped(quiet: bool, deadline_s: float, now_s: float) -> Step:
+    """Returns what follows once trainers are told to stop: GO as soon as none runs, else GIVE_UP at the deadline."""
+    if quiet:
+        return Step.GO
+    return Step.WAIT if now_s <= deadline_s else Step.GIVE_UP

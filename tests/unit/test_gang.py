@@ -1,0 +1,75 @@
+"""The gang between its site and its attempts: when it has come, what it does when nodes fall silent."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+from lakes import plan_lake, write_lake
+from pretend import PretendDriver, pretend_config
+
+from sparktf.driver.attempt.attempt import Attempt
+from sparktf.driver.gang.gathering import Need, Step, gathered, stopped
+from sparktf.errors import ReservationError
+from sparktf.result import Application
+
+NEED = Need(wanted=3, least=2, spares=1, deadline_s=100.0)
+
+
+@pytest.mark.parametrize(
+    ("idle", "enough_since_s", "now_s", "step"),
+    [
+        (2, None, 99.9, Step.WAIT),
+        (3, 50.0, 50.0, Step.WAIT),  # a spare may be nearer to the data
+        (4, 50.0, 50.0, Step.GO),
+        (3, 50.0, 64.9, Step.WAIT),
+        (3, 50.0, 65.0, Step.GO),
+        (2, 50.0, 70.0, Step.WAIT),  # one is lost again
+        (3, 95.0, 100.0, Step.GO),  # nobody waits for spares beyond the time
+        (2, None, 100.0, Step.GO),
+        (1, None, 100.0, Step.GIVE_UP),
+    ],
+)
+def test_a_gang_waits_until_it_is_whole_then_for_its_spares_and_takes_fewer_at_the_end(
+    idle: int, enough_since_s: float | None, now_s: float, step: Step
+) -> None:
+    assert gathered(NEED, idle, enough_since_s, now_s) is step
+
+
+def test_trainers_are_waited_for_until_none_runs_or_the_time_is_up() -> None:
+    assert stopped(quiet=True, deadline_s=10.0, now_s=99.0) is Step.GO
+    assert stopped(quiet=False, deadline_s=10.0, now_s=10.0) is Step.WAIT
+    assert stopped(quiet=False, deadline_s=10.0, now_s=10.1) is Step.GIVE_UP
+
+
+@pytest.fixture
+def driver(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> PretendDriver:
+    monkeypatch.setattr(os, "fsync", lambda handle: None)
+    lake = write_lake(tmp_path / "lake", [20])
+    config = pretend_config(lake, tmp_path / "runs", timeouts={"reserve": 10, "replace": 30})
+    return PretendDriver(Application("app"), config, plan_lake(lake))
+
+
+def test_a_gang_that_is_whole_begins_although_its_spares_have_not_come_by_the_end_of_the_time(
+    driver: PretendDriver,
+) -> None:
+    driver.site.spares = 1
+    assert driver.train().steps == 20
+
+
+def test_a_node_that_freezes_while_it_stops_is_noted_under_the_lock(
+    driver: PretendDriver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lost, held = Attempt.agent_lost, []
+
+    def noted(attempt: Attempt, *args: Any) -> None:
+        held.append(driver.gang.roster.changed._is_owned())  # type: ignore[attr-defined]
+        lost(attempt, *args)
+
+    monkeypatch.setattr(Attempt, "agent_lost", noted)
+    driver.failures, driver.freezes = 1, True
+    with pytest.raises(ReservationError, match=r"0 of 1 nodes came within 30 s; missing: node 0 on nowhere"):
+        driver.train()
+    assert held == [True]
