@@ -9,7 +9,6 @@ workers share the epoch. A worker's share is a list of *pieces*: intervals of bl
 from __future__ import annotations
 
 import enum
-import heapq
 import itertools
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
@@ -19,6 +18,7 @@ import numpy.typing as npt
 
 from sparktf.message import Message
 
+Column = npt.NDArray[np.int64]
 Interval = tuple[int, int]
 PartitionValue = int | float | str | None
 
@@ -159,6 +159,34 @@ class BlockSlice(NamedTuple):
     first_row: int
 
 
+class Slices(NamedTuple):
+    """Slices of blocks (`BlockSlice`) as columns, int64 [n_slices] each."""
+
+    block: Column
+    start: Column
+    stop: Column
+    first_row: Column
+
+    @property
+    def rows(self) -> Column:
+        """int64 [n_slices], rows of each."""
+        return self.stop - self.start
+
+    def take(self, chosen: Column | slice) -> Slices:
+        """Returns some of them."""
+        return Slices(*(column[chosen] for column in self))
+
+    def cut(self, piece: Column, start: Column, rows: Column) -> Slices:
+        """Returns parts: `rows[i]` rows of the slice `piece[i]`, from its row `start[i]` on."""
+        whole = self.take(piece)
+        first = whole.start + start
+        return Slices(whole.block, first, first + rows, whole.first_row + start)
+
+    def tolist(self) -> list[BlockSlice]:
+        """Returns them one by one."""
+        return [BlockSlice(*each) for each in zip(*(column.tolist() for column in self), strict=True)]
+
+
 class EpochOrder:
     """The order of a stream's shuffle blocks in one epoch.
 
@@ -177,19 +205,17 @@ class EpochOrder:
     def rows(self) -> int:
         return int(self.starts[-1])
 
-    def slices(self, intervals: Iterable[Interval]) -> list[BlockSlice]:
+    def slices(self, intervals: Sequence[Interval]) -> Slices:
         """Returns the block slices that the intervals cover, in order."""
-        found: list[BlockSlice] = []
-        for interval in intervals:
-            start, stop = interval
-            position = int(np.searchsorted(self.starts, start, side="right")) - 1
-            while start < stop:
-                block_start, block_stop = int(self.starts[position]), int(self.starts[position + 1])
-                end = min(stop, block_stop)
-                if end > start:
-                    found.append(BlockSlice(int(self.blocks[position]), start - block_start, end - block_start, start))
-                start, position = end, position + 1
-        return found
+        first, stop = np.array(intervals, np.int64).reshape(-1, 2).T
+        begin = np.searchsorted(self.starts, first, side="right") - 1
+        count = np.maximum(np.searchsorted(self.starts, stop, side="left") - begin, 0)
+        interval = np.repeat(np.arange(len(first)), count)
+        position = np.arange(len(interval)) + np.repeat(begin - (np.cumsum(count) - count), count)
+        before = self.starts[position]
+        start, stop = np.maximum(first[interval], before), np.minimum(stop[interval], self.starts[position + 1])
+        found = Slices(self.blocks[position], start - before, stop - before, start)
+        return found.take(np.flatnonzero(found.rows > 0))
 
 
 def merge(intervals: Iterable[Interval]) -> list[Interval]:
@@ -231,41 +257,6 @@ def remaining(rows: int, done: Sequence[Interval]) -> list[Interval]:
     """Returns what `done` leaves of `[0, rows)`."""
     edges = [(0, 0), *merge(done), (rows, rows)]
     return [(left[1], right[0]) for left, right in itertools.pairwise(edges) if left[1] < right[0]]
-
-
-def share(order: EpochOrder, intervals: Sequence[Interval], nodes: int, *, rebalance: bool) -> list[list[BlockSlice]]:
-    """Deals the rows of `intervals` to `nodes` nodes.
-
-    Args:
-        rebalance: Cut blocks so that the nodes' rows differ by one at most; else hand out whole slices, each to the
-            node that has the fewest rows so far.
-    """
-    if rebalance:
-        return [order.slices(part) for part in _cut(intervals, nodes)]
-    shares: list[list[BlockSlice]] = [[] for _ in range(nodes)]
-    loads = [(0, node) for node in range(nodes)]
-    for piece in order.slices(intervals):
-        rows, node = loads[0]
-        shares[node].append(piece)
-        heapq.heapreplace(loads, (rows + piece.stop - piece.start, node))
-    return shares
-
-
-def _cut(intervals: Sequence[Interval], nodes: int) -> list[list[Interval]]:
-    """Cuts the rows of the intervals, in their order, into one part for each node; sizes differ by one at most."""
-    total = sum(stop - start for start, stop in intervals)
-    parts: list[list[Interval]] = [[] for _ in range(nodes)]
-    node = seen = 0
-    for interval in intervals:
-        start, stop = interval
-        while start < stop:
-            node_end = total * (node + 1) // nodes
-            rows = min(stop - start, node_end - seen)
-            if rows:
-                parts[node].append((start, start + rows))
-            start, seen = start + rows, seen + rows
-            node += seen == node_end
-    return parts
 
 
 def batch_shares(batch_size: int, nodes: int) -> list[int]:

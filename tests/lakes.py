@@ -100,7 +100,7 @@ def deal(
 ) -> list[Assignment]:
     """Returns the assignments of an epoch, or of what is left of it."""
     whole = [(0, plan.rows(stream))] if intervals is None else intervals
-    return plan.assignments(stream, epoch, whole, [""] * nodes, rebalance=rebalance)
+    return list(plan.assignments(stream, epoch, whole, [""] * nodes, rebalance=rebalance))
 
 
 def feed_of(plan: Plan, assignment: Assignment) -> NodeFeed:

@@ -67,7 +67,7 @@ class Fed:
 
     def ask(self, node: NodeId, epoch: int = 0) -> StagedShare:
         request = AssignmentRequest(attempt=1, node=node, stream=TRAIN, epoch=epoch)
-        share = self.attempt.assignment(request).staged
+        share = self.attempt.assignment(request)().staged
         assert share is not None
         return share
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 
 import numpy as np
@@ -54,7 +56,7 @@ def placed(hosts: int, replication: int, groups: int, *, seed: int = 0, block_ro
 
 def deal(plan: Plan, nodes: Sequence[str], *, rebalance: bool = True, locality: bool = True) -> list[Assignment]:
     whole = [(0, plan.rows(TRAIN))]
-    return plan.assignments(TRAIN, 0, whole, nodes, rebalance=rebalance, locality=locality)
+    return list(plan.assignments(TRAIN, 0, whole, nodes, rebalance=rebalance, locality=locality))
 
 
 def local_share(parts: Sequence[Assignment]) -> float:
@@ -66,6 +68,22 @@ def local_share(parts: Sequence[Assignment]) -> float:
 def assert_every_row_once(plan: Plan, parts: Sequence[Assignment]) -> None:
     done = [interval for part in parts for interval in part.intervals]
     assert remaining(plan.rows(TRAIN), done) == []
+
+
+@contextmanager
+def counted_calls() -> Iterator[list[int]]:
+    """Counts the calls of functions, those written in C too."""
+    count = [0]
+
+    def note(frame: object, event: str, arg: object) -> None:
+        del frame, arg
+        count[0] += event in ("call", "c_call")
+
+    sys.setprofile(note)
+    try:
+        yield count
+    finally:
+        sys.setprofile(None)
 
 
 @pytest.mark.parametrize("seed", range(5))
@@ -91,6 +109,21 @@ def test_a_large_cluster_reads_at_home_and_is_dealt_in_seconds() -> None:
     assert max(rows) - min(rows) <= 1
     assert local_share(parts) > 0.8
     assert local_share(deal(plan, nodes, locality=False)) < 0.05
+
+
+def test_dealing_takes_so_many_calls_for_each_block_whatever_the_number_of_nodes() -> None:
+    plan = placed(hosts=200, replication=3, groups=20_000)
+    blocks = len(plan.block_rows(TRAIN))
+    whole = [(0, plan.rows(TRAIN))]
+    for nodes in (2, 200):
+        for rebalance in (True, False):
+            with counted_calls() as count:
+                hosts = [f"n{i}.example.org" for i in range(nodes)]
+                parts = plan.assignments(TRAIN, 0, whole, hosts, rebalance=rebalance)
+            assert count[0] < 20 * blocks + 100 * nodes
+    with counted_calls() as count:
+        mine = sum(len(piece.splits) for piece in parts[7].pieces)
+    assert count[0] < 20 * mine + 1_000  # its own part is made, and no other one
 
 
 def test_whole_blocks_stay_whole_and_near_balance() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 
 from sparktf.config.job import JobConfig
 from sparktf.driver.attempt.accounting import EpochAccount, inputs
@@ -12,11 +13,12 @@ from sparktf.driver.attempt.ledger import Ledger
 from sparktf.driver.attempt.lockstep import Lockstep
 from sparktf.driver.attempt.members import Members, Trainer, speaker
 from sparktf.driver.attempt.saves import Save, Start
+from sparktf.driver.attempt.shares import Shares, done_of
 from sparktf.driver.plan.plan import Plan
 from sparktf.errors import DataError, ErrorRecord, RefusedError, record_of
 from sparktf.lifecycle import ATTEMPT, AttemptEvent, AttemptState, TrainerEvent, TrainerState, step
 from sparktf.result import NodeInput
-from sparktf.sequence import Assignment, Cursor, Interval, Stream, remaining
+from sparktf.sequence import Cursor, Interval, Stream
 from sparktf.topology import NodeId
 from sparktf.wire.control import (
     Ack,
@@ -87,7 +89,7 @@ class Attempt:
         self._discipline: Discipline = Lockstep()
         self._started_s = clock()
         self._failures = Failures()
-        self._assignments: dict[tuple[Stream, int], list[Assignment]] = {}
+        self._shares: dict[Stream, Shares] = {}
         self._uploads: dict[int, dict[NodeId, Uploaded]] = {}
 
     # ---- messages ----
@@ -106,22 +108,18 @@ class Attempt:
         trainer.advance(message.progress)
         return TrainerOrders(orders=(StopOrder(),) if self.is_stopped else ())
 
-    def assignment(self, message: AssignmentRequest) -> AssignmentAnswer:
+    def assignment(self, message: AssignmentRequest) -> Callable[[], AssignmentAnswer]:
+        """Returns what answers a node, to be called without the lock: dealing may take seconds."""
         self._trainer(message)
-        key = (message.stream, message.epoch)
-        resumed = message.stream is Stream.TRAIN and message.epoch == self.cursor.epoch
-        done = self.cursor.done if resumed else ()
-        if self.ledger is not None and message.stream in self._plan.staged:
-            return AssignmentAnswer(staged=self._staged(self.ledger, *key, done))
-        if key not in self._assignments:
-            rows = self._plan.rows(message.stream)
-            todo = remaining(rows, done)
-            data = self._config.data
-            rebalance = data.rebalance or message.stream is Stream.VALIDATION
-            self._assignments[key] = self._plan.assignments(
-                *key, todo, self._hosts, rebalance=rebalance, locality=data.locality
-            )
-        return AssignmentAnswer(assignment=self._assignments[key][self._discipline.deal(message, self.trainers).number])
+        stream, epoch = message.stream, message.epoch
+        if self.ledger is not None and stream in self._plan.staged:
+            staged = self._staged(self.ledger, stream, epoch, done_of(self.cursor, stream, epoch))
+            return lambda: AssignmentAnswer(staged=staged)
+        shares = self._shares.get(stream)
+        if shares is None or shares.epoch != epoch:
+            shares = Shares(self._plan, self.cursor, self._hosts, self._config.data, stream, epoch)
+            self._shares[stream] = shares  # in place of those of the epoch before, which nobody asks for any more
+        return partial(_planned, shares, self._discipline.deal(message, self.trainers).number)
 
     def lease(self, message: LeaseRequest) -> Lease:
         return self._ledger_of(message.span).lease(message)
@@ -306,3 +304,7 @@ class Attempt:
         trainer = speaker(message, self.number, self.trainers)
         trainer.heard_s = self._clock()
         return trainer
+
+
+def _planned(shares: Shares, number: int) -> AssignmentAnswer:
+    return AssignmentAnswer(assignment=shares.of(number))

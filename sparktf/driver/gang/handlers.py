@@ -1,4 +1,7 @@
-"""What agents and trainers say, and who answers: under the roster's lock, whatever brought the message."""
+"""What agents and trainers say, and who answers: under the roster's lock, whatever brought the message.
+
+Dealing alone, which takes long, is outside of it.
+"""
 
 from __future__ import annotations
 
@@ -14,6 +17,7 @@ from sparktf.wire.control import (
     Ack,
     Action,
     AgentHeartbeat,
+    AssignmentAnswer,
     AssignmentRequest,
     EpochDone,
     Failed,
@@ -51,7 +55,7 @@ class Dispatcher:
             Action.TRAINER_EXITED: Handler(TrainerExited, self._trainer_exited),
             Action.READY: Handler(Ready, lambda m: self._locked(self._current().ready, m)),
             Action.HEARTBEAT: Handler(Heartbeat, self._heartbeat),
-            Action.ASSIGNMENT: Handler(AssignmentRequest, lambda m: self._locked(self._current().assignment, m)),
+            Action.ASSIGNMENT: Handler(AssignmentRequest, self._assignment),
             Action.METRICS: Handler(Metrics, lambda m: self._locked(self._current().metrics_reported, m)),
             Action.EPOCH_DONE: Handler(EpochDone, lambda m: self._locked(self._current().epoch_done, m)),
             Action.UPLOADED: Handler(Uploaded, lambda m: self._locked(self._current().uploaded, m)),
@@ -77,6 +81,12 @@ class Dispatcher:
     def _heartbeat(self, message: Heartbeat) -> TrainerOrders:
         with self._roster.changed:
             return self._current().heartbeat(message)
+
+    def _assignment(self, message: AssignmentRequest) -> AssignmentAnswer:
+        with self._roster.changed:
+            answer = self._current().assignment(message)
+            self._roster.changed.notify_all()
+        return answer()
 
     def _trainer_exited(self, message: TrainerExited) -> Ack:
         with self._roster.changed:

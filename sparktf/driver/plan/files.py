@@ -15,7 +15,6 @@ import pyarrow.parquet as pq
 import pyarrow.types as pt
 
 from sparktf.driver.plan.features import ColumnType, column_type
-from sparktf.driver.plan.locality import Column
 from sparktf.driver.plan.old_calendar import check_calendar
 from sparktf.driver.plan.partitions import Partitions, read_partitions
 from sparktf.driver.plan.spark_reads import SparkReads
@@ -30,7 +29,7 @@ from sparktf.errors import (
 from sparktf.feed.nested import column_of, prefixes, type_of
 from sparktf.feed.parquet import partition_type
 from sparktf.feed.parquet_file import group_nbytes, group_range, leaf_columns, open_file, open_parquet, reading
-from sparktf.sequence import FileStamp
+from sparktf.sequence import Column, FileStamp
 from sparktf.storage.base import FileEntry, Storage
 
 FooterCheck = Callable[[str, pa.Schema, pq.FileMetaData], None]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import heapq
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
@@ -10,13 +9,12 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from sparktf.sequence import BlockSlice
-
-Column = npt.NDArray[np.int64]
+from sparktf.sequence import Column
 
 NO_HOST = -1
 _MAX_REPLICAS = 8
 """Hosts kept for a row group, those with most of its bytes; HDFS keeps three replicas of a block."""
+_AT_ONCE = 1 << 17
 
 
 class FileBlock(NamedTuple):
@@ -58,6 +56,18 @@ class Replicas(NamedTuple):
         return Replicas(self.host[rows], self.nbytes[rows])
 
 
+class Groups(NamedTuple):
+    """Lists of numbers, one after the other: list i is `values[starts[i] : starts[i + 1]]`."""
+
+    starts: Column
+    values: Column
+
+    @classmethod
+    def of(cls, group: Column, values: Column, count: int) -> Groups:
+        """Returns `count` groups, by the group of each value, int64 [n], sorted."""
+        return cls(np.searchsorted(group, np.arange(count + 1)), values)
+
+
 class Hosts:
     """The hosts of some files' blocks.
 
@@ -66,12 +76,15 @@ class Hosts:
     """
 
     def __init__(self, files: Sequence[str], located: Mapping[str, Sequence[FileBlock]]) -> None:
-        self._blocks = [located.get(file, ()) for file in files] if located else []
-        self._numbers: dict[str, int] = {}
-        for blocks in self._blocks:
-            for name in (name for block in blocks for name in block.hosts):
-                self._numbers.setdefault(name, len(self._numbers))
-        self.names = tuple(self._numbers)
+        by_file = [located.get(file, ()) for file in files] if located else []
+        blocks = [block for found in by_file for block in found]
+        numbers: dict[str, int] = {}
+        held = [numbers.setdefault(name, len(numbers)) for block in blocks for name in block.hosts]
+        self.names = tuple(numbers)
+        self._first_block = _starts([len(found) for found in by_file])
+        self._start = np.array([block.start for block in blocks], np.int64)
+        self._stop = self._start + np.array([block.nbytes for block in blocks], np.int64)
+        self._hosts = Groups(_starts([len(block.hosts) for block in blocks]), np.array(held, np.int64))
 
     def replicas(self, file: Column, start: Column, stop: Column, nbytes: Column) -> Replicas:
         """Returns the replicas of row groups.
@@ -83,27 +96,92 @@ class Hosts:
         """
         if not self.names:
             return Replicas.unknown(len(file))
-        rows = zip(file.tolist(), start.tolist(), stop.tolist(), nbytes.tolist(), strict=True)
-        found = [self._held(self._blocks[f], first, last, size) for f, first, last, size in rows]
-        width = min(max((len(held) for held in found), default=0), _MAX_REPLICAS)
-        replicas = Replicas(np.full((len(found), width), NO_HOST, np.int64), np.zeros((len(found), width), np.int64))
-        for i, held in enumerate(found):
-            most = sorted(held.items(), key=lambda item: (-item[1], item[0]))[:width]
-            for j, (host, size) in enumerate(most):
-                replicas.host[i, j], replicas.nbytes[i, j] = host, size
-        return replicas
+        # Some at a time: what is known of each on its way here is several times what is kept.
+        parts = [
+            self._replicas(*(column[i : i + _AT_ONCE] for column in (file, start, stop, nbytes)))
+            for i in range(0, len(file), _AT_ONCE)
+        ]
+        width = max((part.host.shape[1] for part in parts), default=0)
+        return Replicas(
+            np.concatenate([_widened(part.host, width, NO_HOST) for part in parts] or [np.empty((0, 0), np.int64)]),
+            np.concatenate([_widened(part.nbytes, width, 0) for part in parts] or [np.empty((0, 0), np.int64)]),
+        )
 
-    def _held(self, blocks: Sequence[FileBlock], start: int, stop: int, nbytes: int) -> dict[int, int]:
-        """Returns host -> bytes of one row group, taken as spread evenly over its range."""
-        held: dict[int, int] = {}
-        first = max(bisect_right(blocks, start, key=lambda block: block.start) - 1, 0)
-        for block in blocks[first:]:
-            if block.start >= stop:
-                break
-            overlap = min(stop, block.start + block.nbytes) - max(start, block.start)
-            for host in (self._numbers[name] for name in block.hosts if overlap > 0):
-                held[host] = held.get(host, 0) + overlap
-        return {host: nbytes * overlap // (stop - start) for host, overlap in held.items()}
+    def _replicas(self, file: Column, start: Column, stop: Column, nbytes: Column) -> Replicas:
+        group, host, overlap = self._overlaps(file, start, stop)
+        span = stop - start
+        shift = max(int(span.max()).bit_length() - 31, 0)  # so that no product is too large for 64 bits
+        size = nbytes[group] * (overlap >> shift) // np.maximum(span[group] >> shift, 1)
+        most = np.lexsort((host, -size, group))
+        group, host, size = group[most], host[most], size[most]
+        place = np.arange(len(group)) - np.searchsorted(group, group)
+        width = min(int(place.max(initial=-1)) + 1, _MAX_REPLICAS)
+        kept = place < width
+        found = Replicas(np.full((len(file), width), NO_HOST, np.int64), np.zeros((len(file), width), np.int64))
+        found.host[group[kept], place[kept]] = host[kept]
+        found.nbytes[group[kept], place[kept]] = size[kept]
+        return found
+
+    def _overlaps(self, file: Column, start: Column, stop: Column) -> tuple[Column, Column, Column]:
+        """Returns (row group, host, bytes of its range that lie there), sorted by the first two."""
+        begin, end = self._first_block[file], self._first_block[file + 1]
+        first = np.maximum(_bisect(self._start, start, begin, end, right=True) - 1, begin)
+        count = np.maximum(_bisect(self._start, stop, begin, end) - first, 0)
+        group, block = np.repeat(np.arange(len(file)), count), ranges(first, count)
+        overlap = np.minimum(stop[group], self._stop[block]) - np.maximum(start[group], self._start[block])
+        group, block, overlap = (column[overlap > 0] for column in (group, block, overlap))
+        first = self._hosts.starts[block]
+        count = self._hosts.starts[block + 1] - first
+        key = np.repeat(group, count) * len(self.names) + self._hosts.values[ranges(first, count)]
+        keys, nbytes = sums(key, np.repeat(overlap, count))
+        return keys // len(self.names), keys % len(self.names), nbytes
+
+
+def _starts(counts: Sequence[int]) -> Column:
+    """Returns int64 [n + 1], where each of some lists starts that lie one after the other."""
+    return np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
+
+
+def _bisect(sorted_: Column, value: Column, begin: Column, end: Column, *, right: bool = False) -> Column:
+    """Returns where each value belongs in its own part `[begin, end)` of a column: see `bisect`."""
+    low, high = begin.copy(), end.copy()
+    while (open_ := np.flatnonzero(low < high)).size:
+        middle = (low[open_] + high[open_]) // 2
+        found = sorted_[middle]
+        after = found <= value[open_] if right else found < value[open_]
+        low[open_] = np.where(after, middle + 1, low[open_])
+        high[open_] = np.where(after, high[open_], middle)
+    return low
+
+
+def _widened(column: Column, width: int, fill: int) -> Column:
+    return np.pad(column, ((0, 0), (0, width - column.shape[1])), constant_values=fill)
+
+
+def ranges(first: Column, count: Column) -> Column:
+    """Returns `first[i], first[i] + 1, ...`, `count[i]` numbers each, one after the other."""
+    before = np.cumsum(count) - count
+    numbers: Column = np.arange(int(count.sum())) + np.repeat(first - before, count)
+    return numbers
+
+
+def sums(key: Column, value: Column) -> tuple[Column, Column]:
+    """Returns each key there is, in order, and the sum of its values."""
+    order = np.argsort(key, kind="stable")
+    ordered = key[order]
+    first = np.flatnonzero(np.diff(ordered, prepend=-1))
+    return ordered[first], np.add.reduceat(value[order], first) if len(first) else first
+
+
+def distinct(rows: Column) -> tuple[Column, Column]:
+    """Returns the rows that differ, int64 [n_distinct, n_columns], in order, and which of them each row is."""
+    order = np.lexsort(rows.T[::-1]) if rows.shape[1] else np.arange(len(rows))
+    ordered = rows[order]
+    new = np.any(np.diff(ordered, axis=0) != 0, axis=1)
+    number = np.concatenate([[0], np.cumsum(new)])[: len(rows)]
+    group = np.empty(len(rows), np.int64)
+    group[order] = number
+    return ordered[np.flatnonzero(np.concatenate([[True], new])[: len(rows)])], group
 
 
 class HostGroups(NamedTuple):
@@ -127,8 +205,7 @@ def host_groups(replicas: Replicas, nbytes: Column, rows: Column) -> HostGroups:
     held = np.where(2 * replicas.nbytes >= nbytes[:, None], replicas.host, NO_HOST)
     if not held.shape[1]:
         return HostGroups(np.zeros_like(rows), np.zeros_like(rows))
-    sets, group = np.unique(np.sort(held, axis=1), axis=0, return_inverse=True)
-    group = group.reshape(-1).astype(np.int64)
+    sets, group = distinct(np.sort(held, axis=1))
     set_rows = np.bincount(group, rows, minlength=len(sets))
     load: dict[int, float] = {}
     home = np.full(len(sets), NO_HOST, np.int64)
@@ -172,67 +249,3 @@ def _ends_of_runs(column: Column) -> list[int]:
 def _next(boundaries: Sequence[int], position: int) -> int:
     """Returns the first boundary at or after a position."""
     return boundaries[min(bisect_left(boundaries, position), len(boundaries) - 1)]
-
-
-def share_locally(
-    slices: Sequence[BlockSlice], local: Sequence[Sequence[int]], nodes: int, *, rebalance: bool
-) -> list[list[BlockSlice]]:
-    """Deals slices to nodes: as many rows to each as to the others, and as many of them local as can be.
-
-    Slices with the fewest local nodes choose first, each the node that has most room left; what finds no room beside
-    its data goes where there is room.
-
-    Args:
-        local: For each slice, the nodes beside its data.
-        rebalance: Cut slices so that the nodes' rows differ by one at most; else they stay whole.
-    """
-    total = sum(piece.stop - piece.start for piece in slices)
-    room = [total * (i + 1) // nodes - total * i // nodes for i in range(nodes)]
-    shares: list[list[BlockSlice]] = [[] for _ in range(nodes)]
-    homeless: list[BlockSlice] = []
-    for i in sorted(range(len(slices)), key=lambda i: (len(local[i]), i)):
-        rest = _place(slices[i], list(local[i]), room, shares, rebalance=rebalance)
-        if rest is not None:
-            homeless.append(rest)
-    _place_anywhere(homeless, room, shares, rebalance=rebalance)
-    return [sorted(share, key=lambda piece: piece.first_row) for share in shares]
-
-
-def _place(
-    piece: BlockSlice, candidates: list[int], room: list[int], shares: list[list[BlockSlice]], *, rebalance: bool
-) -> BlockSlice | None:
-    """Gives a slice to the candidates with most room; returns what is left of it, None if nothing is."""
-    rest: BlockSlice | None = piece
-    while rest is not None and candidates:
-        node = max(candidates, key=lambda node: (room[node], -node))
-        if room[node] <= 0:
-            break
-        rest = _give(rest, node, room, shares, rebalance=rebalance)
-        candidates.remove(node)
-    return rest
-
-
-def _place_anywhere(
-    pieces: Sequence[BlockSlice], room: list[int], shares: list[list[BlockSlice]], *, rebalance: bool
-) -> None:
-    most_room = [(-left, node) for node, left in enumerate(room)]
-    heapq.heapify(most_room)
-    for piece in pieces:
-        rest: BlockSlice | None = piece
-        while rest is not None:
-            node = most_room[0][1]
-            rest = _give(rest, node, room, shares, rebalance=rebalance)
-            heapq.heapreplace(most_room, (-room[node], node))
-
-
-def _give(
-    piece: BlockSlice, node: int, room: list[int], shares: list[list[BlockSlice]], *, rebalance: bool
-) -> BlockSlice | None:
-    """Gives a node as much of a slice as it has room for, all of it where slices stay whole; returns the rest."""
-    rows = piece.stop - piece.start
-    taken = min(rows, room[node]) if rebalance else rows
-    room[node] -= taken
-    shares[node].append(piece._replace(stop=piece.start + taken))
-    if taken == rows:
-        return None
-    return piece._replace(start=piece.start + taken, first_row=piece.first_row + taken)

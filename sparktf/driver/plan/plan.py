@@ -2,26 +2,28 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from functools import cached_property
-from typing import Any
+from typing import Any, overload
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from sparktf.driver.plan.locality import NO_HOST, Column, Replicas, share_locally
+from sparktf.driver.plan.dealing import BlockHosts, Shares, share, share_locally
+from sparktf.driver.plan.locality import NO_HOST, Replicas, distinct, ranges
 from sparktf.errors import ConfigError
 from sparktf.feature import FeedSpec
 from sparktf.feed.parquet import PARTITION_TYPES
 from sparktf.feed.parquet_file import reading
 from sparktf.sequence import (
     Assignment,
-    BlockSlice,
+    Column,
     EpochOrder,
     FileStamp,
     Interval,
@@ -30,7 +32,6 @@ from sparktf.sequence import (
     Piece,
     Split,
     Stream,
-    share,
 )
 from sparktf.storage.base import Storage
 
@@ -89,14 +90,9 @@ class SplitTable:
         return np.diff(np.concatenate([[0], np.cumsum(self.rows)])[self.block_starts]).astype(np.int64)
 
     @cached_property
-    def host_nbytes(self) -> list[dict[int, int]]:
-        """For each shuffle block, its bytes on each host that holds some."""
-        held: list[dict[int, int]] = [{} for _ in range(len(self.block_starts) - 1)]
-        split, place = np.nonzero(self.replicas.host != NO_HOST)
-        hosts, sizes = self.replicas.host[split, place], self.replicas.nbytes[split, place]
-        for block, host, size in zip(self.block[split].tolist(), hosts.tolist(), sizes.tolist(), strict=True):
-            held[block][host] = held[block].get(host, 0) + size
-        return held
+    def block_hosts(self) -> BlockHosts:
+        """How much of each shuffle block each host holds."""
+        return BlockHosts.of(self.block, self.replicas)
 
     def columns(self) -> dict[str, Column]:
         """Returns the columns by name; of the replicas, one column for each place."""
@@ -176,38 +172,34 @@ class Plan:
         *,
         rebalance: bool,
         locality: bool = True,
-    ) -> list[Assignment]:
+    ) -> Assignments:
         """Deals intervals of the epoch sequence to nodes, each what lies on its host first.
 
         Args:
             nodes: The host of each node.
-            rebalance: See `sparktf.sequence.share`.
+            rebalance: See `sparktf.driver.plan.dealing.share`.
             locality: Whether to look where the data lies; `Split.local_nbytes` says it either way.
 
         Returns:
-            For each node, what it reads: its own part only.
+            For each node, what it reads: its own part only, made when it is asked for.
         """
         order, hosts = self.order(stream, epoch), [self.host_number(node) for node in nodes]
         if locality and any(host != NO_HOST for host in hosts):
-            slices = order.slices(intervals)
-            shares = share_locally(slices, self._local_nodes(stream, slices, hosts), len(nodes), rebalance=rebalance)
+            slices, table = order.slices(intervals), self.tables[stream]
+            local = table.block_hosts.local_nodes(hosts, len(table.block_rows))
+            shares = share_locally(slices, local, len(nodes), rebalance=rebalance)
         else:
             shares = share(order, intervals, len(nodes), rebalance=rebalance)
-        return [
-            Assignment.model_construct(
-                stream=stream, epoch=epoch, pieces=tuple(self._piece(stream, cut, host) for cut in cuts)
-            )
-            for cuts, host in zip(shares, hosts, strict=True)
-        ]
+        return Assignments(self, stream, epoch, hosts, shares)
 
     def host_nbytes(self) -> dict[str, dict[int, int]]:
         """Returns for each host how much training data lies there, by groups of splits that lie on the same hosts."""
         table = self.tables.get(Stream.TRAIN)
         if table is None:
             return {}
-        sets, group = np.unique(np.sort(table.replicas.host, axis=1), axis=0, return_inverse=True)
+        sets, group = distinct(np.sort(table.replicas.host, axis=1))
         sums = np.zeros(len(sets), np.int64)
-        np.add.at(sums, group.reshape(-1), table.nbytes)
+        np.add.at(sums, group, table.nbytes)
         held: dict[str, dict[int, int]] = {}
         for number, (hosts, nbytes) in enumerate(zip(sets.tolist(), sums.tolist(), strict=True)):
             for host in hosts:
@@ -229,41 +221,52 @@ class Plan:
         numbers = {name.partition(".")[0]: i for i, name in enumerate(names) if short[name.partition(".")[0]] == 1}
         return numbers | {name: i for i, name in enumerate(names)}
 
-    def _local_nodes(self, stream: Stream, slices: Sequence[BlockSlice], hosts: Sequence[int]) -> list[list[int]]:
-        """Returns for each slice the nodes whose hosts hold most of its block: at least half of the best of them."""
-        nodes: dict[int, list[int]] = {}
-        for node, host in enumerate(hosts):
-            nodes.setdefault(host, []).append(node)
-        held_by_block = self.tables[stream].host_nbytes if slices else []
-        found = []
-        for cut in slices:
-            held = {host: size for host, size in held_by_block[cut.block].items() if host in nodes}
-            best = max(held.values(), default=0)
-            found.append([node for host, size in held.items() if 2 * size >= best > 0 for node in nodes[host]])
-        return found
-
-    def _piece(self, stream: Stream, cut: BlockSlice, host: int) -> Piece:
-        # What the plan says needs no validation, which would copy every split.
-        return Piece.model_construct(
-            block=cut.block,
-            start=cut.start,
-            stop=cut.stop,
-            first_row=cut.first_row,
-            splits=self._splits(self.tables[stream], cut.block, host),
-        )
-
-    def _stamp(self, file: int) -> FileStamp | None:
+    def stamp(self, file: int) -> FileStamp | None:
+        """Returns what tells a file from another one, None where the plan does not know."""
         return None if self.stamps is None else FileStamp(*self.stamps[file].tolist())
 
-    def _splits(self, table: SplitTable, block: int, host: int) -> tuple[Split, ...]:
-        start, stop = table.block_starts[block : block + 2]
-        replicas = table.replicas.take(np.arange(start, stop))
+
+class Assignments(Sequence[Assignment]):
+    """What each node reads of one stream in one epoch. Thread-safe: each is made anew whenever it is asked for."""
+
+    def __init__(self, plan: Plan, stream: Stream, epoch: int, hosts: Sequence[int], shares: Shares) -> None:
+        self._plan = plan
+        self._stream = stream
+        self._epoch = epoch
+        self._hosts = hosts
+        self._shares = shares
+
+    def __len__(self) -> int:
+        return len(self._shares)
+
+    @overload
+    def __getitem__(self, node: int) -> Assignment: ...
+    @overload
+    def __getitem__(self, node: slice) -> Sequence[Assignment]: ...
+    def __getitem__(self, node: int | slice) -> Assignment | Sequence[Assignment]:
+        if isinstance(node, slice):
+            return [self[i] for i in range(*node.indices(len(self)))]
+        cuts = self._shares[node]
+        splits = iter(self._splits(cuts.block, self._hosts[node])) if len(cuts.block) else iter(())
+        # What the plan says needs no validation, which would copy every split.
+        pieces = tuple(
+            Piece.model_construct(block=block, start=start, stop=stop, first_row=first_row, splits=next(splits))
+            for block, start, stop, first_row in cuts.tolist()
+        )
+        return Assignment.model_construct(stream=self._stream, epoch=self._epoch, pieces=pieces)
+
+    def _splits(self, blocks: Column, host: int) -> Iterator[tuple[Split, ...]]:
+        """Yields the splits of each of some blocks, for a node on a host."""
+        plan, table = self._plan, self._plan.tables[self._stream]
+        starts, counts = table.block_starts[blocks], np.diff(table.block_starts)[blocks]
+        rows = ranges(starts, counts)
+        replicas = table.replicas.take(rows)
         local = np.where((replicas.host == host) & (host != NO_HOST), replicas.nbytes, 0).sum(axis=1)
         sizes = (table.group_rows, table.selected, table.held_out, table.rows, table.nbytes)
-        columns = (table.file, table.row_group, *sizes)
-        return tuple(
+        columns = [column[rows].tolist() for column in (table.file, table.row_group, *sizes)]
+        splits = (
             Split(
-                path=self.files[file],
+                path=plan.files[file],
                 file=file,
                 row_group=row_group,
                 group_rows=group_rows,
@@ -272,14 +275,16 @@ class Plan:
                 keep=table.keep,
                 rows=rows,
                 nbytes=nbytes,
-                partition=self.partition_values[file],
+                partition=plan.partition_values[file],
                 local_nbytes=local_nbytes,
-                stamp=self._stamp(file),
+                stamp=plan.stamp(file),
             )
             for file, row_group, group_rows, selected, held_out, rows, nbytes, local_nbytes in zip(
-                *(column[start:stop].tolist() for column in columns), local.tolist(), strict=True
+                *columns, local.tolist(), strict=True
             )
         )
+        for count in counts.tolist():
+            yield tuple(itertools.islice(splits, count))
 
 
 def save_plan(plan: Plan, storage: Storage, folder: str) -> None:

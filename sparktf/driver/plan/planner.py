@@ -22,7 +22,7 @@ from sparktf.driver.plan.files import (
     read_row_groups,
     read_schema,
 )
-from sparktf.driver.plan.locality import Column, Hosts, Locate, Replicas, block_numbers, host_groups, nowhere
+from sparktf.driver.plan.locality import Hosts, Locate, Replicas, block_numbers, host_groups, nowhere
 from sparktf.driver.plan.not_plain import NotPlainError
 from sparktf.driver.plan.parquet_scan import ParquetScan, scan_schema, scan_source
 from sparktf.driver.plan.partitions import NO_PARTITIONS, Partitions, unreadable
@@ -32,7 +32,7 @@ from sparktf.driver.plan.spark_reads import SparkReads
 from sparktf.errors import BadValueError, ColumnError, ConfigError, EmptySourceError
 from sparktf.feature import FeedSpec
 from sparktf.feed.parquet import OpenStorage, file_columns, read_columns
-from sparktf.sequence import Draw, Keep, PartitionValue, Stream, generator
+from sparktf.sequence import Column, Draw, Keep, PartitionValue, Stream, generator
 from sparktf.storage.base import Storage
 
 PartitionFilter = Callable[[Sequence[str], Sequence[str], Sequence[tuple[PartitionValue, ...]], str], list[bool]]
