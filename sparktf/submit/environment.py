@@ -13,6 +13,9 @@ from pathlib import Path
 from sparktf.config.job import JobConfig
 from sparktf.errors import PreflightError
 
+# A JVM that lives for one submission: what its second compiler would cost at every start never comes back.
+_SUBMITS_ONLY = ("-XX:TieredStopAtLevel=1",)
+
 _MASTER = re.compile(r"^\s*spark\.master(?:\s*[=:]\s*|\s+)(\S+)", re.MULTILINE)
 
 
@@ -92,9 +95,10 @@ def spark_environment(programs: Programs, log4j: Path, *, in_cluster: bool) -> M
 
     Args:
         log4j: Logging of the JVM on this machine; options of the user's own come later, so they win.
+        in_cluster: Whether that JVM does no more than submit, because the driver is elsewhere.
     """
-    ours = f"-Dlog4j2.configurationFile={log4j}"
-    options = " ".join(filter(None, (ours, os.environ.get("SPARK_SUBMIT_OPTS"))))
+    ours = (f"-Dlog4j2.configurationFile={log4j}", *(_SUBMITS_ONLY if in_cluster else ()))
+    options = " ".join(filter(None, (*ours, os.environ.get("SPARK_SUBMIT_OPTS"))))
     # The line says which Python runs: PYSPARK_* of the shell would only confuse. In cluster mode Spark would put this
     # machine's PYTHONPATH before everything in the containers; a driver here needs it.
     dropped = {"PYSPARK_PYTHON", "PYSPARK_DRIVER_PYTHON", *(("PYTHONPATH",) if in_cluster else ())}

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from sparktf.config.load import parse_config
-from sparktf.submit.environment import Programs
+from sparktf.submit.environment import Programs, spark_environment
 from sparktf.submit.line import Shipment, show_line, submit_line
 from sparktf.submit.shipment import stage
 
@@ -87,3 +87,18 @@ def test_secrets_reach_spark_in_a_file_of_the_owners_own(tmp_path: Path) -> None
 def test_without_secrets_spark_reads_its_own_defaults(tmp_path: Path) -> None:
     config = parse_config(CONFIG.replace("models.churn:", "json:"), ["submit.archive=hdfs:///envs/env.tar.gz"])
     assert "--properties-file" not in submit_line(config, stage(config, tmp_path, tmp_path, PROGRAMS), None, PROGRAMS)
+
+
+@pytest.mark.parametrize(
+    ("in_cluster", "options"),
+    [
+        (True, "-Dlog4j2.configurationFile=log4j -XX:TieredStopAtLevel=1 -XX:TieredStopAtLevel=4"),
+        (False, "-Dlog4j2.configurationFile=log4j -XX:TieredStopAtLevel=4"),
+    ],
+)
+def test_a_jvm_that_only_submits_starts_with_the_quick_compiler_and_the_users_own_options_win(
+    monkeypatch: pytest.MonkeyPatch, in_cluster: bool, options: str
+) -> None:
+    monkeypatch.setenv("SPARK_SUBMIT_OPTS", "-XX:TieredStopAtLevel=4")
+    programs = Programs(Path("/spark"), "python", "python", None)
+    assert spark_environment(programs, Path("log4j"), in_cluster=in_cluster)["SPARK_SUBMIT_OPTS"] == options
