@@ -78,11 +78,20 @@ def being_written(hadoop: MiniHadoop, folder: str) -> str:
     return found[0]
 
 
-class TestContract(StorageContract):
+class Unbroken:
+    """Tests that break nothing on the cluster: none waits until it is whole again."""
+
+    @pytest.fixture
+    def hadoop(self, shared_cluster: MiniHadoop) -> Iterator[MiniHadoop]:
+        with shared_cluster.inside():
+            yield shared_cluster
+
+
+class TestContract(Unbroken, StorageContract):
     pass
 
 
-class TestContractByWebHdfsAlone(StorageContract):
+class TestContractByWebHdfsAlone(Unbroken, StorageContract):
     @pytest.fixture
     def storage(self, conf: HadoopConf) -> Storage:
         return FileSystems(conf, timeouts=HASTY).open(f"webhdfs://{self.web(conf)}/")
@@ -98,7 +107,7 @@ class TestContractByWebHdfsAlone(StorageContract):
         return conf.properties["dfs.namenode.http-address"]
 
 
-class TestRefusals:
+class TestRefusals(Unbroken):
     def test_another_users_file_is_named_with_its_cluster(
         self, conf: HadoopConf, root: str, hadoop: MiniHadoop
     ) -> None:
@@ -120,7 +129,7 @@ class TestRefusals:
     ) -> None:
         hadoop.hdfs.make_folder("/test/quota")
         storage.write_bytes(f"{root}/quota/small", b"1")
-        hadoop.tool("dfsadmin", "-setSpaceQuota", "20m", "/test/quota")
+        hadoop.hdfs.set_quota("/test/quota", space_nbytes=20 * MIB)
         assert storage.free_nbytes(f"{root}/quota") == (20 * MIB - 2) // 2  # two replicas of what is there and will be
         before_s = time.monotonic()
         with pytest.raises(
@@ -132,7 +141,7 @@ class TestRefusals:
 
     def test_a_name_quota_is_a_quota(self, hadoop: MiniHadoop, storage: Storage, root: str) -> None:
         hadoop.hdfs.make_folder("/test/names")
-        hadoop.tool("dfsadmin", "-setQuota", "1", "/test/names")
+        hadoop.hdfs.set_quota("/test/names", names=1)
         with pytest.raises(StorageQuotaError, match=f"cannot write {root}/names/x: The NameSpace quota"):
             storage.write_bytes(f"{root}/names/x", b"1")
 
@@ -150,7 +159,7 @@ class TestRefusals:
                 away.stat(path)
 
 
-class TestReplacing:
+class TestReplacing(Unbroken):
     def test_a_reader_sees_the_old_file_or_the_new_and_never_none(self, storage: Storage, root: str) -> None:
         storage.write_bytes(f"{root}/x", b"0" * 100)
         seen: set[bytes] = set()
@@ -283,7 +292,7 @@ class TestNameNode:
         assert names_below(storage, root) == ["x", "y"]
 
 
-class TestNameService:
+class TestNameService(Unbroken):
     """A name service whose first NameNode does not answer."""
 
     @pytest.fixture

@@ -14,6 +14,7 @@ from trainer import lake
 from trainer.local_gang import LocalGang
 
 from minihadoop import MiniHadoop
+from minihadoop.config import MIB
 from sparktf.config.job import JobConfig
 from sparktf.errors import NotStoredError, Verdict
 
@@ -53,11 +54,11 @@ def test_a_checkpoint_that_hdfs_does_not_take_is_a_warning_and_the_last_must_arr
     hadoop: MiniHadoop, gang: LocalGang
 ) -> None:
     config = job(
-        train={"batch_size": 64, "epochs": 80, "max_attempts": 1},  # seven updates each, and a checkpoint
+        train={"batch_size": 64, "epochs": 15, "max_attempts": 1},  # seven updates each, and a checkpoint
         checkpoint={"every_seconds": None, "keep": 2},
     )
     hadoop.hdfs.make_folder("/train/runs/job/run/checkpoints")
-    hadoop.tool("dfsadmin", "-setSpaceQuota", "4m", "/train/runs/job/run/checkpoints")
+    hadoop.hdfs.set_quota("/train/runs/job/run/checkpoints", space_nbytes=4 * MIB)
     lifting = threading.Thread(target=lift_when_warned, args=(hadoop, gang), daemon=True)
     lifting.start()
     result = gang.train(config)
@@ -73,7 +74,7 @@ def test_a_checkpoint_that_hdfs_does_not_take_is_a_warning_and_the_last_must_arr
 def lift_when_warned(hadoop: MiniHadoop, gang: LocalGang) -> None:
     while "was not committed" not in gang.output.getvalue():
         time.sleep(0.05)
-    hadoop.tool("dfsadmin", "-clrSpaceQuota", "/train/runs/job/run/checkpoints")
+    hadoop.hdfs.set_quota("/train/runs/job/run/checkpoints")
 
 
 @pytest.mark.usefixtures("lake_on_hdfs")
@@ -81,7 +82,7 @@ def test_a_last_checkpoint_that_hdfs_does_not_take_ends_the_run_with_its_error(
     hadoop: MiniHadoop, gang: LocalGang
 ) -> None:
     hadoop.hdfs.make_folder("/train/runs/job/run/checkpoints")
-    hadoop.tool("dfsadmin", "-setSpaceQuota", "4m", "/train/runs/job/run/checkpoints")
+    hadoop.hdfs.set_quota("/train/runs/job/run/checkpoints", space_nbytes=4 * MIB)
     with pytest.raises(NotStoredError, match=r"cannot copy .* to hdfs://.*/train/runs/job/run/.* quota"):
         gang.train(job(train={"batch_size": 64}))
     stored = json.loads(hadoop.hdfs.get("/train/runs/job/run/result.json"))

@@ -105,6 +105,8 @@ def _yarn(config: ClusterConfig, host: Host, data: Path) -> dict[str, Value]:
         "yarn.nodemanager.log-dirs": data / "containers",
         "yarn.nodemanager.resource.memory-mb": config.host_memory_mib,
         "yarn.nodemanager.resource.cpu-vcores": config.host_vcores,
+        # All hosts share one machine: what runs in containers must not keep the daemons from it.
+        "yarn.nodemanager.container-executor.os.sched.priority.adjustment": 5,
         # Virtual memory says nothing about TensorFlow and Java.
         "yarn.nodemanager.vmem-check-enabled": False,
         # True, the default, leaves containers that outgrow their memory to cgroups, which are not set up here.

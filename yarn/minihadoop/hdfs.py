@@ -15,6 +15,7 @@ from minihadoop.web import get_json, query, request
 
 _TRANSFER_TIMEOUT_S = 60.0
 _CONNECT_TIMEOUT_S = 2.0
+_NO_QUOTA = -1
 
 
 class DataNodeState(enum.Enum):
@@ -71,6 +72,12 @@ class Hdfs:
     def delete(self, path: str, user: str = SUPERUSER) -> bool:
         """Deletes a file or a folder with all that is in it; returns whether there was one."""
         return bool(self._operation("DELETE", path, "DELETE", user, recursive="true")["boolean"])
+
+    def set_quota(self, path: str, *, space_nbytes: int | None = None, names: int | None = None) -> None:
+        """Limits the bytes, with all replicas, and the number of names below a folder, or lifts what is None."""
+        quotas = {"storagespacequota": space_nbytes, "namespacequota": names}
+        wanted = {key: _NO_QUOTA if value is None else value for key, value in quotas.items()}
+        request("PUT", self._url(path, "SETQUOTA", SUPERUSER, **wanted))
 
     def names(self, path: str, user: str = SUPERUSER) -> list[str]:
         """Returns the names of what is in a folder, sorted."""
