@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import enum
 import json
+from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Self
 
 from pydantic import BaseModel, ConfigDict, model_validator
@@ -30,6 +32,49 @@ class NodeId(BaseModel):
         return f"{self.role.value} {self.index}"
 
 
+@dataclass(frozen=True, slots=True)
+class GangShape:
+    """How many nodes of each role a gang has, and with how few it goes on once it has lost some.
+
+    Attributes:
+        wanted: By role.
+        least: Of the same roles.
+    """
+
+    wanted: Mapping[Role, int]
+    least: Mapping[Role, int]
+
+    @classmethod
+    def of_workers(cls, wanted: int, least: int) -> Self:
+        """Returns a gang of workers alone."""
+        return cls({Role.WORKER: wanted}, {Role.WORKER: min(least, wanted)})
+
+    @property
+    def nodes(self) -> int:
+        """Nodes of the whole gang."""
+        return sum(self.wanted.values())
+
+    @property
+    def fewest(self) -> int:
+        """Nodes of the smallest gang that may be."""
+        return sum(self.least.values())
+
+    def members(self, count: int) -> tuple[NodeId, ...]:
+        """Returns who the nodes are when there are so many: of each role the least, then more in the order of roles.
+
+        Raises:
+            ValueError: no such gang may be.
+        """
+        if not self.fewest <= count <= self.nodes:
+            raise ValueError(f"{count} nodes: the gang has {self.fewest} to {self.nodes}")
+        left, found = count - self.fewest, []
+        for role, wanted in self.wanted.items():
+            more = min(left, wanted - self.least[role])
+            left -= more
+            found += [NodeId(role=role, index=i) for i in range(self.least[role] + more)]
+        return tuple(found)
+
+
 class ClusterSpec(BaseModel):
     """The fixed addresses ("host:port") of one attempt, by role and in index order."""
 
@@ -45,6 +90,20 @@ class ClusterSpec(BaseModel):
         if len(set(every)) != len(every):
             raise ValueError(f"two nodes share an address: {sorted(every)}")
         return self
+
+    @classmethod
+    def at(cls, addresses: Mapping[NodeId, str]) -> Self:
+        """Returns the spec of nodes at these addresses; an evaluator is in nobody's."""
+        by_role: dict[str, tuple[str, ...]] = {}
+        for node, address in sorted(addresses.items(), key=lambda item: item[0].index):
+            if node.role is not Role.EVALUATOR:
+                by_role[node.role.value] = (*by_role.get(node.role.value, ()), address)
+        return cls.model_validate(by_role)
+
+    @property
+    def leader(self) -> NodeId:
+        """The node that decides for all, and whose files are kept: the chief, or worker 0 where there is none."""
+        return NodeId(role=Role.CHIEF if self.chief else Role.WORKER, index=0)
 
     def nodes(self) -> tuple[NodeId, ...]:
         """All nodes: chief, workers, parameter servers."""

@@ -27,6 +27,7 @@ from sparktf.config.submit import SubmitConfig
 from sparktf.config.train import TrainConfig
 from sparktf.predicate import FillValue
 from sparktf.rundir import NAME_LENGTH, NAME_PATTERN
+from sparktf.topology import GangShape
 
 _FUNCTION = r"^[A-Za-z_][\w.]*:[A-Za-z_]\w*$"
 
@@ -223,9 +224,14 @@ class ClusterConfig(Section):
     )
 
     @property
+    def shape(self) -> GangShape:
+        """How many trainer processes the gang has, by role."""
+        return GangShape.of_workers(self.workers if self.strategy == "multi_worker_mirrored" else 1, self.min_workers)
+
+    @property
     def nodes(self) -> int:
         """Number of trainer processes of the gang."""
-        return self.workers if self.strategy == "multi_worker_mirrored" else 1
+        return self.shape.nodes
 
     @property
     def replicas(self) -> int:

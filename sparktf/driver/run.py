@@ -39,7 +39,6 @@ from sparktf.result import AttemptResult, NodeResult, RunResult
 from sparktf.rundir import RunDirectory
 from sparktf.sequence import Cursor, Stream
 from sparktf.storage.fence import Fence
-from sparktf.topology import NodeId, Role
 from sparktf.wire.control import Restore, TrainerSpec
 
 _HASTY_DEADLINE_S = 2.0
@@ -182,13 +181,18 @@ class Run:
     def _run_attempt(self, plan: Plan, assets: dict[str, Any]) -> Attempt:
         committer, gang = self._need_committer(), self._gang
         agents = gang.gather(self._config, plan, self._display, first=not self._attempts)
-        replay = not self._config.data.rebalance
         number = committer.fence(gang.next_attempt)
         if not self._attempts:
             self._results.begin()
             self._fence.put(self._rundir.config, show_config(self._config).encode())
         seating = seat(
-            agents, self._storage, self._rundir.plan, self._fence.put, first=not self._attempts, replay=replay
+            agents,
+            self._config.cluster.shape,
+            self._storage,
+            self._rundir.plan,
+            self._fence.put,
+            first=not self._attempts,
+            replay=not self._config.data.rebalance,
         )
         restore = committer.begin()
         started_s = self._clock.now_s()
@@ -203,7 +207,7 @@ class Run:
         feeding = Feeding(attempt, partial(gang.feed, self._config, plan, number))
         committer.attempt = attempt
         self._announce(number, seating, restore)
-        gang.begin(attempt, seating.specs(self._chief(number, seating, plan, assets, restore)))
+        gang.begin(attempt, seating.specs(self._leader(number, seating, plan, assets, restore)))
         try:
             outcome = self._watch(attempt, plan, feeding)
             self._commit(attempt)
@@ -229,15 +233,15 @@ class Run:
             rebalance=self._config.data.rebalance,
         )
 
-    def _chief(
+    def _leader(
         self, number: int, seating: Seating, plan: Plan, assets: dict[str, Any], restore: Restore | None
     ) -> TrainerSpec:
-        """Returns what the chief's trainer gets."""
+        """Returns what the leader's trainer gets."""
         return TrainerSpec(
             run_id=self._rundir.run_id,
             run_root=self._rundir.root,
             attempt=number,
-            node=NodeId(role=Role.WORKER, index=0),
+            node=seating.cluster.leader,
             cluster=seating.cluster,
             config=self._config,
             feed=plan.spec,

@@ -170,6 +170,11 @@ class TrainerSpec(Message):
         """What every message of this trainer begins with."""
         return Sender(attempt=self.attempt, node=self.node, incarnation=self.incarnation)
 
+    @property
+    def leads(self) -> bool:
+        """Whether this trainer decides for all of them, and its files are kept."""
+        return self.node == self.cluster.leader
+
     def has(self, stream: Stream) -> bool:
         """Whether there is such a stream."""
         return stream in self.staged or bool(self.rows.get(stream))

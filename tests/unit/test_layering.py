@@ -88,6 +88,17 @@ PROCESS_CALLS = {"sys.exit", "os._exit", "exit", "quit", "signal.signal", "loggi
 WATCH_CALLS = {"os._exit"}
 
 
+# Files that may ask for a role, a strategy or the first node: what these mean is said once, for all others.
+MAY_ASK_FOR_ROLES = (
+    "sparktf/topology.py",
+    "sparktf/config/",
+    "sparktf/driver/gang/seating.py",
+    "sparktf/driver/attempt/lockstep.py",
+    "sparktf/trainer/life.py",
+    "sparktf/trainer/sync/",
+)
+
+
 @dataclass(frozen=True)
 class Import:
     """One imported module; `typing_only` if it stands under `if TYPE_CHECKING`."""
@@ -225,6 +236,33 @@ def test_only_entry_points_rule_their_process(path: Path) -> None:
         if isinstance(node, ast.Call) and ast.unparse(node.func) in forbidden
     ]
     assert not calls
+
+
+@pytest.mark.parametrize("path", sources("sparktf", "jobs"), ids=lambda path: str(path.relative_to(ROOT)))
+def test_what_a_role_or_a_strategy_means_is_said_in_one_place(path: Path) -> None:
+    name = str(path.relative_to(ROOT))
+    if not name.startswith(MAY_ASK_FOR_ROLES):
+        assert not list(asked_roles(ast.parse(path.read_text(encoding="utf-8"), name)))
+
+
+def asked_roles(tree: ast.AST) -> Iterator[str]:
+    """Yields where a role, a strategy or the first node is asked for by name."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Attribute) and ast.unparse(node.value) == "Role":
+            yield f"line {node.lineno}: {ast.unparse(node)}"
+        if isinstance(node, ast.Compare) and ast.unparse(node.left).split(".")[-1] == "strategy":
+            yield f"line {node.lineno}: {ast.unparse(node)}"
+        if isinstance(node, ast.Compare) and ast.unparse(node).endswith((".index == 0", ".index != 0", ".index > 0")):
+            yield f"line {node.lineno}: {ast.unparse(node)}: ask for the leader"
+
+
+def test_a_role_is_seen_wherever_it_is_asked_for() -> None:
+    text = "if node.role is Role.PS or config.cluster.strategy in ('a',):\n    first = spec.node.index == 0"
+    assert [found.partition(": ")[2] for found in asked_roles(ast.parse(text))] == [
+        "config.cluster.strategy in ('a',)",
+        "spec.node.index == 0: ask for the leader",
+        "Role.PS",
+    ]
 
 
 def test_an_uphill_import_is_seen_wherever_it_stands(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

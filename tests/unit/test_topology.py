@@ -7,7 +7,7 @@ import json
 import pytest
 from pydantic import ValidationError
 
-from sparktf.topology import ClusterSpec, NodeId, Role, tf_config
+from sparktf.topology import ClusterSpec, GangShape, NodeId, Role, tf_config
 
 
 def test_a_worker_sees_all_workers_and_its_own_task() -> None:
@@ -35,3 +35,34 @@ def test_a_node_that_is_not_in_the_cluster_is_refused() -> None:
 def test_two_nodes_cannot_share_an_address() -> None:
     with pytest.raises(ValidationError, match="two nodes share an address"):
         ClusterSpec(worker=("a:1", "a:1"))
+
+
+def named(shape: GangShape, count: int) -> list[str]:
+    return [str(node) for node in shape.members(count)]
+
+
+def test_a_smaller_gang_has_the_least_of_each_role_and_then_more_in_their_order() -> None:
+    least = {Role.CHIEF: 1, Role.WORKER: 1, Role.PS: 1}
+    shape = GangShape({Role.CHIEF: 1, Role.WORKER: 3, Role.PS: 2}, least)
+
+    assert (shape.nodes, shape.fewest) == (6, 3)
+    assert named(shape, 3) == ["chief 0", "worker 0", "ps 0"]
+    assert named(shape, 4) == ["chief 0", "worker 0", "worker 1", "ps 0"]
+    assert named(shape, 6) == ["chief 0", "worker 0", "worker 1", "worker 2", "ps 0", "ps 1"]
+    for count in (2, 7):
+        with pytest.raises(ValueError, match=f"{count} nodes: the gang has 3 to 6"):
+            shape.members(count)
+
+
+def test_a_gang_may_ask_for_fewer_workers_than_the_least() -> None:
+    assert named(GangShape.of_workers(1, least=2), 1) == ["worker 0"]
+
+
+def test_nodes_at_their_addresses_are_a_cluster_that_the_chief_leads_or_the_first_worker() -> None:
+    evaluator, chief = NodeId(role=Role.EVALUATOR, index=0), NodeId(role=Role.CHIEF, index=0)
+    workers = {NodeId(role=Role.WORKER, index=i): f"w:{i}" for i in (1, 0)}
+
+    sync, led = ClusterSpec.at(workers), ClusterSpec.at({evaluator: "e:1", **workers, chief: "c:1"})
+
+    assert (sync.worker, sync.leader) == (("w:0", "w:1"), NodeId(role=Role.WORKER, index=0))
+    assert (led, led.leader) == (ClusterSpec(chief=("c:1",), worker=("w:0", "w:1")), chief)

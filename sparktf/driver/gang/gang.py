@@ -104,9 +104,9 @@ class Gang:
             ReservationError: too few came in time.
             PreflightError: an agent cannot start trainers.
         """
-        wanted, timeouts = config.cluster.nodes, config.timeouts
+        shape, timeouts = config.cluster.shape, config.timeouts
         limit_s = timeouts.reserve if first else timeouts.replace
-        least = wanted if first else min(wanted, config.cluster.min_workers)
+        wanted, least = shape.nodes, shape.nodes if first else shape.fewest
         deadline_s = self._clock.now_s() + limit_s
         enough_since_s = None
         while True:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 from sparktf.driver.attempt.attempt import Attempt
@@ -15,7 +15,7 @@ from sparktf.driver.gang.roster import Agent, ExecutorFacts
 from sparktf.driver.plan.plan import NODES
 from sparktf.result import AttemptResult, NodeResult
 from sparktf.storage.base import Storage
-from sparktf.topology import ClusterSpec, NodeId, Role
+from sparktf.topology import ClusterSpec, GangShape, NodeId
 from sparktf.wire.control import TrainerSpec
 
 
@@ -24,10 +24,12 @@ class Seating:
     """The agents of one attempt.
 
     Attributes:
-        agents: By role and index: worker 0 first.
+        members: By role and index: the leader first.
+        agents: Of each.
         dealt: The host of each node by which data is dealt.
     """
 
+    members: tuple[NodeId, ...]
     agents: tuple[Agent, ...]
     dealt: tuple[str, ...]
 
@@ -39,28 +41,19 @@ class Seating:
     @property
     def cluster(self) -> ClusterSpec:
         """The addresses that the agents hold for their trainers."""
-        return ClusterSpec(worker=tuple(agent.address for agent in self.agents))
+        return ClusterSpec.at({node: agent.address for node, agent in self._seats()})
 
     def trainers(self, now_s: float) -> list[Trainer]:
         """Returns a trainer for every seat, launched now."""
-        return [
-            Trainer(node, agent.id, agent.registration.host, now_s, now_s)
-            for node, agent in zip(self._nodes(), self.agents, strict=True)
-        ]
+        return [Trainer(node, agent.id, agent.registration.host, now_s, now_s) for node, agent in self._seats()]
 
     def places(self) -> dict[NodeId, Place]:
         """Returns where feeders find each node."""
-        return {
-            node: Place(agent.registration.host, agent.registration.jvm)
-            for node, agent in zip(self._nodes(), self.agents, strict=True)
-        }
+        return {node: Place(agent.registration.host, agent.registration.jvm) for node, agent in self._seats()}
 
-    def specs(self, chief: TrainerSpec) -> list[tuple[str, TrainerSpec]]:
-        """Returns for each agent, by id, what its trainer gets: what the chief's has, but for its own place."""
-        return [
-            (agent.id, chief.model_copy(update={"node": node}))
-            for node, agent in zip(self._nodes(), self.agents, strict=True)
-        ]
+    def specs(self, leader: TrainerSpec) -> list[tuple[str, TrainerSpec]]:
+        """Returns for each agent, by id, what its trainer gets: what the leader's has, but for its own place."""
+        return [(agent.id, leader.model_copy(update={"node": node})) for node, agent in self._seats()]
 
     def results(self, attempt: Attempt, facts: Sequence[ExecutorFacts], *, located: bool) -> tuple[NodeResult, ...]:
         """Returns what each node has read, and where its log is.
@@ -79,11 +72,11 @@ class Seating:
                 log=known.log,
                 input=read[node],
             )
-            for node, agent, known in zip(self._nodes(), self.agents, facts, strict=True)
+            for node, agent, known in zip(self.members, self.agents, facts, strict=True)
         )
 
-    def _nodes(self) -> list[NodeId]:
-        return [NodeId(role=Role.WORKER, index=i) for i in range(len(self.agents))]
+    def _seats(self) -> Iterator[tuple[NodeId, Agent]]:
+        return zip(self.members, self.agents, strict=True)
 
 
 def attempt_result(attempt: Attempt, nodes: tuple[NodeResult, ...], from_step: int, duration_s: float) -> AttemptResult:
@@ -103,6 +96,7 @@ def attempt_result(attempt: Attempt, nodes: tuple[NodeResult, ...], from_step: i
 
 def seat(
     agents: list[Agent],
+    shape: GangShape,
     storage: Storage,
     plan_folder: str,
     write: Callable[[str, bytes], None],
@@ -119,12 +113,13 @@ def seat(
         write: Writes a small file of the run.
         first: Whether this is the first attempt of a submission: its hosts are kept with the plan.
     """
+    members = shape.members(len(agents))
     hosts = tuple(agent.registration.host for agent in agents)
     path = f"{plan_folder}/{NODES}"
     if replay and storage.exists(path):
         stored = tuple(json.loads(storage.read_bytes(path)))
         if len(stored) == len(hosts):
-            return Seating(tuple(agents[i] for i in seats(hosts, stored)), stored)
+            return Seating(members, tuple(agents[i] for i in seats(hosts, stored)), stored)
     if first:
         write(path, json.dumps(hosts).encode())
-    return Seating(tuple(agents), hosts)
+    return Seating(members, tuple(agents), hosts)

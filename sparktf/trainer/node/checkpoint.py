@@ -141,7 +141,7 @@ class CheckpointWriter:
 
     def _send(self, folder: Path, position: Uploaded) -> None:
         try:
-            if self._spec.node.index == 0:
+            if self._spec.leads:
                 position = position.model_copy(update=self._store(folder, position.step))
             self._reporter.send(Action.UPLOADED, position)
         except SparkTFError as e:
@@ -160,7 +160,7 @@ class CheckpointWriter:
 
     def _dropped(self, reason: str) -> str:
         """Returns why the chief drops a checkpoint; nobody reads the other nodes' files."""
-        if self._spec.node.index:
+        if not self._spec.leads:
             return ""
         self._not_stored = StorageError(reason)
         return reason

@@ -86,7 +86,7 @@ class Session:
 
     @property
     def is_chief(self) -> bool:
-        return self.spec.node.index == 0
+        return self.spec.leads
 
     def best_epoch(self, rule: KeepRule, collective: Collective) -> BestEpoch:
         """Returns where the best weights are kept, those that the attempt before has left among them."""
