@@ -134,7 +134,7 @@ class Committer:
             FencedOffError: a newer committer owns the run.
         """
         number = next_attempt(self._fence.last_attempt())
-        while (swept := self._fence.take(number)) >= number:
+        while (swept := self._fence.acquire(number)) >= number:
             number = next_attempt(swept)
         return number
 
@@ -228,7 +228,7 @@ class Committer:
             self.model = self._rundir.model
 
     def epoch_rows(self) -> tuple[EpochRows, ...]:
-        """Returns the row accounts of the whole run, epoch by epoch. The caller holds the lock, as for `take`."""
+        """Returns the row accounts of the whole run, epoch by epoch. The caller holds the lock, as for `acquire`."""
         by_epoch = {e.epoch: e for e in self._earlier}
         accounts = self.attempt.epochs if self.attempt is not None else {}
         for epoch, a in accounts.items():

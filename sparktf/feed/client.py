@@ -65,7 +65,7 @@ class DataClient:
             reader.read()
         return Sent(rows, nbytes, self.wire)
 
-    def take(self, span: Span, staging: Staging) -> bool:
+    def fetch_block(self, span: Span, staging: Staging) -> bool:
         """Takes rows that wait at the node into a staging; returns whether there were some.
 
         Raises:

@@ -16,7 +16,7 @@ class Budget:
         self._lock = threading.Lock()
         self._left = nbytes
 
-    def take(self, nbytes: int) -> bool:
+    def reserve(self, nbytes: int) -> bool:
         """Takes so much, if it is there."""
         with self._lock:
             if nbytes > self._left:
@@ -64,7 +64,7 @@ class StagedRows:
         if not batch.num_rows:
             return
         nbytes = batch.nbytes
-        if self._writer is None and self._budget.take(nbytes):
+        if self._writer is None and self._budget.reserve(nbytes):
             self._kept.append(batch)
         else:
             if self._writer is None:

@@ -188,7 +188,7 @@ class CheckpointStore:
 
     def fence(self, attempt: int) -> int:
         """Makes this store the only committer, before an attempt begins; see `Fence.take`."""
-        return self._fence.take(attempt)
+        return self._fence.acquire(attempt)
 
     def last_attempt(self) -> int:
         """Returns the highest attempt that a killed driver of this run left behind; see `Fence.last_attempt`."""

@@ -59,7 +59,7 @@ class Fence:
 
     @property
     def path(self) -> str | None:
-        """Its folder, from `take` or `claim` to `release`; it may be gone all the same."""
+        """Its folder, from `acquire` or `claim` to `release`; it may be gone all the same."""
         return self._path
 
     def last_attempt(self) -> int:
@@ -74,7 +74,7 @@ class Fence:
             return 0
         return max((_attempt(name) for name in self._names(self._parent)), default=0)
 
-    def take(self, attempt: int) -> int:
+    def acquire(self, attempt: int) -> int:
         """Makes this driver the run's only committer, before an attempt begins; sweeps what older attempts staged.
 
         A driver that holds a fence moves it on to its next attempt: one whose fence is gone cannot take the run back.

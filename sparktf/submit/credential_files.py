@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from sparktf.submit.environment_files import Entry
+from sparktf.submit.environment_files import ArchiveMember
 
 # Files and folders. Package indexes' passwords stand in pip.conf, and in the address of a clone in .git/config.
 _NAMES = re.compile(
@@ -18,13 +18,13 @@ _PRIVATE_KEY = b"PRIVATE KEY-----"
 _MAX_KEY_NBYTES = 1 << 20
 
 
-def without_credentials(entries: list[Entry]) -> tuple[list[Entry], tuple[str, ...]]:
+def without_credentials(entries: list[ArchiveMember]) -> tuple[list[ArchiveMember], tuple[str, ...]]:
     """Returns the members that may travel, and the files and folders that may not, by name."""
     left_out = {entry.name: found for entry in entries if (found := _credential(entry))}
     return [entry for entry in entries if entry.name not in left_out], tuple(sorted(set(left_out.values())))
 
 
-def _credential(entry: Entry) -> str:
+def _credential(entry: ArchiveMember) -> str:
     """Returns the file, or the folder around it, that holds credentials; empty if there is none."""
     parts = entry.name.split("/")
     for depth, part in enumerate(parts, start=1):

@@ -21,7 +21,7 @@ _TRAMPOLINE = b"#!/bin/sh\n'''exec' \"$(dirname \"$0\")/python\" \"$0\" \"$@\"\n
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class ArchiveMember:
     """One member of the archive: a file to copy, text of its own, or a link.
 
     Attributes:
@@ -57,7 +57,7 @@ def base_python(prefix: Path) -> Path:
     return (prefix / "bin/python").resolve()
 
 
-def environment_entries(prefix: Path, extra: dict[str, Path]) -> list[Entry]:
+def environment_entries(prefix: Path, extra: dict[str, Path]) -> list[ArchiveMember]:
     """Returns the members of the archive, by name.
 
     Args:
@@ -71,11 +71,13 @@ def environment_entries(prefix: Path, extra: dict[str, Path]) -> list[Entry]:
         extra = {**modules, **extra}
         members.pop(f"{inside}/{pth.name}", None)
         if kept:
-            members[f"{inside}/{pth.name}"] = Entry(f"{inside}/{pth.name}", content="\n".join((*kept, "")).encode())
+            members[f"{inside}/{pth.name}"] = ArchiveMember(
+                f"{inside}/{pth.name}", content="\n".join((*kept, "")).encode()
+            )
     for module, path in sorted(extra.items()):
         suffix = ".py" if path.is_file() else ""
         name = f"{inside}/{module.replace('.', '/')}{suffix}"
-        found = [Entry(name, source=path)] if path.is_file() else _walk(path, path, f"{name}/")
+        found = [ArchiveMember(name, source=path)] if path.is_file() else _walk(path, path, f"{name}/")
         members.update({entry.name: entry for entry in found})
     return [members[name] for name in sorted(members)]
 
@@ -92,14 +94,14 @@ def site_packages(prefix: Path) -> Path:
     return found[0]
 
 
-def _walk(folder: Path, prefix: Path, below: str) -> Iterator[Entry]:
+def _walk(folder: Path, prefix: Path, below: str) -> Iterator[ArchiveMember]:
     """Yields the files of a folder, named relative to `prefix` and `below`."""
     for item in sorted(folder.iterdir()):
         relative = item.relative_to(prefix).as_posix()
         if _is_left_out(relative):
             continue
         if item.is_symlink() and (link := _link(item, prefix)):
-            yield Entry(below + relative, link=link)
+            yield ArchiveMember(below + relative, link=link)
         elif item.is_dir():
             yield from _walk(item, prefix, below)
         elif item.is_file():
@@ -128,16 +130,16 @@ def _is_below(path: Path, folder: Path) -> bool:
     return Path(os.path.normpath(path)).is_relative_to(folder)
 
 
-def _file(name: str, relative: str, path: Path) -> Entry:
+def _file(name: str, relative: str, path: Path) -> ArchiveMember:
     executable = os.access(path, os.X_OK)
     if relative == "pyvenv.cfg":  # the command that made it names this machine's folders
         lines = path.read_bytes().splitlines(keepends=True)
-        return Entry(name, content=b"".join(line for line in lines if not line.startswith(b"command")))
+        return ArchiveMember(name, content=b"".join(line for line in lines if not line.startswith(b"command")))
     if relative.startswith("bin/"):
         text = path.read_bytes()
         if text.startswith(b"#!") and _SHEBANG.match(text):
-            return Entry(name, content=_SHEBANG.sub(_trampoline, text, count=1), executable=True)
-    return Entry(name, source=path, executable=executable)
+            return ArchiveMember(name, content=_SHEBANG.sub(_trampoline, text, count=1), executable=True)
+    return ArchiveMember(name, source=path, executable=executable)
 
 
 def _trampoline(found: re.Match[bytes]) -> bytes:

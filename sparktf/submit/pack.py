@@ -19,7 +19,13 @@ from typing import IO, cast
 
 from sparktf.errors import ConfigError, StorageError
 from sparktf.submit.credential_files import without_credentials
-from sparktf.submit.environment_files import Entry, base_python, check_packable, environment_entries, site_packages
+from sparktf.submit.environment_files import (
+    ArchiveMember,
+    base_python,
+    check_packable,
+    environment_entries,
+    site_packages,
+)
 
 _BLOCK = 4 << 20
 _LEVEL = 1  # level 6 takes three times as long for a tenth less
@@ -82,7 +88,7 @@ def _not_installed(prefix: Path) -> dict[str, Path]:
     return {"sparktf": Path(spec.origin).parent}
 
 
-def _write_aside(entries: Iterable[Entry], output: Path) -> int:
+def _write_aside(entries: Iterable[ArchiveMember], output: Path) -> int:
     output.parent.mkdir(parents=True, exist_ok=True)
     # Nobody else may read it, now or later: what was installed may hold more than we know to leave out.
     handle, name = tempfile.mkstemp(prefix=f".{output.name}-", dir=output.parent)
@@ -98,7 +104,7 @@ def _write_aside(entries: Iterable[Entry], output: Path) -> int:
     return written
 
 
-def _write_compressed(entries: Iterable[Entry], file: IO[bytes]) -> int:
+def _write_compressed(entries: Iterable[ArchiveMember], file: IO[bytes]) -> int:
     with ThreadPoolExecutor(os.cpu_count()) as pool:
         compressing = _GzipBlocks(file, pool)
         written = _write(
@@ -108,7 +114,7 @@ def _write_compressed(entries: Iterable[Entry], file: IO[bytes]) -> int:
     return written
 
 
-def _write(entries: Iterable[Entry], file: IO[bytes]) -> int:
+def _write(entries: Iterable[ArchiveMember], file: IO[bytes]) -> int:
     """Writes the tar stream; returns the bytes of its files."""
     total = 0
     with tarfile.open(fileobj=file, mode="w|", bufsize=1 << 20, format=tarfile.GNU_FORMAT) as tar:

@@ -127,7 +127,7 @@ def test_a_committer_that_is_fenced_off_cannot_commit(
     staged = rundir.staged(1, "model")
     with pytest.raises(FencedOffError, match="has fenced this one off"):
         old.publish(upload_folder(storage, write_local(tmp_path / "model", 2), staged), staged, rundir.model)
-    for change in (lambda: lost.put(rundir.result, b"{}"), lambda: lost.take_in(rundir.model), lambda: lost.take(3)):
+    for change in (lambda: lost.put(rundir.result, b"{}"), lambda: lost.take_in(rundir.model), lambda: lost.acquire(3)):
         with pytest.raises(FencedOffError):
             change()
     assert storage.read_bytes(f"{rundir.model}/x") == b"of the new one"

@@ -16,7 +16,7 @@ from sparktf.driver.plan.parquet_scan import ParquetScan
 from sparktf.driver.plan.planner import plan_source
 from sparktf.driver.source.origin import SparkData
 from sparktf.driver.source.scan import plain_scan
-from sparktf.driver.spark.feeders import FrameStream
+from sparktf.driver.spark.feeders import FrameRows
 from sparktf.feature import FeedSpec
 from sparktf.feed.columns import Columns, Strings
 from sparktf.feed.convert import RowGroup, assemble
@@ -184,7 +184,7 @@ def test_each_type_that_spark_feeds_is_as_spark_has_it(spark: SparkSession, lake
     data = SparkData(spark, config, frame)
     spec = data.plan(config).spec
     stream = data.stream(Stream.TRAIN, spec)
-    assert isinstance(stream, FrameStream)
+    assert isinstance(stream, FrameRows)
     fed = stream._frame.toArrow()
     columns = dict(zip(fed.column_names, fed.columns, strict=True))
     group = RowGroup("partition 0", int, columns, fed.num_rows, fill_null=spec.fill_null)

@@ -65,7 +65,7 @@ class Node:
 
     def is_empty(self) -> bool:
         """Whether nothing is held, in memory or in a file."""
-        free = self.budget.take(MEMORY)
+        free = self.budget.reserve(MEMORY)
         if free:
             self.budget.give(MEMORY)
         return free and not list(self.folder.glob("*.arrow"))
@@ -209,7 +209,7 @@ class TestBreakingOff:
 
     def test_rows_that_do_not_fit_on_the_disk_seal_nothing(self, node: Node) -> None:
         taken = MEMORY - id_table(0, 16).nbytes
-        assert node.budget.take(taken)
+        assert node.budget.reserve(taken)
         (node.folder / "train-1.arrow").symlink_to("/dev/full")
         with pytest.raises(flight.FlightError, match="No space left"):
             put(node, 0, rows(0, 50))
@@ -250,7 +250,7 @@ class TestStrangers:
         with pytest.raises(flight.FlightUnauthenticatedError, match="secret"):
             put(node, 1, rows(0, 10), address)
         with data_client(address, node.access) as client, pytest.raises(flight.FlightUnauthenticatedError):
-            client.take(span(), node.staging)
+            client.fetch_block(span(), node.staging)
         assert sorted(node.ids()) == list(range(10))
 
     def test_feeders_of_another_attempt_are_refused(self, node: Node) -> None:
@@ -258,7 +258,7 @@ class TestStrangers:
             with pytest.raises(flight.FlightUnauthorizedError, match="attempt 2 is over"):
                 client.put(span(attempt=2), rows(0, 10))
             with pytest.raises(flight.FlightUnauthorizedError, match="attempt 2 is over"):
-                client.take(span(attempt=2), node.staging)
+                client.fetch_block(span(attempt=2), node.staging)
         assert node.sealed == []
 
     def test_feeders_of_an_epoch_that_is_over_are_refused(self, node: Node) -> None:
@@ -280,7 +280,7 @@ class TestTaking:
         put(giver, 0, rows(0, 100))
         address = giver.address if wire == "unix" else giver.elsewhere
         with data_client(address, giver.access) as client:
-            while client.take(span(), taker.staging):
+            while client.fetch_block(span(), taker.staging):
                 pass
         theirs = taker.ids()
         assert 0 < len(theirs) < 100
@@ -292,7 +292,7 @@ class TestTaking:
     def test_a_node_without_rows_gives_none(self, spec: FeedSpec, tmp_path: Path) -> None:
         giver, taker = serve(spec, tmp_path / "giver"), serve(spec, tmp_path / "taker")
         with data_client(giver.address, giver.access) as client:
-            assert not client.take(span(), taker.staging)
+            assert not client.fetch_block(span(), taker.staging)
 
     def test_text_moves_with_its_rows(self, tmp_path: Path) -> None:
         table = id_table(0, 100).append_column("s", pa.array([f"row {i}" for i in range(100)]))
@@ -300,7 +300,7 @@ class TestTaking:
         giver, taker = serve(plan.spec, tmp_path / "giver"), serve(plan.spec, tmp_path / "taker")
         put(giver, 0, iter(table.to_batches(max_chunksize=16)))
         with data_client(giver.address, giver.access) as client:
-            assert client.take(span(), taker.staging)
+            assert client.fetch_block(span(), taker.staging)
         found = taker.staging.next(0.0)
         assert found is not None
         batches = found.held.read(found.first_row, found.rows)

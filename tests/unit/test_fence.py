@@ -215,7 +215,7 @@ class TestResult:
 
     def test_but_not_over_that_of_a_run_which_somebody_holds(self, tmp_path: Path, lake: Path, plan: Plan) -> None:
         submissions = Submissions(tmp_path, lake, plan)
-        Fence(LocalStorage(), submissions.rundir).take(1)
+        Fence(LocalStorage(), submissions.rundir).acquire(1)
         before = os.listdir(submissions.rundir.path)
         driver = submissions.driver("refused")
         is_refused(driver)
@@ -229,7 +229,7 @@ class TestResult:
     ) -> None:
         submissions = Submissions(tmp_path, lake, plan)
         holder = Fence(LocalStorage(), submissions.rundir)
-        holder.take(1)
+        holder.acquire(1)
         holder.put(submissions.rundir.owners, b'["old", "new"]')
         before = submissions.seen()
         assert isinstance(ended(submissions.driver("old", attempt=2)), FencedOffError)
@@ -245,17 +245,17 @@ class TestFence:
 
     def test_a_driver_that_was_fenced_off_cannot_take_the_run_back_by_a_new_attempt(self, rundir: RunDirectory) -> None:
         old, new = Fence(LocalStorage(), rundir), Fence(LocalStorage(), rundir)
-        old.take(1)
-        new.take(2)
+        old.acquire(1)
+        new.acquire(2)
         with pytest.raises(FencedOffError, match=r"run t/r belongs to another submission now.*result\.json will hold"):
-            old.take(3)
+            old.acquire(3)
         assert not new.is_gone()
 
     def test_an_attempt_of_a_number_that_another_driver_has_taken_meanwhile_is_told(self, rundir: RunDirectory) -> None:
-        Fence(LocalStorage(), rundir).take(1)
+        Fence(LocalStorage(), rundir).acquire(1)
         fence = Fence(LocalStorage(), rundir)
-        assert fence.take(1) == 1
-        assert fence.take(2) < 2
+        assert fence.acquire(1) == 1
+        assert fence.acquire(2) < 2
 
     def test_releasing_it_leaves_what_a_newer_attempt_has_staged(self, rundir: RunDirectory) -> None:
         old, new = CheckpointStore(LocalStorage(), rundir, 1), CheckpointStore(LocalStorage(), rundir, 1)
@@ -274,10 +274,10 @@ class TestFence:
                 assert go_on.wait(10)
 
         fence = Fence(WatchedStorage(before), rundir)
-        fence.take(1)
+        fence.acquire(1)
         clock = SetClock()
         watch = FenceWatch(fence, clock)
-        Fence(LocalStorage(), rundir).take(2)
+        Fence(LocalStorage(), rundir).acquire(2)
         watch.check()
         clock.set_s = LOOK_EVERY_S
         watch.check()

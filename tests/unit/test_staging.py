@@ -71,7 +71,7 @@ class Node:
 
     def memory_left(self) -> bool:
         """Whether nothing of the memory is taken."""
-        free = self.budget.take(self._size)
+        free = self.budget.reserve(self._size)
         if free:
             self.budget.give(self._size)
         return free

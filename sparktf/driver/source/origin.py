@@ -18,7 +18,7 @@ from sparktf.driver.plan.features import Schema
 from sparktf.driver.plan.plan import Plan
 from sparktf.driver.plan.planner import feed_spec
 from sparktf.driver.source.dataframe import Data, filtered, open_dataframe, spark_errors
-from sparktf.driver.spark.feeders import FrameStream, RowStream
+from sparktf.driver.spark.feeders import FrameRows, RddRows
 from sparktf.errors import ConfigError
 from sparktf.executor.rows import to_tuples
 from sparktf.feature import FeedSpec
@@ -103,7 +103,7 @@ class SparkData:
             staged=(Stream.TRAIN, Stream.VALIDATION) if held_out else (Stream.TRAIN,),
         )
 
-    def stream(self, stream: Stream, spec: FeedSpec) -> FrameStream | RowStream:
+    def stream(self, stream: Stream, spec: FeedSpec) -> FrameRows | RddRows:
         """Returns the rows and columns of a stream.
 
         Raises:
@@ -112,7 +112,7 @@ class SparkData:
         used = sorted({column for feature in spec.features for column in feature.columns})
         if self._rows is not None:
             roots = sorted({self._path(column)[0] for column in used})
-            return RowStream(self._rows, pa.schema([self.schema.field(root) for root in roots]), self.schema.names)
+            return RddRows(self._rows, pa.schema([self.schema.field(root) for root in roots]), self.schema.names)
         if self._frame is None:
             raise ConfigError("there is no data")
         frame = filtered(self._frame, self._config.where, "data.where")
@@ -122,7 +122,7 @@ class SparkData:
             # A predicate that is null selects nothing, here too.
             known = sql.coalesce(held_out, sql.lit(False))
             frame = frame.where(known if stream is Stream.VALIDATION else ~known)
-        return FrameStream(frame.select(*columns))
+        return FrameRows(frame.select(*columns))
 
     def _path(self, column: str) -> tuple[str, ...]:
         """Returns the column, or the column and the fields in it, that a name of a feature stands for."""

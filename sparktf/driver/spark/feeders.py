@@ -30,7 +30,7 @@ _LOST = (
 )
 
 
-class Stream(Protocol):
+class SparkRows(Protocol):
     """What feeders compute."""
 
     @property
@@ -40,7 +40,7 @@ class Stream(Protocol):
         """Runs the job to its end; returns how many partitions there were."""
 
 
-class FrameStream:
+class FrameRows:
     """The rows of a DataFrame."""
 
     def __init__(self, frame: DataFrame) -> None:
@@ -51,7 +51,7 @@ class FrameStream:
         return self._frame.sparkSession.sparkContext
 
     def feed(self, settings: FeederSettings) -> int:
-        """See `Stream`."""
+        """See `SparkRows`."""
         names = self._frame.columns
         # mapInArrow looks columns up by their names, and would take "user.age" for a field of a struct.
         plain = self._frame.toDF(*(f"c{i}" for i in range(len(names))))
@@ -62,7 +62,7 @@ class FrameStream:
         return len(plain.mapInArrow(feed, FED).collect())
 
 
-class RowStream:
+class RddRows:
     """The rows of an RDD."""
 
     def __init__(self, rows: RDD[Any], schema: pa.Schema, names: Sequence[str]) -> None:
@@ -76,7 +76,7 @@ class RowStream:
         return self._rows.context
 
     def feed(self, settings: FeederSettings) -> int:
-        """See `Stream`."""
+        """See `SparkRows`."""
         feed = partial(feed_rows, settings=settings, schema=self._schema, names=self._names)
         return len(self._rows.mapPartitionsWithIndex(feed).collect())
 
@@ -84,7 +84,7 @@ class RowStream:
 class SparkFeeders:
     """Feeds one stream in one epoch, on a thread of its own."""
 
-    def __init__(self, stream: Stream, settings: FeederSettings, on_end: Callable[[], None]) -> None:
+    def __init__(self, stream: SparkRows, settings: FeederSettings, on_end: Callable[[], None]) -> None:
         """Starts the job.
 
         Args:

@@ -81,6 +81,6 @@ class Intake:
     def _take(self, peer: DataAddress, span: Span) -> bool:
         try:
             with data_client(peer, self._client.access) as node:
-                return node.take(span, self._stagings[span.stream])
+                return node.fetch_block(span, self._stagings[span.stream])
         except flight.FlightError:
             return False  # it is gone, or in another epoch: the driver knows more
