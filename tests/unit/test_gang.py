@@ -11,37 +11,38 @@ from lakes import plan_lake, write_lake
 from pretend import PretendDriver, pretend_config
 
 from sparktf.driver.attempt.attempt import Attempt
-from sparktf.driver.gang.gathering import Need, Step, gathered, stopped
-from sparktf.errors import ReservationError
+from sparktf.driver.gang.gathering import Need, Next, gathered, stopped
+from sparktf.driver.run import Run
+from sparktf.errors import LifecycleError, NotStoredError, ReservationError
 from sparktf.result import Application
 
 NEED = Need(wanted=3, least=2, spares=1, deadline_s=100.0)
 
 
 @pytest.mark.parametrize(
-    ("idle", "enough_since_s", "now_s", "step"),
+    ("idle", "enough_since_s", "now_s", "then"),
     [
-        (2, None, 99.9, Step.WAIT),
-        (3, 50.0, 50.0, Step.WAIT),  # a spare may be nearer to the data
-        (4, 50.0, 50.0, Step.GO),
-        (3, 50.0, 64.9, Step.WAIT),
-        (3, 50.0, 65.0, Step.GO),
-        (2, 50.0, 70.0, Step.WAIT),  # one is lost again
-        (3, 95.0, 100.0, Step.GO),  # nobody waits for spares beyond the time
-        (2, None, 100.0, Step.GO),
-        (1, None, 100.0, Step.GIVE_UP),
+        (2, None, 99.9, Next.WAIT),
+        (3, 50.0, 50.0, Next.WAIT),  # a spare may be nearer to the data
+        (4, 50.0, 50.0, Next.GO),
+        (3, 50.0, 64.9, Next.WAIT),
+        (3, 50.0, 65.0, Next.GO),
+        (2, 50.0, 70.0, Next.WAIT),  # one is lost again
+        (3, 95.0, 100.0, Next.GO),  # nobody waits for spares beyond the time
+        (2, None, 100.0, Next.GO),
+        (1, None, 100.0, Next.GIVE_UP),
     ],
 )
 def test_a_gang_waits_until_it_is_whole_then_for_its_spares_and_takes_fewer_at_the_end(
-    idle: int, enough_since_s: float | None, now_s: float, step: Step
+    idle: int, enough_since_s: float | None, now_s: float, then: Next
 ) -> None:
-    assert gathered(NEED, idle, enough_since_s, now_s) is step
+    assert gathered(NEED, idle, enough_since_s, now_s) is then
 
 
 def test_trainers_are_waited_for_until_none_runs_or_the_time_is_up() -> None:
-    assert stopped(quiet=True, deadline_s=10.0, now_s=99.0) is Step.GO
-    assert stopped(quiet=False, deadline_s=10.0, now_s=10.0) is Step.WAIT
-    assert stopped(quiet=False, deadline_s=10.0, now_s=10.1) is Step.GIVE_UP
+    assert stopped(quiet=True, deadline_s=10.0, now_s=99.0) is Next.GO
+    assert stopped(quiet=False, deadline_s=10.0, now_s=10.0) is Next.WAIT
+    assert stopped(quiet=False, deadline_s=10.0, now_s=10.1) is Next.GIVE_UP
 
 
 @pytest.fixture
@@ -73,3 +74,18 @@ def test_a_node_that_freezes_while_it_stops_is_noted_under_the_lock(
     with pytest.raises(ReservationError, match=r"0 of 1 nodes came within 30 s; missing: node 0 on nowhere"):
         driver.train()
     assert held == [True]
+
+
+def test_a_gang_that_is_closed_trains_no_more(driver: PretendDriver) -> None:
+    assert driver.train().steps == 20
+    driver.gang.close()
+    driver.gang.close()
+    with pytest.raises(LifecycleError, match="the gang is closed: it cannot take 'agents wanted'"):
+        Run(driver.gang, driver.config, "again").execute()
+
+
+def test_one_that_has_failed_trains_again(driver: PretendDriver) -> None:
+    driver.failures, driver.failure = 1, "NotStoredError"
+    with pytest.raises(NotStoredError):
+        driver.train()
+    assert Run(driver.gang, driver.config, "again").execute().steps == 20

@@ -9,7 +9,18 @@ from typing import Any
 import pytest
 
 from sparktf.errors import LifecycleError
-from sparktf.lifecycle import AGENT, TRAINER, AgentEvent, AgentState, TrainerEvent, TrainerState, page, step
+from sparktf.lifecycle import (
+    AGENT,
+    GANG,
+    TRAINER,
+    AgentEvent,
+    AgentState,
+    GangState,
+    TrainerEvent,
+    TrainerState,
+    page,
+    step,
+)
 
 ROOT = Path(__file__).parents[2]
 
@@ -28,6 +39,7 @@ def reached(table: Mapping[Any, Any], first: str) -> set[str]:
 
 
 def test_every_state_can_be_reached() -> None:
+    assert reached(GANG, GangState.EMPTY) == set(GangState)
     assert reached(AGENT, AgentState.IDLE) == set(AgentState)
     assert reached(TRAINER, TrainerState.LAUNCHED) == set(TrainerState)
 

@@ -10,7 +10,7 @@ from sparktf.config.job import JobConfig
 from sparktf.driver.attempt.attempt import Attempt
 from sparktf.driver.attempt.feeding import Feeders
 from sparktf.driver.console import Display
-from sparktf.driver.gang.gathering import Need, Step, gathered, stopped
+from sparktf.driver.gang.gathering import Need, Next, gathered, stopped
 from sparktf.driver.gang.handlers import Dispatcher
 from sparktf.driver.gang.placement import best_nodes
 from sparktf.driver.gang.roster import Agent, Roster
@@ -19,7 +19,7 @@ from sparktf.driver.plan.plan import Plan
 from sparktf.errors import LifecycleError, PreflightError, ReservationError
 from sparktf.executor.agent import AgentSettings, installed_versions
 from sparktf.executor.feeder import FeederSettings
-from sparktf.lifecycle import AgentState
+from sparktf.lifecycle import GANG, AgentState, GangEvent, GangState, step
 from sparktf.sequence import Stream
 from sparktf.wire.control import TrainerSpec
 
@@ -45,6 +45,7 @@ class Gang:
         self.roster = Roster(site.clock.now_s, config.timeouts.heartbeat, duplicates_wait=site.duplicates_wait)
         self._clock = site.clock
         self._dispatcher = Dispatcher(self.roster)
+        self._state = GangState.EMPTY
         self._attempts = 0
         self._agents: AgentJob | None = None
         self._server: Server | None = None
@@ -59,6 +60,7 @@ class Gang:
 
     def close(self) -> None:
         """Stops trainers, sends the agents home and ends the control server."""
+        self._take(GangEvent.CLOSE)
         with self.roster.changed:
             self.roster.stop_trainers()
             if self.attempt is not None:
@@ -76,8 +78,10 @@ class Gang:
         """Starts the control server and the agents, if they are not there yet.
 
         Raises:
+            LifecycleError: the gang is closed.
             PreflightError: the agents leave no room for what the plan needs.
         """
+        self._take(GangEvent.RESERVE)
         self.site.check_plan(config, plan)
         self.site.ship_code(config)
         if self._agents is not None:
@@ -104,6 +108,16 @@ class Gang:
             ReservationError: too few came in time.
             PreflightError: an agent cannot start trainers.
         """
+        self._take(GangEvent.GATHER)
+        event = GangEvent.GIVEN_UP
+        try:
+            agents = self._gathered(config, plan, display, first=first)
+            event = GangEvent.GATHERED
+        finally:
+            self._take(event)
+        return agents
+
+    def _gathered(self, config: JobConfig, plan: Plan, display: Display, *, first: bool) -> list[Agent]:
         shape, timeouts = config.cluster.shape, config.timeouts
         limit_s = timeouts.reserve if first else timeouts.replace
         wanted, least = shape.nodes, shape.nodes if first else shape.fewest
@@ -117,10 +131,10 @@ class Gang:
             now_s = self._clock.now_s()
             if len(idle) >= wanted and enough_since_s is None:
                 enough_since_s = now_s
-            step = gathered(Need(wanted, least, self._spares(), deadline_s), len(idle), enough_since_s, now_s)
-            if step is Step.GO:
+            then = gathered(Need(wanted, least, self._spares(), deadline_s), len(idle), enough_since_s, now_s)
+            if then is Next.GO:
                 return self._choose(idle, wanted, plan)
-            if step is Step.GIVE_UP:
+            if then is Next.GIVE_UP:
                 missing = sorted(set(range(wanted)) - {a.registration.partition for a in idle})
                 raise ReservationError(
                     f"{len(idle)} of {wanted} nodes came within {limit_s:g} s; missing: "
@@ -148,6 +162,7 @@ class Gang:
 
     def begin(self, attempt: Attempt, specs: list[tuple[str, TrainerSpec]]) -> None:
         """Makes an attempt the current one and gives the agents their trainers."""
+        self._take(GangEvent.BEGIN)
         with self.roster.changed:
             self._dispatcher.attempt = attempt
             self.roster.start(specs)
@@ -165,21 +180,31 @@ class Gang:
 
     def end_attempt(self, attempt: Attempt, limit_s: float) -> bool:
         """Stops the trainers and waits until all are gone; returns whether they are."""
+        self._take(GangEvent.END)
+        event = GangEvent.LEFT
+        try:
+            if self._stop(attempt, limit_s):
+                event = GangEvent.STOPPED
+        finally:
+            self._take(event)
+        return event is GangEvent.STOPPED
+
+    def _stop(self, attempt: Attempt, limit_s: float) -> bool:
         with self.roster.changed:
             attempt.stop()
             # Trainers that have finished exit by themselves when their next heartbeat is answered.
             if not attempt.is_done:
                 self.roster.stop_trainers()
         deadline_s = self._clock.now_s() + limit_s
-        while (step := stopped(self.roster.is_quiet(), deadline_s, self._clock.now_s())) is Step.WAIT:
+        while (then := stopped(self.roster.is_quiet(), deadline_s, self._clock.now_s())) is Next.WAIT:
             with self.roster.changed:
                 for lost in self.roster.sweep():
                     attempt.agent_lost(lost.agent.id, lost.reason)
             self.look_after_agents(restart=False)
             self.tick()
-        if step is Step.GIVE_UP:
+        if then is Next.GIVE_UP:
             self.roster.stop_trainers()
-        return step is Step.GO
+        return then is Next.GO
 
     def next_attempt(self, after: int) -> int:
         """Returns an attempt's number: unique in this cluster, and greater than `after`."""
@@ -198,6 +223,9 @@ class Gang:
             if restart:
                 self._agents.restart()
         return reason
+
+    def _take(self, event: GangEvent) -> None:
+        self._state = step(GANG, self._state, event, "the gang")
 
     def tick(self) -> None:
         """Waits for something to happen, or a moment."""

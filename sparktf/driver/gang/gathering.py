@@ -9,7 +9,7 @@ _SPARES_S = 15.0
 """So long the gang waits for executors beyond need, which may be nearer to the data, when it has enough."""
 
 
-class Step(enum.Enum):
+class Next(enum.Enum):
     """What a gang that gathers does next."""
 
     WAIT = enum.auto()
@@ -34,7 +34,7 @@ class Need:
     deadline_s: float
 
 
-def gathered(need: Need, idle: int, enough_since_s: float | None, now_s: float) -> Step:
+def gathered(need: Need, idle: int, enough_since_s: float | None, now_s: float) -> Next:
     """Returns what follows from the agents that are free.
 
     Args:
@@ -43,14 +43,14 @@ def gathered(need: Need, idle: int, enough_since_s: float | None, now_s: float) 
     if idle >= need.wanted:
         waited_s = 0.0 if enough_since_s is None else now_s - enough_since_s
         if idle >= need.wanted + need.spares or waited_s >= _SPARES_S:
-            return Step.GO
+            return Next.GO
     if now_s < need.deadline_s:
-        return Step.WAIT
-    return Step.GO if idle >= need.least else Step.GIVE_UP
+        return Next.WAIT
+    return Next.GO if idle >= need.least else Next.GIVE_UP
 
 
-def stopped(quiet: bool, deadline_s: float, now_s: float) -> Step:
+def stopped(quiet: bool, deadline_s: float, now_s: float) -> Next:
     """Returns what follows once trainers are told to stop: GO as soon as none runs, else GIVE_UP at the deadline."""
     if quiet:
-        return Step.GO
-    return Step.WAIT if now_s <= deadline_s else Step.GIVE_UP
+        return Next.GO
+    return Next.WAIT if now_s <= deadline_s else Next.GIVE_UP
