@@ -1,4 +1,4 @@
-"""A process with one SparkSession that calls `train()` as often as a test says."""
+"""A process with one SparkSession that trains as often as a test says."""
 
 from __future__ import annotations
 
@@ -9,12 +9,13 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from integration.disk import Disk
 from integration.sandbox import RunFolder, Sandbox
 
 from sparktf.result import RunResult
@@ -56,15 +57,23 @@ class Outcome:
 class Application:
     """The test's side of `host.py`."""
 
-    def __init__(self, sandbox: Sandbox, master: str, conf: Mapping[str, str] | None = None) -> None:
+    def __init__(
+        self, sandbox: Sandbox, master: str, conf: Mapping[str, str] | None = None, disks: Sequence[Disk] = ()
+    ) -> None:
         """Starts the process and waits until its session is there."""
         self.sandbox = sandbox
         self.family = sandbox.family
+        self._gang: Mapping[str, Any] | None = None
         self._answers: queue.SimpleQueue[str] = queue.SimpleQueue()
         self._commands = 0
         with sandbox.log.open("wb") as log:
             self._process = subprocess.Popen(
-                [sys.executable, str(_HOST), json.dumps(sandbox.settings(master, conf or {}))],
+                [
+                    *(part for disk in disks for part in disk.prefix()),
+                    sys.executable,
+                    str(_HOST),
+                    json.dumps(sandbox.settings(master, conf or {})),
+                ],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=log,
@@ -77,16 +86,26 @@ class Application:
         self._listener.start()
         self._answer(_START_S)
 
+    def share_gang(self, config: Mapping[str, Any]) -> None:
+        """Has trainings share a gang from now on, rather than starting nodes for each of them.
+
+        Args:
+            config: Reserves as many nodes as any training needs, by training once.
+        """
+        self._gang = dict(config)
+
     def train(
         self,
         config: Mapping[str, Any],
         run_id: str | None = None,
         frame: str | None = None,
         beside: Path | None = None,
+        *,
+        own_gang: bool = False,
         **options: Any,
     ) -> Outcome:
-        """Calls `train()` once; see `begin`."""
-        self.begin(config, run_id, frame, beside, **options)
+        """Trains once; see `begin`."""
+        self.begin(config, run_id, frame, beside, own_gang=own_gang, **options)
         return self.outcome()
 
     def train_together(self, *configs: Mapping[str, Any]) -> list[Outcome]:
@@ -100,16 +119,20 @@ class Application:
         run_id: str | None = None,
         frame: str | None = None,
         beside: Path | None = None,
+        *,
+        own_gang: bool = False,
         **options: Any,
     ) -> None:
-        """Calls `train()` and does not wait; `outcome` does.
+        """Begins to train and does not wait; `outcome` does.
 
         Args:
             frame: `module:function` that makes the DataFrame or RDD to train on, of the session and `options`.
             beside: Where the configuration's file lies, as it were.
+            own_gang: Call `train()`, which starts nodes and ends them, also where trainings share a gang.
         """
         made = {"builder": frame, "options": options} if frame is not None else None
-        self._tell({"train": dict(config), "run_id": run_id, "frame": made, "beside": str(beside) if beside else None})
+        told = {"run_id": run_id, "frame": made, "beside": str(beside) if beside else None}
+        self._tell({"train": dict(config), "gang": None if own_gang else self._gang, **told})
 
     def outcome(self, *, within_s: float = _TRAIN_S) -> Outcome:
         """Returns how the next training ends."""

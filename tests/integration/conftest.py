@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import subprocess
 import sys
-from collections.abc import Generator, Iterator
+from collections.abc import Generator, Iterator, Mapping
 from pathlib import Path
 
 import pytest
 from integration.application import Application
-from integration.rows import write_rows
+from integration.rows import job, write_rows
 from integration.sandbox import REPO, Sandbox
 from integration.session import session
 from integration.watch import Watch
@@ -17,19 +17,23 @@ from pyspark.sql import SparkSession
 
 
 @pytest.fixture(scope="session")
-def local(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Application]:
-    """An application on `local[4]`."""
-    yield from _application(tmp_path_factory.mktemp("local"), "local[4]")
+def local(tmp_path_factory: pytest.TempPathFactory, rows: Path) -> Iterator[Application]:
+    """An application on `local[6]`, whose trainings share a gang of three nodes."""
+    for application in _application(tmp_path_factory.mktemp("local"), "local[6]"):
+        first = job(rows, application.sandbox.runs, "cases.watched:build", name="first", cluster={"workers": 3})
+        application.share_gang(first)
+        yield application
 
 
 @pytest.fixture(scope="session")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Application]:
-    """An application on three executors."""
-    yield from _application(tmp_path_factory.mktemp("cluster"), "local-cluster[3,2,1024]")
+    """An application on three executors, with speculation, though Spark starts no copy of a task on the same host."""
+    speculation = {"spark.speculation": "true", "spark.speculation.task.duration.threshold": "1s"}
+    yield from _application(tmp_path_factory.mktemp("cluster"), "local-cluster[3,2,1024]", speculation)
 
 
-def _application(folder: Path, master: str) -> Iterator[Application]:
-    application = Application(Sandbox(folder / "app"), master)
+def _application(folder: Path, master: str, conf: Mapping[str, str] | None = None) -> Iterator[Application]:
+    application = Application(Sandbox(folder / "app"), master, conf)
     try:
         yield application
     finally:

@@ -34,17 +34,51 @@ def main() -> None:
         builder = builder.config(key, value)
     spark = builder.getOrCreate()
     answer({"to": 0})
+    kept = Kept(spark)
     for line in sys.stdin:
         command = json.loads(line)
         number = command.pop("number")
-        follow(spark, command, lambda message, to=number: answer({**message, "to": to}))  # type: ignore[misc]
+        follow(spark, kept, command, lambda message, to=number: answer({**message, "to": to}))  # type: ignore[misc]
+    kept.close()
     spark.stop()
 
 
-def follow(spark: SparkSession, command: dict[str, Any], answer: Callable[[dict[str, Any]], None]) -> None:
+class Kept:
+    """The gang that most trainings share: reserved by the first of them, and held to the end."""
+
+    def __init__(self, spark: SparkSession) -> None:
+        self.shown = io.StringIO()
+        self._spark = spark
+        self._cluster: Cluster | None = None
+
+    def get(self, config: dict[str, Any]) -> Cluster:
+        """Returns the gang; the first time it has been reserved by a training as the configuration says."""
+        if self._cluster is None:
+            cluster = Cluster(self._spark, JobConfig.model_validate(config), console_on(self.shown))
+            try:
+                cluster.train()
+            except BaseException:
+                cluster.close()
+                raise
+            self._cluster = cluster
+            self.shown.truncate(self.shown.seek(0))
+        return self._cluster
+
+    def close(self) -> None:
+        """Ends the gang."""
+        if self._cluster is not None:
+            self._cluster.close()
+
+
+def console_on(shown: io.StringIO) -> Console:
+    """Returns a console whose lines a test can look for."""
+    return Console(file=shown, width=160, soft_wrap=True)
+
+
+def follow(spark: SparkSession, kept: Kept, command: dict[str, Any], answer: Callable[[dict[str, Any]], None]) -> None:
     """Carries out one command."""
     shown = io.StringIO()
-    console = Console(file=shown, width=160, soft_wrap=True)
+    console = console_on(shown)
     if "py_file" in command:
         spark.sparkContext.addPyFile(command["py_file"])
         answer({"added": command["py_file"]})
@@ -55,7 +89,11 @@ def follow(spark: SparkSession, command: dict[str, Any], answer: Callable[[dict[
         if command["beside"]:
             config = config.in_folder(Path(command["beside"]))
         data = frame(spark, **command["frame"]) if command["frame"] else None
-        answer(outcome(lambda: train(spark, config, data, run_id=command["run_id"], console=console), shown))
+        run_id, gang = command["run_id"], command["gang"]
+        if gang is None:
+            answer(outcome(lambda: train(spark, config, data, run_id=run_id, console=console), shown))
+        else:
+            answer(outcome(lambda: kept.get(gang).train(config, data, run_id=run_id), kept.shown))
     else:
         configs = [JobConfig.model_validate(config) for config in command["together"]]
         with Cluster(spark, configs[0], console) as cluster:

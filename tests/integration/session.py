@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
+from integration.sandbox import QUICK_START
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
 
@@ -18,6 +19,7 @@ def session(warehouse: Path) -> Iterator[SparkSession]:
     """Starts Spark in this process, with its tables in a folder, and stops it in the end."""
     builder = SparkSession.builder.master("local[2]").config("spark.ui.enabled", "false")
     builder = builder.config("spark.sql.warehouse.dir", str(warehouse))
+    builder = builder.config("spark.driver.extraJavaOptions", QUICK_START)
     spark = builder.config("spark.sql.shuffle.partitions", "2").getOrCreate()
     yield spark
     spark.stop()

@@ -8,8 +8,6 @@ import subprocess
 import sys
 import zipfile
 from collections.abc import Mapping
-from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -18,27 +16,6 @@ from integration.sandbox import REPO, RunFolder, Sandbox
 
 _CASES = Path(__file__).parent / "cases"
 _JAVA_NOISE = "WARNING: Using incubator modules"
-
-
-@dataclass(frozen=True)
-class Disk:
-    """A small disk of memory in place of a folder, for one submission alone: it goes when its last process does."""
-
-    folder: Path
-    nbytes: int
-
-    def prefix(self) -> list[str]:
-        """Returns what a command begins with that sees the disk."""
-        rights = () if os.geteuid() == 0 else ("--user", "--map-root-user")
-        mount = f'mount -t tmpfs -o size={self.nbytes} tmpfs "$0" && exec "$@"'
-        return ["unshare", *rights, "--mount", "sh", "-c", mount, str(self.folder)]
-
-    def fill(self, process: int) -> None:
-        """Leaves no room on the disk that a process sees."""
-        filler = Path(f"/proc/{process}/root{self.folder}/filler")
-        with suppress(OSError), filler.open("wb", buffering=0) as full:
-            while full.write(bytes(4096)):
-                pass
 
 
 class Submit:
@@ -54,7 +31,6 @@ class Submit:
         config: Mapping[str, Any],
         *arguments: str,
         conf: Mapping[str, str] | None = None,
-        disk: Disk | None = None,
     ) -> None:
         self.sandbox = sandbox
         self.family = sandbox.family
@@ -66,14 +42,7 @@ class Submit:
         script = [str(REPO / "jobs/train.py"), "--config", str(job), *arguments]
         with sandbox.log.open("wb") as log:
             self._process = subprocess.Popen(
-                [
-                    *(disk.prefix() if disk else ()),
-                    _spark_submit(),
-                    *options,
-                    "--py-files",
-                    _zip_cases(sandbox),
-                    *script,
-                ],
+                [_spark_submit(), *options, "--py-files", _zip_cases(sandbox), *script],
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=subprocess.STDOUT,

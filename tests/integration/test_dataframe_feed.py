@@ -64,7 +64,7 @@ class TestPartitions:
         assert min(by_worker) > 10_000
 
     def test_on_executors_of_their_own_too(self, cluster: Application, watch: Watch) -> None:
-        config = fed_job(cluster, watch, name="executors", cluster={"workers": 3}, data={"shuffle_rows": 500})
+        config = fed_job(cluster, watch, name="executors", data={"shuffle_rows": 500})
         sizes = [1, 0, 2500, 40, 900, 3, 700]
         assert_each_row(cluster.train(config, "r", "cases.frames:partitions", sizes=sizes).done, watch, sum(sizes))
 
@@ -292,7 +292,7 @@ class TestRefusals:
             pytest.param("dividing", {"sizes": [500], "at": 400}, {}, "DataError", "DIVIDE_BY_ZERO", id="sql-error"),
             pytest.param("failing", {"sizes": [500], "at": 400}, {}, "DataError", "ZeroDivisionError", id="udf-error"),
             pytest.param(
-                "partitions", {"sizes": [5]}, {"cluster": {"workers": 4}}, "PreflightError", "local[5]", id="slots"
+                "partitions", {"sizes": [5]}, {"cluster": {"workers": 6}}, "PreflightError", "local[7]", id="slots"
             ),
             pytest.param(
                 "partitions",

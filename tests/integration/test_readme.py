@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 import readme
 from integration.processes import MARK, Family
+from integration.sandbox import QUICK_START
 
 from sparktf.result import RunResult
 
@@ -39,7 +40,7 @@ def test_a_command_does_what_it_says(copy: Path, family: Family, command: str) -
     done = subprocess.run(
         ["bash", "-c", command],
         cwd=copy,
-        env=readme.bare_environment({MARK: family.mark}),
+        env=readme.bare_environment({MARK: family.mark, "SPARK_SUBMIT_OPTS": QUICK_START}),
         stdin=subprocess.DEVNULL,
         capture_output=True,
         text=True,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -10,9 +10,9 @@ import pytest
 from integration.application import Application
 from integration.processes import wait_for
 from integration.rows import job
-from integration.sandbox import Sandbox
 from integration.watch import Watch
 
+CASES = Path(__file__).parent / "cases"
 ROWS = 400
 
 
@@ -24,23 +24,19 @@ def calls(tmp_path: Path) -> Path:
     return folder
 
 
-@pytest.fixture
-def fresh(sandbox: Sandbox) -> Iterator[Application]:
-    """An application that has shipped no code yet."""
-    application = Application(sandbox, "local[4]")
-    yield application
-    application.close()
-
-
 def named_job(application: Application, calls: Path, model: str, **sections: Any) -> dict[str, Any]:
     sections["params"] = {"calls": str(calls), "rows": ROWS, **sections["params"]}
     sections["data"] = {"path": None, "source": "cases.sources:noted"}
     return job(Path(), application.sandbox.runs, model, **sections)
 
 
-def test_it_is_called_once_to_plan_to_prepare_and_to_feed(fresh: Application, calls: Path) -> None:
-    config = named_job(fresh, calls, "cases.prepared:build", params={"columns": ["a", "b"]}, train={"epochs": 2})
-    outcome = fresh.train(config, "r")
+def test_it_is_called_once_to_plan_to_prepare_and_to_feed(local: Application, calls: Path, tmp_path: Path) -> None:
+    # Under a name of their own: executors have not been sent these modules yet.
+    shutil.copytree(CASES, tmp_path / "unsent", ignore=shutil.ignore_patterns("__pycache__"))
+    model, params = "unsent.prepared:build", {"columns": ["a", "b"]}
+    config = named_job(local, calls, model, params=params, train={"epochs": 2}, name="called")
+    config["data"]["source"] = "unsent.sources:noted"
+    outcome = local.train(config, "r", beside=tmp_path, own_gang=True)
     assert outcome.done.rows_trained == 2 * ROWS
     assert "data: read through Spark" in outcome.output
     assert len(list(calls.iterdir())) == 1

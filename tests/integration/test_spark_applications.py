@@ -59,7 +59,8 @@ def test_prepare_makes_assets_that_reach_the_model_and_its_export(
         local.add_py_file(tmp_path / "code.zip")
         model = "zipped_model:build"
     config = job(rows, local.sandbox.runs, model, name=name, params={"columns": ["a", "b"]}, cluster=SINGLE)
-    run = local.run(config, local.train(config, "r").done.run_id)
+    done = local.train(config, "r", own_gang=shipped == "by --py-files").done
+    run = local.run(config, done.run_id)
     assets = json.loads((run.path / "assets.json").read_bytes())
     table = pq.read_table(rows)
     a, b = (table.column(name).to_numpy().astype(np.float64) for name in "ab")

@@ -51,7 +51,7 @@ def waiting_run(application: Application, rows: Path, watch: Watch, folder: Path
         security={"tls": tls},
     )
     watch.hold()
-    application.begin(config, "r")
+    application.begin(config, "r", own_gang=True)
     watch.held(2)
 
     def finish() -> Outcome:

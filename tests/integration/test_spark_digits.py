@@ -74,7 +74,7 @@ def test_digits_train_through_spark_submit_and_the_model_predicts_in_a_fresh_pro
 
 def test_the_example_of_a_hand_written_loop_trains(local: Application, digits: Path, tmp_path: Path) -> None:
     config = digits_job(digits, local.sandbox.runs, "digits_loop.yaml", train={"epochs": 4})
-    result = local.train(config, "r").done
+    result = local.train(config, "r", own_gang=True).done
     assert [(e.planned, e.fed, e.trained) for e in result.rows] == [(TRAINED + HELD_OUT,) * 3] * 4
     assert accuracy_in_a_fresh_process(Path(result.model), digits, tmp_path) >= 0.8
 

@@ -87,7 +87,7 @@ def test_ctrl_c_in_a_notebook_stops_the_run_and_leaves_the_session(
 ) -> None:
     config = interrupted_job(rows, local.sandbox.runs, watch, name="notebook", cluster=SINGLE)
     watch.hold()
-    local.begin(config, "r")
+    local.begin(config, "r", own_gang=True)
     watch.held(1)
     local.interrupt()
     assert local.outcome().error == "KeyboardInterrupt"
@@ -96,7 +96,7 @@ def test_ctrl_c_in_a_notebook_stops_the_run_and_leaves_the_session(
     assert error is not None
     assert error.type == "RunInterruptedError"
     watch.release()
-    assert local.train(config, "r").done.rows_trained == 2 * ROWS
+    assert local.train(config, "r", own_gang=True).done.rows_trained == 2 * ROWS
 
 
 def test_a_run_that_is_done_repeats_its_result_without_training(local: Application, rows: Path, watch: Watch) -> None:
