@@ -9,6 +9,7 @@ from contextlib import suppress
 
 from sparktf.errors import ControlError, DriverLostError, RefusedError
 from sparktf.message import Message
+from sparktf.topology import LONGEST_BEAT_S, waiting_beat_s
 from sparktf.wire.channel import GONE_S, ControlClient, patience_with
 from sparktf.wire.control import (
     Ack,
@@ -25,8 +26,6 @@ from sparktf.wire.control import (
 
 EXIT_STOPPED = 143
 EXIT_DRIVER_LOST = 70
-
-_INTERVAL_S = 0.5
 
 
 def say(text: str) -> None:
@@ -103,7 +102,10 @@ class Reporter:
                     self._exit(EXIT_DRIVER_LOST, str(e))
             except ControlError as e:
                 say(f"sparktf: heartbeat: {e}")
-            time.sleep(_INTERVAL_S)
+            if self._finished.is_set():
+                time.sleep(waiting_beat_s(len(self._spec.cluster.nodes())))
+            else:
+                self._finished.wait(LONGEST_BEAT_S)
 
     def _beat(self) -> None:
         spec = self._spec
