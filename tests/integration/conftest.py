@@ -52,17 +52,7 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
 @pytest.fixture
 def sandbox(tmp_path: Path) -> Iterator[Sandbox]:
     """The folders of an application that only this test uses; whatever still runs there in the end is killed."""
-    yield from _sandbox(tmp_path / "app")
-
-
-@pytest.fixture
-def other_sandbox(tmp_path: Path) -> Iterator[Sandbox]:
-    """A second one."""
-    yield from _sandbox(tmp_path / "other-app")
-
-
-def _sandbox(folder: Path) -> Iterator[Sandbox]:
-    made = Sandbox(folder)
+    made = Sandbox(tmp_path / "app")
     try:
         yield made
     finally:

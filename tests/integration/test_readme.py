@@ -8,15 +8,18 @@ from pathlib import Path
 
 import pytest
 import readme
+from integration.digits import EPOCHS, TRAINED, accuracy_in_a_fresh_process, assert_is_a_whole_result
 from integration.processes import MARK, Family
-from integration.sandbox import QUICK_START
+from integration.sandbox import QUICK_START, RunFolder
 
 from sparktf.result import RunResult
+from sparktf.rundir import RunDirectory
 
 README = readme.read_readme()
 HERE = [c for c in README.commands if c not in readme.SUITES and not readme.needs_hadoop(c)]
 MOST_INFO_LINES = 5
 RESULTS = {"make train": "runs/digits/*/result.json", "spark-submit": "runs/churn/2026-11-20/result.json"}
+DIGITS = "make train"
 
 
 @pytest.fixture(scope="module")
@@ -36,7 +39,7 @@ def family() -> Iterator[Family]:
 
 
 @pytest.mark.parametrize("command", HERE)
-def test_a_command_does_what_it_says(copy: Path, family: Family, command: str) -> None:
+def test_a_command_does_what_it_says(copy: Path, family: Family, command: str, tmp_path: Path) -> None:
     done = subprocess.run(
         ["bash", "-c", command],
         cwd=copy,
@@ -57,6 +60,20 @@ def test_a_command_does_what_it_says(copy: Path, family: Family, command: str) -
             assert "starting Spark" in said
             # Spark's first words come before it looks at its log level.
             assert said.count(" INFO ") <= MOST_INFO_LINES
+            if command == DIGITS:
+                assert_are_trained(copy, RunFolder(RunDirectory(str(copy / "runs"), "digits", found.parent.name)), said)
+                accuracy = accuracy_in_a_fresh_process(found.parent / "model", copy / "lake/digits", tmp_path)
+                assert accuracy >= 0.95
+
+
+def assert_are_trained(copy: Path, run: RunFolder, said: str) -> None:
+    """Asserts that a run on the digits is whole, and that it was shown."""
+    assert_is_a_whole_result(run)
+    rows = f"{EPOCHS * TRAINED:,}"
+    assert f"epoch {EPOCHS}/{EPOCHS}" in said
+    assert str(run.model.relative_to(copy)) in said
+    assert f"{rows} planned, {rows} fed, {rows} trained" in said
+    assert "Traceback" not in said
 
 
 @pytest.mark.parametrize("command", readme.SUITES)
