@@ -6,6 +6,7 @@ import logging
 import re
 import threading
 from collections.abc import Callable, Iterable
+from functools import partial
 
 from sparktf.errors import StorageError
 from sparktf.events import Event, event_line
@@ -28,6 +29,7 @@ class EventLog:
         writer: str = "",
         max_events: int = 1000,
         max_age_s: float = 5.0,
+        beside: Callable[[str, Callable[[], None]], None] = lambda name, work: work(),
     ) -> None:
         """Opens the log; writes nothing yet.
 
@@ -39,6 +41,7 @@ class EventLog:
                 frozen and thawed overwrites no segment of its successor's. Those of one are in order by name.
             max_events: Events in memory that make the next `emit` write a segment.
             max_age_s: Age of the oldest event in memory that does so.
+            beside: Runs what writes such a segment, so that whoever emits waits for no storage. Default: at once.
         """
         self._write = write
         self._folder = folder.rstrip("/")
@@ -48,6 +51,7 @@ class EventLog:
         self._ended = False
         self._max_events = max_events
         self._max_age_s = max_age_s
+        self._beside = beside
         self._lines: list[bytes] = []
         self._due_s = 0.0
         self._lines_lock = threading.Lock()
@@ -86,8 +90,10 @@ class EventLog:
 
     def _flush_beside(self, now: float) -> None:
         """Flushes unless another thread is at it, so that no thread waits for another's write."""
-        if not self._writing.acquire(blocking=False):
-            return
+        if self._writing.acquire(blocking=False):
+            self._beside("events", partial(self._flush_held, now))
+
+    def _flush_held(self, now: float) -> None:
         try:
             self._write_segment()
         except StorageError as error:

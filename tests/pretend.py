@@ -170,10 +170,12 @@ class PretendClock:
 
     Attributes:
         passed: Is called after each wait.
+        start: Runs something beside. Default: at once.
     """
 
     def __init__(self) -> None:
         self.passed: Callable[[], None] = lambda: None
+        self.start: Callable[[str, Callable[[], None]], None] = lambda name, work: work()
         self._now_s = 0.0
 
     def now_s(self) -> float:
@@ -191,7 +193,7 @@ class PretendClock:
 
     def beside(self, name: str, work: Callable[[], None]) -> None:
         """See `Clock`."""
-        work()
+        self.start(name, work)
 
 
 class PretendServer:

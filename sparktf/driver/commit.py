@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import datetime
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -53,7 +53,7 @@ class Commit:
 
 
 class Committer:
-    """Commits for one run, attempt after attempt.
+    """Commits for one run, attempt after attempt: one thread at a time, which need not be the one that watches.
 
     Attributes:
         attempt: The current attempt.
@@ -185,23 +185,22 @@ class Committer:
         """Takes what is whole out of the attempt. The caller holds the lock that nodes report under."""
         return [self._books(attempt, save) for save in attempt.take_saves()]
 
-    def commit_all(self, commits: Sequence[Commit]) -> None:
-        """Commits checkpoints; one that fails is reported, and training goes on, for as long as `timeouts.upload`.
+    def commit(self, commit: Commit) -> None:
+        """Commits a checkpoint; a failure is reported, and training goes on, for as long as `timeouts.upload`.
 
         Raises:
             FencedOffError: a newer committer owns the run; nothing of it has changed.
             NotStoredError: none has been stored for longer, however often that was tried.
         """
-        for commit in commits:
-            try:
-                self._commit(commit)
-            except StorageError as e:
-                step = commit.save.chief.step
-                self._not_committed = NotStoredError(f"checkpoint at step {step} was not committed: {e}")
-                self._warn(str(self._not_committed))
-                self._bear(e)
-            else:
-                self._not_committed = self._failing_since_s = None
+        try:
+            self._commit(commit)
+        except StorageError as e:
+            step = commit.save.chief.step
+            self._not_committed = NotStoredError(f"checkpoint at step {step} was not committed: {e}")
+            self._warn(str(self._not_committed))
+            self._bear(e)
+        else:
+            self._not_committed = self._failing_since_s = None
 
     def _bear(self, error: StorageError) -> None:
         now_s, limit_s = self._clock.now_s(), self._config.timeouts.upload

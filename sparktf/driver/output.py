@@ -68,7 +68,12 @@ def open_events(storage: Storage, hasty: Storage, folder: str, clock: Clock) -> 
     """
     names = [entry.path for entry in storage.list(folder)] if storage.exists(folder) else []
     return EventLog(
-        hasty.write_bytes, folder, clock.wall_s, first_segment=next_segment(names), writer=secrets.token_hex(4)
+        hasty.write_bytes,
+        folder,
+        clock.wall_s,
+        first_segment=next_segment(names),
+        writer=secrets.token_hex(4),
+        beside=clock.beside,
     )
 
 

@@ -1,4 +1,4 @@
-"""One run, start to end: preflight, plan, attempts, commits, result."""
+"""One run, start to end: preflight, plan, attempts, result."""
 
 from __future__ import annotations
 
@@ -22,6 +22,8 @@ from sparktf.driver.gang.site import Voice
 from sparktf.driver.output import ResultFile, check_output, describe_plan, keep_plan, open_events
 from sparktf.driver.plan.paths import normalised
 from sparktf.driver.plan.plan import Plan, load_plan
+from sparktf.driver.watch import Watch
+from sparktf.driver.writer import Writer
 from sparktf.errors import (
     ConfigError,
     ErrorRecord,
@@ -34,7 +36,8 @@ from sparktf.errors import (
     record_of,
 )
 from sparktf.event_log import EventLog
-from sparktf.events import AttemptBegun, AttemptEnded, Event, LineSaid, MetricsSeen, RunBegun, RunEnded, WarningGiven
+from sparktf.events import AttemptBegun, AttemptEnded, Event, LineSaid, RunBegun, RunEnded, WarningGiven
+from sparktf.lifecycle import RUN, RunEvent, RunState, step
 from sparktf.result import AttemptResult, NodeResult, RunResult
 from sparktf.rundir import RunDirectory
 from sparktf.sequence import Cursor, Stream
@@ -76,6 +79,7 @@ class Run:
         )
         self._fence = Fence(self._storage, self._rundir, self._hasty)
         self._results = ResultFile(self._storage, self._rundir, self._fence, application)
+        self._state = RunState.SUBMITTED
         self._committer: Committer | None = None
         self._events: EventLog | None = None
 
@@ -90,6 +94,8 @@ class Run:
             repeated = self._results.standing()
             if repeated is None:
                 self._train()
+            else:
+                self._take(RunEvent.STANDS)
         except SparkTFError as e:
             e.result = self._finish(record_of(e, time_s=self._clock.wall_s()))
             raise
@@ -121,6 +127,7 @@ class Run:
         self._open_events()
         self._display.say(f"run {self._rundir.name}/{self._rundir.run_id} on {self._site.place}")
         plan = self._plan()
+        self._take(RunEvent.PLANNED)
         assets = self._site.prepare(config, self._storage, self._rundir.assets)
         self._committer = Committer(
             config,
@@ -133,6 +140,7 @@ class Run:
             fence=self._fence,
         )
         self._gang.reserve(config, plan, self._voice)
+        self._take(RunEvent.RESERVED)
         self._run_attempts(plan, assets)
 
     def _plan(self) -> Plan:
@@ -171,8 +179,9 @@ class Run:
         """
         while True:
             attempt = self._run_attempt(plan, assets)
-            if not attempt.failures:
+            if self._state is RunState.DONE:
                 return
+            self._take(RunEvent.AGAIN)
             follows = restart.after(attempt.failures, len(self._attempts), self._config.train.max_attempts)
             self._display.say(follows.said, "red")
             if follows.end is not None:
@@ -208,21 +217,43 @@ class Run:
         committer.attempt = attempt
         self._announce(number, seating, restore)
         gang.begin(attempt, seating.specs(self._leader(number, seating, plan, assets, restore)))
+        self._take(RunEvent.BEGIN)
+        watch = self._watch(attempt, plan, feeding)
+        outcome = None
         try:
-            outcome = self._watch(attempt, plan, feeding)
-            self._commit(attempt)
+            outcome = watch.follow()
             if outcome is Outcome.DONE:
+                watch.settle()
                 committer.publish(attempt)
+                self._take(RunEvent.PUBLISHED)
         finally:
             feeding.cancel()
             limit_s = self._config.timeouts.stop + self._config.timeouts.heartbeat
             if not gang.end_attempt(attempt, limit_s):
                 self._warn("some trainers did not stop in time")
+            if outcome is not Outcome.FAILED:
+                watch.leave(limit_s)
             facts = self._site.facts(seating.agents)
             with gang.roster.changed:
                 nodes = seating.results(attempt, facts, located=bool(plan.hosts))
             self._keep_attempt(attempt, nodes, restore, self._clock.now_s() - started_s)
+        if outcome is Outcome.FAILED:
+            watch.settle()  # once the trainers are told to stop: they hold the executors, whatever the storage does
         return attempt
+
+    def _watch(self, attempt: Attempt, plan: Plan, feeding: Feeding) -> Watch:
+        return Watch(
+            gang=self._gang,
+            config=self._config,
+            attempt=attempt,
+            feeding=feeding,
+            committer=self._need_committer(),
+            writer=Writer(self._clock, self._gang.roster.changed),
+            display=self._display,
+            planned=plan.rows(Stream.TRAIN),
+            emit=self._emit,
+            warn=self._warn,
+        )
 
     def _ledger(self, seating: Seating, cursor: Cursor) -> Ledger:
         return Ledger(
@@ -256,54 +287,8 @@ class Run:
         hosts = ", ".join(seating.hosts)
         since = f"from step {restore.step}" if restore else "from scratch"
         self._display.say(f"attempt {len(self._attempts) + 1}: {len(seating.hosts)} worker(s) on {hosts}, {since}")
-        step = restore.step if restore else 0
-        self._emit(AttemptBegun(attempt=number, workers=len(seating.hosts), hosts=hosts, from_step=step))
-
-    def _watch(self, attempt: Attempt, plan: Plan, feeding: Feeding) -> Outcome:
-        """Follows an attempt to its end: commits, failures, progress."""
-        gang = self._gang
-        shown = warned = 0
-        checked = False
-        planned = plan.rows(Stream.TRAIN)
-        ready_s = self._clock.now_s() + self._config.timeouts.start
-        while True:
-            gang.tick()
-            self._need_committer().look_after_fence()
-            if reason := gang.look_after_agents():
-                self._warn(f"Spark gave up the agents' job: {reason}")
-            swept = gang.roster.sweep()
-            for lost, facts in zip(swept, self._site.facts([lost.agent for lost in swept]), strict=True):
-                with gang.roster.changed:
-                    attempt.agent_lost(lost.agent.id, facts.removed or lost.reason, facts.log)
-            self._commit(attempt)
-            feeding.start_wanted()
-            with gang.roster.changed:
-                if error := feeding.settle():
-                    attempt.fail(record_of(error, time_s=self._clock.wall_s()))
-                outcome = attempt.outcome()
-                progress = [t.progress for t in attempt.trainers.values()]
-                metrics, shown = attempt.metrics[shown:], len(attempt.metrics)
-                warnings, warned = attempt.warnings[warned:], len(attempt.warnings)
-                ready = next(iter(attempt.trainers.values())).ready
-            if ready is not None and not checked:
-                checked = True
-                self._need_committer().check_room(ready.weights)
-            for reported in metrics:
-                self._display.metrics(reported)
-                self._emit(MetricsSeen(**reported.model_dump()))
-            for text in warnings:
-                self._warn(text)
-            if outcome is not Outcome.RUNNING:
-                return outcome
-            before = attempt.cursor.rows if max(p.epoch for p in progress) == attempt.cursor.epoch else 0
-            now_s = self._clock.now_s()
-            self._display.training(progress, planned, before, ready_s - now_s, now_s)
-
-    def _commit(self, attempt: Attempt) -> None:
-        committer = self._need_committer()
-        with self._gang.roster.changed:
-            saves = committer.take(attempt)
-        committer.commit_all(saves)
+        from_step = restore.step if restore else 0
+        self._emit(AttemptBegun(attempt=number, workers=len(seating.hosts), hosts=hosts, from_step=from_step))
 
     def _keep_attempt(
         self, attempt: Attempt, nodes: tuple[NodeResult, ...], restore: Restore | None, duration_s: float
@@ -321,6 +306,8 @@ class Run:
             FencedOffError: the run is done, and belongs to another submission all the same.
         """
         self._display.close()
+        if error is not None:
+            self._take(RunEvent.FAIL)
         fenced_off = None
         result = self._summary(error)
         try:
@@ -328,6 +315,7 @@ class Run:
         except FencedOffError as e:
             self._end_events()
             if error is None:
+                self._take(RunEvent.FAIL)
                 fenced_off, result = e, self._summary(record_of(e, time_s=self._clock.wall_s()))
             else:
                 self._display.say(f"the result is not written: {e}", "yellow")
@@ -380,6 +368,9 @@ class Run:
                 **trained,
             }
         )
+
+    def _take(self, event: RunEvent) -> None:
+        self._state = step(RUN, self._state, event, f"run {self._rundir.name}/{self._rundir.run_id}")
 
     def _need_committer(self) -> Committer:
         if self._committer is None:

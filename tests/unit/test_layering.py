@@ -22,7 +22,8 @@ NODE = BASE | {"storage", "feed"}
 PLAN = NODE | {"driver/plan"}
 ATTEMPT = PLAN | {"driver/attempt"}
 GANG = ATTEMPT | {"driver/console", "executor"}
-RUN = GANG | {"driver/gang", "driver/output", "driver/commit"}
+WATCH = GANG | {"driver/gang", "driver/commit", "driver/writer"}
+RUN = WATCH | {"driver/output", "driver/watch"}
 SPARK = NODE | {"executor", "driver/code", "driver/gang"}
 SOURCE = PLAN | SPARK | {"driver/spark"}
 
@@ -42,7 +43,9 @@ MAY_IMPORT = {
     "driver/console": BASE,
     "driver/output": PLAN,
     "driver/commit": ATTEMPT,
+    "driver/writer": BASE,
     "driver/gang": GANG,
+    "driver/watch": WATCH,
     "driver/run": RUN,
     "driver/spark": SPARK,
     "driver/source": SOURCE,

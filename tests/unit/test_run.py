@@ -77,18 +77,18 @@ def test_one_that_is_stored_in_between_begins_the_time_anew(tmp_path: Path) -> N
     committer = Committer(config, LocalStorage(), rundir, plan_lake(lake), lambda text: None, clock=clock)
     committer.fence(lambda after: after + 1)
 
-    def save(step: int, error: str = "") -> list[Commit]:
+    def save(step: int, error: str = "") -> Commit:
         uploaded = Uploaded(attempt=1, node=CHIEF, step=step, epoch=0, done=(), keras="keras", error=error)
         Path(rundir.staged(1, checkpoint_name(step))).mkdir(parents=True)
-        return [Commit(Save(uploaded, Cursor()), (), None, {})]
+        return Commit(Save(uploaded, Cursor()), (), None, {})
 
-    committer.commit_all(save(1, "away"))
+    committer.commit(save(1, "away"))
     clock.set_s = 50.0
-    committer.commit_all(save(2))
+    committer.commit(save(2))
     clock.set_s = 100.0
-    committer.commit_all(save(3, "away"))
+    committer.commit(save(3, "away"))
     clock.set_s = 159.0
-    committer.commit_all(save(4, "away"))
+    committer.commit(save(4, "away"))
     clock.set_s = 160.0
     with pytest.raises(NotStoredError, match=r"could be stored for 60 s \(timeouts\.upload: 60 s\): away"):
-        committer.commit_all(save(5, "away"))
+        committer.commit(save(5, "away"))

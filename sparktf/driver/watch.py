@@ -1,0 +1,166 @@
+"""Follows one attempt: records what has happened, decides under the lock, and acts outside of it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from typing import NamedTuple
+
+from sparktf.config.job import JobConfig
+from sparktf.driver.attempt.attempt import Attempt
+from sparktf.driver.attempt.feeding import Feeding
+from sparktf.driver.attempt.health import Outcome
+from sparktf.driver.commit import Commit, Committer
+from sparktf.driver.console import Display
+from sparktf.driver.gang.gang import Gang
+from sparktf.driver.writer import Writer
+from sparktf.errors import NotStoredError, record_of
+from sparktf.events import Event, MetricsSeen
+from sparktf.wire.control import Metrics, Progress
+
+
+class Due(NamedTuple):
+    """What an attempt's books say is to be done now.
+
+    Attributes:
+        commits: Checkpoints that are whole.
+        weights: Of the model, once it is known.
+        metrics: What nobody has shown yet; `warnings` likewise.
+    """
+
+    outcome: Outcome
+    commits: list[Commit]
+    weights: int | None
+    metrics: list[Metrics]
+    warnings: list[str]
+    progress: list[Progress]
+
+
+@dataclass
+class Watch:
+    """The thread that watches one attempt. It never touches the storage: what is to be written, the writer does.
+
+    Attributes:
+        planned: Rows of an epoch; 0 while nobody knows.
+        emit: Takes events of the run; `warn` what its result should mention.
+    """
+
+    gang: Gang
+    config: JobConfig
+    attempt: Attempt
+    feeding: Feeding
+    committer: Committer
+    writer: Writer
+    display: Display
+    planned: int
+    emit: Callable[[Event], None]
+    warn: Callable[[str], None]
+    _shown: int = 0
+    _warned: int = 0
+    _room_is_known: bool = False
+    _last_step: int = 0
+    _given_up: bool = False
+
+    def follow(self) -> Outcome:
+        """Follows the attempt until it is done or has failed.
+
+        Raises:
+            FencedOffError: a newer committer owns the run.
+            NotStoredError: no checkpoint has been stored for `timeouts.upload`.
+            NodeLostError: Spark has given the agents up too often.
+        """
+        clock = self.gang.site.clock
+        ready_s = clock.now_s() + self.config.timeouts.start
+        while True:
+            self.gang.tick()
+            self.writer.check()
+            self.committer.look_after_fence()
+            self._record_losses()
+            self.feeding.start_wanted()
+            due = self._decide()
+            self._act(due)
+            if due.outcome is not Outcome.RUNNING:
+                return due.outcome
+            now_s = clock.now_s()
+            self.display.training(due.progress, self.planned, self._before(due), ready_s - now_s, now_s)
+
+    def settle(self) -> None:
+        """Has the last checkpoints committed, once the attempt is done or has failed.
+
+        Raises:
+            FencedOffError: a newer committer owns the run.
+            NotStoredError: they are not, or not within `timeouts.upload`.
+        """
+        with self.gang.roster.changed:
+            commits = self.committer.take(self.attempt)
+        self._commit(commits)
+        clock, limit_s = self.gang.site.clock, self.config.timeouts.upload
+        until_s = clock.now_s() + limit_s
+        while not self.writer.is_idle:
+            left_s = until_s - clock.now_s()
+            if left_s <= 0:
+                self._given_up = True
+                raise NotStoredError(
+                    f"checkpoint at step {self._last_step} was not committed: the storage has not answered "
+                    f"within timeouts.upload: {limit_s:g} s"
+                )
+            self.display.countdown("committing the last checkpoint", left_s, clock.now_s())
+            self.gang.tick()
+        self.writer.check()
+
+    def leave(self, limit_s: float) -> None:
+        """Begins no other commit, and waits for the one that is under way, but not for long."""
+        self.writer.drop()
+        clock = self.gang.site.clock
+        until_s = clock.now_s() + (0.0 if self._given_up else limit_s)
+        while not self.writer.is_idle and clock.now_s() < until_s:
+            self.gang.tick()
+
+    # ---- record ----
+
+    def _record_losses(self) -> None:
+        if reason := self.gang.look_after_agents():
+            self.warn(f"Spark gave up the agents' job: {reason}")
+        swept = self.gang.roster.sweep()
+        for lost, facts in zip(swept, self.gang.site.facts([lost.agent for lost in swept]), strict=True):
+            with self.gang.roster.changed:
+                self.attempt.agent_lost(lost.agent.id, facts.removed or lost.reason, facts.log)
+
+    # ---- decide ----
+
+    def _decide(self) -> Due:
+        attempt = self.attempt
+        with self.gang.roster.changed:
+            if error := self.feeding.settle():
+                attempt.fail(record_of(error, time_s=self.gang.site.clock.wall_s()))
+            commits = self.committer.take(attempt)
+            outcome = attempt.outcome()
+            ready = next(iter(attempt.trainers.values())).ready
+            metrics, self._shown = attempt.metrics[self._shown :], len(attempt.metrics)
+            warnings, self._warned = attempt.warnings[self._warned :], len(attempt.warnings)
+            progress = [trainer.progress for trainer in attempt.trainers.values()]
+        return Due(outcome, commits, ready.weights if ready else None, metrics, warnings, progress)
+
+    # ---- act ----
+
+    def _act(self, due: Due) -> None:
+        if due.weights is not None and not self._room_is_known:
+            self._room_is_known = True
+            self.writer.put(partial(self.committer.check_room, due.weights))
+        self._commit(due.commits)
+        for reported in due.metrics:
+            self.display.metrics(reported)
+            self.emit(MetricsSeen.model_validate(reported.model_dump()))
+        for text in due.warnings:
+            self.warn(text)
+
+    def _commit(self, commits: list[Commit]) -> None:
+        for commit in commits:
+            self._last_step = commit.save.chief.step
+            self.writer.put(partial(self.committer.commit, commit))
+
+    def _before(self, due: Due) -> int:
+        """Returns the rows of the current epoch that an earlier attempt has done."""
+        cursor = self.attempt.cursor
+        return cursor.rows if max(p.epoch for p in due.progress) == cursor.epoch else 0
