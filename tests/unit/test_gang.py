@@ -8,13 +8,14 @@ from typing import Any
 
 import pytest
 from lakes import plan_lake, write_lake
-from pretend import PretendDriver, pretend_config
+from pretend import PretendDriver, WatchedStorage, pretend_config
 
 from sparktf.driver.attempt.attempt import Attempt
 from sparktf.driver.gang.gathering import Need, Next, gathered, stopped
 from sparktf.driver.run import Run
 from sparktf.errors import LifecycleError, NotStoredError, ReservationError
 from sparktf.result import Application
+from sparktf.storage import Storage
 
 NEED = Need(wanted=3, least=2, spares=1, deadline_s=100.0)
 
@@ -48,9 +49,26 @@ def test_trainers_are_waited_for_until_none_runs_or_the_time_is_up() -> None:
 @pytest.fixture
 def driver(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> PretendDriver:
     monkeypatch.setattr(os, "fsync", lambda handle: None)
-    lake = write_lake(tmp_path / "lake", [20])
-    config = pretend_config(lake, tmp_path / "runs", timeouts={"reserve": 10, "replace": 30})
-    return PretendDriver(Application("app"), config, plan_lake(lake))
+    return pretended(tmp_path)
+
+
+def pretended(folder: Path, storage: Storage | None = None) -> PretendDriver:
+    lake = write_lake(folder / "lake", [20])
+    config = pretend_config(lake, folder / "runs", timeouts={"reserve": 10, "replace": 30})
+    return PretendDriver(Application("app"), config, plan_lake(lake), storage)
+
+
+def test_nobody_who_touches_the_storage_makes_nodes_wait_for_it(tmp_path: Path) -> None:
+    held = []
+
+    def before(what: str, path: str) -> None:
+        if driver.gang.roster.changed._is_owned():  # type: ignore[attr-defined]
+            held.append(f"{what} {path}")
+
+    driver = pretended(tmp_path, WatchedStorage(before))
+    driver.failures = 1
+    assert len(driver.train().attempts) == 2
+    assert not held
 
 
 def test_a_gang_that_is_whole_begins_although_its_spares_have_not_come_by_the_end_of_the_time(

@@ -102,6 +102,12 @@ MAY_ASK_FOR_ROLES = (
 )
 
 
+# What also runs under a simulated clock: time and threads reach it through `sparktf.clock` alone.
+RUNS_BY_THE_CLOCK = {"driver/gang", "driver/attempt", "driver/run", "driver/watch", "driver/commit", "driver/output"}
+RUNS_BY_THE_CLOCK_TOO = {"sparktf/storage/fence.py", "sparktf/driver/console.py"}
+TIME_CALLS = {"time.time", "time.monotonic", "time.sleep", "threading.Thread", "threading.Timer"}
+
+
 @dataclass(frozen=True)
 class Import:
     """One imported module; `typing_only` if it stands under `if TYPE_CHECKING`."""
@@ -257,6 +263,26 @@ def asked_roles(tree: ast.AST) -> Iterator[str]:
             yield f"line {node.lineno}: {ast.unparse(node)}"
         if isinstance(node, ast.Compare) and ast.unparse(node).endswith((".index == 0", ".index != 0", ".index > 0")):
             yield f"line {node.lineno}: {ast.unparse(node)}: ask for the leader"
+
+
+def test_what_a_simulated_driver_runs_gets_time_and_threads_from_its_clock() -> None:
+    found = [path for path in sources("sparktf/driver") if room_of(module_of(path)) in RUNS_BY_THE_CLOCK]
+    assert len(found) > len(RUNS_BY_THE_CLOCK)
+    for path in [*found, *(ROOT / name for name in RUNS_BY_THE_CLOCK_TOO)]:
+        assert not list(own_times(ast.parse(path.read_text(encoding="utf-8")))), path
+
+
+def own_times(tree: ast.AST) -> Iterator[str]:
+    """Yields where a file reads this machine's time, waits by it, or starts a thread."""
+    for node in ast.walk(tree):
+        what = ast.unparse(node) if isinstance(node, ast.Attribute) else ""
+        if what in TIME_CALLS or (what.endswith(".wait") and "clock" not in what):
+            yield f"line {node.lineno}: {what}"  # type: ignore[attr-defined]
+
+
+def test_time_is_seen_wherever_it_is_read() -> None:
+    text = "x = field(default=time.time)\nchanged.wait(1)\nself._clock.wait(changed, 1)"
+    assert sorted(own_times(ast.parse(text))) == ["line 1: time.time", "line 2: changed.wait"]
 
 
 def test_a_role_is_seen_wherever_it_is_asked_for() -> None:
