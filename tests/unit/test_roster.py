@@ -99,6 +99,24 @@ def test_a_stopped_trainer_leaves_its_agent_idle(roster: Roster) -> None:
     assert roster.heartbeat(beat("a")).order is Order.WAIT
 
 
+def test_what_an_agent_tells_again_of_a_trainer_that_has_ended_takes_nothing_from_the_next_attempt(
+    roster: Roster,
+) -> None:
+    """A driver that was frozen answers a call and its repetition, in any order with what came later."""
+    roster.register(registration("a"))
+    roster.start([("a", trainer())])
+    roster.heartbeat(beat("a", attempt=1))
+    roster.trainer_exited(exited("a"))
+    roster.heartbeat(beat("a", attempt=1))
+    assert states(roster) == [AgentState.IDLE]
+
+    roster.start([("a", trainer(2))])
+    roster.trainer_exited(exited("a"))
+    assert roster.heartbeat(beat("a")).order is Order.START
+    assert roster.heartbeat(beat("a", attempt=2)).order is Order.WAIT
+    assert states(roster) == [AgentState.BUSY]
+
+
 def test_a_trainer_that_was_not_started_yet_is_taken_back(roster: Roster) -> None:
     roster.register(registration("a"))
     roster.start([("a", trainer())])

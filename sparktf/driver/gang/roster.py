@@ -28,6 +28,7 @@ class Agent:
     Attributes:
         address: "host:port" held for its next trainer.
         wanted: The trainer it is to run; `stop` takes that back.
+        ended: Attempt of the last of its trainers that has ended, 0 if none has: what it said of that one comes late.
     """
 
     registration: Registration
@@ -36,6 +37,7 @@ class Agent:
     state: AgentState = AgentState.IDLE
     wanted: TrainerSpec | None = None
     stop: bool = False
+    ended: int = 0
 
     @property
     def id(self) -> str:
@@ -129,6 +131,8 @@ class Roster:
             agent = self._known(message.agent)
             if agent.state is AgentState.LOST:
                 return Orders(order=Order.REJOIN)
+            if message.attempt is not None and message.attempt <= agent.ended:
+                return Orders(order=Order.WAIT)  # sent before that trainer's end was told
             agent.heard_s, agent.address = self.clock(), message.address
             wanted = agent.wanted
             if agent.state is AgentState.DISMISSED:
@@ -152,6 +156,9 @@ class Roster:
         """
         with self.changed:
             agent = self._known(message.agent)
+            if message.attempt <= agent.ended:
+                return Ack()  # told again: by now the agent may be wanted for another attempt
+            agent.ended = message.attempt
             if agent.state in (AgentState.BUSY, AgentState.STOPPING):
                 agent.take(AgentEvent.EXITED)
             agent.wanted, agent.stop = None, False
