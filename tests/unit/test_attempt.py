@@ -400,6 +400,14 @@ def test_a_node_that_is_found_lost_while_the_others_are_stopped_is_still_the_cau
     assert gang.cause() == "worker 1 on h1 lost its executor: Spark gave it up"
 
 
+def test_peers_that_are_lost_since_the_attempt_is_stopped_are_no_failure_of_it(gang: Gang) -> None:
+    """As where another submission has taken the run over: trainers end one after the other."""
+    gang.attempt.stop()
+    gang.lose_peers(0)
+    gang.exited(0, 1)
+    assert gang.attempt.failures == []
+
+
 def epoch_done(index: int, fed: int, trained: int, *, complete: bool = True) -> EpochDone:
     return EpochDone(
         attempt=1,

@@ -186,7 +186,8 @@ class Attempt:
     def failed(self, message: Failed) -> Ack:
         trainer = self._trainer(message)
         trainer.take(TrainerEvent.FAIL)
-        self._lost(trainer, message.record.model_copy(update={"host": trainer.host}))
+        if not (message.record.peer and self.state is AttemptState.STOPPED):  # then it was we who took its peers away
+            self._lost(trainer, message.record.model_copy(update={"host": trainer.host}))
         return Ack()
 
     def exited(self, message: TrainerExited) -> None:
