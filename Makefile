@@ -20,6 +20,10 @@ ARGS ?=
 # Of each property of tests/fuzz; empty: what takes about a minute, and always the same.
 CASES ?=
 SEED ?=
+# Of make simulate, whose only seed SEED is, where it is given.
+SEEDS ?=
+FIRST ?=
+NODES ?=
 
 # An interpreter that the user names is the only one tried.
 PYTHONS := $(if $(filter undefined,$(origin PYTHON)),python3 python3.13 python3.12 python3.11,$(PYTHON))
@@ -27,7 +31,7 @@ JAVA := $(if $(JAVA_HOME),$(JAVA_HOME)/bin/java,java)
 # Each suite leaves the times of its tests there.
 TIMES := .pytest_cache/times
 PYTEST = $(PY) -m pytest --junitxml=$(TIMES)/$@.xml
-SUITES := unit fuzz trainer integration cluster
+SUITES := unit fuzz simulate trainer integration cluster
 BENCHES := $(patsubst benchmarks/%.py,bench-%,$(filter-out benchmarks/_% benchmarks/hdfs_feed.py,$(wildcard benchmarks/*.py)))
 
 # A cluster's settings in the user's environment must not leak into runs on this machine.
@@ -37,7 +41,7 @@ export PYSPARK_DRIVER_PYTHON := $(abspath $(PY))
 
 .PHONY: help
 help: ## Show this help
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-13s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 # --- what it can do ---
 
@@ -67,6 +71,18 @@ unit: $(VENV)/.dev ## Tests without processes, in seconds
 .PHONY: fuzz
 fuzz: $(VENV)/.dev ## Random cases against an oracle, in a minute; more or others: CASES=1000 SEED=7
 	@CASES=$(CASES) SEED=$(SEED) $(PYTEST) tests/fuzz $(ARGS)
+
+SIMULATION = PYTHONHASHSEED=0 PYTHONPATH=tests $(PY) -m simulation \
+	$(if $(SEEDS),--seeds $(SEEDS)) $(if $(FIRST),--first $(FIRST)) $(if $(SEED),--seed $(SEED)) $(if $(NODES),--nodes $(NODES))
+
+.PHONY: simulate
+simulate: $(VENV)/.dev ## The driver among simulated nodes, storage and time; others: SEEDS=500 FIRST=0; one: SEED=7 NODES=4
+	@$(if $(SEED),,$(PYTEST) tests/simulation $(ARGS))
+	@$(SIMULATION)
+
+.PHONY: simulate-mutants
+simulate-mutants: $(VENV)/.dev ## Take the driver's guards out, one by one: which simulated seed notices
+	@$(SIMULATION) --mutants
 
 .PHONY: trainer
 trainer: $(VENV)/.dev ## Tests of trainer processes, without Spark

@@ -35,12 +35,14 @@ EXAMPLES = ["scikit-learn>=1.5,<2"]
 DEV = [
     *LEGACY_KERAS,
     *EXAMPLES,
+    "greenlet>=3.1,<4",  # the simulator's drivers and nodes: one thread, in an order that a seed decides
     "hypothesis>=6.140,<7",
     "mypy>=2.4,<3",
     "psutil>=6,<8",
     "pytest>=9,<10",
     "pytest-timeout>=2.3,<3",
     "ruff>=0.17.6,<0.18",  # a new minor version may format anew or bring new rules
+    "types-greenlet",
     "types-psutil",
     "types-PyYAML",
     "types-requests",

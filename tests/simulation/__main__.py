@@ -1,0 +1,76 @@
+"""`make simulate`: plays seeds, and shows of each that fails what was wrong, why, and how to see it again."""
+
+from __future__ import annotations
+
+import argparse
+import multiprocessing
+import sys
+import time
+from collections import Counter
+from collections.abc import Sequence
+
+from simulation.mutants import print_table
+from simulation.shrink import shrunk
+from simulation.world import Verdicts, play
+
+_PROCESSES = 2
+_SHOWN = 5
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Plays what is asked for; returns how many seeds failed."""
+    options = _parser().parse_args(arguments)
+    if options.mutants:
+        return print_table(options.seeds, options.first)
+    if options.seed is not None:
+        found = play((options.seed, options.nodes))
+        print(found.schedule or "  nothing goes wrong")
+        print(
+            f"seed {found.seed}, {found.nodes} nodes, {_sort(found)}: {', '.join(sorted(found.kinds)) or 'no faults'}"
+        )
+        print(f"{found.end}; {found.seconds:.0f} simulated seconds")
+        _show(found, options.nodes)
+        return bool(found.violations)
+    began_s, ends, bad = time.monotonic(), Counter[str](), []
+    jobs = [(seed, options.nodes) for seed in range(options.first, options.first + options.seeds)]
+    with multiprocessing.get_context("spawn").Pool(_PROCESSES) as pool:
+        for found in pool.imap(play, jobs, chunksize=5):
+            ends[found.end.partition(" ")[0]] += 1
+            if found.violations:
+                bad.append(found)
+                print(f"seed {found.seed}: {found.violations[0]}", flush=True)
+    for found in bad[:_SHOWN]:
+        _show(found, options.nodes)
+    told = ", ".join(f"{count} {end.lower()}" for end, count in ends.most_common())
+    print(f"{len(jobs)} seeds in {time.monotonic() - began_s:.0f} s: {told}; {len(bad)} wrong")
+    return len(bad)
+
+
+def _show(found: Verdicts, nodes: int | None) -> None:
+    if not found.violations:
+        return
+    small = shrunk(found, nodes)
+    again = f"make simulate SEED={found.seed}" + ("" if nodes is None else f" NODES={nodes}")
+    print(f"\nseed {found.seed} ({found.nodes} nodes, {_sort(found)}) is wrong; to see it again:  {again}")
+    print("of what goes wrong in it, this is enough:")
+    print(small.schedule or "  nothing")
+    for violation in small.violations:
+        print(f"  * {violation}")
+
+
+def _sort(found: Verdicts) -> str:
+    return "liveness" if found.liveness else "safety"
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="python -m simulation", description=__doc__)
+    parser.add_argument("--seeds", type=int, default=500, help="how many")
+    parser.add_argument("--first", type=int, default=0, help="the first of them")
+    parser.add_argument("--seed", type=int, help="only this one, with its schedule")
+    parser.add_argument("--nodes", type=int, help="instead of what the seed draws")
+    parser.add_argument("--mutants", action="store_true", help="take guards out, and see which seeds notice")
+    return parser
+
+
+if __name__ == "__main__":
+    sys.exit(min(main(sys.argv[1:]), 1))

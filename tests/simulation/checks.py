@@ -1,0 +1,172 @@
+"""What must hold, whatever went wrong: each check says in a line what does not."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+import numpy as np
+import numpy.typing as npt
+from pydantic import ValidationError
+from simulation.disk import File
+from simulation.nodes import WEIGHTS
+
+from sparktf.errors import ErrorRecord, Verdict
+from sparktf.result import AttemptResult, RunResult
+from sparktf.rundir import RunDirectory, checkpoint_step
+from sparktf.sequence import Cursor
+from sparktf.storage.checkpoints import MANIFEST, FileManifest, Manifest
+
+if TYPE_CHECKING:
+    from simulation.world import Submission, World
+
+Weights = npt.NDArray[np.uint8]
+
+
+def is_guarded(rundir: RunDirectory, path: str) -> bool:
+    """Whether only the run's owner may change what is at a path."""
+    if path in (rundir.config, rundir.owners, rundir.result, rundir.model, f"{rundir.plan}/nodes.json"):
+        return True
+    folder, _, name = path.rpartition("/")
+    return folder == rundir.checkpoints and checkpoint_step(name) is not None
+
+
+def published(world: World, target: str) -> Iterator[str]:
+    """Yields what is wrong with what has just appeared at a path."""
+    if target == world.rundir.model:
+        yield from _whole(world, target, FileManifest)
+        if (weights := _weights(world, target)) is not None:
+            yield from _trained(world, weights, Cursor(epoch=world.config.train.epochs))
+    elif target.startswith(world.rundir.checkpoints):
+        yield from _whole(world, target, Manifest)
+        manifest, weights = _manifest(world, target, Manifest), _weights(world, target)
+        if isinstance(manifest, Manifest) and weights is not None:
+            yield from _trained(world, weights, manifest.cursor)
+            if manifest.rows_trained != int(weights.sum()):
+                yield f"the manifest tells of {manifest.rows_trained} rows, and the weights of {int(weights.sum())}"
+
+
+def told(world: World, submission: Submission) -> Iterator[str]:
+    """Yields what is wrong with what a driver has told at its end."""
+    result, name = submission.result, submission.process.name
+    if result is None:
+        yield f"{name} ended without a result: {submission.error}"
+        return
+    if submission.error.startswith(("LifecycleError", "RowAccountingError")):
+        yield f"{name} ended with {submission.error}"
+    if (result.verdict is Verdict.DONE) != (not submission.error):
+        yield f"{name} told {result.verdict.name} and ended with {submission.error or 'no error'}"
+    if result.verdict is Verdict.DONE:
+        yield from (f"{name} told that it is done: {found}" for found in _done(world, result))
+    if result.verdict is Verdict.REFUSED and not world.disk_was_full:
+        yield f"{name} refused the run: {submission.error}"
+    for attempt in result.attempts if result.application == submission.site.application.id else ():
+        yield from (f"{name}, attempt {attempt.attempt}: {found}" for found in _blame(world, submission, attempt))
+    for attempt in result.attempts[:-1]:
+        if attempt.root_cause is not None and attempt.root_cause.type == "NotStoredError":
+            yield f"{name} trained again after attempt {attempt.attempt}, which could not be stored"
+        if attempt.root_cause is not None and attempt.root_cause.verdict is not Verdict.INFRASTRUCTURE:
+            yield f"{name} tried again after attempt {attempt.attempt}: {attempt.root_cause.message}"
+    if len(result.attempts) > world.config.train.max_attempts:
+        yield f"{name} made {len(result.attempts)} attempts"
+
+
+def ends(world: World) -> Iterator[str]:
+    """Yields what is wrong with the end of a seed."""
+    if world.liveness and not world._is_decided():
+        last = next((s for s in reversed(world.submissions) if s.over), None)
+        yield f"the run is not done although faults have stopped: {last.error if last else 'no driver came to an end'}"
+
+
+def held(world: World) -> Iterator[str]:
+    """Yields what is still held when every driver has ended."""
+    for submission in world.submissions:
+        for agent in submission.site.agents:
+            if not agent.process.dead:
+                yield f"agent {agent.process} is held after its driver has ended"
+        for trainer in submission.site.trainers:
+            if not trainer.process.dead:
+                yield f"trainer {trainer.process} lives after its driver has ended"
+
+
+def _done(world: World, result: RunResult) -> Iterator[str]:
+    model = world.rundir.model
+    yield from _whole(world, model, FileManifest)
+    if (weights := _weights(world, model)) is not None:
+        yield from _trained(world, weights, Cursor(epoch=world.config.train.epochs))
+    for rows in result.rows:
+        if not rows.complete or not rows.planned == rows.fed == rows.trained + rows.set_aside == world.rows.count:
+            yield f"the rows of epoch {rows.epoch} are told as {rows!r}"
+    if [rows.epoch for rows in result.rows] != list(range(world.config.train.epochs)):
+        yield f"the rows of epochs {[rows.epoch for rows in result.rows]} are told"
+
+
+def _blame(world: World, submission: Submission, attempt: AttemptResult) -> Iterator[str]:
+    """Yields what is wrong with the root cause of an attempt: the node that is named is not one that was hit."""
+    cause = attempt.root_cause
+    if cause is None or not cause.node.startswith("worker"):
+        return
+    node = cause.message.rpartition(" lost its peers: ")[2] if cause.peer else cause.node
+    trainers = [t for t in submission.site.trainers if t.spec.attempt == attempt.attempt]
+    meant = trainers if _is_of_the_gang(cause) else [t for t in trainers if str(t.spec.node) == node]
+    names = {name for t in meant for name in (t.process.name, t.agent.process.name)}
+    # One that stood still from the attempt's beginning on has no trainer.
+    names |= {agent.process.name for agent in submission.site.agents if agent.host == cause.host and not cause.peer}
+    hits = [hit for name in names for hit in world.hits.get(name, ())]
+    if submission.process.name in world.hits:
+        return  # it may have missed what its nodes told
+    if not hits:
+        yield f"{node} is named as the root cause, and nothing had happened to it: {cause.message}"
+    elif cause.peer and any(hit.lasts for hit in hits) and not any(hit.what in ("lost", "late") for hit in hits):
+        yield f"{cause.node} is blamed for the loss of {node}, which was gone: {cause.message}"
+
+
+def _is_of_the_gang(cause: ErrorRecord) -> bool:
+    """Whether a failure says of all nodes alike that one of them is in the way."""
+    return any(text in cause.message for text in ("timeouts.start", "timeouts.progress"))
+
+
+def _whole(world: World, folder: str, kind: type[FileManifest]) -> Iterator[str]:
+    manifest = _manifest(world, folder, kind)
+    if isinstance(manifest, str):
+        yield manifest
+        return
+    for file in manifest.files:
+        found = world.disk.find(f"{folder}/{file.name}")
+        if not isinstance(found, File):
+            yield f"{file.name} is missing"
+        elif len(found.content) != file.nbytes or hashlib.sha256(found.content).hexdigest() != file.sha256:
+            yield f"{file.name} is not what its manifest says"
+
+
+def _manifest(world: World, folder: str, kind: type[FileManifest]) -> FileManifest | str:
+    found = world.disk.find(f"{folder}/{MANIFEST}")
+    if not isinstance(found, File):
+        return "it has no manifest"
+    try:
+        return kind.model_validate_json(found.content)
+    except ValidationError as error:
+        return f"its manifest does not parse: {error}"
+
+
+def _weights(world: World, folder: str) -> Weights | None:
+    found, shape = world.disk.find(f"{folder}/{WEIGHTS}"), (world.config.train.epochs, world.rows.count)
+    if not isinstance(found, File) or len(found.content) != shape[0] * shape[1]:
+        return None
+    return np.frombuffer(found.content, np.uint8).reshape(shape)
+
+
+def _trained(world: World, weights: Weights, cursor: Cursor) -> Iterator[str]:
+    """Yields which rows a model has not seen as often as its position says."""
+    expected = np.zeros_like(weights)
+    expected[: cursor.epoch] = 1
+    for interval in cursor.done:
+        expected[cursor.epoch][world.rows.at(cursor.epoch, interval)] += 1
+    for epoch in np.unique(np.nonzero(weights != expected)[0]).tolist():
+        wrong = np.nonzero(weights[epoch] != expected[epoch])[0]
+        seen, said = int(weights[epoch][wrong[0]]), int(expected[epoch][wrong[0]])
+        yield (
+            f"{len(wrong)} rows of epoch {epoch} were not trained on as its position says: row {wrong[0]} {seen} "
+            f"times instead of {said}"
+        )

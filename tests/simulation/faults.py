@@ -1,0 +1,92 @@
+"""What goes wrong in a seed, and when: every decision has a name, so that a failing seed can be shrunk."""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from simulation.hub import Hub
+
+RATES: Mapping[str, tuple[float, float]] = {
+    "storage-fails": (0.002, 0.03),
+    "storage-loses-answers": (0.002, 0.03),
+    "storage-hangs": (0.001, 0.01),
+    "storage-slow": (0.01, 0.1),
+    "upload-torn": (0.02, 0.3),
+    "checkpoint-rots": (0.05, 0.3),
+    "disk-full": (0.3, 1.0),
+    "message-lost": (0.002, 0.05),
+    "message-late": (0.002, 0.05),
+    "message-twice": (0.01, 0.2),
+    "node-dies": (0.1, 0.7),
+    "node-freezes": (0.1, 0.7),
+    "trainer-dies": (0.1, 0.7),
+    "trainer-freezes": (0.1, 0.7),
+    "driver-killed": (0.002, 0.02),
+    "driver-frozen": (0.002, 0.02),
+    "driver-twice": (0.3, 1.0),
+    "clocks-differ": (1.0, 1.0),
+    "model-raises": (0.1, 0.4),
+}
+"""Kind -> between which chances a seed draws one: per call, per message, or per node and chance to act."""
+
+_ON = 0.3
+_SOME = 0.05
+
+
+class Struck(NamedTuple):
+    """A fault that happened."""
+
+    time_s: float
+    name: str
+    what: str
+
+
+class Faults:
+    """Which of a seed's possible faults happen.
+
+    Attributes:
+        kinds: The kinds that are on.
+        schedule: What happened, in order.
+        until_s: From then on nothing goes wrong.
+    """
+
+    def __init__(
+        self, hub: Hub, seed: int, *, until_s: float, kinds: frozenset[str] | None = None, dropped: frozenset[str]
+    ) -> None:
+        """Draws the kinds of a seed, unless they are given.
+
+        Args:
+            dropped: Faults by name that do not happen, whatever is drawn.
+        """
+        chance = random.Random(f"{seed} faults")
+        drawn = frozenset(kind for kind in RATES if chance.random() < _ON)
+        rates = {kind: chance.uniform(*RATES[kind]) for kind in RATES}
+        self.kinds = (drawn if chance.random() > _SOME else frozenset()) if kinds is None else kinds
+        self.schedule: list[Struck] = []
+        self.until_s = until_s
+        self._hub = hub
+        self._seed = seed
+        self._rates = {kind: rates[kind] for kind in self.kinds}
+        self._chances = {kind: random.Random(f"{seed} {kind}") for kind in RATES}
+        self._asked: Counter[str] = Counter()
+        self._dropped = dropped
+
+    def strike(self, kind: str, what: str, *, weight: float = 1.0) -> random.Random | None:
+        """Returns chance for the details of a fault that happens now, None if none does."""
+        if kind not in self._rates:
+            return None
+        self._asked[kind] += 1
+        if self._chances[kind].random() >= self._rates[kind] * weight or self._hub.now >= self.until_s:
+            return None
+        name = f"{kind}#{self._asked[kind]}"
+        if name in self._dropped:
+            return None
+        self.schedule.append(Struck(self._hub.now, name, what))
+        return random.Random(f"{self._seed} {name}")
+
+    def describe(self) -> str:
+        """Returns the schedule, a line for each fault."""
+        return "\n".join(f"  {s.time_s:9.3f} s  {s.name:24} {s.what}" for s in self.schedule)

@@ -1,0 +1,574 @@
+"""Simulated nodes: agents and trainers that say what real ones say, when they say it, and train on rows by content."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from contextlib import suppress
+from typing import Any, Protocol, TypeVar
+
+import numpy as np
+import numpy.typing as npt
+from simulation.faults import Faults
+from simulation.hub import Hub, Process, Waiter
+
+from sparktf.errors import (
+    ControlError,
+    DriverLostError,
+    ErrorRecord,
+    NotStoredError,
+    RefusedError,
+    SparkTFError,
+    StorageError,
+    Verdict,
+    record_of,
+)
+from sparktf.message import Message
+from sparktf.rundir import RunDirectory, checkpoint_name
+from sparktf.sequence import Stream, batch_shares, leading
+from sparktf.storage import Storage
+from sparktf.wire.control import (
+    Action,
+    AgentHeartbeat,
+    AssignmentRequest,
+    EpochDone,
+    Failed,
+    Finished,
+    Heartbeat,
+    Order,
+    Progress,
+    Ready,
+    Registration,
+    StagedFile,
+    StopOrder,
+    TrainerExited,
+    TrainerSpec,
+    Uploaded,
+)
+
+_A = TypeVar("_A", bound=Message)
+Ids = npt.NDArray[np.int64]
+
+WEIGHTS = "weights"
+BEAT_S = 1.0
+GONE_S = 1.0
+
+
+class GoneError(DriverLostError):
+    """The driver's process is gone."""
+
+
+class PeerLostError(Exception):
+    """A collective broke."""
+
+
+class Line(Protocol):
+    """The way to one driver, and what its nodes share."""
+
+    hub: Hub
+    faults: Faults
+    driver: Process
+
+    def call(self, caller: Process, action: Action, message: Message, timeout_s: float) -> Any:
+        """Returns the driver's answer. Raises as `ControlClient.call` does."""
+
+    def storage(self, process: Process) -> Storage:
+        """Returns a node's view of the storage."""
+
+    def collective(self, spec: TrainerSpec) -> Collective:
+        """Returns that of an attempt's trainers."""
+
+    def rows_of(self, answer: Any, epoch: int) -> tuple[Ids, list[tuple[int, int]]]:
+        """Returns a share's rows by content, and its intervals of the epoch sequence."""
+
+    def empty(self) -> npt.NDArray[np.uint8]:
+        """Returns the weights of a model that has seen no row: how often it saw each, by epoch."""
+
+    def hit(self, process: Process, what: str) -> None:
+        """Notes that something happened to a process, for which it may be blamed."""
+
+    def began(self, trainer: Trainer) -> None:
+        """Notes a trainer that is started."""
+
+    def ended(self, agent: Agent, *, home: bool) -> None:
+        """Notes that an agent's task has ended."""
+
+
+def patiently(
+    line: Line, caller: Process, action: Action, message: Message, patience_s: float, timeout_s: float
+) -> Any:
+    """Calls as `ControlClient.call_patiently` does."""
+    began_s, pause_s = line.hub.now, 0.1
+    while True:
+        try:
+            return line.call(caller, action, message, timeout_s)
+        except DriverLostError:
+            if line.hub.now - began_s >= patience_s:
+                raise
+        caller.sleep(pause_s)
+        pause_s = min(pause_s * 2, 2.0)
+
+
+class Collective:
+    """What TensorFlow is to the trainers of an attempt: sums over all of them, and the weights that these make.
+
+    Attributes:
+        weights: How often each row of each epoch was trained on.
+    """
+
+    def __init__(self, hub: Hub, nodes: int, weights: npt.NDArray[np.uint8]) -> None:
+        self.weights = weights
+        self._hub = hub
+        self._nodes = nodes
+        self._here: dict[int, Trainer] = {}
+        self._said: dict[int, tuple[Waiter, Ids]] = {}
+        self.broken_by = ""
+
+    def join(self, trainer: Trainer) -> None:
+        self._here[trainer.spec.node.index] = trainer
+        trainer.process.on_end.append(lambda: self._lose(trainer))
+
+    def sum(self, trainer: Trainer, epoch: int, rows: Ids, steps: int, takes_s: float) -> tuple[int, int]:
+        """Waits for all; returns the rows of all nodes, and the updates that they make.
+
+        Raises:
+            PeerLostError: one of them is gone.
+        """
+        if self.broken_by:
+            raise PeerLostError(self.broken_by)
+        waiter = Waiter(trainer.process)
+        self._said[trainer.spec.node.index] = waiter, rows
+        if len(self._said) == self._nodes:
+            self._add(epoch, steps, takes_s)
+        trainer.process.wait(waiter, 1e9)
+        if waiter.answer is None:
+            raise PeerLostError(self.broken_by)
+        answer: tuple[int, int] = waiter.answer
+        return answer
+
+    def frozen(self, trainer: Trainer, for_s: float) -> None:
+        """Notes that a trainer stands still: its peers give it up after a while."""
+        if for_s > 2.0 and self._here.get(trainer.spec.node.index) is trainer:
+            self._hub.at(trainer.process.rng.uniform(1.5, 9.0), lambda: self._give_up(trainer))
+
+    def _give_up(self, trainer: Trainer) -> None:
+        if trainer.process.frozen:
+            self._lose(trainer)
+
+    def _add(self, epoch: int, steps: int, takes_s: float) -> None:
+        said, self._said = self._said, {}
+        total = 0
+        for _, rows in said.values():
+            total += len(rows)
+            if len(rows):
+                np.add.at(self.weights[epoch], rows, 1)
+        updates = max(-(-len(rows) // share) for share, (_, rows) in zip(self._shares, said.values(), strict=True))
+        for waiter, _ in said.values():
+            self._hub.at(takes_s, lambda waiter=waiter: waiter.wake((total, min(updates, steps))))  # type: ignore[misc]
+
+    def sized(self, batch_size: int) -> None:
+        self._shares = [10**9 if share == 0 else share for share in batch_shares(batch_size, self._nodes)]
+
+    def _lose(self, trainer: Trainer) -> None:
+        if self.broken_by or trainer.is_done:
+            return
+        self.broken_by = str(trainer.spec.node)
+        said, self._said = self._said, {}
+        for waiter, _ in said.values():
+            self._hub.at(trainer.process.rng.uniform(0.0, 0.8), waiter.wake)
+
+
+class Trainer:
+    """A trainer's process.
+
+    Attributes:
+        exit_code: None while it lives.
+    """
+
+    def __init__(self, line: Line, agent: Agent, spec: TrainerSpec) -> None:
+        self.line = line
+        self.spec = spec
+        self.agent = agent
+        self._address = agent.address
+        self.exit_code: int | None = None
+        self.is_done = False
+        self.stop_asked_s: float | None = None
+        name = f"{agent.process.name}/{spec.attempt}-{spec.node.index}"
+        self.process = Process(line.hub, name, agent.seed, skew_s=agent.process.skew_s)
+        self.process.on_end.append(self._note_end)
+        self._storage = line.storage(self.process)
+        self._rundir = RunDirectory(spec.run_root, spec.config.name, spec.run_id)
+        self._progress = Progress()
+        self._finished = False
+        self._upload: Waiter | None = None
+        self._uploading = False
+        self._not_stored: StorageError | None = None
+        self._saved_step = spec.restore.step if spec.restore else -1
+        self.process.spawn(self._main)
+        self.process.spawn(self._beats)
+
+    @property
+    def is_chief(self) -> bool:
+        return self.spec.node.index == 0
+
+    def exit(self, code: int) -> None:
+        """Ends it, with an exit code."""
+        if self.exit_code is None and not self.process.dead:
+            self.exit_code = code
+            self.process.kill()
+
+    def freeze(self, for_s: float) -> None:
+        self.process.freeze(for_s)
+        self.line.collective(self.spec).frozen(self, for_s)
+
+    def _note_end(self) -> None:
+        if self.exit_code is None:
+            self.exit_code = -9
+
+    # ---- what it says ----
+
+    def _call(self, action: Action, message: Message) -> Any:
+        timeouts = self.spec.config.timeouts
+        return patiently(self.line, self.process, action, message, timeouts.driver_lost, timeouts.heartbeat)
+
+    def _send(self, action: Action, message: Message) -> None:
+        with suppress(ControlError):
+            self._beat()
+        self._call(action, message)
+
+    def _beats(self) -> None:
+        heard_s = self.line.hub.now
+        while True:
+            try:
+                self._beat()
+                heard_s = self.line.hub.now
+            except RefusedError:
+                self.exit(143)
+            except DriverLostError as error:
+                patience_s = GONE_S if isinstance(error, GoneError) else self.spec.config.timeouts.driver_lost
+                if self.line.hub.now - heard_s > patience_s:
+                    self.exit(70)
+            except ControlError:
+                pass
+            self.process.sleep(BEAT_S)
+
+    def _beat(self) -> None:
+        spec = self.spec
+        beat = Heartbeat.model_construct(**spec.sender, progress=self._progress)
+        answer = self.line.call(self.process, Action.HEARTBEAT, beat, spec.config.timeouts.heartbeat)
+        if any(isinstance(order, StopOrder) for order in answer.orders):
+            self.exit(0 if self._finished else 143)
+
+    def _update(self, **changes: Any) -> None:
+        self._progress = self._progress.model_copy(update=changes)
+
+    # ---- its life ----
+
+    def _main(self) -> None:
+        try:
+            self._train()
+        except PeerLostError as error:
+            text = f"{self.spec.node} lost its peers: {error}"
+            self._fail(
+                ErrorRecord(type="NodeLostError", message=text, verdict=Verdict.INFRASTRUCTURE, time_s=0, peer=True)
+            )
+        except SparkTFError as error:
+            self._fail(record_of(error, time_s=0.0))
+
+    def _fail(self, record: ErrorRecord) -> None:
+        time_s = 1_790_000_000.0 + self.line.hub.now + self.process.skew_s
+        record = record.model_copy(update={"time_s": time_s, "node": str(self.spec.node)})
+        failed = Failed(**self.spec.sender, record=record)
+        with suppress(ControlError):
+            patiently(self.line, self.process, Action.FAILED, failed, 3.0, self.spec.config.timeouts.heartbeat)
+        self.exit(1)
+
+    def _train(self) -> None:
+        spec, line, rng = self.spec, self.line, self.process.rng
+        self.process.sleep(rng.uniform(0.5, 3.0))
+        if spec.cluster.worker[spec.node.index] != self._address:
+            raise StorageError("another address than the agent holds")
+        weights = self._restored()
+        together = line.collective(spec)
+        together.join(self)
+        nothing = np.empty(0, np.int64)
+        together.sum(self, 0, nothing, 0, 0.1)
+        if self.is_chief:
+            together.weights[:] = weights
+        self._send(
+            Action.READY,
+            Ready(**spec.sender, replicas=len(spec.cluster.worker), keras="keras", versions={}, weights=10),
+        )
+        self._update(phase="ready")
+        step = spec.restore.step if spec.restore else 0
+        first = spec.restore.cursor.epoch if spec.restore else 0
+        share = batch_shares(spec.config.train.batch_size, len(spec.cluster.worker))[spec.node.index]
+        every = spec.config.checkpoint.every_steps or 10**9
+        for epoch in range(first, spec.config.train.epochs):
+            step = self._epoch(together, epoch, step, share, every)
+        self._export(together)
+        self._wait_for_upload(spec.config.timeouts.upload)
+        if self._not_stored is not None:
+            raise NotStoredError(f"the last checkpoint could not be stored: {self._not_stored}")
+        model = self._model if self.is_chief else ()
+        self.is_done = True
+        self._send(Action.FINISHED, Finished(**spec.sender, step=step, model=model))
+        self._update(phase="finished")
+        self._finished = True
+
+    def _epoch(self, together: Collective, epoch: int, step: int, share: int, every: int) -> int:
+        spec, rng = self.spec, self.process.rng
+        self._update(epoch=epoch, rows_trained=0, phase="training")
+        request = AssignmentRequest(**spec.sender, stream=Stream.TRAIN, epoch=epoch)
+        ids, intervals = self.line.rows_of(self._call(Action.ASSIGNMENT, request), epoch)
+        rows = 0
+        while True:
+            steps = min(4, every - step % every)
+            taken = ids[rows : rows + share * steps]
+            self._raise_perhaps()
+            total, updates = together.sum(self, epoch, taken, steps, rng.uniform(0.1, 0.6))
+            if not total:
+                break
+            step, rows = step + updates, rows + len(taken)
+            self._update(epoch=epoch, step=step, rows_trained=rows)
+            if step % every == 0:
+                self._save(together, step, epoch, leading(intervals, rows))
+        done = EpochDone(**spec.sender, epoch=epoch, step=step, rows_fed=rows, rows_trained=rows, complete=True)
+        self._send(Action.EPOCH_DONE, done)
+        self._save(together, step, epoch + 1, [])
+        return step
+
+    def _raise_perhaps(self) -> None:
+        if self.line.faults.strike("model-raises", f"{self.process}: the model's code raises", weight=0.05):
+            self.line.hit(self.process, "model")
+            error = SparkTFError("the model's own code raised")
+            error.record = ErrorRecord(
+                type="ModelError", message="ValueError: of the model", verdict=Verdict.MODEL_FAILED, time_s=0
+            )
+            raise error
+
+    # ---- checkpoints ----
+
+    def _restored(self) -> npt.NDArray[np.uint8]:
+        restore, weights = self.spec.restore, self.line.empty()
+        if restore is None:
+            return weights
+        content = self._storage.read_bytes(f"{restore.path}/{WEIGHTS}")
+        return np.frombuffer(content, np.uint8).reshape(weights.shape).copy()
+
+    def _save(self, together: Collective, step: int, epoch: int, done: Sequence[tuple[int, int]]) -> None:
+        if step == self._saved_step:
+            return
+        self._saved_step = step
+        self._update(phase="saving")
+        last = epoch >= self.spec.config.train.epochs
+        content = together.weights.tobytes() if self.is_chief else b""
+        late = not self._wait_for_upload(self.spec.config.timeouts.upload if last else 2.0)
+        if late and last:
+            raise NotStoredError("a checkpoint's upload took longer than timeouts.upload")
+        position = Uploaded(**self.spec.sender, step=step, epoch=epoch, done=tuple(done), keras="keras")
+        if late:
+            error = "the upload before was still under way" if self.is_chief else ""
+            if self.is_chief:
+                self._not_stored = StorageError(error)
+            self._send(Action.UPLOADED, position.model_copy(update={"error": error}))
+        else:
+            self._not_stored = None
+            self._uploading = True
+            self.process.spawn(lambda: self._store(position, content))
+        self._update(phase="training")
+
+    def _store(self, position: Uploaded, content: bytes) -> None:
+        said: dict[str, Any] = {}
+        if self.is_chief:
+            target = self._rundir.staged(self.spec.attempt, checkpoint_name(position.step))
+            try:
+                said = {"files": self._put(target, {WEIGHTS: content, "optimizer": b"o" * 10})}
+            except StorageError as error:
+                self._not_stored = error
+                said = {"error": str(error)}
+        try:
+            self._send(Action.UPLOADED, position.model_copy(update=said))
+        except SparkTFError:
+            self.exit(1)
+        self._uploading = False
+        if self._upload is not None:
+            self._upload.wake(True)
+
+    def _put(self, folder: str, files: dict[str, bytes]) -> tuple[StagedFile, ...]:
+        for name, content in files.items():
+            arrives = content
+            if chance := self.line.faults.strike("upload-torn", f"{self.process}: {folder}/{name} arrives torn"):
+                self.line.hit(self.process, "torn")
+                arrives = content[:-1] if chance.random() < 0.3 else content[:-1] + bytes([content[-1] ^ 1])
+            self._storage.write_bytes(f"{folder}/{name}", arrives)
+        return tuple(
+            StagedFile(name=name, nbytes=len(content), sha256=hashlib.sha256(content).hexdigest())
+            for name, content in files.items()
+        )
+
+    def _wait_for_upload(self, limit_s: float) -> bool:
+        if not self._uploading:
+            return True
+        self._upload = Waiter(self.process)
+        return self.process.wait(self._upload, limit_s)
+
+    def _export(self, together: Collective) -> None:
+        self._model: tuple[StagedFile, ...] = ()
+        if not self.is_chief:
+            return
+        self._update(phase="exporting")
+        try:
+            self._model = self._put(
+                self._rundir.staged(self.spec.attempt, "model"), {WEIGHTS: together.weights.tobytes()}
+            )
+        except StorageError as error:
+            raise NotStoredError(f"the model could not be stored: {error}") from error
+
+
+class Agent:
+    """An executor's agent, task after task of one partition, until it goes home or fails.
+
+    Attributes:
+        went_home: It was dismissed, so that nobody starts it again.
+    """
+
+    def __init__(self, line: Line, partition: int, host: str, number: int, seed: int, *, skew_s: float) -> None:
+        self.line = line
+        self.partition = partition
+        self.host = host
+        self.seed = seed
+        self.trainer: Trainer | None = None
+        self.went_home = False
+        self.process = Process(line.hub, f"{line.driver}:{partition}.{number}@{host}", seed, skew_s=skew_s)
+        self.process.on_end.append(self._end)
+        self._id = f"{self.process.name}"
+        self._names = 0
+        self._before = ""
+        self._port = 1000 * number
+        self._heard_s = line.hub.now
+        self.process.spawn(self._run)
+
+    def die(self) -> None:
+        """Its executor is killed, and the trainer with it."""
+        self.process.kill()
+
+    def freeze(self, for_s: float) -> None:
+        """Its executor stands still, and the trainer with it."""
+        self.process.freeze(for_s)
+        if self.trainer is not None:
+            self.trainer.freeze(for_s)
+
+    def _end(self) -> None:
+        if self.trainer is not None:
+            self.trainer.exit(-9)
+        self.line.ended(self, home=self.went_home)
+
+    def _run(self) -> None:
+        try:
+            self._register()
+            while self._obey():
+                self._begin_anew()
+                self._register()
+        except RefusedError:
+            self.went_home = True
+        except GoneError:
+            self.went_home = True
+        except ControlError:
+            return
+        self.went_home = True
+
+    def _register(self) -> None:
+        while True:
+            registration = Registration(
+                agent=self._id,
+                partition=self.partition,
+                host=self.host,
+                jvm=self.process.name,
+                address=self.address,
+                before=self._before,
+                versions={},
+            )
+            answer = self._call(Action.REGISTER, registration)
+            if answer is not None and answer.accepted:
+                return
+            self.process.sleep(0.5)
+
+    def _obey(self) -> bool:
+        beaten_s = -1.0
+        while True:
+            exited = self._reap()
+            if exited or self.line.hub.now - beaten_s >= BEAT_S:
+                beaten_s = self.line.hub.now
+                attempt = self.trainer.spec.attempt if self.trainer is not None else None
+                beat = AgentHeartbeat.model_construct(agent=self._id, address=self.address, attempt=attempt)
+                orders = self._call(Action.AGENT_HEARTBEAT, beat)
+                if orders is not None and orders.order in (Order.DISMISS, Order.REJOIN):
+                    return bool(orders.order is Order.REJOIN)
+                if orders is not None:
+                    self._follow(orders.order, orders.trainer)
+            self.process.sleep(0.5)
+
+    def _follow(self, order: Order, spec: TrainerSpec | None) -> None:
+        now_s, trainer = self.line.hub.now, self.trainer
+        if order is Order.STOP and trainer is not None:
+            if trainer.stop_asked_s is None:
+                trainer.stop_asked_s = now_s
+                trainer.process.thaw()
+                if self.process.rng.random() < 0.8:
+                    self.line.hub.at(0.1, lambda: trainer.exit(143))
+            elif now_s - trainer.stop_asked_s > trainer.spec.config.timeouts.stop:
+                trainer.exit(-9)
+        if order is Order.START and trainer is None and spec is not None:
+            self.trainer = Trainer(self.line, self, spec)
+            self.line.began(self.trainer)
+
+    def _reap(self) -> bool:
+        trainer = self.trainer
+        if trainer is None or trainer.exit_code is None:
+            return False
+        self.trainer = None
+        self._port += 1
+        exited = TrainerExited(
+            agent=self._id,
+            **trainer.spec.sender,
+            exit_code=trainer.exit_code,
+            time_s=1_790_000_000.0 + self.line.hub.now + self.process.skew_s,
+            log="log",
+            log_tail="",
+        )
+        timeouts = trainer.spec.config.timeouts
+        with suppress(RefusedError):
+            patiently(self.line, self.process, Action.TRAINER_EXITED, exited, timeouts.driver_lost, 5.0)
+        return True
+
+    def _begin_anew(self) -> None:
+        if self.trainer is not None:
+            self.trainer.exit(-9)
+            self.trainer = None
+        self._port += 1
+        self._names += 1
+        self._before, self._id = self._id, f"{self.process.name}+{self._names}"
+
+    def _call(self, action: Action, message: Message) -> Any:
+        began_s = self.line.hub.now
+        try:
+            said = self.line.call(self.process, action, message, HEARTBEAT_S)
+        except RefusedError:
+            raise
+        except ControlError as error:
+            patience_s = GONE_S if isinstance(error, GoneError) else DRIVER_LOST_S
+            if began_s - self._heard_s > patience_s:
+                raise
+            return None
+        self._heard_s = self.line.hub.now
+        return said
+
+    @property
+    def address(self) -> str:
+        """What it holds for its next trainer."""
+        return f"{self.host}:{self._port}"
+
+
+HEARTBEAT_S = 6.0
+DRIVER_LOST_S = 20.0

@@ -1,0 +1,83 @@
+"""Rows by content: which ones there are, which a share has, and which a position of the epoch sequence means."""
+
+from __future__ import annotations
+
+import random
+from functools import cache
+
+import numpy as np
+import numpy.typing as npt
+
+from sparktf.config.job import JobConfig
+from sparktf.driver.plan.locality import Replicas
+from sparktf.driver.plan.plan import Plan, SplitTable
+from sparktf.feature import Feature, FeedSpec, Kind
+from sparktf.sequence import Assignment, Draw, Interval, Keep, Stream, generator
+
+Ids = npt.NDArray[np.int64]
+
+_FEATURES = (
+    Feature(kind=Kind.INPUT, name="x", columns=("x",), dtype="float32"),
+    Feature(kind=Kind.TARGET, name="y", columns=("y",), dtype="float32"),
+)
+
+
+class Rows:
+    """A few files of a few row groups, in blocks of a few row groups; every row has a number.
+
+    Attributes:
+        count: Rows of an epoch.
+    """
+
+    def __init__(self, config: JobConfig, groups: int, hosts: tuple[str, ...], seed: int) -> None:
+        chance = random.Random(f"{seed} rows")
+        sizes = np.array([chance.randint(1, 12) for _ in range(groups)], np.int64)
+        block = np.sort(np.array([chance.randrange(max(groups // 2, 1)) for _ in range(groups)], np.int64))
+        block = np.unique(block, return_inverse=True)[1].astype(np.int64)
+        file = np.arange(groups, dtype=np.int64) // 4
+        replicas = Replicas(
+            np.array([[chance.randrange(len(hosts))] for _ in range(groups)], np.int64), sizes[:, None] * 8
+        )
+        zeros = np.zeros(groups, np.int64)
+        table = SplitTable(
+            Keep.ALL, block, file, np.arange(groups, dtype=np.int64) % 4, sizes, sizes, zeros, sizes * 8, replicas
+        )
+        self.count = int(sizes.sum())
+        self.plan = Plan(
+            spec=FeedSpec(features=_FEATURES, shuffle=config.data.shuffle, seed=config.train.seed),
+            plan_hash=config.plan_hash(),
+            files=tuple(f"/lake/{i}.parquet" for i in range(int(file[-1]) + 1)),
+            partition_values=((),) * (int(file[-1]) + 1),
+            tables={Stream.TRAIN: table},
+            hosts=hosts,
+        )
+        starts = np.concatenate([[0], np.cumsum(sizes)])
+        self._first = {(int(f), i % 4): int(starts[i]) for i, f in enumerate(file)}
+        self._block_first = starts[table.block_starts]
+        self._permuted = cache(self._permute)
+        self._sequence = cache(self._lay_out)
+
+    def of(self, assignment: Assignment, epoch: int) -> Ids:
+        """Returns the rows of a share, in the order in which its node trains on them."""
+        parts = []
+        for piece in assignment.pieces:
+            firsts = [(self._first[split.file, split.row_group], split.rows) for split in piece.splits]
+            block = np.concatenate([np.arange(first, first + rows) for first, rows in firsts])
+            parts.append(block[self._permuted(epoch, piece.block, len(block))][piece.start : piece.stop])
+        return np.concatenate(parts) if parts else np.empty(0, np.int64)
+
+    def at(self, epoch: int, interval: Interval) -> Ids:
+        """Returns the rows at some positions of an epoch's sequence."""
+        return self._sequence(epoch)[interval[0] : interval[1]]
+
+    def _lay_out(self, epoch: int) -> Ids:
+        order, parts = self.plan.order(Stream.TRAIN, epoch), []
+        for block in order.blocks.tolist():
+            first, stop = int(self._block_first[block]), int(self._block_first[block + 1])
+            parts.append(np.arange(first, stop)[self._permuted(epoch, block, stop - first)])
+        return np.concatenate(parts)
+
+    def _permute(self, epoch: int, block: int, rows: int) -> Ids:
+        if not self.plan.spec.shuffle:
+            return np.arange(rows)
+        return generator(Draw.BLOCK_ROWS, self.plan.spec.seed, epoch, block).permutation(rows)

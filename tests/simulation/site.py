@@ -1,0 +1,385 @@
+"""A driver's site: its agents, the way to its control server, and its view of the storage, all simulated."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from typing import Any, NamedTuple, Protocol
+
+import numpy as np
+import numpy.typing as npt
+from simulation.disk import Disk, SimStorage, Way
+from simulation.faults import Faults
+from simulation.hub import Hub, Process, SimClock, Waiter
+from simulation.nodes import Agent, Collective, GoneError, Ids, Trainer
+from simulation.rows import Rows
+
+from sparktf.config.job import JobConfig
+from sparktf.driver.attempt.feeding import Feeders
+from sparktf.driver.gang import roster
+from sparktf.driver.gang.site import AgentJob, Handler, Server, Voice
+from sparktf.driver.plan.plan import Plan
+from sparktf.errors import (
+    ControlError,
+    DriverLostError,
+    LifecycleError,
+    RefusedError,
+    SparkTFError,
+    StorageError,
+    StorageQuotaError,
+    StorageUnavailableError,
+)
+from sparktf.executor.agent import AgentSettings
+from sparktf.executor.feeder import FeederSettings
+from sparktf.message import Message
+from sparktf.result import Application
+from sparktf.storage import FileSystems, Storage
+from sparktf.wire.control import Action, TrainerSpec
+from sparktf.wire.security import ControlAccess
+
+_WRITES = ("write", "upload", "make", "probe")
+_DEADLINE_S = 20.0
+_LONG_S = 15.0
+
+
+class World(Protocol):
+    """What all drivers of a seed share."""
+
+    seed: int
+    hub: Hub
+    faults: Faults
+    disk: Disk
+    rows: Rows
+    config: JobConfig
+    hosts: tuple[str, ...]
+
+    def disk_is_full(self) -> bool:
+        """Whether nothing can be written now."""
+
+    def renamed(self, process: Process, source: str, target: str) -> None:
+        """Told of every rename that was made."""
+
+    def hit(self, process: Process, what: str, *, lasts: bool = False) -> None:
+        """Told of whatever happens to a process."""
+
+    def went_home(self, site: SimSite, agent: Agent) -> None:
+        """Told of every agent that ended as a success."""
+
+    def frozen(self, site: SimSite) -> None:
+        """Told of a driver that was frozen."""
+
+
+class SimSite:
+    """The site of one submission.
+
+    Attributes:
+        agents: All that were ever started.
+        closed: The gang was dismissed.
+    """
+
+    place = "nowhere"
+    one_machine = True
+
+    def __init__(self, world: World, driver: Process, application: Application) -> None:
+        self.world = world
+        self.hub, self.faults, self.driver = world.hub, world.faults, driver
+        self.application = application
+        self.clock = SimClock(driver)
+        self.file_systems = OneStorage(self.world, driver)
+        self.duplicates_wait = random.Random(f"{world.seed} duplicates").random() < 0.5
+        self.agents: list[Agent] = []
+        self.trainers: list[Trainer] = []
+        self.closed = False
+        self._handlers: Mapping[Action, Handler] = {}
+        self._collectives: dict[int, Collective] = {}
+        self._started = 0
+        self.spares = self.homes = 0
+
+    # ---- what the gang asks for ----
+
+    def preflight(self, config: JobConfig, voice: Voice) -> None:
+        """See `Site`."""
+
+    def plan(self, config: JobConfig, voice: Voice) -> Plan:
+        """See `Site`."""
+        return self.world.rows.plan
+
+    def prepare(self, config: JobConfig, storage: Storage, path: str) -> dict[str, Any]:
+        """See `Site`."""
+        return {}
+
+    def ship_code(self, config: JobConfig) -> None:
+        """See `Site`."""
+
+    def check_plan(self, config: JobConfig, plan: Plan) -> None:
+        """See `Site`."""
+
+    def serve(self, config: JobConfig, handlers: Mapping[Action, Handler]) -> Server:
+        """See `Site`."""
+        self._handlers = handlers
+        return self
+
+    def start_agents(self, config: JobConfig, plan: Plan, settings: AgentSettings, voice: Voice) -> AgentJob:
+        """See `Site`."""
+        job = _Agents()
+        chance = random.Random(f"{self.world.seed} {self.driver} spares")
+        job.spares = self.spares = chance.choice((0, 0, 1))
+        for partition in range(config.cluster.nodes + job.spares):
+            self._start_later(partition, chance.uniform(0.1, 3.0))
+        return job
+
+    def feed(self, config: JobConfig, plan: Plan, settings: FeederSettings, on_end: Callable[[], None]) -> Feeders:
+        """See `Site`."""
+        raise LifecycleError("nothing is fed here")
+
+    def let_go(self, agents: Sequence[roster.Agent]) -> None:
+        """See `Site`."""
+
+    def facts(self, agents: Sequence[roster.Agent]) -> list[roster.ExecutorFacts]:
+        """See `Site`."""
+        return [roster.ExecutorFacts() for _ in agents]
+
+    # ---- the server ----
+
+    def access(self) -> ControlAccess:
+        """See `Server`."""
+        return ControlAccess(location="simulated", secret="s")
+
+    def withdraw(self) -> None:
+        """See `Server`."""
+        self._handlers = {}
+
+    def shutdown(self) -> None:
+        """See `Server`."""
+
+    # ---- agents ----
+
+    def _start_later(self, partition: int, after_s: float) -> None:
+        self.hub.at(after_s, lambda: self.driver.when_awake(partial(self._start, partition)))
+
+    def _start(self, partition: int) -> None:
+        if self.closed:
+            return
+        self._started += 1
+        hosts = self.world.hosts
+        chance = random.Random(f"{self.world.seed} {self.driver} {partition} {self._started}")
+        skew_s = chance.uniform(-3.0, 3.0) if "clocks-differ" in self.faults.kinds else 0.0
+        host = hosts[partition % len(hosts)] if self._started <= len(hosts) else chance.choice(hosts)
+        agent = Agent(self, partition, host, self._started, self.world.seed, skew_s=skew_s)
+        self.agents.append(agent)
+        self._perhaps(agent.process, "node-dies", agent.die)
+        self._perhaps(agent.process, "node-freezes", agent.freeze)
+
+    def began(self, trainer: Trainer) -> None:
+        """Told of each trainer that is started."""
+        self.trainers.append(trainer)
+        self._perhaps(trainer.process, "trainer-dies", lambda: trainer.exit(-9))
+        self._perhaps(trainer.process, "trainer-freezes", trainer.freeze)
+
+    def _perhaps(self, process: Process, kind: str, act: Callable[..., None]) -> None:
+        weight = 2.0 / self.world.config.cluster.nodes
+        if (chance := self.faults.strike(kind, f"{process}", weight=weight)) is None:
+            return
+        after_s = chance.uniform(0.0, 25.0)
+        args = () if kind.endswith("dies") else (chance.choice((1.0, 4.0, 9.0, 15.0, 40.0)),)
+        note = f"{process} {kind.partition('-')[2]} in {after_s:.1f} s" + (f" for {args[0]:g} s" if args else "")
+        self.faults.schedule[-1] = self.faults.schedule[-1]._replace(what=note)
+
+        def happen() -> None:
+            if not process.dead and self.hub.now < self.faults.until_s:
+                self.world.hit(process, kind, lasts=not args or args[0] >= _LONG_S)
+                act(*args)
+
+        self.hub.at(after_s, happen)
+
+    def ended(self, agent: Agent, *, home: bool) -> None:
+        """Has an agent started again that did not go home."""
+        if home:
+            self.homes += 1
+            self.world.went_home(self, agent)
+        elif not self.closed and not self.driver.dead:
+            self._start_later(agent.partition, agent.process.rng.uniform(0.3, 3.0))
+
+    # ---- the way of messages ----
+
+    def call(self, caller: Process, action: Action, message: Message, timeout_s: float) -> Any:
+        """Returns the driver's answer, as `ControlClient.call` does.
+
+        Raises:
+            GoneError: the driver's process is gone.
+            DriverLostError: no answer came in time.
+            RefusedError: the driver refused it.
+            ControlError: the driver failed.
+        """
+        waiter, faults, rng = Waiter(caller), self.faults, caller.rng
+        what = f"{caller} {action}"
+        ways = [rng.uniform(0.001, 0.02)]
+        if chance := faults.strike("message-late", what):
+            ways[0] += chance.choice((0.5, 3.0, 8.0, 20.0))
+            self.world.hit(caller, "late")
+        if chance := faults.strike("message-twice", what):
+            ways.append(chance.choice((0.01, 1.0, 5.0, 12.0)))
+        if faults.strike("message-lost", what):
+            self.world.hit(caller, "lost")
+            ways.clear()
+        for way_s in ways:
+            self.hub.at(way_s, partial(self._deliver, waiter, action, message, rng.uniform(0.001, 0.02)))
+        if not caller.wait(waiter, timeout_s):
+            raise DriverLostError(f"no answer to {action}")
+        if isinstance(waiter.answer, Exception):
+            raise waiter.answer
+        return waiter.answer
+
+    def _deliver(self, waiter: Waiter, action: Action, message: Message, back_s: float) -> None:
+        if self.driver.dead or not self._handlers:
+            self.hub.at(back_s, partial(waiter.wake, GoneError("connection refused")))
+        elif self.driver.frozen:
+            self.driver.when_awake(partial(self._deliver, waiter, action, message, back_s))
+        else:
+            answer = self._answer(action, message)
+            if self.faults.strike("message-lost", f"answer to {waiter.process} {action}"):
+                self.world.hit(waiter.process, "lost")
+            else:
+                self.hub.at(back_s, partial(waiter.wake, answer))
+
+    def _answer(self, action: Action, message: Message) -> Message | Exception:
+        try:
+            return self._handlers[action].answer(message)
+        except RefusedError as error:
+            return error
+        except SparkTFError as error:
+            return ControlError(str(error))
+        except Exception as error:  # noqa: BLE001  as a server does: the next message is answered all the same
+            self.hub.crashes.append(f"{action} of {self.driver}: {type(error).__name__}: {error}")
+            return ControlError(str(error))
+
+    # ---- what nodes share ----
+
+    def storage(self, process: Process) -> Storage:
+        """Returns a node's view of the storage."""
+        return SimStorage(self.world.disk, way_of(self.world, process))
+
+    def collective(self, spec: TrainerSpec) -> Collective:
+        """Returns that of an attempt's trainers."""
+        found = self._collectives.get(spec.attempt)
+        if found is None:
+            found = self._collectives[spec.attempt] = Collective(self.hub, len(spec.cluster.worker), self.empty())
+            found.sized(spec.config.train.batch_size)
+        return found
+
+    def rows_of(self, answer: Any, epoch: int) -> tuple[Ids, list[tuple[int, int]]]:
+        """Returns a share's rows by content, and its intervals."""
+        return self.world.rows.of(answer.assignment, epoch), answer.assignment.intervals
+
+    def empty(self) -> npt.NDArray[np.uint8]:
+        """Returns the weights of a model that has seen no row."""
+        return np.zeros((self.world.config.train.epochs, self.world.rows.count), np.uint8)
+
+    def hit(self, process: Process, what: str) -> None:
+        """See `World`."""
+        self.world.hit(process, what)
+
+
+class _Agents:
+    """The agents' job, which Spark never gives up."""
+
+    spares = 0
+
+    def ended(self) -> str | None:
+        """See `AgentJob`."""
+        return None
+
+    def restart(self) -> None:
+        """See `AgentJob`."""
+
+    def close(self, wait_s: float) -> None:
+        """See `AgentJob`. Nobody waits: what is held afterwards is checked."""
+
+
+class OneStorage(FileSystems):
+    """Opens one process's view of the simulated storage."""
+
+    def __init__(self, world: World, process: Process) -> None:
+        super().__init__()
+        self._world = world
+        self._process = process
+
+    def open(self, path: str, *, deadline_s: float | None = None) -> Storage:
+        """See `FileSystems`."""
+        return SimStorage(self._world.disk, way_of(self._world, self._process, deadline_s or _DEADLINE_S, driver=True))
+
+
+def way_of(world: World, process: Process, deadline_s: float = _DEADLINE_S, *, driver: bool = False) -> Way:
+    """Returns how the calls of one process reach the storage.
+
+    A call takes effect before or after the time that it takes: whoever dies or freezes in between was cut off after
+    its effect, or before.
+    """
+    faults, hub, rng = world.faults, world.hub, process.rng
+
+    def call(what: str, path: str, apply: Callable[[], Any]) -> Any:
+        where = f"{process}: {what} {path}"
+        trouble = _trouble(world, process, what, where, deadline_s)
+        if trouble.error is not None:
+            world.hit(process, "storage")
+        if driver and faults.strike("driver-killed", where):
+            hub.at(rng.uniform(0.0, trouble.takes_s), process.kill)
+        if driver and (chance := faults.strike("driver-frozen", where)):
+            for_s = chance.choice((2.0, 8.0, 25.0, 60.0))
+            hub.at(rng.uniform(0.0, trouble.takes_s), partial(process.freeze, for_s))
+            world.hit(process, "frozen")
+        first, answer = rng.random() < 0.5, None
+        try:
+            if trouble.has_effect and first:
+                answer = _applied(world, process, what, path, apply)
+            process.sleep(trouble.takes_s)
+            if trouble.has_effect and not first:
+                answer = _applied(world, process, what, path, apply)
+        except OSError:
+            if trouble.error is None:
+                raise
+        if trouble.error is not None:
+            raise trouble.error
+        return answer
+
+    return call
+
+
+class _Trouble(NamedTuple):
+    """What becomes of one call.
+
+    Attributes:
+        has_effect: Whatever the caller is told.
+    """
+
+    takes_s: float
+    error: StorageError | None = None
+    has_effect: bool = True
+
+
+def _trouble(world: World, process: Process, what: str, where: str, deadline_s: float) -> _Trouble:
+    faults, takes_s = world.faults, process.rng.uniform(0.001, 0.01)
+    if what in _WRITES and world.disk_is_full():
+        return _Trouble(takes_s, StorageQuotaError(f"cannot {where}: the quota is exceeded"), has_effect=False)
+    if faults.strike("storage-slow", where):
+        takes_s += process.rng.uniform(0.2, 4.0)
+    if chance := faults.strike("storage-hangs", where):
+        takes_s = min(takes_s + chance.uniform(3.0, 40.0), deadline_s)
+        has_effect = chance.random() < 0.5
+        answers = has_effect and chance.random() < 0.5 and takes_s < deadline_s
+        error = None if answers else StorageUnavailableError(f"cannot {where}: no answer for {takes_s:.0f} s")
+        world.hit(process, "storage")
+        return _Trouble(takes_s, error, has_effect)
+    if faults.strike("storage-fails", where):
+        return _Trouble(takes_s, StorageUnavailableError(f"cannot {where}: connection refused"), has_effect=False)
+    if faults.strike("storage-loses-answers", where):
+        return _Trouble(takes_s, StorageUnavailableError(f"cannot {where}: connection reset"))
+    return _Trouble(takes_s)
+
+
+def _applied(world: World, process: Process, what: str, path: str, apply: Callable[[], Any]) -> Any:
+    answer = apply()
+    if what == "rename":
+        world.renamed(process, *path.split(" -> "))
+    return answer

@@ -1,0 +1,19 @@
+"""The simulator itself: a seed says everything."""
+
+from __future__ import annotations
+
+from simulation.world import World
+
+
+def test_without_faults_a_run_is_done_at_its_first_submission() -> None:
+    for seed in range(6):
+        world = World(seed, kinds=frozenset())
+        found = world.play()
+        assert not found.violations
+        assert (found.end[:4], len(world.submissions), found.faults) == ("DONE", 1, ())
+
+
+def test_a_seed_is_played_again_as_it_was() -> None:
+    first, again = World(2).play(), World(2).play()
+    assert first.faults
+    assert again == first

@@ -1,0 +1,351 @@
+"""One seed: a run, its submissions, what goes wrong, and whether what came of it is right."""
+
+from __future__ import annotations
+
+import json
+import logging
+import random
+from collections import defaultdict
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any, NamedTuple
+from unittest import mock
+
+import greenlet
+from rich.console import Console
+from simulation import checks
+from simulation.disk import Disk
+from simulation.faults import Faults
+from simulation.hub import EPOCH_S, Hub, Process, SimCondition, SimLock
+from simulation.nodes import Agent
+from simulation.rows import Rows
+from simulation.site import SimSite
+
+from sparktf.config.job import JobConfig
+from sparktf.driver.gang.gang import Gang
+from sparktf.driver.run import Run
+from sparktf.errors import SparkTFError, Verdict
+from sparktf.result import Application, RunResult
+from sparktf.rundir import RunDirectory
+
+_SUBMISSIONS = 6
+_PATIENCE = 2
+"""So many more there are once nothing goes wrong any more."""
+
+_QUIET_S = 60.0
+_BOUND_S = 400.0
+"""So long after its last fault a run may take, with all attempts and submissions that it needs."""
+
+
+@dataclass
+class Submission:
+    """One driver of the run.
+
+    Attributes:
+        result: What it told, if it came to an end.
+        error: What it ended with; "" for a run that is done.
+        wrote: It has changed what readers see.
+    """
+
+    number: int
+    process: Process
+    site: SimSite
+    gang: Gang
+    begun_s: float
+    result: RunResult | None = None
+    error: str = ""
+    over: bool = False
+    ended_s: float = 0.0
+
+
+class Hit(NamedTuple):
+    """Something that happened to a process.
+
+    Attributes:
+        lasts: It was gone for long, or for good.
+    """
+
+    time_s: float
+    what: str
+    lasts: bool
+
+
+@dataclass
+class Verdicts:
+    """What came of a seed."""
+
+    seed: int
+    nodes: int
+    liveness: bool
+    kinds: frozenset[str]
+    violations: list[str] = field(default_factory=list)
+    schedule: str = ""
+    faults: tuple[str, ...] = ()
+    end: str = ""
+    seconds: float = 0.0
+
+
+class World:
+    """See `site.World`."""
+
+    def __init__(
+        self,
+        seed: int,
+        *,
+        nodes: int | None = None,
+        kinds: frozenset[str] | None = None,
+        dropped: frozenset[str] = frozenset(),
+    ) -> None:
+        self.seed = seed
+        self.liveness = seed % 2 == 1
+        self.hub = Hub()
+        chance = random.Random(f"{seed} world")
+        count = nodes or (chance.randint(2, 16) if chance.random() < 0.4 else chance.randint(2, 5))
+        self.nodes = count
+        until_s = chance.uniform(15.0, 60.0) if self.liveness else 1e9
+        self.faults = Faults(self.hub, seed, until_s=until_s, kinds=kinds, dropped=dropped)
+        self.config = _config(chance, count)
+        self.hosts = tuple(f"h{i}" for i in range(count + 1))
+        self.rows = Rows(self.config, chance.randint(count, 4 * count + 8), self.hosts, seed)
+        self.disk = Disk(lambda: EPOCH_S + self.hub.now)
+        self.rundir = RunDirectory(self.config.output.path, self.config.name, "r")
+        self.submissions: list[Submission] = []
+        self.violations: list[str] = []
+        self.hits: dict[str, list[Hit]] = defaultdict(list)
+        self.writers: list[int] = []
+        self.committed: dict[str, int] = {}
+        full = self.faults.strike("disk-full", "the disk is full")
+        self._full_s = (full.uniform(3.0, 25.0), full.choice((5.0, 30.0, 1e9))) if full else (1e9, 0.0)
+        self._again_at_s = -1.0
+        self._chance = chance
+
+    # ---- told by sites ----
+
+    def disk_is_full(self) -> bool:
+        """See `site.World`."""
+        begun_s, for_s = self._full_s
+        return begun_s <= self.hub.now < min(begun_s + for_s, self.faults.until_s)
+
+    @property
+    def disk_was_full(self) -> bool:
+        """Whether nothing could be written for some time."""
+        return self._full_s[1] > 0.0
+
+    def hit(self, process: Process, what: str, *, lasts: bool = False) -> None:
+        """See `site.World`."""
+        self.hits[process.name].append(Hit(self.hub.now, what, lasts))
+
+    def went_home(self, site: SimSite, agent: Agent) -> None:
+        """See `site.World`."""
+        if not site.closed and not site.driver.dead and site.homes > site.spares:
+            self.violate(f"agent {agent.process} went home as a success, and nobody takes its place")
+
+    def frozen(self, site: SimSite) -> None:
+        """See `site.World`."""
+
+    def renamed(self, process: Process, source: str, target: str) -> None:
+        """See `site.World`."""
+        seen = [path for path in (source, target) if checks.is_guarded(self.rundir, path)]
+        if not seen:
+            return
+        number = int(process.name.removeprefix("driver-"))
+        if not self.writers or self.writers[-1] != number:
+            if number in self.writers:
+                self.violate(f"{process} changed {seen[-1]} after driver-{self.writers[-1]} had taken the run over")
+            self.writers.append(number)
+        if target == seen[-1]:
+            for found in checks.published(self, target):
+                self.violate(f"{process} committed {target}: {found}")
+
+    def violate(self, what: str) -> None:
+        """Notes that something is wrong."""
+        if what not in self.violations:
+            self.violations.append(what)
+
+    # ---- the seed ----
+
+    def play(self) -> Verdicts:
+        """Lets everything happen, then looks at what came of it."""
+        with _in_simulation(self):
+            self.submit()
+            over = self.hub.run(self._is_over, self._limit_s())
+            if not over and self.liveness:
+                self.violate(f"the run has not ended {self.hub.now - self.faults.until_s:.0f} s after the last fault")
+            if over:
+                self.hub.run(self._is_quiet, self.hub.now + _QUIET_S)
+                for found in checks.held(self):
+                    self.violate(found)
+            for found in checks.ends(self):
+                self.violate(found)
+            end = self._end()
+            for process in self._processes():
+                process.kill()
+        self.violations += self.hub.crashes
+        return Verdicts(
+            self.seed,
+            self.nodes,
+            self.liveness,
+            self.faults.kinds,
+            self.violations,
+            self.faults.describe(),
+            tuple(s.name for s in self.faults.schedule),
+            end,
+            self.hub.now,
+        )
+
+    def submit(self) -> None:
+        """Submits the run, again."""
+        number = len(self.submissions) + 1
+        chance = random.Random(f"{self.seed} submission {number}")
+        skew_s = chance.uniform(-3.0, 3.0) if "clocks-differ" in self.faults.kinds else 0.0
+        process = Process(self.hub, f"driver-{number}", self.seed, skew_s=skew_s)
+        site = SimSite(self, process, Application(f"app-{number}"))
+        gang = Gang(self.config, site, _Silent())
+        gang.roster.changed = SimCondition(process)
+        submission = Submission(number, process, site, gang, self.hub.now)
+        self.submissions.append(submission)
+        process.on_end.append(partial(self._ended, submission))
+        process.spawn(lambda: self._drive(submission))
+        if (twice := self.faults.strike("driver-twice", "submitted again while it runs")) is not None:
+            self.hub.at(twice.uniform(0.0, 25.0), self._submit_beside)
+
+    def _submit_beside(self) -> None:
+        if not self._is_over() and len(self.submissions) < _SUBMISSIONS - 1:
+            self.submit()
+
+    def _drive(self, submission: Submission) -> None:
+        gang = submission.gang
+        try:
+            submission.result = Run(gang, self.config, "r").execute()
+        except SparkTFError as error:
+            submission.error = f"{type(error).__name__}: {error}"
+            submission.result = error.result
+        finally:
+            gang.close()
+        submission.site.closed = submission.over = True
+        submission.ended_s = self.hub.now
+        for found in checks.told(self, submission):
+            self.violate(found)
+
+    def _ended(self, submission: Submission) -> None:
+        submission.ended_s = self.hub.now
+        submission.site.closed = True
+        if self._is_decided() or self._living():
+            return
+        if len(self.submissions) < _SUBMISSIONS or self.hub.now >= self.faults.until_s:
+            self.hub.at(self._chance.uniform(0.5, 8.0), self._submit_if_none)
+        elif self.liveness:
+            self.hub.at(self.faults.until_s - self.hub.now, self._submit_if_none)
+
+    def _submit_if_none(self) -> None:
+        if not self._living() and not self._is_over():
+            self.submit()
+
+    def _allowed(self) -> int:
+        return _SUBMISSIONS + _PATIENCE * self.liveness
+
+    def _living(self) -> list[Submission]:
+        return [s for s in self.submissions if not s.process.dead]
+
+    def _is_decided(self) -> bool:
+        return any(s.over and s.result is not None and s.result.verdict is Verdict.DONE for s in self.submissions)
+
+    def _is_over(self) -> bool:
+        if self._living():
+            return False
+        return self._is_decided() or len(self.submissions) >= self._allowed()
+
+    def _limit_s(self) -> float:
+        return (self.faults.until_s if self.liveness else 200.0) + _BOUND_S
+
+    def _is_quiet(self) -> bool:
+        return all(process.dead for process in self._processes())
+
+    def _processes(self) -> Iterable[Process]:
+        for submission in self.submissions:
+            yield submission.process
+            for agent in submission.site.agents:
+                yield agent.process
+            for trainer in submission.site.trainers:
+                yield trainer.process
+
+    def _end(self) -> str:
+        last = next((s for s in reversed(self.submissions) if s.result is not None), None)
+        told = f"{last.result.verdict.name} {last.error[:120]}" if last and last.result else "no end"
+        return f"{told} after {len(self.submissions)} submission(s), {self.hub.now:.0f} s"
+
+
+def play(job: tuple[int, int | None]) -> Verdicts:
+    """Plays one seed, of so many nodes if that is said."""
+    seed, nodes = job
+    logging.disable()
+    return World(seed, nodes=nodes).play()
+
+
+def _config(chance: random.Random, nodes: int) -> JobConfig:
+    batch = max(nodes, chance.choice((8, 16, 32)))
+    return JobConfig.model_validate(
+        {
+            "name": "t",
+            "model": "m:build",
+            "output": {"path": "/runs"},
+            "data": {
+                "path": "/lake",
+                "inputs": {"x": "x"},
+                "targets": {"y": "y"},
+                "shuffle": chance.random() < 0.8,
+                "rebalance": chance.random() < 0.7,
+            },
+            "cluster": {"workers": nodes, "min_workers": chance.choice((1, max(nodes - 1, 1), nodes))},
+            "train": {
+                "epochs": chance.randint(1, 3),
+                "batch_size": batch,
+                "seed": chance.randrange(1000),
+                "max_attempts": chance.randint(1, 4),
+            },
+            "checkpoint": {
+                "every_steps": chance.choice((2, 3, 5, 8)),
+                "every_seconds": None,
+                "keep": chance.randint(1, 3),
+            },
+            "timeouts": {
+                "reserve": 20.0,
+                "replace": 6.0,
+                "start": 15.0,
+                "heartbeat": 6.0,
+                "driver_lost": 20.0,
+                "progress": 15.0,
+                "upload": 12.0,
+                "stop": 2.0,
+            },
+        }
+    )
+
+
+class _Silent(Console):
+    """A console that nobody looks at."""
+
+    def print(self, *objects: Any, **how: Any) -> None:
+        """Says nothing."""
+
+
+@contextmanager
+def _in_simulation(world: World) -> Iterator[None]:
+    """Has the product's modules take chance and locks from the seed, and leaves out what takes real time."""
+    chance = random.Random(f"{world.seed} nonces")
+
+    def lock() -> SimLock:
+        process = next(s.process for s in world.submissions if greenlet.getcurrent() in s.process._threads)
+        return SimLock(process)
+
+    threads = mock.Mock(Lock=lock)
+    with (
+        mock.patch("secrets.token_hex", lambda n: f"{chance.getrandbits(8 * n):0{2 * n}x}"),
+        mock.patch("sparktf.event_log.threading", threads),
+        mock.patch("sparktf.driver.run.show_config", lambda config: json.dumps({"name": config.name})),
+        mock.patch("sparktf.driver.gang.gang.installed_versions", dict),
+        mock.patch("sparktf.driver.run.print_result", lambda console, result: None),
+    ):
+        yield
