@@ -38,6 +38,6 @@ def _clock_calls(file: Path) -> None:
     def clocked(self: SyncLoop, *args: Any) -> None:
         run_call(self, *args)
         resident = int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
-        out.write(json.dumps([time.time(), self.step, resident, time.process_time()]) + "\n")
+        out.write(json.dumps([time.time(), self.position.step, resident, time.process_time()]) + "\n")
 
     SyncLoop._run_call = clocked  # type: ignore[assignment,method-assign]

@@ -78,6 +78,6 @@ def test_every_module_of_driver_agent_and_trainer_comes_from_the_archive(
     modules = dict(line.split()[1:] for line in lines if line.startswith("MODULE"))
     assert prefix.endswith("/env")
     assert prefix != sys.prefix
-    assert {"sparktf.trainer.sync.session", "tensorflow", "keras", "pyarrow", "pydantic"} <= modules.keys()
+    assert {"sparktf.trainer.node.place", "tensorflow", "keras", "pyarrow", "pydantic"} <= modules.keys()
     assert not [f"{name}: {where}" for name, where in modules.items() if "/env/" not in where]
     assert "./env/bin/python" in submission.output()

@@ -14,7 +14,12 @@ from sparktf.errors import ErrorRecord, StorageError
 from sparktf.feature import FeedSpec
 from sparktf.storage import open_storage
 from sparktf.topology import ClusterSpec, NodeId, Role
+from sparktf.trainer.node.place import Place
+from sparktf.trainer.node.position import Done, Position
+from sparktf.trainer.node.report import Reporter
+from sparktf.wire.channel import ControlClient
 from sparktf.wire.control import Action, TrainerSpec
+from sparktf.wire.security import ControlAccess
 
 ABORTED = """Graph execution error:
 
@@ -55,9 +60,15 @@ def spec_of(config: JobConfig, nodes: int, index: int = 0) -> TrainerSpec:
     )
 
 
+def place_of(spec: TrainerSpec, work: Path, reporter: Any = None) -> Place:
+    """Returns the place of a trainer whose driver does not answer."""
+    client = ControlClient(ControlAccess(location="grpc://127.0.0.1:1", secret="s"))
+    return Place(spec, client, reporter or Reporter(client, spec), work)
+
+
 def saved_to_full_disk(config: JobConfig, folder: Path) -> list[tuple[str, str]]:
     """Saves a checkpoint on a full disk as each of two nodes; returns what the driver is told, and how the end ends."""
-    module = importlib.import_module("sparktf.trainer.node.checkpoint")
+    checkpoint = importlib.import_module("sparktf.trainer.node.checkpoint")
 
     class Full:
         def write(self, path: str) -> None:
@@ -72,8 +83,9 @@ def saved_to_full_disk(config: JobConfig, folder: Path) -> list[tuple[str, str]]
     found = []
     for index in range(2):
         told = Told()
-        writer = module.CheckpointWriter(spec_of(config, 2, index), open_storage(str(folder)), told, folder, "keras")
-        writer.save(Full(), step=1, epoch=0, done=(), rows_aside=0, last=False)
+        place = place_of(spec_of(config, 2, index), folder, told)
+        writer = checkpoint.CheckpointWriter(place, "keras")
+        writer.save(Full(), Position(step=1), Done(), last=False)
         try:
             writer.wait()
             end = ""

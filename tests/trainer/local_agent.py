@@ -25,7 +25,7 @@ from typing import IO, Any
 from sparktf.executor import trainer_process as process
 from sparktf.executor.agent import AgentSettings, agent_task
 
-PRELOADED = ("tensorflow", "keras", "tf_keras", "sparktf.trainer.__main__", "sparktf.trainer.sync.keras_run")
+PRELOADED = ("tensorflow", "keras", "tf_keras", "sparktf.trainer.__main__", "sparktf.trainer.sync.training")
 
 _PR_SET_PDEATHSIG = 1
 _PR_SET_CHILD_SUBREAPER = 36

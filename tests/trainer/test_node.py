@@ -7,12 +7,9 @@ from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 
 from trainer import lake
-from trainer.failures import spec_of
+from trainer.failures import place_of, spec_of
 
 from sparktf.config.job import JobConfig
-from sparktf.trainer.node.report import Reporter
-from sparktf.wire.channel import ControlClient
-from sparktf.wire.security import ControlAccess
 
 
 def test_workers_are_those_of_the_attempt(tmp_path: Path, elsewhere: ProcessPoolExecutor) -> None:
@@ -22,10 +19,7 @@ def test_workers_are_those_of_the_attempt(tmp_path: Path, elsewhere: ProcessPool
 
 def told(config: JobConfig, nodes: int, folder: Path) -> tuple[int, int, int]:
     """Returns index, workers and batch size of the first node of so many."""
-    session = importlib.import_module("sparktf.trainer.sync.session").Session
-    spec = spec_of(config, nodes)
-    client = ControlClient(ControlAccess(location="grpc://127.0.0.1:1", secret="s"))
-    node = importlib.import_module("sparktf.trainer.sync.lowlevel").TrainerNode(
-        session(spec, client, Reporter(client, spec), folder)
-    )
+    training = importlib.import_module("sparktf.trainer.sync.training")
+    lowlevel = importlib.import_module("sparktf.trainer.sync.lowlevel")
+    node = lowlevel.TrainerNode(training.member_of(place_of(spec_of(config, nodes), folder), mirrored=False))
     return node.index, node.workers, node.batch_size

@@ -14,9 +14,10 @@ from sparktf.feature import FeedSpec
 from sparktf.message import Message
 from sparktf.sequence import Stream
 from sparktf.topology import ClusterSpec, NodeId, Role
+from sparktf.trainer.node.position import Position
 from sparktf.trainer.node.report import Reporter
 from sparktf.wire.channel import ControlClient
-from sparktf.wire.control import Ack, Action, Heartbeat, Metrics, SaveOrder, TrainerOrders, TrainerSpec
+from sparktf.wire.control import Ack, Action, Heartbeat, Metrics, Progress, SaveOrder, TrainerOrders, TrainerSpec
 from sparktf.wire.security import new_secret
 
 NODE = NodeId(role=Role.WORKER, index=0)
@@ -32,6 +33,12 @@ SPEC = TrainerSpec(
     assets={},
 )
 METRICS = Metrics(attempt=1, node=NODE, stream=Stream.VALIDATION, epoch=2, step=69, rows=360, values={"loss": 0.5})
+
+
+class Loop:
+    """One that has gone through an epoch."""
+
+    position = Position(epoch=2, step=69, rows=1_438, loss=0.25)
 
 
 class Driver:
@@ -75,10 +82,12 @@ def driver() -> Iterator[Driver]:
 
 def test_an_epochs_metrics_come_when_the_node_is_known_to_be_there(driver: Driver) -> None:
     reporter = driver.reporter()
-    reporter.update(epoch=2, step=69, rows_trained=1_438, phase="training")
+    reporter.follow(Loop())
+    reporter.enter("training")
     reporter.send(Action.METRICS, METRICS)
 
-    assert driver.told == [Heartbeat(attempt=1, node=NODE, progress=reporter.progress), METRICS]
+    where = Progress(epoch=2, step=69, rows_trained=1_438, loss=0.25, phase="training")
+    assert driver.told == [Heartbeat(attempt=1, node=NODE, progress=where), METRICS]
 
 
 def test_a_message_does_not_depend_on_the_heartbeat_before_it(driver: Driver) -> None:

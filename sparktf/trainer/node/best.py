@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from sparktf.keep import Evaluation, KeepRule, Kept
-from sparktf.storage.base import Storage
 from sparktf.trainer.node.checkpoint import fetch, read, write
+from sparktf.trainer.node.place import Place
 from sparktf.wire.control import BestWeights
 
 
@@ -21,35 +20,22 @@ class BestEpoch:
     those of an earlier one are a committed checkpoint.
     """
 
-    def __init__(
-        self,
-        rule: KeepRule,
-        restored: BestWeights | None,
-        storage: Storage,
-        work: Path,
-        sum_over_workers: Callable[[Any], Any],
-    ) -> None:
+    def __init__(self, rule: KeepRule, place: Place, sum_over_workers: Callable[[Any], Any]) -> None:
         """Writes nothing yet.
 
         Args:
-            restored: What an earlier attempt has kept.
-            work: Folder of this process alone.
             sum_over_workers: Sums an array over all workers, each of which calls it.
         """
         self._rule = rule
-        self._restored = restored
-        self._storage = storage
-        self._folder = work / "best"
+        self._place = place
+        self._folder = place.work / "best"
         self._sum = sum_over_workers
-        self._best = restored.evaluation if restored is not None else None
+        self._restored: BestWeights | None = place.spec.restore.best if place.spec.restore else None
+        self._best = self._restored.evaluation if self._restored is not None else None
 
-    def offer(self, evaluation: Evaluation, checkpoint: Any, *, chief: bool) -> None:
-        """Keeps the weights of a checkpoint's objects if they are the best; every node calls it.
-
-        Args:
-            chief: This node decides for all of them.
-        """
-        better = chief and self._rule.is_better(evaluation, self._best)
+    def offer(self, evaluation: Evaluation, checkpoint: Any) -> None:
+        """Keeps the weights of a checkpoint's objects if the leader finds them the best; every node calls it."""
+        better = self._place.leads and self._rule.is_better(evaluation, self._best)
         if int(self._sum(np.array([better], np.int64))[0]):
             write(checkpoint, self._folder)
             self._best, self._restored = evaluation, None
@@ -63,7 +49,7 @@ class BestEpoch:
         if self._best is None:
             return None
         if self._restored is not None:
-            fetch(self._storage, self._restored.path, self._restored.files, self._folder)
+            fetch(self._place.storage, self._restored.path, self._restored.files, self._folder)
         read(checkpoint, self._folder)
         best, rule = self._best, self._rule
         return Kept(epoch=best.epoch, step=best.step, metric=rule.metric, mode=rule.mode, value=rule.value(best))

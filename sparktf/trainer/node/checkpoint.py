@@ -10,69 +10,40 @@ from typing import Any
 
 import tensorflow as tf
 
-from sparktf.config.job import CheckpointConfig
 from sparktf.errors import NotStoredError, SparkTFError, StorageError
-from sparktf.rundir import RunDirectory, checkpoint_name
-from sparktf.sequence import Interval
+from sparktf.rundir import checkpoint_name
 from sparktf.storage.base import Storage
 from sparktf.storage.checkpoints import upload_folder
 from sparktf.trainer.node.failure import LARGER_DISK, is_full_disk
-from sparktf.trainer.node.report import Reporter
-from sparktf.wire.control import Action, Flavour, Restore, TrainerSpec, Uploaded
+from sparktf.trainer.node.place import Place
+from sparktf.trainer.node.position import Done, Position
+from sparktf.wire.control import Action, Flavour, Restore, Uploaded
 
 _PREFIX = "ckpt"
 _PATIENCE_S = 5.0
 """How long training waits for the upload before, at most."""
 
 
-class SavePolicy:
-    """Decides when a checkpoint is due: by steps, which all nodes count alike, and by time, which the chief counts."""
-
-    def __init__(self, config: CheckpointConfig, now_s: float) -> None:
-        self._config = config
-        self._saved_s = now_s
-
-    def steps_left(self, step: int) -> int | None:
-        """Returns the updates until the next checkpoint that is due by steps, None where there is no such rule."""
-        every = self._config.every_steps
-        return None if every is None else every - step % every
-
-    def due_at_step(self, step: int) -> bool:
-        return self._config.every_steps is not None and step > 0 and step % self._config.every_steps == 0
-
-    def due_by_time(self, now_s: float) -> bool:
-        return self._config.every_seconds is not None and now_s - self._saved_s >= self._config.every_seconds
-
-    def saved(self, now_s: float) -> None:
-        self._saved_s = now_s
-
-
 class CheckpointWriter:
     """Writes and uploads one checkpoint at a time.
 
-    Every node writes, since variables aggregated on reading take a collective; only the chief's files are kept. An
+    Every node writes, since variables aggregated on reading take a collective; only the leader's files are kept. An
     upload that fails does not end the training: the driver is told, on the commit's own way, so that all nodes stay in
     step. Only the last checkpoint has to arrive.
     """
 
-    def __init__(self, spec: TrainerSpec, storage: Storage, reporter: Reporter, work: Path, keras: Flavour) -> None:
-        self._spec = spec
-        self._storage = storage
-        self._reporter = reporter
-        self._work = work
+    def __init__(self, place: Place, keras: Flavour) -> None:
+        self._place = place
         self._keras = keras
-        self._rundir = RunDirectory(spec.run_root, spec.config.name, spec.run_id)
         self._upload: threading.Thread | None = None
         self._not_stored: StorageError | None = None
         self._error: SparkTFError | None = None
 
-    def save(
-        self, checkpoint: Any, *, step: int, epoch: int, done: Sequence[Interval], rows_aside: int, last: bool
-    ) -> None:
+    def save(self, checkpoint: Any, position: Position, done: Done, *, last: bool) -> None:
         """Writes the checkpoint locally, then hands it to the upload thread.
 
         Args:
-            done: What this node has trained of the epoch in this attempt; `rows_aside` of it were left out.
+            done: What this node has done of the epoch that the checkpoint goes on with.
             last: Of the training: it waits for the upload before. Any other is dropped if that one takes too long.
 
         Raises:
@@ -86,23 +57,25 @@ class CheckpointWriter:
         late = self._upload is not None and self._upload.is_alive()
         if not late:
             self._join()
-        folder = self._work / checkpoint_name(step)
+        folder = self._place.work / checkpoint_name(position.step)
         not_written = self._write(checkpoint, folder)
-        position = Uploaded(
-            **self._spec.sender,
-            step=step,
-            epoch=epoch,
-            done=tuple(done),
-            rows_aside=rows_aside,
+        message = Uploaded(
+            **self._place.spec.sender,
+            step=position.step,
+            epoch=position.next_epoch,
+            done=tuple(done.intervals),
+            rows_aside=done.rows_aside,
             keras=self._keras,
         )
         if late or not_written:
             shutil.rmtree(folder, ignore_errors=True)
-            error = self._dropped(not_written or f"the upload to {self._rundir.staging} before was still under way")
-            self._reporter.send(Action.UPLOADED, position.model_copy(update={"error": error}))
+            error = self._dropped(
+                not_written or f"the upload to {self._place.rundir.staging} before was still under way"
+            )
+            self._place.send(Action.UPLOADED, message.model_copy(update={"error": error}))
             return
         self._not_stored = None
-        self._upload = threading.Thread(target=self._send, args=(folder, position), name="upload", daemon=True)
+        self._upload = threading.Thread(target=self._send, args=(folder, message), name="upload", daemon=True)
         self._upload.start()
 
     def wait(self) -> None:
@@ -119,11 +92,11 @@ class CheckpointWriter:
         """Waits for the upload that is under way, if one is."""
         if self._upload is None:
             return
-        limit = self._spec.config.timeouts.upload
+        limit = self._place.spec.config.timeouts.upload
         self._upload.join(limit)
         if self._upload.is_alive():
             raise NotStoredError(
-                f"a checkpoint's upload to {self._rundir.staging} took longer than timeouts.upload: {limit:g} s"
+                f"a checkpoint's upload to {self._place.rundir.staging} took longer than timeouts.upload: {limit:g} s"
             )
         self._upload = None
         if self._error is not None:
@@ -139,28 +112,29 @@ class CheckpointWriter:
             return f"the executor's local disk is full: cannot write {folder}; {LARGER_DISK}"
         return ""
 
-    def _send(self, folder: Path, position: Uploaded) -> None:
+    def _send(self, folder: Path, message: Uploaded) -> None:
         try:
-            if self._spec.leads:
-                position = position.model_copy(update=self._store(folder, position.step))
-            self._reporter.send(Action.UPLOADED, position)
+            if self._place.leads:
+                message = message.model_copy(update=self._store(folder, message.step))
+            self._place.send(Action.UPLOADED, message)
         except SparkTFError as e:
             self._error = e
         finally:
             shutil.rmtree(folder, ignore_errors=True)
 
     def _store(self, folder: Path, step: int) -> dict[str, Any]:
-        """Uploads the chief's files; returns what is to be said of it."""
-        target = self._rundir.staged(self._spec.attempt, checkpoint_name(step))
+        """Uploads the leader's files; returns what is to be said of it."""
+        place = self._place
+        target = place.rundir.staged(place.spec.attempt, checkpoint_name(step))
         try:
-            return {"files": upload_folder(self._storage, folder, target)}
+            return {"files": upload_folder(place.storage, folder, target)}
         except StorageError as e:
             self._not_stored = e
             return {"error": str(e)}
 
     def _dropped(self, reason: str) -> str:
-        """Returns why the chief drops a checkpoint; nobody reads the other nodes' files."""
-        if not self._spec.leads:
+        """Returns why the leader drops a checkpoint; nobody reads the other nodes' files."""
+        if not self._place.leads:
             return ""
         self._not_stored = StorageError(reason)
         return reason

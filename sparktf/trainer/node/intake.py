@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sys
 from functools import partial
-from pathlib import Path
 
 from pyarrow import flight
 
@@ -16,9 +15,8 @@ from sparktf.feed.staging import Staging
 from sparktf.ports import at_free_port
 from sparktf.result import NodeInput
 from sparktf.sequence import Stream
-from sparktf.trainer.node.report import Reporter
-from sparktf.wire.channel import ControlClient
-from sparktf.wire.control import Action, TrainerSpec
+from sparktf.trainer.node.place import Place
+from sparktf.wire.control import Action
 from sparktf.wire.data import DataAddress, Sealed, Span, StagedShare, Work, WorkRequest
 
 
@@ -29,16 +27,11 @@ class Intake:
         address: Where feeders find it.
     """
 
-    def __init__(self, spec: TrainerSpec, client: ControlClient, reporter: Reporter, work: Path) -> None:
-        """Starts to listen.
-
-        Args:
-            work: Folder of this process alone, on the executor's local disk.
-        """
+    def __init__(self, place: Place) -> None:
+        """Starts to listen."""
+        spec, work = place.spec, place.work
         data = spec.config.data
-        self._spec = spec
-        self._client = client
-        self._reporter = reporter
+        self._place = place
         nbytes = data.staging_mib << 20
         budget = Budget(nbytes)
         # Where rows do not move between nodes, a feeder that waited for one node might keep another one's rows from it,
@@ -49,7 +42,7 @@ class Intake:
             for stream in spec.staged
         }
         host = spec.cluster.worker[spec.node.index].rpartition(":")[0]
-        access = client.access
+        access = place.client.access
         common = (work, access.secret, access.tls, spec.attempt, self._stagings, self._sealed)
         self._server = at_free_port(spec.config.cluster.node_ports, lambda port: DataServer(host, port, *common))
         self.address: DataAddress = self._server.address
@@ -65,14 +58,14 @@ class Intake:
         return self._stagings[stream].input
 
     def _sealed(self, span: Span, rows: int) -> None:
-        self._reporter.send(Action.SEALED, Sealed(**self._spec.sender, span=span, rows=rows))
+        self._place.send(Action.SEALED, Sealed(**self._place.spec.sender, span=span, rows=rows))
 
     def _find_more(self, stream: Stream, epoch: int) -> bool:
         """Takes rows from a node that has some; returns False when no more will come."""
-        span = Span(attempt=self._spec.attempt, stream=stream, epoch=epoch)
-        request = WorkRequest(**self._spec.sender, span=span, starved_s=self._stagings[stream].starved_s)
-        patience = self._spec.config.timeouts.driver_lost
-        work = self._client.call_patiently(Action.WORK, request, Work, patience_s=patience)
+        spec = self._place.spec
+        span = Span(attempt=spec.attempt, stream=stream, epoch=epoch)
+        request = WorkRequest(**spec.sender, span=span, starved_s=self._stagings[stream].starved_s)
+        work = self._place.ask(Action.WORK, request, Work)
         for peer in work.peers:
             if self._take(peer, span):
                 return True
@@ -80,7 +73,7 @@ class Intake:
 
     def _take(self, peer: DataAddress, span: Span) -> bool:
         try:
-            with data_client(peer, self._client.access) as node:
+            with data_client(peer, self._place.client.access) as node:
                 return node.fetch_block(span, self._stagings[span.stream])
         except flight.FlightError:
             return False  # it is gone, or in another epoch: the driver knows more

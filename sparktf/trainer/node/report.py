@@ -10,6 +10,7 @@ from contextlib import suppress
 from sparktf.errors import ControlError, DriverLostError, RefusedError
 from sparktf.message import Message
 from sparktf.topology import LONGEST_BEAT_S, waiting_beat_s
+from sparktf.trainer.node.position import Position, Positioned
 from sparktf.wire.channel import GONE_S, ControlClient, patience_with
 from sparktf.wire.control import (
     Ack,
@@ -43,7 +44,8 @@ class Reporter:
     def __init__(self, client: ControlClient, spec: TrainerSpec) -> None:
         self._client = client
         self._spec = spec
-        self._progress = Progress()
+        self._loop: Positioned | None = None
+        self._phase = "starting"
         self._lock = threading.Lock()
         self._save = False
         self._finished = threading.Event()
@@ -54,13 +56,17 @@ class Reporter:
 
     @property
     def progress(self) -> Progress:
-        with self._lock:
-            return self._progress
+        """What a heartbeat says now."""
+        at = Position() if self._loop is None else self._loop.position
+        return Progress(epoch=at.epoch, step=at.step, rows_trained=at.rows, loss=at.loss, phase=self._phase)
 
-    def update(self, **changes: object) -> None:
-        """Changes fields of the progress that the next heartbeat carries."""
-        with self._lock:
-            self._progress = self._progress.model_copy(update=changes)
+    def follow(self, loop: Positioned) -> None:
+        """Has heartbeats say where a loop is from now on."""
+        self._loop = loop
+
+    def enter(self, phase: str) -> None:
+        """Has heartbeats say what this node is at."""
+        self._phase = phase
 
     def take_save_request(self) -> bool:
         """Returns whether the driver asked for a checkpoint since the last call."""

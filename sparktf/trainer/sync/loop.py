@@ -15,6 +15,7 @@ import numpy as np
 
 from sparktf.sequence import batch_shares
 from sparktf.trainer.model.tensors import to_tensors
+from sparktf.trainer.node.position import Extent, Position
 from sparktf.trainer.sync.strategy import Collective
 
 _CALL_S = 0.5
@@ -23,6 +24,9 @@ _CALL_S = 0.5
 
 class Feed(Protocol):
     """What the loop needs of a feed."""
+
+    def is_all(self, rows: int) -> bool:
+        """Whether so many rows are all that it has for the epoch."""
 
     def take(self, rows: int) -> Any:
         """Returns so many rows, fewer only at the end of the epoch."""
@@ -41,7 +45,7 @@ class LoopSettings(NamedTuple):
     devices: int
     batch_size: int
     steps_per_call: int
-    max_steps: int | None
+    extent: Extent
 
 
 class Agreement(NamedTuple):
@@ -56,8 +60,7 @@ class SyncLoop:
     """Trains epochs; the caller owns model, feed and checkpoints.
 
     Attributes:
-        step: Updates made over the whole run.
-        rows: Rows of this node's share of the epoch that went into updates.
+        position: Where the training is; nobody else changes it.
     """
 
     def __init__(
@@ -66,20 +69,21 @@ class SyncLoop:
         update: Callable[..., float],
         collective: Collective,
         *,
-        step: int,
+        position: Position,
         steps_to_save: Callable[[int], int | None],
         save_wanted: Callable[[], bool],
-        on_call: Callable[[float, int], None],
+        on_call: Callable[[], None],
         save: Callable[[], None],
     ) -> None:
         """Makes a loop.
 
         Args:
             update: As `UpdateFunction.__call__`.
+            position: Where it begins.
             steps_to_save: Updates left until a checkpoint is due by steps, the same on every node.
             save_wanted: Whether this node asks for a checkpoint now (by time, or on the driver's word).
-            on_call: Told the mean loss and the rows over all nodes after every call.
-            save: Writes a checkpoint of `step` and `rows`.
+            on_call: Called after every call.
+            save: Writes a checkpoint of the position.
         """
         self._settings = settings
         self._update = update
@@ -92,18 +96,29 @@ class SyncLoop:
         self._call_steps = min(2, settings.steps_per_call)
         self._measured_steps = self._call_steps
         self._calls = 0
-        self.step = step
-        self.rows = 0
+        self.position = position
 
-    @property
-    def exhausted(self) -> bool:
-        """Whether `train.max_steps` is reached."""
-        return self._settings.max_steps is not None and self.step >= self._settings.max_steps
+    def begin_epoch(self) -> int | None:
+        """Goes on to the epoch that is next; returns which it is, None where nothing is left to train."""
+        epoch = self._settings.extent.epoch_after(self.position)
+        if epoch is not None:
+            self.position = self.position.begun(epoch)
+        return epoch
 
     def run_epoch(self, feed: Feed) -> None:
         """Trains on all rows of the feed, together with the other nodes on theirs."""
-        self.rows = 0
-        while not self.exhausted:
+        self._train(feed)
+        # The last call of an epoch that ends at `max_steps` may leave rows that belong to nobody's update.
+        complete = not self._settings.extent.is_exhausted(self.position.step) or self._is_dry(feed)
+        self.position = self.position.ended(complete=complete)
+
+    def _is_dry(self, feed: Feed) -> bool:
+        """Whether no node has a row of the epoch left."""
+        left = self._collective.sum(np.array([not feed.is_all(self.position.rows)], np.int64))
+        return int(left[0]) == 0
+
+    def _train(self, feed: Feed) -> None:
+        while not self._settings.extent.is_exhausted(self.position.step):
             columns = feed.take(self._share * self._steps_of_call())
             rows = len(next(iter(columns.values())))
             counts = self._counts(rows)
@@ -113,14 +128,13 @@ class SyncLoop:
             if not len(agreed.totals):
                 return
             self._run_call(columns, counts, agreed)
-            if self._steps_to_save(self.step - 1) == 1:
+            if self._steps_to_save(self.position.step - 1) == 1:
                 self._save()
 
     def _steps_of_call(self) -> int:
         """Returns the updates of the next call: it ends where a checkpoint by steps is due, or at `max_steps`."""
-        limits = [self._call_steps, self._steps_to_save(self.step)]
-        if self._settings.max_steps is not None:
-            limits.append(self._settings.max_steps - self.step)
+        step = self.position.step
+        limits = [self._call_steps, self._steps_to_save(step), self._settings.extent.steps_left(step)]
         return min(limit for limit in limits if limit is not None)
 
     def _counts(self, rows: int) -> np.ndarray[Any, np.dtype[np.int32]]:
@@ -143,9 +157,9 @@ class SyncLoop:
         loss = self._update(to_tensors(columns), per_device, agreed.totals)
         self._measure(len(agreed.totals), time.perf_counter() - started)
         self._call_steps = agreed.next_steps
-        self.step += len(agreed.totals)
-        self.rows += int(counts.sum())
-        self._on_call(loss, int(agreed.totals.sum()))
+        step = self.position.step + len(agreed.totals)
+        self.position = self.position.advanced(step=step, rows=int(counts.sum()), loss=loss)
+        self._on_call()
 
     def _measure(self, steps: int, seconds: float) -> None:
         """Proposes the size of a call from the time of this one; the first call traces, and says nothing."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
@@ -11,35 +10,51 @@ import tensorflow as tf
 
 from sparktf.errors import ModelContractError, ModelError, SparkTFError
 from sparktf.sequence import Stream, batch_shares
+from sparktf.trainer.model.model import KerasModel
 from sparktf.trainer.model.tensors import Layout, decoded, decoded_signature, to_tensors
 from sparktf.trainer.node.checkpoint import checkpoint_of
-from sparktf.trainer.sync.session import Session
-from sparktf.wire.control import Flavour, TrainerSpec
+from sparktf.trainer.node.position import Position
+from sparktf.trainer.sync.member import Member
+from sparktf.wire.control import Flavour
 
 
 class TrainerNode:
-    """Implements `sparktf.Node` on a session."""
+    """Implements `sparktf.Node` on a worker.
 
-    def __init__(self, session: Session) -> None:
-        spec: TrainerSpec = session.spec
-        self._session = session
+    Attributes:
+        position: Where the user's loop is; nobody else changes it.
+    """
+
+    def __init__(self, member: Member) -> None:
+        spec = member.place.spec
+        self._member = member
         self._layout = Layout(spec.feed)
-        self._epoch = 0
+        self._extent = member.extent
+        self.position = Position.restored(spec.restore)
+        self._has_epochs = self._extent.epoch_after(self.position) is not None
         self._epoch_step = 0
         self._feed: Any = None
         self._feed_error: SparkTFError | None = None
-        self._rows = 0
         self._reports = 0
         self._begun = self._inside = False
         self._checkpoint: Any = None
         self.role = spec.node.role.value
         self.index = spec.node.index
-        self.workers = session.nodes
+        self.workers = member.place.workers
         self.params: Mapping[str, Any] = spec.config.params
         self.assets: Mapping[str, Any] = spec.assets
-        self.strategy = session.strategy
-        self.batch_size = batch_shares(spec.config.train.batch_size, session.nodes)[spec.node.index]
-        self.step = spec.restore.step if spec.restore else 0
+        self.strategy = member.strategy
+        self.batch_size = batch_shares(spec.config.train.batch_size, self.workers)[spec.node.index]
+        member.place.follow(self)
+
+    @property
+    def step(self) -> int:
+        """See `sparktf.Node`."""
+        return self.position.step
+
+    @step.setter
+    def step(self, step: int) -> None:
+        self.position = self.position.advanced(step=step, rows=0, loss=self.position.loss)
 
     def run(self, train: Callable[[Any], None]) -> None:
         """Runs a `train(node)` to its end, closes the books and ends the process.
@@ -52,7 +67,7 @@ class TrainerNode:
             ModelError: it returned without having trained, where there was something to train.
             SparkTFError: the feed failed; TensorFlow wraps that into an error of its own.
         """
-        if self._session.spec.config.train.keep == "best":
+        if self._member.place.spec.config.train.keep == "best":
             raise ModelContractError("train.keep: best is not for a train(node), which exports what it chooses itself")
         try:
             train(self)
@@ -63,33 +78,35 @@ class TrainerNode:
         early = self._left_early()
         if early:
             self._leave_epoch()
-        self._session.finish(self.step, early=early)
+        self._member.finish(self.position, early=early)
 
     def _left_early(self) -> bool:
         """Whether there are epochs left, the one that the loop was in included."""
         if self._checkpoint is None:
             raise ModelError("train(node) returned without having called node.restore(model=..., ...)")
-        if not self._begun and self._session.has_epochs:
+        if not self._begun and self._has_epochs:
             raise ModelError("train(node) returned without having gone over node.epochs(), of which some are left")
         return self._inside
 
     def _leave_epoch(self) -> None:
         """Accounts for the epoch that the loop has left, and saves it as the last checkpoint."""
-        complete = self._feed.is_all(self._rows)
+        at, complete = self.position, self._feed.is_all(self.position.rows)
         if not self._reports and not complete:
             raise ModelError(
-                f"train(node) returned in epoch {self._epoch} without having reported a row: call "
+                f"train(node) returned in epoch {at.epoch} without having reported a row: call "
                 "node.report(step=..., rows=...) for every batch of node.dataset()"
             )
-        if complete or self._rows or self.step > self._epoch_step:
-            self._session.epoch_done(self._feed, self._epoch, self.step, self._rows, complete=complete)
-        self._session.save(self._checkpoint, self.step, self._epoch, self._rows, complete=complete, last=True)
+        self.position = at.ended(complete=complete)
+        if complete or at.rows or at.step > self._epoch_step:
+            self._member.input.report(self._feed, self.position)
+        self._member.save(self.position, last=True)
 
     def restore(self, **trackables: Any) -> bool:
         """See `sparktf.Node`."""
         self._checkpoint = checkpoint_of(**trackables)
-        restored = self._session.restore(self._checkpoint)
-        self._session.ready(keras=_flavour(trackables.values()), weights=_weights(trackables.values()))
+        keras = _flavour(trackables.values())
+        restored = self._member.saves.restore(self._checkpoint, keras)
+        self._member.ready(keras=keras, weights=_weights(trackables.values()))
         return restored
 
     def epochs(self) -> Iterator[int]:
@@ -97,28 +114,30 @@ class TrainerNode:
         if self._checkpoint is None:
             raise ModelError("train(node) must call node.restore(model=..., ...) before node.epochs()")
         self._begun = True
-        for epoch in self._session.epochs():
-            self._epoch, self._epoch_step, self._rows = epoch, self.step, 0
-            with self._session.open_feed(Stream.TRAIN, epoch) as feed:
+        while (epoch := self._extent.epoch_after(self.position)) is not None:
+            self.position, self._epoch_step = self.position.begun(epoch), self.step
+            self._member.place.enter("training")
+            with self._member.input.open(Stream.TRAIN, epoch) as feed:
                 self._feed = feed
                 self._inside = True
                 yield epoch
                 self._inside = False
-                complete = feed.is_all(self._rows)
-                if not complete and not self._session.exhausted(self.step):
+                rows, complete = self.position.rows, feed.is_all(self.position.rows)
+                if not complete and not self._extent.is_exhausted(self.step):
                     raise ModelError(
-                        f"train(node) reported {self._rows} of the {feed.rows} rows of its share of epoch {epoch}, and "
+                        f"train(node) reported {rows} of the {feed.rows} rows of its share of epoch {epoch}, and "
                         "went on: train and report every batch of node.dataset(); to stop early, leave the loop over "
                         "node.epochs()"
                     )
-                self._session.epoch_done(feed, epoch, self.step, self._rows, complete=complete)
-            self._session.save(self._checkpoint, self.step, epoch, self._rows, complete=complete)
+                self.position = self.position.ended(complete=complete)
+                self._member.input.report(feed, self.position)
+            self._member.save(self.position)
 
     def dataset(self, stream: str = "train") -> Any:
         """See `sparktf.Node`."""
         if Stream(stream) is Stream.TRAIN:
             return self._batches(lambda: self._feed)
-        return self._batches(lambda: self._session.open_feed(Stream(stream), self._epoch))
+        return self._batches(lambda: self._member.input.open(Stream(stream), self.position.epoch))
 
     def _batches(self, open_feed: Callable[[], Any]) -> Any:
         def generate() -> Iterator[Any]:
@@ -145,33 +164,33 @@ class TrainerNode:
             raise
 
     def _signature(self) -> Any:
-        spec = self._session.spec.feed
+        spec = self._member.place.spec.feed
         rows = decoded_signature(spec.features)
         parts = (self._layout.x(rows), self._layout.y(rows))
         return (*parts, self._layout.sample_weight(rows)) if spec.weights else parts
 
     def report(self, *, step: int, rows: int, loss: float | None = None) -> None:
         """See `sparktf.Node`."""
-        self.step = step
-        self._rows += rows
+        self.position = self.position.advanced(step=step, rows=rows, loss=loss)
         self._reports += 1
-        self._session.progress(self._epoch, step, self._rows, loss)
+        self._member.place.enter("training")
 
     def metrics(self, values: Mapping[str, float], *, rows: int, stream: str = "validation") -> None:
         """See `sparktf.Node`."""
-        self._session.metrics(Stream(stream), self._epoch, self.step, rows, dict(values))
+        self._member.output.metrics(Stream(stream), self.position, rows, dict(values))
 
     def checkpoint(self) -> bool:
         """See `sparktf.Node`."""
-        due = self._session.policy.due_at_step(self.step)
+        saves = self._member.saves
+        due = saves.due_at_step(self.step)
         if due:
-            self._session.save(self._checkpoint, self.step, self._epoch, self._rows, complete=False)
-            self._session.policy.saved(time.monotonic())
+            self._member.save(self.position)
+            saves.rest()
         return due
 
     def export(self, model: Any) -> None:
         """See `sparktf.Node`."""
-        self._session.export_plain(model)
+        self._member.output.export(KerasModel.wrap(model, self._member.place.spec.feed))
 
 
 def _flavour(trackables: Iterable[Any]) -> Flavour:

@@ -6,15 +6,17 @@ from typing import Any
 
 import tensorflow as tf
 
-from sparktf.config.job import ClusterConfig
 
+def make_strategy(nodes: int, devices: int | None) -> Any:
+    """Returns the strategy for so many nodes; the multi-worker one reads TF_CONFIG and connects to its peers here.
 
-def make_strategy(cluster: ClusterConfig, nodes: int) -> Any:
-    """Returns the strategy for so many nodes; the multi-worker one reads TF_CONFIG and connects to its peers here."""
+    Args:
+        devices: Those of a node that is alone, each with a replica; None for one replica, wherever TensorFlow puts it.
+    """
     if nodes > 1:
         return tf.distribute.MultiWorkerMirroredStrategy()
-    if cluster.strategy == "mirrored":
-        return tf.distribute.MirroredStrategy(_devices(cluster.devices))
+    if devices is not None:
+        return tf.distribute.MirroredStrategy(_devices(devices))
     return tf.distribute.get_strategy()
 
 

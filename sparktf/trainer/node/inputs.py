@@ -1,0 +1,108 @@
+"""What a node reads: its share of each epoch, the books of it, and the rows that it sets aside."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from functools import partial
+
+from sparktf.errors import LifecycleError
+from sparktf.feature import FeedLimits
+from sparktf.feed.aside import BadRow
+from sparktf.feed.blocks import Parts, PlannedParts
+from sparktf.feed.memory import SpareMemory
+from sparktf.feed.pipeline import NodeFeed
+from sparktf.result import NodeInput
+from sparktf.sequence import Stream
+from sparktf.trainer.node.bad_rows import BadRowFile
+from sparktf.trainer.node.intake import Intake
+from sparktf.trainer.node.place import Place
+from sparktf.trainer.node.position import Done, Position
+from sparktf.wire.control import Action, AssignmentAnswer, AssignmentRequest, EpochDone
+from sparktf.wire.data import DataAddress
+
+
+class Input:
+    """Opens the feeds of a node, and tells the driver what has come of them."""
+
+    def __init__(self, place: Place) -> None:
+        """Begins to listen where Spark feeds a stream."""
+        spec, data = place.spec, place.spec.config.data
+        self._place = place
+        self._memory = SpareMemory(spec.feed.features)
+        self._limits = FeedLimits(prefetch_bytes=data.prefetch_mib << 20, max_bad_rows=data.max_bad_rows)
+        self._intake = Intake(place) if spec.staged else None
+        path = place.rundir.bad_rows(spec.attempt, str(spec.node))
+        self._bad_rows = BadRowFile(place.storage, path, place.warn)
+        self._feed: NodeFeed | None = None
+        self._began_s = 0.0
+
+    @property
+    def address(self) -> DataAddress | None:
+        """Where feeders find this node, if Spark feeds it."""
+        return None if self._intake is None else self._intake.address
+
+    def open(self, stream: Stream, epoch: int) -> NodeFeed:
+        """Asks the driver for this node's share of an epoch, and begins to read it."""
+        began_s = time.monotonic()
+        request = AssignmentRequest(**self._place.spec.sender, stream=stream, epoch=epoch)
+        answer = self._place.ask(Action.ASSIGNMENT, request, AssignmentAnswer)
+        feed = NodeFeed(
+            self._place.spec.feed,
+            self._parts(stream, epoch, answer),
+            self._memory,
+            limits=self._limits,
+            on_bad_rows=partial(self._set_aside, stream, epoch),
+        )
+        if stream is Stream.TRAIN:
+            self._feed, self._began_s = feed, began_s
+        return feed
+
+    def _parts(self, stream: Stream, epoch: int, answer: AssignmentAnswer) -> Parts:
+        spec = self._place.spec
+        if answer.assignment is not None:
+            aside = self._limits.max_bad_rows > 0
+            return PlannedParts(spec.feed, answer.assignment, self._place.file_systems.open, sets_aside=aside)
+        if answer.staged is None or self._intake is None:
+            raise LifecycleError(f"{spec.node} was given no share of {stream}")
+        return self._intake.open(stream, epoch, answer.staged)
+
+    def _set_aside(self, stream: Stream, epoch: int, rows: Sequence[BadRow], *, too_many: bool) -> None:
+        self._bad_rows.add(stream, epoch, rows)
+        if too_many:
+            self._bad_rows.flush()
+
+    def flush(self) -> None:
+        """Stores which rows have been set aside so far."""
+        self._bad_rows.flush()
+
+    def done(self, position: Position) -> Done:
+        """Returns what is done of an epoch that a checkpoint at this position goes on with."""
+        if position.is_complete or self._feed is None:
+            return Done()
+        return Done(self._feed.consumed(position.rows), self._feed.aside_within(position.rows))
+
+    def report(self, feed: NodeFeed, position: Position) -> None:
+        """Tells the driver what has become of this node's share of an epoch that has ended."""
+        self.flush()
+        aside = feed.rows_aside if position.is_complete else feed.aside_within(position.rows)
+        message = EpochDone(
+            **self._place.spec.sender,
+            epoch=position.epoch,
+            step=position.step,
+            rows_fed=position.rows + aside,
+            rows_trained=position.rows,
+            rows_aside=aside,
+            complete=position.is_complete,
+            input=self._read(feed, position.rows + aside),
+        )
+        self._place.send(Action.EPOCH_DONE, message)
+
+    def _read(self, feed: NodeFeed, rows: int) -> NodeInput:
+        """Returns what was read for the epoch, of which the feed has gone through so many rows."""
+        if self._intake is None:
+            read = NodeInput(rows={"direct": rows}, nbytes=feed.nbytes, local_nbytes=feed.local_nbytes)
+        else:
+            read = self._intake.input(Stream.TRAIN)
+        seconds = time.monotonic() - self._began_s
+        return read.model_copy(update={"wait_s": feed.wait_s, "seconds": seconds})

@@ -1,0 +1,86 @@
+"""What a leader writes for all nodes: metrics, TensorBoard's summaries, the best weights, the model."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from sparktf.errors import NotStoredError, StorageError
+from sparktf.keep import KeepRule
+from sparktf.sequence import Stream
+from sparktf.storage.checkpoints import upload_folder
+from sparktf.trainer.model.export import export_model
+from sparktf.trainer.model.model import KerasModel
+from sparktf.trainer.node.best import BestEpoch
+from sparktf.trainer.node.place import Place
+from sparktf.trainer.node.position import Position
+from sparktf.trainer.node.summaries import Summaries
+from sparktf.wire.control import Action, Metrics, StagedFile
+
+_SUMMARIES_DEADLINE_S = 5.0
+"""Training waits for them, and they may be stored the next time."""
+
+
+class Output:
+    """The results of a run, of which the leader's count.
+
+    Attributes:
+        model: Files of the exported model in the staging folder; of the leader alone.
+    """
+
+    def __init__(self, place: Place) -> None:
+        """Writes nothing yet."""
+        spec = place.spec
+        hasty = place.file_systems.open(spec.run_root, deadline_s=_SUMMARIES_DEADLINE_S)
+        self.model: tuple[StagedFile, ...] = ()
+        self._place = place
+        self._summaries = Summaries(hasty, place.rundir.tensorboard, place.work, spec.attempt)
+
+    def loss(self, position: Position) -> None:
+        """Keeps the loss of the last updates for TensorBoard."""
+        if self._place.leads and position.loss is not None:
+            self._summaries.scalar("train", "loss", position.loss, position.step)
+
+    def metrics(self, stream: Stream, position: Position, rows: int, values: dict[str, float]) -> None:
+        """Reports metrics of an epoch over all workers: the leader's, which are everybody's."""
+        if not self._place.leads:
+            return
+        for name, value in values.items():
+            self._summaries.scalar(stream.value, f"epoch_{name}", value, position.step)
+        message = Metrics(
+            **self._place.spec.sender,
+            stream=stream,
+            epoch=position.epoch,
+            step=position.step,
+            rows=rows,
+            values=values,
+        )
+        self._place.send(Action.METRICS, message)
+
+    def best_epoch(self, rule: KeepRule, sum_over_workers: Callable[[Any], Any]) -> BestEpoch:
+        """Returns where the best weights are kept, those that the attempt before has left among them."""
+        return BestEpoch(rule, self._place, sum_over_workers)
+
+    def export(self, model: KerasModel) -> None:
+        """Exports the model into the staging folder; the driver publishes it.
+
+        Raises:
+            NotStoredError: it could not be uploaded.
+        """
+        place = self._place
+        if not place.leads:
+            return
+        place.enter("exporting")
+        folder = place.work / "model"
+        export_model(model, place.spec.assets, folder)
+        try:
+            self.model = upload_folder(place.storage, folder, place.rundir.staged(place.spec.attempt, "model"))
+        except StorageError as error:
+            raise NotStoredError(f"the model could not be stored: {error}") from error
+
+    def flush(self) -> None:
+        """Stores the summaries; what cannot be stored is kept for the next time, and is no reason to stop."""
+        try:
+            self._summaries.flush()
+        except StorageError as error:
+            self._place.warn(f"TensorBoard's summaries are not stored: {error}")

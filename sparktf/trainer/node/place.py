@@ -1,0 +1,86 @@
+"""A node's place in the run: who it is, its way to the driver, and where its files are."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TypeVar
+
+from sparktf.message import Message
+from sparktf.rundir import RunDirectory
+from sparktf.storage import FileSystems, SimpleCredentials
+from sparktf.trainer.node.position import Positioned
+from sparktf.trainer.node.report import Reporter
+from sparktf.wire.channel import ControlClient
+from sparktf.wire.control import Action, TrainerSpec, Warned
+
+_Answer = TypeVar("_Answer", bound=Message)
+
+
+class Place:
+    """What every trainer has, whatever its role.
+
+    Attributes:
+        spec: The attempt's specification for this node.
+        client: The channel to the driver.
+        work: Folder of this process alone, on the executor's local disk.
+        rundir: Names of the run's files.
+        file_systems: The one way to any storage, with the credentials of this process.
+        storage: That of the run directory.
+    """
+
+    def __init__(self, spec: TrainerSpec, client: ControlClient, reporter: Reporter, work: Path) -> None:
+        """Connects to nothing yet."""
+        self.spec = spec
+        self.client = client
+        self.work = work
+        self.rundir = RunDirectory(spec.run_root, spec.config.name, spec.run_id)
+        self.file_systems = FileSystems(spec.hadoop, SimpleCredentials())
+        self.storage = self.file_systems.open(spec.run_root)
+        self._reporter = reporter
+
+    @property
+    def workers(self) -> int:
+        """Trainers that share an update in this attempt, which may be fewer than configured."""
+        return len(self.spec.cluster.worker)
+
+    @property
+    def leads(self) -> bool:
+        """Whether this node speaks and writes for all, where one is enough."""
+        return self.spec.leads
+
+    def follow(self, loop: Positioned) -> None:
+        """Has heartbeats say where a loop is from now on."""
+        self._reporter.follow(loop)
+
+    def enter(self, phase: str) -> None:
+        """Has heartbeats say what this node is at."""
+        self._reporter.enter(phase)
+
+    def send(self, action: Action, message: Message) -> None:
+        """Delivers a message that must not be lost, for as long as the driver may be away.
+
+        Raises:
+            ControlError: it could not be.
+        """
+        self._reporter.send(action, message)
+
+    def ask(self, action: Action, request: Message, answer: type[_Answer]) -> _Answer:
+        """Returns the driver's answer, for which it may be away for as long as a run outlives.
+
+        Raises:
+            ControlError: there is none.
+        """
+        patience_s = self.spec.config.timeouts.driver_lost
+        return self.client.call_patiently(action, request, answer, patience_s=patience_s)
+
+    def warn(self, text: str) -> None:
+        """Tells of something that the run outlives and its owner should know."""
+        self.send(Action.WARNING, Warned(**self.spec.sender, text=text))
+
+    def take_save_request(self) -> bool:
+        """Returns whether the driver asked for a checkpoint since the last call."""
+        return self._reporter.take_save_request()
+
+    def leave(self) -> None:
+        """Waits for the order to stop, which ends the process."""
+        self._reporter.finish()

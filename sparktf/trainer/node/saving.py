@@ -1,0 +1,115 @@
+"""What a node saves: when a checkpoint is due, what it holds, and the one that an attempt starts from."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+from sparktf.config.job import CheckpointConfig
+from sparktf.trainer.node.checkpoint import CheckpointWriter, restore
+from sparktf.trainer.node.place import Place
+from sparktf.trainer.node.position import Done, Extent, Position
+from sparktf.wire.control import Flavour
+
+
+class SavePolicy:
+    """Decides when a checkpoint is due: by steps, which all nodes count alike, and by time, which the leader counts."""
+
+    def __init__(self, config: CheckpointConfig, now_s: float) -> None:
+        self._config = config
+        self._saved_s = now_s
+
+    def steps_left(self, step: int) -> int | None:
+        """Returns the updates until the next checkpoint that is due by steps, None where there is no such rule."""
+        every = self._config.every_steps
+        return None if every is None else every - step % every
+
+    def due_at_step(self, step: int) -> bool:
+        return self._config.every_steps is not None and step > 0 and step % self._config.every_steps == 0
+
+    def due_by_time(self, now_s: float) -> bool:
+        return self._config.every_seconds is not None and now_s - self._saved_s >= self._config.every_seconds
+
+    def saved(self, now_s: float) -> None:
+        self._saved_s = now_s
+
+
+class Saves:
+    """The checkpoints of a node."""
+
+    def __init__(self, place: Place) -> None:
+        """Counts the time until the first checkpoint from now on."""
+        spec = place.spec
+        self._place = place
+        self._policy = SavePolicy(spec.config.checkpoint, time.monotonic())
+        self._extent = Extent.of(spec.config.train)
+        self._saved_step = spec.restore.step if spec.restore else -1
+        self._checkpoint: Any = None
+        self._writer: CheckpointWriter | None = None
+
+    def restore(self, checkpoint: Any, keras: Flavour) -> bool:
+        """Takes the objects that checkpoints hold, and brings them to the state that this attempt starts from.
+
+        Args:
+            checkpoint: A `tf.train.Checkpoint`; all of its objects exist.
+
+        Returns:
+            Whether there is one.
+
+        Raises:
+            StorageError: it cannot be downloaded.
+            ValueError: the model's variables are not those of the checkpoint.
+        """
+        place = self._place
+        self._checkpoint = checkpoint
+        self._writer = CheckpointWriter(place, keras)
+        if place.spec.restore is None:
+            return False
+        restore(checkpoint, place.storage, place.spec.restore, place.work)
+        return True
+
+    def steps_left(self, step: int) -> int | None:
+        """Returns the updates until the next checkpoint that is due by steps, None where there is no such rule."""
+        return self._policy.steps_left(step)
+
+    def due_at_step(self, step: int) -> bool:
+        """Whether all nodes save after this update."""
+        return self._policy.due_at_step(step)
+
+    def wanted(self) -> bool:
+        """Whether this node asks for a checkpoint now: by time (the leader), or on the driver's word."""
+        due = self._place.leads and self._policy.due_by_time(time.monotonic())
+        return due or self._place.take_save_request()
+
+    def lack(self, position: Position) -> bool:
+        """Whether the state at this position is not saved yet."""
+        return self._writer is not None and position.step != self._saved_step
+
+    def save(self, position: Position, done: Done, *, last: bool = False) -> None:
+        """Saves a checkpoint that is lacking; all nodes call it at the same steps.
+
+        Args:
+            done: What this node has done of the epoch that the checkpoint goes on with.
+            last: Nothing more is trained, whatever is left.
+        """
+        if self._writer is None:
+            return
+        self._saved_step = position.step
+        self._place.enter("saving")
+        last = last or self._extent.epoch_after(position) is None
+        self._writer.save(self._checkpoint, position, done, last=last)
+        self.rest()
+        self._place.enter("training")
+
+    def rest(self) -> None:
+        """Counts the time until the next checkpoint from now on."""
+        self._policy.saved(time.monotonic())
+
+    def wait(self) -> None:
+        """Waits until the last checkpoint is stored.
+
+        Raises:
+            NotStoredError: it could not be, or not within `timeouts.upload`.
+        """
+        if self._writer is not None:
+            self._writer.wait()

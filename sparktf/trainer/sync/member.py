@@ -1,0 +1,78 @@
+"""One worker of a synchronous gang: what sparktf's own loop and a hand-written one have in common."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+from sparktf.keep import KeepRule, Kept
+from sparktf.trainer.model.model import versions
+from sparktf.trainer.node.inputs import Input
+from sparktf.trainer.node.outputs import Output
+from sparktf.trainer.node.place import Place
+from sparktf.trainer.node.position import Extent, Position
+from sparktf.trainer.node.saving import Saves
+from sparktf.wire.control import Action, Finished, Flavour, Ready
+
+
+class Member(NamedTuple):
+    """A worker has everything that a node is made of.
+
+    Attributes:
+        strategy: The tf.distribute strategy.
+    """
+
+    place: Place
+    strategy: Any
+    input: Input
+    saves: Saves
+    output: Output
+
+    @property
+    def extent(self) -> Extent:
+        """How far the run trains."""
+        return Extent.of(self.place.spec.config.train)
+
+    def ready(self, *, keras: Flavour, weights: int, keep: KeepRule | None = None) -> None:
+        """Tells the driver that this node could begin.
+
+        Args:
+            keep: By what the best weights are known, if they are kept.
+        """
+        message = Ready(
+            **self.place.spec.sender,
+            replicas=int(self.strategy.num_replicas_in_sync),
+            keras=keras,
+            versions=versions(keras),
+            weights=weights,
+            data=self.input.address,
+            keep=keep,
+        )
+        self.place.send(Action.READY, message)
+        self.place.enter("ready")
+
+    def save(self, position: Position, *, last: bool = False) -> None:
+        """Saves a checkpoint, unless this very step is saved already; all nodes call it at the same steps.
+
+        Args:
+            last: Nothing more is trained, whatever is left.
+        """
+        self.output.flush()
+        if not self.saves.lack(position):
+            return
+        self.input.flush()
+        self.saves.save(position, self.input.done(position), last=last)
+
+    def finish(self, position: Position, *, early: bool = False, kept: Kept | None = None) -> None:
+        """Reports the end of the work and waits for the order to stop.
+
+        Args:
+            early: There were epochs left.
+            kept: Which weights were exported, where those are not the last ones.
+        """
+        self.saves.wait()
+        self.output.flush()
+        sender, model = self.place.spec.sender, self.output.model
+        message = Finished(**sender, step=position.step, model=model, early=early, kept=kept)
+        self.place.send(Action.FINISHED, message)
+        self.place.enter("finished")
+        self.place.leave()

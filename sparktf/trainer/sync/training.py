@@ -1,0 +1,42 @@
+"""The two ways that a worker trains: a compiled Keras model in sparktf's loop, or a loop of the user's own."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import tensorflow as tf
+
+from sparktf.trainer.model.model import is_low_level, load_function
+from sparktf.trainer.node.inputs import Input
+from sparktf.trainer.node.outputs import Output
+from sparktf.trainer.node.place import Place
+from sparktf.trainer.node.saving import Saves
+from sparktf.trainer.sync.keras_run import KerasRun
+from sparktf.trainer.sync.lowlevel import TrainerNode
+from sparktf.trainer.sync.member import Member
+from sparktf.trainer.sync.strategy import make_strategy
+
+
+def train(place: Place, *, mirrored: bool) -> None:
+    """Trains as the specification says; it returns only by ending the process, or by an exception.
+
+    The strategy comes before everything else, the user's module too: importing that may already touch TensorFlow.
+
+    Args:
+        mirrored: A node that is alone has a replica on each of its devices.
+    """
+    tf.get_logger().setLevel("ERROR")
+    member = member_of(place, mirrored=mirrored)
+    function: Callable[..., Any] = load_function(place.spec.config)
+    if is_low_level(function):
+        TrainerNode(member).run(function)
+    else:
+        KerasRun(member, function).run()
+
+
+def member_of(place: Place, *, mirrored: bool) -> Member:
+    """Returns the worker of a place, with its strategy."""
+    devices = place.spec.config.cluster.devices if mirrored else None
+    strategy = make_strategy(place.workers, devices)
+    return Member(place, strategy, Input(place), Saves(place), Output(place))

@@ -1,0 +1,22 @@
+"""The table of what trainers do."""
+
+from __future__ import annotations
+
+from typing import get_args
+
+import pytest
+
+from sparktf.config.job import Strategy
+from sparktf.errors import LifecycleError
+from sparktf.topology import Role
+from sparktf.trainer.life import LIVES, life_of
+
+
+def test_every_strategy_has_a_life_for_its_workers() -> None:
+    assert {strategy for strategy, role in LIVES if role is Role.WORKER} == set(get_args(Strategy))
+
+
+@pytest.mark.parametrize("role", [Role.CHIEF, Role.PS, Role.EVALUATOR])
+def test_a_role_that_a_strategy_does_not_have_is_refused_by_name(role: Role) -> None:
+    with pytest.raises(LifecycleError, match=rf"strategy: single has nothing to do for a node of role {role.value}$"):
+        life_of("single", role)
