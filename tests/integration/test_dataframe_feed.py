@@ -148,6 +148,7 @@ class TestFaults:
             watch,
             name="lost-node",
             hold_at=6,
+            timeouts={"heartbeat": 5},
             data={"shuffle_rows": 100},
             train={"batch_size": 128, "max_attempts": 2},
         )

@@ -131,7 +131,7 @@ def test_a_run_outlives_a_killed_trainer_a_killed_executor_and_a_frozen_executor
     second = watch.held(2, but=first)
     wait_for("a commit", lambda: 2 * EVERY in run.committed(), within_s=20)
     executor_of(second[1]).kill()
-    assert_gone(*second)
+    assert_gone(*second, within_s=30)
 
     third = watch.held(2, but=first + second)
     wait_for("a commit", lambda: 3 * EVERY in run.committed(), within_s=20)
