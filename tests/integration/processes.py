@@ -13,6 +13,7 @@ import psutil
 MARK = "SPARKTF_TEST_FAMILY"
 
 _POLL_S = 0.05
+_NURSERY = "sparktf.trainer.nursery"
 
 T = TypeVar("T")
 
@@ -43,8 +44,9 @@ class Family:
         return sorted(found, key=lambda process: process.create_time())
 
     def trainers(self) -> list[psutil.Process]:
-        """Returns the trainers."""
-        return self.processes("sparktf.trainer")
+        """Returns the trainers; not the nurseries that they are forked from, which live as long as their agents."""
+        nurseries = self.processes(_NURSERY)
+        return [process for process in self.processes("sparktf.trainer") if process not in nurseries]
 
     def jvm(self) -> psutil.Process:
         """Returns the driver's JVM."""
