@@ -26,3 +26,8 @@ class NodeMessage(Message):
     attempt: int
     node: NodeId
     incarnation: int = 0
+
+    @property
+    def sender(self) -> Sender:
+        """Whose it is."""
+        return Sender(attempt=self.attempt, node=self.node, incarnation=self.incarnation)

@@ -149,7 +149,7 @@ class Roster:
             return Orders(order=Order.WAIT)
 
     def trainer_exited(self, message: TrainerExited) -> Ack:
-        """Notes that an agent is free again.
+        """Notes that an agent is free again; the next trainer that it is to run stays wanted.
 
         Raises:
             RefusedError: the agent is unknown.
@@ -161,7 +161,8 @@ class Roster:
             agent.ended = message.attempt
             if agent.state in (AgentState.BUSY, AgentState.STOPPING):
                 agent.take(AgentEvent.EXITED)
-            agent.wanted, agent.stop = None, False
+            if agent.wanted is None or agent.wanted.sender == message.sender:
+                agent.wanted, agent.stop = None, False
             self.changed.notify_all()
             return Ack()
 
