@@ -28,6 +28,7 @@ class EpochAccount:
     reports: dict[NodeId, EpochDone] = field(default_factory=dict)
 
     def add(self, report: EpochDone) -> None:
+        """Notes what a node says; told again, it counts once."""
         self.reports[report.node] = report
 
     @property
@@ -59,6 +60,16 @@ class EpochAccount:
         if not self.aside or len(self.reports) < self.nodes:
             return ""
         return f"epoch {self.epoch}: {self.aside} rows fail a check and are left out: see bad_rows/ of the run"
+
+    def failures(self, max_aside: int, time_s: float) -> list[ErrorRecord]:
+        """Returns what is wrong with it.
+
+        Args:
+            max_aside: So many bad rows there may be.
+        """
+        wrong = [self.record(time_s)] if self.is_wrong else []
+        too_many = self.too_many_aside(max_aside, time_s)
+        return wrong if too_many is None else [*wrong, too_many]
 
     def record(self, time_s: float) -> ErrorRecord:
         """Returns the failure of a wrong account."""

@@ -12,13 +12,13 @@ from sparktf.driver.attempt.health import Failures, Now, Outcome, Since, decide,
 from sparktf.driver.attempt.ledger import Ledger
 from sparktf.driver.attempt.lockstep import Lockstep
 from sparktf.driver.attempt.members import Members, Trainer, speaker
-from sparktf.driver.attempt.saves import Save, Start
+from sparktf.driver.attempt.saves import Save, Start, Uploads
 from sparktf.driver.attempt.shares import Shares, done_of
 from sparktf.driver.plan.plan import Plan
 from sparktf.errors import DataError, ErrorRecord, RefusedError, record_of
 from sparktf.lifecycle import ATTEMPT, AttemptEvent, AttemptState, TrainerEvent, TrainerState, step
 from sparktf.result import NodeInput
-from sparktf.sequence import Cursor, Interval, Stream
+from sparktf.sequence import Cursor, Stream
 from sparktf.topology import NodeId
 from sparktf.wire.control import (
     Ack,
@@ -36,7 +36,7 @@ from sparktf.wire.control import (
     Uploaded,
     Warned,
 )
-from sparktf.wire.data import Lease, LeaseRequest, Sealed, Span, StagedShare, Work, WorkRequest
+from sparktf.wire.data import Lease, LeaseRequest, Sealed, Span, Work, WorkRequest
 from sparktf.wire.sender import NodeMessage
 
 
@@ -90,7 +90,7 @@ class Attempt:
         self._started_s = clock()
         self._failures = Failures()
         self._shares: dict[Stream, Shares] = {}
-        self._uploads: dict[int, dict[NodeId, Uploaded]] = {}
+        self._uploads = Uploads()
 
     # ---- messages ----
 
@@ -113,7 +113,10 @@ class Attempt:
         self._trainer(message)
         stream, epoch = message.stream, message.epoch
         if self.ledger is not None and stream in self._plan.staged:
-            staged = self._staged(self.ledger, stream, epoch, done_of(self.cursor, stream, epoch))
+            keep = self._config.data.cache != "off" and self._config.train.epochs > 1
+            staged, is_new = self.ledger.share(stream, epoch, done_of(self.cursor, stream, epoch), keep=keep)
+            if is_new:
+                self.wanted.append((stream, epoch))
             return lambda: AssignmentAnswer(staged=staged)
         shares = self._shares.get(stream)
         if shares is None or shares.epoch != epoch:
@@ -156,18 +159,15 @@ class Attempt:
         if self.ledger is not None and Stream.TRAIN in self._plan.staged:
             account.planned = self.ledger.rows(Stream.TRAIN, message.epoch)
         account.add(message)
-        if account.is_wrong:
-            self.fail(account.record(self._wall()))
+        for record in account.failures(self._config.data.max_bad_rows, self._wall()):
+            self.fail(record)
         if (text := account.warning) and text not in self.warnings:
             self.warnings.append(text)
-        too_many = account.too_many_aside(self._config.data.max_bad_rows, self._wall())
-        if too_many is not None:
-            self.fail(too_many)
         return Ack()
 
     def uploaded(self, message: Uploaded) -> Ack:
         self._trainer(message)
-        self._uploads.setdefault(message.step, {})[message.node] = message
+        self._uploads.add(message)
         return Ack()
 
     def warned(self, message: Warned) -> Ack:
@@ -264,21 +264,8 @@ class Attempt:
 
     def take_saves(self) -> list[Save]:
         """Returns, and forgets, the checkpoints that are whole, oldest first."""
-        start, found = Start(self.cursor, self.rows_aside), []
-        for at in sorted(self._uploads):
-            save = self._discipline.saved(self._uploads[at], self.trainers, start)
-            if save is not None:
-                found.append(save)
-                del self._uploads[at]
-        return found
-
-    def _staged(self, ledger: Ledger, stream: Stream, epoch: int, done: Sequence[Interval]) -> StagedShare:
-        """Returns a share that feeders bring, the same for every node; the first that asks has the epoch fed."""
-        keep = self._config.data.cache != "off" and self._config.train.epochs > 1
-        if not ledger.knows(stream, epoch) and not (keep and ledger.keep(stream, epoch)):
-            ledger.open(stream, epoch)
-            self.wanted.append((stream, epoch))
-        return StagedShare(done=tuple(done), keep=keep, again=ledger.book(stream, epoch).again)
+        start = Start(self.cursor, self.rows_aside)
+        return self._uploads.take(lambda uploads: self._discipline.saved(uploads, self.trainers, start))
 
     def _ledger_of(self, span: Span) -> Ledger:
         if self.ledger is None or span.attempt != self.number:

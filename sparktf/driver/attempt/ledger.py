@@ -6,9 +6,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from sparktf.errors import DataError, EmptySourceError, RefusedError, RowAccountingError
-from sparktf.sequence import Stream
+from sparktf.sequence import Interval, Stream
 from sparktf.topology import NodeId
-from sparktf.wire.data import DataAddress, Lease, LeaseRequest, Sealed, Work, WorkRequest
+from sparktf.wire.data import DataAddress, Lease, LeaseRequest, Sealed, StagedShare, Work, WorkRequest
 
 Epoch = tuple[Stream, int]
 
@@ -177,6 +177,18 @@ class Ledger:
         kept = earlier[-1]
         self._books[stream, epoch] = Book(dict(kept.leases), dict(kept.rows), ended=True, again=True)
         return True
+
+    def share(self, stream: Stream, epoch: int, done: Sequence[Interval], *, keep: bool) -> tuple[StagedShare, bool]:
+        """Returns a share that feeders bring, the same for every node, and whether somebody is to have the epoch fed.
+
+        Args:
+            done: What of the epoch is trained already.
+            keep: Nodes keep what comes for later epochs.
+        """
+        is_new = not self.knows(stream, epoch) and not (keep and self.keep(stream, epoch))
+        if is_new:
+            self.open(stream, epoch)
+        return StagedShare(done=tuple(done), keep=keep, again=self.book(stream, epoch).again), is_new
 
     def work(self, message: WorkRequest, trained: Mapping[NodeId, int]) -> Work:
         """Answers a node that has run dry.

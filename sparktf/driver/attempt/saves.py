@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
 from sparktf.sequence import Cursor
+from sparktf.topology import NodeId
 from sparktf.wire.control import Uploaded
 
 
@@ -34,6 +35,28 @@ class Save:
     chief: Uploaded
     cursor: Cursor
     rows_aside: int = 0
+
+
+class Uploads:
+    """What nodes have uploaded of checkpoints that are not whole yet, by step."""
+
+    def __init__(self) -> None:
+        self._by_step: dict[int, dict[NodeId, Uploaded]] = {}
+
+    def add(self, upload: Uploaded) -> None:
+        """Notes a node's part of a checkpoint; told again, it counts once."""
+        self._by_step.setdefault(upload.step, {})[upload.node] = upload
+
+    def take(self, saved: Callable[[Mapping[NodeId, Uploaded]], Save | None]) -> list[Save]:
+        """Returns, and forgets, the checkpoints that are whole, oldest first.
+
+        Args:
+            saved: Returns the checkpoint of what was uploaded at one step, None while it is not whole.
+        """
+        found = {at: save for at, uploads in sorted(self._by_step.items()) if (save := saved(uploads)) is not None}
+        for at in found:
+            del self._by_step[at]
+        return list(found.values())
 
 
 def joined(start: Start, uploads: Sequence[Uploaded]) -> Save:
