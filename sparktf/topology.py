@@ -10,11 +10,6 @@ from typing import Self
 
 from pydantic import BaseModel, ConfigDict, model_validator
 
-LONGEST_BEAT_S = 0.5
-_SHORTEST_BEAT_S = 0.1
-_BEAT_PER_NODE_S = 0.02
-"""A heartbeat costs the driver half a millisecond: with this, at most a fortieth of a core."""
-
 
 class Role(enum.StrEnum):
     """What a node does in the gang. In sync training worker 0 acts as the chief."""
@@ -78,14 +73,6 @@ class GangShape:
             left -= more
             found += [NodeId(role=role, index=i) for i in range(self.least[role] + more)]
         return tuple(found)
-
-
-def waiting_beat_s(nodes: int) -> float:
-    """Returns how long a node that waits for an order lets pass between heartbeats: small gangs are not kept waiting.
-
-    Whoever trains meanwhile needs no order soon, and beats at the longest of these.
-    """
-    return min(max(nodes * _BEAT_PER_NODE_S, _SHORTEST_BEAT_S), LONGEST_BEAT_S)
 
 
 class ClusterSpec(BaseModel):

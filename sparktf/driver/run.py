@@ -12,7 +12,7 @@ from sparktf.config.load import show_config
 from sparktf.driver.attempt import restart
 from sparktf.driver.attempt.attempt import Attempt
 from sparktf.driver.attempt.feeding import Feeding
-from sparktf.driver.attempt.health import Outcome
+from sparktf.driver.attempt.health import Outcome, rhythm_of
 from sparktf.driver.attempt.ledger import Ledger
 from sparktf.driver.commit import Committer
 from sparktf.driver.console import Display, print_result
@@ -228,7 +228,7 @@ class Run:
                 self._take(RunEvent.PUBLISHED)
         finally:
             feeding.cancel()
-            limit_s = self._config.timeouts.stop + self._config.timeouts.heartbeat
+            limit_s = self._config.timeouts.stop + rhythm_of(self._config).silence_s
             if not gang.end_attempt(attempt, limit_s):
                 self._warn("some trainers did not stop in time")
             if outcome is not Outcome.FAILED:

@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
 
+from sparktf.beats import QUICK_S
 from sparktf.errors import ControlError, RefusedError
 from sparktf.executor.identity import executor_identity
 from sparktf.executor.trainer_process import TrainerProcess, python_path
@@ -29,7 +30,6 @@ from sparktf.wire.control import Ack, Action, AgentHeartbeat, Order, Orders, Reg
 from sparktf.wire.security import ControlAccess
 
 _POLL_S = 0.1
-_HEARTBEAT_S = 0.5
 
 _Answer = TypeVar("_Answer", bound=Message)
 
@@ -78,7 +78,7 @@ class Agent:
         self._client = ControlClient(settings.access)
         self._port = HeldPort(settings.node_ports)
         self._trainer: TrainerProcess | None = None
-        self._heard_s = time.monotonic()
+        self._unanswered_s: float | None = None
 
     def run(self) -> None:
         """Registers, then obeys until dismissed, or until the driver's process is gone.
@@ -120,17 +120,17 @@ class Agent:
             problems=tuple(_problems(self._settings.model_module)),
         )
         while (answer := self._call(Action.REGISTER, registration, Registered)) is None or not answer.accepted:
-            time.sleep(_HEARTBEAT_S)
+            time.sleep(QUICK_S)
 
     def _obey(self) -> bool:
         """Carries out orders until it is dismissed, or has lost its place; returns whether it is to register anew."""
-        beaten_s = -1.0
+        due_s = 0.0
         while True:
             now_s = time.monotonic()
             exited = self._reap()
-            if exited or now_s - beaten_s >= _HEARTBEAT_S:
-                beaten_s = now_s
+            if exited or now_s >= due_s:
                 orders = self._beat()
+                due_s = now_s + (QUICK_S if orders is None else orders.beat_s)
                 if orders is not None and orders.order in (Order.DISMISS, Order.REJOIN):
                     return orders.order is Order.REJOIN
                 if orders is not None:
@@ -191,10 +191,12 @@ class Agent:
             raise
         except ControlError as e:
             print(f"sparktf agent {self._partition}: {e}", file=sys.stderr)
-            if began_s - self._heard_s > patience_with(e, self._settings.driver_lost_s):
+            if self._unanswered_s is None:
+                self._unanswered_s = began_s
+            if began_s - self._unanswered_s > patience_with(e, self._settings.driver_lost_s):
                 raise
             return None
-        self._heard_s = time.monotonic()
+        self._unanswered_s = None
         return said
 
     def _address(self) -> str:

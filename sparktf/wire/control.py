@@ -10,6 +10,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
+from sparktf.beats import QUICK_S
 from sparktf.config.job import JobConfig
 from sparktf.errors import ErrorRecord
 from sparktf.feature import FeedSpec
@@ -87,7 +88,7 @@ class Registered(Message):
 
 
 class AgentHeartbeat(Message):
-    """Sent a few times a second.
+    """Sent as often as the answers say.
 
     Attributes:
         attempt: Attempt of the trainer that runs here, or None.
@@ -195,10 +196,16 @@ class Bootstrap(Message):
 
 
 class Orders(Message):
-    """The answer to an agent's heartbeat; `trainer` comes with START."""
+    """The answer to an agent's heartbeat.
+
+    Attributes:
+        trainer: Comes with START.
+        beat_s: When the next heartbeat is wanted, from now.
+    """
 
     order: Order
     trainer: TrainerSpec | None = None
+    beat_s: float = QUICK_S
 
 
 class TrainerExited(NodeMessage):
@@ -249,7 +256,7 @@ class Progress(Message):
 
 
 class Heartbeat(NodeMessage):
-    """Sent every second or so by a trainer."""
+    """Sent by a trainer, as often as the answers say."""
 
     progress: Progress
 
@@ -271,9 +278,14 @@ TrainerOrder = Annotated[StopOrder | SaveOrder, Field(discriminator="kind")]
 
 
 class TrainerOrders(Message):
-    """The answer to a trainer's heartbeat: what it is to do, in this order."""
+    """The answer to a trainer's heartbeat: what it is to do, in this order.
+
+    Attributes:
+        beat_s: When the next heartbeat is wanted, from now.
+    """
 
     orders: tuple[TrainerOrder, ...] = ()
+    beat_s: float = QUICK_S
 
 
 class AssignmentRequest(NodeMessage):

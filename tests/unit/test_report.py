@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterator
 
 import pytest
@@ -17,7 +18,17 @@ from sparktf.topology import ClusterSpec, NodeId, Role
 from sparktf.trainer.node.position import Position
 from sparktf.trainer.node.report import Reporter
 from sparktf.wire.channel import ControlClient
-from sparktf.wire.control import Ack, Action, Heartbeat, Metrics, Progress, SaveOrder, TrainerOrders, TrainerSpec
+from sparktf.wire.control import (
+    Ack,
+    Action,
+    Heartbeat,
+    Metrics,
+    Progress,
+    SaveOrder,
+    StopOrder,
+    TrainerOrders,
+    TrainerSpec,
+)
 from sparktf.wire.security import new_secret
 
 NODE = NodeId(role=Role.WORKER, index=0)
@@ -46,12 +57,14 @@ class Driver:
 
     Attributes:
         is_deaf: Heartbeats fail.
+        heard: Counts the heartbeats that have not failed.
     """
 
     def __init__(self) -> None:
         self.told: list[Message] = []
         self.is_deaf = False
         self.answer = TrainerOrders()
+        self.heard = threading.Semaphore(0)
         handlers = {
             Action.HEARTBEAT: Handler(Heartbeat, self._heartbeat),
             Action.METRICS: Handler(Metrics, self._metrics),
@@ -66,7 +79,9 @@ class Driver:
         if self.is_deaf:
             raise SparkTFError("not now")
         self.told.append(message)
-        return self.answer
+        answer = self.answer
+        self.heard.release()
+        return answer
 
     def _metrics(self, message: Metrics) -> Ack:
         self.told.append(message)
@@ -102,6 +117,23 @@ def test_an_order_to_save_in_an_answer_is_carried_out_once(driver: Driver) -> No
     driver.answer = TrainerOrders(orders=(SaveOrder(),))
     reporter.send(Action.METRICS, METRICS)
     assert [reporter.take_save_request(), reporter.take_save_request()] == [True, False]
+
+
+class EndingReporter(Reporter):
+    """Ends its thread where another ends its process."""
+
+    def _exit(self, code: int, reason: str) -> None:
+        raise SystemExit
+
+
+@pytest.mark.filterwarnings("ignore:Exception in thread heartbeat")
+def test_who_has_done_its_work_is_told_to_stop_at_once_however_seldom_it_is_to_be_heard(driver: Driver) -> None:
+    driver.answer = TrainerOrders(beat_s=3_600)
+    reporter = EndingReporter(ControlClient(driver.server.access()), SPEC)
+    reporter.start()
+    assert driver.heard.acquire(timeout=30)
+    driver.answer = TrainerOrders(orders=(StopOrder(),))
+    reporter.finish()  # within the test's time limit
 
 
 def test_a_trainer_says_which_of_its_nodes_trainers_it_is(driver: Driver) -> None:

@@ -7,7 +7,7 @@ import json
 import pytest
 from pydantic import ValidationError
 
-from sparktf.topology import ClusterSpec, GangShape, NodeId, Role, tf_config, waiting_beat_s
+from sparktf.topology import ClusterSpec, GangShape, NodeId, Role, tf_config
 
 
 def test_a_worker_sees_all_workers_and_its_own_task() -> None:
@@ -66,9 +66,3 @@ def test_nodes_at_their_addresses_are_a_cluster_that_the_chief_leads_or_the_firs
 
     assert (sync.worker, sync.leader) == (("w:0", "w:1"), NodeId(role=Role.WORKER, index=0))
     assert (led, led.leader) == (ClusterSpec(chief=("c:1",), worker=("w:0", "w:1")), chief)
-
-
-def test_small_gangs_are_not_kept_waiting_and_large_ones_do_not_keep_the_driver_busy() -> None:
-    assert waiting_beat_s(2) == 0.1
-    assert waiting_beat_s(10) == 0.2
-    assert waiting_beat_s(1000) == 0.5

@@ -8,7 +8,18 @@ from functools import partial
 from sparktf.config.job import JobConfig
 from sparktf.driver.attempt.accounting import EpochAccount, inputs
 from sparktf.driver.attempt.discipline import Discipline, Fail
-from sparktf.driver.attempt.health import Failures, Now, Outcome, Since, decide, exit_text, left_behind, loss, missed
+from sparktf.driver.attempt.health import (
+    Failures,
+    Now,
+    Outcome,
+    Since,
+    decide,
+    exit_text,
+    left_behind,
+    loss,
+    missed,
+    rhythm_of,
+)
 from sparktf.driver.attempt.ledger import Ledger
 from sparktf.driver.attempt.lockstep import Lockstep
 from sparktf.driver.attempt.members import Members, Trainer, speaker
@@ -82,6 +93,8 @@ class Attempt:
         self.ledger: Ledger | None = None
         self.wanted: list[tuple[Stream, int]] = []
         self._config = config
+        self._rhythm = rhythm_of(config)
+        self._timeouts = config.timeouts.model_copy(update={"heartbeat": self._rhythm.silence_s})
         self._plan = plan
         self._hosts = tuple(t.host for t in trainers) if hosts is None else hosts
         self._clock = clock
@@ -106,7 +119,9 @@ class Attempt:
     def heartbeat(self, message: Heartbeat) -> TrainerOrders:
         trainer = self._trainer(message)
         trainer.advance(message.progress)
-        return TrainerOrders(orders=(StopOrder(),) if self.is_stopped else ())
+        waits = trainer.state is TrainerState.FINISHED
+        beat_s = self._rhythm.waiting_s if waits else self._rhythm.steady_s
+        return TrainerOrders(orders=(StopOrder(),) if self.is_stopped else (), beat_s=beat_s)
 
     def assignment(self, message: AssignmentRequest) -> Callable[[], AssignmentAnswer]:
         """Returns what answers a node, to be called without the lock: dealing may take seconds."""
@@ -237,7 +252,7 @@ class Attempt:
 
     def outcome(self) -> Outcome:
         """Looks for trainers that are late, then says where the attempt stands."""
-        now, timeouts, trainers = Now(self._clock(), self._wall()), self._config.timeouts, self.trainers.values()
+        now, timeouts, trainers = Now(self._clock(), self._wall()), self._timeouts, self.trainers.values()
         since = Since(self._started_s, self._fed_s())
         if not self.failures and (misled := left_behind(trainers, now, since.fed_s, timeouts)):
             self.fail(misled)

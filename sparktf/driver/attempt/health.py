@@ -7,13 +7,15 @@ import signal
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
-from sparktf.config.job import TimeoutsConfig
+from sparktf.beats import Beats, beats
+from sparktf.config.job import JobConfig, TimeoutsConfig
 from sparktf.driver.attempt.members import Trainer
 from sparktf.errors import ErrorRecord, Verdict
 from sparktf.lifecycle import TrainerState
 
 _SETTLE_S = 1.0
-"""After a failure: so long other nodes may still report one that happened earlier. Some heartbeats fit into it."""
+"""After a failure: so long other nodes may still report one that happened earlier, which they do at once, between
+heartbeats."""
 
 _LEFT_BEHIND_S = 60.0
 """So long a trainer may stand still once another one has left its loop: more than a call or an evaluation takes."""
@@ -97,6 +99,12 @@ class Lateness(NamedTuple):
     trainer: Trainer
     what: str
     since_s: float
+
+
+def rhythm_of(config: JobConfig) -> Beats:
+    """Returns how often the nodes of a run's gang are heard, and for how long one may be silent."""
+    timeouts = config.timeouts
+    return beats(config.cluster.nodes, heartbeat_s=timeouts.heartbeat, driver_lost_s=timeouts.driver_lost)
 
 
 def decide(

@@ -9,6 +9,7 @@ from rich.console import Console
 from sparktf.config.job import JobConfig
 from sparktf.driver.attempt.attempt import Attempt
 from sparktf.driver.attempt.feeding import Feeders
+from sparktf.driver.attempt.health import rhythm_of
 from sparktf.driver.console import Display
 from sparktf.driver.gang.gathering import Need, Next, gathered, stopped
 from sparktf.driver.gang.handlers import Dispatcher
@@ -42,7 +43,12 @@ class Gang:
         self.config = config
         self.site = site
         self.console = console
-        self.roster = Roster(site.clock.now_s, config.timeouts.heartbeat, duplicates_wait=site.duplicates_wait)
+        self.roster = Roster(
+            site.clock.now_s,
+            rhythm_of(config).silence_s,
+            duplicates_wait=site.duplicates_wait,
+            rhythm=rhythm_of(config),
+        )
         self._clock = site.clock
         self._dispatcher = Dispatcher(self.roster)
         self._state = GangState.EMPTY
@@ -67,7 +73,7 @@ class Gang:
                 self.attempt.stop()
             self.roster.dismiss()
         if self._agents is not None:
-            self._agents.close(self.config.timeouts.stop + self.config.timeouts.heartbeat)
+            self._agents.close(self.config.timeouts.stop + rhythm_of(self.config).silence_s)
         if self._server is not None:
             server, self._server = self._server, None
             server.withdraw()

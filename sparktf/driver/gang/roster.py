@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+from sparktf.beats import SMALL, Beats
 from sparktf.errors import RefusedError
 from sparktf.lifecycle import AGENT, AgentEvent, AgentState, step
 from sparktf.wire.control import (
@@ -82,6 +83,7 @@ class Roster:
 
     Attributes:
         silence_s: An agent not heard for so long is lost.
+        rhythm: How often agents are heard.
         duplicates_wait: Whether Spark may start a second agent of a partition beside a living one (speculation). It
             then waits until the first is silent: if it gave up, Spark would take that for success and kill the first.
     """
@@ -89,6 +91,7 @@ class Roster:
     clock: Callable[[], float]
     silence_s: float
     duplicates_wait: bool = False
+    rhythm: Beats = SMALL
     changed: threading.Condition = field(default_factory=threading.Condition)
     _agents: dict[str, Agent] = field(default_factory=dict)
     _lost: list[LostAgent] = field(default_factory=list)
@@ -134,7 +137,7 @@ class Roster:
             if message.attempt is not None and message.attempt <= agent.ended:
                 return Orders(order=Order.WAIT)  # sent before that trainer's end was told
             agent.heard_s, agent.address = self.clock(), message.address
-            wanted = agent.wanted
+            wanted, waiting_s = agent.wanted, self.rhythm.waiting_s
             if agent.state is AgentState.DISMISSED:
                 return Orders(order=Order.DISMISS)
             if message.attempt is not None:
@@ -143,10 +146,10 @@ class Roster:
                 if wanted is None or agent.stop or message.attempt != wanted.attempt:
                     if agent.state is AgentState.BUSY:
                         agent.take(AgentEvent.STOP)
-                    return Orders(order=Order.STOP)
+                    return Orders(order=Order.STOP, beat_s=waiting_s)
             elif wanted is not None and agent.state is AgentState.IDLE:
-                return Orders(order=Order.START, trainer=wanted)
-            return Orders(order=Order.WAIT)
+                return Orders(order=Order.START, trainer=wanted, beat_s=waiting_s)
+            return Orders(order=Order.WAIT, beat_s=waiting_s if message.attempt is None else self.rhythm.steady_s)
 
     def trainer_exited(self, message: TrainerExited) -> Ack:
         """Notes that an agent is free again; the next trainer that it is to run stays wanted.

@@ -7,9 +7,9 @@ import threading
 import time
 from contextlib import suppress
 
+from sparktf.beats import QUICK_S
 from sparktf.errors import ControlError, DriverLostError, RefusedError
 from sparktf.message import Message
-from sparktf.topology import LONGEST_BEAT_S, waiting_beat_s
 from sparktf.trainer.node.position import Position, Positioned
 from sparktf.wire.channel import GONE_S, ControlClient, patience_with
 from sparktf.wire.control import (
@@ -48,7 +48,7 @@ class Reporter:
         self._phase = "starting"
         self._lock = threading.Lock()
         self._save = False
-        self._finished = threading.Event()
+        self._finished, self._due = threading.Event(), threading.Event()
         self._thread = threading.Thread(target=self._run, name="heartbeat", daemon=True)
 
     def start(self) -> None:
@@ -93,32 +93,35 @@ class Reporter:
     def finish(self) -> None:
         """Waits for the order to stop: a worker that leaves early would break its peers' collectives."""
         self._finished.set()
+        self._due.set()  # only an order is missing now
         self._thread.join()
 
     def _run(self) -> None:
-        heard = time.monotonic()
+        unanswered_s = None
         while True:
+            began_s, beat_s = time.monotonic(), QUICK_S
             try:
-                self._beat()
-                heard = time.monotonic()
+                beat_s = self._beat()
+                unanswered_s = None
             except RefusedError as e:
                 self._exit(EXIT_STOPPED, str(e))
             except DriverLostError as e:
-                if time.monotonic() - heard > patience_with(e, self._spec.config.timeouts.driver_lost):
+                unanswered_s = began_s if unanswered_s is None else unanswered_s
+                if time.monotonic() - unanswered_s > patience_with(e, self._spec.config.timeouts.driver_lost):
                     self._exit(EXIT_DRIVER_LOST, str(e))
             except ControlError as e:
                 say(f"sparktf: heartbeat: {e}")
-            if self._finished.is_set():
-                time.sleep(waiting_beat_s(len(self._spec.cluster.nodes())))
-            else:
-                self._finished.wait(LONGEST_BEAT_S)
+            self._due.wait(beat_s)
+            self._due.clear()
 
-    def _beat(self) -> None:
+    def _beat(self) -> float:
+        """Says where this node is and does what is ordered; returns in how many seconds it is to be heard again."""
         spec = self._spec
         beat = Heartbeat(**spec.sender, progress=self.progress)
         answer = self._client.call(Action.HEARTBEAT, beat, TrainerOrders, timeout_s=spec.config.timeouts.heartbeat)
         for order in answer.orders:
             self._obey(order)
+        return answer.beat_s
 
     def _obey(self, order: TrainerOrder) -> None:
         match order:

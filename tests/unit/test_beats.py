@@ -1,0 +1,105 @@
+"""Heartbeats: how often, for which gang, and that nodes do as they are told."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from lakes import lake_config, plan_lake, write_lake
+
+from sparktf.beats import SMALL, Beats, beats
+from sparktf.driver.attempt.attempt import Attempt
+from sparktf.driver.attempt.health import Outcome
+from sparktf.driver.attempt.members import Trainer
+from sparktf.driver.gang.roster import Roster
+from sparktf.feature import FeedSpec
+from sparktf.lifecycle import TrainerState
+from sparktf.sequence import Cursor
+from sparktf.topology import ClusterSpec, NodeId, Role
+from sparktf.wire.control import AgentHeartbeat, Heartbeat, Order, Progress, Registration, TrainerSpec
+
+NODE = NodeId(role=Role.WORKER, index=0)
+SPEC = TrainerSpec(
+    run_id="r",
+    run_root="/o",
+    attempt=1,
+    node=NODE,
+    cluster=ClusterSpec(worker=("h:1",)),
+    config=lake_config(),
+    feed=FeedSpec(features=()),
+    rows={},
+    assets={},
+)
+
+
+@pytest.mark.parametrize(("nodes", "waiting_s"), [(1, 0.1), (2, 0.1), (10, 0.2), (35, 0.5)])
+def test_a_small_gang_is_heard_every_half_second_and_let_go_as_soon_as_it_may(nodes: int, waiting_s: float) -> None:
+    assert beats(nodes, heartbeat_s=15.0, driver_lost_s=60.0) == Beats(0.5, waiting_s, 15.0)
+
+
+def test_who_knows_of_no_gang_takes_it_for_a_small_one() -> None:
+    assert beats(2, heartbeat_s=15.0, driver_lost_s=60.0) == SMALL
+
+
+@pytest.mark.parametrize("nodes", [36, 100, 357, 1_000, 1_071])
+def test_heartbeats_of_a_gang_of_any_size_take_a_twentieth_of_a_core(nodes: int) -> None:
+    steady_s, waiting_s, silence_s = beats(nodes, heartbeat_s=15.0, driver_lost_s=60.0)
+    assert 2 * nodes / steady_s * 0.35e-3 <= 0.05 + 1e-9
+    assert silence_s >= max(3 * steady_s, 15.0)
+    assert 0.5 <= waiting_s <= max(steady_s / 8, 0.5)
+
+
+def test_a_driver_is_asked_three_times_before_it_counts_as_lost_whatever_that_costs() -> None:
+    assert beats(100_000, heartbeat_s=15.0, driver_lost_s=60.0) == Beats(15.0, 1.875, 45.0)
+
+
+RHYTHM = Beats(14.0, 1.75, 42.0)
+
+
+def test_an_agent_is_heard_less_often_while_its_trainer_works() -> None:
+    roster = Roster(lambda: 0.0, RHYTHM.silence_s, rhythm=RHYTHM)
+    roster.register(Registration(agent="a", partition=0, host="h", jvm="1@2", address="h:1", versions={}))
+
+    def told(attempt: int | None) -> tuple[Order, float]:
+        orders = roster.heartbeat(AgentHeartbeat(agent="a", address="h:1", attempt=attempt))
+        return orders.order, orders.beat_s
+
+    assert told(None) == (Order.WAIT, 1.75)
+    roster.start([("a", SPEC)])
+    assert told(None) == (Order.START, 1.75)
+    assert told(1) == (Order.WAIT, 14.0)
+    roster.stop_trainers()
+    assert told(1) == (Order.STOP, 1.75)
+
+
+@pytest.mark.parametrize(
+    ("state", "beat_s"),
+    [
+        (TrainerState.LAUNCHED, 14.0),
+        (TrainerState.READY, 14.0),
+        (TrainerState.TRAINING, 14.0),
+        (TrainerState.FINISHED, 1.75),
+    ],
+)
+def test_a_trainer_is_heard_less_often_while_it_works(state: TrainerState, beat_s: float, tmp_path: Path) -> None:
+    lake = write_lake(tmp_path, [3])
+    config = lake_config(lake)
+    config = config.model_copy(update={"cluster": config.cluster.model_copy(update={"workers": 1_000})})
+    one = Trainer(NODE, "a", "h", heard_s=0.0, moved_s=0.0, state=state)
+    attempt = Attempt(1, config, plan_lake(lake), Cursor(), [one], lambda: 0.0, lambda: 0.0)
+    beat = Heartbeat(attempt=1, node=NODE, progress=Progress())
+    assert attempt.heartbeat(beat).beat_s == pytest.approx(beat_s)
+
+
+def test_a_trainer_of_a_large_gang_is_lost_when_it_has_missed_three_heartbeats(tmp_path: Path) -> None:
+    lake = write_lake(tmp_path, [3])
+    config = lake_config(lake)
+    config = config.model_copy(update={"cluster": config.cluster.model_copy(update={"workers": 1_000})})
+    now_s = 0.0
+    one = Trainer(NODE, "a", "h", heard_s=0.0, moved_s=0.0, state=TrainerState.TRAINING)
+    attempt = Attempt(1, config, plan_lake(lake), Cursor(), [one], lambda: now_s, lambda: now_s)
+    now_s = 42.0
+    assert attempt.outcome() is Outcome.RUNNING
+    now_s = 42.1
+    attempt.outcome()
+    assert [record.message for record in attempt.failures] == ["worker 0 on h was silent for 42 s"]
