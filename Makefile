@@ -7,8 +7,10 @@ SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-# Targets share one environment, one lake and few cores: also with -j, one after the other.
+# Targets share one environment, one lake and few cores: also with -j, one after the other; but for two that wait much.
+ifndef TOGETHER
 .NOTPARALLEL:
+endif
 
 VENV := .venv
 BIN := $(VENV)/bin
@@ -32,6 +34,7 @@ JAVA := $(if $(JAVA_HOME),$(JAVA_HOME)/bin/java,java)
 TIMES := .pytest_cache/times
 PYTEST = $(PY) -m pytest --junitxml=$(TIMES)/$@.xml
 SUITES := unit fuzz simulate trainer integration cluster
+REPORTS := $(patsubst %,$(TIMES)/%.xml,$(SUITES:cluster=cluster-hdfs cluster-yarn))
 BENCHES := $(patsubst benchmarks/%.py,bench-%,$(filter-out benchmarks/_% benchmarks/hdfs_feed.py,$(wildcard benchmarks/*.py)))
 
 # A cluster's settings in the user's environment must not leak into runs on this machine.
@@ -56,7 +59,7 @@ train: java $(VENV)/.examples $(LAKE) ## Train on handwritten digits with two wo
 
 .PHONY: test
 test: java check $(SUITES) ## All checks and tests; what CI runs
-	@$(PY) tests/slowest.py $(SUITES:%=$(TIMES)/%.xml)
+	@$(PY) tests/slowest.py $(REPORTS)
 
 .PHONY: check
 check: $(VENV)/.dev ## Lint, formatting and types
@@ -93,8 +96,21 @@ integration: java $(VENV)/.dev ## Tests of real Spark with real trainers
 	@$(PYTEST) tests/integration $(ARGS)
 
 .PHONY: cluster
-cluster: java $(VENV)/.dev ## Tests on a real HDFS and YARN
-	@$(MINIHADOOP) as-root -- $(PYTEST) tests/cluster $(ARGS)
+cluster: java $(VENV)/.dev ## Tests on a real HDFS and YARN, in two halves at once: each waits more than it computes
+	@$(MAKE) --no-print-directory -j2 --output-sync=target TOGETHER=1 cluster-hdfs cluster-yarn
+
+# Each half with a cluster of its own. What ARGS choose may all be in the other half.
+YARN_TESTS := $(addprefix tests/cluster/,test_readme.py test_submit.py) $(sort $(wildcard tests/cluster/test_yarn_*.py))
+HDFS_TESTS := $(filter-out $(YARN_TESTS),$(sort $(wildcard tests/cluster/test_*.py)))
+CHOSEN = $(if $(ARGS),|| [ $$? -eq 5 ])
+
+.PHONY: cluster-hdfs
+cluster-hdfs:
+	@$(MINIHADOOP) as-root -- $(PYTEST) $(HDFS_TESTS) $(ARGS) $(CHOSEN)
+
+.PHONY: cluster-yarn
+cluster-yarn:
+	@$(MINIHADOOP) as-root -- $(PYTEST) $(YARN_TESTS) $(ARGS) $(CHOSEN)
 
 .PHONY: bench
 bench: bench-feed bench-hdfs ## All benchmarks: docs/performance.md; one alone: make bench-<name>

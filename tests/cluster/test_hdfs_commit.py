@@ -97,7 +97,7 @@ def test_a_reader_never_sees_half_a_checkpoint_while_datanodes_die(
         text=True,
     ) as reader:
         hosts = [host.name for host in hadoop.config.workers]
-        for step in range(1, 9):
+        for step in range(1, 7):
             if step % 2 == 0:
                 hadoop.kill("datanode", hosts[step // 2 % len(hosts)])
             commit(store, storage, rundir, write_local(tmp_path / str(step), step), step)
@@ -108,8 +108,8 @@ def test_a_reader_never_sees_half_a_checkpoint_while_datanodes_die(
     seen = json.loads(said)
     assert seen["torn"] == []
     assert seen["steps"] == sorted(seen["steps"])
-    assert len(seen["steps"]) >= 4
-    assert store.list() == (6, 7, 8)
+    assert len(seen["steps"]) >= 3
+    assert store.list() == (4, 5, 6)
 
 
 def test_a_committer_that_is_fenced_off_cannot_commit(
