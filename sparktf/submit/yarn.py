@@ -50,7 +50,9 @@ class Queues:
         return next((queue for queue in self.queues if name in (queue.path, queue.name)), None)
 
 
-def wait_for_resource_manager(managers: ResourceManagers, waiting: Callable[[float], None]) -> None:
+def wait_for_resource_manager(
+    managers: ResourceManagers, waiting: Callable[[float], None], within_s: float = RESOURCEMANAGER_WAIT_S
+) -> None:
     """Returns when a ResourceManager takes connections.
 
     Args:
@@ -59,7 +61,7 @@ def wait_for_resource_manager(managers: ResourceManagers, waiting: Callable[[flo
     Raises:
         ReservationError: none does, in time.
     """
-    deadline_s = time.monotonic() + RESOURCEMANAGER_WAIT_S
+    deadline_s = time.monotonic() + within_s
     while True:
         reasons = list(map(_refusal, managers.rpc))
         if "" in reasons:

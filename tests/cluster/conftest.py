@@ -24,7 +24,9 @@ def _no_leftovers() -> None:
 
 @pytest.fixture(scope="session")
 def shared_cluster() -> Iterator[MiniHadoop]:
-    config = ClusterConfig(f"{PREFIX}{os.getpid()}")
+    # A master that says nothing is not given up: on a machine that all hosts share, it may long be kept from it.
+    settings = (("yarn.am.liveness-monitor.expiry-interval-ms", "600000"),)
+    config = ClusterConfig(f"{PREFIX}{os.getpid()}", settings=settings)
     try:
         yield up(config, print)
     finally:

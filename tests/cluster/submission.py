@@ -7,7 +7,8 @@ import re
 import signal
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any, Self
 
@@ -23,6 +24,7 @@ SPARK = Path(pyspark.__file__).parent
 # One core per JVM: less time to start.
 _JAVA = "-XX:+UseSerialGC -XX:TieredStopAtLevel=1"
 _ID = re.compile(r"application_\d+_\d+")
+MODES = ("cluster", "client")
 
 SMALL_CONF = {
     "spark.yarn.jars": f"local:{SPARK}/jars/*",
@@ -106,7 +108,7 @@ class Submission:
             self.press_ctrl_c()
             self.wait()
 
-    def wait(self, within_s: float = 180) -> int:
+    def wait(self, within_s: float = 400) -> int:
         """Returns the exit code."""
         try:
             return self._process.wait(within_s)
@@ -135,3 +137,22 @@ class Submission:
         """Returns what result.json says."""
         path = f"{self._config['output']['path']}/{self._config['name']}/{run_id}/result.json"
         return RunResult.model_validate_json(self._hadoop.hdfs.get(path))
+
+
+@contextmanager
+def in_each_mode(
+    hadoop: MiniHadoop, folder: Path, config: Callable[[Path], Mapping[str, Any]], *arguments: str
+) -> Iterator[dict[str, Submission]]:
+    """Submits in cluster and in client mode at once, for submissions wait more than they compute.
+
+    Args:
+        config: Returns the configuration of a submission from that folder.
+    """
+    with ExitStack() as stack:
+        submissions = {}
+        for mode in MODES:
+            own = folder / f"{folder.name}-{mode}"
+            own.mkdir()
+            options = (*arguments, "--set", f"submit.deploy_mode={mode}")
+            submissions[mode] = stack.enter_context(Submission(hadoop, own, config(own), *options))
+        yield submissions

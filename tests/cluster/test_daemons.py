@@ -4,19 +4,14 @@ from __future__ import annotations
 
 import random
 import socket
-import sys
-import textwrap
 from dataclasses import replace
-from pathlib import Path
 
-import pyspark
 import pytest
 
 from minihadoop import CommandError, DataNodeState, MiniHadoop, NodeState, RefusedError, State, up
 from minihadoop.config import MIB
 from minihadoop.waiting import wait_for
 
-SPARK = Path(pyspark.__file__).parent
 DATA = random.Random(7).randbytes(9 * MIB)
 
 
@@ -135,44 +130,3 @@ def test_one_that_is_up_is_not_made_another(hadoop: MiniHadoop) -> None:
         hadoop.cut("host9")
     with pytest.raises(RefusedError, match=r"datanode on which host\?"):
         hadoop.kill("datanode")
-
-
-def test_a_spark_application_runs_in_containers_on_the_hosts(hadoop: MiniHadoop, tmp_path: Path) -> None:
-    program = tmp_path / "hosts.py"
-    program.write_text(
-        textwrap.dedent("""\
-            import socket, sys
-            from pyspark import SparkContext
-
-            def name(_):
-                print("a line of the task", file=sys.stderr)
-                return socket.gethostname()
-
-            context = SparkContext(appName="hosts")
-            print("ran on", sorted(set(context.parallelize(range(4), 4).map(name).collect())))
-            """),
-        encoding="utf-8",
-    )
-    quick = "-XX:+UseSerialGC -XX:TieredStopAtLevel=1"
-    conf = {
-        "spark.yarn.jars": f"local:{SPARK}/jars/*",
-        "spark.executor.instances": "1",
-        "spark.driver.extraJavaOptions": quick,
-        "spark.executor.extraJavaOptions": quick,
-        "spark.yarn.am.extraJavaOptions": quick,
-        "spark.executor.memory": "512m",
-        "spark.scheduler.minRegisteredResourcesRatio": "1",
-        "spark.ui.enabled": "false",
-    }
-    options = [option for key, value in conf.items() for option in ("--conf", f"{key}={value}")]
-    done = hadoop.run(
-        [str(SPARK / "bin/spark-submit"), "--master", "yarn", *options, str(program)],
-        env={"SPARK_HOME": str(SPARK), "PYSPARK_PYTHON": sys.executable},
-    )
-    ran_on = done.stdout.partition("ran on ")[2]
-    assert ran_on
-    assert set(ran_on.strip("[]\n").replace("'", "").split(", ")) <= {host.fqdn for host in hadoop.config.workers}
-    application = next(found for found in hadoop.yarn.applications() if found.name == "hosts")
-    application = hadoop.yarn.ended_application(application.id)
-    assert (application.state, application.final_status) == ("FINISHED", "SUCCEEDED")
-    assert "a line of the task" in hadoop.aggregated_logs(application.id)

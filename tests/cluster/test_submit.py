@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
-import sys
+import json
+import re
 from collections.abc import Iterator
+from contextlib import ExitStack
 from pathlib import Path
+from typing import NamedTuple
 
 import psutil
 import pytest
-from cluster.submission import SMALL_CONF, SPARK, Submission, digits_config, put_digits
+from cluster.submission import MODES, SPARK, Submission, digits_config, in_each_mode, put_digits
 
 from minihadoop import MiniHadoop
 from minihadoop.waiting import wait_for
+from minihadoop.web import request
 
-MODES = ("cluster", "client")
+pytestmark = pytest.mark.timeout(600)
+
 RAISES = """
 from pathlib import Path
 
@@ -40,42 +45,66 @@ def _nothing_is_left(hadoop: MiniHadoop) -> Iterator[None]:
     )
 
 
-@pytest.mark.parametrize("mode", MODES)
-def test_a_run_that_is_done_returns_0(hadoop: MiniHadoop, tmp_path: Path, lake: str, mode: str) -> None:
-    config = digits_config(tmp_path, lake)
+def test_a_run_that_is_done_returns_0(hadoop: MiniHadoop, tmp_path: Path, lake: str) -> None:
     # An option that looks like a password travels apart from the line: Spark must find it, and nobody see it.
-    settings = (f"submit.deploy_mode={mode}", "submit.conf.spark.yarn.tags=sparktf,digits,password=hunter2")
-    options = [part for setting in settings for part in ("--set", setting)]
-    with Submission(hadoop, tmp_path, config, "--run-id", "night", *options) as submission:
-        assert submission.wait() == 0, submission.output()
-    said = submission.output()
-    assert "hunter2" not in said
-    assert "spark.authenticate" not in said.replace("--conf spark.authenticate=true", ""), "there is nothing to warn of"
-    assert f"--deploy-mode {mode}" in said
-    assert "epoch 2/2" in said
-    assert "digits / night: done" in said
-    application = submission.ended_application()
-    assert (application.final_status, set(application.tags)) == (
-        "SUCCEEDED",
-        {"sparktf", "digits", "password=hunter2"},
-    )
-    assert application.name == "sparktf digits"
-    result = submission.result("night")
-    assert (result.application, result.application_attempt) == (application.id, 1 if mode == "cluster" else 0)
-    hosts = {host.fqdn for host in hadoop.config.workers}
-    assert {host for attempt in result.attempts for host in attempt.hosts} <= hosts
+    tags = ("--set", "submit.conf.spark.yarn.tags=sparktf,digits,password=hunter2")
+    with in_each_mode(
+        hadoop, tmp_path, lambda own: digits_config(own, lake), "--run-id", "night", *tags
+    ) as submissions:
+        codes = {mode: submission.wait() for mode, submission in submissions.items()}
+    for mode, submission in submissions.items():
+        said = submission.output()
+        assert codes[mode] == 0, said
+        assert "hunter2" not in said
+        unauthenticated = said.replace("--conf spark.authenticate=true", "")
+        assert "spark.authenticate" not in unauthenticated, "there is nothing to warn of"
+        assert f"--deploy-mode {mode}" in said
+        assert "epoch 2/2" in said
+        assert "digits / night: done" in said
+        application = submission.ended_application()
+        assert (application.final_status, set(application.tags)) == (
+            "SUCCEEDED",
+            {"sparktf", "digits", "password=hunter2"},
+        )
+        assert application.name == "sparktf digits"
+        result = submission.result("night")
+        assert (result.application, result.application_attempt) == (application.id, 1 if mode == "cluster" else 0)
+        hosts = {host.fqdn for host in hadoop.config.workers}
+        assert {host for attempt in result.attempts for host in attempt.hosts} <= hosts
 
 
-@pytest.mark.parametrize("mode", MODES)
-def test_a_model_that_raises_returns_1_and_is_failed_in_yarn(
-    hadoop: MiniHadoop, tmp_path: Path, lake: str, mode: str
-) -> None:
-    (tmp_path / "raising.py").write_text(RAISES, encoding="utf-8")
-    (tmp_path / "says.txt").write_text("no such layer", encoding="utf-8")
-    config = {**digits_config(tmp_path, lake), "model": "raising:build"}
-    with Submission(hadoop, tmp_path, config, "--set", f"submit.deploy_mode={mode}") as submission:
-        assert submission.wait() == 1, submission.output()
+class Failed(NamedTuple):
+    """Runs that have ended badly: one whose model raises, in cluster mode, and in each mode one that is refused."""
+
+    raising: Submission
+    raising_code: int
+    refused: dict[str, Submission]
+    refused_codes: dict[str, int]
+
+
+@pytest.fixture(scope="module")
+def failed(shared_cluster: MiniHadoop, lake: str, tmp_path_factory: pytest.TempPathFactory) -> Failed:
+    """They run at once, for each waits more than it computes."""
+    folder = tmp_path_factory.mktemp("raising")
+    (folder / "raising.py").write_text(RAISES, encoding="utf-8")
+    (folder / "says.txt").write_text("no such layer", encoding="utf-8")
+    raising = {**digits_config(folder, lake, cluster={"workers": 1}), "model": "raising:build"}
+    too_small = ("--set", "submit.conf.spark.executor.memoryOverhead=512m")
+    with (
+        shared_cluster.inside(),
+        Submission(shared_cluster, folder, raising) as raised,
+        in_each_mode(
+            shared_cluster, tmp_path_factory.mktemp("refused"), lambda own: digits_config(own, lake), *too_small
+        ) as refused,
+    ):
+        codes = {mode: submission.wait() for mode, submission in refused.items()}
+        return Failed(raised, raised.wait(), refused, codes)
+
+
+def test_a_model_that_raises_returns_1_and_is_failed_in_yarn(hadoop: MiniHadoop, failed: Failed) -> None:
+    submission = failed.raising
     said = submission.output()
+    assert failed.raising_code == 1, said
     assert "ValueError: no such layer" in said
     assert "model failed" in said
     assert "org.apache.spark" not in said
@@ -83,51 +112,53 @@ def test_a_model_that_raises_returns_1_and_is_failed_in_yarn(
     assert (application.state, application.final_status) == ("FINISHED", "FAILED")
     result = submission.result(application.id)
     # The second ApplicationMaster, which YARN starts after any failure, has repeated the verdict.
-    assert (len(result.attempts), result.application_attempt) == (1, 1 if mode == "cluster" else 0)
-    if mode == "cluster":
-        logs = hadoop.aggregated_logs(application.id)
-        assert f"run {application.id} is decided already: its result stands" in logs
-        assert logs.count("attempt 1: 2 worker(s)") == 1
+    assert (len(result.attempts), result.application_attempt) == (1, 1)
+    logs = hadoop.aggregated_logs(application.id)
+    assert f"run {application.id} is decided already: its result stands" in logs
+    assert logs.count("attempt 1: 1 worker(s)") == 1
+    assert len(set(re.findall(r"^Container: (\S+) on ", logs, re.MULTILINE))) > 1, (
+        "those of the executors are there, too"
+    )
 
 
 @pytest.mark.parametrize("mode", MODES)
-def test_a_run_that_preflight_refuses_returns_2(hadoop: MiniHadoop, tmp_path: Path, lake: str, mode: str) -> None:
-    config = digits_config(tmp_path, lake)
-    arguments = ("--set", f"submit.deploy_mode={mode}", "--set", "submit.conf.spark.executor.memoryOverhead=512m")
-    with Submission(hadoop, tmp_path, config, *arguments) as submission:
-        assert submission.wait() == 2, submission.output()
-    assert "memoryOverhead is 512 MiB: --conf spark.executor.memoryOverhead=1664m" in submission.output()
+def test_a_run_that_preflight_refuses_returns_2(failed: Failed, mode: str) -> None:
+    submission = failed.refused[mode]
+    said = submission.output()
+    assert failed.refused_codes[mode] == 2, said
+    assert "memoryOverhead is 512 MiB: --conf spark.executor.memoryOverhead=1664m" in said
+    assert "org.apache.spark" not in said
     assert submission.ended_application().final_status == "FAILED"
+
+
+REFUSALS = {
+    "cluster.trainer_memory_mib=4096": "YARN's queue default gives a container at most 4,096 MiB: lower "
+    "cluster.trainer_memory_mib or submit.executor_memory_mib, or have yarn.scheduler.maximum-allocation-mb raised",
+    "submit.queue=nigth": "submit.queue: YARN has no queue nigth; there are: default",
+    "train.epoch=3": "train.epoch is unknown: did you mean train.epochs?",
+    "model=models.digit:build": "model: there is no module models.digit in ",
+}
+NO_FOLDERS = ("../../x", "morning:1")
 
 
 def test_what_yarn_would_refuse_is_never_submitted(hadoop: MiniHadoop, tmp_path: Path, lake: str) -> None:
     before = len(hadoop.yarn.applications())
-    refusals = {
-        "cluster.trainer_memory_mib=4096": "YARN's queue default gives a container at most 4,096 MiB: lower "
-        "cluster.trainer_memory_mib or submit.executor_memory_mib, or have yarn.scheduler.maximum-allocation-mb raised",
-        "submit.queue=nigth": "submit.queue: YARN has no queue nigth; there are: default",
-        "train.epoch=3": "train.epoch is unknown: did you mean train.epochs?",
-        "model=models.digit:build": "model: there is no module models.digit in ",
-    }
-    for override, message in refusals.items():
-        with Submission(hadoop, tmp_path, digits_config(tmp_path, lake), "--set", override) as submission:
-            assert submission.wait() == 2
-        assert message in submission.output()
-    assert len(hadoop.yarn.applications()) == before
-
-
-@pytest.mark.parametrize("run_id", ["../../x", "morning:1"])
-def test_a_run_id_that_names_no_folder_touches_nothing(
-    hadoop: MiniHadoop, tmp_path: Path, lake: str, run_id: str
-) -> None:
-    before = len(hadoop.yarn.applications())
     hadoop.hdfs.make_folder("/runs")
-    config = digits_config(tmp_path, lake)
-    with Submission(hadoop, tmp_path, config, "--run-id", run_id) as submission:
-        assert submission.wait() == 2, submission.output()
-    assert run_id in submission.output()
+    said = {("--set", override): message for override, message in REFUSALS.items()}
+    said |= {("--run-id", run_id): run_id for run_id in NO_FOLDERS}
+    with ExitStack() as stack:
+        submissions = {}
+        for number, arguments in enumerate(said):
+            folder = tmp_path / f"{tmp_path.name}-{number}"
+            folder.mkdir()
+            config = digits_config(folder, lake)
+            submissions[arguments] = stack.enter_context(Submission(hadoop, folder, config, *arguments))
+        for arguments, submission in submissions.items():
+            assert submission.wait() == 2, submission.output()
+            assert said[arguments] in submission.output()
     assert len(hadoop.yarn.applications()) == before
-    assert tmp_path.name not in hadoop.hdfs.names("/runs")
+    touched = hadoop.hdfs.names("/runs")
+    assert not [n for n, (option, _) in enumerate(said) if option == "--run-id" and f"{tmp_path.name}-{n}" in touched]
 
 
 def test_a_dry_run_only_prints(hadoop: MiniHadoop, tmp_path: Path, lake: str) -> None:
@@ -138,16 +169,15 @@ def test_a_dry_run_only_prints(hadoop: MiniHadoop, tmp_path: Path, lake: str) ->
     assert len(hadoop.yarn.applications()) == before
 
 
-def test_a_resource_manager_that_is_down_is_said_within_a_minute(hadoop: MiniHadoop, tmp_path: Path, lake: str) -> None:
+def test_a_resource_manager_that_is_down_is_waited_for(hadoop: MiniHadoop, tmp_path: Path, lake: str) -> None:
     hadoop.kill("resourcemanager")
-    with Submission(hadoop, tmp_path, digits_config(tmp_path, lake)) as submission:
-        code = submission.wait(within_s=60)
-    hadoop.start("resourcemanager")
-    wait_for("all hosts are back", lambda: "" if _active_hosts(hadoop) == hadoop.config.hosts else "not yet", 60)
-    assert code == 4
-    assert f"ResourceManager at {hadoop.config.master.fqdn}:8032 (Connection refused) cannot be reached" in (
-        submission.output()
-    )
+    too_large = ("--set", "cluster.trainer_memory_mib=4096")
+    with Submission(hadoop, tmp_path, digits_config(tmp_path, lake), *too_large) as submission:
+        until_it_says(submission, "waiting for the ResourceManager")
+        hadoop.start("resourcemanager")
+        assert submission.wait() == 2, submission.output()
+    assert "gives a container at most 4,096 MiB" in submission.output()
+    hadoop.wait_until_up()
 
 
 def application_masters(application: str) -> list[psutil.Process]:
@@ -160,46 +190,48 @@ def application_masters(application: str) -> list[psutil.Process]:
     return found
 
 
-def _active_hosts(hadoop: MiniHadoop) -> int:
-    try:
-        return int(hadoop.yarn.metrics()["activeNodes"])
-    except OSError:
-        return 0
+def idle_master(hadoop: MiniHadoop, memory_mib: int) -> str:
+    """Submits an application whose master holds so much memory and does nothing; returns its id."""
+    url = f"{hadoop.yarn.url}/ws/v1/cluster/apps"
+    application: str = json.loads(request("POST", f"{url}/new-application?user.name=root"))["application-id"]
+    wanted = {
+        "application-id": application,
+        "application-name": "idle",
+        "application-type": "idle",
+        "am-container-spec": {"commands": {"command": "sleep 600"}},
+        "resource": {"memory": memory_mib, "vCores": 1},
+    }
+    request("POST", f"{url}?user.name=root", json.dumps(wanted).encode(), content_type="application/json")
+    return application
+
+
+def end_master(hadoop: MiniHadoop, application: str) -> None:
+    url = f"{hadoop.yarn.url}/ws/v1/cluster/apps/{application}/state?user.name=root"
+    request("PUT", url, b'{"state": "KILLED"}', content_type="application/json")
 
 
 @pytest.fixture
-def full_queue(hadoop: MiniHadoop, tmp_path: Path) -> Iterator[None]:
-    """Applications that hold 9,708 MiB of the 9,856 that the queue gives to ApplicationMasters."""
-    program = tmp_path / "sleep.py"
-    program.write_text(
-        "import time\nfrom pyspark import SparkContext\nSparkContext()\ntime.sleep(600)\n", encoding="utf-8"
-    )
-    for heap, overhead in (("2048m", "1900m"), ("2048m", "1900m"), ("512m", "1300m")):
-        conf = {
-            **SMALL_CONF,
-            "spark.driver.memory": heap,
-            "spark.driver.memoryOverhead": overhead,
-            "spark.yarn.submit.waitAppCompletion": "false",
-            "spark.executor.instances": "1",
-            "spark.executor.memory": "512m",
-            "spark.pyspark.python": sys.executable,
-        }
-        options = [part for key, value in conf.items() for part in ("--conf", f"{key}={value}")]
-        command = [str(SPARK / "bin/spark-submit"), "--master", "yarn", "--deploy-mode", "cluster"]
-        hadoop.run([*command, *options, str(program)], env={"SPARK_HOME": str(SPARK)})
-    yield
-    for application in hadoop.yarn.applications():
-        if application.name == "sleep.py" and application.state in ("ACCEPTED", "RUNNING"):
-            hadoop.tool("application", "-kill", application.id)
+def full_queue(hadoop: MiniHadoop) -> Iterator[None]:
+    """Applications that hold 9,728 MiB of the 9,856 that the queue gives to ApplicationMasters."""
+    with ExitStack() as stack:
+        applications = [idle_master(hadoop, memory_mib) for memory_mib in (3968, 3968, 1792)]
+        for application in applications:
+            stack.callback(end_master, hadoop, application)
+
+        def waiting() -> str:
+            return ", ".join(a for a in applications if hadoop.yarn.application(a).memory_mib == 0)
+
+        wait_for("every master has its container", waiting, 30)
+        yield
 
 
 @pytest.mark.usefixtures("full_queue")
 def test_a_full_queue_is_waited_for_until_the_reservation_ends(hadoop: MiniHadoop, tmp_path: Path, lake: str) -> None:
-    config = digits_config(tmp_path, lake, timeouts={"reserve": 8})
-    for mode in MODES:
-        with Submission(hadoop, tmp_path, config, "--set", f"submit.deploy_mode={mode}") as submission:
-            assert submission.wait() == 4, submission.output()
+    with in_each_mode(hadoop, tmp_path, lambda own: digits_config(own, lake, timeouts={"reserve": 8})) as submissions:
+        codes = {mode: submission.wait() for mode, submission in submissions.items()}
+    for mode, submission in submissions.items():
         said = submission.output()
+        assert codes[mode] == 4, said
         assert "waiting for YARN: queue default, 8 s left" in said
         assert "waiting for YARN: queue default, 2 s left" in said
         application = submission.ended_application()
@@ -210,24 +242,14 @@ def test_a_full_queue_is_waited_for_until_the_reservation_ends(hadoop: MiniHadoo
 
 def until_it_says(submission: Submission, text: str) -> None:
     wait_for(
-        f"it says {text!r}", lambda: "" if text in submission.output() else f"it says {submission.output()[-300:]}", 150
+        f"it says {text!r}", lambda: "" if text in submission.output() else f"it says {submission.output()[-300:]}", 300
     )
 
 
-@pytest.mark.parametrize("mode", MODES)
-def test_ctrl_c_stops_the_application(hadoop: MiniHadoop, tmp_path: Path, lake: str, mode: str) -> None:
-    config = digits_config(tmp_path, lake, train={"epochs": 10_000})
-    with Submission(hadoop, tmp_path, config, "--set", f"submit.deploy_mode={mode}") as submission:
-        until_it_says(submission, "epoch 1/10000  step")
-        submission.press_ctrl_c()
-        assert submission.wait() == 130, submission.output()
-    assert submission.ended_application().state == ("KILLED" if mode == "cluster" else "FINISHED")
-
-
 def test_a_driver_that_is_lost_is_replaced_and_the_run_goes_on(hadoop: MiniHadoop, tmp_path: Path, lake: str) -> None:
-    config = digits_config(tmp_path, lake, train={"epochs": 60})
+    config = digits_config(tmp_path, lake, train={"epochs": 40})
     with Submission(hadoop, tmp_path, config) as submission:
-        until_it_says(submission, "epoch 3/60")
+        until_it_says(submission, "epoch 3/40")
         application = submission.application().id
         for process in application_masters(application):
             process.kill()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 from pathlib import Path
 from typing import Any
 
@@ -9,9 +10,9 @@ import pytest
 
 from sparktf.config.job import JobConfig
 from sparktf.config.load import parse_config
-from sparktf.errors import ConfigError, PreflightError
+from sparktf.errors import ConfigError, PreflightError, ReservationError
 from sparktf.submit.resource_managers import ResourceManagers, read_resource_managers, resource_managers
-from sparktf.submit.yarn import Queue, check_submission, parse_queues
+from sparktf.submit.yarn import Queue, check_submission, parse_queues, wait_for_resource_manager
 
 CAPACITY = {
     "type": "capacityScheduler",
@@ -114,3 +115,26 @@ def test_no_configuration_folder_is_refused(tmp_path: Path) -> None:
     (tmp_path / "yarn-site.xml").write_text("<configuration>", encoding="utf-8")
     with pytest.raises(ConfigError, match=r"yarn-site.xml is no Hadoop configuration that can be read"):
         read_resource_managers(tmp_path)
+
+
+def test_a_resource_manager_that_is_down_is_waited_for_and_then_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sparktf.submit.yarn._RETRY_S", 0.01)
+    with socket.socket() as later:
+        later.bind(("127.0.0.1", 0))
+        address = f"127.0.0.1:{later.getsockname()[1]}"
+        down = ResourceManagers((address,), (), None)
+        left: list[float] = []
+        with pytest.raises(ReservationError) as caught:
+            wait_for_resource_manager(down, left.append, within_s=0.05)
+        assert str(caught.value) == f"ResourceManager at {address} (Connection refused) cannot be reached"
+        assert 0.05 >= left[0] > left[-1] > 0
+
+        wait_for_resource_manager(down, lambda _: later.listen(), within_s=30)
+
+
+def test_any_one_of_several_resource_managers_will_do() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as active:
+        there = f"127.0.0.1:{active.getsockname()[1]}"
+        waited: list[float] = []
+        wait_for_resource_manager(ResourceManagers(("127.0.0.1:1", there), (), None), waited.append, within_s=0)
+    assert not waited

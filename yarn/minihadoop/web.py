@@ -16,14 +16,20 @@ UNREACHABLE = (OSError, ValueError, KeyError)
 _OPENER = urllib.request.build_opener(urllib.request.ProxyHandler({}))
 
 
-def request(method: str, url: str, body: bytes | None = None, timeout_s: float = TIMEOUT_S) -> bytes:
+def request(
+    method: str,
+    url: str,
+    body: bytes | None = None,
+    timeout_s: float = TIMEOUT_S,
+    content_type: str = "application/octet-stream",
+) -> bytes:
     """Sends a request and returns the answer's body; redirects of GET are followed.
 
     Raises:
         CommandError: The daemon refused, with what it said.
         OSError: It was not reached.
     """
-    call = urllib.request.Request(url, data=body, method=method, headers={"Content-Type": "application/octet-stream"})
+    call = urllib.request.Request(url, data=body, method=method, headers={"Content-Type": content_type})
     try:
         with _OPENER.open(call, timeout=timeout_s) as answer:
             return bytes(answer.read())
