@@ -1,11 +1,13 @@
 """Executors beside the blocks, and each worker reading its own: measured at the hosts' cables, and reported.
 
-And what comes out of it: the weights that the same plan gives on executors of one machine.
+And what comes out of it: the rows that Spark feeds there from a DataFrame, and the weights that the same plan gives on
+executors of one machine.
 """
 
 from __future__ import annotations
 
 import io
+import json
 import zipfile
 from pathlib import Path
 from typing import Any
@@ -16,27 +18,33 @@ import numpy.typing as npt
 import pytest
 from cluster.click_run import MODELS, ClickRun
 from cluster.clicks import FILES, GROUPS_PER_FILE, ROWS, click_job, put_clicks
+from cluster.submission import SMALL_CONF
 from integration.application import Application
 from integration.sandbox import Sandbox
 
 from minihadoop import MiniHadoop
-from sparktf.result import RunResult
+from sparktf.result import NodeInput, RunResult
 
-EPOCHS = 8
+EPOCHS = 4
 
 
 class Measured:
-    """A run, and what went over the cables of the hosts meanwhile."""
+    """A run, which rows it trained on, and what went over the cables of the hosts meanwhile."""
 
     def __init__(self, hadoop: MiniHadoop, folder: Path, job: dict[str, Any], run_id: str) -> None:
         hosts = [host.name for host in hadoop.config.workers]
         before = {host: hadoop.link_bytes(host) for host in hosts}
-        with ClickRun(hadoop, folder, job, run_id=run_id) as run:
-            assert run.wait() == 0, run.output()
+        sums = folder / "sums"
+        sums.mkdir()
+        with ClickRun(hadoop, folder, {**job, "params": {"sums": str(sums)}}, run_id=run_id) as run:
+            assert run.wait(within_s=400) == 0, run.output()
         self.path = run.run_path
         self.output = run.output()
         self.sent = sum((hadoop.link_bytes(host) - before[host]).sent for host in hosts)
         self.result: RunResult = run.result(run_id)
+        told = [json.loads(path.read_text()) for path in sums.glob("*.json")]
+        self.rows = sum(one["rows"] for one in told)
+        self.checksum = sum(one["sum"] for one in told) % 2**64
 
     @property
     def nbytes(self) -> int:
@@ -49,6 +57,14 @@ class Measured:
         local = sum(node.local_nbytes or 0 for attempt in self.result.attempts for node in attempt.nodes)
         return local / self.nbytes
 
+    @property
+    def inputs(self) -> list[NodeInput]:
+        return [node.input for node in self.result.attempts[0].nodes]
+
+    def fed(self, way: str) -> int:
+        """Returns the rows that came one way."""
+        return sum(given.rows.get(way, 0) for given in self.inputs)
+
 
 @pytest.fixture(scope="module")
 def clicks(shared_cluster: MiniHadoop) -> str:
@@ -57,8 +73,13 @@ def clicks(shared_cluster: MiniHadoop) -> str:
     return "/lake/clicks"
 
 
-def job(lake: str, **sections: Any) -> dict[str, Any]:
-    return click_job(lake, "/runs", train={"epochs": EPOCHS}, **sections)
+def job(lake: str, *, data: dict[str, Any], **sections: Any) -> dict[str, Any]:
+    """Returns a job whose model keeps a checksum of its rows."""
+    inputs = {"x": [f"x{i}" for i in range(8)], "row": "row"}
+    train = {"epochs": EPOCHS}
+    return click_job(
+        lake, "/runs", model="click_model:checked", data={"inputs": inputs, **data}, train=train, **sections
+    )
 
 
 @pytest.fixture(scope="module")
@@ -82,12 +103,17 @@ def test_nine_of_ten_bytes_are_read_on_their_own_host(hadoop: MiniHadoop, beside
 
 @pytest.mark.timeout(600)
 def test_without_placement_and_locality_the_report_says_what_chance_gives(
-    hadoop: MiniHadoop, clicks: str, tmp_path: Path
+    hadoop: MiniHadoop, clicks: str, beside: Measured, tmp_path: Path
 ) -> None:
-    chance = Measured(hadoop, tmp_path, job(clicks, data={"locality": False}, cluster={"placement": "any"}), "chance")
+    scan = {"path": None, "sql": f"select * from parquet.`{clicks}`", "locality": False}
+    chance = Measured(hadoop, tmp_path, job(clicks, data=scan, cluster={"placement": "any"}), "chance")
     remote = (1 - chance.local) * chance.nbytes
     assert 0.25 < chance.local < 0.75
     assert remote * 0.9 < chance.sent < remote * 1.2 + 40e6
+    # A table that is files is read as these are.
+    assert f"data: read directly by the trainers, a plain scan of {FILES} Parquet files" in chance.output
+    assert chance.fed("direct") == EPOCHS * ROWS
+    assert (chance.rows, chance.checksum) == (beside.rows, beside.checksum)
 
 
 @pytest.mark.timeout(600)
@@ -100,7 +126,8 @@ def test_the_stored_plan_gives_the_same_weights_on_executors_of_one_machine(
     plan.mkdir(parents=True)
     for name in hadoop.hdfs.names(f"{beside.path}/plan"):
         (plan / name).write_bytes(hadoop.hdfs.get(f"{beside.path}/plan/{name}"))
-    config = job(clicks, data={"rebalance": False}, output={"path": f"file:{sandbox.runs}"})
+    output = {"path": f"file:{sandbox.runs}"}
+    config = job(clicks, data={"rebalance": False}, output=output, params={"sums": str(tmp_path)})
     application = Application(sandbox, "local-cluster[3,1,1024]")
     try:
         application.add_py_file(MODELS)
@@ -113,6 +140,31 @@ def test_the_stored_plan_gives_the_same_weights_on_executors_of_one_machine(
     found = weights(Path(replayed.model.removeprefix("file:"), "model.keras").read_bytes())
     assert len(expected) == 8 * 16 + 16 + 16 + 1
     np.testing.assert_allclose(found, expected, rtol=0, atol=1e-6)
+
+
+@pytest.mark.timeout(600)
+def test_spark_feeds_beside_the_blocks_the_rows_that_trainers_read_themselves(
+    hadoop: MiniHadoop, clicks: str, beside: Measured, tmp_path: Path
+) -> None:
+    # One partition for each file, so that every partition has a host of its own.
+    # On a machine that all hosts share, a host may take long to compute what lies on it.
+    conf = {"spark.sql.files.maxPartitionBytes": "2m", "spark.locality.wait": "60s"}
+    fed = job(
+        clicks,
+        data={"mode": "spark", "cache": "off", "rebalance": False},
+        submit={"executor_cores": 2, "conf": {**SMALL_CONF, **conf}},
+    )
+    spark = Measured(hadoop, tmp_path, fed, "spark")
+    assert "data: read through Spark, data.mode: spark asks for it" in spark.output
+    assert [(e.planned, e.fed, e.trained) for e in spark.result.rows] == [(ROWS, ROWS, ROWS)] * EPOCHS
+    assert spark.rows == EPOCHS * ROWS
+    nbytes = sum(given.nbytes for given in spark.inputs)
+    assert nbytes > 70e6 * EPOCHS
+    assert sum(given.local_nbytes for given in spark.inputs) >= 0.9 * nbytes
+    assert spark.fed("unix") >= 0.9 * EPOCHS * ROWS
+    assert spark.sent <= 0.1 * nbytes, f"{FILES} files; {spark.output}"
+    assert beside.fed("direct") == EPOCHS * ROWS
+    assert (spark.rows, spark.checksum) == (beside.rows, beside.checksum)
 
 
 def weights(archive: bytes) -> npt.NDArray[np.float64]:

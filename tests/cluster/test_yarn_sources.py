@@ -1,4 +1,4 @@
-"""DataFrames on YARN and HDFS: plain scans are read directly, and speculation brings no row twice."""
+"""A DataFrame on YARN, which runs a copy of what is slow on another host: no row comes twice."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from cluster.submission import REPO, SMALL_CONF, Submission
-from integration.rows import job, write_rows
+from integration.rows import job
 from integration.watch import Watch
 
 from minihadoop import MiniHadoop
@@ -46,21 +46,6 @@ def submission(hadoop: MiniHadoop, folder: Path, watch: Watch, name: str, **sect
     return Submission(hadoop, folder, config, "--run-id", "r")
 
 
-@pytest.mark.timeout(600)
-def test_a_plain_scan_of_files_on_hdfs_is_read_directly(hadoop: MiniHadoop, watch: Watch, tmp_path: Path) -> None:
-    for day, file in enumerate(sorted(write_rows(tmp_path / "lake", (300, 90, 210)).iterdir()), start=1):
-        hadoop.hdfs.put(f"/lake/days/day={day}/{file.name}", file.read_bytes())
-    sql = "select b, a, id as number, y from parquet.`/lake/days` where day > 1"
-    data = {"sql": sql, "inputs": {"id": "number", "x": ["a", "b"]}}
-    with submission(hadoop, tmp_path, watch, "scan", data=data) as run:
-        assert run.wait(within_s=300) == 0, run.output()
-    assert "data: read directly by the trainers, a plain scan of 2 Parquet files" in run.output()
-    assert watch.ids(watch.pids()) == dict.fromkeys(range(301, 601), 1)
-    result = run.result("r")
-    assert [(e.planned, e.fed, e.trained) for e in result.rows] == [(300, 300, 300)]
-    assert sum(node.input.rows.get("direct", 0) for node in result.attempts[0].nodes) == 300
-
-
 SPECULATION = {
     "spark.speculation": "true",
     "spark.speculation.interval": "100ms",
@@ -86,15 +71,3 @@ def test_a_speculative_copy_of_a_slow_feeder_brings_no_row_twice(
     result = run.result("r")
     assert len(result.attempts) == 1
     assert [(e.planned, e.fed, e.trained) for e in result.rows] == [(ROWS, ROWS, ROWS)]
-
-
-@pytest.mark.timeout(300)
-def test_speculation_is_refused_where_second_agents_would_take_the_slots_of_feeders(
-    hadoop: MiniHadoop, watch: Watch, tmp_path: Path
-) -> None:
-    params = {"attempts": str(tmp_path), "rows": ROWS}
-    submit = {**SPECULATION, "spark.executor.cores": "2"}
-    data = {"source": "cases.lagging:rows"}
-    with submission(hadoop, tmp_path, watch, "refused", data=data, params=params, submit=submit) as run:
-        assert run.wait(within_s=200) == 2, run.output()
-    assert "set spark.executor.cores=3 or more (submit.executor_cores), or spark.speculation=false" in run.output()
