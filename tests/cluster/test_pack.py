@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -36,7 +37,20 @@ def build(params, assets):
 
 
 @pytest.fixture(scope="module")
-def one_host() -> Iterator[MiniHadoop]:
+def packing(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Path, subprocess.Popen[bytes]]]:
+    """The archive, and the process that packs it while the cluster starts."""
+    archive = tmp_path_factory.mktemp("archive") / "env.tar"  # uncompressed: quicker by far than 800 MB of gzip
+    command = [sys.executable, "-m", "sparktf.cli", "pack", "--output", str(archive)]
+    with subprocess.Popen(command, cwd=REPO, env={**os.environ, "PYTHONPATH": str(REPO)}) as process:
+        try:
+            yield archive, process
+        finally:
+            process.kill()
+    shutil.rmtree(archive.parent)
+
+
+@pytest.fixture(scope="module")
+def one_host(packing: object) -> Iterator[MiniHadoop]:
     """A cluster whose host unpacks the archive once for both containers, and has the time that real ones have.
 
     Containers inherit their NodeManager's environment: it must not lead them to the sources.
@@ -46,7 +60,8 @@ def one_host() -> Iterator[MiniHadoop]:
     try:
         with pytest.MonkeyPatch.context() as environment:
             environment.delenv("PYTHONPATH", raising=False)
-            cluster = up(ClusterConfig(name, hosts=1, replication=1, settings=settings), print)
+            # An archive of few blocks: each costs its time.
+            cluster = up(ClusterConfig(name, hosts=1, block_mib=256, replication=1, settings=settings), print)
         yield cluster
     finally:
         down(name, print)
@@ -54,26 +69,22 @@ def one_host() -> Iterator[MiniHadoop]:
 
 @pytest.mark.timeout(600)
 def test_every_module_of_driver_agent_and_trainer_comes_from_the_archive(
-    one_host: MiniHadoop, tmp_path: Path, tmp_path_factory: pytest.TempPathFactory
+    one_host: MiniHadoop, packing: tuple[Path, subprocess.Popen[bytes]], tmp_path: Path
 ) -> None:
-    archive = tmp_path_factory.mktemp("archive") / "env.tar"  # uncompressed: quicker by far than 800 MB of gzip
-    command = [sys.executable, "-m", "sparktf.cli", "pack", "--output", str(archive)]
-    subprocess.run(command, cwd=REPO, env={**os.environ, "PYTHONPATH": str(REPO)}, check=True)
+    archive, process = packing
+    assert process.wait(200) == 0
     (tmp_path / "shown.py").write_text(MODEL, encoding="utf-8")
-    try:
-        with one_host.inside():
-            lake = put_digits(one_host, tmp_path / "lake")
-            config = digits_config(
-                tmp_path, lake, cluster={"workers": 1}, submit={"archive": f"file:{archive}"}, timeouts={"reserve": 240}
-            )
-            config["model"] = "shown:build"
-            with Submission(one_host, tmp_path, config, "--run-id", "packed") as submission:
-                assert submission.wait(400) == 0, submission.output()
-            logs = f"/runs/{tmp_path.name}/digits/packed/logs"
-            (log,) = one_host.hdfs.names(logs)
-            lines = one_host.hdfs.get(f"{logs}/{log}").decode().splitlines()
-    finally:
-        archive.unlink()
+    with one_host.inside():
+        lake = put_digits(one_host, tmp_path / "lake")
+        config = digits_config(
+            tmp_path, lake, cluster={"workers": 1}, submit={"archive": f"file:{archive}"}, timeouts={"reserve": 240}
+        )
+        config["model"] = "shown:build"
+        with Submission(one_host, tmp_path, config, "--run-id", "packed") as submission:
+            assert submission.wait(400) == 0, submission.output()
+        logs = f"/runs/{tmp_path.name}/digits/packed/logs"
+        (log,) = one_host.hdfs.names(logs)
+        lines = one_host.hdfs.get(f"{logs}/{log}").decode().splitlines()
     (prefix,) = {line.split()[1] for line in lines if line.startswith("PREFIX")}
     modules = dict(line.split()[1:] for line in lines if line.startswith("MODULE"))
     assert prefix.endswith("/env")
