@@ -43,7 +43,7 @@ class ClickRun(Submission):
         """The run directory, as a path of HDFS."""
         return f"{self._config['output']['path']}/{self._config['name']}/{self.name}"
 
-    def wait_for_line(self, pattern: str, within_s: float = 120) -> None:
+    def wait_for_line(self, pattern: str, within_s: float = 300) -> None:
         """Waits until a line of the output matches."""
 
         def missing() -> str:
@@ -54,7 +54,7 @@ class ClickRun(Submission):
 
         wait_for(f"sparktf submit says {pattern!r}", missing, within_s, lambda: self.output()[-3000:])
 
-    def wait_for_commit(self, within_s: float = 90) -> None:
+    def wait_for_commit(self, within_s: float = 200) -> None:
         """Waits for a checkpoint that is newer than those there are now."""
         before = max(self.steps(), default=0)
 
@@ -63,6 +63,10 @@ class ClickRun(Submission):
             return "" if max(self.steps(), default=0) > before else f"the newest is still that at step {before}"
 
         wait_for("a new checkpoint is committed", missing, within_s, lambda: self.output()[-3000:])
+
+    def epoch(self) -> int:
+        """Returns the epoch that was told last, counted from 1."""
+        return int(re.findall(r"epoch (\d+)/", self.output())[-1])
 
     def steps(self) -> list[int]:
         """Returns the steps of the committed checkpoints."""

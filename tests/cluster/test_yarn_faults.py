@@ -10,6 +10,7 @@ from cluster.click_run import ClickRun
 from cluster.clicks import GROUPS_PER_FILE, ROWS_PER_GROUP, click_job, put_clicks
 
 from minihadoop import DataNodeState, MiniHadoop
+from minihadoop.config import MIB
 from minihadoop.waiting import wait_for
 
 FILES = 8
@@ -60,7 +61,8 @@ def test_training_outlives_what_hdfs_suffers_and_the_last_commit_stays_whole(
         run.wait_for_commit()
         suffer(hadoop, run)
     left = max(run.steps())
-    assert run.wait() == 130
+    assert run.wait() == 130  # by Ctrl-C, which in client mode the driver takes itself
+    assert run.ended_application().state == "FINISHED"
     epochs = left * 512 // ROWS + 2
     job["train"] |= {"epochs": epochs}
     with ClickRun(hadoop, tmp_path / "again", job, run_id="r") as again:
@@ -98,17 +100,50 @@ def suffer(hadoop: MiniHadoop, run: ClickRun) -> None:
     run.wait_for_commit()
 
     hadoop.tool("dfsadmin", "-safemode", "enter")
-    run.wait_for_line(r"warning: .*not committed.*safe mode", within_s=180)
+    committed = run.steps()
+    for _ in range(2):  # each takes longer than it is from one checkpoint to the next
+        run.wait_for_line(rf"epoch {run.epoch() + 1}/")
+    assert run.steps() == committed
     hadoop.tool("dfsadmin", "-safemode", "leave")
     run.wait_for_commit()
 
     folder = f"{run.run_path}/checkpoints"
-    hadoop.tool("dfsadmin", "-setSpaceQuota", "1m", folder)
-    run.wait_for_line(r"warning: .*not committed.*quota", within_s=180)
-    hadoop.tool("dfsadmin", "-clrSpaceQuota", folder)
+    hadoop.hdfs.set_quota(folder, space_nbytes=MIB)
+    run.wait_for_line(r"warning: .*not committed.*quota")
+    hadoop.hdfs.set_quota(folder)
     run.wait_for_commit()
 
 
+@pytest.mark.timeout(600)
+def test_an_application_that_is_stopped_leaves_nothing_on_any_host(
+    hadoop: MiniHadoop, few_clicks: str, tmp_path: Path
+) -> None:
+    def submit(name: str, workers: int) -> ClickRun:
+        cluster = {"workers": workers, "trainer_memory_mib": 1024}  # so small that both have room
+        job = click_job(few_clicks, "/runs", name=name, cluster=cluster, train={"epochs": 100_000})
+        return ClickRun(hadoop, tmp_path / name, job)
+
+    with submit("killed", 2) as killed, submit("interrupted", 1) as interrupted:
+        for run in (killed, interrupted):
+            run.wait_for_line(r"epoch \d+/")
+            assert any("sparktf.trainer" in command for command in processes_of(run.application().id))
+        interrupted.press_ctrl_c()
+        hadoop.tool("application", "-kill", killed.application().id)
+        assert killed.wait(60) == 4, killed.output()
+        assert interrupted.wait() == 130, interrupted.output()
+    assert hadoop.yarn.ended_application(killed.application().id).final_status == "KILLED"
+    assert interrupted.ended_application().state == "KILLED"
+    assert "killed" in killed.output().lower()
+
+    def left() -> str:
+        return "; ".join(
+            command[:80] for run in (killed, interrupted) for command in processes_of(run.application().id)
+        )
+
+    wait_for("every process of the applications has ended", left, 30)
+
+
+@pytest.mark.timeout(600)
 def test_a_container_killed_for_its_memory_names_the_setting(
     hadoop: MiniHadoop, few_clicks: str, tmp_path: Path
 ) -> None:
@@ -128,24 +163,6 @@ def test_a_container_killed_for_its_memory_names_the_setting(
     assert "physical memory" in cause.message
     assert "cluster.trainer_memory_mib" in cause.message
     assert "containerlogs" in cause.log
-
-
-def test_an_application_that_is_killed_leaves_nothing_on_any_host(
-    hadoop: MiniHadoop, few_clicks: str, tmp_path: Path
-) -> None:
-    job = click_job(few_clicks, "/runs", name="killed", cluster={"workers": 2}, train={"epochs": 100_000})
-    with ClickRun(hadoop, tmp_path, job) as run:
-        run.wait_for_line(r"epoch \d+/")
-        assert any("sparktf.trainer" in command for command in processes_of(run.application().id))
-        hadoop.tool("application", "-kill", run.application().id)
-        assert run.wait(60) == 4, run.output()
-    assert hadoop.yarn.ended_application(run.application().id).final_status == "KILLED"
-    assert "killed" in run.output().lower()
-
-    def left() -> str:
-        return "; ".join(command[:80] for command in processes_of(run.application().id))
-
-    wait_for("every process of the application has ended", left, 30)
 
 
 def test_an_output_that_may_not_be_written_is_found_before_anything_is_held(
