@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import threading
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -138,6 +139,19 @@ def test_a_log_that_has_ended_writes_nothing_more(clock: Clock, segments: Segmen
     log.emit(said("b"))
     log.flush()
     assert segments.files == {}
+
+
+def test_whoever_emits_waits_for_no_storage(clock: Clock, segments: Segments) -> None:
+    begun: list[Callable[[], None]] = []
+    log = EventLog(segments.write, "/e", clock, max_events=2, beside=lambda name, work: begun.append(work))
+    for kind in "abcd":
+        log.emit(said(kind))
+    assert segments.files == {}
+    (write,) = begun  # one at a time
+    write()
+    log.emit(said("e"))
+    log.flush()
+    assert segments.texts() == {"/e/000001.jsonl": ["a", "b", "c", "d"], "/e/000002.jsonl": ["e"]}
 
 
 def test_a_storage_that_is_away_loses_no_event_and_stops_no_one(clock: Clock, segments: Segments) -> None:
