@@ -11,7 +11,7 @@ from typing import NamedTuple
 QUICK_S = 0.5
 """Between two heartbeats of a node of a small gang that is at work, and of one that has no answer yet."""
 
-_CALL_S = 0.35e-3
+_CALL_S = 0.5e-3
 """The driver's processor time for a heartbeat: `make bench-scale`."""
 _SHARE = 0.05
 """Of one core, for all heartbeats of agents and trainers that are at work."""
@@ -47,6 +47,6 @@ def beats(nodes: int, *, heartbeat_s: float, driver_lost_s: float) -> Beats:
         heartbeat_s: `timeouts.heartbeat`, which is for gangs whose nodes beat often enough for it.
         driver_lost_s: `timeouts.driver_lost`: a node that has not been answered for so long ends itself.
     """
-    steady_s = max(min(2 * nodes * _CALL_S / _SHARE, driver_lost_s / (_MISSED + 1)), QUICK_S)
+    steady_s = max(min(2 * nodes * _CALL_S / _SHARE, driver_lost_s / _MISSED), QUICK_S)
     waiting_s = min(max(nodes * _SOONEST_PER_NODE_S, _SOONEST_S), QUICK_S)
     return Beats(steady_s, max(steady_s / _SOONER, waiting_s), max(_MISSED * steady_s, heartbeat_s))

@@ -32,7 +32,7 @@ SPEC = TrainerSpec(
 )
 
 
-@pytest.mark.parametrize(("nodes", "waiting_s"), [(1, 0.1), (2, 0.1), (10, 0.2), (35, 0.5)])
+@pytest.mark.parametrize(("nodes", "waiting_s"), [(1, 0.1), (2, 0.1), (10, 0.2), (25, 0.5)])
 def test_a_small_gang_is_heard_every_half_second_and_let_go_as_soon_as_it_may(nodes: int, waiting_s: float) -> None:
     assert beats(nodes, heartbeat_s=15.0, driver_lost_s=60.0) == Beats(0.5, waiting_s, 15.0)
 
@@ -41,16 +41,16 @@ def test_who_knows_of_no_gang_takes_it_for_a_small_one() -> None:
     assert beats(2, heartbeat_s=15.0, driver_lost_s=60.0) == SMALL
 
 
-@pytest.mark.parametrize("nodes", [36, 100, 357, 1_000, 1_071])
+@pytest.mark.parametrize("nodes", [26, 100, 250, 999, 1_000])
 def test_heartbeats_of_a_gang_of_any_size_take_a_twentieth_of_a_core(nodes: int) -> None:
     steady_s, waiting_s, silence_s = beats(nodes, heartbeat_s=15.0, driver_lost_s=60.0)
-    assert 2 * nodes / steady_s * 0.35e-3 <= 0.05 + 1e-9
+    assert 2 * nodes / steady_s * 0.5e-3 <= 0.05 + 1e-9
     assert silence_s >= max(3 * steady_s, 15.0)
     assert 0.5 <= waiting_s <= max(steady_s / 8, 0.5)
 
 
 def test_a_driver_is_asked_three_times_before_it_counts_as_lost_whatever_that_costs() -> None:
-    assert beats(100_000, heartbeat_s=15.0, driver_lost_s=60.0) == Beats(15.0, 1.875, 45.0)
+    assert beats(100_000, heartbeat_s=15.0, driver_lost_s=60.0) == Beats(20.0, 2.5, 60.0)
 
 
 RHYTHM = Beats(14.0, 1.75, 42.0)
@@ -75,10 +75,10 @@ def test_an_agent_is_heard_less_often_while_its_trainer_works() -> None:
 @pytest.mark.parametrize(
     ("state", "beat_s"),
     [
-        (TrainerState.LAUNCHED, 14.0),
-        (TrainerState.READY, 14.0),
-        (TrainerState.TRAINING, 14.0),
-        (TrainerState.FINISHED, 1.75),
+        (TrainerState.LAUNCHED, 20.0),
+        (TrainerState.READY, 20.0),
+        (TrainerState.TRAINING, 20.0),
+        (TrainerState.FINISHED, 2.5),
     ],
 )
 def test_a_trainer_is_heard_less_often_while_it_works(state: TrainerState, beat_s: float, tmp_path: Path) -> None:
@@ -98,8 +98,8 @@ def test_a_trainer_of_a_large_gang_is_lost_when_it_has_missed_three_heartbeats(t
     now_s = 0.0
     one = Trainer(NODE, "a", "h", heard_s=0.0, moved_s=0.0, state=TrainerState.TRAINING)
     attempt = Attempt(1, config, plan_lake(lake), Cursor(), [one], lambda: now_s, lambda: now_s)
-    now_s = 42.0
+    now_s = 60.0
     assert attempt.outcome() is Outcome.RUNNING
-    now_s = 42.1
+    now_s = 60.1
     attempt.outcome()
-    assert [record.message for record in attempt.failures] == ["worker 0 on h was silent for 42 s"]
+    assert [record.message for record in attempt.failures] == ["worker 0 on h was silent for 60 s"]

@@ -25,6 +25,7 @@ from sparktf.sequence import Stream
 from sparktf.wire.control import TrainerSpec
 
 _TICK_S = 0.2
+_SHOWN_NODES = 10
 
 
 class Gang:
@@ -128,12 +129,13 @@ class Gang:
         limit_s = timeouts.reserve if first else timeouts.replace
         wanted, least = shape.nodes, shape.nodes if first else shape.fewest
         deadline_s = self._clock.now_s() + limit_s
-        enough_since_s = None
+        enough_since_s, sound = None, set[str]()
         while True:
             self.look_after_agents()
             self.roster.sweep()
             idle = [a for a in self.roster.here() if a.state is AgentState.IDLE]
-            _check_problems(idle, self._versions)
+            _check_problems([agent for agent in idle if agent.id not in sound], self._versions)
+            sound.update(agent.id for agent in idle)
             now_s = self._clock.now_s()
             if len(idle) >= wanted and enough_since_s is None:
                 enough_since_s = now_s
@@ -144,7 +146,7 @@ class Gang:
                 missing = sorted(set(range(wanted)) - {a.registration.partition for a in idle})
                 raise ReservationError(
                     f"{len(idle)} of {wanted} nodes came within {limit_s:g} s; missing: "
-                    f"{', '.join(f'node {i}' for i in missing)} on {self.site.place} "
+                    f"{_nodes(missing)} on {self.site.place} "
                     f"(are there free executors? timeouts.{'reserve' if first else 'replace'} is the limit)"
                 )
             display.waiting("waiting for nodes", len(idle), wanted, deadline_s - now_s, now_s)
@@ -160,7 +162,8 @@ class Gang:
         kept = [agents_of[i] for i in best_nodes(plan.host_nbytes(), hosts, need)]
         if self._agents is not None and self._agents.spares:
             self._agents.spares = 0
-            spares = [agent for agent in agents if agent not in kept]
+            stay = {agent.id for agent in kept}
+            spares = [agent for agent in agents if agent.id not in stay]
             self.roster.dismiss([agent.id for agent in spares])
             used = {agent.executor for agent in kept}
             self.site.let_go([agent for agent in spares if agent.executor not in used])
@@ -242,6 +245,12 @@ class Gang:
         """Ends a `tick` that is under way; from any thread."""
         with self.roster.changed:
             self.roster.changed.notify_all()
+
+
+def _nodes(partitions: list[int]) -> str:
+    """Returns the names of nodes for a message: of many, the first."""
+    more = len(partitions) - _SHOWN_NODES
+    return ", ".join(f"node {i}" for i in partitions[:_SHOWN_NODES]) + (f" and {more} more" if more > 0 else "")
 
 
 def _check_problems(agents: list[Agent], versions: dict[str, str]) -> None:

@@ -94,6 +94,7 @@ class Roster:
     rhythm: Beats = SMALL
     changed: threading.Condition = field(default_factory=threading.Condition)
     _agents: dict[str, Agent] = field(default_factory=dict)
+    _places: dict[int, Agent] = field(default_factory=dict)
     _lost: list[LostAgent] = field(default_factory=list)
     _closed: bool = False
 
@@ -120,7 +121,7 @@ class Roster:
                     return Registered(accepted=False, reason="another agent has this place")
                 else:
                     self._lose(other, "Spark started it again elsewhere")
-            self._agents[message.agent] = Agent(message, now_s, message.address)
+            self._agents[message.agent] = self._places[message.partition] = Agent(message, now_s, message.address)
             self.changed.notify_all()
             return Registered(accepted=True)
 
@@ -215,17 +216,19 @@ class Roster:
 
     def dismiss(self, agents: Sequence[str] | None = None) -> None:
         """Sends agents home, all of them by default: also the lost, if they speak again; and then takes no new ones."""
+        chosen = None if agents is None else frozenset(agents)
         with self.changed:
-            self._closed = self._closed or agents is None
+            self._closed = self._closed or chosen is None
             for agent in self._agents.values():
-                wanted = agents is None or agent.id in agents
+                wanted = chosen is None or agent.id in chosen
                 if wanted and agent.state is not AgentState.DISMISSED:
                     agent.take(AgentEvent.DISMISS)
 
     # ---- inside ----
 
     def _here(self, partition: int) -> list[Agent]:
-        return [a for a in self._agents.values() if a.is_here and a.registration.partition == partition]
+        place = self._places.get(partition)
+        return [place] if place is not None and place.is_here else []
 
     def _known(self, agent: str) -> Agent:
         known = self._agents.get(agent)

@@ -14,9 +14,10 @@ from sparktf.driver.gang.placement import seats
 from sparktf.driver.gang.roster import Agent, ExecutorFacts
 from sparktf.driver.plan.plan import NODES
 from sparktf.result import AttemptResult, NodeResult
+from sparktf.sequence import Cursor
 from sparktf.storage.base import Storage
 from sparktf.topology import ClusterSpec, GangShape, NodeId
-from sparktf.wire.control import TrainerSpec
+from sparktf.wire.control import Restore, TrainerSpec
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +54,8 @@ class Seating:
 
     def specs(self, leader: TrainerSpec) -> list[tuple[str, TrainerSpec]]:
         """Returns for each agent, by id, what its trainer gets: what the leader's has, but for its own place."""
-        return [(agent.id, leader.model_copy(update={"node": node})) for node, agent in self._seats()]
+        common = leader.model_copy(update={"restore": leader.restore and _for_nodes(leader.restore)})
+        return [(agent.id, common.model_copy(update={"node": node})) for node, agent in self._seats()]
 
     def results(self, attempt: Attempt, facts: Sequence[ExecutorFacts], *, located: bool) -> tuple[NodeResult, ...]:
         """Returns what each node has read, and where its log is.
@@ -77,6 +79,16 @@ class Seating:
 
     def _seats(self) -> Iterator[tuple[NodeId, Agent]]:
         return zip(self.members, self.agents, strict=True)
+
+
+def _for_nodes(restore: Restore) -> Restore:
+    """Returns what a node needs of it: of the cursor how far it is, and not where.
+
+    In the middle of an epoch it has intervals of every node that trained it: megabytes of them, on a thousand nodes.
+    """
+    cursor = restore.cursor
+    done = ((0, cursor.rows),) if cursor.rows else ()
+    return restore.model_copy(update={"cursor": Cursor(epoch=cursor.epoch, done=done)})
 
 
 def attempt_result(attempt: Attempt, nodes: tuple[NodeResult, ...], from_step: int, duration_s: float) -> AttemptResult:
