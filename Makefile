@@ -7,7 +7,8 @@ SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-# Targets share one environment, one lake and few cores: also with -j, one after the other; but for two that wait much.
+# Targets share one environment, one lake and few cores: also with -j, one after the other; but for halves
+# of suites that wait more than they compute.
 ifndef TOGETHER
 .NOTPARALLEL:
 endif
@@ -34,7 +35,13 @@ JAVA := $(if $(JAVA_HOME),$(JAVA_HOME)/bin/java,java)
 TIMES := .pytest_cache/times
 PYTEST = $(PY) -m pytest --junitxml=$(TIMES)/$@.xml
 SUITES := unit fuzz simulate trainer integration cluster
-REPORTS := $(patsubst %,$(TIMES)/%.xml,$(SUITES:cluster=cluster-hdfs cluster-yarn))
+HALVES_trainer := trainer-exactness trainer-others
+HALVES_integration := integration-rows integration-runs
+HALVES_cluster := cluster-hdfs cluster-yarn
+REPORTS := $(foreach suite,$(SUITES),$(patsubst %,$(TIMES)/%.xml,$(or $(HALVES_$(suite)),$(suite))))
+# What ARGS choose may all be in the other half.
+CHOSEN = $(if $(ARGS),|| [ $$? -eq 5 ])
+AT_ONCE = $(MAKE) --no-print-directory -j2 --output-sync=target TOGETHER=1 $(HALVES_$@)
 BENCHES := $(patsubst benchmarks/%.py,bench-%,$(filter-out benchmarks/_% benchmarks/hdfs_feed.py,$(wildcard benchmarks/*.py)))
 
 # A cluster's settings in the user's environment must not leak into runs on this machine.
@@ -88,21 +95,42 @@ simulate-mutants: $(VENV)/.dev ## Take the driver's guards out, one by one: whic
 	@$(SIMULATION) --mutants
 
 .PHONY: trainer
-trainer: $(VENV)/.dev ## Tests of trainer processes, without Spark
-	@$(PYTEST) tests/trainer $(ARGS)
+trainer: $(VENV)/.dev ## Tests of trainer processes, without Spark, in two halves at once
+	@$(AT_ONCE)
+
+EXACTNESS_TESTS := tests/trainer/test_exactness.py
+
+.PHONY: trainer-exactness
+trainer-exactness:
+	@$(PYTEST) $(EXACTNESS_TESTS) $(ARGS) $(CHOSEN)
+
+.PHONY: trainer-others
+trainer-others:
+	@$(PYTEST) $(filter-out $(EXACTNESS_TESTS),$(sort $(wildcard tests/trainer/test_*.py))) $(ARGS) $(CHOSEN)
 
 .PHONY: integration
-integration: java $(VENV)/.dev ## Tests of real Spark with real trainers
-	@$(PYTEST) tests/integration $(ARGS)
+integration: java $(VENV)/.dev ## Tests of real Spark with real trainers, in two halves at once
+	@$(AT_ONCE)
+
+# Each half with applications of its own: what becomes of rows, and what becomes of runs.
+RUNS_TESTS := $(patsubst %,tests/integration/test_%.py,readme spark_applications spark_control spark_digits \
+	spark_exactness spark_failures spark_refusals spark_resume)
+
+.PHONY: integration-rows
+integration-rows:
+	@$(PYTEST) $(filter-out $(RUNS_TESTS),$(sort $(wildcard tests/integration/test_*.py))) $(ARGS) $(CHOSEN)
+
+.PHONY: integration-runs
+integration-runs:
+	@$(PYTEST) $(RUNS_TESTS) $(ARGS) $(CHOSEN)
 
 .PHONY: cluster
 cluster: java $(VENV)/.dev ## Tests on a real HDFS and YARN, in two halves at once: each waits more than it computes
-	@$(MAKE) --no-print-directory -j2 --output-sync=target TOGETHER=1 cluster-hdfs cluster-yarn
+	@$(AT_ONCE)
 
-# Each half with a cluster of its own. What ARGS choose may all be in the other half.
+# Each half with a cluster of its own.
 YARN_TESTS := $(addprefix tests/cluster/,test_readme.py test_submit.py) $(sort $(wildcard tests/cluster/test_yarn_*.py))
 HDFS_TESTS := $(filter-out $(YARN_TESTS),$(sort $(wildcard tests/cluster/test_*.py)))
-CHOSEN = $(if $(ARGS),|| [ $$? -eq 5 ])
 
 .PHONY: cluster-hdfs
 cluster-hdfs:
