@@ -238,7 +238,10 @@ class Run:
                 nodes = seating.results(attempt, facts, located=bool(plan.hosts))
             self._keep_attempt(attempt, nodes, restore, self._clock.now_s() - started_s)
         if outcome is Outcome.FAILED:
-            watch.settle()  # once the trainers are told to stop: they hold the executors, whatever the storage does
+            try:
+                watch.settle()  # once the trainers have stopped: they hold the executors, whatever the storage does
+            finally:
+                watch.leave(limit_s)
         return attempt
 
     def _watch(self, attempt: Attempt, plan: Plan, feeding: Feeding) -> Watch:

@@ -127,6 +127,30 @@ def test_the_last_commits_are_waited_for_as_long_as_an_upload_may_take(make: Cal
     hang.go_on.set()
 
 
+def test_a_run_that_is_interrupted_while_the_last_commit_is_waited_for_lets_that_one_end(
+    make: Callable[..., PretendDriver],
+) -> None:
+    hang = Hang("00010")
+    driver = make(hang)
+    driver.failures = 1
+    beside = Beside(driver, hang)
+    act, interrupted = beside.while_hung, threading.Event()
+
+    def interrupt_once() -> None:
+        if interrupted.is_set():
+            hang.go_on.set()
+        elif driver.gang.attempt is not None and driver.gang.attempt.is_stopped:
+            interrupted.set()
+            raise KeyboardInterrupt
+        act()
+
+    beside.while_hung = interrupt_once
+    with pytest.raises(KeyboardInterrupt):
+        driver.train()
+    assert not hang.given_up
+    assert (Path(driver.config.output.path) / "t/r/checkpoints/step-000000000010/MANIFEST.json").exists()
+
+
 def frames() -> Iterator[FrameType]:
     """Yields the frames of this thread, the innermost first."""
     frame: FrameType | None = sys._getframe(1)
