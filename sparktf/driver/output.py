@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import json
 import secrets
+from collections.abc import Callable
 
 from sparktf.clock import Clock
+from sparktf.config.job import JobConfig
 from sparktf.driver.plan.plan import Plan, load_plan, save_plan
 from sparktf.errors import (
+    ConfigError,
     FencedOffError,
     PreflightError,
     StorageError,
@@ -35,6 +38,29 @@ def check_output(storage: Storage, path: str) -> None:
         raise
     except StorageError as e:
         raise PreflightError(f"output.path cannot be written: {e}") from e
+
+
+def plan_of_run(
+    config: JobConfig, storage: Storage, rundir: RunDirectory, make: Callable[[], Plan], say: Callable[[str], None]
+) -> Plan:
+    """Returns the stored plan of a run that is resumed, else a new one, which is stored; says what is in it.
+
+    Raises:
+        ConfigError: the stored plan was made for other data.
+    """
+    if storage.exists(rundir.plan):
+        plan = load_plan(storage, rundir.plan)
+        say(f"resuming with the plan in {rundir.plan}")
+    else:
+        plan = keep_plan(make(), storage, rundir)
+    if plan.plan_hash != config.plan_hash():
+        raise ConfigError(
+            f"run {rundir.run_id} was planned with another data section or train.seed: use another --run-id, "
+            f"or the configuration in {rundir.config}"
+        )
+    for line in describe_plan(plan):
+        say(line)
+    return plan
 
 
 def keep_plan(plan: Plan, storage: Storage, rundir: RunDirectory) -> Plan:

@@ -19,13 +19,12 @@ from sparktf.driver.console import Display, print_result
 from sparktf.driver.gang.gang import Gang
 from sparktf.driver.gang.seating import Seating, attempt_result, seat
 from sparktf.driver.gang.site import Voice
-from sparktf.driver.output import ResultFile, check_output, describe_plan, keep_plan, open_events
+from sparktf.driver.output import ResultFile, check_output, open_events, plan_of_run
 from sparktf.driver.plan.paths import normalised
-from sparktf.driver.plan.plan import Plan, load_plan
+from sparktf.driver.plan.plan import Plan
 from sparktf.driver.watch import Watch
 from sparktf.driver.writer import Writer
 from sparktf.errors import (
-    ConfigError,
     ErrorRecord,
     FencedOffError,
     LifecycleError,
@@ -126,7 +125,9 @@ class Run:
         check_output(self._storage, self._rundir.path)
         self._open_events()
         self._display.say(f"run {self._rundir.name}/{self._rundir.run_id} on {self._site.place}")
-        plan = self._plan()
+        plan = plan_of_run(
+            config, self._storage, self._rundir, partial(self._site.plan, config, self._voice), self._display.say
+        )
         self._take(RunEvent.PLANNED)
         assets = self._site.prepare(config, self._storage, self._rundir.assets)
         self._committer = Committer(
@@ -142,27 +143,6 @@ class Run:
         self._gang.reserve(config, plan, self._voice)
         self._take(RunEvent.RESERVED)
         self._run_attempts(plan, assets)
-
-    def _plan(self) -> Plan:
-        """Returns the stored plan of a run that is resumed, else a new one.
-
-        Raises:
-            ConfigError: the stored plan was made for other data.
-        """
-        config, rundir, storage = self._config, self._rundir, self._storage
-        if storage.exists(rundir.plan):
-            plan = load_plan(storage, rundir.plan)
-            self._display.say(f"resuming with the plan in {rundir.plan}")
-        else:
-            plan = keep_plan(self._site.plan(config, self._voice), storage, rundir)
-        if plan.plan_hash != config.plan_hash():
-            raise ConfigError(
-                f"run {rundir.run_id} was planned with another data section or train.seed: use another --run-id, "
-                f"or the configuration in {rundir.config}"
-            )
-        for line in describe_plan(plan):
-            self._display.say(line)
-        return plan
 
     def _open_events(self) -> None:
         self._events = open_events(self._storage, self._hasty, self._rundir.events, self._clock)
