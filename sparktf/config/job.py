@@ -22,8 +22,9 @@ from pydantic import (
     model_validator,
 )
 
-from sparktf.config.section import Section
+from sparktf.config.section import Section, Switch
 from sparktf.config.submit import SubmitConfig
+from sparktf.config.timeouts import TimeoutsConfig
 from sparktf.config.train import TrainConfig
 from sparktf.predicate import FillValue
 from sparktf.rundir import NAME_LENGTH, NAME_PATTERN
@@ -153,7 +154,7 @@ class DataConfig(Section):
     locality: bool = Field(
         default=True, description="Give each worker first what HDFS holds on its own host. Off: whatever comes next."
     )
-    cache: Literal["auto", "on", "off"] = Field(
+    cache: Switch = Field(
         default="auto",
         description="Whether nodes keep the rows that Spark fed them for later epochs, instead of having Spark compute "
         "them again. `auto`: where there are several epochs.",
@@ -222,6 +223,11 @@ class ClusterConfig(Section):
         description="Range such as `30000-30100` for the ports of trainers on the executors: TensorFlow's, and one "
         "more where Spark feeds. 0 takes free ones.",
     )
+    nursery: Switch = Field(
+        default="auto",
+        description="Whether each node has TensorFlow imported by a process of its own, beforehand, and forks its "
+        "trainers from that one; a trainer that cannot be forked starts from nothing. `auto`: where no GPU is seen.",
+    )
 
     @property
     def shape(self) -> GangShape:
@@ -265,38 +271,10 @@ class OutputConfig(Section):
     )
 
 
-class TimeoutsConfig(Section):
-    """Upper bounds of every wait, in seconds."""
-
-    reserve: PositiveFloat = Field(default=300.0, description="For all agents of the gang to register.")
-    replace: PositiveFloat = Field(
-        default=30.0, description="For a lost agent to come back before going on with fewer."
-    )
-    start: PositiveFloat = Field(
-        default=180.0, description="For every trainer to build its model and call itself ready."
-    )
-    heartbeat: PositiveFloat = Field(
-        default=15.0,
-        description="Silence after which an agent or trainer counts as lost. Three heartbeats at least, which are "
-        "0.5 s apart on up to 25 nodes, on more 20 ms for each: [performance.md](performance.md).",
-    )
-    driver_lost: PositiveFloat = Field(
-        default=60.0, description="Silence of the driver after which nodes stop by themselves."
-    )
-    progress: PositiveFloat = Field(
-        default=900.0, description="For a training trainer to finish its next call into TensorFlow."
-    )
-    upload: PositiveFloat = Field(
-        default=900.0,
-        description="For a checkpoint's upload or the model's export. Checkpoints that fail for as long end the run.",
-    )
-    stop: PositiveFloat = Field(default=5.0, description="Between asking a trainer to stop and killing it.")
-
-
 class SecurityConfig(Section):
     """The control channel."""
 
-    tls: Literal["auto", "on", "off"] = Field(
+    tls: Switch = Field(
         default="auto",
         description="Mutual TLS with a certificate authority made for the run. `auto`: where executors are on other "
         "machines; on one machine a unix socket serves. `off` is refused where Spark protects its own traffic.",

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any, Self, dataclass_transform
+from typing import TYPE_CHECKING, Any, Literal, Self, dataclass_transform
 
 from pydantic import BaseModel, ConfigDict, Field, PrivateAttr, ValidationError
 from pydantic._internal._model_construction import ModelMetaclass
 
 from sparktf.errors import ConfigError
 from sparktf.redaction import redacted
+
+Switch = Literal["auto", "on", "off"]
 
 
 @dataclass_transform(kw_only_default=True, field_specifiers=(Field, PrivateAttr))

@@ -19,9 +19,11 @@ from pathlib import Path
 from typing import TypeVar
 
 from sparktf.beats import QUICK_S
+from sparktf.config.section import Switch
 from sparktf.errors import ControlError, RefusedError
+from sparktf.executor.forking import Nursery, wants_nursery
 from sparktf.executor.identity import executor_identity
-from sparktf.executor.trainer_process import TrainerProcess, python_path
+from sparktf.executor.trainer_process import TrainerProcess, python_path, trainer_environment
 from sparktf.message import Message
 from sparktf.ports import HeldPort
 from sparktf.version import __version__
@@ -30,6 +32,8 @@ from sparktf.wire.control import Ack, Action, AgentHeartbeat, Order, Orders, Reg
 from sparktf.wire.security import ControlAccess
 
 _POLL_S = 0.1
+_PATIENCE = 0.75
+"""For so much of `timeouts.start` a trainer waits for the nursery: from nothing, it would have to import as much."""
 
 _Answer = TypeVar("_Answer", bound=Message)
 
@@ -41,6 +45,7 @@ class AgentSettings:
     Attributes:
         host: Address that peers reach this executor at; empty to take the host's own name.
         model_module: Must be importable here.
+        nursery: Whether trainers are forked: `cluster.nursery`.
     """
 
     access: ControlAccess
@@ -49,6 +54,7 @@ class AgentSettings:
     model_module: str
     heartbeat_s: float
     driver_lost_s: float
+    nursery: Switch
 
 
 def agent_task(partition: int, rows: Iterable[object], settings: AgentSettings) -> Iterator[int]:
@@ -77,7 +83,10 @@ class Agent:
         self._before = ""
         self._client = ControlClient(settings.access)
         self._port = HeldPort(settings.node_ports)
+        self._nursery: Nursery | None = None
         self._trainer: TrainerProcess | None = None
+        self._began_s = time.monotonic()
+        self._waits = False
         self._unanswered_s: float | None = None
 
     def run(self) -> None:
@@ -88,6 +97,7 @@ class Agent:
                 starts the task again.
         """
         try:
+            self._nursery = self._start_nursery()
             self._register()
             while self._obey():
                 self._begin_anew()
@@ -100,7 +110,19 @@ class Agent:
         finally:
             if self._trainer is not None:
                 self._trainer.kill()
+            if self._nursery is not None:
+                self._nursery.close()
             self._port.close()
+
+    def _start_nursery(self) -> Nursery | None:
+        """Has TensorFlow imported while the driver still plans and other nodes come."""
+        if not wants_nursery(self._settings.nursery):
+            return None
+        try:
+            return Nursery(self._base, trainer_environment(self._base))
+        except OSError as e:
+            print(f"sparktf agent {self._partition}: there is no nursery: {e}", file=sys.stderr)
+            return None
 
     def _register(self) -> None:
         """Takes its place; where another agent has the partition, it waits for its turn.
@@ -128,7 +150,8 @@ class Agent:
         while True:
             now_s = time.monotonic()
             exited = self._reap()
-            if exited or now_s >= due_s:
+            if exited or self._has_waited() or now_s >= due_s:
+                self._waits = False
                 orders = self._beat()
                 due_s = now_s + (QUICK_S if orders is None else orders.beat_s)
                 if orders is not None and orders.order in (Order.DISMISS, Order.REJOIN):
@@ -150,7 +173,17 @@ class Agent:
         if orders.order is Order.STOP and self._trainer is not None:
             self._trainer.ask_to_stop(now_s)
         if orders.order is Order.START and self._trainer is None and orders.trainer is not None:
-            self._trainer = TrainerProcess(orders.trainer, self._settings.access, self._base)
+            limit_s = orders.trainer.config.timeouts.start * _PATIENCE
+            self._waits = self._is_importing() and now_s - self._began_s < limit_s
+            if not self._waits:
+                self._trainer = TrainerProcess(orders.trainer, self._settings.access, self._base, self._nursery)
+
+    def _is_importing(self) -> bool:
+        return self._nursery is not None and self._nursery.is_importing()
+
+    def _has_waited(self) -> bool:
+        """Whether the nursery, which the order to start a trainer waits for, is ready: the order is fetched again."""
+        return self._waits and not self._is_importing()
 
     def _reap(self) -> bool:
         """Reports a trainer that has ended; returns whether there was one."""

@@ -10,7 +10,9 @@ import sys
 import tempfile
 import time
 from pathlib import Path
+from typing import IO
 
+from sparktf.executor.forking import ForkedProcess, Nursery
 from sparktf.rundir import RunDirectory
 from sparktf.storage import FileSystems
 from sparktf.wire.control import Bootstrap, TrainerExited, TrainerSpec
@@ -27,13 +29,14 @@ _LOG_DEADLINE_S = 5.0
 
 
 class TrainerProcess:
-    """Starts `python -m sparktf.trainer`, watches it, stops it, and keeps its output."""
+    """Starts a trainer, `python -m sparktf.trainer` or a fork of it, watches it, stops it, and keeps its output."""
 
-    def __init__(self, spec: TrainerSpec, access: ControlAccess, base: Path) -> None:
+    def __init__(self, spec: TrainerSpec, access: ControlAccess, base: Path, nursery: Nursery | None = None) -> None:
         """Starts the process.
 
         Args:
             base: Folder for the process's work folder and log.
+            nursery: Forks it. One that cannot is said so in the log, and the process starts from nothing.
         """
         self.spec = spec
         name = f"{spec.attempt:03d}-{spec.node.role.value}-{spec.node.index}"
@@ -43,15 +46,31 @@ class TrainerProcess:
         self._log_target = f"{rundir.logs}/{name}.log"
         self._stop_asked_s: float | None = None
         with self._log.open("wb") as log:
-            self._process = subprocess.Popen(
-                [sys.executable, "-P", "-m", "sparktf.trainer"],
-                stdin=subprocess.PIPE,
-                stdout=log,
-                stderr=subprocess.STDOUT,
-                env=_environment(self._work),
-            )
+            self._process = self._fork(nursery, log) or self._spawn(log)
         bootstrap = Bootstrap(spec=spec, access=access, work=str(self._work), parent=os.getpid())
         self._say(bootstrap.model_dump_json())
+
+    def _fork(self, nursery: Nursery | None, log: IO[bytes]) -> ForkedProcess | None:
+        """Has the nursery start the process, if there is one and it can."""
+        if nursery is None:
+            return None
+        try:
+            return nursery.fork(self._work, log)
+        except OSError as e:
+            said = f"sparktf: this trainer starts from nothing, since the nursery cannot fork it: {e}\n"
+            print(said, end="", file=sys.stderr)
+            log.write(said.encode())
+            log.flush()
+            return None
+
+    def _spawn(self, log: IO[bytes]) -> subprocess.Popen[bytes]:
+        return subprocess.Popen(
+            [sys.executable, "-P", "-m", "sparktf.trainer"],
+            stdin=subprocess.PIPE,
+            stdout=log,
+            stderr=subprocess.STDOUT,
+            env=trainer_environment(self._work),
+        )
 
     @property
     def pid(self) -> int:
@@ -114,7 +133,7 @@ class TrainerProcess:
         self._log.unlink(missing_ok=True)
 
 
-def _environment(work: Path) -> dict[str, str]:
+def trainer_environment(work: Path) -> dict[str, str]:
     """Returns the child's environment: this task's `sys.path`, so that `--py-files` and `--archives` work there too.
 
     Temporary files go to the work folder: TensorFlow deletes its own only in an orderly exit, which no trainer makes.

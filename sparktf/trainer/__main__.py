@@ -1,11 +1,11 @@
 """Process entry of a trainer: one JSON line on stdin says all, and the end of stdin ends the process.
 
-Secrets come this way because a command line and an environment can be read by others.
+Secrets come this way because a command line and an environment can be read by others. A trainer that the nursery forks
+begins with `main`, too.
 """
 
 from __future__ import annotations
 
-import ctypes
 import os
 import shutil
 import signal
@@ -17,29 +17,22 @@ import traceback
 from contextlib import suppress
 from pathlib import Path
 
+from sparktf.prctl import die_with
 from sparktf.topology import tf_config
 from sparktf.trainer.node.report import EXIT_STOPPED, Reporter, say
+from sparktf.trainer.preload import complete_environment
 from sparktf.wire.channel import ControlClient
 from sparktf.wire.control import Bootstrap, Failed, TrainerSpec
-
-_PR_SET_PDEATHSIG = 1
-_ADDED_BY_TENSORFLOW = {
-    "ENABLE_RUNTIME_UPTIME_TELEMETRY": "1",
-    "HDF5_PLUGIN_PATH": "disable",
-    "KMP_DUPLICATE_LIB_OK": "True",
-    "KMP_INIT_AT_FORK": "FALSE",
-    "TF2_BEHAVIOR": "1",
-    "TPU_ML_PLATFORM": "Tensorflow",
-    "TPU_ML_PLATFORM_VERSION": "",
-}
-"""What importing TensorFlow adds to the environment. A name that is there already has its value replaced; a new one
-moves the C library's table, and a thread of gRPC's that reads it in that moment ends the process: SIGSEGV in getenv."""
 
 
 def main() -> None:
     """Runs one trainer; ends with `os._exit`, since TensorFlow's own shutdown can wait long for lost peers."""
-    bootstrap = Bootstrap.model_validate_json(sys.stdin.readline())
-    _die_with(bootstrap.parent)
+    line = sys.stdin.readline()
+    if not line:  # the agent is gone, or wants no trainer any more
+        os._exit(EXIT_STOPPED)
+    bootstrap = Bootstrap.model_validate_json(line)
+    if not die_with(bootstrap.parent):
+        os._exit(EXIT_STOPPED)
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the whole terminal; the driver decides what it means
     threading.Thread(target=_watch_stdin, name="stdin", daemon=True).start()
     spec = bootstrap.spec
@@ -76,19 +69,10 @@ def _report(error: BaseException, spec: TrainerSpec, reporter: Reporter, work: P
 
 def prepare_environment(spec: TrainerSpec) -> None:
     """Sets what TensorFlow reads, before there is a thread of gRPC's."""
-    for name, value in _ADDED_BY_TENSORFLOW.items():
-        os.environ.setdefault(name, value)
-    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
+    complete_environment()
     if len(spec.cluster.nodes()) > 1:
         os.environ["TF_CONFIG"] = tf_config(spec.cluster, spec.node)
         os.environ["TF_GRPC_REUSE_PORT"] = "1"  # the agent holds the port until TensorFlow has taken it
-
-
-def _die_with(parent: int) -> None:
-    """Asks the kernel to kill this process when the agent's main thread dies, however that happens."""
-    ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
-    if os.getppid() != parent:  # it died before the kernel was asked
-        os._exit(EXIT_STOPPED)
 
 
 def _watch_stdin() -> None:

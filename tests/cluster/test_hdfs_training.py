@@ -22,7 +22,7 @@ from sparktf.errors import NotStoredError, Verdict
 @pytest.fixture
 def gang(hadoop: MiniHadoop, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[LocalGang]:
     monkeypatch.setenv("HADOOP_CONF_DIR", str(hadoop.conf_dir()))
-    gang = LocalGang(job(), 1, warm=False)
+    gang = LocalGang(job(), 1)
     yield gang
     gang.close()
     hadoop.hdfs.delete("/train")

@@ -25,7 +25,7 @@ def keep_files_in(folder: str) -> None:
     tempfile.tempdir = folder
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def gang(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalGang]:
     """A gang of up to three nodes."""
     any_job = lake.job(Path(tmp_path_factory.mktemp("none")), "everything", data=lake.EVERYTHING)

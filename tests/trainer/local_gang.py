@@ -13,7 +13,7 @@ from typing import Any
 
 import psutil
 from rich.console import Console
-from trainer.local_agent import PRELOADED, run_agent
+from trainer.local_agent import run_agent
 
 from sparktf.clock import SystemClock
 from sparktf.config.job import JobConfig
@@ -25,6 +25,7 @@ from sparktf.driver.gang.site import AgentJob, Handler, Server, Voice
 from sparktf.driver.plan.plan import Plan, load_plan
 from sparktf.driver.plan.planner import plan_source
 from sparktf.driver.run import Run
+from sparktf.errors import NodeLostError
 from sparktf.executor.agent import AgentSettings
 from sparktf.executor.feeder import FeederSettings
 from sparktf.feature import FeedLimits
@@ -40,7 +41,7 @@ from sparktf.wire.control import Action
 # Not threads: PR_SET_PDEATHSIG, which ends a trainer with its agent, follows the thread that started it. Not forks of
 # this process: they would copy the locks of the control server's threads.
 PROCESSES = multiprocessing.get_context("forkserver")
-PROCESSES.set_forkserver_preload([*PRELOADED])
+PROCESSES.set_forkserver_preload(["trainer.local_agent"])
 
 
 class LocalGang:
@@ -51,9 +52,9 @@ class LocalGang:
         output: All that the driver has printed.
     """
 
-    def __init__(self, config: JobConfig, nodes: int, *, warm: bool = True) -> None:
+    def __init__(self, config: JobConfig, nodes: int) -> None:
         self.output = StringIO()
-        self._site = LocalSite(nodes, warm=warm)
+        self._site = LocalSite(nodes)
         self._gang = Gang(config, self._site, Console(file=self.output, width=160))
 
     @property
@@ -63,6 +64,11 @@ class LocalGang:
     @assets.setter
     def assets(self, assets: dict[str, Any]) -> None:
         self._site.assets = assets
+
+    @property
+    def agents(self) -> LocalAgents | None:
+        """The agents' processes, once they are started."""
+        return self._site.agents
 
     def train(self, config: JobConfig) -> RunResult:
         """Runs one training from preflight to result.json; raises what `Run.execute` does."""
@@ -92,13 +98,12 @@ class LocalSite:
     duplicates_wait = False
     application = Application("")
 
-    def __init__(self, nodes: int, *, warm: bool) -> None:
+    def __init__(self, nodes: int) -> None:
         self.clock = SystemClock()
         self.file_systems = FileSystems(HadoopConf.from_environment())
         self.assets: dict[str, Any] = {}
         self._nodes = nodes
-        self._warm = warm
-        self._agents: LocalAgents | None = None
+        self.agents: LocalAgents | None = None
 
     def preflight(self, config: JobConfig, voice: Voice) -> None:
         """See `Site`. Every machine can carry this."""
@@ -123,8 +128,8 @@ class LocalSite:
 
     def start_agents(self, config: JobConfig, plan: Plan, settings: AgentSettings, voice: Voice) -> AgentJob:
         """See `Site`."""
-        self._agents = LocalAgents(self._nodes, settings, warm=self._warm)
-        return self._agents
+        self.agents = LocalAgents(self._nodes, settings)
+        return self.agents
 
     def feed(self, config: JobConfig, plan: Plan, settings: FeederSettings, on_end: Callable[[], None]) -> Feeders:
         """See `Site`."""
@@ -139,30 +144,39 @@ class LocalSite:
 
     def check_nothing_left(self) -> None:
         """Raises `RuntimeError` if the agents' end left a process or a folder behind."""
-        if self._agents is not None:
-            self._agents.check_nothing_left()
+        if self.agents is not None:
+            self.agents.check_nothing_left()
 
 
 class LocalAgents:
-    """The agents' processes, and the folder below which they put everything."""
+    """The agents' processes, and the folder below which they put everything.
 
-    def __init__(self, count: int, settings: AgentSettings, *, warm: bool) -> None:
+    Attributes:
+        folder: That folder.
+    """
+
+    def __init__(self, count: int, settings: AgentSettings) -> None:
         self.spares = 0
-        self._folder = Path(tempfile.mkdtemp(prefix="sparktf-gang-"))
+        self.folder = Path(tempfile.mkdtemp(prefix="sparktf-gang-"))
         self._left: list[str] = []
         self._processes = [
-            PROCESSES.Process(target=run_agent, args=(partition, settings, str(self._folder), warm))
+            PROCESSES.Process(target=run_agent, args=(partition, settings, str(self.folder)))
             for partition in range(count)
         ]
         for process in self._processes:
             process.start()
 
+    def pids(self) -> list[int]:
+        """Returns the agents' processes."""
+        return [process.pid for process in self._processes if process.pid]
+
     def ended(self) -> str | None:
-        """See `AgentJob`. Nobody starts these agents again."""
-        return None
+        """See `AgentJob`."""
+        return None if any(process.is_alive() for process in self._processes) else "all agents were killed"
 
     def restart(self) -> None:
-        """See `AgentJob`."""
+        """See `AgentJob`. Nobody starts these agents again."""
+        raise NodeLostError("all agents were killed")
 
     def close(self, wait_s: float) -> None:
         """See `AgentJob`."""
@@ -176,8 +190,8 @@ class LocalAgents:
             process.join()
             if process.exitcode:
                 self._left.append(f"an agent's exit code {process.exitcode}")
-        self._left += [str(path) for path in self._folder.iterdir()]
-        shutil.rmtree(self._folder)
+        self._left += [str(path) for path in self.folder.iterdir()]
+        shutil.rmtree(self.folder)
 
     def check_nothing_left(self) -> None:
         """Raises `RuntimeError` if `close` found a process or a folder that should have been gone."""

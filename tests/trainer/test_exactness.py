@@ -46,9 +46,11 @@ class Case(NamedTuple):
     flavour: str
     split: str
     optimizer: str
+    nursery: str = "on"
 
     def __str__(self) -> str:
-        return f"{self.flavour}-{self.workers}-{self.split}-{self.optimizer}"
+        begin = "" if self.nursery == "on" else "-from-nothing"
+        return f"{self.flavour}-{self.workers}-{self.split}-{self.optimizer}{begin}"
 
     @property
     def sizes(self) -> tuple[int, ...]:
@@ -75,6 +77,7 @@ class Case(NamedTuple):
             },
             data={**lake.EVERYTHING, "rebalance": False, "shuffle_rows": 1, "shuffle": self.split != "even"},
             train={"batch_size": 64, "steps_per_call": 8},
+            cluster={"nursery": self.nursery},
         )
 
 
@@ -82,6 +85,8 @@ CASES = [
     Case(*cell)
     for cell in itertools.product((3, 2, 1), ("keras", "tf_keras"), ("even", "uneven", "empty"), ("SGD", "Adam"))
 ]
+FROM_NOTHING = [Case(2, flavour, "uneven", "Adam", nursery="off") for flavour in ("keras", "tf_keras")]
+"""The others are forked by a nursery."""
 
 
 class Done(NamedTuple):
@@ -99,18 +104,23 @@ def runs(
     base = tmp_path_factory.mktemp("exactness")
     items = [item for item in request.session.items if isinstance(item, pytest.Function) and item.path == request.path]
     selected = {item.callspec.params["case"] for item in items}
-    configs = {case: case.config(base) for case in CASES if case in selected}
-    gangs: SimpleQueue[LocalGang] = SimpleQueue()
-    every = [LocalGang(next(iter(configs.values())), 3) for _ in range(GANGS)]
-    for gang in every:
-        gangs.put(gang)
+    configs = {case: case.config(base) for case in [*CASES, *FROM_NOTHING] if case in selected}
+    gangs: dict[str, SimpleQueue[LocalGang]] = {"on": SimpleQueue(), "off": SimpleQueue()}
+    every: list[LocalGang] = []
+    for nursery, count in (("on", GANGS), ("off", 1)):
+        of_mode = [config for config in configs.values() if config.cluster.nursery == nursery]
+        made = [LocalGang(of_mode[0], 3) for _ in range(count) if of_mode]
+        for gang in made:
+            gangs[nursery].put(gang)
+        every += made
 
     def run(config: JobConfig) -> Done:
-        gang = gangs.get()
+        of_mode = gangs[config.cluster.nursery]
+        gang = of_mode.get()
         try:
             return Done(config, gang.train(config))
         finally:
-            gangs.put(gang)
+            of_mode.put(gang)
 
     with ThreadPoolExecutor(GANGS) as pool:
         yield {case: pool.submit(run, config) for case, config in configs.items()}
@@ -119,7 +129,7 @@ def runs(
         gang.close()
 
 
-@pytest.mark.parametrize("case", CASES, ids=str)
+@pytest.mark.parametrize("case", [*CASES, *FROM_NOTHING], ids=str)
 def test_weights_are_those_of_one_process(
     case: Case, runs: dict[Case, Future[Done]], elsewhere: ProcessPoolExecutor
 ) -> None:
@@ -133,6 +143,8 @@ def test_weights_are_those_of_one_process(
     rows = result.rows[0]
     assert (rows.planned, rows.fed, rows.trained) == (sum(case.sizes),) * 3
     assert result.steps == len(updates)
+    logs = (Path(result.path) / "logs").iterdir()
+    assert not [log for log in logs if "starts from nothing" in log.read_text()]
 
     found = elsewhere.submit(reference.compare_training, config, updates, f"{result.model}/model.keras").result()
     assert found.difference <= TOLERANCE

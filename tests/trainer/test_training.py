@@ -346,10 +346,18 @@ def test_a_node_alone_opens_no_port_that_others_could_reach(tmp_path: Path, gang
     assert (tmp_path / "ports/1-0").read_text() == "0"
 
 
-def test_a_trainer_started_from_nothing_never_imports_spark(tmp_path: Path) -> None:
+@pytest.mark.parametrize(("nursery", "begun"), [("on", "sparktf.trainer.nursery"), ("off", "sparktf.trainer.__main__")])
+def test_a_trainer_never_imports_spark_however_it_begins(nursery: str, begun: str, tmp_path: Path) -> None:
     lake.write(tmp_path / "lake", [100])
-    config = lake.job(tmp_path, "without_spark", workers=2, params={"flavour": "keras"}, data=lake.NUMBERS_TO_LABEL)
-    gang = LocalGang(config, 2, warm=False)
+    config = lake.job(
+        tmp_path,
+        "without_spark",
+        workers=2,
+        params={"flavour": "keras", "begun": begun},
+        data=lake.NUMBERS_TO_LABEL,
+        cluster={"nursery": nursery},
+    )
+    gang = LocalGang(config, 2)
     try:
         assert accounts(gang.train(config)) == [(100, 100, 100, True)]
     finally:

@@ -160,10 +160,12 @@ def subclassed(params: Params, assets: Params) -> Any:
 
 
 def without_spark(params: Params, assets: Params) -> Any:
-    """Refuses to be built in a process that has imported any of Spark."""
+    """Refuses to be built in a process that has imported any of Spark, or has not begun as `begun` says."""
     found = sorted(name for name in sys.modules if name.partition(".")[0] in ("pyspark", "py4j"))
     if found:
         raise RuntimeError(f"the trainer has imported {found}")
+    if (begun := sys.modules["__main__"].__spec__.name) != params["begun"]:  # type: ignore[union-attr]
+        raise RuntimeError(f"the trainer began as {begun}")
     return normalised(params, assets)
 
 

@@ -78,7 +78,7 @@ class Running:
     """
 
     def __init__(self, access: ControlAccess, base: Path, *, driver_lost_s: float = 60.0) -> None:
-        settings = AgentSettings(access, "127.0.0.1", "0", "json", 0.2, driver_lost_s)
+        settings = AgentSettings(access, "127.0.0.1", "0", "json", 0.2, driver_lost_s, "off")
         self.error: SparkTFError | None = None
         self._agent = Agent(0, settings, base)
         self._thread = threading.Thread(target=self._run, daemon=True)

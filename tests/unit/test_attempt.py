@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from lakes import lake_config, plan_lake, write_lake
 
-from sparktf.config.job import TimeoutsConfig
+from sparktf.config.timeouts import TimeoutsConfig
 from sparktf.driver.attempt import restart
 from sparktf.driver.attempt.accounting import EpochAccount
 from sparktf.driver.attempt.attempt import Attempt

@@ -82,6 +82,7 @@ ENTRY_POINTS = {
     "sparktf/config/page.py",
     "sparktf/driver/main.py",
     "sparktf/trainer/__main__.py",
+    "sparktf/trainer/nursery.py",
     "jobs/train.py",
     "jobs/digits_lake.py",
     "yarn/minihadoop/__main__.py",

@@ -56,7 +56,7 @@ def test_what_is_wrong_with_a_message_is_told_without_its_content(
 def test_what_goes_to_the_nodes_has_no_text_form_with_a_secret() -> None:
     tls = new_tls_material(NOW)
     access = ControlAccess(location="grpc+tls://h:1", secret=SECRET, tls=tls)
-    settings = AgentSettings(access, "", "0", "m", heartbeat_s=1, driver_lost_s=1)
+    settings = AgentSettings(access, "", "0", "m", heartbeat_s=1, driver_lost_s=1, nursery="off")
     for text in (repr(settings), str(settings), repr(FeederSettings(access, 1, Stream.TRAIN, 0, 1.0)), f"{access}"):
         assert SECRET not in text
         assert tls.key not in text

@@ -8,7 +8,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 from sparktf.beats import Beats, beats
-from sparktf.config.job import JobConfig, TimeoutsConfig
+from sparktf.config.job import JobConfig
+from sparktf.config.timeouts import TimeoutsConfig
 from sparktf.driver.attempt.members import Trainer
 from sparktf.errors import ErrorRecord, Verdict
 from sparktf.lifecycle import TrainerState

@@ -101,6 +101,7 @@ class Gang:
             model_module=config.model_module,
             heartbeat_s=config.timeouts.heartbeat,
             driver_lost_s=config.timeouts.driver_lost,
+            nursery=config.cluster.nursery,
         )
         self._agents = self.site.start_agents(config, plan, settings, voice)
 

@@ -1,0 +1,35 @@
+"""The section `timeouts` of the configuration."""
+
+from __future__ import annotations
+
+from pydantic import Field, PositiveFloat
+
+from sparktf.config.section import Section
+
+
+class TimeoutsConfig(Section):
+    """Upper bounds of every wait, in seconds."""
+
+    reserve: PositiveFloat = Field(default=300.0, description="For all agents of the gang to register.")
+    replace: PositiveFloat = Field(
+        default=30.0, description="For a lost agent to come back before going on with fewer."
+    )
+    start: PositiveFloat = Field(
+        default=180.0, description="For every trainer to build its model and call itself ready."
+    )
+    heartbeat: PositiveFloat = Field(
+        default=15.0,
+        description="Silence after which an agent or trainer counts as lost. Three heartbeats at least, which are "
+        "0.5 s apart on up to 25 nodes, on more 20 ms for each: [performance.md](performance.md).",
+    )
+    driver_lost: PositiveFloat = Field(
+        default=60.0, description="Silence of the driver after which nodes stop by themselves."
+    )
+    progress: PositiveFloat = Field(
+        default=900.0, description="For a training trainer to finish its next call into TensorFlow."
+    )
+    upload: PositiveFloat = Field(
+        default=900.0,
+        description="For a checkpoint's upload or the model's export. Checkpoints that fail for as long end the run.",
+    )
+    stop: PositiveFloat = Field(default=5.0, description="Between asking a trainer to stop and killing it.")

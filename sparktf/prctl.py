@@ -1,0 +1,29 @@
+"""What Linux does with a process when the one above it ends."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import signal
+
+_PR_SET_PDEATHSIG = 1
+_PR_SET_CHILD_SUBREAPER = 36
+
+
+def die_with(parent: int) -> bool:
+    """Asks the kernel to kill this process when the parent's thread dies that has started it, however that happens.
+
+    Returns:
+        Whether it will; not if the parent has died before the kernel was asked: then end the process yourself.
+    """
+    _prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+    return os.getppid() == parent
+
+
+def adopt_orphans(*, wanted: bool) -> bool:
+    """Makes this process the parent of the orphans below it, in place of init; returns whether the kernel does that."""
+    return _prctl(_PR_SET_CHILD_SUBREAPER, int(wanted)) == 0
+
+
+def _prctl(option: int, value: int) -> int:
+    return int(ctypes.CDLL(None, use_errno=True).prctl(option, value, 0, 0, 0))
