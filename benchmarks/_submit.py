@@ -6,7 +6,9 @@ import json
 import os
 import subprocess
 import sys
+import threading
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -58,12 +60,14 @@ def submit(
     batch_size: int,
     epochs: int = 1,
     slots: int = 0,
+    meanwhile: Callable[[Path], None] | None = None,
     **data: Any,
 ) -> Run:
     """Trains the benchmark's model with spark-submit on local[workers + slots]; ends the process if that fails.
 
     Args:
         slots: For feeders.
+        meanwhile: Called with `work` on a thread while the run goes on; may end trainers.
         data: Further settings of the data section.
     """
     config = {
@@ -88,6 +92,8 @@ def submit(
     path = os.pathsep.join([str(HERE), str(HERE.parent), os.environ.get("PYTHONPATH", "")])
     environment = {**os.environ, "PYTHONPATH": path, "PYSPARK_PYTHON": sys.executable}
     started = time.time()
+    if meanwhile is not None:
+        threading.Thread(target=meanwhile, args=(work,), daemon=True).start()
     done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=TIMEOUT_S, check=False)
     submitted_s = time.time() - started
     if done.returncode:
@@ -98,7 +104,7 @@ def submit(
     steps = {calls[-1].step for calls in trainers}
     fewest = epochs * -(-schema.rows // batch_size)
     # Where Spark feeds, workers run dry at different times, and the last updates of an epoch are smaller.
-    is_whole = len(steps) == 1 and min(steps) >= fewest if slots else steps == {fewest}
+    is_whole = len(steps) == 1 and min(steps) >= fewest if slots else steps == {fewest} or meanwhile is not None
     if result["rows_trained"] != epochs * schema.rows or not is_whole:
         raise SystemExit(f"{result['rows_trained']} of {epochs * schema.rows} rows in {steps} updates were trained")
     return Run(result_file.stat().st_mtime - result["duration_s"], result["duration_s"], submitted_s, trainers)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import socket
 import subprocess
 import sys
@@ -88,10 +89,31 @@ def with_sparktf(folder: Path, work: Path, workers: int) -> Times:
     )
 
 
+def restart(folder: Path, work: Path) -> float:
+    """Kills a trainer in mid-training; returns the seconds from then to the end of the next attempt's first call."""
+    work.mkdir()
+    killed: list[float] = []
+
+    def kill(work: Path) -> None:
+        while True:
+            time.sleep(0.05)
+            files = list(work.glob("*.jsonl"))
+            if len(files) == WORKERS and all(len(file.read_text().splitlines()) > 1 for file in files):
+                killed.append(time.time())
+                os.kill(int(files[0].stem), signal.SIGKILL)
+                return
+
+    run = submit(folder, work, SCHEMA, workers=WORKERS, batch_size=BATCH, meanwhile=kill)
+    again = [calls[0].time_s for calls in run.trainers if calls[0].time_s > killed[0]]
+    if len(again) != WORKERS:
+        raise SystemExit(f"{len(again)} trainers were started again")
+    return max(again) - killed[0]
+
+
 def main() -> None:
     """Measures and reports."""
     runs = int(os.environ.get("RUNS", RUNS))
-    ours, alone, theirs = [], [], []
+    ours, alone, theirs, again = [], [], [], []
     with tempfile.TemporaryDirectory(prefix="sparktf-bench-") as root:
         folder = write_lake(Path(root) / "lake", SCHEMA)
         for run in range(runs):
@@ -100,6 +122,7 @@ def main() -> None:
             theirs.append(by_hand(folder, work))
             ours.append(with_sparktf(folder, work / "both", WORKERS))
             alone.append(with_sparktf(folder, work / "alone", 1))
+            again.append(restart(folder, work / "again"))
             print(f"by hand {theirs[-1]}\nsparktf {ours[-1]}", file=sys.stderr, flush=True)
     rates = np.array([t.rows_s for t in ours]), np.array([t.rows_s for t in theirs])
     by_cpu = [mine.rows_cpu_s / other.rows_cpu_s for mine, other in zip(ours, theirs, strict=True)]
@@ -113,6 +136,19 @@ def main() -> None:
             figure("sparktf / by hand, rows by processor time after the first call", by_cpu, unit="ratio"),
             figure("by hand: start to the end of the first call", [t.first_s for t in theirs], unit="s"),
             figure("sparktf: start to the end of the first call", [t.first_s for t in ours], unit="s"),
+            figure(
+                "sparktf / by hand, start to the end of the first call",
+                [mine.first_s / other.first_s for mine, other in zip(ours, theirs, strict=True)],
+                unit="ratio",
+                goal="<= 1.2",
+            ),
+            figure("sparktf: killed trainer to the end of the next attempt's first call", again, unit="s"),
+            figure(
+                "sparktf: restart after a killed trainer / first start",
+                [seconds / mine.first_s for seconds, mine in zip(again, ours, strict=True)],
+                unit="ratio",
+                goal="<= 0.7",
+            ),
             figure("by hand: whole run", seconds[1], unit="s"),
             figure("sparktf: whole run", seconds[0], unit="s"),
             figure("sparktf / by hand, speed of the whole run", seconds[1] / seconds[0], unit="ratio", goal=">= 1.0"),
