@@ -90,7 +90,7 @@ class Feed:
         """Returns the bytes per second of shuffled batches."""
         rows, start = 0, time.perf_counter()
         with NodeFeed(self._plan.spec, PlannedParts(self._plan.spec, self._assignment(), self._systems.open)) as feed:
-            while n := len(feed.take(BATCH)["target:y"]):
+            while n := len(feed.next_rows(BATCH)["target:y"]):
                 rows += n
             nbytes = feed.nbytes
         seconds = time.perf_counter() - start

@@ -79,7 +79,7 @@ def read_batches(
     memory = _memory.setdefault(plan.spec.features, SpareMemory(plan.spec.features))
     rows, start, cpu = 0, time.monotonic(), time.process_time()
     with NodeFeed(plan.spec, PlannedParts(plan.spec, shares[node], open_storage), memory) as feed:
-        while n := len(feed.take(batch)["target:y"]):
+        while n := len(feed.next_rows(batch)["target:y"]):
             rows += n
     return Pass(start, time.monotonic(), time.process_time() - cpu, rows)
 

@@ -33,7 +33,7 @@ from sparktf.driver.attempt.feeding import Feeders
 from sparktf.driver.console import Display
 from sparktf.driver.gang.control_server import Addresses, serve
 from sparktf.driver.gang.gang import Gang
-from sparktf.driver.gang.roster import Agent, ExecutorFacts
+from sparktf.driver.gang.roster import AgentRecord, ExecutorFacts
 from sparktf.driver.gang.site import AgentJob, Handler, Server, Voice
 from sparktf.driver.plan.files import RowGroups
 from sparktf.driver.plan.locality import FileBlock, Hosts
@@ -165,10 +165,10 @@ class BenchSite:
         """See `Site`."""
         raise NotImplementedError
 
-    def let_go(self, agents: Sequence[Agent]) -> None:
+    def let_go(self, agents: Sequence[AgentRecord]) -> None:
         """See `Site`."""
 
-    def facts(self, agents: Sequence[Agent]) -> list[ExecutorFacts]:
+    def facts(self, agents: Sequence[AgentRecord]) -> list[ExecutorFacts]:
         """See `Site`."""
         return [ExecutorFacts() for _ in agents]
 
@@ -189,7 +189,7 @@ class BenchGang(Gang):
         self.begun: Future[None] = Future()
         self.gathered_s = 0.0
 
-    def gather(self, config: JobConfig, plan: Plan, display: Display, *, first: bool) -> list[Agent]:
+    def gather(self, config: JobConfig, plan: Plan, display: Display, *, first: bool) -> list[AgentRecord]:
         """See `Gang`."""
         agents = super().gather(config, plan, display, first=first)
         self.gathered_s = time.process_time()

@@ -18,7 +18,7 @@ import numpy.typing as npt
 
 from sparktf.message import Message
 
-Column = npt.NDArray[np.int64]
+Integers = npt.NDArray[np.int64]
 Interval = tuple[int, int]
 PartitionValue = int | float | str | None
 
@@ -162,21 +162,21 @@ class BlockSlice(NamedTuple):
 class Slices(NamedTuple):
     """Slices of blocks (`BlockSlice`) as columns, int64 [n_slices] each."""
 
-    block: Column
-    start: Column
-    stop: Column
-    first_row: Column
+    block: Integers
+    start: Integers
+    stop: Integers
+    first_row: Integers
 
     @property
-    def rows(self) -> Column:
+    def rows(self) -> Integers:
         """int64 [n_slices], rows of each."""
         return self.stop - self.start
 
-    def take(self, chosen: Column | slice) -> Slices:
+    def take(self, chosen: Integers | slice) -> Slices:
         """Returns some of them."""
         return Slices(*(column[chosen] for column in self))
 
-    def cut(self, piece: Column, start: Column, rows: Column) -> Slices:
+    def cut(self, piece: Integers, start: Integers, rows: Integers) -> Slices:
         """Returns parts: `rows[i]` rows of the slice `piece[i]`, from its row `start[i]` on."""
         whole = self.take(piece)
         first = whole.start + start

@@ -113,7 +113,7 @@ def batches(plan: Plan, assignment: Assignment, rows: int = 10) -> list[Columns]
     found: list[Columns] = []
     with feed_of(plan, assignment) as feed:
         while feed.rows_taken < assignment.rows:
-            found.append(feed.take(rows))
+            found.append(feed.next_rows(rows))
     return found
 
 

@@ -18,7 +18,7 @@ from sparktf.config.job import JobConfig
 from sparktf.driver.attempt.accounting import EpochAccount
 from sparktf.driver.attempt.feeding import Feeders
 from sparktf.driver.gang.gang import Gang
-from sparktf.driver.gang.roster import Agent, ExecutorFacts
+from sparktf.driver.gang.roster import AgentRecord, ExecutorFacts
 from sparktf.driver.gang.site import AgentJob, Handler, Server, Voice
 from sparktf.driver.plan.plan import Plan
 from sparktf.driver.run import Run
@@ -278,10 +278,10 @@ class PretendSite:
         """See `Site`."""
         raise NotImplementedError
 
-    def let_go(self, agents: Sequence[Agent]) -> None:
+    def let_go(self, agents: Sequence[AgentRecord]) -> None:
         """See `Site`."""
 
-    def facts(self, agents: Sequence[Agent]) -> list[ExecutorFacts]:
+    def facts(self, agents: Sequence[AgentRecord]) -> list[ExecutorFacts]:
         """See `Site`."""
         return [ExecutorFacts() for _ in agents]
 

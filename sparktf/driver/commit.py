@@ -181,7 +181,7 @@ class Committer:
             steps.remove(best.step)
         return None
 
-    def take(self, attempt: Attempt) -> list[Commit]:
+    def collect(self, attempt: Attempt) -> list[Commit]:
         """Takes what is whole out of the attempt. The caller holds the lock that nodes report under."""
         return [self._books(attempt, save) for save in attempt.take_saves()]
 

@@ -15,7 +15,7 @@ from sparktf.config.job import JobConfig
 from sparktf.driver.code.module import check_code
 from sparktf.driver.gang.control_server import HERE, Addresses, ControlServer, serve
 from sparktf.driver.gang.placement import request_for
-from sparktf.driver.gang.roster import Agent, ExecutorFacts
+from sparktf.driver.gang.roster import AgentRecord, ExecutorFacts
 from sparktf.driver.gang.site import Handler, Voice
 from sparktf.driver.plan.locality import FileBlock
 from sparktf.driver.plan.plan import Plan
@@ -139,12 +139,12 @@ class SparkSite:
         rows = self._origin_of(config).fed.stream(settings.stream, plan.spec)
         return SparkFeeders(rows, settings, on_end=on_end)
 
-    def let_go(self, agents: Sequence[Agent]) -> None:
+    def let_go(self, agents: Sequence[AgentRecord]) -> None:
         """See `Site`."""
         containers = [agent.registration.container for agent in agents if agent.registration.container]
         self.clock.beside("let-go", partial(release_executors, self._spark, containers))
 
-    def facts(self, agents: Sequence[Agent]) -> list[ExecutorFacts]:
+    def facts(self, agents: Sequence[AgentRecord]) -> list[ExecutorFacts]:
         """See `Site`."""
         return executor_facts(self._spark, [agent.registration.container for agent in agents])
 

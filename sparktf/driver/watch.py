@@ -93,7 +93,7 @@ class Watch:
             NotStoredError: they are not, or not within `timeouts.upload`.
         """
         with self.gang.roster.changed:
-            commits = self.committer.take(self.attempt)
+            commits = self.committer.collect(self.attempt)
         self._commit(commits)
         clock, limit_s = self.gang.site.clock, self.config.timeouts.upload
         until_s = clock.now_s() + limit_s
@@ -134,7 +134,7 @@ class Watch:
         with self.gang.roster.changed:
             if error := self.feeding.settle():
                 attempt.fail(record_of(error, time_s=self.gang.site.clock.wall_s()))
-            commits = self.committer.take(attempt)
+            commits = self.committer.collect(attempt)
             outcome = attempt.outcome()
             ready = next(iter(attempt.trainers.values())).ready
             metrics, self._shown = attempt.metrics[self._shown :], len(attempt.metrics)

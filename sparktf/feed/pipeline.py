@@ -35,7 +35,7 @@ class OnBadRows(Protocol):
     """Whoever wants to know of rows that are left out."""
 
     def __call__(self, rows: Sequence[BadRow], *, too_many: bool) -> None:
-        """Told of some; where they are too many, `take` fails next."""
+        """Told of some; where they are too many, `next_rows` fails next."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +94,7 @@ class NodeFeed:
     Attributes:
         rows_taken: Rows handed out so far; `consumed` turns them into a cursor.
         rows_aside: Rows left out so far, because they fail a check: up to `FeedLimits.max_bad_rows`.
-        wait_s: Seconds that `take` has waited for rows.
+        wait_s: Seconds that `next_rows` has waited for rows.
         nbytes: Bytes read from files so far, of which `local_nbytes` lie on this node's own host.
     """
 
@@ -111,7 +111,7 @@ class NodeFeed:
 
         Args:
             memory: For `spec.features`; what one feed leaves, the next one uses.
-            on_bad_rows: Told by `take` of rows that are left out.
+            on_bad_rows: Told by `next_rows` of rows that are left out.
         """
         self.rows_taken = 0
         self.rows_aside = 0
@@ -172,7 +172,7 @@ class NodeFeed:
         """Returns how many rows were left out among those that `consumed` covers."""
         return sum(stop - start for start, stop in self.consumed(rows)) - rows
 
-    def take(self, rows: int) -> Columns:
+    def next_rows(self, rows: int) -> Columns:
         """Returns the next rows: exactly `rows`, fewer only at the share's end, then none.
 
         They belong to the caller, for as long as it keeps them; that keeps the memory of their whole block, too.
@@ -262,7 +262,7 @@ class NodeFeed:
         error: BaseException | None = None
         try:
             self._read_all()
-        except BaseException as caught:  # noqa: BLE001 - the end of a thread: `take` raises it where it is waited for
+        except BaseException as caught:  # noqa: BLE001 - the end of a thread: `next_rows` raises it where it is waited for
             error = caught
         finally:
             self._parts.close()

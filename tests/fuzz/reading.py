@@ -44,7 +44,7 @@ def read_share(plan: Plan, share: Assignment, batch_rows: int, limit: int) -> Re
 
     parts = PlannedParts(spec, share, open_storage, sets_aside=limit > 0)
     with NodeFeed(spec, parts, limits=limits, on_bad_rows=note) as feed:
-        while rows_in(batch := feed.take(batch_rows)):
+        while rows_in(batch := feed.next_rows(batch_rows)):
             found.batches.append(batch)
         assert feed.rows_taken + feed.rows_aside == share.rows
         assert feed.is_all(feed.rows_taken)
@@ -57,10 +57,10 @@ def read_part(plan: Plan, share: Assignment, batch_rows: int, limit: int, rows: 
     kept: list[Columns] = []
     with NodeFeed(spec, PlannedParts(spec, share, open_storage, sets_aside=limit > 0), limits=limits) as feed:
         taken = 0
-        while taken < rows and (n := rows_in(batch := feed.take(min(batch_rows, rows - taken)))):
+        while taken < rows and (n := rows_in(batch := feed.next_rows(min(batch_rows, rows - taken)))):
             kept.append(batch)
             taken += n
-        feed.take(3)  # handed out, and not trained
+        feed.next_rows(3)  # handed out, and not trained
         cursor = Cursor(epoch=share.epoch).advance(feed.consumed(taken))
         return Read(kept, [], feed.aside_within(taken)), cursor
 

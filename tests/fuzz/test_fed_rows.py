@@ -163,7 +163,7 @@ class Gang:
         for node in self.nodes:
             mine: list[Columns] = []
             with NodeFeed(self.spec, StagedParts(node, lambda: False)) as feed:
-                while rows_in(batch := feed.take(self._dice.randint(1, 9))):
+                while rows_in(batch := feed.next_rows(self._dice.randint(1, 9))):
                     if share < 1 and self._dice.random() >= share:
                         break  # handed out, and not trained
                     mine.append(batch)

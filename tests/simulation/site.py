@@ -133,10 +133,10 @@ class SimSite:
         """See `Site`."""
         raise LifecycleError("nothing is fed here")
 
-    def let_go(self, agents: Sequence[roster.Agent]) -> None:
+    def let_go(self, agents: Sequence[roster.AgentRecord]) -> None:
         """See `Site`."""
 
-    def facts(self, agents: Sequence[roster.Agent]) -> list[roster.ExecutorFacts]:
+    def facts(self, agents: Sequence[roster.AgentRecord]) -> list[roster.ExecutorFacts]:
         """See `Site`."""
         return [roster.ExecutorFacts() for _ in agents]
 

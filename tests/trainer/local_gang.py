@@ -20,7 +20,7 @@ from sparktf.config.job import JobConfig
 from sparktf.driver.attempt.feeding import Feeders
 from sparktf.driver.gang.control_server import HERE, serve
 from sparktf.driver.gang.gang import Gang
-from sparktf.driver.gang.roster import Agent, ExecutorFacts
+from sparktf.driver.gang.roster import AgentRecord, ExecutorFacts
 from sparktf.driver.gang.site import AgentJob, Handler, Server, Voice
 from sparktf.driver.plan.plan import Plan, load_plan
 from sparktf.driver.plan.planner import plan_source
@@ -135,10 +135,10 @@ class LocalSite:
         """See `Site`."""
         raise NotImplementedError(f"this machine feeds no {settings.stream}")
 
-    def let_go(self, agents: Sequence[Agent]) -> None:
+    def let_go(self, agents: Sequence[AgentRecord]) -> None:
         """See `Site`."""
 
-    def facts(self, agents: Sequence[Agent]) -> list[ExecutorFacts]:
+    def facts(self, agents: Sequence[AgentRecord]) -> list[ExecutorFacts]:
         """See `Site`."""
         return [ExecutorFacts() for _ in agents]
 
@@ -216,7 +216,7 @@ def worker_rows(config: JobConfig, cursor: Cursor | None = None) -> list[dict[st
     for share in shares:
         parts = PlannedParts(spec, share, open_storage, sets_aside=limit > 0)
         with NodeFeed(spec, parts, limits=FeedLimits(max_bad_rows=limit)) as feed:
-            rows.append(dict(feed.take(share.rows)))
+            rows.append(dict(feed.next_rows(share.rows)))
     return rows
 
 

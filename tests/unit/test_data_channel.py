@@ -61,7 +61,7 @@ class Node:
     def ids(self) -> list[int]:
         """Trains on all that waits; returns the ids."""
         with NodeFeed(self.spec, StagedParts(self.staging, lambda: False)) as feed:
-            return [int(i) for i in array(feed.take(1 << 20), "input:id")]
+            return [int(i) for i in array(feed.next_rows(1 << 20), "input:id")]
 
     def is_empty(self) -> bool:
         """Whether nothing is held, in memory or in a file."""

@@ -101,7 +101,7 @@ class TestOrder:
         plan = plan_lake(write_lake(tmp_path, [160]), shuffle=False, shuffle_rows=1000)
         (assignment,) = deal(plan, intervals=[(40, 60)])
         with feed_of(plan, assignment) as feed:
-            assert array(feed.take(100), "input:id").tolist() == list(range(40, 60))
+            assert array(feed.next_rows(100), "input:id").tolist() == list(range(40, 60))
             assert feed.nbytes == sum(plan.tables[TRAIN].nbytes[2:4])
 
 
@@ -128,7 +128,7 @@ class TestFraction:
 class TestTake:
     def test_exact_row_counts_until_the_end_and_then_none(self, plan: Plan) -> None:
         with feed_of(plan, deal(plan)[0]) as feed:
-            counts = [len(array(feed.take(50), "input:id")) for _ in range(7)]
+            counts = [len(array(feed.next_rows(50), "input:id")) for _ in range(7)]
             assert counts == [50, 50, 50, 50, 29, 0, 0]
             assert feed.rows_taken == ROWS
             assert feed.wait_s > 0
@@ -138,7 +138,7 @@ class TestTake:
         write_file(tmp_path / "f.parquet", table)
         plan = plan_lake(tmp_path, inputs={"s": "s", "l": "l", "b": "b", "p": ["b", "y"]}, targets={"y": "y"})
         with feed_of(plan, Assignment(stream=TRAIN, epoch=0, pieces=())) as feed:
-            batch = feed.take(5)
+            batch = feed.next_rows(5)
         shapes = {key: (c.dtype.type, c.shape) for key, c in batch.items() if isinstance(c, np.ndarray)}
         assert shapes == {
             "input:l": (np.int8, (0, 2)),
@@ -152,13 +152,13 @@ class TestTake:
 
     def test_no_rows_asked_for_are_no_rows(self, plan: Plan) -> None:
         with feed_of(plan, deal(plan)[0]) as feed:
-            assert len(array(feed.take(0), "input:id")) == 0
+            assert len(array(feed.next_rows(0), "input:id")) == 0
 
     def test_a_batch_may_be_written_to_and_outlives_its_block(self, plan: Plan) -> None:
         with feed_of(plan, deal(plan)[0]) as feed:
-            first = array(feed.take(10), "input:x")
+            first = array(feed.next_rows(10), "input:x")
             kept = first.copy()
-            while len(array(batch := feed.take(10), "input:id")):
+            while len(array(batch := feed.next_rows(10), "input:id")):
                 array(batch, "input:x")[:] = -1
         np.testing.assert_array_equal(first, kept)
 
@@ -166,13 +166,13 @@ class TestTake:
         feed = feed_of(plan, deal(plan)[0])
         feed.close()
         with pytest.raises(ValueError, match="the feed is closed"):
-            feed.take(1)
+            feed.next_rows(1)
 
     def test_reading_ahead_is_bounded_and_close_ends_the_thread(self, lake: Path) -> None:
         plan = plan_lake(lake, shuffle_rows=40)
         parts = PlannedParts(plan.spec, deal(plan)[0], open_storage)
         feed = NodeFeed(plan.spec, parts, limits=FeedLimits(prefetch_bytes=1))
-        feed.take(1)
+        feed.next_rows(1)
         time.sleep(0.1)
         first_blocks = plan.tables[TRAIN].nbytes.max() * 3 * 3
         assert 0 < feed.nbytes <= first_blocks < plan.nbytes(TRAIN)
@@ -182,7 +182,7 @@ class TestTake:
     def test_a_bound_below_one_block_still_reads_all(self, plan: Plan) -> None:
         parts = PlannedParts(plan.spec, deal(plan)[0], open_storage)
         with NodeFeed(plan.spec, parts, limits=FeedLimits(prefetch_bytes=1)) as feed:
-            assert sorted(array(feed.take(1000), "input:id").tolist()) == list(range(ROWS))
+            assert sorted(array(feed.next_rows(1000), "input:id").tolist()) == list(range(ROWS))
 
 
 class TestResume:
@@ -457,10 +457,10 @@ class TestFiles:
         (lake / "part-04.parquet").unlink()
         with feed_of(plan, deal(plan)[0]) as feed:
             for _ in range(17):
-                assert len(array(feed.take(10), "input:id")) == 10
+                assert len(array(feed.next_rows(10), "input:id")) == 10
             with pytest.raises(SourceNotFoundError):
                 for _ in range(6):
-                    feed.take(10)
+                    feed.next_rows(10)
 
     def test_a_storage_that_fails_is_no_corrupt_file(self, plan: Plan) -> None:
         class Failing(io.BytesIO):
@@ -475,7 +475,7 @@ class TestFiles:
             NodeFeed(plan.spec, PlannedParts(plan.spec, deal(plan)[0], lambda path: FailingStorage())) as feed,
             pytest.raises(StorageError, match="the namenode is away"),
         ):
-            feed.take(1)
+            feed.next_rows(1)
 
     def test_a_remote_file_is_read_through_its_stream(self, plan: Plan) -> None:
         class Remote(LocalStorage):
@@ -483,4 +483,4 @@ class TestFiles:
                 return io.BytesIO(Path(path).read_bytes())
 
         with NodeFeed(plan.spec, PlannedParts(plan.spec, deal(plan)[0], lambda path: Remote())) as feed:
-            assert sorted(array(feed.take(1000), "input:id").tolist()) == list(range(ROWS))
+            assert sorted(array(feed.next_rows(1000), "input:id").tolist()) == list(range(ROWS))

@@ -111,7 +111,7 @@ def ids_of(plan: Plan, shares: Sequence[Assignment], size: int = 7) -> list[int]
     found: list[int] = []
     for share in shares:
         with feed_of(plan, share) as feed:
-            while n := len(ids := array(batch := feed.take(size), "input:id")):
+            while n := len(ids := array(batch := feed.next_rows(size), "input:id")):
                 for key, of in {"number": ids * 2, "small": ids, "list": np.stack([ids, -ids], 1)}.items():
                     np.testing.assert_array_equal(array(batch, f"input:{key}"), of)
                 text, words = batch["input:text"], batch["input:words"]
@@ -121,7 +121,7 @@ def ids_of(plan: Plan, shares: Sequence[Assignment], size: int = 7) -> list[int]
                 assert words.to_numpy().tolist() == [[f"w{i}".encode(), b""] for i in ids]
                 found.extend(ids.tolist())
                 if n < size:
-                    assert not len(array(feed.take(size), "input:id"))
+                    assert not len(array(feed.next_rows(size), "input:id"))
             assert feed.rows_taken + feed.rows_aside == share.rows
             assert feed.is_all(feed.rows_taken)
             assert feed.rows == feed.rows_taken
@@ -141,7 +141,7 @@ def test_all_others_come_exactly_once(lake: Path, shuffle: bool, nodes: int) -> 
 def test_batches_are_full_until_the_end(lake: Path) -> None:
     plan = plan_of(lake)
     with feed_of(plan, deal(plan)[0]) as feed:
-        sizes = [len(array(feed.take(11), "input:id")) for _ in range(9)]
+        sizes = [len(array(feed.next_rows(11), "input:id")) for _ in range(9)]
     assert sizes == [11] * 7 + [1, 0]
 
 
@@ -150,7 +150,7 @@ def test_where_a_fraction_is_held_out_each_stream_sets_its_own_aside(lake: Path)
     bad: list[BadRow] = []
     for stream in (TRAIN, VALIDATION):
         with feed_of(plan, deal(plan, stream)[0], bad=bad) as feed:
-            feed.take(ROWS)
+            feed.next_rows(ROWS)
     assert sorted(_id_of(found) for found in bad) == sorted(BAD)
     assert sorted(ids_of(plan, deal(plan, nodes=2)) + ids_of(plan, deal(plan, VALIDATION))) == GOOD
 
@@ -161,7 +161,7 @@ def test_each_is_named_with_its_reason_by_one_node_only(lake: Path, shuffle: boo
     bad: list[BadRow] = []
     for share in deal(plan, nodes=3):  # which read the blocks where one's share ends and the next begins both
         with feed_of(plan, share, bad=bad) as feed:
-            feed.take(ROWS)
+            feed.next_rows(ROWS)
     assert {_id_of(found): (found.column, found.reason) for found in bad} == BAD
     assert len(bad) == len(BAD)
 
@@ -180,7 +180,7 @@ def test_one_more_than_may_be_is_refused(lake: Path) -> None:
             BadValueError, match=r"^12 rows fail a check, and data\.max_bad_rows is 11; one of them: .*b\.par"
         ),
     ):
-        feed.take(ROWS)
+        feed.next_rows(ROWS)
     assert len(bad) == len(BAD)
 
 
@@ -190,7 +190,7 @@ def test_without_leave_the_first_one_is_refused(lake: Path) -> None:
         feed_of(plan, deal(plan)[0], limit=0) as feed,
         pytest.raises(BadValueError, match=r"a\.parquet: column 'number', row 3: null"),
     ):
-        feed.take(1)
+        feed.next_rows(1)
 
 
 @pytest.mark.parametrize("shuffle", [True, False])
@@ -202,7 +202,7 @@ def test_wherever_it_goes_on_the_rest_comes_exactly_once(lake: Path, shuffle: bo
         cursor, seen, aside = Cursor(epoch=1), [], 0
         for share in before:
             with feed_of(plan, share) as feed:
-                ahead = array(feed.take(taken + 9), "input:id").tolist()  # more is handed out than is trained
+                ahead = array(feed.next_rows(taken + 9), "input:id").tolist()  # more is handed out than is trained
                 count = min(taken, len(ahead))
                 cursor = cursor.advance(feed.consumed(count))
                 seen += ahead[:count]
@@ -233,7 +233,7 @@ def test_a_damaged_row_group_is_set_aside_as_a_whole(lake: Path, shuffle: bool) 
     found: list[int] = []
     for share in deal(plan, nodes=3):
         with feed_of(plan, share, limit=20, bad=bad) as feed:
-            found += array(feed.take(ROWS), "input:id").tolist()
+            found += array(feed.next_rows(ROWS), "input:id").tolist()
     assert sorted(found) == sorted(set(GOOD) - lost)
     unreadable = [row for row in bad if not row.column]
     assert sum(row.rows for row in unreadable) == 8
@@ -250,7 +250,7 @@ def test_a_damaged_row_group_counts_with_all_of_its_rows(lake: Path) -> None:
             BadValueError, match=r"\d rows fail .* is 15; one of them: .*a\.parquet: 8 rows from row 32 on: "
         ),
     ):
-        feed.take(ROWS)
+        feed.next_rows(ROWS)
 
 
 def test_a_file_that_has_changed_is_refused_whatever_may_be_set_aside(lake: Path) -> None:
@@ -260,7 +260,7 @@ def test_a_file_that_has_changed_is_refused_whatever_may_be_set_aside(lake: Path
         feed_of(plan, deal(plan)[0], limit=ROWS) as feed,
         pytest.raises(CorruptFileError, match=r"b\.parquet has changed since it was planned"),
     ):
-        feed.take(ROWS)
+        feed.next_rows(ROWS)
 
 
 def test_blocks_in_which_every_row_is_bad(tmp_path: Path) -> None:
@@ -269,11 +269,11 @@ def test_blocks_in_which_every_row_is_bad(tmp_path: Path) -> None:
     plan = plan_lake(tmp_path, inputs={"id": "id"}, targets={"y": "label"}, shuffle=False, shuffle_rows=10)
     with feed_of(plan, deal(plan)[0], limit=30) as feed:
         assert feed.consumed(0) == []
-        assert array(feed.take(15), "input:id").tolist() == [*range(10, 20), *range(30, 35)]
+        assert array(feed.next_rows(15), "input:id").tolist() == [*range(10, 20), *range(30, 35)]
         assert feed.consumed(0) == [(0, 10)]
         assert feed.consumed(10) == [(0, 30)]
         assert feed.consumed(11) == [(0, 31)]
-        assert array(feed.take(15), "input:id").tolist() == [*range(35, 40)]
+        assert array(feed.next_rows(15), "input:id").tolist() == [*range(35, 40)]
         assert feed.consumed(20) == [(0, 50)]
         assert feed.rows_aside == 30
 

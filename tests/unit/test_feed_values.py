@@ -118,7 +118,7 @@ def test_times_that_cannot_be_counted_are_left_out(tmp_path: Path) -> None:
     plan = plan_lake(tmp_path, inputs={"x": "c"}, targets={"y": "y"}, shuffle=False)
     parts = PlannedParts(plan.spec, deal(plan)[0], open_storage, sets_aside=True)
     with NodeFeed(plan.spec, parts, limits=FeedLimits(max_bad_rows=1)) as feed:
-        assert array(feed.take(3), "input:x").tolist() == [5_000, 7_000]
+        assert array(feed.next_rows(3), "input:x").tolist() == [5_000, 7_000]
 
 
 def as_lists(column: pa.Array) -> pa.Array:

@@ -12,7 +12,7 @@ from lakes import lake_config, plan_lake, write_lake
 
 from sparktf.driver.attempt.attempt import Attempt
 from sparktf.driver.attempt.feeding import Feeding
-from sparktf.driver.attempt.ledger import Ledger, Place
+from sparktf.driver.attempt.ledger import FeedPlace, Ledger
 from sparktf.driver.attempt.members import Trainer
 from sparktf.errors import DataError, RefusedError, RowAccountingError, SparkTFError, Verdict
 from sparktf.sequence import Cursor, Stream
@@ -49,7 +49,7 @@ class Fed:
         plan = dataclasses.replace(plan_lake(lake), staged=(TRAIN,))
         trainers = [Trainer(node, f"agent {node.index}", "h", heard_s=0.0, moved_s=0.0) for node in NODES]
         self.attempt = Attempt(1, config, plan, Cursor(), trainers, lambda: 0.0, lambda: 0.0)
-        places = {node: Place("h", f"jvm {node.index}") for node in NODES}
+        places = {node: FeedPlace("h", f"jvm {node.index}") for node in NODES}
         self.ledger = Ledger(places, lambda: 0.0, expected={0: 10}, epoch=0, rebalance=True)
         self.attempt.ledger = self.ledger
         self.started: list[tuple[Stream, int]] = []

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 import pytest
 
-from sparktf.driver.attempt.ledger import Ledger, Place
+from sparktf.driver.attempt.ledger import FeedPlace, Ledger
 from sparktf.errors import DataError, EmptySourceError, RefusedError, RowAccountingError
 from sparktf.sequence import Stream
 from sparktf.topology import NodeId, Role
@@ -21,7 +21,7 @@ ADDRESSES = {
 
 def ledger(*, expected: Mapping[int, int] | None = None, epoch: int = 0, rebalance: bool = True) -> Ledger:
     """A and B are on the hosts 1 and 2, C is a second executor's on host 2; all are ready, epoch 0 is open."""
-    places = {A: Place("host1", "jvm1"), B: Place("host2", "jvm2"), C: Place("host2", "jvm3")}
+    places = {A: FeedPlace("host1", "jvm1"), B: FeedPlace("host2", "jvm2"), C: FeedPlace("host2", "jvm3")}
     made = Ledger(places, lambda: 7.0, expected=expected or {}, epoch=epoch, rebalance=rebalance)
     for node, address in ADDRESSES.items():
         made.ready(node, address)
@@ -92,7 +92,9 @@ class TestLeases:
             lease(books, 0)
 
     def test_feeders_wait_until_every_node_takes_rows(self) -> None:
-        books = Ledger({A: Place("h", "j"), B: Place("h", "j")}, lambda: 0.0, expected={}, epoch=0, rebalance=True)
+        books = Ledger(
+            {A: FeedPlace("h", "j"), B: FeedPlace("h", "j")}, lambda: 0.0, expected={}, epoch=0, rebalance=True
+        )
         assert not books.is_ready
         books.ready(A, ADDRESSES[A])
         assert not books.is_ready

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from lakes import lake_config
 
-from sparktf.driver.gang.roster import Agent
+from sparktf.driver.gang.roster import AgentRecord
 from sparktf.driver.gang.seating import Seating
 from sparktf.feature import FeedSpec
 from sparktf.sequence import Cursor
@@ -15,7 +15,9 @@ from sparktf.wire.control import Registration, Restore, TrainerSpec
 def test_a_node_of_a_large_gang_learns_how_far_the_epoch_is_and_not_where_each_node_was() -> None:
     members = tuple(NodeId(role=Role.WORKER, index=i) for i in range(2))
     agents = tuple(
-        Agent(Registration(agent=f"a{i}", partition=i, host="h", jvm="1", address=f"h:{i}", versions={}), 0.0, f"h:{i}")
+        AgentRecord(
+            Registration(agent=f"a{i}", partition=i, host="h", jvm="1", address=f"h:{i}", versions={}), 0.0, f"h:{i}"
+        )
         for i in range(2)
     )
     seating = Seating(members, agents, dealt=("h", "h"))

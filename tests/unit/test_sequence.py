@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
-from sparktf.driver.plan.dealing import Shares, share
+from sparktf.driver.plan.dealing import DealtSlices, share
 from sparktf.feature import Feature, FeedSpec, Kind
 from sparktf.sequence import (
     Assignment,
@@ -47,7 +47,7 @@ def block_rows_of(slices: Iterable[BlockSlice]) -> list[tuple[int, int]]:
     return [(s.block, row) for s in slices for row in range(s.start, s.stop)]
 
 
-def lists(shares: Shares) -> list[list[BlockSlice]]:
+def lists(shares: DealtSlices) -> list[list[BlockSlice]]:
     return [part.tolist() for part in shares]
 
 

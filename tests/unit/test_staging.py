@@ -79,7 +79,7 @@ class Node:
 
 def ids_of(feed: NodeFeed, rows: int) -> list[int]:
     """Returns the ids of the next rows."""
-    return [int(i) for i in array(feed.take(rows), "input:id")]
+    return [int(i) for i in array(feed.next_rows(rows), "input:id")]
 
 
 @pytest.fixture
@@ -103,7 +103,7 @@ class TestSplits:
     def test_values_of_a_row_stay_together(self, node: Node) -> None:
         node.fill([100, 50])
         with node.feed() as feed:
-            batch = feed.take(150)
+            batch = feed.next_rows(150)
         assert (array(batch, "input:x")[:, 0] == array(batch, "input:id") * 2).all()
 
     def test_rows_come_permuted_within_their_block(self, node: Node) -> None:
@@ -444,7 +444,7 @@ class TestParts:
     def test_what_waits_is_trained_after_the_last_feeder_has_ended(self, node: Node) -> None:
         node.fill([100, 100])
         with node.feed(lambda: False) as feed:
-            assert len(array(feed.take(1000), "input:id")) == 200
+            assert len(array(feed.next_rows(1000), "input:id")) == 200
 
     def test_closing_ends_the_waiting(self, node: Node) -> None:
         feed = node.feed(lambda: True)
@@ -460,4 +460,4 @@ class TestParts:
             staged.append(batch)
         node.staging.seal(0, 7, staged, "unix")
         with node.feed() as feed, pytest.raises(ValueError, match=r"partition 7 of the data.*row 41"):
-            feed.take(50)
+            feed.next_rows(50)

@@ -110,7 +110,7 @@ class Attempt:
     def ready(self, message: Ready) -> Ack:
         trainer = self._trainer(message)
         if trainer.ready is None:  # a repeated message changes nothing
-            trainer.take(TrainerEvent.READY)
+            trainer.apply(TrainerEvent.READY)
             trainer.ready = message
             if self.ledger is not None and message.data is not None:
                 self.ledger.ready(message.node, message.data)
@@ -194,13 +194,13 @@ class Attempt:
     def finished(self, message: Finished) -> Ack:
         trainer = self._trainer(message)
         if trainer.finished is None:
-            trainer.take(TrainerEvent.FINISHED)
+            trainer.apply(TrainerEvent.FINISHED)
             trainer.finished = message
         return Ack()
 
     def failed(self, message: Failed) -> Ack:
         trainer = self._trainer(message)
-        trainer.take(TrainerEvent.FAIL)
+        trainer.apply(TrainerEvent.FAIL)
         if not (message.record.peer and self.state is AttemptState.STOPPED):  # then it was we who took its peers away
             self._lost(trainer, message.record.model_copy(update={"host": trainer.host}))
         return Ack()
@@ -217,7 +217,7 @@ class Attempt:
         if not told and self.state is not AttemptState.STOPPED:
             record = loss(trainer, f"exited with {exit_text(message.exit_code)}", message.time_s)
             self._lost(trainer, record.model_copy(update=log))
-        trainer.take(TrainerEvent.EXIT)
+        trainer.apply(TrainerEvent.EXIT)
 
     def agent_lost(self, agent: str, reason: str, log: str = "") -> None:
         """The agent of a trainer is lost, and the trainer with it: that says more than the trainer's own silence.
@@ -231,7 +231,7 @@ class Attempt:
                 record = loss(trainer, f"lost its executor: {reason}", self._wall() - heard_ago_s)
                 self._failures.forget_silence(str(trainer.node))
                 self._lost(trainer, record.model_copy(update={"log": log}))
-                trainer.take(TrainerEvent.EXIT)
+                trainer.apply(TrainerEvent.EXIT)
 
     # ---- decisions ----
 
@@ -280,7 +280,7 @@ class Attempt:
     def take_saves(self) -> list[Save]:
         """Returns, and forgets, the checkpoints that are whole, oldest first."""
         start = Start(self.cursor, self.rows_aside)
-        return self._uploads.take(lambda uploads: self._discipline.saved(uploads, self.trainers, start))
+        return self._uploads.collect(lambda uploads: self._discipline.saved(uploads, self.trainers, start))
 
     def _ledger_of(self, span: Span) -> Ledger:
         if self.ledger is None or span.attempt != self.number:

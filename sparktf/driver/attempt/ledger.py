@@ -18,7 +18,7 @@ and are beside their own node already."""
 
 
 @dataclass(slots=True)
-class Place:
+class FeedPlace:
     """A node as feeders find it.
 
     Attributes:
@@ -57,7 +57,7 @@ class Ledger:
 
     def __init__(
         self,
-        places: Mapping[NodeId, Place],
+        places: Mapping[NodeId, FeedPlace],
         clock: Callable[[], float],
         *,
         expected: Mapping[int, int],

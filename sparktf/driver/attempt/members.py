@@ -33,7 +33,7 @@ class Trainer:
     ready: Ready | None = None
     finished: Finished | None = None
 
-    def take(self, event: TrainerEvent) -> None:
+    def apply(self, event: TrainerEvent) -> None:
         self.state = step(TRAINER, self.state, event, str(self.node))
 
     def advance(self, new: Progress) -> None:
@@ -45,7 +45,7 @@ class Trainer:
             return
         self.progress = new
         if new.step > old.step and self.state in (TrainerState.READY, TrainerState.TRAINING):
-            self.take(TrainerEvent.PROGRESS)
+            self.apply(TrainerEvent.PROGRESS)
 
     @property
     def is_expected(self) -> bool:

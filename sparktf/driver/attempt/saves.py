@@ -47,7 +47,7 @@ class Uploads:
         """Notes a node's part of a checkpoint; told again, it counts once."""
         self._by_step.setdefault(upload.step, {})[upload.node] = upload
 
-    def take(self, saved: Callable[[Mapping[NodeId, Uploaded]], Save | None]) -> list[Save]:
+    def collect(self, saved: Callable[[Mapping[NodeId, Uploaded]], Save | None]) -> list[Save]:
         """Returns, and forgets, the checkpoints that are whole, oldest first.
 
         Args:

@@ -14,7 +14,7 @@ from sparktf.driver.console import Display
 from sparktf.driver.gang.gathering import Need, Next, gathered, stopped
 from sparktf.driver.gang.handlers import Dispatcher
 from sparktf.driver.gang.placement import best_nodes
-from sparktf.driver.gang.roster import Agent, Roster
+from sparktf.driver.gang.roster import AgentRecord, Roster
 from sparktf.driver.gang.site import AgentJob, Server, Site, Voice
 from sparktf.driver.plan.plan import Plan
 from sparktf.errors import LifecycleError, PreflightError, ReservationError
@@ -105,7 +105,7 @@ class Gang:
         )
         self._agents = self.site.start_agents(config, plan, settings, voice)
 
-    def gather(self, config: JobConfig, plan: Plan, display: Display, *, first: bool) -> list[Agent]:
+    def gather(self, config: JobConfig, plan: Plan, display: Display, *, first: bool) -> list[AgentRecord]:
         """Waits for the gang; returns its agents by partition.
 
         The first attempt needs all of them within `timeouts.reserve`; a later one goes on with at least
@@ -125,7 +125,7 @@ class Gang:
             self._take(event)
         return agents
 
-    def _gathered(self, config: JobConfig, plan: Plan, display: Display, *, first: bool) -> list[Agent]:
+    def _gathered(self, config: JobConfig, plan: Plan, display: Display, *, first: bool) -> list[AgentRecord]:
         shape, timeouts = config.cluster.shape, config.timeouts
         limit_s = timeouts.reserve if first else timeouts.replace
         wanted, least = shape.nodes, shape.nodes if first else shape.fewest
@@ -156,7 +156,7 @@ class Gang:
     def _spares(self) -> int:
         return self._agents.spares if self._agents is not None else 0
 
-    def _choose(self, agents: list[Agent], need: int, plan: Plan) -> list[Agent]:
+    def _choose(self, agents: list[AgentRecord], need: int, plan: Plan) -> list[AgentRecord]:
         apart = list({agent.executor: agent for agent in reversed(agents)}.values())[::-1]
         agents_of = apart if len(apart) >= need else agents
         hosts = [agent.registration.host for agent in agents_of]
@@ -254,7 +254,7 @@ def _nodes(partitions: list[int]) -> str:
     return ", ".join(f"node {i}" for i in partitions[:_SHOWN_NODES]) + (f" and {more} more" if more > 0 else "")
 
 
-def _check_problems(agents: list[Agent], versions: dict[str, str]) -> None:
+def _check_problems(agents: list[AgentRecord], versions: dict[str, str]) -> None:
     for agent in agents:
         registration = agent.registration
         problems = [*registration.problems, *differing_versions(versions, registration.versions)]

@@ -23,7 +23,7 @@ from sparktf.wire.control import (
 
 
 @dataclass(slots=True)
-class Agent:
+class AgentRecord:
     """One agent as the driver sees it.
 
     Attributes:
@@ -53,7 +53,7 @@ class Agent:
     def is_here(self) -> bool:
         return self.state not in (AgentState.LOST, AgentState.DISMISSED)
 
-    def take(self, event: AgentEvent) -> None:
+    def apply(self, event: AgentEvent) -> None:
         self.state = step(AGENT, self.state, event, f"agent {self.registration.partition} on {self.registration.host}")
 
 
@@ -73,7 +73,7 @@ class ExecutorFacts(NamedTuple):
 class LostAgent:
     """Why an agent counts as lost."""
 
-    agent: Agent
+    agent: AgentRecord
     reason: str
 
 
@@ -93,8 +93,8 @@ class Roster:
     duplicates_wait: bool = False
     rhythm: Beats = SMALL
     changed: threading.Condition = field(default_factory=threading.Condition)
-    _agents: dict[str, Agent] = field(default_factory=dict)
-    _places: dict[int, Agent] = field(default_factory=dict)
+    _agents: dict[str, AgentRecord] = field(default_factory=dict)
+    _places: dict[int, AgentRecord] = field(default_factory=dict)
     _lost: list[LostAgent] = field(default_factory=list)
     _closed: bool = False
 
@@ -121,7 +121,7 @@ class Roster:
                     return Registered(accepted=False, reason="another agent has this place")
                 else:
                     self._lose(other, "Spark started it again elsewhere")
-            self._agents[message.agent] = self._places[message.partition] = Agent(message, now_s, message.address)
+            self._agents[message.agent] = self._places[message.partition] = AgentRecord(message, now_s, message.address)
             self.changed.notify_all()
             return Registered(accepted=True)
 
@@ -143,10 +143,10 @@ class Roster:
                 return Orders(order=Order.DISMISS)
             if message.attempt is not None:
                 if agent.state is AgentState.IDLE:
-                    agent.take(AgentEvent.STARTED)
+                    agent.apply(AgentEvent.STARTED)
                 if wanted is None or agent.stop or message.attempt != wanted.attempt:
                     if agent.state is AgentState.BUSY:
-                        agent.take(AgentEvent.STOP)
+                        agent.apply(AgentEvent.STOP)
                     return Orders(order=Order.STOP, beat_s=waiting_s)
             elif wanted is not None and agent.state is AgentState.IDLE:
                 return Orders(order=Order.START, trainer=wanted, beat_s=waiting_s)
@@ -164,7 +164,7 @@ class Roster:
                 return Ack()  # told again: by now the agent may be wanted for another attempt
             agent.ended = message.attempt
             if agent.state in (AgentState.BUSY, AgentState.STOPPING):
-                agent.take(AgentEvent.EXITED)
+                agent.apply(AgentEvent.EXITED)
             if agent.wanted is None or agent.wanted.sender == message.sender:
                 agent.wanted, agent.stop = None, False
             self.changed.notify_all()
@@ -172,7 +172,7 @@ class Roster:
 
     # ---- called by the driver's own thread, with `changed` held or not ----
 
-    def here(self) -> list[Agent]:
+    def here(self) -> list[AgentRecord]:
         """Returns the agents there are, by partition."""
         with self.changed:
             return sorted((a for a in self._agents.values() if a.is_here), key=lambda a: a.registration.partition)
@@ -194,7 +194,7 @@ class Roster:
                 if agent.is_here:
                     self._lose(agent, reason)
                 if agent.state is AgentState.LOST:
-                    agent.take(AgentEvent.DISMISS)
+                    agent.apply(AgentEvent.DISMISS)
 
     def start(self, specs: Sequence[tuple[str, TrainerSpec]]) -> None:
         """Gives agents (by id) their trainers."""
@@ -222,22 +222,22 @@ class Roster:
             for agent in self._agents.values():
                 wanted = chosen is None or agent.id in chosen
                 if wanted and agent.state is not AgentState.DISMISSED:
-                    agent.take(AgentEvent.DISMISS)
+                    agent.apply(AgentEvent.DISMISS)
 
     # ---- inside ----
 
-    def _here(self, partition: int) -> list[Agent]:
+    def _here(self, partition: int) -> list[AgentRecord]:
         place = self._places.get(partition)
         return [place] if place is not None and place.is_here else []
 
-    def _known(self, agent: str) -> Agent:
+    def _known(self, agent: str) -> AgentRecord:
         known = self._agents.get(agent)
         if known is None:
             raise RefusedError("this agent never registered here")
         return known
 
-    def _lose(self, agent: Agent, reason: str) -> None:
-        agent.take(AgentEvent.SILENT)
+    def _lose(self, agent: AgentRecord, reason: str) -> None:
+        agent.apply(AgentEvent.SILENT)
         agent.wanted = None
         self._lost.append(LostAgent(agent, reason))
         self.changed.notify_all()

@@ -7,11 +7,11 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 from sparktf.driver.attempt.attempt import Attempt
-from sparktf.driver.attempt.ledger import Place
+from sparktf.driver.attempt.ledger import FeedPlace
 from sparktf.driver.attempt.members import Trainer
 from sparktf.driver.attempt.restart import root_cause
 from sparktf.driver.gang.placement import seats
-from sparktf.driver.gang.roster import Agent, ExecutorFacts
+from sparktf.driver.gang.roster import AgentRecord, ExecutorFacts
 from sparktf.driver.plan.plan import NODES
 from sparktf.result import AttemptResult, NodeResult
 from sparktf.sequence import Cursor
@@ -31,7 +31,7 @@ class Seating:
     """
 
     members: tuple[NodeId, ...]
-    agents: tuple[Agent, ...]
+    agents: tuple[AgentRecord, ...]
     dealt: tuple[str, ...]
 
     @property
@@ -48,9 +48,9 @@ class Seating:
         """Returns a trainer for every seat, launched now."""
         return [Trainer(node, agent.id, agent.registration.host, now_s, now_s) for node, agent in self._seats()]
 
-    def places(self) -> dict[NodeId, Place]:
+    def places(self) -> dict[NodeId, FeedPlace]:
         """Returns where feeders find each node."""
-        return {node: Place(agent.registration.host, agent.registration.jvm) for node, agent in self._seats()}
+        return {node: FeedPlace(agent.registration.host, agent.registration.jvm) for node, agent in self._seats()}
 
     def specs(self, leader: TrainerSpec) -> list[tuple[str, TrainerSpec]]:
         """Returns for each agent, by id, what its trainer gets: what the leader's has, but for its own place."""
@@ -77,7 +77,7 @@ class Seating:
             for node, agent, known in zip(self.members, self.agents, facts, strict=True)
         )
 
-    def _seats(self) -> Iterator[tuple[NodeId, Agent]]:
+    def _seats(self) -> Iterator[tuple[NodeId, AgentRecord]]:
         return zip(self.members, self.agents, strict=True)
 
 
@@ -107,7 +107,7 @@ def attempt_result(attempt: Attempt, nodes: tuple[NodeResult, ...], from_step: i
 
 
 def seat(
-    agents: list[Agent],
+    agents: list[AgentRecord],
     shape: GangShape,
     storage: Storage,
     plan_folder: str,

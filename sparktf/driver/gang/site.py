@@ -11,7 +11,7 @@ from typing import Any, NamedTuple, Protocol
 from sparktf.clock import Clock
 from sparktf.config.job import JobConfig
 from sparktf.driver.attempt.feeding import Feeders
-from sparktf.driver.gang.roster import Agent, ExecutorFacts
+from sparktf.driver.gang.roster import AgentRecord, ExecutorFacts
 from sparktf.driver.plan.plan import Plan
 from sparktf.executor.agent import AgentSettings
 from sparktf.executor.feeder import FeederSettings
@@ -127,8 +127,8 @@ class Site(Protocol):
             on_end: Called from any thread when the feeders have ended.
         """
 
-    def let_go(self, agents: Sequence[Agent]) -> None:
+    def let_go(self, agents: Sequence[AgentRecord]) -> None:
         """Gives back what was held for agents that are dismissed, without waiting; nothing, where that cannot be."""
 
-    def facts(self, agents: Sequence[Agent]) -> list[ExecutorFacts]:
+    def facts(self, agents: Sequence[AgentRecord]) -> list[ExecutorFacts]:
         """Returns what is known of each agent's executor."""

@@ -9,10 +9,10 @@ from typing import NamedTuple, overload
 import numpy as np
 
 from sparktf.driver.plan.locality import NO_HOST, Groups, Replicas, ranges, sums
-from sparktf.sequence import Column, EpochOrder, Interval, Slices
+from sparktf.sequence import EpochOrder, Integers, Interval, Slices
 
 
-class Shares(Sequence[Slices]):
+class DealtSlices(Sequence[Slices]):
     """What each node gets of an epoch, in the order in which it trains it.
 
     Attributes:
@@ -20,7 +20,7 @@ class Shares(Sequence[Slices]):
         ends: int64 [n_nodes], where each node's end.
     """
 
-    def __init__(self, slices: Slices, node: Column, nodes: int) -> None:
+    def __init__(self, slices: Slices, node: Integers, nodes: int) -> None:
         """Sorts slices by their node, int64 [n_slices], and each node's by their place in the epoch."""
         order = np.lexsort((slices.first_row, node))
         self.slices = slices.take(order)
@@ -41,7 +41,7 @@ class Shares(Sequence[Slices]):
         return self.slices.take(slice(start, stop))
 
 
-def share(order: EpochOrder, intervals: Sequence[Interval], nodes: int, *, rebalance: bool) -> Shares:
+def share(order: EpochOrder, intervals: Sequence[Interval], nodes: int, *, rebalance: bool) -> DealtSlices:
     """Deals the rows of `intervals` to `nodes` nodes.
 
     Args:
@@ -57,10 +57,10 @@ def share(order: EpochOrder, intervals: Sequence[Interval], nodes: int, *, rebal
         rows, node = loads[0]
         owner[i] = node
         heapq.heapreplace(loads, (rows + more, node))
-    return Shares(slices, owner, nodes)
+    return DealtSlices(slices, owner, nodes)
 
 
-def _cut(slices: Slices, nodes: int) -> Shares:
+def _cut(slices: Slices, nodes: int) -> DealtSlices:
     """Cuts the rows of all slices, in their order, into one part for each node; sizes differ by one at most."""
     ends = np.cumsum(slices.rows)
     total = int(ends[-1]) if len(ends) else 0
@@ -69,10 +69,10 @@ def _cut(slices: Slices, nodes: int) -> Shares:
     first, rows = cuts[:-1], np.diff(cuts)
     piece = np.searchsorted(ends, first, side="right")
     node = np.searchsorted(edges, first, side="right") - 1
-    return Shares(slices.cut(piece, first - (ends - slices.rows)[piece], rows), node, nodes)
+    return DealtSlices(slices.cut(piece, first - (ends - slices.rows)[piece], rows), node, nodes)
 
 
-def share_locally(slices: Slices, local: Groups, nodes: int, *, rebalance: bool) -> Shares:
+def share_locally(slices: Slices, local: Groups, nodes: int, *, rebalance: bool) -> DealtSlices:
     """Deals slices to nodes: as many rows to each as to the others, and as many of them local as can be.
 
     Slices with the fewest local nodes choose first, each the node that has most room left; what finds no room beside
@@ -92,7 +92,7 @@ def share_locally(slices: Slices, local: Groups, nodes: int, *, rebalance: bool)
         dealt.place(i, places[starts[block] : starts[block + 1]])
     dealt.place_anywhere()
     piece, node, start, rows = (np.array(column, np.int64) for column in dealt.columns)
-    return Shares(slices.cut(piece, start, rows), node, nodes)
+    return DealtSlices(slices.cut(piece, start, rows), node, nodes)
 
 
 class _Dealt:
@@ -148,12 +148,12 @@ class _Dealt:
 class BlockHosts(NamedTuple):
     """How much of each shuffle block each host holds, sorted by block: int64 [n] each."""
 
-    block: Column
-    host: Column
-    nbytes: Column
+    block: Integers
+    host: Integers
+    nbytes: Integers
 
     @classmethod
-    def of(cls, block: Column, replicas: Replicas) -> BlockHosts:
+    def of(cls, block: Integers, replicas: Replicas) -> BlockHosts:
         """Adds up the splits of each block.
 
         Args:

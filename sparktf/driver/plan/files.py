@@ -29,7 +29,7 @@ from sparktf.errors import (
 from sparktf.feed.nested import column_of, prefixes, type_of
 from sparktf.feed.parquet import partition_type
 from sparktf.feed.parquet_file import group_nbytes, group_range, leaf_columns, open_file, open_parquet, reading
-from sparktf.sequence import Column, FileStamp
+from sparktf.sequence import FileStamp, Integers
 from sparktf.storage.base import FileEntry, Storage
 
 FooterCheck = Callable[[str, pa.Schema, pq.FileMetaData], None]
@@ -78,13 +78,13 @@ class RowGroups(NamedTuple):
         group_rows: Rows in the file.
     """
 
-    file: Column
-    row_group: Column
-    rows: Column
-    nbytes: Column
-    start: Column
-    stop: Column
-    group_rows: Column
+    file: Integers
+    row_group: Integers
+    rows: Integers
+    nbytes: Integers
+    start: Integers
+    stop: Integers
+    group_rows: Integers
 
     def take(self, chosen: npt.NDArray[np.bool_]) -> RowGroups:
         """Returns those that are chosen: bool [n_row_groups]."""

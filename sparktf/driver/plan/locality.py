@@ -9,7 +9,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from sparktf.sequence import Column
+from sparktf.sequence import Integers
 
 NO_HOST = -1
 _MAX_REPLICAS = 8
@@ -43,8 +43,8 @@ class Replicas(NamedTuple):
         nbytes: int64 [n, n_replicas], bytes that lie on that host.
     """
 
-    host: Column
-    nbytes: Column
+    host: Integers
+    nbytes: Integers
 
     @classmethod
     def unknown(cls, n: int) -> Replicas:
@@ -59,11 +59,11 @@ class Replicas(NamedTuple):
 class Groups(NamedTuple):
     """Lists of numbers, one after the other: list i is `values[starts[i] : starts[i + 1]]`."""
 
-    starts: Column
-    values: Column
+    starts: Integers
+    values: Integers
 
     @classmethod
-    def of(cls, group: Column, values: Column, count: int) -> Groups:
+    def of(cls, group: Integers, values: Integers, count: int) -> Groups:
         """Returns `count` groups, by the group of each value, int64 [n], sorted."""
         return cls(np.searchsorted(group, np.arange(count + 1)), values)
 
@@ -86,7 +86,7 @@ class Hosts:
         self._stop = self._start + np.array([block.nbytes for block in blocks], np.int64)
         self._hosts = Groups(_starts([len(block.hosts) for block in blocks]), np.array(held, np.int64))
 
-    def replicas(self, file: Column, start: Column, stop: Column, nbytes: Column) -> Replicas:
+    def replicas(self, file: Integers, start: Integers, stop: Integers, nbytes: Integers) -> Replicas:
         """Returns the replicas of row groups.
 
         Args:
@@ -107,7 +107,7 @@ class Hosts:
             np.concatenate([_widened(part.nbytes, width, 0) for part in parts] or [np.empty((0, 0), np.int64)]),
         )
 
-    def _replicas(self, file: Column, start: Column, stop: Column, nbytes: Column) -> Replicas:
+    def _replicas(self, file: Integers, start: Integers, stop: Integers, nbytes: Integers) -> Replicas:
         group, host, overlap = self._overlaps(file, start, stop)
         span = stop - start
         shift = max(int(span.max()).bit_length() - 31, 0)  # so that no product is too large for 64 bits
@@ -122,7 +122,7 @@ class Hosts:
         found.nbytes[group[kept], place[kept]] = size[kept]
         return found
 
-    def _overlaps(self, file: Column, start: Column, stop: Column) -> tuple[Column, Column, Column]:
+    def _overlaps(self, file: Integers, start: Integers, stop: Integers) -> tuple[Integers, Integers, Integers]:
         """Returns (row group, host, bytes of its range that lie there), sorted by the first two."""
         begin, end = self._first_block[file], self._first_block[file + 1]
         first = np.maximum(_bisect(self._start, start, begin, end, right=True) - 1, begin)
@@ -137,12 +137,12 @@ class Hosts:
         return keys // len(self.names), keys % len(self.names), nbytes
 
 
-def _starts(counts: Sequence[int]) -> Column:
+def _starts(counts: Sequence[int]) -> Integers:
     """Returns int64 [n + 1], where each of some lists starts that lie one after the other."""
     return np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
 
 
-def _bisect(sorted_: Column, value: Column, begin: Column, end: Column, *, right: bool = False) -> Column:
+def _bisect(sorted_: Integers, value: Integers, begin: Integers, end: Integers, *, right: bool = False) -> Integers:
     """Returns where each value belongs in its own part `[begin, end)` of a column: see `bisect`."""
     low, high = begin.copy(), end.copy()
     while (open_ := np.flatnonzero(low < high)).size:
@@ -154,18 +154,18 @@ def _bisect(sorted_: Column, value: Column, begin: Column, end: Column, *, right
     return low
 
 
-def _widened(column: Column, width: int, fill: int) -> Column:
+def _widened(column: Integers, width: int, fill: int) -> Integers:
     return np.pad(column, ((0, 0), (0, width - column.shape[1])), constant_values=fill)
 
 
-def ranges(first: Column, count: Column) -> Column:
+def ranges(first: Integers, count: Integers) -> Integers:
     """Returns `first[i], first[i] + 1, ...`, `count[i]` numbers each, one after the other."""
     before = np.cumsum(count) - count
-    numbers: Column = np.arange(int(count.sum())) + np.repeat(first - before, count)
+    numbers: Integers = np.arange(int(count.sum())) + np.repeat(first - before, count)
     return numbers
 
 
-def sums(key: Column, value: Column) -> tuple[Column, Column]:
+def sums(key: Integers, value: Integers) -> tuple[Integers, Integers]:
     """Returns each key there is, in order, and the sum of its values."""
     order = np.argsort(key, kind="stable")
     ordered = key[order]
@@ -173,7 +173,7 @@ def sums(key: Column, value: Column) -> tuple[Column, Column]:
     return ordered[first], np.add.reduceat(value[order], first) if len(first) else first
 
 
-def distinct(rows: Column) -> tuple[Column, Column]:
+def distinct(rows: Integers) -> tuple[Integers, Integers]:
     """Returns the rows that differ, int64 [n_distinct, n_columns], in order, and which of them each row is."""
     order = np.lexsort(rows.T[::-1]) if rows.shape[1] else np.arange(len(rows))
     ordered = rows[order]
@@ -192,15 +192,15 @@ class HostGroups(NamedTuple):
         group: int64 [n], which set of hosts holds most of the split.
     """
 
-    home: Column
-    group: Column
+    home: Integers
+    group: Integers
 
-    def take(self, rows: Column) -> HostGroups:
+    def take(self, rows: Integers) -> HostGroups:
         """Returns those of some splits."""
         return HostGroups(self.home[rows], self.group[rows])
 
 
-def host_groups(replicas: Replicas, nbytes: Column, rows: Column) -> HostGroups:
+def host_groups(replicas: Replicas, nbytes: Integers, rows: Integers) -> HostGroups:
     """Groups splits by the hosts that hold at least half of their bytes."""
     held = np.where(2 * replicas.nbytes >= nbytes[:, None], replicas.host, NO_HOST)
     if not held.shape[1]:
@@ -217,7 +217,7 @@ def host_groups(replicas: Replicas, nbytes: Column, rows: Column) -> HostGroups:
     return HostGroups(home[group], group)
 
 
-def block_numbers(rows: Column, block_rows: int, groups: HostGroups) -> Column:
+def block_numbers(rows: Integers, block_rows: int, groups: HostGroups) -> Integers:
     """Returns int64 [n], the shuffle block of each split.
 
     A block ends where the next split would make it too large, where the home host changes, and, once it is half full,
@@ -240,7 +240,7 @@ def block_numbers(rows: Column, block_rows: int, groups: HostGroups) -> Column:
     return np.cumsum(first_of_block)
 
 
-def _ends_of_runs(column: Column) -> list[int]:
+def _ends_of_runs(column: Integers) -> list[int]:
     """Returns where equal neighbours end: the index after each run."""
     changes = np.flatnonzero(np.diff(column)) + 1
     return [*changes.tolist(), len(column)]

@@ -56,7 +56,7 @@ class Partitions:
     """The partition columns of a source.
 
     Attributes:
-        names: Column names, outermost folder first.
+        names: Integers names, outermost folder first.
         types: Their Spark types: what `partition_type` knows, or another one, whose values are text here.
         values: For each file, its value of each column; a date in ISO format, a decimal as its digits, a timestamp in
             microseconds since 1970-01-01 UTC.

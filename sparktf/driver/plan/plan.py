@@ -15,7 +15,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from sparktf.driver.plan.dealing import BlockHosts, Shares, share, share_locally
+from sparktf.driver.plan.dealing import BlockHosts, DealtSlices, share, share_locally
 from sparktf.driver.plan.locality import NO_HOST, Replicas, distinct, ranges
 from sparktf.errors import ConfigError
 from sparktf.feature import FeedSpec
@@ -23,9 +23,9 @@ from sparktf.feed.parquet import PARTITION_TYPES
 from sparktf.feed.parquet_file import reading
 from sparktf.sequence import (
     Assignment,
-    Column,
     EpochOrder,
     FileStamp,
+    Integers,
     Interval,
     Keep,
     PartitionValue,
@@ -62,30 +62,30 @@ class SplitTable:
     """
 
     keep: Keep
-    block: Column
-    file: Column
-    row_group: Column
-    group_rows: Column
-    selected: Column
-    held_out: Column
-    nbytes: Column
+    block: Integers
+    file: Integers
+    row_group: Integers
+    group_rows: Integers
+    selected: Integers
+    held_out: Integers
+    nbytes: Integers
     replicas: Replicas
 
     @cached_property
-    def rows(self) -> Column:
+    def rows(self) -> Integers:
         """int64 [n_splits], rows of each split that belong to the stream."""
         if self.keep is Keep.ALL:
             return self.selected
         return self.held_out if self.keep is Keep.VALIDATION else self.selected - self.held_out
 
     @cached_property
-    def block_starts(self) -> Column:
+    def block_starts(self) -> Integers:
         """int64 [n_blocks + 1], where the splits of each block start."""
         n_blocks = int(self.block[-1]) + 1 if len(self.block) else 0
         return np.searchsorted(self.block, np.arange(n_blocks + 1)).astype(np.int64)
 
     @cached_property
-    def block_rows(self) -> Column:
+    def block_rows(self) -> Integers:
         """int64 [n_blocks], rows of each shuffle block."""
         return np.diff(np.concatenate([[0], np.cumsum(self.rows)])[self.block_starts]).astype(np.int64)
 
@@ -94,7 +94,7 @@ class SplitTable:
         """How much of each shuffle block each host holds."""
         return BlockHosts.of(self.block, self.replicas)
 
-    def columns(self) -> dict[str, Column]:
+    def columns(self) -> dict[str, Integers]:
         """Returns the columns by name; of the replicas, one column for each place."""
         plain = {field.name: getattr(self, field.name) for field in fields(self)}
         del plain["keep"]
@@ -104,7 +104,7 @@ class SplitTable:
         return plain
 
     @classmethod
-    def from_columns(cls, keep: Keep, columns: Mapping[str, Column]) -> SplitTable:
+    def from_columns(cls, keep: Keep, columns: Mapping[str, Integers]) -> SplitTable:
         """Returns what `columns` was made of."""
         plain = {name: column for name, column in columns.items() if "/" not in name}
         host, nbytes = ([c for name, c in columns.items() if name.startswith(kind)] for kind in (_HOST, _HOST_NBYTES))
@@ -154,7 +154,7 @@ class Plan:
         """Returns the bytes that one epoch reads from files."""
         return int(self.tables[stream].nbytes.sum()) if stream in self.tables else 0
 
-    def block_rows(self, stream: Stream) -> Column:
+    def block_rows(self, stream: Stream) -> Integers:
         """Returns int64 [n_blocks], rows of each shuffle block."""
         return self.tables[stream].block_rows if stream in self.tables else np.empty(0, np.int64)
 
@@ -221,7 +221,7 @@ class Plan:
         numbers = {name.partition(".")[0]: i for i, name in enumerate(names) if short[name.partition(".")[0]] == 1}
         return numbers | {name: i for i, name in enumerate(names)}
 
-    def stamps_of(self, files: Column) -> Iterable[FileStamp | None]:
+    def stamps_of(self, files: Integers) -> Iterable[FileStamp | None]:
         """Returns what tells each of some files from another one, None where the plan does not know."""
         if self.stamps is None:
             return itertools.repeat(None)
@@ -231,7 +231,7 @@ class Plan:
 class Assignments(Sequence[Assignment]):
     """What each node reads of one stream in one epoch. Thread-safe: each is made anew whenever it is asked for."""
 
-    def __init__(self, plan: Plan, stream: Stream, epoch: int, hosts: Sequence[int], shares: Shares) -> None:
+    def __init__(self, plan: Plan, stream: Stream, epoch: int, hosts: Sequence[int], shares: DealtSlices) -> None:
         self._plan = plan
         self._stream = stream
         self._epoch = epoch
@@ -257,7 +257,7 @@ class Assignments(Sequence[Assignment]):
         )
         return Assignment.model_construct(stream=self._stream, epoch=self._epoch, pieces=pieces)
 
-    def _splits(self, blocks: Column, host: int) -> Iterator[tuple[Split, ...]]:
+    def _splits(self, blocks: Integers, host: int) -> Iterator[tuple[Split, ...]]:
         """Yields the splits of each of some blocks, for a node on a host."""
         plan, table = self._plan, self._plan.tables[self._stream]
         starts, counts = table.block_starts[blocks], np.diff(table.block_starts)[blocks]
@@ -381,5 +381,5 @@ def _read_table(storage: Storage, path: str) -> pa.Table:
         return pq.ParquetFile(pa.BufferReader(content)).read()
 
 
-def _arrays(table: pa.Table) -> dict[str, Column]:
+def _arrays(table: pa.Table) -> dict[str, Integers]:
     return {name: table.column(name).to_numpy() for name in table.column_names}

@@ -32,7 +32,7 @@ from sparktf.driver.plan.spark_reads import SparkReads
 from sparktf.errors import BadValueError, ColumnError, ConfigError, EmptySourceError
 from sparktf.feature import FeedSpec
 from sparktf.feed.parquet import OpenStorage, file_columns, read_columns
-from sparktf.sequence import Column, Draw, Keep, PartitionValue, Stream, generator
+from sparktf.sequence import Draw, Integers, Keep, PartitionValue, Stream, generator
 from sparktf.storage.base import Storage
 
 PartitionFilter = Callable[[Sequence[str], Sequence[str], Sequence[tuple[PartitionValue, ...]], str], list[bool]]
@@ -51,10 +51,10 @@ class StreamRows(NamedTuple):
 
     groups: RowGroups
     keep: Keep
-    held_out: Column
+    held_out: Integers
 
     @property
-    def rows(self) -> Column:
+    def rows(self) -> Integers:
         """int64 [n_row_groups], rows of each row group that belong to the stream."""
         if self.keep is Keep.ALL:
             return self.groups.rows

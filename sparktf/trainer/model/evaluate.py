@@ -19,7 +19,7 @@ from sparktf.trainer.model.tensors import Tensors, encoded_example, rows_of, sig
 class RowSource(Protocol):
     """What evaluation needs of a feed."""
 
-    def take(self, rows: int) -> Any:
+    def next_rows(self, rows: int) -> Any:
         """Returns up to so many rows, none at the end."""
 
 
@@ -46,7 +46,7 @@ class Evaluator:
         self._model.model.reset_metrics()
         names = self._losses()
         sums = np.zeros(len(names) + 1)  # of each loss over rows, and last the rows
-        while n := _length(columns := feed.take(self._batch_size)):
+        while n := _length(columns := feed.next_rows(self._batch_size)):
             sums += n * np.append(self._step(to_tensors(columns), n), 1.0)
         *losses, rows = self._sum(sums)
         self._sum_metric_states()

@@ -28,7 +28,7 @@ class Feed(Protocol):
     def is_all(self, rows: int) -> bool:
         """Whether so many rows are all that it has for the epoch."""
 
-    def take(self, rows: int) -> Any:
+    def next_rows(self, rows: int) -> Any:
         """Returns so many rows, fewer only at the end of the epoch."""
 
 
@@ -119,7 +119,7 @@ class SyncLoop:
 
     def _train(self, feed: Feed) -> None:
         while not self._settings.extent.is_exhausted(self.position.step):
-            columns = feed.take(self._share * self._steps_of_call())
+            columns = feed.next_rows(self._share * self._steps_of_call())
             rows = len(next(iter(columns.values())))
             counts = self._counts(rows)
             agreed = self._agree(counts)

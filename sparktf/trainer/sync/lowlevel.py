@@ -143,7 +143,7 @@ class TrainerNode:
         def generate() -> Iterator[Any]:
             with self._keeping_its_error():
                 feed = open_feed()
-                while (columns := feed.take(self.batch_size)) and len(next(iter(columns.values()))):
+                while (columns := feed.next_rows(self.batch_size)) and len(next(iter(columns.values()))):
                     rows = decoded(to_tensors(columns))
                     x, y, weight = self._layout.x(rows), self._layout.y(rows), self._layout.sample_weight(rows)
                     yield (x, y) if weight is None else (x, y, weight)
