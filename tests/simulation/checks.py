@@ -47,6 +47,12 @@ def published(world: World, target: str) -> Iterator[str]:
                 yield f"the manifest tells of {manifest.rows_trained} rows, and the weights of {int(weights.sum())}"
 
 
+def is_done(world: World, path: str) -> bool:
+    """Whether what has just appeared is the result of a run that is done."""
+    found = world.disk.find(path) if path == world.rundir.result else None
+    return isinstance(found, File) and RunResult.model_validate_json(found.content).is_final
+
+
 def told(world: World, submission: Submission) -> Iterator[str]:
     """Yields what is wrong with what a driver has told at its end."""
     result, name = submission.result, submission.process.name

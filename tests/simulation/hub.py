@@ -215,8 +215,14 @@ _LATE = object()
 class SimCondition(threading.Condition):
     """A condition whose owner is a greenlet; who waits for it gives way to the hub."""
 
-    def __init__(self, process: Process) -> None:
+    def __init__(self, process: Process, wakes_in_s: float) -> None:
+        """Makes one that nobody holds.
+
+        Args:
+            wakes_in_s: So long it takes who waits to come back: what comes meanwhile is seen at once.
+        """
         super().__init__()
+        self._wakes_in_s = wakes_in_s
         self.process = process
         self.owner: Any = None
         self._depth = 0
@@ -244,7 +250,7 @@ class SimCondition(threading.Condition):
         """See `threading.Condition`."""
         waiters, self._waiting = self._waiting, []
         for waiter in waiters:
-            self.process.hub.at(0.0, waiter.wake)
+            self.process.hub.at(self._wakes_in_s, waiter.wake)
 
     def notify(self, n: int = 1) -> None:
         """See `threading.Condition`."""

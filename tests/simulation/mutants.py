@@ -1,7 +1,171 @@
-"""Guards of the product, each taken out: what notices."""
+"""Guards of the product, each taken out: what notices.
+
+The names in brackets are those of old defects, whose mend is what is taken out.
+"""
 
 from __future__ import annotations
 
+import logging
+import multiprocessing
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from typing import Any, NamedTuple
+from unittest import mock
+
+from simulation.world import World
+
+from sparktf.driver.attempt.health import Failure, Lateness, Now, Since, late
+from sparktf.driver.attempt.members import Members, Trainer
+from sparktf.driver.attempt.saves import Save, Start, joined
+from sparktf.driver.gang.roster import Roster
+from sparktf.driver.output import ResultFile
+from sparktf.errors import ErrorRecord, RefusedError, Verdict
+from sparktf.lifecycle import AgentState
+from sparktf.result import RunResult
+from sparktf.storage.fence import Fence
+from sparktf.topology import NodeId
+from sparktf.wire.control import AgentHeartbeat, Order, Orders, Uploaded
+from sparktf.wire.sender import NodeMessage
+
+_PROCESSES = 2
+
+
+class Mutant(NamedTuple):
+    """A guard, and what stands in its place: what to patch -> with what."""
+
+    guard: str
+    patches: Mapping[str, Any]
+
+
+class Caught(NamedTuple):
+    """The first seed that notices, -1 for none, and what it says."""
+
+    guard: str
+    seed: int
+    said: str
+
+
+def _any_attempt(message: NodeMessage, attempt: int, members: Members) -> Trainer:
+    if message.node not in members:
+        raise RefusedError("no such node")
+    return members[message.node]
+
+
+def _chief_alone(self: Any, uploads: Mapping[NodeId, Uploaded], members: Members, start: Start) -> Save | None:
+    told = sorted(uploads.values(), key=lambda upload: upload.node.index)
+    return joined(start, told) if told and told[0].node.index == 0 else None
+
+
+def _last_told(failures: Sequence[ErrorRecord]) -> ErrorRecord:
+    return max(failures, key=lambda failure: (failure.peer, failure.time_s))
+
+
+def _late_alone(
+    trainers: Sequence[Trainer], failures: Sequence[Failure], now: Now, since: Since, timeouts: Any
+) -> list[Lateness]:
+    return [] if failures else list(late(trainers, now.s, since, timeouts))
+
+
+def _settled(trainers: Any, failures: Any, now_s: float, silence_s: float, *, done: bool) -> Any:
+    from sparktf.driver.attempt.health import decide
+
+    return decide([], failures, now_s, silence_s, done=done)
+
+
+def _deleted_first(self: Fence, held: str, target: str) -> None:
+    with self.guarded():
+        self._storage.delete(target)
+        self._storage.rename(held, target)
+
+
+def _anybodys_result(self: ResultFile, result: RunResult) -> None:
+    self._storage.write_bytes(self._rundir.result, result.model_dump_json().encode())
+
+
+def _begun_anew(self: ResultFile) -> None:
+    self._fence.put(self._rundir.owners, b"[]")
+
+
+_heartbeat = Roster.heartbeat
+
+
+def _sent_home(self: Roster, message: AgentHeartbeat) -> Orders:
+    agent = self._known(message.agent)
+    return Orders(order=Order.DISMISS) if agent.state is AgentState.LOST else _heartbeat(self, message)
+
+
+_exited = Roster.trainer_exited
+
+
+def _ended_again(self: Roster, message: Any) -> Any:
+    self._known(message.agent).ended = 0
+    return _exited(self, message)
+
+
+def _nothing(*arguments: Any, **named: Any) -> list[Any]:
+    return []
+
+
+MUTANTS = (
+    Mutant("fence: a new driver moves the old one's away", {"sparktf.storage.fence.Fence._sweep_aside": _nothing}),
+    Mutant("[1] a model is replaced through the fence", {"sparktf.storage.fence.Fence.replace": _deleted_first}),
+    Mutant("owner of result.json", {"sparktf.driver.output.ResultFile.write": _anybodys_result}),
+    Mutant("a run that another has done is left alone", {"sparktf.driver.output.ResultFile.begin": _begun_anew}),
+    Mutant("messages of older attempts are refused", {"sparktf.driver.attempt.attempt.speaker": _any_attempt}),
+    Mutant("all nodes have uploaded", {"sparktf.driver.attempt.lockstep.Lockstep.saved": _chief_alone}),
+    Mutant(
+        "rows of the cursor are not dealt again",
+        {"sparktf.driver.attempt.shares.remaining": lambda rows, done: [(0, rows)]},
+    ),
+    Mutant("sizes and checksums of a commit", {"sparktf.storage.checkpoints.verify_files": _nothing}),
+    Mutant(
+        "order of causes",
+        {"sparktf.driver.gang.seating.root_cause": _last_told, "sparktf.driver.attempt.restart.root_cause": _last_told},
+    ),
+    Mutant("late and silent trainers are found", {"sparktf.driver.attempt.attempt.missed": _nothing}),
+    Mutant(
+        "[7] a silent trainer is looked for while only peers have spoken",
+        {"sparktf.driver.attempt.attempt.missed": _late_alone, "sparktf.driver.attempt.attempt.decide": _settled},
+    ),
+    Mutant("[6] an agent that was lost begins anew", {"sparktf.driver.gang.roster.Roster.heartbeat": _sent_home}),
+    Mutant("an end that is told again", {"sparktf.driver.gang.roster.Roster.trainer_exited": _ended_again}),
+    Mutant(
+        "[9] what cannot be stored is not trained again",
+        {"sparktf.driver.attempt.restart.may_be_mended": lambda cause: cause.verdict is Verdict.INFRASTRUCTURE},
+    ),
+)
+
+
+@contextmanager
+def without(guard: str) -> Iterator[None]:
+    """Takes a guard out."""
+    (mutant,) = (mutant for mutant in MUTANTS if mutant.guard == guard)
+    with ExitStack() as stack:
+        for target, instead in mutant.patches.items():
+            stack.enter_context(mock.patch(target, instead))
+        yield
+
+
+def caught(job: tuple[str, int, int]) -> Caught:
+    """Returns which of some seeds is the first to notice that a guard is missing."""
+    guard, first, seeds = job
+    logging.disable()
+    with without(guard):
+        for seed in range(first, first + seeds):
+            if found := World(seed).play().violations:
+                return Caught(guard, seed, found[0])
+    return Caught(guard, -1, "nothing")
+
 
 def print_table(seeds: int, first: int) -> int:
-    return 0
+    """Takes out each guard in turn, and prints what noticed; returns how many nobody missed."""
+    missed = 0
+    jobs = [(mutant.guard, first, seeds) for mutant in MUTANTS]
+    each: Callable[[tuple[str, int, int]], Caught] = caught
+    with multiprocessing.get_context("spawn").Pool(_PROCESSES) as pool:
+        for found in pool.imap(each, jobs):
+            missed += found.seed < 0
+            seed = f"seed {found.seed}" if found.seed >= 0 else "NO SEED"
+            print(f"{found.guard:64} {seed:>9}  {found.said[:160]}", flush=True)
+    print(f"{len(jobs) - missed} of {len(jobs)} guards are missed when they are gone")
+    return missed

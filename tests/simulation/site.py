@@ -57,17 +57,14 @@ class World(Protocol):
     def disk_is_full(self) -> bool:
         """Whether nothing can be written now."""
 
-    def renamed(self, process: Process, source: str, target: str) -> None:
-        """Told of every rename that was made."""
+    def changed(self, process: Process, *paths: str) -> None:
+        """Told of every change of the storage, and of both paths of a rename."""
 
     def hit(self, process: Process, what: str, *, lasts: bool = False) -> None:
         """Told of whatever happens to a process."""
 
     def went_home(self, site: SimSite, agent: Agent) -> None:
         """Told of every agent that ended as a success."""
-
-    def frozen(self, site: SimSite) -> None:
-        """Told of a driver that was frozen."""
 
 
 class SimSite:
@@ -248,6 +245,9 @@ class SimSite:
             return self._handlers[action].answer(message)
         except RefusedError as error:
             return error
+        except LifecycleError as error:
+            self.hub.crashes.append(f"{action} of {self.driver}: {error}")
+            return ControlError(str(error))
         except SparkTFError as error:
             return ControlError(str(error))
         except Exception as error:  # noqa: BLE001  as a server does: the next message is answered all the same
@@ -364,6 +364,7 @@ def _trouble(world: World, process: Process, what: str, where: str, deadline_s: 
         return _Trouble(takes_s, StorageQuotaError(f"cannot {where}: the quota is exceeded"), has_effect=False)
     if faults.strike("storage-slow", where):
         takes_s += process.rng.uniform(0.2, 4.0)
+        world.hit(process, "storage")
     if chance := faults.strike("storage-hangs", where):
         takes_s = min(takes_s + chance.uniform(3.0, 40.0), deadline_s)
         has_effect = chance.random() < 0.5
@@ -380,6 +381,6 @@ def _trouble(world: World, process: Process, what: str, where: str, deadline_s: 
 
 def _applied(world: World, process: Process, what: str, path: str, apply: Callable[[], Any]) -> Any:
     answer = apply()
-    if what == "rename":
-        world.renamed(process, *path.split(" -> "))
+    if what in ("rename", "write", "delete"):
+        world.changed(process, *path.split(" -> "))
     return answer

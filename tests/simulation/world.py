@@ -34,6 +34,9 @@ _SUBMISSIONS = 6
 _PATIENCE = 2
 """So many more there are once nothing goes wrong any more."""
 
+_LOOK_S = 0.0002
+"""So long a look at one node takes its driver."""
+
 _QUIET_S = 60.0
 _BOUND_S = 400.0
 """So long after its last fault a run may take, with all attempts and submissions that it needs."""
@@ -46,7 +49,6 @@ class Submission:
     Attributes:
         result: What it told, if it came to an end.
         error: What it ended with; "" for a run that is done.
-        wrote: It has changed what readers see.
     """
 
     number: int
@@ -115,7 +117,7 @@ class World:
         self.violations: list[str] = []
         self.hits: dict[str, list[Hit]] = defaultdict(list)
         self.writers: list[int] = []
-        self.committed: dict[str, int] = {}
+        self.done_by = 0
         full = self.faults.strike("disk-full", "the disk is full")
         self._full_s = (full.uniform(3.0, 25.0), full.choice((5.0, 30.0, 1e9))) if full else (1e9, 0.0)
         self._again_at_s = -1.0
@@ -142,22 +144,24 @@ class World:
         if not site.closed and not site.driver.dead and site.homes > site.spares:
             self.violate(f"agent {agent.process} went home as a success, and nobody takes its place")
 
-    def frozen(self, site: SimSite) -> None:
+    def changed(self, process: Process, *paths: str) -> None:
         """See `site.World`."""
-
-    def renamed(self, process: Process, source: str, target: str) -> None:
-        """See `site.World`."""
-        seen = [path for path in (source, target) if checks.is_guarded(self.rundir, path)]
+        seen = [path for path in paths if checks.is_guarded(self.rundir, path)]
         if not seen:
             return
-        number = int(process.name.removeprefix("driver-"))
+        number = int(process.name.partition(":")[0].removeprefix("driver-"))
+        if self.done_by not in (0, number):
+            self.violate(f"{process} changed {seen[-1]} of a run that driver-{self.done_by} had done")
         if not self.writers or self.writers[-1] != number:
             if number in self.writers:
                 self.violate(f"{process} changed {seen[-1]} after driver-{self.writers[-1]} had taken the run over")
             self.writers.append(number)
-        if target == seen[-1]:
+        target = paths[-1]
+        if len(paths) == 2 and target == seen[-1]:
             for found in checks.published(self, target):
                 self.violate(f"{process} committed {target}: {found}")
+            if checks.is_done(self, target):
+                self.done_by = number
 
     def violate(self, what: str) -> None:
         """Notes that something is wrong."""
@@ -203,7 +207,7 @@ class World:
         process = Process(self.hub, f"driver-{number}", self.seed, skew_s=skew_s)
         site = SimSite(self, process, Application(f"app-{number}"))
         gang = Gang(self.config, site, _Silent())
-        gang.roster.changed = SimCondition(process)
+        gang.roster.changed = SimCondition(process, _LOOK_S * self.nodes)
         submission = Submission(number, process, site, gang, self.hub.now)
         self.submissions.append(submission)
         process.on_end.append(partial(self._ended, submission))

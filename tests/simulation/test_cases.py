@@ -1,0 +1,34 @@
+"""Old defects as named cases: with the mend of one taken out, a seed notices; with it, the same seed is right."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+
+import pytest
+from simulation.mutants import without
+from simulation.world import World
+
+CASES = [
+    ("[1] a model is replaced through the fence", 89, None, "had taken the run over"),
+    ("[6] an agent that was lost begins anew", 3, "node-freezes", "went home as a success"),
+    ("[7] a silent trainer is looked for while only peers have spoken", 7, "trainer-freezes", "which was gone"),
+    ("[9] what cannot be stored is not trained again", 31, "disk-full", "which could not be stored"),
+]
+"""Guard, seed, the only kind of fault that is on (None: those that the seed draws), and what is said without it."""
+
+
+@pytest.fixture(autouse=True)
+def quiet() -> Iterator[None]:
+    """The driver's log tells of each call that is refused."""
+    logging.disable()
+    yield
+    logging.disable(logging.NOTSET)
+
+
+@pytest.mark.parametrize(("guard", "seed", "kind", "said"), CASES, ids=[case[0] for case in CASES])
+def test_the_simulator_finds_it(guard: str, seed: int, kind: str | None, said: str) -> None:
+    kinds = None if kind is None else frozenset({kind})
+    with without(guard):
+        assert any(said in violation for violation in World(seed, kinds=kinds).play().violations)
+    assert World(seed, kinds=kinds).play().violations == []
