@@ -26,8 +26,3 @@ class NodeMessage(Message):
     attempt: int
     node: NodeId
     incarnation: int = 0
-
-    @property
-    def sender(self) -> Sender:
-        """Whose it is."""
-        return Sender(attempt=self.attempt, node=self.node, incarnation=self.incarnation)

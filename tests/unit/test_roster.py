@@ -262,17 +262,3 @@ def test_dismissed_agents_are_sent_home_and_nobody_registers_any_more(roster: Ro
     assert roster.here() == []
     with pytest.raises(RefusedError, match="the run is over"):
         roster.register(registration("late", partition=1))
-
-
-def test_the_end_of_a_trainer_that_started_after_it_was_taken_back_leaves_the_next_one_wanted(roster: Roster) -> None:
-    roster.register(registration("a"))
-    roster.start([("a", trainer(attempt=1))])
-    assert roster.heartbeat(beat("a")).order is Order.START
-    roster.stop_trainers()
-    roster.start([("a", trainer(attempt=2))])
-    assert roster.heartbeat(beat("a", attempt=1)).order is Order.STOP
-    roster.trainer_exited(exited("a"))
-    orders = roster.heartbeat(beat("a"))
-    assert orders.order is Order.START
-    assert orders.trainer is not None
-    assert orders.trainer.attempt == 2

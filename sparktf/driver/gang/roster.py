@@ -153,7 +153,7 @@ class Roster:
             return Orders(order=Order.WAIT, beat_s=waiting_s if message.attempt is None else self.rhythm.steady_s)
 
     def trainer_exited(self, message: TrainerExited) -> Ack:
-        """Notes that an agent is free again; the next trainer that it is to run stays wanted.
+        """Notes that an agent is free again.
 
         Raises:
             RefusedError: the agent is unknown.
@@ -165,8 +165,7 @@ class Roster:
             agent.ended = message.attempt
             if agent.state in (AgentState.BUSY, AgentState.STOPPING):
                 agent.apply(AgentEvent.EXITED)
-            if agent.wanted is None or agent.wanted.sender == message.sender:
-                agent.wanted, agent.stop = None, False
+            agent.wanted, agent.stop = None, False
             self.changed.notify_all()
             return Ack()
 
