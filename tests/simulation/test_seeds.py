@@ -1,4 +1,4 @@
-"""The simulator itself: a seed says everything."""
+"""The simulator itself: a seed says everything, and a thousand nodes are few enough."""
 
 from __future__ import annotations
 
@@ -17,3 +17,9 @@ def test_a_seed_is_played_again_as_it_was() -> None:
     first, again = World(2).play(), World(2).play()
     assert first.faults
     assert again == first
+
+
+def test_a_thousand_nodes_are_simulated_too() -> None:
+    found = World(6, nodes=1000, kinds=frozenset({"trainer-dies"})).play()
+    assert (found.end[:4], found.violations) == ("DONE", [])
+    assert found.faults
