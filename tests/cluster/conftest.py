@@ -24,9 +24,7 @@ def _no_leftovers() -> None:
 
 @pytest.fixture(scope="session")
 def shared_cluster() -> Iterator[MiniHadoop]:
-    # A master that says nothing is not given up: on a machine that all hosts share, it may long be kept from it.
-    settings = (("yarn.am.liveness-monitor.expiry-interval-ms", "600000"),)
-    config = ClusterConfig(f"{PREFIX}{os.getpid()}", settings=settings)
+    config = ClusterConfig(f"{PREFIX}{os.getpid()}")
     try:
         yield up(config, print)
     finally:

@@ -51,17 +51,16 @@ def packing(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Path, su
 
 @pytest.fixture(scope="module")
 def one_host(packing: object) -> Iterator[MiniHadoop]:
-    """A cluster whose host unpacks the archive once for both containers, and has the time that real ones have.
+    """A cluster whose host unpacks the archive once for both containers.
 
     Containers inherit their NodeManager's environment: it must not lead them to the sources.
     """
     name = f"test-{os.getpid()}-pack"
-    settings = (("yarn.am.liveness-monitor.expiry-interval-ms", "600000"),)
     try:
         with pytest.MonkeyPatch.context() as environment:
             environment.delenv("PYTHONPATH", raising=False)
             # An archive of few blocks: each costs its time.
-            cluster = up(ClusterConfig(name, hosts=1, block_mib=256, replication=1, settings=settings), print)
+            cluster = up(ClusterConfig(name, hosts=1, block_mib=256, replication=1), print)
         yield cluster
     finally:
         down(name, print)

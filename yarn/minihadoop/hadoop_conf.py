@@ -105,8 +105,6 @@ def _yarn(config: ClusterConfig, host: Host, data: Path) -> dict[str, Value]:
         "yarn.nodemanager.log-dirs": data / "containers",
         "yarn.nodemanager.resource.memory-mb": config.host_memory_mib,
         "yarn.nodemanager.resource.cpu-vcores": config.host_vcores,
-        # All hosts share one machine: what runs in containers must not keep the daemons from it.
-        "yarn.nodemanager.container-executor.os.sched.priority.adjustment": 5,
         # Virtual memory says nothing about TensorFlow and Java.
         "yarn.nodemanager.vmem-check-enabled": False,
         # True, the default, leaves containers that outgrow their memory to cgroups, which are not set up here.
@@ -115,7 +113,8 @@ def _yarn(config: ClusterConfig, host: Host, data: Path) -> dict[str, Value]:
         "yarn.log-aggregation-enable": True,
         "yarn.nodemanager.remote-app-log-dir": "/tmp/logs",
         "yarn.nm.liveness-monitor.expiry-interval-ms": 10_000,
-        "yarn.am.liveness-monitor.expiry-interval-ms": 20_000,
+        # YARN's own: on a machine that all hosts share, a master may long be kept from registering.
+        "yarn.am.liveness-monitor.expiry-interval-ms": 600_000,
         "yarn.resourcemanager.connect.retry-interval.ms": 1000,
         # A client of a ResourceManager that is down gives up soon; a NodeManager waits for it to come back.
         "yarn.resourcemanager.connect.max-wait.ms": 20_000 if host == config.edge else 900_000,
