@@ -21,6 +21,8 @@ THERE = [command for command in README.commands if readme.needs_hadoop(command)]
 SUBMITS = [command for command in THERE if "sparktf submit" in command]
 OWN_CLUSTER = [command for command in THERE if command not in SUBMITS]
 
+pytestmark = pytest.mark.timeout(600)
+
 
 class Beside:
     """A command that runs beside other tests, with a cluster of its own, in a fresh copy."""
