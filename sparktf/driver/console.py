@@ -14,6 +14,7 @@ from rich.table import Table
 from rich.text import Text
 
 from sparktf.errors import Verdict
+from sparktf.knobs import KNOBS
 from sparktf.result import RunResult
 from sparktf.wire.control import Metrics, Progress
 
@@ -47,7 +48,6 @@ def _parent_has_terminal() -> bool:
         os.close(fd)
 
 
-_RATE_WINDOW_S = 10.0
 _SHOWN_HOSTS = 8
 
 
@@ -126,7 +126,7 @@ class Display:
 
     def _rate(self, now_s: float, rows: int) -> float:
         """Returns rows per second over the last few seconds; `rows` counts over all epochs."""
-        while self._seen and (rows < self._seen[-1][1] or now_s - self._seen[0][0] > _RATE_WINDOW_S):
+        while self._seen and (rows < self._seen[-1][1] or now_s - self._seen[0][0] > KNOBS.rate_window_s):
             self._seen.popleft()
         self._seen.append((now_s, rows))
         seconds = now_s - self._seen[0][0]

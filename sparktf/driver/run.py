@@ -36,15 +36,13 @@ from sparktf.errors import (
 )
 from sparktf.event_log import EventLog
 from sparktf.events import AttemptBegun, AttemptEnded, Event, LineSaid, RunBegun, RunEnded, WarningGiven
+from sparktf.knobs import KNOBS
 from sparktf.lifecycle import RUN, RunEvent, RunState, step
 from sparktf.result import AttemptResult, NodeResult, RunResult
 from sparktf.rundir import RunDirectory
 from sparktf.sequence import Cursor, Stream
 from sparktf.storage.fence import Fence
 from sparktf.wire.control import Restore, TrainerSpec
-
-_HASTY_DEADLINE_S = 2.0
-"""For what nobody waits for while the storage is away: events, tidying up."""
 
 
 class Run:
@@ -60,7 +58,7 @@ class Run:
         self._config = config
         self._rundir = RunDirectory(root, config.name, run_id)
         self._storage = file_systems.open(root)
-        self._hasty = file_systems.open(root, deadline_s=_HASTY_DEADLINE_S)
+        self._hasty = file_systems.open(root, deadline_s=KNOBS.hasty_storage_s)
         self._display = Display(
             gang.console, config.output.progress_seconds, config.train.epochs, observer=self._keep_line
         )

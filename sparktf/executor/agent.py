@@ -24,6 +24,7 @@ from sparktf.errors import ControlError, RefusedError
 from sparktf.executor.forking import Nursery, wants_nursery
 from sparktf.executor.identity import executor_identity
 from sparktf.executor.trainer_process import TrainerProcess, python_path, trainer_environment
+from sparktf.knobs import KNOBS
 from sparktf.message import Message
 from sparktf.ports import HeldPort
 from sparktf.version import __version__
@@ -31,7 +32,6 @@ from sparktf.wire.channel import ControlClient, is_gone, patience_with
 from sparktf.wire.control import Ack, Action, AgentHeartbeat, Order, Orders, Registered, Registration
 from sparktf.wire.security import ControlAccess
 
-_POLL_S = 0.1
 _PATIENCE = 0.75
 """For so much of `timeouts.start` a trainer waits for the nursery: from nothing, it would have to import as much."""
 
@@ -158,7 +158,7 @@ class Agent:
                     return orders.order is Order.REJOIN
                 if orders is not None:
                     self._follow(orders, now_s)
-            time.sleep(_POLL_S)
+            time.sleep(KNOBS.agent_poll_s)
 
     def _begin_anew(self) -> None:
         """Becomes another agent, without a trainer: the driver must not take what the old one did for its own."""

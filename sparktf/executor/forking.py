@@ -15,10 +15,8 @@ from pathlib import Path
 from typing import IO, Any
 
 from sparktf.config.section import Switch
+from sparktf.knobs import KNOBS
 from sparktf.prctl import adopt_orphans
-
-_ANSWER_S = 5.0
-"""A fork takes a few hundredths of a second; the agent does nothing else meanwhile, and its heartbeats are missed."""
 
 _MESSAGE_NBYTES = 4096
 _LOG_NBYTES = 2000
@@ -139,11 +137,11 @@ class Nursery:
 
     def _ask(self, work: Path, reading: int, log: IO[bytes]) -> dict[str, Any]:
         try:
-            self._socket.settimeout(_ANSWER_S)
+            self._socket.settimeout(KNOBS.nursery_answer_s)
             socket.send_fds(self._socket, [json.dumps({"work": str(work)}).encode()], [reading, log.fileno()])
             answer = self._socket.recv(_MESSAGE_NBYTES)
         except TimeoutError:
-            raise self._ended(f"it did not answer within {_ANSWER_S:g} s") from None
+            raise self._ended(f"it did not answer within {KNOBS.nursery_answer_s:g} s") from None
         except OSError as e:
             raise self._ended("it died") from e
         if not answer:

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import IO
 
 from sparktf.executor.forking import ForkedProcess, Nursery
+from sparktf.knobs import KNOBS
 from sparktf.rundir import RunDirectory
 from sparktf.storage import FileSystems
 from sparktf.wire.control import Bootstrap, TrainerExited, TrainerSpec
@@ -24,8 +25,6 @@ CODE = "sparktf-code-"
 _TAIL_LINES = 40
 _TAIL_BYTES = 16_384
 _MAX_ARENAS = 4
-_LOG_DEADLINE_S = 5.0
-"""The agent does nothing else meanwhile, and its heartbeats are missed."""
 
 
 class TrainerProcess:
@@ -103,7 +102,7 @@ class TrainerProcess:
         tail = _tail(self._log)
         where = self._log_target
         try:
-            FileSystems(self.spec.hadoop).open(where, deadline_s=_LOG_DEADLINE_S).upload(self._log, where)
+            FileSystems(self.spec.hadoop).open(where, deadline_s=KNOBS.log_upload_s).upload(self._log, where)
         except OSError as e:
             where = f"{self._log} (not copied to the run directory: {e})"
         self._clean()

@@ -23,9 +23,9 @@ from sparktf.feed.blocks import BlockPart, Parts
 from sparktf.feed.columns import Array, Columns, concat_rows, empty_columns, row_count, slice_rows, take_rows
 from sparktf.feed.convert import RowGroup, assemble
 from sparktf.feed.memory import SpareMemory
+from sparktf.knobs import KNOBS
 from sparktf.sequence import Interval, leading
 
-_CLOSE_TIMEOUT_S = 5.0
 _DEFAULTS = FeedLimits()
 _SLAB_ROWS = 4096
 """Rows permuted at a time, at least: small batches are slices of these, and both stay in the caches."""
@@ -202,7 +202,7 @@ class NodeFeed:
             self._changed.notify_all()
         self._parts.stop()
         self._block, self._slab, self._slab_left = None, {}, 0
-        self._thread.join(_CLOSE_TIMEOUT_S)
+        self._thread.join(KNOBS.feed_close_s)
 
     def __enter__(self) -> Self:
         return self

@@ -7,8 +7,8 @@ from collections.abc import Callable, Iterator
 
 from sparktf.feed.blocks import BlockPart
 from sparktf.feed.staging import Staging
+from sparktf.knobs import KNOBS
 
-_POLL_S = 0.1
 _MAX_AHEAD = 2
 """Blocks that are read ahead; what is not read yet can still go to a node that has run dry."""
 
@@ -32,7 +32,7 @@ class StagedParts:
     def __iter__(self) -> Iterator[BlockPart]:
         more = True
         while not self._stopped.is_set():
-            queued = self._staging.next(_POLL_S if more else 0.0)
+            queued = self._staging.next(KNOBS.staged_poll_s if more else 0.0)
             if queued is not None:
                 yield self._staging.part(queued)
             elif not more:

@@ -24,11 +24,9 @@ from sparktf.errors import (
     StorageExistsError,
     StorageNotFoundError,
 )
+from sparktf.knobs import KNOBS
 from sparktf.rundir import RunDirectory
 from sparktf.storage.base import Storage
-
-LOOK_EVERY_S = 10.0
-"""So long a driver may train before it looks whether the run is still its own; each commit finds out by itself."""
 
 _OURS = ("_commit-", "_put-", "_swept-")
 _FENCE = re.compile(r"^_commit-(\d+)-")
@@ -315,7 +313,7 @@ class FenceWatch:
 
 def is_look_due(begun_s: float, under_way: bool, now_s: float) -> bool:
     """Returns whether to look again; `under_way` says that the last look, begun at `begun_s`, has not ended yet."""
-    return not under_way and now_s - begun_s >= LOOK_EVERY_S
+    return not under_way and now_s - begun_s >= KNOBS.fence_look_s
 
 
 def _attempt(name: str) -> int:

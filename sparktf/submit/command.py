@@ -16,6 +16,7 @@ from sparktf.driver.console import Display, make_console, print_result
 from sparktf.driver.output import check_output
 from sparktf.driver.plan.paths import normalised
 from sparktf.errors import ConfigError, ReservationError, Verdict
+from sparktf.knobs import KNOBS
 from sparktf.redaction import redacted
 from sparktf.rundir import RunDirectory
 from sparktf.storage import normalise, open_storage
@@ -28,11 +29,6 @@ from sparktf.submit.shipment import log4j_in, stage
 from sparktf.submit.yarn import ResourceManagerApi, check_submission, wait_for_resource_manager
 
 INTERRUPTED = 130
-
-_POLL_S = 0.5
-_FOLLOW_S = 2.0
-_DRIVER_STOP_S = 60.0
-_CLEAN_UP_S = 10.0
 
 # The driver's exit code in YARN's words, for a run that was refused before it had a run directory.
 _STATUS = re.compile(r"exited with status (\d+)")
@@ -139,7 +135,7 @@ class _Watch:
         """Waits for YARN's first container, with a countdown; without one in time the application is killed."""
         process, queue = self._process, self._config.submit.queue
         deadline_s: float | None = None
-        while not process.report.has_started and process.wait(_POLL_S) is None:
+        while not process.report.has_started and process.wait(KNOBS.submit_poll_s) is None:
             self._say_application()
             if process.report.state != "ACCEPTED":
                 continue
@@ -159,11 +155,11 @@ class _Watch:
     def _until_ended(self) -> int:
         followed_s = float("-inf")
         while True:
-            code = self._process.wait(_POLL_S)
+            code = self._process.wait(KNOBS.submit_poll_s)
             self._say_application()
             if self._in_cluster and self._process.report.application and self._follower is None:
                 self._follower = self._follow(self._process.report.application)
-            due = code is not None or time.monotonic() - followed_s >= _FOLLOW_S
+            due = code is not None or time.monotonic() - followed_s >= KNOBS.follow_s
             if due and self._follower is not None:
                 followed_s = time.monotonic()
                 self._follower.poll()
@@ -207,7 +203,7 @@ class _Watch:
         self._display.say("interrupted: stopping the application", "red")
         if not self._in_cluster:
             self._process.interrupt()  # the driver stops its run in order
-            ended = self._process.wait(_DRIVER_STOP_S) is not None
+            ended = self._process.wait(KNOBS.driver_stop_s) is not None
             if ended and self._process.report.has_started:
                 return  # else YARN would yet start an ApplicationMaster for a driver that is gone
         self._kill()
@@ -220,7 +216,7 @@ class _Watch:
             process.kill()  # and it may have got as far as an application meanwhile
         if process.report.application:
             self._kill_application(process.report.application)
-            process.wait(_CLEAN_UP_S)
+            process.wait(KNOBS.clean_up_s)
         process.kill()
 
     def _kill_application(self, application: str) -> None:

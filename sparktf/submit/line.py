@@ -11,11 +11,9 @@ from pathlib import PurePosixPath
 from sparktf.config.job import JobConfig
 from sparktf.driver.spark.encryption import AUTHENTICATE, ENCRYPT, check_encryption
 from sparktf.driver.spark.yarn_memory import Container, driver_container, executor_container, settled
+from sparktf.knobs import KNOBS
 from sparktf.redaction import redacted
 from sparktf.submit.environment import Programs
-
-RESOURCEMANAGER_WAIT_S = 30
-"""For a ResourceManager that cannot be reached; Hadoop's own default is 15 minutes."""
 
 ARCHIVE_PYTHON = "./env/bin/python"
 
@@ -149,7 +147,7 @@ def _yarn_settings(config: JobConfig) -> dict[str, str]:
         "spark.yarn.queue": submit.queue,
         "spark.yarn.tags": f"sparktf,{config.name}",
         "spark.yarn.maxAppAttempts": str(attempts),
-        "spark.hadoop.yarn.resourcemanager.connect.max-wait.ms": str(RESOURCEMANAGER_WAIT_S * 1000),
+        "spark.hadoop.yarn.resourcemanager.connect.max-wait.ms": f"{KNOBS.resource_manager_wait_s * 1000:.0f}",
         **_protection(config),
     }
 

@@ -12,6 +12,8 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 
+from sparktf.knobs import KNOBS
+
 _OURS = "@yarn "
 _NOISE = ("WARNING: Using incubator modules", "WARNING: A restricted method", "WARNING: Use --enable-native-access")
 _ID = re.compile(r"\bapplication_\d+_\d+\b")
@@ -20,8 +22,6 @@ _DIAGNOSTICS = re.compile(r"diagnostics: (.*?)\\n\\?t?\s*(?:ApplicationMaster ho
 # What spark-submit ends with in cluster mode: we say it better.
 _FLATTENED = re.compile(r"SparkException: Application application_\d+_\d+ (finished with \w+ status|is killed)")
 _TRACE = re.compile(r"\s+at |\s*\.\.\. \d+ more")
-_KILL_S = 60.0
-_READ_S = 1.0  # for what is left in the pipe, which a grandchild may hold open for longer
 
 
 @dataclass(slots=True)
@@ -75,7 +75,7 @@ class SparkSubmit:
             code = self._process.wait(timeout_s)
         except subprocess.TimeoutExpired:
             return None
-        self._reader.join(_READ_S)
+        self._reader.join(KNOBS.last_output_s)
         return code
 
     def interrupt(self) -> None:
@@ -86,7 +86,7 @@ class SparkSubmit:
         """Ends it, and a driver on this machine."""
         self._send(signal.SIGKILL)
         self._process.wait()
-        self._reader.join(_READ_S)
+        self._reader.join(KNOBS.last_output_s)
 
     def _send(self, number: signal.Signals) -> None:
         with suppress(ProcessLookupError):
@@ -104,7 +104,12 @@ def kill_application(spark_class: str, application: str, environment: Mapping[st
     command = [spark_class, "org.apache.hadoop.yarn.client.cli.ApplicationCLI", "application", "-kill", application]
     try:
         done = subprocess.run(
-            command, stdin=subprocess.DEVNULL, capture_output=True, env=environment, timeout=_KILL_S, check=False
+            command,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            env=environment,
+            timeout=KNOBS.kill_application_s,
+            check=False,
         )
     except (OSError, subprocess.TimeoutExpired):
         return False

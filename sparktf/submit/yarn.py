@@ -14,11 +14,9 @@ from typing import Any
 from sparktf.config.job import JobConfig
 from sparktf.driver.spark.yarn_memory import check_fits
 from sparktf.errors import ConfigError, ReservationError
-from sparktf.submit.line import RESOURCEMANAGER_WAIT_S, containers
+from sparktf.knobs import KNOBS
+from sparktf.submit.line import containers
 from sparktf.submit.resource_managers import ResourceManagers
-
-_CALL_S = 5.0
-_RETRY_S = 1.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +49,7 @@ class Queues:
 
 
 def wait_for_resource_manager(
-    managers: ResourceManagers, waiting: Callable[[float], None], within_s: float = RESOURCEMANAGER_WAIT_S
+    managers: ResourceManagers, waiting: Callable[[float], None], within_s: float = KNOBS.resource_manager_wait_s
 ) -> None:
     """Returns when a ResourceManager takes connections.
 
@@ -71,14 +69,14 @@ def wait_for_resource_manager(
             named = ", ".join(f"{at} ({reason})" for at, reason in zip(managers.rpc, reasons, strict=True))
             raise ReservationError(f"ResourceManager at {named} cannot be reached")
         waiting(left_s)
-        time.sleep(_RETRY_S)
+        time.sleep(KNOBS.resource_manager_retry_s)
 
 
 def _refusal(address: str) -> str:
     """Returns why an address does not answer, empty if it does."""
     host, _, port = address.rpartition(":")
     try:
-        socket.create_connection((host, int(port)), timeout=_CALL_S).close()
+        socket.create_connection((host, int(port)), timeout=KNOBS.resource_manager_call_s).close()
     except (OSError, ValueError) as e:
         return getattr(e, "strerror", None) or str(e)
     return ""
@@ -105,7 +103,9 @@ class ResourceManagerApi:
         # With high availability, the one that stands by redirects to the active one.
         for url in self._managers.web:
             with suppress(OSError, ValueError):
-                with urllib.request.urlopen(f"{url}/ws/v1/cluster/{path}", timeout=_CALL_S) as answer:
+                with urllib.request.urlopen(
+                    f"{url}/ws/v1/cluster/{path}", timeout=KNOBS.resource_manager_call_s
+                ) as answer:
                     found = json.loads(answer.read())
                 if isinstance(found, dict):
                     return found

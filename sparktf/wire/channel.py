@@ -8,13 +8,11 @@ from pyarrow import flight
 from tenacity import Retrying, retry_if_exception_type, stop_after_delay, wait_random_exponential
 
 from sparktf.errors import ControlError, DriverLostError, RefusedError
+from sparktf.knobs import KNOBS
 from sparktf.message import Message
 from sparktf.wire.control import Action
 from sparktf.wire.flight import call_options, client_options
 from sparktf.wire.security import ControlAccess
-
-GONE_S = 3.0
-"""So long a driver whose process seems to be gone is asked again."""
 
 _GONE_WORDS = ("onnection refused", "No such file or directory", "Not a directory")
 
@@ -79,7 +77,7 @@ def is_gone(error: ControlError) -> bool:
 
 def patience_with(error: ControlError, driver_lost_s: float) -> float:
     """Returns how many seconds of silence to bear after a failed call."""
-    return min(GONE_S, driver_lost_s) if is_gone(error) else driver_lost_s
+    return min(KNOBS.driver_gone_s, driver_lost_s) if is_gone(error) else driver_lost_s
 
 
 def _reason(error: Exception) -> str:

@@ -25,12 +25,12 @@ from sparktf.driver.plan.features import Schema
 from sparktf.driver.plan.planner import feed_spec
 from sparktf.errors import BadValueError, RefusedError
 from sparktf.feature import FeedSpec
-from sparktf.feed import staged_parts
 from sparktf.feed.columns import Columns
 from sparktf.feed.pipeline import NodeFeed
 from sparktf.feed.staged_parts import StagedParts
 from sparktf.feed.staged_rows import Budget, StagedRows
 from sparktf.feed.staging import Staging
+from sparktf.knobs import KNOBS
 from sparktf.sequence import Cursor, Stream
 
 
@@ -184,7 +184,7 @@ def _plain(batch: pa.RecordBatch) -> pa.RecordBatch:
 def without_waiting() -> Iterator[None]:
     """Has nodes that have run dry look around at once: nothing comes later here."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(staged_parts, "_POLL_S", 0.0)
+        patch.setattr(KNOBS, "staged_poll_s", 0.0)
         yield
 
 

@@ -23,6 +23,7 @@ from sparktf.errors import (
     Verdict,
     record_of,
 )
+from sparktf.knobs import KNOBS
 from sparktf.message import Message
 from sparktf.rundir import RunDirectory, checkpoint_name
 from sparktf.sequence import Stream, batch_shares, leading
@@ -51,7 +52,7 @@ Ids = npt.NDArray[np.int64]
 
 WEIGHTS = "weights"
 BEAT_S = 1.0
-GONE_S = 1.0
+KNOBS.driver_gone_s = 1.0
 
 
 class GoneError(DriverLostError):
@@ -245,7 +246,9 @@ class Trainer:
             except RefusedError:
                 self.exit(143)
             except DriverLostError as error:
-                patience_s = GONE_S if isinstance(error, GoneError) else self.spec.config.timeouts.driver_lost
+                patience_s = (
+                    KNOBS.driver_gone_s if isinstance(error, GoneError) else self.spec.config.timeouts.driver_lost
+                )
                 if self.line.hub.now - heard_s > patience_s:
                     self.exit(70)
             except ControlError:
@@ -557,7 +560,7 @@ class Agent:
         except RefusedError:
             raise
         except ControlError as error:
-            patience_s = GONE_S if isinstance(error, GoneError) else DRIVER_LOST_S
+            patience_s = KNOBS.driver_gone_s if isinstance(error, GoneError) else DRIVER_LOST_S
             if began_s - self._heard_s > patience_s:
                 raise
             return None

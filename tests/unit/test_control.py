@@ -16,8 +16,9 @@ from pyarrow import flight
 from sparktf.driver.gang.control_server import HERE, ControlServer, LocalControlServer
 from sparktf.driver.gang.site import Handler
 from sparktf.errors import ControlError, DriverLostError, RefusedError, SparkTFError
+from sparktf.knobs import KNOBS
 from sparktf.message import Message
-from sparktf.wire.channel import GONE_S, ControlClient, patience_with
+from sparktf.wire.channel import ControlClient, patience_with
 from sparktf.wire.control import Action, AgentHeartbeat, Order, Orders
 from sparktf.wire.flight import SECRET_HEADER
 from sparktf.wire.security import ControlAccess, TlsMaterial, new_secret, new_tls_material
@@ -144,7 +145,7 @@ def test_on_one_machine_it_is_a_socket_that_only_its_user_can_reach(tmp_path: Pa
     assert not folder.exists()
     with pytest.raises(DriverLostError) as caught:
         call(access)
-    assert patience_with(caught.value, 60.0) == GONE_S, "no node waits for a driver that has ended"
+    assert patience_with(caught.value, 60.0) == KNOBS.driver_gone_s, "no node waits for a driver that has ended"
 
 
 def test_a_socket_that_a_killed_driver_left_is_a_driver_that_is_gone(tmp_path: Path) -> None:
@@ -153,7 +154,7 @@ def test_a_socket_that_a_killed_driver_left_is_a_driver_that_is_gone(tmp_path: P
         left.bind(str(path))
     with pytest.raises(DriverLostError) as caught:
         call(ControlAccess(location=f"grpc+unix://{path}", secret="s"))
-    assert patience_with(caught.value, 60.0) == GONE_S
+    assert patience_with(caught.value, 60.0) == KNOBS.driver_gone_s
 
 
 def test_mutual_tls_serves_the_nodes_of_the_run(encrypted: ControlServer) -> None:

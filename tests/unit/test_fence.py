@@ -14,11 +14,12 @@ from pretend import PretendDriver, SetClock, WatchedStorage, pretend_config
 
 from sparktf.driver.plan.plan import Plan
 from sparktf.errors import FencedOffError, PreflightError, SparkTFError, Verdict
+from sparktf.knobs import KNOBS
 from sparktf.result import Application
 from sparktf.rundir import RunDirectory
 from sparktf.storage import Storage
 from sparktf.storage.checkpoints import CheckpointStore, FileManifest, Manifest, read_manifest
-from sparktf.storage.fence import LOOK_EVERY_S, Fence, FenceWatch, is_look_due
+from sparktf.storage.fence import Fence, FenceWatch, is_look_due
 from sparktf.storage.local import LocalStorage
 
 
@@ -37,7 +38,7 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     """No power is cut here, no other node fails meanwhile, and nobody reads the configuration."""
     monkeypatch.setattr(os, "fsync", lambda handle: None)
     monkeypatch.setattr("sparktf.driver.run.show_config", lambda config: "name: t")
-    monkeypatch.setattr("sparktf.driver.attempt.health._SETTLE_S", 0.0)
+    monkeypatch.setattr(KNOBS, "settle_s", 0.0)
 
 
 class Submissions:
@@ -279,10 +280,10 @@ class TestFence:
         watch = FenceWatch(fence, clock)
         Fence(LocalStorage(), rundir).acquire(2)
         watch.check()
-        clock.set_s = LOOK_EVERY_S
+        clock.set_s = KNOBS.fence_look_s
         watch.check()
         assert looked.wait(10)
-        clock.set_s = 2 * LOOK_EVERY_S
+        clock.set_s = 2 * KNOBS.fence_look_s
         watch.check()  # the look is still under way
         go_on.set()
         for thread in threading.enumerate():
@@ -293,6 +294,6 @@ class TestFence:
         assert fence.lost
 
     def test_the_storage_is_asked_every_now_and_then_only(self) -> None:
-        assert not is_look_due(100.0, False, 100.0 + LOOK_EVERY_S - 0.1)
-        assert is_look_due(100.0, False, 100.0 + LOOK_EVERY_S)
+        assert not is_look_due(100.0, False, 100.0 + KNOBS.fence_look_s - 0.1)
+        assert is_look_due(100.0, False, 100.0 + KNOBS.fence_look_s)
         assert not is_look_due(100.0, True, 1000.0)

@@ -12,6 +12,7 @@ from pretend import CHIEF, PretendDriver, SetClock, pretend_config
 from sparktf.driver.attempt.saves import Save, is_given_up
 from sparktf.driver.commit import Commit, Committer
 from sparktf.errors import NotStoredError, Verdict
+from sparktf.knobs import KNOBS
 from sparktf.result import Application
 from sparktf.rundir import RunDirectory, checkpoint_name
 from sparktf.sequence import Cursor
@@ -24,7 +25,7 @@ ROWS = 20
 @pytest.fixture
 def driver(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> PretendDriver:
     monkeypatch.setattr(os, "fsync", lambda handle: None)
-    monkeypatch.setattr("sparktf.driver.attempt.health._SETTLE_S", 0.0)
+    monkeypatch.setattr(KNOBS, "settle_s", 0.0)
     lake = write_lake(tmp_path / "lake", [ROWS])
     return PretendDriver(Application("app"), pretend_config(lake, tmp_path / "runs"), plan_lake(lake))
 

@@ -11,6 +11,7 @@ import pytest
 from sparktf.config.job import JobConfig
 from sparktf.config.load import parse_config
 from sparktf.errors import ConfigError, PreflightError, ReservationError
+from sparktf.knobs import KNOBS
 from sparktf.submit.resource_managers import ResourceManagers, read_resource_managers, resource_managers
 from sparktf.submit.yarn import Queue, check_submission, parse_queues, wait_for_resource_manager
 
@@ -118,7 +119,7 @@ def test_no_configuration_folder_is_refused(tmp_path: Path) -> None:
 
 
 def test_a_resource_manager_that_is_down_is_waited_for_and_then_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("sparktf.submit.yarn._RETRY_S", 0.01)
+    monkeypatch.setattr(KNOBS, "resource_manager_retry_s", 0.01)
     with socket.socket() as later:
         later.bind(("127.0.0.1", 0))
         address = f"127.0.0.1:{later.getsockname()[1]}"

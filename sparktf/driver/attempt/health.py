@@ -12,14 +12,8 @@ from sparktf.config.job import JobConfig
 from sparktf.config.timeouts import TimeoutsConfig
 from sparktf.driver.attempt.members import Trainer
 from sparktf.errors import ErrorRecord, Verdict
+from sparktf.knobs import KNOBS
 from sparktf.lifecycle import TrainerState
-
-_SETTLE_S = 1.0
-"""After a failure: so long other nodes may still report one that happened earlier, which they do at once, between
-heartbeats."""
-
-_LEFT_BEHIND_S = 60.0
-"""So long a trainer may stand still once another one has left its loop: more than a call or an evaluation takes."""
 
 
 class Outcome(enum.Enum):
@@ -123,8 +117,8 @@ def decide(
     if not failures:
         return Outcome.DONE if done else Outcome.RUNNING
     if own := [f.noted_s for f in failures if not f.record.peer]:
-        return Outcome.FAILED if now_s - min(own) >= _SETTLE_S else Outcome.RUNNING
-    settled_s = min(f.noted_s for f in failures) + _SETTLE_S
+        return Outcome.FAILED if now_s - min(own) >= KNOBS.settle_s else Outcome.RUNNING
+    settled_s = min(f.noted_s for f in failures) + KNOBS.settle_s
     missing = any(trainer.is_expected and trainer.heard_s < settled_s for trainer in trainers)
     limit_s = settled_s + silence_s if missing else settled_s
     return Outcome.FAILED if now_s >= limit_s else Outcome.RUNNING
@@ -172,7 +166,7 @@ def left_behind(trainers: Iterable[Trainer], now: Now, fed_s: float, timeouts: T
     gone = next((t for t in trainers if t.finished is not None and t.finished.early), None)
     if gone is None or gone.finished is None:
         return None
-    limit_s = min(_LEFT_BEHIND_S, timeouts.progress)
+    limit_s = min(KNOBS.left_behind_s, timeouts.progress)
     for trainer in trainers:
         still = trainer.state in (TrainerState.READY, TrainerState.TRAINING)
         if still and now.s - max(trainer.moved_s, gone.moved_s, fed_s) > limit_s:

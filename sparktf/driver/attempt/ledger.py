@@ -6,15 +6,12 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from sparktf.errors import DataError, EmptySourceError, RefusedError, RowAccountingError
+from sparktf.knobs import KNOBS
 from sparktf.sequence import Interval, Stream
 from sparktf.topology import NodeId
 from sparktf.wire.data import DataAddress, Lease, LeaseRequest, Sealed, StagedShare, Work, WorkRequest
 
 Epoch = tuple[Stream, int]
-
-_PATIENCE_S = 2.0
-"""So long a node that has run dry waits for its own feeders before it takes rows from others: these cross the network,
-and are beside their own node already."""
 
 
 @dataclass(slots=True)
@@ -198,7 +195,7 @@ class Ledger:
         """
         span = message.span
         book = self.book(span.stream, span.epoch)
-        if not self._rebalance or not (book.ended or message.starved_s >= _PATIENCE_S):
+        if not self._rebalance or not (book.ended or message.starved_s >= KNOBS.own_feeders_s):
             return Work(ended=book.ended)
         held = dict.fromkeys(self._places, 0)
         for split, rows in book.rows.items():

@@ -20,11 +20,11 @@ from sparktf.driver.plan.plan import Plan
 from sparktf.errors import LifecycleError, PreflightError, ReservationError
 from sparktf.executor.agent import AgentSettings, installed_versions
 from sparktf.executor.feeder import FeederSettings
+from sparktf.knobs import KNOBS
 from sparktf.lifecycle import GANG, AgentState, GangEvent, GangState, step
 from sparktf.sequence import Stream
 from sparktf.wire.control import TrainerSpec
 
-_TICK_S = 0.2
 _SHOWN_NODES = 10
 
 
@@ -240,7 +240,7 @@ class Gang:
     def tick(self) -> None:
         """Waits for something to happen, or a moment."""
         with self.roster.changed:
-            self._clock.wait(self.roster.changed, _TICK_S)
+            self._clock.wait(self.roster.changed, KNOBS.tick_s)
 
     def wake(self) -> None:
         """Ends a `tick` that is under way; from any thread."""

@@ -5,8 +5,7 @@ from __future__ import annotations
 import enum
 from dataclasses import dataclass
 
-_SPARES_S = 15.0
-"""So long the gang waits for executors beyond need, which may be nearer to the data, when it has enough."""
+from sparktf.knobs import KNOBS
 
 
 class Next(enum.Enum):
@@ -42,7 +41,7 @@ def gathered(need: Need, idle: int, enough_since_s: float | None, now_s: float) 
     """
     if idle >= need.wanted:
         waited_s = 0.0 if enough_since_s is None else now_s - enough_since_s
-        if idle >= need.wanted + need.spares or waited_s >= _SPARES_S:
+        if idle >= need.wanted + need.spares or waited_s >= KNOBS.spares_s:
             return Next.GO
     if now_s < need.deadline_s:
         return Next.WAIT

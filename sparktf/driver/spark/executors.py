@@ -11,11 +11,9 @@ from py4j.protocol import Py4JError
 from pyspark.sql import SparkSession
 
 from sparktf.driver.gang.roster import ExecutorFacts
+from sparktf.knobs import KNOBS
 
 _DRIVER = "driver"
-_RELEASE_S = 30.0
-_POLL_S = 0.5
-
 _log = logging.getLogger(__name__)
 
 
@@ -97,7 +95,7 @@ def release_executors(spark: SparkSession, containers: Sequence[str]) -> None:
     Before, Spark would run its task again elsewhere.
     """
     left = list(containers)
-    deadline_s = time.monotonic() + _RELEASE_S
+    deadline_s = time.monotonic() + KNOBS.release_s
     while left and time.monotonic() < deadline_s:
         try:
             executors = executors_of(spark)
@@ -111,7 +109,7 @@ def release_executors(spark: SparkSession, containers: Sequence[str]) -> None:
         except (Py4JError, OSError) as e:
             _log.warning("an executor that is not needed stays: %s", e)
             return
-        time.sleep(_POLL_S)
+        time.sleep(KNOBS.release_poll_s)
 
 
 def _kill(spark: SparkSession, executor: str) -> None:

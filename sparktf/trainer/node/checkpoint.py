@@ -11,6 +11,7 @@ from typing import Any
 import tensorflow as tf
 
 from sparktf.errors import NotStoredError, SparkTFError, StorageError
+from sparktf.knobs import KNOBS
 from sparktf.rundir import checkpoint_name
 from sparktf.storage.base import Storage
 from sparktf.storage.checkpoints import upload_folder
@@ -20,8 +21,6 @@ from sparktf.trainer.node.position import Done, Position
 from sparktf.wire.control import Action, Flavour, Restore, Uploaded
 
 _PREFIX = "ckpt"
-_PATIENCE_S = 5.0
-"""How long training waits for the upload before, at most."""
 
 
 class CheckpointWriter:
@@ -53,7 +52,7 @@ class CheckpointWriter:
         if last:
             self._join()
         elif self._upload is not None:
-            self._upload.join(_PATIENCE_S)
+            self._upload.join(KNOBS.last_upload_s)
         late = self._upload is not None and self._upload.is_alive()
         if not late:
             self._join()

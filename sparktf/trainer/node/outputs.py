@@ -7,6 +7,7 @@ from typing import Any
 
 from sparktf.errors import NotStoredError, StorageError
 from sparktf.keep import KeepRule
+from sparktf.knobs import KNOBS
 from sparktf.sequence import Stream
 from sparktf.storage.checkpoints import upload_folder
 from sparktf.trainer.model.export import export_model
@@ -16,9 +17,6 @@ from sparktf.trainer.node.place import Place
 from sparktf.trainer.node.position import Position
 from sparktf.trainer.node.summaries import Summaries
 from sparktf.wire.control import Action, Metrics, StagedFile
-
-_SUMMARIES_DEADLINE_S = 5.0
-"""Training waits for them, and they may be stored the next time."""
 
 
 class Output:
@@ -31,7 +29,7 @@ class Output:
     def __init__(self, place: Place) -> None:
         """Writes nothing yet."""
         spec = place.spec
-        hasty = place.file_systems.open(spec.run_root, deadline_s=_SUMMARIES_DEADLINE_S)
+        hasty = place.file_systems.open(spec.run_root, deadline_s=KNOBS.summaries_s)
         self.model: tuple[StagedFile, ...] = ()
         self._place = place
         self._summaries = Summaries(hasty, place.rundir.tensorboard, place.work, spec.attempt)

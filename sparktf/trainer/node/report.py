@@ -9,9 +9,10 @@ from contextlib import suppress
 
 from sparktf.beats import QUICK_S
 from sparktf.errors import ControlError, DriverLostError, RefusedError
+from sparktf.knobs import KNOBS
 from sparktf.message import Message
 from sparktf.trainer.node.position import Position, Positioned
-from sparktf.wire.channel import GONE_S, ControlClient, patience_with
+from sparktf.wire.channel import ControlClient, patience_with
 from sparktf.wire.control import (
     Ack,
     Action,
@@ -86,7 +87,7 @@ class Reporter:
     def fail(self, failed: Failed) -> None:
         """Reports the failure; a driver that cannot be reached learns of it from the exit code."""
         try:
-            self._client.call_patiently(Action.FAILED, failed, Ack, patience_s=GONE_S)
+            self._client.call_patiently(Action.FAILED, failed, Ack, patience_s=KNOBS.driver_gone_s)
         except ControlError as e:
             say(f"sparktf: the failure could not be reported: {e}")
 

@@ -13,13 +13,11 @@ from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
+from sparktf.knobs import KNOBS
 from sparktf.sequence import batch_shares
 from sparktf.trainer.model.tensors import to_tensors
 from sparktf.trainer.node.position import Extent, Position
 from sparktf.trainer.sync.strategy import Collective
-
-_CALL_S = 0.5
-"""How long a call into TensorFlow should take: enough to hide its overhead, short enough for progress and saves."""
 
 
 class Feed(Protocol):
@@ -165,5 +163,5 @@ class SyncLoop:
         """Proposes the size of a call from the time of this one; the first call traces, and says nothing."""
         self._calls += 1
         if self._calls > 1:
-            wanted = int(_CALL_S * steps / max(seconds, 1e-6))
+            wanted = int(KNOBS.call_s * steps / max(seconds, 1e-6))
             self._measured_steps = max(1, min(self._settings.steps_per_call, wanted, 4 * steps))

@@ -1,0 +1,84 @@
+"""Times that no user sets, in one place: whoever changes one sees the others, and a test can set them.
+
+What a user may want to set stands in `timeouts` of the configuration, and how often nodes are heard in `beats.py`.
+Each process has knobs of its own.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(slots=True)
+class Knobs:
+    """All in seconds.
+
+    Attributes:
+        tick_s: The driver looks at its nodes at least so often.
+        settle_s: After a failure: so long other nodes may still report one that happened earlier.
+        left_behind_s: A trainer may stand still so long once another one has left its loop: more than a call or
+            an evaluation takes.
+        own_feeders_s: A node that has run dry waits so long for its own feeders before it takes rows from
+            others: these cross the network, and are beside their own node already.
+        spares_s: The gang, once it has enough, waits so long for executors beyond need, which may be nearer to
+            the data.
+        hasty_storage_s: Deadline of what nobody waits for while the storage is away: events, tidying up.
+        release_s: Spark may take so long to give executors back that nobody needs.
+        release_poll_s: It is looked so often whether it has.
+        rate_window_s: Rows a second are told as the mean over so long.
+        fence_look_s: A driver may train so long before it looks whether the run is still its own; each commit
+            finds out by itself.
+        driver_gone_s: A driver whose process seems to be gone is asked again for so long.
+        agent_poll_s: An agent looks after its trainer so often.
+        log_upload_s: Deadline of a trainer's log on its way to the run directory: the agent does nothing else
+            meanwhile, and its heartbeats are missed.
+        last_upload_s: Training waits so long for the upload before, at most.
+        call_s: A call into TensorFlow should take so long: enough to hide its overhead, short enough for
+            progress and saves.
+        summaries_s: Deadline of TensorBoard's summaries: training waits for them, and they may be stored the next time.
+        nursery_answer_s: A nursery may take so long to fork a trainer; then a fresh process is started instead.
+        staged_poll_s: A feed that waits for rows from Spark looks so often whether there are any.
+        feed_close_s: A feed that is closed waits so long for its reading thread.
+        resource_manager_call_s: Deadline of a call to YARN's ResourceManager.
+        resource_manager_retry_s: One that cannot be reached is asked again so often.
+        resource_manager_wait_s: It is waited for so long; Hadoop's own default is 15 minutes.
+        kill_application_s: YARN may take so long to end an application.
+        last_output_s: What is left in spark-submit's pipe is read for so long: a grandchild may hold it open
+            for longer.
+        submit_poll_s: spark-submit is looked after so often.
+        follow_s: A run in cluster mode is looked at in its run directory so often.
+        driver_stop_s: A driver that is told to stop may take so long.
+        clean_up_s: What a submission has staged is removed within so long, or left.
+    """
+
+    tick_s: float = 0.2
+    settle_s: float = 1.0
+    left_behind_s: float = 60.0
+    own_feeders_s: float = 2.0
+    spares_s: float = 15.0
+    hasty_storage_s: float = 2.0
+    release_s: float = 30.0
+    release_poll_s: float = 0.5
+    rate_window_s: float = 10.0
+    fence_look_s: float = 10.0
+    driver_gone_s: float = 3.0
+    agent_poll_s: float = 0.1
+    log_upload_s: float = 5.0
+    last_upload_s: float = 5.0
+    call_s: float = 0.5
+    summaries_s: float = 5.0
+    nursery_answer_s: float = 5.0
+    staged_poll_s: float = 0.1
+    feed_close_s: float = 5.0
+    resource_manager_call_s: float = 5.0
+    resource_manager_retry_s: float = 1.0
+    resource_manager_wait_s: float = 30
+    kill_application_s: float = 60.0
+    last_output_s: float = 1.0
+    submit_poll_s: float = 0.5
+    follow_s: float = 2.0
+    driver_stop_s: float = 60.0
+    clean_up_s: float = 10.0
+
+
+KNOBS = Knobs()
