@@ -87,14 +87,21 @@ class Fence:
         """
         nonce = secrets.token_hex(4)
         path = f"{self._parent}/_commit-{attempt:03d}-{nonce}"
-        if self._path is None:
+        begins = self._path is None
+        if begins:
             self._storage.make_dirs(path)
         else:
             with self.guarded() as held:
                 self._storage.rename(held, path)
         self._path = path
         # Made before the others are moved: of two that fence at once, each moves the other's, and never do both commit.
-        swept = self._sweep_aside(nonce)
+        try:
+            swept = self._sweep_aside(nonce)
+        except StorageError:
+            if begins:  # another's may stand: nothing may be written through this one
+                self._path = None
+                self.discard(path)
+            raise
         with self.guarded():
             self._storage.stat(path)
         self.discard(*(aside for _, aside in swept))

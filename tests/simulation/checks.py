@@ -130,7 +130,7 @@ def _blame(world: World, submission: Submission, attempt: AttemptResult) -> Iter
 
 def _is_of_the_gang(cause: ErrorRecord) -> bool:
     """Whether a failure says of all nodes alike that one of them is in the way."""
-    return any(text in cause.message for text in ("timeouts.start", "timeouts.progress"))
+    return any(text in cause.message for text in ("timeouts.start", "timeouts.progress", "another address"))
 
 
 def _whole(world: World, folder: str, kind: type[FileManifest]) -> Iterator[str]:

@@ -217,6 +217,8 @@ class SimSite:
             self.world.hit(caller, "late")
         if chance := faults.strike("message-twice", what):
             ways.append(chance.choice((0.01, 1.0, 5.0, 12.0)))
+            if action is Action.AGENT_HEARTBEAT:
+                self.world.hit(caller, "twice")  # with an address that it may have given up since
         if faults.strike("message-lost", what):
             self.world.hit(caller, "lost")
             ways.clear()

@@ -13,7 +13,7 @@ from lakes import plan_lake, write_lake
 from pretend import PretendDriver, SetClock, WatchedStorage, pretend_config
 
 from sparktf.driver.plan.plan import Plan
-from sparktf.errors import FencedOffError, PreflightError, SparkTFError, Verdict
+from sparktf.errors import FencedOffError, PreflightError, SparkTFError, StorageError, Verdict
 from sparktf.knobs import KNOBS
 from sparktf.result import Application
 from sparktf.rundir import RunDirectory
@@ -251,6 +251,21 @@ class TestFence:
         with pytest.raises(FencedOffError, match=r"run t/r belongs to another submission now.*result\.json will hold"):
             old.acquire(3)
         assert not new.is_gone()
+
+    def test_one_that_could_not_move_the_others_away_is_none(self, rundir: RunDirectory) -> None:
+        holder = Fence(LocalStorage(), rundir)
+        holder.acquire(1)
+
+        def before(what: str, path: str) -> None:
+            if what == "rename":
+                raise StorageError("cannot rename: connection refused")
+
+        late = Fence(WatchedStorage(before), rundir)
+        with pytest.raises(StorageError, match="connection refused"):
+            late.acquire(2)
+        assert late.path is None
+        assert not late.claim()
+        assert not holder.is_gone()
 
     def test_an_attempt_of_a_number_that_another_driver_has_taken_meanwhile_is_told(self, rundir: RunDirectory) -> None:
         Fence(LocalStorage(), rundir).acquire(1)
