@@ -59,16 +59,17 @@ class Beside:
 
     def _passed(self) -> None:
         for thread in self._threads:
-            while thread.is_alive() and not self._is_hung:
+            while thread.is_alive() and not self._is_hanging:
                 self._changed.wait(0.001)  # and lets go of the lock, which whoever waits holds
-        if self._is_hung:
+        if self._hang is not None and self._hang.hung.is_set():
             self.while_hung()
         else:
             self._act()
 
     @property
-    def _is_hung(self) -> bool:
-        return self._hang is not None and self._hang.hung.is_set()
+    def _is_hanging(self) -> bool:
+        """Whether it hangs now: what was let go ends before more time passes."""
+        return self._hang is not None and self._hang.hung.is_set() and not self._hang.go_on.is_set()
 
 
 @pytest.fixture
