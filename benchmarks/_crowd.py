@@ -67,6 +67,7 @@ class PretendNode:
     def __init__(self, partition: int, host: str, access: ControlAccess) -> None:
         self.partition = partition
         self._id = f"agent-{partition}"
+        self._beats = 0
         self._host = host
         self._address = f"{host}:{20_000 + partition % 40_000}"
         self._access = access
@@ -118,7 +119,8 @@ class PretendNode:
     def agent_beat(self) -> Orders:
         """The agent asks what to do."""
         attempt = self._spec.attempt if self._spec is not None else None
-        beat = AgentHeartbeat(agent=self._id, address=self._address, attempt=attempt)
+        self._beats += 1
+        beat = AgentHeartbeat(agent=self._id, number=self._beats, address=self._address, attempt=attempt)
         return self.agent.call(Action.AGENT_HEARTBEAT, beat, Orders, timeout_s=_PATIENCE_S)
 
     def trainer_beat(self) -> TrainerOrders:

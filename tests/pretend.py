@@ -232,6 +232,7 @@ class PretendSite:
         self._handlers: Mapping[Action, Handler] = {}
         self._is_frozen = False
         self._running: TrainerSpec | None = None
+        self._beats = 0
         self._trainer: Iterator[None] = iter(())
 
     def preflight(self, config: JobConfig, voice: Voice) -> None:
@@ -300,7 +301,10 @@ class PretendSite:
         if self._is_frozen:
             return
         number = None if self._running is None else self._running.attempt
-        orders = self._say(Action.AGENT_HEARTBEAT, AgentHeartbeat(agent="a", address="h:1", attempt=number))
+        self._beats += 1
+        orders = self._say(
+            Action.AGENT_HEARTBEAT, AgentHeartbeat(agent="a", number=self._beats, address="h:1", attempt=number)
+        )
         assert isinstance(orders, Orders)
         if orders.trainer is not None:
             self._running, self._trainer = orders.trainer, self._trained(orders.trainer)

@@ -80,6 +80,7 @@ class Agent:
         self._settings = settings
         self._base = base
         self._id = uuid.uuid4().hex
+        self._beats = 0
         self._before = ""
         self._client = ControlClient(settings.access)
         self._port = HeldPort(settings.node_ports)
@@ -203,8 +204,10 @@ class Agent:
         self._port = HeldPort(self._settings.node_ports)
 
     def _beat(self) -> Orders | None:
+        self._beats += 1
         beat = AgentHeartbeat(
             agent=self._id,
+            number=self._beats,
             address=self._address(),
             attempt=self._trainer.spec.attempt if self._trainer is not None else None,
         )

@@ -91,10 +91,12 @@ class AgentHeartbeat(Message):
     """Sent as often as the answers say.
 
     Attributes:
+        number: Greater than that of any it has sent before: one that comes late is told by it.
         attempt: Attempt of the trainer that runs here, or None.
     """
 
     agent: str
+    number: int
     address: str
     attempt: int | None = None
 

@@ -22,7 +22,7 @@ from sparktf.wire.control import Ack, Action, AgentHeartbeat, Orders, Ready
 from sparktf.wire.flight import SECRET_HEADER
 from sparktf.wire.security import ControlAccess, new_tls_material
 
-HEARTBEAT = AgentHeartbeat(agent="nobody", address="127.0.0.1:1")
+HEARTBEAT = AgentHeartbeat(agent="nobody", number=1, address="127.0.0.1:1")
 LATE = Ready(attempt=99, node=NodeId(role=Role.WORKER, index=0), replicas=1, keras="keras", versions={}, weights=0)
 DEADLINE_S = 5.0
 

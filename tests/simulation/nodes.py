@@ -446,6 +446,7 @@ class Agent:
         self.process = Process(line.hub, f"{line.driver}:{partition}.{number}@{host}", seed, skew_s=skew_s)
         self.process.on_end.append(self._end)
         self._id = f"{self.process.name}"
+        self._beats = 0
         self._names = 0
         self._before = ""
         self._port = 1000 * number
@@ -504,7 +505,10 @@ class Agent:
             if exited or self.line.hub.now - beaten_s >= BEAT_S:
                 beaten_s = self.line.hub.now
                 attempt = self.trainer.spec.attempt if self.trainer is not None else None
-                beat = AgentHeartbeat.model_construct(agent=self._id, address=self.address, attempt=attempt)
+                self._beats += 1
+                beat = AgentHeartbeat.model_construct(
+                    agent=self._id, number=self._beats, address=self.address, attempt=attempt
+                )
                 orders = self._call(Action.AGENT_HEARTBEAT, beat)
                 if orders is not None and orders.order in (Order.DISMISS, Order.REJOIN):
                     return bool(orders.order is Order.REJOIN)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from pathlib import Path
 
 import pytest
@@ -60,8 +61,10 @@ def test_an_agent_is_heard_less_often_while_its_trainer_works() -> None:
     roster = Roster(lambda: 0.0, RHYTHM.silence_s, rhythm=RHYTHM)
     roster.register(Registration(agent="a", partition=0, host="h", jvm="1@2", address="h:1", versions={}))
 
+    numbers = itertools.count(1)
+
     def told(attempt: int | None) -> tuple[Order, float]:
-        orders = roster.heartbeat(AgentHeartbeat(agent="a", address="h:1", attempt=attempt))
+        orders = roster.heartbeat(AgentHeartbeat(agent="a", number=next(numbers), address="h:1", attempt=attempt))
         return orders.order, orders.beat_s
 
     assert told(None) == (Order.WAIT, 1.75)

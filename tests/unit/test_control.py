@@ -23,7 +23,7 @@ from sparktf.wire.control import Action, AgentHeartbeat, Order, Orders
 from sparktf.wire.flight import SECRET_HEADER
 from sparktf.wire.security import ControlAccess, TlsMaterial, new_secret, new_tls_material
 
-BEAT = AgentHeartbeat(agent="a", address="h:1")
+BEAT = AgentHeartbeat(agent="a", number=1, address="h:1")
 
 
 def answer(message: AgentHeartbeat) -> Message:

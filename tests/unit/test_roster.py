@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+
 import pytest
 
 from sparktf.config.job import JobConfig
@@ -52,8 +54,11 @@ def trainer(attempt: int = 1) -> TrainerSpec:
     )
 
 
-def beat(agent: str, attempt: int | None = None) -> AgentHeartbeat:
-    return AgentHeartbeat(agent=agent, address="h:1", attempt=attempt)
+_NUMBERS = itertools.count(1)
+
+
+def beat(agent: str, attempt: int | None = None, address: str = "h:1") -> AgentHeartbeat:
+    return AgentHeartbeat(agent=agent, number=next(_NUMBERS), address=address, attempt=attempt)
 
 
 def exited(agent: str) -> TrainerExited:
@@ -262,3 +267,16 @@ def test_dismissed_agents_are_sent_home_and_nobody_registers_any_more(roster: Ro
     assert roster.here() == []
     with pytest.raises(RefusedError, match="the run is over"):
         roster.register(registration("late", partition=1))
+
+
+def test_a_heartbeat_that_comes_after_a_later_one_says_nothing_of_today(roster: Roster) -> None:
+    roster.register(registration("a"))
+    late = beat("a", address="h:1")
+    roster.heartbeat(beat("a", address="h:2"))
+    assert roster.heartbeat(late).order is Order.WAIT
+    assert [agent.address for agent in roster.here()] == ["h:2"], "the next trainer begins where the agent holds a port"
+    roster.start([("a", trainer())])
+    late_too = beat("a")
+    assert roster.heartbeat(beat("a")).order is Order.START
+    roster.heartbeat(beat("a", attempt=1))
+    assert roster.heartbeat(late_too).order is Order.WAIT, "it was sent before the trainer began"

@@ -29,6 +29,7 @@ class AgentRecord:
     Attributes:
         address: "host:port" held for its next trainer.
         wanted: The trainer it is to run; `stop` takes that back.
+        beats: Number of its latest heartbeat; one that comes after a later one says nothing of today.
         ended: Attempt of the last of its trainers that has ended, 0 if none has: what it said of that one comes late.
     """
 
@@ -38,6 +39,7 @@ class AgentRecord:
     state: AgentState = AgentState.IDLE
     wanted: TrainerSpec | None = None
     stop: bool = False
+    beats: int = 0
     ended: int = 0
 
     @property
@@ -135,8 +137,11 @@ class Roster:
             agent = self._known(message.agent)
             if agent.state is AgentState.LOST:
                 return Orders(order=Order.REJOIN)
-            if message.attempt is not None and message.attempt <= agent.ended:
-                return Orders(order=Order.WAIT)  # sent before that trainer's end was told
+            # Sent before what it has said since, or before the end of that trainer was told.
+            is_late = message.number <= agent.beats
+            agent.beats = max(agent.beats, message.number)
+            if is_late or (message.attempt is not None and message.attempt <= agent.ended):
+                return Orders(order=Order.WAIT)
             agent.heard_s, agent.address = self.clock(), message.address
             wanted, waiting_s = agent.wanted, self.rhythm.waiting_s
             if agent.state is AgentState.DISMISSED:
