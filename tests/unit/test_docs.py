@@ -6,6 +6,7 @@ import re
 from pathlib import Path
 
 import pytest
+from rooms import PAGE, page_with, picture
 
 import sparktf
 from sparktf import Node, RunResult
@@ -35,3 +36,8 @@ def test_all_of_a_node_is_told_of() -> None:
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 def test_links_lead_somewhere(page: Path) -> None:
     assert not [link for link in _LINK.findall(page.read_text(encoding="utf-8")) if not (page.parent / link).exists()]
+
+
+def test_the_rooms_are_drawn_as_the_code_has_them() -> None:
+    page = PAGE.read_text(encoding="utf-8")
+    assert page == page_with(picture(), page), "docs/architecture.md is out of date: run make docs"
