@@ -98,7 +98,7 @@ simulate-mutants: $(VENV)/.dev ## Take the driver's guards out, one by one: whic
 trainer: $(VENV)/.dev ## Tests of trainer processes, without Spark, in two halves at once
 	@$(AT_ONCE)
 
-EXACTNESS_TESTS := tests/trainer/test_exactness.py
+EXACTNESS_TESTS := $(patsubst %,tests/trainer/test_%.py,columns exactness keep)
 
 .PHONY: trainer-exactness
 trainer-exactness:
