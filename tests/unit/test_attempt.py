@@ -440,6 +440,19 @@ def test_an_epochs_account_is_wrong_if_rows_are_lost_or_trained_twice(second: Ep
     assert account.is_wrong is is_wrong
 
 
+@pytest.mark.parametrize(("lost", "kept"), [(0, [10, 20]), (1, [10])], ids=["all rows", "a row lost"])
+def test_no_checkpoint_comes_after_an_epoch_whose_rows_do_not_add_up(
+    lake: Path, gang: Gang, lost: int, kept: list[int]
+) -> None:
+    rows = plan_lake(lake).rows(Stream.TRAIN)
+    for index, trained in enumerate([30, rows - 30 - lost]):
+        gang.attempt.uploaded(uploaded(index, 10, (20 * index, 20 * index + 10)))
+        gang.attempt.epoch_done(epoch_done(index, trained, trained))
+        gang.attempt.uploaded(uploaded(index, 20, epoch=1))
+
+    assert [save.chief.step for save in gang.attempt.take_saves()] == kept
+
+
 def test_what_a_node_has_read_is_the_sum_over_its_epochs_and_what_it_keeps_is_what_the_last_one_kept() -> None:
     first = NodeInput(rows={"unix": 70, "peer": 5}, nbytes=700, memory_nbytes=400, disk_nbytes=300, wait_s=1.5)
     second = NodeInput(rows={"peer": 20, "tcp": 1}, given=3, nbytes=10, memory_nbytes=410, disk_nbytes=300, wait_s=0.5)

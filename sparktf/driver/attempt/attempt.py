@@ -278,9 +278,17 @@ class Attempt:
         self._failures.note(record, self._clock())
 
     def take_saves(self) -> list[Save]:
-        """Returns, and forgets, the checkpoints that are whole, oldest first."""
+        """Returns, and forgets, the checkpoints that are whole, oldest first.
+
+        None is after an epoch whose rows do not add up: the next attempt would go on from there, and nobody would train
+        on what was lost.
+        """
         start = Start(self.cursor, self.rows_aside)
-        return self._uploads.collect(lambda uploads: self._discipline.saved(uploads, self.trainers, start))
+        saves = self._uploads.collect(lambda uploads: self._discipline.saved(uploads, self.trainers, start))
+        return [save for save in saves if not self._is_wrong_before(save.cursor)]
+
+    def _is_wrong_before(self, cursor: Cursor) -> bool:
+        return any(account.is_wrong for epoch, account in self.epochs.items() if epoch < cursor.epoch)
 
     def _ledger_of(self, span: Span) -> Ledger:
         if self.ledger is None or span.attempt != self.number:
