@@ -214,6 +214,8 @@ class TestWork:
     def test_who_trained_rows_of_others_may_have_its_own_still_while_feeders_are_at_work(self, books: Ledger) -> None:
         # A took rows from B before its own came: they fill its memory, and its feeders wait for room.
         assert peers(books, C, {A: 600, B: 900}) == [B, A]
+        # Some of B's were taken and are trained elsewhere: it seems to have them still, and has none to give.
+        assert peers(books, C, {A: 600, B: 800}) == [B, A]
 
     def test_its_end_is_told_when_spark_has_fed_everything(self, books: Ledger) -> None:
         request = WorkRequest(attempt=1, node=C, span=span(), starved_s=0.0)

@@ -202,9 +202,10 @@ class Ledger:
             held[book.leases[split]] += rows
         left = {node: rows - trained.get(node, 0) for node, rows in held.items() if node != message.node}
         peers = sorted((node for node, rows in left.items() if rows > 0), key=lambda node: -left[node])
-        if not peers and not book.ended:
-            # Rows that a node took from others count as trained there: it may have its own still, and no room for more.
-            peers = sorted((node for node in left if held[node]), key=lambda node: -held[node])
+        if not book.ended:
+            # Rows that a node took from others count as trained there: it may have its own still, and no room for more,
+            # while those that gave theirs away seem to have some for ever.
+            peers += sorted((node for node in left if held[node] and left[node] <= 0), key=lambda node: -held[node])
         found = [self._places[node].data for node in peers]
         return Work(ended=book.ended, peers=tuple(data for data in found if data is not None))
 
