@@ -59,7 +59,8 @@ def told(world: World, submission: Submission) -> Iterator[str]:
     if result is None:
         yield f"{name} ended without a result: {submission.error}"
         return
-    if submission.error.startswith(("LifecycleError", "RowAccountingError")):
+    lost = submission.site.rows_lost and "rows planned" in submission.error
+    if submission.error.startswith(("LifecycleError", "RowAccountingError")) and not lost:
         yield f"{name} ended with {submission.error}"
     if (result.verdict is Verdict.DONE) != (not submission.error):
         yield f"{name} told {result.verdict.name} and ended with {submission.error or 'no error'}"
@@ -122,6 +123,8 @@ def _blame(world: World, submission: Submission, attempt: AttemptResult) -> Iter
     hits = [hit for name in names for hit in world.hits.get(name, ())]
     if submission.process.name in world.hits:
         return  # it may have missed what its nodes told
+    if "timeouts.progress" in cause.message and any(f.name in world.hits for f in submission.site.feeders):
+        return  # nodes wait for what feeders do not bring
     if not hits:
         yield f"{node} is named as the root cause, and nothing had happened to it: {cause.message}"
     elif cause.peer and any(hit.lasts for hit in hits) and not any(hit.what in ("lost", "late") for hit in hits):

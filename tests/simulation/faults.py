@@ -32,6 +32,16 @@ RATES: Mapping[str, tuple[float, float]] = {
 }
 """Kind -> between which chances a seed draws one: per call, per message, or per node and chance to act."""
 
+FEED_RATES: Mapping[str, tuple[float, float]] = {
+    "feeder-dies": (0.01, 0.15),
+    "feeder-late": (0.02, 0.3),
+    "feeder-twice": (0.1, 0.8),
+    "feeder-again": (0.1, 0.6),
+    "channel-breaks": (0.005, 0.1),
+    "rows-vanish": (0.005, 0.1),
+}
+"""The same of runs whose rows Spark feeds: per moment of a feeder's life, per feeder, per call, and per batch."""
+
 _ON = 0.3
 _SOME = 0.05
 
@@ -54,23 +64,35 @@ class Faults:
     """
 
     def __init__(
-        self, hub: Hub, seed: int, *, until_s: float, kinds: frozenset[str] | None = None, dropped: frozenset[str]
+        self,
+        hub: Hub,
+        seed: int,
+        *,
+        until_s: float,
+        is_fed: bool,
+        kinds: frozenset[str] | None = None,
+        dropped: frozenset[str],
     ) -> None:
         """Draws the kinds of a seed, unless they are given.
 
         Args:
+            is_fed: Spark feeds the rows.
             dropped: Faults by name that do not happen, whatever is drawn.
         """
         chance = random.Random(f"{seed} faults")
         drawn = frozenset(kind for kind in RATES if chance.random() < _ON)
         rates = {kind: chance.uniform(*RATES[kind]) for kind in RATES}
+        if is_fed:
+            others = random.Random(f"{seed} feed faults")
+            drawn |= frozenset(kind for kind in FEED_RATES if others.random() < _ON)
+            rates |= {kind: others.uniform(*FEED_RATES[kind]) for kind in FEED_RATES}
         self.kinds = (drawn if chance.random() > _SOME else frozenset()) if kinds is None else kinds
         self.schedule: list[Struck] = []
         self.until_s = until_s
         self._hub = hub
         self._seed = seed
-        self._rates = {kind: rates[kind] for kind in self.kinds}
-        self._chances = {kind: random.Random(f"{seed} {kind}") for kind in RATES}
+        self._rates = {kind: rates[kind] for kind in self.kinds if kind in rates}
+        self._chances = {kind: random.Random(f"{seed} {kind}") for kind in rates}
         self._asked: Counter[str] = Counter()
         self._dropped = dropped
 

@@ -270,6 +270,13 @@ class SimCondition(threading.Condition):
             # Held by nobody: threads of one process change in the hub alone, between two events.
             self.owner, self._depth = getcurrent(), depth
 
+    def wait_for(self, predicate: Callable[[], Any], timeout: float | None = None) -> Any:
+        """See `threading.Condition`."""
+        until_s = 1e9 if timeout is None else self.process.hub.now + timeout
+        while not (answer := predicate()) and self.process.hub.now < until_s:
+            self.wait(until_s - self.process.hub.now)
+        return answer
+
 
 class SimLock:
     """A lock that a thread of a simulated process may hold while it waits for the storage."""

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import logging
 import multiprocessing
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from typing import Any, NamedTuple
 from unittest import mock
@@ -15,16 +15,20 @@ from unittest import mock
 from simulation.world import World
 
 from sparktf.driver.attempt.health import Failure, Lateness, Now, Since, late
+from sparktf.driver.attempt.ledger import Ledger
 from sparktf.driver.attempt.members import Members, Trainer
 from sparktf.driver.attempt.saves import Save, Start, joined
 from sparktf.driver.gang.roster import Roster
 from sparktf.driver.output import ResultFile
 from sparktf.errors import ErrorRecord, RefusedError, Verdict
+from sparktf.feed.staged_rows import StagedRows
+from sparktf.feed.staging import Staging
 from sparktf.lifecycle import AgentState
 from sparktf.result import RunResult
 from sparktf.storage.fence import Fence
 from sparktf.topology import NodeId
 from sparktf.wire.control import AgentHeartbeat, Order, Orders, Uploaded
+from sparktf.wire.data import Lease, LeaseRequest
 from sparktf.wire.sender import NodeMessage
 
 _PROCESSES = 2
@@ -102,6 +106,32 @@ def _ended_again(self: Roster, message: Any) -> Any:
     return _exited(self, message)
 
 
+_leased = Ledger.lease
+
+
+def _anybodys_lease(self: Ledger, message: LeaseRequest) -> Lease:
+    self.book(message.span.stream, message.span.epoch).leases.pop(message.span.split, None)
+    return _leased(self, message)
+
+
+def _any_count(self: Any, context: Any, descriptor: Any, reader: Iterable[Any], writer: Any) -> None:
+    span = self._span(descriptor.command)
+    rows = self._stagings[span.stream].new_rows()
+    for chunk in reader:
+        if chunk.data is not None:
+            rows.append(chunk.data)
+    if self._answered(lambda: self._stagings[span.stream].seal(span.epoch, span.split, rows, self._wire)):
+        self._answered(lambda: self._sealed(span, rows.rows))
+
+
+_seal = Staging.seal
+
+
+def _sealed_again(self: Staging, epoch: int, split: int, rows: StagedRows, wire: str) -> bool:
+    self._splits.pop(split, None)
+    return _seal(self, epoch, split, rows, wire)
+
+
 def _nothing(*arguments: Any, **named: Any) -> list[Any]:
     return []
 
@@ -132,6 +162,13 @@ MUTANTS = (
     Mutant(
         "[9] what cannot be stored is not trained again",
         {"sparktf.driver.attempt.restart.may_be_mended": lambda cause: cause.verdict is Verdict.INFRASTRUCTURE},
+    ),
+    Mutant("a split is leased to one node", {"sparktf.driver.attempt.ledger.Ledger.lease": _anybodys_lease}),
+    Mutant("a split has as many rows as its feeder says", {"sparktf.feed.server._Server.do_put": _any_count}),
+    Mutant("a split that comes again is dropped", {"sparktf.feed.staging.Staging.seal": _sealed_again}),
+    Mutant(
+        "[10] no checkpoint after an epoch whose rows do not add up",
+        {"sparktf.driver.attempt.attempt.Attempt._is_wrong_before": lambda self, cursor: False},
     ),
 )
 
@@ -167,5 +204,5 @@ def print_table(seeds: int, first: int) -> int:
             missed += found.seed < 0
             seed = f"seed {found.seed}" if found.seed >= 0 else "NO SEED"
             print(f"{found.guard:64} {seed:>9}  {found.said[:160]}", flush=True)
-    print(f"{len(jobs) - missed} of {len(jobs)} guards are missed when they are gone")
+    print(f"{len(jobs) - missed} of {len(jobs)} guards are noticed when they are gone")
     return missed

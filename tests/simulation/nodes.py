@@ -46,6 +46,7 @@ from sparktf.wire.control import (
     TrainerSpec,
     Uploaded,
 )
+from sparktf.wire.data import DataAddress
 
 _A = TypeVar("_A", bound=Message)
 Ids = npt.NDArray[np.int64]
@@ -61,6 +62,20 @@ class GoneError(DriverLostError):
 
 class PeerLostError(Exception):
     """A collective broke."""
+
+
+class Share(Protocol):
+    """What a node trains on in an epoch.
+
+    Attributes:
+        intervals: Its rows in the epoch sequence, as far as they are known.
+    """
+
+    @property
+    def intervals(self) -> Sequence[tuple[int, int]]: ...
+
+    def first(self, rows: int) -> Ids:
+        """Returns so many of its rows by content, fewer where it has no more; may wait for them."""
 
 
 class Line(Protocol):
@@ -79,8 +94,11 @@ class Line(Protocol):
     def collective(self, spec: TrainerSpec) -> Collective:
         """Returns that of an attempt's trainers."""
 
-    def rows_of(self, answer: Any, epoch: int) -> tuple[Ids, list[tuple[int, int]]]:
-        """Returns a share's rows by content, and its intervals of the epoch sequence."""
+    def listen(self, trainer: Trainer) -> DataAddress:
+        """Returns where feeders find a trainer from now on."""
+
+    def share(self, trainer: Trainer, answer: Any, epoch: int) -> Share:
+        """Returns what a trainer was given."""
 
     def empty(self) -> npt.NDArray[np.uint8]:
         """Returns the weights of a model that has seen no row: how often it saw each, by epoch."""
@@ -292,6 +310,7 @@ class Trainer:
         if spec.cluster.worker[spec.node.index] != self._address:
             raise StorageError("another address than the agent holds")
         weights = self._restored()
+        data = line.listen(self) if spec.staged else None
         together = line.collective(spec)
         together.join(self)
         nothing = np.empty(0, np.int64)
@@ -300,7 +319,7 @@ class Trainer:
             together.weights[:] = weights
         self._send(
             Action.READY,
-            Ready(**spec.sender, replicas=len(spec.cluster.worker), keras="keras", versions={}, weights=10),
+            Ready(**spec.sender, replicas=len(spec.cluster.worker), keras="keras", versions={}, weights=10, data=data),
         )
         self._update(phase="ready")
         step = spec.restore.step if spec.restore else 0
@@ -323,11 +342,11 @@ class Trainer:
         spec, rng = self.spec, self.process.rng
         self._update(epoch=epoch, rows_trained=0, phase="training")
         request = AssignmentRequest(**spec.sender, stream=Stream.TRAIN, epoch=epoch)
-        ids, intervals = self.line.rows_of(self._call(Action.ASSIGNMENT, request), epoch)
+        given = self.line.share(self, self._call(Action.ASSIGNMENT, request), epoch)
         rows = 0
         while True:
             steps = min(4, every - step % every)
-            taken = ids[rows : rows + share * steps]
+            taken = given.first(rows + share * steps)[rows:]
             self._raise_perhaps()
             total, updates = together.sum(self, epoch, taken, steps, rng.uniform(0.1, 0.6))
             if not total:
@@ -335,7 +354,7 @@ class Trainer:
             step, rows = step + updates, rows + len(taken)
             self._update(epoch=epoch, step=step, rows_trained=rows)
             if step % every == 0:
-                self._save(together, step, epoch, leading(intervals, rows))
+                self._save(together, step, epoch, leading(given.intervals, rows))
         done = EpochDone(**spec.sender, epoch=epoch, step=step, rows_fed=rows, rows_trained=rows, complete=True)
         self._send(Action.EPOCH_DONE, done)
         self._save(together, step, epoch + 1, [])

@@ -12,6 +12,7 @@ from sparktf.config.job import JobConfig
 from sparktf.driver.plan.locality import Replicas
 from sparktf.driver.plan.plan import Plan, SplitTable
 from sparktf.feature import Feature, FeedSpec, Kind
+from sparktf.feed.staging import SPLIT_SPAN
 from sparktf.sequence import Assignment, Draw, Interval, Keep, Stream, generator
 
 Ids = npt.NDArray[np.int64]
@@ -20,6 +21,10 @@ _FEATURES = (
     Feature(kind=Kind.INPUT, name="x", columns=("x",), dtype="float32"),
     Feature(kind=Kind.TARGET, name="y", columns=("y",), dtype="float32"),
 )
+
+
+BLOCK_ROWS = 8
+"""Rows of a shuffle block, where Spark feeds them."""
 
 
 class Rows:
@@ -81,3 +86,44 @@ class Rows:
         if not self.plan.spec.shuffle:
             return np.arange(rows)
         return generator(Draw.BLOCK_ROWS, self.plan.spec.seed, epoch, block).permutation(rows)
+
+
+class FedRows:
+    """What Spark computes: a few partitions of a few rows, some of none; every row has a number.
+
+    Attributes:
+        count: Rows of an epoch.
+        splits: How many rows each partition has.
+    """
+
+    def __init__(self, config: JobConfig, splits: int, seed: int) -> None:
+        chance = random.Random(f"{seed} rows")
+        self.splits = [chance.choice((0, 1, 5, 12, 30)) for _ in range(splits - 1)] + [chance.randint(1, 30)]
+        self.count = sum(self.splits)
+        self.plan = Plan(
+            spec=FeedSpec(features=_FEATURES, shuffle=config.data.shuffle, seed=config.train.seed),
+            plan_hash=config.plan_hash(),
+            files=(),
+            partition_values=(),
+            tables={},
+            staged=(Stream.TRAIN,),
+        )
+        self._starts = np.concatenate([[0], np.cumsum(self.splits)])
+        self._sequence = cache(self._lay_out)
+
+    def split(self, split: int) -> Ids:
+        """Returns the rows of a partition."""
+        return np.arange(self._starts[split], self._starts[split + 1])
+
+    def at(self, epoch: int, interval: Interval) -> Ids:
+        """Returns the rows at some positions of an epoch's sequence."""
+        split, start = divmod(interval[0], SPLIT_SPAN)
+        return self._sequence(epoch, split)[start : start + interval[1] - interval[0]]
+
+    def _lay_out(self, epoch: int, split: int) -> Ids:
+        ids = self.split(split)
+        if not self.plan.spec.shuffle:
+            return ids
+        parts = [ids[first : first + BLOCK_ROWS] for first in range(0, len(ids), BLOCK_ROWS)]
+        draws = [generator(Draw.BLOCK_ROWS, self.plan.spec.seed, epoch, split, i) for i in range(len(parts))]
+        return np.concatenate([part[draw.permutation(len(part))] for part, draw in zip(parts, draws, strict=True)])

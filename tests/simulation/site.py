@@ -11,9 +11,11 @@ import numpy as np
 import numpy.typing as npt
 from simulation.disk import Disk, SimStorage, Way
 from simulation.faults import Faults
+from simulation.feeders import FedShare, SimFeeders, SimIntake
+from simulation.feeders import Server as DataServer
 from simulation.hub import Hub, Process, SimClock, Waiter
-from simulation.nodes import Agent, Collective, GoneError, Ids, Trainer
-from simulation.rows import Rows
+from simulation.nodes import Agent, Collective, GoneError, Ids, Share, Trainer
+from simulation.rows import FedRows, Rows
 
 from sparktf.config.job import JobConfig
 from sparktf.driver.attempt.feeding import Feeders
@@ -34,8 +36,10 @@ from sparktf.executor.agent import AgentSettings
 from sparktf.executor.feeder import FeederSettings
 from sparktf.message import Message
 from sparktf.result import Application
+from sparktf.sequence import Stream
 from sparktf.storage import FileSystems, Storage
 from sparktf.wire.control import Action, TrainerSpec
+from sparktf.wire.data import DataAddress
 from sparktf.wire.security import ControlAccess
 
 _WRITES = ("write", "upload", "make", "probe")
@@ -50,7 +54,7 @@ class World(Protocol):
     hub: Hub
     faults: Faults
     disk: Disk
-    rows: Rows
+    rows: Rows | FedRows
     config: JobConfig
     hosts: tuple[str, ...]
 
@@ -71,7 +75,9 @@ class SimSite:
     """The site of one submission.
 
     Attributes:
-        agents: All that were ever started.
+        agents: All that were ever started; `trainers` and `feeders`, too.
+        servers: Where trainers take what Spark feeds, by location.
+        rows_lost: Rows that one node gave away came to no other.
         closed: The gang was dismissed.
     """
 
@@ -88,6 +94,10 @@ class SimSite:
         self.agents: list[Agent] = []
         self.trainers: list[Trainer] = []
         self.closed = False
+        self.feeders: list[Process] = []
+        self.servers: dict[str, DataServer] = {}
+        self.rows_lost = False
+        self._intakes: dict[Trainer, SimIntake] = {}
         self._handlers: Mapping[Action, Handler] = {}
         self._collectives: dict[int, Collective] = {}
         self._started = 0
@@ -128,7 +138,14 @@ class SimSite:
 
     def feed(self, config: JobConfig, plan: Plan, settings: FeederSettings, on_end: Callable[[], None]) -> Feeders:
         """See `Site`."""
-        raise LifecycleError("nothing is fed here")
+        return SimFeeders(self, settings, on_end)
+
+    def feed_fault(self, kind: str, feeder: Process, what: str, *, weight: float = 1.0) -> random.Random | None:
+        """Returns chance for the details of what goes wrong with a feeder, None if nothing does."""
+        strike = self.faults.strike(kind, f"{feeder} {what}", weight=weight)
+        if kind == "feeder-late" and strike is not None:
+            self.world.hit(feeder, "late")
+        return strike
 
     def let_go(self, agents: Sequence[roster.AgentRecord]) -> None:
         """See `Site`."""
@@ -270,9 +287,18 @@ class SimSite:
             found.sized(spec.config.train.batch_size)
         return found
 
-    def rows_of(self, answer: Any, epoch: int) -> tuple[Ids, list[tuple[int, int]]]:
-        """Returns a share's rows by content, and its intervals."""
-        return self.world.rows.of(answer.assignment, epoch), answer.assignment.intervals
+    def listen(self, trainer: Trainer) -> DataAddress:
+        """Returns where feeders find a trainer from now on."""
+        intake = self._intakes[trainer] = SimIntake(self, trainer)
+        return intake.address
+
+    def share(self, trainer: Trainer, answer: Any, epoch: int) -> Share:
+        """Returns what a trainer was given."""
+        if answer.staged is not None:
+            return FedShare(self._intakes[trainer].open(Stream.TRAIN, epoch, answer.staged))
+        if not isinstance(self.world.rows, Rows):
+            raise LifecycleError("Spark feeds these rows")
+        return PlannedShare(self.world.rows.of(answer.assignment, epoch), answer.assignment.intervals)
 
     def empty(self) -> npt.NDArray[np.uint8]:
         """Returns the weights of a model that has seen no row."""
@@ -281,6 +307,17 @@ class SimSite:
     def hit(self, process: Process, what: str) -> None:
         """See `World`."""
         self.world.hit(process, what)
+
+
+class PlannedShare(NamedTuple):
+    """See `Share`."""
+
+    ids: Ids
+    intervals: list[tuple[int, int]]
+
+    def first(self, rows: int) -> Ids:
+        """See `Share`."""
+        return self.ids[:rows]
 
 
 class _Agents:

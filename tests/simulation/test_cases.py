@@ -14,6 +14,7 @@ CASES = [
     ("[6] an agent that was lost begins anew", 3, "node-freezes", "went home as a success"),
     ("[7] a silent trainer is looked for while only peers have spoken", 7, "trainer-freezes", "which was gone"),
     ("[9] what cannot be stored is not trained again", 31, "disk-full", "which could not be stored"),
+    ("[10] no checkpoint after an epoch whose rows do not add up", 210, None, "rows of epoch 0 were not trained on"),
 ]
 """Guard, seed, the only kind of fault that is on (None: those that the seed draws), and what is said without it."""
 

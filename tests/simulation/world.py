@@ -20,7 +20,7 @@ from simulation.disk import Disk
 from simulation.faults import Faults
 from simulation.hub import EPOCH_S, Hub, Process, SimCondition, SimLock
 from simulation.nodes import Agent
-from simulation.rows import Rows
+from simulation.rows import FedRows, Rows
 from simulation.site import SimSite
 
 from sparktf.config.job import JobConfig
@@ -107,10 +107,18 @@ class World:
         count = nodes or (chance.randint(2, 16) if chance.random() < 0.4 else chance.randint(2, 5))
         self.nodes = count
         until_s = chance.uniform(15.0, 60.0) if self.liveness else 1e9
-        self.faults = Faults(self.hub, seed, until_s=until_s, kinds=kinds, dropped=dropped)
+        self.is_fed = seed % 8 in (2, 5)
+        self.faults = Faults(self.hub, seed, until_s=until_s, is_fed=self.is_fed, kinds=kinds, dropped=dropped)
         self.config = _config(chance, count)
         self.hosts = tuple(f"h{i}" for i in range(count + 1))
-        self.rows = Rows(self.config, chance.randint(count, 4 * count + 8), self.hosts, seed)
+        self.rows: Rows | FedRows
+        if self.is_fed:
+            cache = chance.choice(("auto", "off"))
+            data = self.config.data.model_copy(update={"cache": cache})
+            self.config = self.config.model_copy(update={"data": data})
+            self.rows = FedRows(self.config, chance.randint(1, 2 * count + 6), seed)
+        else:
+            self.rows = Rows(self.config, chance.randint(count, 4 * count + 8), self.hosts, seed)
         self.disk = Disk(lambda: EPOCH_S + self.hub.now)
         self.rundir = RunDirectory(self.config.output.path, self.config.name, "r")
         self.submissions: list[Submission] = []
@@ -274,6 +282,7 @@ class World:
                 yield agent.process
             for trainer in submission.site.trainers:
                 yield trainer.process
+            yield from submission.site.feeders
 
     def _end(self) -> str:
         last = next((s for s in reversed(self.submissions) if s.result is not None), None)
@@ -348,6 +357,8 @@ def _in_simulation(world: World) -> Iterator[None]:
     with (
         mock.patch("secrets.token_hex", lambda n: f"{chance.getrandbits(8 * n):0{2 * n}x}"),
         mock.patch("sparktf.event_log.threading", threads),
+        mock.patch("sparktf.feed.staging.time", mock.Mock(monotonic=lambda: world.hub.now)),
+        mock.patch("pyarrow.flight.RecordBatchStream", lambda rows: rows),
         mock.patch("sparktf.driver.run.show_config", lambda config: json.dumps({"name": config.name})),
         mock.patch("sparktf.driver.gang.gang.installed_versions", dict),
         mock.patch("sparktf.driver.run.print_result", lambda console, result: None),
