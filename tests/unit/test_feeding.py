@@ -17,7 +17,7 @@ from sparktf.driver.attempt.members import Trainer
 from sparktf.errors import DataError, RefusedError, RowAccountingError, SparkTFError, Verdict
 from sparktf.sequence import Cursor, Stream
 from sparktf.topology import NodeId, Role
-from sparktf.wire.control import AssignmentRequest
+from sparktf.wire.control import AssignmentRequest, Heartbeat, Progress, Ready
 from sparktf.wire.data import DataAddress, LeaseRequest, Sealed, Span, StagedShare
 
 TRAIN = Stream.TRAIN
@@ -44,13 +44,15 @@ class Fed:
     """An attempt of two nodes whose rows Spark feeds."""
 
     def __init__(self, lake: Path, **data: Any) -> None:
+        self.now_s = 0.0
         config = lake_config(lake, **data)
+        self.progress_s = config.timeouts.progress
         config = config.model_copy(update={"train": config.train.model_copy(update={"epochs": 3})})
         plan = dataclasses.replace(plan_lake(lake), staged=(TRAIN,))
         trainers = [Trainer(node, f"agent {node.index}", "h", heard_s=0.0, moved_s=0.0) for node in NODES]
-        self.attempt = Attempt(1, config, plan, Cursor(), trainers, lambda: 0.0, lambda: 0.0)
+        self.attempt = Attempt(1, config, plan, Cursor(), trainers, lambda: self.now_s, lambda: self.now_s)
         places = {node: FeedPlace("h", f"jvm {node.index}") for node in NODES}
-        self.ledger = Ledger(places, lambda: 0.0, expected={0: 10}, epoch=0, rebalance=True)
+        self.ledger = Ledger(places, lambda: self.now_s, expected={0: 10}, epoch=0, rebalance=True)
         self.attempt.ledger = self.ledger
         self.started: list[tuple[Stream, int]] = []
         self.feeders: list[Feeders] = []
@@ -64,6 +66,17 @@ class Fed:
     def ready(self, *nodes: NodeId) -> None:
         for node in nodes:
             self.ledger.ready(node, DataAddress(host="h", socket=f"/{node.index}", location="grpc://h:1"))
+
+    def train(self) -> None:
+        for node in NODES:
+            self.attempt.ready(Ready(attempt=1, node=node, replicas=1, keras="keras", versions={}, weights=1))
+
+    def pass_time(self, seconds: float) -> None:
+        """Lets time pass, in which nodes are heard and come no further; the attempt looks for those that are late."""
+        self.now_s += seconds
+        for node in NODES:
+            self.attempt.heartbeat(Heartbeat(attempt=1, node=node, progress=Progress()))
+        self.attempt.outcome()
 
     def ask(self, node: NodeId, epoch: int = 0) -> StagedShare:
         request = AssignmentRequest(attempt=1, node=node, stream=TRAIN, epoch=epoch)
@@ -111,10 +124,30 @@ def test_the_books_are_closed_when_spark_has_fed_everything(make: Callable[..., 
     fed.feeding.start_wanted()
     fed.seal(0, 10)
     assert fed.feeding.settle() is None
-    assert fed.ledger.feeding()
+    assert not fed.ledger.book(TRAIN, 0).ended
     fed.feeders[0].count = 1
     assert fed.feeding.settle() is None
-    assert not fed.ledger.feeding()
+    assert fed.ledger.book(TRAIN, 0).ended
+
+
+def test_a_node_that_got_nothing_while_spark_fed_others_has_its_time_from_the_end_of_that_on(
+    make: Callable[..., Fed],
+) -> None:
+    fed = make()
+    fed.ready(*NODES)
+    fed.train()
+    fed.ask(NODES[0])
+    fed.feeding.start_wanted()
+    for split in range(3):
+        fed.pass_time(fed.progress_s * 0.9)
+        fed.seal(split, 10)
+    fed.feeders[0].count = 3
+    assert fed.feeding.settle() is None
+
+    fed.pass_time(fed.progress_s * 0.9)
+    assert fed.attempt.failures == []
+    fed.pass_time(fed.progress_s * 0.2)
+    assert {"made no progress" in failure.message for failure in fed.attempt.failures} == {True}
 
 
 def test_partitions_that_never_came_are_an_error(make: Callable[..., Fed]) -> None:

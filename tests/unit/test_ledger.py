@@ -148,7 +148,7 @@ class TestSeals:
         seal(books, 0, 0)
         with pytest.raises(EmptySourceError, match="train: Spark has computed no row"):
             books.end(TRAIN, 0, 1)
-        assert not books.feeding()
+        assert books.book(TRAIN, 0).ended
 
     def test_other_rows_than_the_checkpoint_knew_are_refused_by_the_partitions_name(self) -> None:
         books = ledger(expected={3: 1000}, epoch=0)
@@ -176,7 +176,7 @@ class TestKeeping:
         assert books.keep(TRAIN, 1)
         assert books.rows(TRAIN, 1) == 50
         assert books.book(TRAIN, 1).again
-        assert not books.feeding()
+        assert books.book(TRAIN, 1).ended
 
     def test_another_streams_rows_are_not_its_own(self) -> None:
         books = ledger()

@@ -296,8 +296,8 @@ class Attempt:
         return self.ledger
 
     def _fed_s(self) -> float:
-        """Returns when Spark last gave rows, if it still computes some."""
-        return self.ledger.moved_s if self.ledger is not None and self.ledger.feeding() else 0.0
+        """Returns when Spark last gave rows, or had given all: until then nodes that got none have waited for that."""
+        return self.ledger.moved_s if self.ledger is not None else 0.0
 
     def _lost(self, trainer: Trainer, record: ErrorRecord, *, is_silence: bool = False) -> None:
         """Notes the loss of a trainer, unless the work is done: nothing has failed then."""

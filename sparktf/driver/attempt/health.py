@@ -36,7 +36,7 @@ class Since(NamedTuple):
 
     Attributes:
         started_s: When the attempt was.
-        fed_s: When Spark last gave rows, if it still computes some: trainers that wait for it are not stuck.
+        fed_s: When Spark last gave rows, or had given all: trainers that wait for it are not stuck.
     """
 
     started_s: float

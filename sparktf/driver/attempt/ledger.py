@@ -49,7 +49,7 @@ class Ledger:
     """The leases of one attempt; not thread-safe, the caller holds the roster's lock.
 
     Attributes:
-        moved_s: When something last came in.
+        moved_s: When something last came in, or all of an epoch had.
     """
 
     def __init__(
@@ -94,10 +94,6 @@ class Ledger:
     def book(self, stream: Stream, epoch: int) -> Book:
         """Returns the book of an epoch; an empty one if it has not begun."""
         return self._books.get((stream, epoch), Book())
-
-    def feeding(self) -> bool:
-        """Whether rows may still come in."""
-        return any(not book.ended for book in self._books.values())
 
     def rows(self, stream: Stream, epoch: int) -> int:
         """Returns the rows of all sealed splits."""
@@ -154,6 +150,7 @@ class Ledger:
         """
         book = self.book(stream, epoch)
         book.ended = True
+        self.moved_s = self._clock()
         missing = sorted(set(range(splits)) - book.rows.keys())
         if missing or len(book.rows) > splits:
             raise RowAccountingError(
