@@ -17,8 +17,8 @@ class Lockstep:
     """See `Discipline`: whatever one node does, all do, and without one there is no update."""
 
     def deal(self, request: AssignmentRequest, members: Members) -> Share:
-        """See `Discipline`. All nodes share an epoch among themselves, at once."""
-        return Share(list(members).index(request.node), len(members))
+        """See `Discipline`. All nodes, which are workers, share an epoch among themselves, at once."""
+        return Share(request.node.index, len(members))
 
     def on_loss(self, member: Trainer, record: ErrorRecord) -> Fail:
         """See `Discipline`. The others would wait for it in the next update."""
