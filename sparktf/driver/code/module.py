@@ -15,10 +15,10 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from importlib.machinery import ModuleSpec, PathFinder
 from pathlib import Path
-from types import ModuleType
+from types import ModuleType, TracebackType
 
 from sparktf.config.job import JobConfig
-from sparktf.errors import ConfigError, ErrorRecord, ModelContractError, ModelError, Verdict
+from sparktf.errors import ConfigError, ErrorRecord, ModelContractError, ModelError, SparkTFError, Verdict
 
 # Star imports of these say nothing about the functions that a configuration names.
 _KNOWN = sys.stdlib_module_names | {"tensorflow", "keras", "tf_keras", "numpy"}
@@ -170,6 +170,28 @@ def load_module(key: str, module: str, beside: Path | None) -> ModuleType:
             "give it another name, or start a new process"
         )
     return loaded
+
+
+class UsersCode:
+    """Around a call of the user's own code on the driver: what it raises is its failure, unless it is one of ours.
+
+    with UsersCode("prepare"):
+        assets = prepare(rows, params)
+    """
+
+    def __init__(self, what: str) -> None:
+        """Takes what is called, for people."""
+        self._what = what
+
+    def __enter__(self) -> None:
+        """Begins nothing."""
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Raises `ModelError`, with the traceback, for what was raised."""
+        if isinstance(error, Exception) and not isinstance(error, SparkTFError):
+            raise failed(self._what, error) from error
 
 
 def failed(what: str, error: Exception) -> ModelError:

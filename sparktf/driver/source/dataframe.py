@@ -14,7 +14,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
 from sparktf.config.job import NO_SOURCE, JobConfig
-from sparktf.driver.code.module import failed, load_module
+from sparktf.driver.code.module import UsersCode, load_module
 from sparktf.driver.source.partition_filter import first_line, quiet_query_logger
 from sparktf.driver.spark.catalog import CATALOG
 from sparktf.errors import ConfigError, DataError, EmptySourceError, SourceNotFoundError, SparkTFError, StorageError
@@ -121,12 +121,8 @@ def _called(spark: SparkSession, config: JobConfig) -> Data:
     """Calls the function that `data.source` names."""
     name = str(config.data.source)
     function = _function(name, config.code_folder)
-    try:
+    with UsersCode(f"data.source: {name}"):
         data = function(spark, dict(config.params))
-    except SparkTFError:
-        raise
-    except Exception as error:
-        raise failed(f"data.source: {name}", error) from error
     if not isinstance(data, (DataFrame, RDD)):
         raise ConfigError(f"data.source: {name} must return a DataFrame or an RDD, not {_type_name(data)}")
     return _batch(data, "data.source")
@@ -134,18 +130,15 @@ def _called(spark: SparkSession, config: JobConfig) -> Data:
 
 def _function(name: str, beside: Path | None) -> Callable[..., object]:
     module_name, _, function_name = name.partition(":")
-    try:
-        module = load_module("data.source", module_name, beside)
-    except ModuleNotFoundError as error:
-        if error.name is not None and (module_name == error.name or module_name.startswith(f"{error.name}.")):
-            raise ConfigError(
-                f"data.source: there is no module {module_name!r} (ship it with --py-files or submit.py_files)"
-            ) from error
-        raise failed(f"data.source: {name}", error) from error
-    except SparkTFError:
-        raise
-    except Exception as error:  # importing runs the user's own code
-        raise failed(f"data.source: {name}", error) from error
+    with UsersCode(f"data.source: {name}"):  # importing runs it
+        try:
+            module = load_module("data.source", module_name, beside)
+        except ModuleNotFoundError as error:
+            if error.name is not None and (module_name == error.name or module_name.startswith(f"{error.name}.")):
+                raise ConfigError(
+                    f"data.source: there is no module {module_name!r} (ship it with --py-files or submit.py_files)"
+                ) from error
+            raise
     function = getattr(module, function_name, None)
     if callable(function):
         return function  # type: ignore[no-any-return]

@@ -9,10 +9,10 @@ from typing import Any
 from pyspark.sql import DataFrame
 
 from sparktf.config.job import JobConfig
-from sparktf.driver.code.module import binds, failed, load_module, search_path
+from sparktf.driver.code.module import UsersCode, binds, load_module, search_path
 from sparktf.driver.source.dataframe import Data, filtered
 from sparktf.driver.source.origin import Origin
-from sparktf.errors import ModelContractError, SparkTFError
+from sparktf.errors import ModelContractError
 from sparktf.storage.base import Storage, write_once
 
 
@@ -37,12 +37,8 @@ def prepare_assets(config: JobConfig, storage: Storage, path: str, origin: Origi
     if prepare is None:
         return {}
     rows = training_rows(config, origin.data)
-    try:
+    with UsersCode("prepare"):
         assets = prepare(rows, dict(config.params))
-    except SparkTFError:
-        raise
-    except Exception as e:
-        raise failed("prepare", e) from e
     try:
         content = json.dumps(assets, allow_nan=False, sort_keys=True).encode()
     except (TypeError, ValueError) as e:
@@ -72,11 +68,7 @@ def _prepare(config: JobConfig) -> Callable[..., Any] | None:
     """Returns the function, None where the module has none."""
     if binds(config.model_module, "prepare", search_path(config.code_folder)) is False:
         return None
-    try:
+    with UsersCode("prepare"):
         module = load_module("model", config.model_module, config.code_folder)
-    except SparkTFError:
-        raise
-    except Exception as e:
-        raise failed("prepare", e) from e
     found = getattr(module, "prepare", None)
     return found if callable(found) else None
