@@ -22,6 +22,9 @@ class Knobs:
             others: these cross the network, and are beside their own node already.
         spares_s: The gang, once it has enough, waits so long for executors beyond need, which may be nearer to
             the data.
+        placed_s: Executors that were asked for may take so long before it is looked where they are, and whether
+            others should be asked for.
+        executors_poll_s: It is looked so often whether they are there.
         hasty_storage_s: Deadline of what nobody waits for while the storage is away: events, tidying up.
         release_s: Spark may take so long to give executors back that nobody needs.
         release_poll_s: It is looked so often whether it has.
@@ -56,6 +59,8 @@ class Knobs:
     left_behind_s: float = 60.0
     own_feeders_s: float = 2.0
     spares_s: float = 15.0
+    placed_s: float = 20.0
+    executors_poll_s: float = 0.2
     hasty_storage_s: float = 2.0
     release_s: float = 30.0
     release_poll_s: float = 0.5

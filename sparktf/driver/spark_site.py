@@ -14,7 +14,7 @@ from sparktf.clock import Clock, SystemClock
 from sparktf.config.job import JobConfig
 from sparktf.driver.code.module import check_code
 from sparktf.driver.gang.control_server import HERE, Addresses, ControlServer, serve
-from sparktf.driver.gang.placement import request_for
+from sparktf.driver.gang.placement import Request, ask_beside
 from sparktf.driver.gang.roster import AgentRecord, ExecutorFacts
 from sparktf.driver.gang.site import Handler, Voice
 from sparktf.driver.plan.locality import FileBlock
@@ -35,13 +35,20 @@ from sparktf.driver.spark.application import (
     slots_of,
 )
 from sparktf.driver.spark.encryption import check_encryption
-from sparktf.driver.spark.executors import executor_facts, executors_of, release_executors, request_executors
+from sparktf.driver.spark.executors import (
+    await_executors,
+    executor_facts,
+    executors_of,
+    release_executors,
+    request_executors,
+)
 from sparktf.driver.spark.feeders import SparkFeeders
 from sparktf.driver.spark.shipping import ship_code
 from sparktf.driver.spark.yarn_memory import check_overhead
 from sparktf.errors import PreflightError
 from sparktf.executor.agent import AgentSettings
 from sparktf.executor.feeder import FeederSettings
+from sparktf.knobs import KNOBS
 from sparktf.storage import FileSystems, Storage
 from sparktf.wire.control import Action
 
@@ -163,13 +170,18 @@ class SparkSite:
     def _ask_for_executors(self, config: JobConfig, plan: Plan, warn: Callable[[str], None]) -> int:
         """Asks YARN for the executors that are missing; returns how many there will be."""
         nodes, held = config.cluster.nodes, [e.host for e in executors_of(self._spark) if not e.removed]
-        request = request_for(plan.host_nbytes() if config.cluster.placement == "data" else {}, nodes, held)
-        try:
+        wanted = plan.host_nbytes() if config.cluster.placement == "data" else {}
+
+        def ask(request: Request) -> list[str]:
             request_executors(self._spark, request.total, request.hosts, self._slots.cores)
+            limit_s = KNOBS.placed_s if request.hosts else 0.0
+            return [executor.host for executor in await_executors(self._spark, request.total, limit_s)]
+
+        try:
+            return max(ask_beside(wanted, nodes, held, ask), nodes)
         except Py4JError as e:
             warn(f"executors cannot be asked for at the hosts of the data: {str(e).splitlines()[0]}")
             return nodes
-        return max(request.total, nodes)
 
     def _addresses(self) -> Addresses:
         if self.one_machine:

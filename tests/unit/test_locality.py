@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from lakes import lake_config, no_filter, write_lake
 
-from sparktf.driver.gang.placement import Request, best_hosts, best_nodes, request_for, seats
+from sparktf.driver.gang.placement import Request, ask_beside, best_hosts, best_nodes, request_for, seats
 from sparktf.driver.plan.files import RowGroups
 from sparktf.driver.plan.locality import NO_HOST, FileBlock, Hosts
 from sparktf.driver.plan.plan import Plan, load_plan, save_plan
@@ -197,6 +197,31 @@ def test_an_executor_far_from_the_data_gets_a_spare_beside_it() -> None:
     assert request_for(held, 2, ["x"]) == Request(3, ("a", "b"))
     assert request_for(held, 2, ["a", "b"]) == Request(2, ())
     assert request_for({}, 3, ["x"]) == Request(3, ())
+
+
+@pytest.mark.parametrize(
+    ("came", "asked", "total"),
+    [
+        (["a", "b"], [Request(2, ("b",))], 2),
+        # YARN passed over b, whose heartbeat was late.
+        (["a", "a"], [Request(2, ("b",)), Request(3, ("b",))], 3),
+        (["a", "x"], [Request(2, ("b",)), Request(3, ("b",))], 3),
+        # The cluster is full.
+        (["a"], [Request(2, ("b",))], 2),
+    ],
+)
+def test_executors_that_came_far_from_the_data_are_asked_for_once_more(
+    came: list[str], asked: list[Request], total: int
+) -> None:
+    held = {"a": {0: 100}, "b": {1: 100}, "c": {1: 90}}
+    requests: list[Request] = []
+
+    def ask(request: Request) -> list[str]:
+        requests.append(request)
+        return came
+
+    assert ask_beside(held, 2, ["a"], ask) == total
+    assert requests == asked
 
 
 def test_of_the_nodes_that_came_those_beside_the_data_are_kept() -> None:

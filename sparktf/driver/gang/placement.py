@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import heapq
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
 HostNbytes = Mapping[str, Mapping[int, int]]
@@ -12,6 +12,8 @@ HostNbytes = Mapping[str, Mapping[int, int]]
 
 _GOOD_ENOUGH = 0.9
 """An executor that is there already is worth keeping while the gang holds so much of what the best hosts would."""
+
+_ASKS = 2
 
 
 class Request(NamedTuple):
@@ -38,6 +40,29 @@ def request_for(host_nbytes: HostNbytes, nodes: int, held: Sequence[str]) -> Req
         return Request(len(held) + missing, tuple(hosts))
     wanted = [host for host in ideal if host not in held]
     return Request(len(held) + len(wanted), tuple(wanted))
+
+
+def ask_beside(
+    host_nbytes: HostNbytes, nodes: int, held: Sequence[str], ask: Callable[[Request], Sequence[str]]
+) -> int:
+    """Asks for executors, and once more where too many of those that came are far from the data.
+
+    A wanted host that is full, or only late with its heartbeat, is passed over by YARN for the next one.
+
+    Args:
+        held: Hosts of the executors that are there already.
+        ask: Asks, waits a bounded time, and returns the hosts of the executors that are there then.
+
+    Returns:
+        How many executors there will be.
+    """
+    total = 0
+    for _ in range(_ASKS):
+        request = request_for(host_nbytes, nodes, held)
+        if request.total <= total:
+            break
+        total, held = request.total, ask(request)
+    return total
 
 
 def best_hosts(host_nbytes: HostNbytes, count: int, held: Sequence[str]) -> list[str]:

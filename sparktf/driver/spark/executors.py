@@ -89,6 +89,20 @@ def request_executors(spark: SparkSession, total: int, hosts: Sequence[str], cor
     )
 
 
+def await_executors(spark: SparkSession, total: int, limit_s: float) -> list[Executor]:
+    """Waits until there are `total` executors, or for `limit_s`; returns those that there are.
+
+    Raises:
+        Py4JError: the JVM does not answer.
+    """
+    deadline_s = time.monotonic() + limit_s
+    while True:
+        here = [executor for executor in executors_of(spark) if not executor.removed]
+        if len(here) >= total or time.monotonic() >= deadline_s:
+            return here
+        time.sleep(KNOBS.executors_poll_s)
+
+
 def release_executors(spark: SparkSession, containers: Sequence[str]) -> None:
     """Gives YARN the executors in these containers back, each as soon as no task runs on it; waits for that.
 
