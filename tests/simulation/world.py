@@ -34,6 +34,9 @@ _SUBMISSIONS = 6
 _PATIENCE = 2
 """So many more there are once nothing goes wrong any more."""
 
+_HAIR_S = 1e-6
+"""More than what a sum of times may be off by."""
+
 _LOOK_S = 0.0002
 """So long a look at one node takes its driver."""
 
@@ -128,7 +131,6 @@ class World:
         self.done_by = 0
         full = self.faults.strike("disk-full", "the disk is full")
         self._full_s = (full.uniform(3.0, 25.0), full.choice((5.0, 30.0, 1e9))) if full else (1e9, 0.0)
-        self._again_at_s = -1.0
         self._chance = chance
 
     # ---- told by sites ----
@@ -246,14 +248,19 @@ class World:
         submission.site.closed = True
         if self._is_decided() or self._living():
             return
-        if len(self.submissions) < _SUBMISSIONS or self.hub.now >= self.faults.until_s:
+        if self._has_submissions():
             self.hub.at(self._chance.uniform(0.5, 8.0), self._submit_if_none)
         elif self.liveness:
-            self.hub.at(self.faults.until_s - self.hub.now, self._submit_if_none)
+            self.hub.at(self.faults.until_s + _HAIR_S - self.hub.now, self._submit_if_none)
 
     def _submit_if_none(self) -> None:
-        if not self._living() and not self._is_over():
+        # Asked again: of drivers that ended one soon after the other each has had another follow.
+        if self._has_submissions() and not self._living() and not self._is_over():
             self.submit()
+
+    def _has_submissions(self) -> bool:
+        """Whether one is left for now: some are kept for when nothing goes wrong any more."""
+        return len(self.submissions) < _SUBMISSIONS or self.hub.now >= self.faults.until_s
 
     def _allowed(self) -> int:
         return _SUBMISSIONS + _PATIENCE * self.liveness
