@@ -50,14 +50,14 @@ def test_a_call_that_gets_on_is_waited_for_and_one_that_does_not_is_given_up() -
 
     def slow(call: WatchedCall[str]) -> str:
         for _ in range(4):
-            goes_on.wait(0.08)
+            goes_on.wait(0.15)
             call.progress += 1
         return "done"
 
     def stuck(call: WatchedCall[None]) -> None:
         released.wait()
 
-    assert threads.start(slow).wait(0.1) == "done"
+    assert threads.start(slow).wait(0.5) == "done"
     call = threads.start(stuck)
     with pytest.raises(StalledError, match=r"nothing came for 0.05 s"):
         call.wait(0.05)
