@@ -7,30 +7,19 @@ from pathlib import Path
 
 import pytest
 from lakes import lake_config, plan_lake, write_lake
+from specs import trainer_spec
 
 from sparktf.beats import SMALL, Beats, beats
 from sparktf.driver.attempt.attempt import Attempt
 from sparktf.driver.attempt.health import Outcome
 from sparktf.driver.attempt.members import Trainer
 from sparktf.driver.gang.roster import Roster
-from sparktf.feature import FeedSpec
 from sparktf.lifecycle import TrainerState
 from sparktf.sequence import Cursor
-from sparktf.topology import ClusterSpec, NodeId, Role
-from sparktf.wire.control import AgentHeartbeat, Heartbeat, Order, Progress, Registration, TrainerSpec
+from sparktf.wire.control import AgentHeartbeat, Heartbeat, Order, Progress, Registration
 
-NODE = NodeId(role=Role.WORKER, index=0)
-SPEC = TrainerSpec(
-    run_id="r",
-    run_root="/o",
-    attempt=1,
-    node=NODE,
-    cluster=ClusterSpec(worker=("h:1",)),
-    config=lake_config(),
-    feed=FeedSpec(features=()),
-    rows={},
-    assets={},
-)
+SPEC = trainer_spec()
+NODE = SPEC.node
 
 
 @pytest.mark.parametrize(("nodes", "waiting_s"), [(1, 0.1), (2, 0.1), (10, 0.2), (25, 0.5)])

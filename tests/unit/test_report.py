@@ -6,15 +6,13 @@ import threading
 from collections.abc import Iterator
 
 import pytest
-from lakes import lake_config
+from specs import trainer_spec
 
 from sparktf.driver.gang.control_server import HERE, ControlServer
 from sparktf.driver.gang.site import Handler
 from sparktf.errors import SparkTFError
-from sparktf.feature import FeedSpec
 from sparktf.message import Message
 from sparktf.sequence import Stream
-from sparktf.topology import ClusterSpec, NodeId, Role
 from sparktf.trainer.node.position import Position
 from sparktf.trainer.node.report import Reporter
 from sparktf.wire.channel import ControlClient
@@ -27,22 +25,11 @@ from sparktf.wire.control import (
     SaveOrder,
     StopOrder,
     TrainerOrders,
-    TrainerSpec,
 )
 from sparktf.wire.security import new_secret
 
-NODE = NodeId(role=Role.WORKER, index=0)
-SPEC = TrainerSpec(
-    run_id="r",
-    run_root="/o",
-    attempt=1,
-    node=NODE,
-    cluster=ClusterSpec(worker=("h:1",)),
-    config=lake_config(),
-    feed=FeedSpec(features=()),
-    rows={},
-    assets={},
-)
+SPEC = trainer_spec()
+NODE = SPEC.node
 METRICS = Metrics(attempt=1, node=NODE, stream=Stream.VALIDATION, epoch=2, step=69, rows=360, values={"loss": 0.5})
 
 

@@ -5,24 +5,15 @@ from __future__ import annotations
 import itertools
 
 import pytest
+from specs import trainer_spec
 
-from sparktf.config.job import JobConfig
 from sparktf.driver.gang.roster import Roster
 from sparktf.errors import RefusedError
-from sparktf.feature import FeedSpec
 from sparktf.lifecycle import AgentState
-from sparktf.topology import ClusterSpec, NodeId, Role
-from sparktf.wire.control import AgentHeartbeat, Order, Registration, TrainerExited, TrainerSpec
+from sparktf.topology import NodeId, Role
+from sparktf.wire.control import AgentHeartbeat, Order, Registration, TrainerExited
 
 SILENCE_S = 10.0
-CONFIG = JobConfig.model_validate(
-    {
-        "name": "n",
-        "model": "m:f",
-        "data": {"path": "/d", "inputs": {"x": "x"}, "targets": {"y": "y"}},
-        "output": {"path": "/o"},
-    }
-)
 
 
 class Clock:
@@ -37,20 +28,6 @@ class Clock:
 def registration(agent: str, partition: int = 0, before: str = "") -> Registration:
     return Registration(
         agent=agent, partition=partition, host="h", jvm="1@2", address="h:1", versions={}, before=before
-    )
-
-
-def trainer(attempt: int = 1) -> TrainerSpec:
-    return TrainerSpec(
-        run_id="r",
-        run_root="/o",
-        attempt=attempt,
-        node=NodeId(role=Role.WORKER, index=0),
-        cluster=ClusterSpec(worker=("h:1",)),
-        config=CONFIG,
-        feed=FeedSpec(features=()),
-        rows={},
-        assets={},
     )
 
 
@@ -82,7 +59,7 @@ def states(roster: Roster) -> list[AgentState]:
 
 def test_an_agent_is_ordered_to_start_until_it_says_that_it_runs(roster: Roster) -> None:
     roster.register(registration("a"))
-    roster.start([("a", trainer())])
+    roster.start([("a", trainer_spec())])
 
     assert roster.heartbeat(beat("a")).order is Order.START
     assert roster.heartbeat(beat("a")).order is Order.START, "the answer may have been lost"
@@ -92,7 +69,7 @@ def test_an_agent_is_ordered_to_start_until_it_says_that_it_runs(roster: Roster)
 
 def test_a_stopped_trainer_leaves_its_agent_idle(roster: Roster) -> None:
     roster.register(registration("a"))
-    roster.start([("a", trainer())])
+    roster.start([("a", trainer_spec())])
     roster.heartbeat(beat("a", attempt=1))
 
     roster.stop_trainers()
@@ -109,13 +86,13 @@ def test_what_an_agent_tells_again_of_a_trainer_that_has_ended_takes_nothing_fro
 ) -> None:
     """A driver that was frozen answers a call and its repetition, in any order with what came later."""
     roster.register(registration("a"))
-    roster.start([("a", trainer())])
+    roster.start([("a", trainer_spec())])
     roster.heartbeat(beat("a", attempt=1))
     roster.trainer_exited(exited("a"))
     roster.heartbeat(beat("a", attempt=1))
     assert states(roster) == [AgentState.IDLE]
 
-    roster.start([("a", trainer(2))])
+    roster.start([("a", trainer_spec(attempt=2))])
     roster.trainer_exited(exited("a"))
     assert roster.heartbeat(beat("a")).order is Order.START
     assert roster.heartbeat(beat("a", attempt=2)).order is Order.WAIT
@@ -124,7 +101,7 @@ def test_what_an_agent_tells_again_of_a_trainer_that_has_ended_takes_nothing_fro
 
 def test_a_trainer_that_was_not_started_yet_is_taken_back(roster: Roster) -> None:
     roster.register(registration("a"))
-    roster.start([("a", trainer())])
+    roster.start([("a", trainer_spec())])
 
     roster.stop_trainers()
 
@@ -134,7 +111,7 @@ def test_a_trainer_that_was_not_started_yet_is_taken_back(roster: Roster) -> Non
 
 def test_a_trainer_that_started_after_it_was_taken_back_is_stopped(roster: Roster) -> None:
     roster.register(registration("a"))
-    roster.start([("a", trainer())])
+    roster.start([("a", trainer_spec())])
     roster.stop_trainers()
 
     assert roster.heartbeat(beat("a", attempt=1)).order is Order.STOP
@@ -144,7 +121,7 @@ def test_a_trainer_that_started_after_it_was_taken_back_is_stopped(roster: Roste
 def frozen(roster: Roster, clock: Clock) -> Roster:
     """A roster whose agent "a" was silent for too long, while it ran a trainer."""
     roster.register(registration("a"))
-    roster.start([("a", trainer())])
+    roster.start([("a", trainer_spec())])
     roster.heartbeat(beat("a", attempt=1))
     clock.now_s += SILENCE_S + 1
     roster.sweep()
@@ -166,7 +143,7 @@ def test_a_silent_agent_is_lost_and_must_register_anew_when_it_speaks_again(rost
 def test_an_agent_that_registers_anew_has_its_place_again_and_gets_trainers(frozen: Roster) -> None:
     assert frozen.heartbeat(beat("a", attempt=1)).order is Order.REJOIN
     assert frozen.register(registration("b", before="a")).accepted
-    frozen.start([("b", trainer(attempt=2))])
+    frozen.start([("b", trainer_spec(attempt=2))])
 
     assert frozen.heartbeat(beat("b")).order is Order.START
     assert [agent.id for agent in frozen.here()] == ["b"]
@@ -275,7 +252,7 @@ def test_a_heartbeat_that_comes_after_a_later_one_says_nothing_of_today(roster: 
     roster.heartbeat(beat("a", address="h:2"))
     assert roster.heartbeat(late).order is Order.WAIT
     assert [agent.address for agent in roster.here()] == ["h:2"], "the next trainer begins where the agent holds a port"
-    roster.start([("a", trainer())])
+    roster.start([("a", trainer_spec())])
     late_too = beat("a")
     assert roster.heartbeat(beat("a")).order is Order.START
     roster.heartbeat(beat("a", attempt=1))

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from lakes import lake_config
+from specs import trainer_spec
 
 from sparktf.driver.gang.roster import AgentRecord
 from sparktf.driver.gang.seating import Seating
-from sparktf.feature import FeedSpec
 from sparktf.sequence import Cursor
 from sparktf.topology import NodeId, Role
-from sparktf.wire.control import Registration, Restore, TrainerSpec
+from sparktf.wire.control import Registration, Restore
 
 
 def test_a_node_of_a_large_gang_learns_how_far_the_epoch_is_and_not_where_each_node_was() -> None:
@@ -22,16 +21,10 @@ def test_a_node_of_a_large_gang_learns_how_far_the_epoch_is_and_not_where_each_n
     )
     seating = Seating(members, agents, dealt=("h", "h"))
     cursor = Cursor(epoch=3, done=tuple((10 * i, 10 * i + 4) for i in range(100_000)))
-    leader = TrainerSpec(
-        run_id="r",
-        run_root="/o",
+    leader = trainer_spec(
         attempt=2,
         node=members[0],
         cluster=seating.cluster,
-        config=lake_config(),
-        feed=FeedSpec(features=()),
-        rows={},
-        assets={},
         restore=Restore(path="/o/c", step=7, cursor=cursor, rows_trained=400_000, files=("weights",)),
     )
     specs = dict(seating.specs(leader))
