@@ -258,8 +258,9 @@ class Trainer:
     def _beats(self) -> None:
         heard_s = self.line.hub.now
         while True:
+            beat_s = BEAT_S
             try:
-                self._beat()
+                beat_s = max(self._beat(), BEAT_S)
                 heard_s = self.line.hub.now
             except RefusedError:
                 self.exit(143)
@@ -271,14 +272,15 @@ class Trainer:
                     self.exit(70)
             except ControlError:
                 pass
-            self.process.sleep(BEAT_S)
+            self.process.sleep(beat_s)
 
-    def _beat(self) -> None:
+    def _beat(self) -> float:
         spec = self.spec
         beat = Heartbeat.model_construct(**spec.sender, progress=self._progress)
         answer = self.line.call(self.process, Action.HEARTBEAT, beat, spec.config.timeouts.heartbeat)
         if any(isinstance(order, StopOrder) for order in answer.orders):
             self.exit(0 if self._finished else 143)
+        return float(answer.beat_s)
 
     def _update(self, **changes: Any) -> None:
         self._progress = self._progress.model_copy(update=changes)
@@ -518,17 +520,18 @@ class Agent:
             self.process.sleep(0.5)
 
     def _obey(self) -> bool:
-        beaten_s = -1.0
+        due_s = 0.0
         while True:
             exited = self._reap()
-            if exited or self.line.hub.now - beaten_s >= BEAT_S:
-                beaten_s = self.line.hub.now
+            if exited or self.line.hub.now >= due_s:
+                began_s = self.line.hub.now
                 attempt = self.trainer.spec.attempt if self.trainer is not None else None
                 self._beats += 1
                 beat = AgentHeartbeat.model_construct(
                     agent=self._id, number=self._beats, address=self.address, attempt=attempt
                 )
                 orders = self._call(Action.AGENT_HEARTBEAT, beat)
+                due_s = began_s + (BEAT_S if orders is None else max(orders.beat_s, BEAT_S))
                 if orders is not None and orders.order in (Order.DISMISS, Order.REJOIN):
                     return bool(orders.order is Order.REJOIN)
                 if orders is not None:

@@ -15,7 +15,8 @@ from sparktf.driver.gang.roster import Roster
 from sparktf.driver.gang.site import Handler
 from sparktf.errors import DriverLostError, SparkTFError
 from sparktf.executor.agent import Agent, AgentSettings
-from sparktf.wire.control import Action, AgentHeartbeat, Registration
+from sparktf.knobs import KNOBS
+from sparktf.wire.control import Action, AgentHeartbeat, Order, Orders, Registered, Registration
 from sparktf.wire.security import ControlAccess, new_secret
 
 SILENCE_S = 15.0
@@ -68,6 +69,18 @@ def driver() -> Iterator[Driver]:
     driver = Driver()
     yield driver
     driver.server.shutdown()
+
+
+class Hours:
+    """An agent's `time`, in which it sleeps without waiting."""
+
+    now_s = 0.0
+
+    def monotonic(self) -> float:
+        return self.now_s
+
+    def sleep(self, seconds: float) -> None:
+        self.now_s += seconds
 
 
 class Running:
@@ -136,3 +149,23 @@ def test_an_agent_fails_when_the_driver_is_only_silent_so_that_spark_starts_it_a
         agent.end()
 
     assert isinstance(agent.error, DriverLostError)
+
+
+def test_an_agent_is_heard_when_the_driver_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    hours, heard_s, wanted_s = Hours(), list[float](), [7.0, 0.3, 3_600.0]
+    monkeypatch.setattr("sparktf.executor.agent.time", hours)
+
+    def answer(message: AgentHeartbeat) -> Orders:
+        heard_s.append(hours.now_s)
+        ended = len(heard_s) > len(wanted_s)
+        return Orders(order=Order.DISMISS) if ended else Orders(order=Order.WAIT, beat_s=wanted_s[len(heard_s) - 1])
+
+    handlers = {
+        Action.REGISTER: Handler(Registration, lambda message: Registered(accepted=True)),
+        Action.AGENT_HEARTBEAT: Handler(AgentHeartbeat, answer),
+    }
+    server = ControlServer(HERE, 0, new_secret(), None, handlers)
+    Running(server.access(), tmp_path).end()
+    server.shutdown()
+    for wait_s, first_s, second_s in zip(wanted_s, heard_s[:-1], heard_s[1:], strict=True):
+        assert wait_s <= second_s - first_s + 1e-6 <= wait_s + 2 * KNOBS.agent_poll_s

@@ -19,7 +19,7 @@ from sparktf.driver.plan.plan import Assignments, Plan
 from sparktf.lifecycle import TrainerState
 from sparktf.sequence import Cursor, Interval, Stream, remaining
 from sparktf.topology import NodeId, Role
-from sparktf.wire.control import Action, AssignmentAnswer, AssignmentRequest, Heartbeat, Progress
+from sparktf.wire.control import Action, AssignmentAnswer, AssignmentRequest, Heartbeat, Progress, Registration
 
 NODES = [NodeId(role=Role.WORKER, index=i) for i in range(4)]
 
@@ -46,7 +46,13 @@ class Nodes:
         fields = {field.name: getattr(plan, field.name) for field in dataclasses.fields(plan)}
         trainers = [Trainer(n, f"agent {n.index}", "h", 0.0, 0.0, state=TrainerState.TRAINING) for n in NODES]
         watched = WatchedPlan(**fields, before=before)
-        dispatcher = Dispatcher(Roster(lambda: 0.0, silence_s=15.0))
+        roster = Roster(lambda: 0.0, silence_s=15.0)
+        for i, trainer in enumerate(trainers):
+            address = f"h:{i}"
+            roster.register(
+                Registration(agent=trainer.agent, partition=i, host="h", jvm="1", address=address, versions={})
+            )
+        dispatcher = Dispatcher(roster)
         dispatcher.attempt = Attempt(1, lake_config(lake), watched, Cursor(), trainers, lambda: 0.0, lambda: 0.0)
         self.handlers = dispatcher.handlers()
 

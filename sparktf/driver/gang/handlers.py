@@ -80,7 +80,10 @@ class Dispatcher:
 
     def _heartbeat(self, message: Heartbeat) -> TrainerOrders:
         with self._roster.changed:
-            return self._current().heartbeat(message)
+            attempt = self._current()
+            answer = attempt.heartbeat(message)
+            self._roster.vouch(attempt.trainers[message.node].agent)
+            return answer
 
     def _assignment(self, message: AssignmentRequest) -> AssignmentAnswer:
         with self._roster.changed:

@@ -28,6 +28,7 @@ class AgentRecord:
 
     Attributes:
         address: "host:port" held for its next trainer.
+        vouched: Its trainer was heard after its own latest heartbeat.
         wanted: The trainer it is to run; `stop` takes that back.
         beats: Number of its latest heartbeat; one that comes after a later one says nothing of today.
         ended: Attempt of the last of its trainers that has ended, 0 if none has: what it said of that one comes late.
@@ -37,6 +38,7 @@ class AgentRecord:
     heard_s: float
     address: str
     state: AgentState = AgentState.IDLE
+    vouched: bool = False
     wanted: TrainerSpec | None = None
     stop: bool = False
     beats: int = 0
@@ -143,6 +145,7 @@ class Roster:
             if is_late or (message.attempt is not None and message.attempt <= agent.ended):
                 return Orders(order=Order.WAIT)
             agent.heard_s, agent.address = self.clock(), message.address
+            vouched, agent.vouched = agent.vouched, False
             wanted, waiting_s = agent.wanted, self.rhythm.waiting_s
             if agent.state is AgentState.DISMISSED:
                 return Orders(order=Order.DISMISS)
@@ -155,7 +158,14 @@ class Roster:
                     return Orders(order=Order.STOP, beat_s=waiting_s)
             elif wanted is not None and agent.state is AgentState.IDLE:
                 return Orders(order=Order.START, trainer=wanted, beat_s=waiting_s)
-            return Orders(order=Order.WAIT, beat_s=waiting_s if message.attempt is None else self.rhythm.steady_s)
+            working_s = self.rhythm.vouched_s if vouched else self.rhythm.steady_s
+            return Orders(order=Order.WAIT, beat_s=waiting_s if message.attempt is None else working_s)
+
+    def vouch(self, agent: str) -> None:
+        """Notes that an agent lives, since its trainer does, which ends with it."""
+        with self.changed:
+            known = self._known(agent)
+            known.heard_s, known.vouched = self.clock(), True
 
     def trainer_exited(self, message: TrainerExited) -> Ack:
         """Notes that an agent is free again.
