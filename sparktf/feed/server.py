@@ -131,9 +131,9 @@ class _Server(flight.FlightServerBase):  # type: ignore[misc]
         except BaseException:
             rows.release()
             raise
-        count = rows.rows
-        if self._answered(lambda: staging.seal(span.epoch, span.split, rows, self._wire)):
-            self._answered(lambda: self._sealed(span, count))
+        held = self._answered(lambda: staging.seal(span.epoch, span.split, rows, self._wire))
+        # Also of what another feeder brought first: Spark may be done once this one is, and the driver must know.
+        self._answered(lambda: self._sealed(span, held))
         writer.write(b"sealed")
 
     def do_get(self, context: flight.ServerCallContext, ticket: flight.Ticket) -> flight.RecordBatchStream:

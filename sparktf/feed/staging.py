@@ -187,8 +187,8 @@ class Staging:
             self._files += 1
             return StagedRows(self._budget, self._folder / f"{self._stream}-{self._files}.arrow")
 
-    def seal(self, epoch: int, split: int, rows: StagedRows, wire: str) -> bool:
-        """Takes a whole split, unless it is here already; returns whether it was taken.
+    def seal(self, epoch: int, split: int, rows: StagedRows, wire: str) -> int:
+        """Takes a whole split, unless it is here already; returns the rows of the one that is here then.
 
         Args:
             wire: "unix" where the feeder runs on this node's own executor, else "tcp".
@@ -203,19 +203,19 @@ class Staging:
             rows.release()
             raise
         with self._changed:
-            over, known = self._epoch != epoch, split in self._splits
-            if not over and not known:
+            over, known = self._epoch != epoch, self._splits.get(split)
+            if not over and known is None:
                 held = Held(rows, kept=self._keep)
                 self._splits[split] = held
                 self._fed_s = time.monotonic()
                 self._count(rows, wire)
                 self._enqueue(split, held)
                 self._changed.notify_all()
-                return True
+                return rows.rows
         rows.release()
-        if over:
+        if over or known is None:
             raise RefusedError(f"epoch {epoch} of {self._stream} is over")
-        return False
+        return known.data.rows
 
     # ---- the node's own feed ----
 

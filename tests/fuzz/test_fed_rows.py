@@ -131,7 +131,7 @@ class Gang:
                 rows = node.admit(epoch, split)
                 assert rows == (self._case.splits[split] if split in sealed else None)
             whole = self._bring(node, split, 1.0)
-            assert node.seal(epoch, split, whole, self._dice.choice(("unix", "tcp"))) is (split not in sealed)
+            assert node.seal(epoch, split, whole, self._dice.choice(("unix", "tcp"))) == self._case.splits[split]
             sealed.add(split)
         if epoch:
             with pytest.raises(RefusedError):

@@ -120,14 +120,14 @@ def _any_count(self: Any, context: Any, descriptor: Any, reader: Iterable[Any], 
     for chunk in reader:
         if chunk.data is not None:
             rows.append(chunk.data)
-    if self._answered(lambda: self._stagings[span.stream].seal(span.epoch, span.split, rows, self._wire)):
-        self._answered(lambda: self._sealed(span, rows.rows))
+    held = self._answered(lambda: self._stagings[span.stream].seal(span.epoch, span.split, rows, self._wire))
+    self._answered(lambda: self._sealed(span, held))
 
 
 _seal = Staging.seal
 
 
-def _sealed_again(self: Staging, epoch: int, split: int, rows: StagedRows, wire: str) -> bool:
+def _sealed_again(self: Staging, epoch: int, split: int, rows: StagedRows, wire: str) -> int:
     self._splits.pop(split, None)
     return _seal(self, epoch, split, rows, wire)
 

@@ -8,6 +8,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Iterator
+from concurrent.futures import FIRST_COMPLETED, ThreadPoolExecutor, wait
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -42,6 +43,7 @@ class Node:
     Attributes:
         sealed: What it has told the driver: split and rows.
         refusal: What the driver answers.
+        on_its_way: What it tells first reaches the driver once this is set.
     """
 
     staging: Staging
@@ -52,6 +54,7 @@ class Node:
     sealed: list[tuple[int, int]]
     folder: Path
     refusal: RefusedError | None = None
+    on_its_way: threading.Event | None = None
 
     @property
     def elsewhere(self) -> DataAddress:
@@ -86,6 +89,8 @@ def serve(spec: FeedSpec, folder: Path, tls: TlsMaterial | None = None) -> Node:
     def told(span: Span, rows: int) -> None:
         if made.refusal is not None:
             raise made.refusal
+        arrives, made.on_its_way = made.on_its_way, None
+        assert arrives is None or arrives.wait(10)
         sealed.append((span.split, rows))
 
     server = DataServer("127.0.0.1", 0, folder, SECRET, tls, ATTEMPT, {Stream.TRAIN: staging}, told)
@@ -166,12 +171,16 @@ class TestPutting:
             both.wait()
             yield from rows(0, 30)
 
-        threads = [threading.Thread(target=put, args=(node, 0, slowly())) for _ in range(2)]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join(10)
-        assert node.sealed == [(0, 30)]
+        node.on_its_way = arrives = threading.Event()
+        with ThreadPoolExecutor(2) as pool:
+            feeders = [pool.submit(put, node, 0, slowly()) for _ in range(2)]
+            try:
+                assert wait(feeders, 10, FIRST_COMPLETED).done
+                assert node.sealed == [(0, 30)], "Spark is done once one has ended: the driver has to know by then"
+            finally:
+                arrives.set()
+        assert [feeder.result().rows for feeder in feeders] == [30, 30]
+        assert node.sealed == [(0, 30), (0, 30)]
         assert sorted(node.ids()) == list(range(30))
         assert node.is_empty()
 

@@ -53,13 +53,13 @@ class Node:
             staged.append(batch)
         return staged
 
-    def seal(self, split: int, first: int, rows: int, epoch: int = 0) -> bool:
+    def seal(self, split: int, first: int, rows: int, epoch: int = 0) -> int:
         return self.staging.seal(epoch, split, self.stage(first, rows), "unix")
 
     def fill(self, sizes: Sequence[int], epoch: int = 0) -> None:
         """Seals splits of such sizes, with ids from 0 on."""
         for split, rows in enumerate(sizes):
-            assert self.seal(split, sum(sizes[:split]), rows, epoch)
+            assert self.seal(split, sum(sizes[:split]), rows, epoch) == rows
 
     def feed(self, more: Callable[[], bool] = lambda: False) -> NodeFeed:
         return NodeFeed(self.spec, StagedParts(self.staging, more))
@@ -120,16 +120,16 @@ class TestSplits:
         assert node.ids() == list(range(140))
 
     def test_a_split_that_is_here_already_is_dropped(self, node: Node) -> None:
-        assert node.seal(3, 0, 50)
-        assert not node.seal(3, 1000, 60)
+        assert node.seal(3, 0, 50) == 50
+        assert node.seal(3, 1000, 60) == 50
         assert node.staging.input.rows == {"unix": 50}
         assert sorted(node.ids()) == list(range(50))
         assert node.memory_left()
 
     def test_of_two_feeders_of_a_split_the_first_that_ends_wins(self, node: Node) -> None:
         slow, fast = node.stage(1000, 30), node.stage(0, 30)
-        assert node.staging.seal(0, 0, fast, "tcp")
-        assert not node.staging.seal(0, 0, slow, "unix")
+        assert node.staging.seal(0, 0, fast, "tcp") == 30
+        assert node.staging.seal(0, 0, slow, "unix") == 30
         assert sorted(node.ids()) == list(range(30))
 
     def test_a_feeder_of_an_epoch_that_is_over_leaves_nothing(self, node: Node) -> None:
