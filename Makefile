@@ -34,14 +34,15 @@ JAVA := $(if $(JAVA_HOME),$(JAVA_HOME)/bin/java,java)
 # Each suite leaves the times of its tests there.
 TIMES := .pytest_cache/times
 PYTEST = $(PY) -m pytest --junitxml=$(TIMES)/$@.xml
-SUITES := unit fuzz simulate trainer integration cluster
 HALVES_trainer := trainer-exactness trainer-others
-HALVES_integration := integration-rows integration-runs
-HALVES_cluster := cluster-hdfs cluster-yarn
-REPORTS := $(foreach suite,$(SUITES),$(patsubst %,$(TIMES)/%.xml,$(or $(HALVES_$(suite)),$(suite))))
+HALVES_integration := integration-runs integration-rows
+HALVES_cluster := cluster-yarn cluster-hdfs
+# Of `make test`, two at once: first those that fail soonest, then the longest.
+PARTS := check unit simulate fuzz $(foreach suite,cluster integration trainer,$(HALVES_$(suite)))
+REPORTS := $(patsubst %,$(TIMES)/%.xml,$(filter-out check,$(PARTS)))
 # What ARGS choose may all be in the other half.
 CHOSEN = $(if $(ARGS),|| [ $$? -eq 5 ])
-AT_ONCE = $(MAKE) --no-print-directory -j2 --output-sync=target TOGETHER=1 $(HALVES_$@)
+AT_ONCE = $(MAKE) --no-print-directory -j2 --output-sync=target TOGETHER=1
 BENCHES := $(patsubst benchmarks/%.py,bench-%,$(filter-out benchmarks/_% benchmarks/hdfs_feed.py,$(wildcard benchmarks/*.py)))
 
 # A cluster's settings in the user's environment must not leak into runs on this machine.
@@ -65,7 +66,8 @@ train: java $(VENV)/.examples $(LAKE) ## Train on handwritten digits with two wo
 		2> >(trap '' INT; exec grep --line-buffered -v 'WARNING: Using incubator modules' >&2)
 
 .PHONY: test
-test: java check $(SUITES) ## All checks and tests; what CI runs
+test: java $(VENV)/.dev ## All checks and tests; what CI runs
+	@$(AT_ONCE) $(PARTS)
 	@$(PY) tests/slowest.py $(REPORTS)
 
 .PHONY: check
@@ -96,7 +98,7 @@ simulate-mutants: $(VENV)/.dev ## Take the driver's guards out, one by one: whic
 
 .PHONY: trainer
 trainer: $(VENV)/.dev ## Tests of trainer processes, without Spark, in two halves at once
-	@$(AT_ONCE)
+	@$(AT_ONCE) $(HALVES_$@)
 
 EXACTNESS_TESTS := $(patsubst %,tests/trainer/test_%.py,columns exactness keep)
 
@@ -110,7 +112,7 @@ trainer-others:
 
 .PHONY: integration
 integration: java $(VENV)/.dev ## Tests of real Spark with real trainers, in two halves at once
-	@$(AT_ONCE)
+	@$(AT_ONCE) $(HALVES_$@)
 
 # Each half with applications of its own: what becomes of rows, and what becomes of runs.
 RUNS_TESTS := $(patsubst %,tests/integration/test_%.py,readme spark_applications spark_control spark_digits \
@@ -126,7 +128,7 @@ integration-runs:
 
 .PHONY: cluster
 cluster: java $(VENV)/.dev ## Tests on a real HDFS and YARN, in two halves at once: each waits more than it computes
-	@$(AT_ONCE)
+	@$(AT_ONCE) $(HALVES_$@)
 
 # Each half with a cluster of its own.
 YARN_TESTS := $(addprefix tests/cluster/,test_readme.py test_submit.py) $(sort $(wildcard tests/cluster/test_yarn_*.py))
