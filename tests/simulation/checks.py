@@ -127,6 +127,8 @@ def _blame(world: World, submission: Submission, attempt: AttemptResult) -> Iter
         return  # nodes wait for what feeders do not bring
     if not hits:
         yield f"{node} is named as the root cause, and nothing had happened to it: {cause.message}"
+    elif attempt.attempt in submission.gang.cut_off:
+        return  # its driver lost the run while it still looked for the one that the peers had lost
     elif cause.peer and any(hit.lasts for hit in hits) and not any(hit.what in ("lost", "late") for hit in hits):
         yield f"{cause.node} is blamed for the loss of {node}, which was gone: {cause.message}"
 

@@ -24,9 +24,11 @@ from simulation.rows import FedRows, Rows
 from simulation.site import SimSite
 
 from sparktf.config.job import JobConfig
+from sparktf.driver.attempt.attempt import Attempt
 from sparktf.driver.gang.gang import Gang
 from sparktf.driver.run import Run
 from sparktf.errors import SparkTFError, Verdict
+from sparktf.lifecycle import AttemptState
 from sparktf.result import Application, RunResult
 from sparktf.rundir import RunDirectory
 
@@ -45,6 +47,20 @@ _BOUND_S = 400.0
 """So long after its last fault a run may take, with all attempts and submissions that it needs."""
 
 
+class SimGang(Gang):
+    """A gang that remembers which attempts were cut off: they ended before anything was decided of them."""
+
+    def __init__(self, *given: Any) -> None:
+        super().__init__(*given)
+        self.cut_off: set[int] = set()
+
+    def end_attempt(self, attempt: Attempt, limit_s: float) -> bool:
+        """See `Gang`."""
+        if attempt.state is AttemptState.RUNNING:
+            self.cut_off.add(attempt.number)
+        return super().end_attempt(attempt, limit_s)
+
+
 @dataclass
 class Submission:
     """One driver of the run.
@@ -57,7 +73,7 @@ class Submission:
     number: int
     process: Process
     site: SimSite
-    gang: Gang
+    gang: SimGang
     begun_s: float
     result: RunResult | None = None
     error: str = ""
@@ -216,7 +232,7 @@ class World:
         skew_s = chance.uniform(-3.0, 3.0) if "clocks-differ" in self.faults.kinds else 0.0
         process = Process(self.hub, f"driver-{number}", self.seed, skew_s=skew_s)
         site = SimSite(self, process, Application(f"app-{number}"))
-        gang = Gang(self.config, site, _Silent())
+        gang = SimGang(self.config, site, _Silent())
         gang.roster.changed = SimCondition(process, _LOOK_S * self.nodes)
         submission = Submission(number, process, site, gang, self.hub.now)
         self.submissions.append(submission)
