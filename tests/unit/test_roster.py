@@ -77,8 +77,8 @@ def test_a_stopped_trainer_leaves_its_agent_idle(roster: Roster) -> None:
     assert not roster.is_quiet()
     roster.trainer_exited(exited("a"))
 
-    assert roster.is_quiet()
     assert roster.heartbeat(beat("a")).order is Order.WAIT
+    assert roster.is_quiet()
 
 
 def test_what_an_agent_tells_again_of_a_trainer_that_has_ended_takes_nothing_from_the_next_attempt(
@@ -257,3 +257,18 @@ def test_a_heartbeat_that_comes_after_a_later_one_says_nothing_of_today(roster: 
     assert roster.heartbeat(beat("a")).order is Order.START
     roster.heartbeat(beat("a", attempt=1))
     assert roster.heartbeat(late_too).order is Order.WAIT, "it was sent before the trainer began"
+
+
+def test_an_agent_that_may_have_begun_a_trainer_or_ended_one_is_not_quiet_until_it_is_heard(roster: Roster) -> None:
+    roster.register(registration("a"))
+    roster.start([("a", trainer_spec())])
+    assert roster.heartbeat(beat("a")).order is Order.START
+    roster.stop_trainers()
+    assert not roster.is_quiet(), (
+        "its trainer may be starting: an attempt that began now would lose it to that one's end"
+    )
+    assert roster.heartbeat(beat("a", attempt=1)).order is Order.STOP
+    roster.trainer_exited(exited("a"))
+    assert not roster.is_quiet(), "it says next where another trainer may begin"
+    roster.heartbeat(beat("a", address="h:2"))
+    assert roster.is_quiet()

@@ -21,7 +21,7 @@ from sparktf.errors import LifecycleError, PreflightError, ReservationError
 from sparktf.executor.agent import AgentSettings, installed_versions
 from sparktf.executor.feeder import FeederSettings
 from sparktf.knobs import KNOBS
-from sparktf.lifecycle import GANG, AgentState, GangEvent, GangState, step
+from sparktf.lifecycle import GANG, GangEvent, GangState, step
 from sparktf.sequence import Stream
 from sparktf.wire.control import TrainerSpec
 
@@ -134,7 +134,7 @@ class Gang:
         while True:
             self.look_after_agents()
             self.roster.sweep()
-            idle = [a for a in self.roster.here() if a.state is AgentState.IDLE]
+            idle = [a for a in self.roster.here() if a.is_free]
             _check_problems([agent for agent in idle if agent.id not in sound], self._versions)
             sound.update(agent.id for agent in idle)
             now_s = self._clock.now_s()

@@ -31,6 +31,8 @@ class AgentRecord:
         vouched: Its trainer was heard after its own latest heartbeat.
         wanted: The trainer it is to run; `stop` takes that back.
         beats: Number of its latest heartbeat; one that comes after a later one says nothing of today.
+        is_awaited: Whether it has to be heard again before it counts as idle: it was told to start a trainer, and may
+            run one; or its last one has ended, and it says next where another may begin.
         ended: Attempt of the last of its trainers that has ended, 0 if none has: what it said of that one comes late.
     """
 
@@ -42,6 +44,7 @@ class AgentRecord:
     wanted: TrainerSpec | None = None
     stop: bool = False
     beats: int = 0
+    is_awaited: bool = False
     ended: int = 0
 
     @property
@@ -52,6 +55,11 @@ class AgentRecord:
     def executor(self) -> tuple[str, str]:
         """Host and JVM, which no two executors share."""
         return self.registration.host, self.registration.jvm
+
+    @property
+    def is_free(self) -> bool:
+        """Whether it runs no trainer, is to run none, and holds the address that the driver knows."""
+        return self.state is AgentState.IDLE and self.wanted is None and not self.is_awaited
 
     @property
     def is_here(self) -> bool:
@@ -145,6 +153,9 @@ class Roster:
             if is_late or (message.attempt is not None and message.attempt <= agent.ended):
                 return Orders(order=Order.WAIT)
             agent.heard_s, agent.address = self.clock(), message.address
+            if agent.is_awaited:
+                agent.is_awaited = False
+                self.changed.notify_all()
             vouched, agent.vouched = agent.vouched, False
             wanted, waiting_s = agent.wanted, self.rhythm.waiting_s
             if agent.state is AgentState.DISMISSED:
@@ -157,6 +168,7 @@ class Roster:
                         agent.apply(AgentEvent.STOP)
                     return Orders(order=Order.STOP, beat_s=waiting_s)
             elif wanted is not None and agent.state is AgentState.IDLE:
+                agent.is_awaited = True
                 return Orders(order=Order.START, trainer=wanted, beat_s=waiting_s)
             working_s = self.rhythm.vouched_s if vouched else self.rhythm.steady_s
             return Orders(order=Order.WAIT, beat_s=waiting_s if message.attempt is None else working_s)
@@ -180,7 +192,7 @@ class Roster:
             agent.ended = message.attempt
             if agent.state in (AgentState.BUSY, AgentState.STOPPING):
                 agent.apply(AgentEvent.EXITED)
-            agent.wanted, agent.stop = None, False
+            agent.wanted, agent.stop, agent.is_awaited = None, False, True
             self.changed.notify_all()
             return Ack()
 
@@ -224,9 +236,9 @@ class Roster:
                 agent.wanted = agent.wanted if agent.stop else None
 
     def is_quiet(self) -> bool:
-        """Whether no agent that is here runs a trainer."""
+        """Whether no agent that is here runs a trainer, or may."""
         with self.changed:
-            return all(a.state is AgentState.IDLE and a.wanted is None for a in self._agents.values() if a.is_here)
+            return all(a.is_free for a in self._agents.values() if a.is_here)
 
     def dismiss(self, agents: Sequence[str] | None = None) -> None:
         """Sends agents home, all of them by default: also the lost, if they speak again; and then takes no new ones."""
