@@ -12,7 +12,7 @@ from typing import NamedTuple
 QUICK_S = 0.5
 """Between two heartbeats of a node of a small gang that is at work, and of one that has no answer yet."""
 
-_CALL_S = 0.6e-3
+_CALL_S = 0.66e-3
 """The driver's processor time for a heartbeat: `make bench-scale`."""
 _SHARE = 0.05
 """Of one core, for all heartbeats of agents and trainers that are at work."""

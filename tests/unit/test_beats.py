@@ -34,10 +34,10 @@ def test_who_knows_of_no_gang_takes_it_for_a_small_one() -> None:
     assert beats(2, heartbeat_s=15.0, driver_lost_s=60.0) == SMALL
 
 
-@pytest.mark.parametrize("nodes", [28, 100, 250, 999, 1_000])
+@pytest.mark.parametrize("nodes", [26, 100, 250, 999, 1_000])
 def test_heartbeats_of_a_gang_of_any_size_take_a_twentieth_of_a_core(nodes: int) -> None:
     steady_s, vouched_s, waiting_s, silence_s = beats(nodes, heartbeat_s=15.0, driver_lost_s=60.0)
-    assert nodes * (1 / steady_s + 1 / vouched_s) * 0.6e-3 <= 0.05 + 1e-9
+    assert nodes * (1 / steady_s + 1 / vouched_s) * 0.66e-3 <= 0.05 + 1e-9
     assert vouched_s + steady_s <= silence_s
     assert silence_s >= max(3 * steady_s, 15.0)
     assert 0.5 <= waiting_s <= max(steady_s / 8, 0.5)
@@ -98,10 +98,10 @@ def test_an_agent_is_not_lost_while_its_trainer_is_heard_and_is_when_neither_is(
 @pytest.mark.parametrize(
     ("state", "beat_s"),
     [
-        (TrainerState.LAUNCHED, 18.0),
-        (TrainerState.READY, 18.0),
-        (TrainerState.TRAINING, 18.0),
-        (TrainerState.FINISHED, 2.25),
+        (TrainerState.LAUNCHED, 19.8),
+        (TrainerState.READY, 19.8),
+        (TrainerState.TRAINING, 19.8),
+        (TrainerState.FINISHED, 2.475),
     ],
 )
 def test_a_trainer_is_heard_less_often_while_it_works(state: TrainerState, beat_s: float, tmp_path: Path) -> None:
@@ -121,8 +121,8 @@ def test_a_trainer_of_a_large_gang_is_lost_when_it_has_missed_three_heartbeats(t
     now_s = 0.0
     one = Trainer(NODE, "a", "h", heard_s=0.0, moved_s=0.0, state=TrainerState.TRAINING)
     attempt = Attempt(1, config, plan_lake(lake), Cursor(), [one], lambda: now_s, lambda: now_s)
-    now_s = 54.0
+    now_s = 59.3
     assert attempt.outcome() is Outcome.RUNNING
-    now_s = 54.1
+    now_s = 59.5
     attempt.outcome()
-    assert [record.message for record in attempt.failures] == ["worker 0 on h was silent for 54 s"]
+    assert [record.message for record in attempt.failures] == ["worker 0 on h was silent for 59.4 s"]
