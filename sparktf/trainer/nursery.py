@@ -11,7 +11,6 @@ A fork copies the thread that forks, and no other: so until then there is one, n
 from __future__ import annotations
 
 import ctypes
-import gc
 import importlib
 import json
 import os
@@ -24,7 +23,7 @@ import traceback
 from pathlib import Path
 
 from sparktf.prctl import die_with
-from sparktf.trainer.preload import complete_environment, import_all
+from sparktf.trainer.preload import complete_environment, import_all, without_collector
 
 _BLAS_THREADS = ("OPENBLAS_NUM_THREADS", "GOTO_NUM_THREADS", "OMP_NUM_THREADS")
 """Where OpenBLAS looks for the number of its threads, in this order."""
@@ -42,9 +41,8 @@ def main() -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the whole terminal; the driver decides what it means
     if not die_with(int(sys.argv[1])):
         os._exit(0)
-    _import_with_one_thread()
-    gc.collect()
-    gc.freeze()  # what trainers never change stays shared with them
+    with without_collector():  # which would write into what trainers never change, and share
+        _import_with_one_thread()
     with socket.socket(fileno=0) as agent:
         agent.send(json.dumps({"ready": True}).encode())
         if _serve(agent):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from typing import get_args
 
 import pytest
@@ -10,6 +11,7 @@ from sparktf.config.job import Strategy
 from sparktf.errors import LifecycleError
 from sparktf.topology import Role
 from sparktf.trainer.life import LIVES, life_of
+from sparktf.trainer.preload import without_collector
 
 
 def test_every_strategy_has_a_life_for_its_workers() -> None:
@@ -20,3 +22,15 @@ def test_every_strategy_has_a_life_for_its_workers() -> None:
 def test_a_role_that_a_strategy_does_not_have_is_refused_by_name(role: Role) -> None:
     with pytest.raises(LifecycleError, match=rf"strategy: single has nothing to do for a node of role {role.value}$"):
         life_of("single", role)
+
+
+def test_what_is_imported_without_the_collector_stays_out_of_its_way_and_it_works_again_even_after_a_failure() -> None:
+    frozen = gc.get_freeze_count()
+    try:
+        with pytest.raises(ImportError), without_collector():
+            assert not gc.isenabled()
+            raise ImportError("broken")
+        assert gc.isenabled()
+        assert gc.get_freeze_count() > frozen
+    finally:
+        gc.unfreeze()
