@@ -14,6 +14,7 @@ from typing import Any, Self
 
 import pyspark
 import yaml
+from integration.sandbox import QUICK_START
 
 from minihadoop import MiniHadoop
 from minihadoop.yarn import Application
@@ -21,16 +22,14 @@ from sparktf.result import RunResult
 
 REPO = Path(__file__).parents[2]
 SPARK = Path(pyspark.__file__).parent
-# One core per JVM: less time to start.
-_JAVA = "-XX:+UseSerialGC -XX:TieredStopAtLevel=1"
 _ID = re.compile(r"application_\d+_\d+")
 MODES = ("cluster", "client")
 
 SMALL_CONF = {
     "spark.yarn.jars": f"local:{SPARK}/jars/*",
-    "spark.driver.extraJavaOptions": _JAVA,
-    "spark.executor.extraJavaOptions": _JAVA,
-    "spark.yarn.am.extraJavaOptions": _JAVA,
+    "spark.driver.extraJavaOptions": QUICK_START,
+    "spark.executor.extraJavaOptions": QUICK_START,
+    "spark.yarn.am.extraJavaOptions": QUICK_START,
     "spark.ui.enabled": "false",
 }
 

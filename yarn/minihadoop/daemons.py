@@ -17,9 +17,11 @@ _OPENED = (
     *("java.io", "java.lang", "java.lang.reflect", "java.math", "java.net", "java.text", "java.util"),
     *("java.util.concurrent", "java.util.zip", "sun.security.util", "sun.security.x509"),
 )
-# Ten of them share a laptop: they start faster and stay smaller with the plain collector and the first compiler.
+# Ten of them share a laptop: they start faster and stay smaller with the plain collector and the first compiler, and
+# without verifying the classes of released jars.
 _JVM_OPTIONS = (
     *("-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-XX:+IgnoreUnrecognizedVMOptions"),
+    *("-XX:+UnlockDiagnosticVMOptions", "-XX:-BytecodeVerificationRemote"),
     *("-Djava.net.preferIPv4Stack=true", "-XX:-UsePerfData"),
     *(f"--add-opens=java.base/{package}=ALL-UNNAMED" for package in _OPENED),
 )
