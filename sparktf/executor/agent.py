@@ -12,7 +12,6 @@ import sys
 import tempfile
 import time
 import uuid
-from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -57,15 +56,17 @@ class AgentSettings:
     nursery: Switch
 
 
-def agent_task(partition: int, rows: Iterable[object], settings: AgentSettings) -> Iterator[int]:
-    """The function of the Spark job: one agent for the partition, until the driver dismisses it."""
-    del rows
+def run_agent(partition: int, settings: AgentSettings, task: int = 0) -> None:
+    """Runs an agent for a partition until the driver dismisses it.
+
+    Args:
+        task: Number of its Spark task; see `Registration`.
+    """
     base = Path(tempfile.mkdtemp(prefix="sparktf-", dir=_local_dir()))
     try:
-        Agent(partition, settings, base).run()
+        Agent(partition, settings, base, task).run()
     finally:
         shutil.rmtree(base, ignore_errors=True)
-    yield partition
 
 
 class Agent:
@@ -75,8 +76,9 @@ class Agent:
     any more. One that was frozen or cut off for so long that the driver gave it up registers anew, as another agent.
     """
 
-    def __init__(self, partition: int, settings: AgentSettings, base: Path) -> None:
+    def __init__(self, partition: int, settings: AgentSettings, base: Path, task: int = 0) -> None:
         self._partition = partition
+        self._task = task
         self._settings = settings
         self._base = base
         self._id = uuid.uuid4().hex
@@ -134,6 +136,7 @@ class Agent:
         registration = Registration(
             agent=self._id,
             partition=self._partition,
+            task=self._task,
             host=socket.gethostname(),
             jvm=executor_identity(),
             address=self._address(),

@@ -62,6 +62,7 @@ class Registration(Message):
     Attributes:
         agent: Unique id of this agent process.
         partition: The Spark partition it runs for; there is one agent for each.
+        task: Number of its Spark task: of two agents of one partition, Spark started the one with the greater later.
         jvm: Identity of its executor: "<pid>@<start time>" of the JVM on `host`.
         container: Id of its YARN container, "" elsewhere.
         address: "host:port" that the agent holds for its next trainer.
@@ -75,6 +76,7 @@ class Registration(Message):
     jvm: str
     address: str
     versions: dict[str, str]
+    task: int = 0
     container: str = ""
     before: str = ""
     problems: tuple[str, ...] = ()

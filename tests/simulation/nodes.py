@@ -470,6 +470,7 @@ class Agent:
         self._beats = 0
         self._names = 0
         self._before = ""
+        self._task = number
         self._port = 1000 * number
         self._heard_s = line.hub.now
         self.process.spawn(self._run)
@@ -508,6 +509,7 @@ class Agent:
             registration = Registration(
                 agent=self._id,
                 partition=self.partition,
+                task=self._task,
                 host=self.host,
                 jvm=self.process.name,
                 address=self.address,

@@ -7,15 +7,14 @@ from __future__ import annotations
 
 import os
 
-from sparktf.executor.agent import AgentSettings, agent_task
+from sparktf.executor import agent
 
 
-def run_agent(partition: int, settings: AgentSettings, folder: str) -> None:
+def run_agent(partition: int, settings: agent.AgentSettings, folder: str) -> None:
     """Runs an agent until it is dismissed.
 
     Args:
         folder: For everything that agent and trainers write locally.
     """
     os.environ["SPARK_LOCAL_DIRS"] = folder
-    for _ in agent_task(partition, (), settings):
-        pass
+    agent.run_agent(partition, settings)

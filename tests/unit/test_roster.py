@@ -25,9 +25,9 @@ class Clock:
         return self.now_s
 
 
-def registration(agent: str, partition: int = 0, before: str = "") -> Registration:
+def registration(agent: str, partition: int = 0, before: str = "", task: int = 0) -> Registration:
     return Registration(
-        agent=agent, partition=partition, host="h", jvm="1@2", address="h:1", versions={}, before=before
+        agent=agent, partition=partition, task=task, host="h", jvm="1@2", address="h:1", versions={}, before=before
     )
 
 
@@ -216,6 +216,16 @@ def test_a_new_agent_of_a_partition_takes_the_place_of_the_old(roster: Roster) -
 
     assert [agent.id for agent in roster.here()] == ["new"]
     assert [entry.agent.id for entry in roster.sweep()] == ["old"]
+
+
+def test_what_an_agent_said_before_spark_started_another_takes_no_place_from_that_one(
+    roster: Roster, clock: Clock
+) -> None:
+    roster.register(registration("started again", task=12))
+    assert not roster.register(registration("gone", task=5)).accepted, "its registration was on its way for long"
+    assert roster.sweep() == []
+    clock.now_s += SILENCE_S
+    assert roster.register(registration("not gone", task=5)).accepted, "and the other one is"
 
 
 def test_under_speculation_a_second_agent_waits_until_the_first_is_silent(clock: Clock) -> None:

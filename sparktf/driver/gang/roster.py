@@ -113,7 +113,9 @@ class Roster:
     # ---- called by the control server ----
 
     def register(self, message: Registration) -> Registered:
-        """Gives an agent its place, or tells it to wait: a duplicate, or one that is back while another has its place.
+        """Gives an agent its place, or tells it to wait while another one has it.
+
+        A duplicate waits, one that is back, and one that Spark has started another for since: its registration is late.
 
         Raises:
             RefusedError: the cluster is closed, or the agent's job has ended.
@@ -129,7 +131,7 @@ class Roster:
                 silent_s = now_s - other.heard_s
                 if silent_s >= self.silence_s:
                     self._lose(other, f"silent for {silent_s:.0f} s")
-                elif self.duplicates_wait or message.before:
+                elif self.duplicates_wait or message.before or message.task < other.registration.task:
                     return Registered(accepted=False, reason="another agent has this place")
                 else:
                     self._lose(other, "Spark started it again elsewhere")

@@ -15,7 +15,8 @@ from pyspark.sql import SparkSession
 
 from sparktf.driver.spark.application import Slots
 from sparktf.errors import NodeLostError, RunInterruptedError
-from sparktf.executor.agent import AgentSettings, agent_task
+from sparktf.executor.agent import AgentSettings
+from sparktf.executor.spark_agent import agent_task
 
 _MAX_RESTARTS = 10
 

@@ -1,0 +1,20 @@
+"""The node agent as a Spark task."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+from pyspark import TaskContext
+
+from sparktf.errors import LifecycleError
+from sparktf.executor.agent import AgentSettings, run_agent
+
+
+def agent_task(partition: int, rows: Iterable[object], settings: AgentSettings) -> Iterator[int]:
+    """The function of the agents' job: one agent for the partition, until the driver dismisses it."""
+    del rows
+    context = TaskContext.get()
+    if context is None:
+        raise LifecycleError("an agent runs in a Spark task")
+    run_agent(partition, settings, context.taskAttemptId())
+    yield partition
