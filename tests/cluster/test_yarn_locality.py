@@ -99,7 +99,7 @@ def test_nine_of_ten_bytes_are_read_on_their_own_host(hadoop: MiniHadoop, beside
     assert beside.result.rows_trained == EPOCHS * ROWS
     assert f"{ROWS:,} rows in {FILES * GROUPS_PER_FILE} row groups" in beside.output
     assert beside.nbytes > 60e6 * EPOCHS
-    assert beside.local >= 0.9
+    assert beside.local >= 0.9, beside.output
     assert beside.sent <= 0.1 * beside.nbytes + OTHER_NBYTES
     assert "on the reader's own host" in beside.output
 

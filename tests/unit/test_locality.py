@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from lakes import lake_config, no_filter, write_lake
 
-from sparktf.driver.gang.placement import Request, ask_beside, best_hosts, best_nodes, request_for, seats
+from sparktf.driver.gang.placement import Request, ask_beside, best_hosts, best_nodes, near, request_for, seats
 from sparktf.driver.plan.files import RowGroups
 from sparktf.driver.plan.locality import NO_HOST, FileBlock, Hosts
 from sparktf.driver.plan.plan import Plan, load_plan, save_plan
@@ -222,6 +222,16 @@ def test_executors_that_came_far_from_the_data_are_asked_for_once_more(
 
     assert ask_beside(held, 2, ["a"], ask) == total
     assert requests == asked
+
+
+def test_a_host_that_holds_little_is_far_from_the_data_although_the_others_hold_all() -> None:
+    held = {"a": {0: 100, 1: 90}, "b": {0: 100, 2: 90}, "c": {1: 90, 2: 90, 3: 10}, "little": {3: 10}}
+    assert near(held, ["a", "b", "c"]) == pytest.approx(290)
+    assert near(held, ["a", "b", "little"]) == pytest.approx(2 * 290 / 3 + 10)
+    assert near(held, ["a", "a", "b"]) == pytest.approx(280)
+    assert near(held, []) == near({}, ["a"]) == 0
+    assert request_for(held, 3, ["little", "a", "b"]) == Request(4, ("c",))
+    assert best_nodes(held, ["little", "a", "b", "c"], 3) == [1, 2, 3]
 
 
 def test_of_the_nodes_that_came_those_beside_the_data_are_kept() -> None:

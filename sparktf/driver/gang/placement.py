@@ -36,7 +36,7 @@ def request_for(host_nbytes: HostNbytes, nodes: int, held: Sequence[str]) -> Req
     missing = max(nodes - len(held), 0)
     hosts = best_hosts(host_nbytes, missing, held)
     ideal = best_hosts(host_nbytes, nodes, [])
-    if covered(host_nbytes, [*held, *hosts]) >= _GOOD_ENOUGH * covered(host_nbytes, ideal):
+    if near(host_nbytes, [*held, *hosts]) >= _GOOD_ENOUGH * near(host_nbytes, ideal):
         return Request(len(held) + missing, tuple(hosts))
     wanted = [host for host in ideal if host not in held]
     return Request(len(held) + len(wanted), tuple(wanted))
@@ -116,6 +116,19 @@ def covered(host_nbytes: HostNbytes, hosts: Sequence[str]) -> int:
         for group, size in host_nbytes.get(host, {}).items():
             found[group] = max(found.get(group, 0), size)
     return sum(found.values())
+
+
+def near(host_nbytes: HostNbytes, hosts: Sequence[str]) -> float:
+    """Returns how many bytes at most a node on each of these hosts can read there, when all nodes read as many.
+
+    A host that holds little helps little, even where the others hold all: they are not to read more than their part.
+    """
+    if not hosts:
+        return 0.0
+    part = covered(host_nbytes, list(host_nbytes)) / len(hosts)
+    nodes = Counter(hosts)
+    own = sum(min(count * part, sum(host_nbytes.get(host, {}).values())) for host, count in nodes.items())
+    return min(own, covered(host_nbytes, hosts))
 
 
 def seats(hosts: Sequence[str], wanted: Sequence[str]) -> list[int]:
