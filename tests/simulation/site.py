@@ -38,7 +38,7 @@ from sparktf.message import Message
 from sparktf.result import Application
 from sparktf.sequence import Stream
 from sparktf.storage import FileSystems, Storage
-from sparktf.wire.control import Action, TrainerSpec
+from sparktf.wire.control import Action, AgentHeartbeat, Order, Orders, TrainerSpec
 from sparktf.wire.data import DataAddress
 from sparktf.wire.security import ControlAccess
 
@@ -69,6 +69,9 @@ class World(Protocol):
 
     def went_home(self, site: SimSite, agent: Agent) -> None:
         """Told of every agent that ended as a success."""
+
+    def stopped(self, site: SimSite, beat: AgentHeartbeat) -> None:
+        """Told of every agent that was ordered to stop the trainer that it runs."""
 
 
 class SimSite:
@@ -234,8 +237,6 @@ class SimSite:
             self.world.hit(caller, "late")
         if chance := faults.strike("message-twice", what):
             ways.append(chance.choice((0.01, 1.0, 5.0, 12.0)))
-            if action is Action.AGENT_HEARTBEAT:
-                self.world.hit(caller, "twice")  # with an address that it may have given up since
         if faults.strike("message-lost", what):
             self.world.hit(caller, "lost")
             ways.clear()
@@ -261,7 +262,10 @@ class SimSite:
 
     def _answer(self, action: Action, message: Message) -> Message | Exception:
         try:
-            return self._handlers[action].answer(message)
+            answer = self._handlers[action].answer(message)
+            if isinstance(message, AgentHeartbeat) and isinstance(answer, Orders) and answer.order is Order.STOP:
+                self.world.stopped(self, message)
+            return answer
         except RefusedError as error:
             return error
         except LifecycleError as error:

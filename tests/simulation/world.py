@@ -31,6 +31,7 @@ from sparktf.errors import SparkTFError, Verdict
 from sparktf.lifecycle import AttemptState
 from sparktf.result import Application, RunResult
 from sparktf.rundir import RunDirectory
+from sparktf.wire.control import AgentHeartbeat
 
 _SUBMISSIONS = 6
 _PATIENCE = 2
@@ -169,6 +170,12 @@ class World:
         """See `site.World`."""
         if not site.closed and not site.driver.dead and site.homes > site.spares:
             self.violate(f"agent {agent.process} went home as a success, and nobody takes its place")
+
+    def stopped(self, site: SimSite, beat: AgentHeartbeat) -> None:
+        """See `site.World`. No fault of a node excuses it while the attempt runs: that ends first."""
+        attempt = next(s.gang.attempt for s in self.submissions if s.site is site)
+        if attempt is not None and attempt.number == beat.attempt and attempt.state is AttemptState.RUNNING:
+            self.violate(f"agent {beat.agent} had to stop its trainer of attempt {attempt.number}, which goes on")
 
     def changed(self, process: Process, *paths: str) -> None:
         """See `site.World`."""
