@@ -16,6 +16,7 @@ from . import watched
 
 def build(params: dict[str, Any], assets: dict[str, Any]) -> keras.Model:
     """Returns the compiled model of `cases.watched`."""
+    gc.unfreeze()  # what was there when TensorFlow was imported is out of the collector's sight
     access = next(known for known in gc.get_objects() if isinstance(known, ControlAccess))
     told = Path(params["access"])
     # Each of the trainers tells it; a name of its own keeps one from renaming what another still writes.
