@@ -38,7 +38,6 @@ from sparktf.driver.spark.encryption import check_encryption
 from sparktf.driver.spark.executors import (
     await_executors,
     executor_facts,
-    executors_of,
     release_executors,
     request_executors,
 )
@@ -169,13 +168,15 @@ class SparkSite:
 
     def _ask_for_executors(self, config: JobConfig, plan: Plan, warn: Callable[[str], None]) -> int:
         """Asks YARN for the executors that are missing; returns how many there will be."""
-        nodes, held = config.cluster.nodes, [e.host for e in executors_of(self._spark) if not e.removed]
+        nodes = config.cluster.nodes
         wanted = plan.host_nbytes() if config.cluster.placement == "data" else {}
 
-        def ask(request: Request) -> list[str]:
+        def held(total: int) -> list[str]:
+            limit_s = KNOBS.placed_s if wanted else 0.0
+            return [executor.host for executor in await_executors(self._spark, total, limit_s)]
+
+        def ask(request: Request) -> None:
             request_executors(self._spark, request.total, request.hosts, self._slots.cores)
-            limit_s = KNOBS.placed_s if request.hosts else 0.0
-            return [executor.host for executor in await_executors(self._spark, request.total, limit_s)]
 
         try:
             return max(ask_beside(wanted, nodes, held, ask), nodes)

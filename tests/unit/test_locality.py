@@ -213,14 +213,16 @@ def test_an_executor_far_from_the_data_gets_a_spare_beside_it() -> None:
 def test_executors_that_came_far_from_the_data_are_asked_for_once_more(
     came: list[str], asked: list[Request], total: int
 ) -> None:
-    held = {"a": {0: 100}, "b": {1: 100}, "c": {1: 90}}
+    lies = {"a": {0: 100}, "b": {1: 100}, "c": {1: 90}}
     requests: list[Request] = []
+    awaited: list[int] = []
 
-    def ask(request: Request) -> list[str]:
-        requests.append(request)
-        return came
+    def held(count: int) -> list[str]:
+        awaited.append(count)
+        return came if count else ["a"]
 
-    assert ask_beside(held, 2, ["a"], ask) == total
+    assert ask_beside(lies, 2, held, requests.append) == total
+    assert awaited == [0, 2], "nobody waits for what was asked for last: the gang does"
     assert requests == asked
 
 

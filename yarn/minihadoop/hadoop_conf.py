@@ -82,7 +82,7 @@ def _hdfs(config: ClusterConfig, host: Host, data: Path) -> dict[str, Value]:
         "dfs.namenode.avoid.write.stale.datanode": True,
         "dfs.namenode.write.stale.datanode.ratio": "0.9f",
         "dfs.namenode.safemode.extension": 0,
-        # Of a few idle hosts, one with two open connections has more than twice the mean, and would get no block.
+        # Of four idle hosts, one with an open connection has more than twice the mean, and would get no block.
         "dfs.namenode.redundancy.considerLoad": False,
         # A client outlives a restart of the NameNode.
         "dfs.client.retry.policy.enabled": True,

@@ -43,25 +43,25 @@ def request_for(host_nbytes: HostNbytes, nodes: int, held: Sequence[str]) -> Req
 
 
 def ask_beside(
-    host_nbytes: HostNbytes, nodes: int, held: Sequence[str], ask: Callable[[Request], Sequence[str]]
+    host_nbytes: HostNbytes, nodes: int, held: Callable[[int], Sequence[str]], ask: Callable[[Request], None]
 ) -> int:
     """Asks for executors, and once more where too many of those that came are far from the data.
 
     A wanted host that is full, or only late with its heartbeat, is passed over by YARN for the next one.
 
     Args:
-        held: Hosts of the executors that are there already.
-        ask: Asks, waits a bounded time, and returns the hosts of the executors that are there then.
+        held: Waits, within bounds, until there are so many executors; returns the hosts of those that are there then.
 
     Returns:
         How many executors there will be.
     """
     total = 0
     for _ in range(_ASKS):
-        request = request_for(host_nbytes, nodes, held)
+        request = request_for(host_nbytes, nodes, held(total))
         if request.total <= total:
             break
-        total, held = request.total, ask(request)
+        ask(request)
+        total = request.total
     return total
 
 
