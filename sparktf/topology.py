@@ -49,6 +49,12 @@ class GangShape:
         """Returns a gang of workers alone."""
         return cls({Role.WORKER: wanted}, {Role.WORKER: min(least, wanted)})
 
+    @classmethod
+    def with_servers(cls, workers: int, ps: int, least: int) -> Self:
+        """Returns a gang with a coordinator and parameter servers, which it cannot do without."""
+        wanted = {Role.CHIEF: 1, Role.PS: ps, Role.WORKER: workers}
+        return cls(wanted, {**wanted, Role.WORKER: min(least, workers)})
+
     @property
     def nodes(self) -> int:
         """Nodes of the whole gang."""

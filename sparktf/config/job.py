@@ -32,7 +32,7 @@ from sparktf.topology import GangShape
 
 _FUNCTION = r"^[A-Za-z_][\w.]*:[A-Za-z_]\w*$"
 
-Strategy = Literal["single", "mirrored", "multi_worker_mirrored"]
+Strategy = Literal["single", "mirrored", "multi_worker_mirrored", "parameter_server"]
 
 NO_SOURCE = "data names nothing to read: give data.path, data.table, data.sql or data.source"
 
@@ -193,9 +193,15 @@ class ClusterConfig(Section):
 
     strategy: Strategy = Field(
         default="multi_worker_mirrored",
-        description="`single`: one process; `mirrored`: devices of one node; `multi_worker_mirrored`: several nodes.",
+        description="`single`: one process; `mirrored`: devices of one node; `multi_worker_mirrored`: several nodes; "
+        "`parameter_server`: several nodes whose updates do not wait for each other: [async.md](async.md).",
     )
-    workers: PositiveInt = Field(default=2, description="Nodes of a multi-worker gang (1 for the other strategies).")
+    workers: PositiveInt = Field(
+        default=2, description="Nodes that train, of a gang of several (1 for `single` and `mirrored`)."
+    )
+    ps: NonNegativeInt = Field(
+        default=0, description="Parameter servers: nodes that hold the model's variables, under `parameter_server`."
+    )
     min_workers: PositiveInt = Field(
         default=1,
         description="After a lost node, an attempt may start with as few as this many when no replacement comes.",
@@ -232,6 +238,8 @@ class ClusterConfig(Section):
     @property
     def shape(self) -> GangShape:
         """How many trainer processes the gang has, by role."""
+        if self.strategy == "parameter_server":
+            return GangShape.with_servers(self.workers, self.ps, self.min_workers)
         return GangShape.of_workers(self.workers if self.strategy == "multi_worker_mirrored" else 1, self.min_workers)
 
     @property
@@ -242,12 +250,18 @@ class ClusterConfig(Section):
     @property
     def replicas(self) -> int:
         """Number of model replicas that share an update."""
+        if self.strategy == "parameter_server":
+            return 1
         return self.devices if self.strategy == "mirrored" else self.nodes
 
     @model_validator(mode="after")
     def _sizes_agree(self) -> Self:
         if self.devices > 1 and self.strategy != "mirrored":
             raise ValueError(f"devices: {self.devices} needs strategy: mirrored")
+        if self.strategy == "parameter_server" and not self.ps:
+            raise ValueError("strategy: parameter_server needs parameter servers: set ps, to 1 or more")
+        if self.strategy != "parameter_server" and self.ps:
+            raise ValueError(f"ps: {self.ps} needs strategy: parameter_server")
         return self
 
 

@@ -43,6 +43,8 @@ class Action(enum.StrEnum):
     LEASE = "lease"
     SEALED = "sealed"
     WORK = "work"
+    LEASE_BLOCKS = "lease-blocks"
+    FETCHED = "fetched"
 
 
 Flavour = Literal["keras", "tf_keras", "none"]
@@ -277,7 +279,27 @@ class SaveOrder(Message):
     kind: Literal["save"] = "save"
 
 
-TrainerOrder = Annotated[StopOrder | SaveOrder, Field(discriminator="kind")]
+class WorkerPlace(Message):
+    """Who a worker is now.
+
+    Attributes:
+        incarnation: Whatever was before it is lost.
+        address: Where its server listens; "" while it does not yet, and where nobody has its place.
+    """
+
+    node: NodeId
+    incarnation: int
+    address: str = ""
+
+
+class WorkersOrder(Message):
+    """Tells the coordinator of workers that are not those the attempt began with; the whole truth of now, each time."""
+
+    kind: Literal["workers"] = "workers"
+    workers: tuple[WorkerPlace, ...]
+
+
+TrainerOrder = Annotated[StopOrder | SaveOrder | WorkersOrder, Field(discriminator="kind")]
 """One order to a trainer; whatever else is ordered one day brings its own fields."""
 
 
