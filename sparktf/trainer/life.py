@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
 
-from sparktf.config.job import Strategy
+from sparktf.config.nodes import Strategy
 from sparktf.errors import LifecycleError
 from sparktf.topology import Role
 from sparktf.trainer.node.place import Place

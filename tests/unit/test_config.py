@@ -8,8 +8,9 @@ from typing import Any
 
 import pytest
 
-from sparktf.config.job import ClusterConfig, DataConfig, FeatureConfig, JobConfig, OutputConfig
+from sparktf.config.job import DataConfig, FeatureConfig, JobConfig, OutputConfig
 from sparktf.config.load import dump_config, load_config, parse_config
+from sparktf.config.nodes import ClusterConfig
 from sparktf.config.page import reference_page
 from sparktf.config.train import TrainConfig
 from sparktf.driver.plan.paths import normalised

@@ -1,0 +1,89 @@
+"""The section `cluster` of the configuration: the gang's nodes."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal, Self
+
+from pydantic import Field, NonNegativeInt, PositiveInt, model_validator
+
+from sparktf.config.section import Section, Switch
+from sparktf.topology import GangShape
+
+Strategy = Literal["single", "mirrored", "multi_worker_mirrored", "parameter_server"]
+
+
+class ClusterConfig(Section):
+    """The gang of nodes."""
+
+    strategy: Strategy = Field(
+        default="multi_worker_mirrored",
+        description="`single`: one process; `mirrored`: devices of one node; `multi_worker_mirrored`: several nodes; "
+        "`parameter_server`: several nodes whose updates do not wait for each other: [async.md](async.md).",
+    )
+    workers: PositiveInt = Field(
+        default=2, description="Nodes that train, of a gang of several (1 for `single` and `mirrored`)."
+    )
+    ps: NonNegativeInt = Field(
+        default=0, description="Parameter servers: nodes that hold the model's variables, under `parameter_server`."
+    )
+    min_workers: PositiveInt = Field(
+        default=1,
+        description="After a lost node, an attempt may start with as few as this many when no replacement comes.",
+    )
+    devices: PositiveInt = Field(
+        default=1, description="Devices of a `mirrored` node. Without GPUs: logical CPU devices."
+    )
+    placement: Literal["data", "any"] = Field(
+        default="data",
+        description="`data`: on YARN, executors are asked for at the hosts that hold the data; `any`: wherever.",
+    )
+    trainer_memory_mib: PositiveInt = Field(
+        default=2048,
+        description="Memory of one trainer process in MiB: TensorFlow, the model, rows read ahead. On YARN it is asked "
+        "for as a part of `spark.executor.memoryOverhead`: [yarn.md](yarn.md).",
+    )
+    control_port: int = Field(
+        default=0,
+        ge=0,
+        le=65535,
+        description="Port of the driver's control server; 0 takes a free one. On one machine there is none.",
+    )
+    node_ports: Annotated[str, Field(pattern=r"^(0|\d+-\d+)$")] = Field(
+        default="0",
+        description="Range such as `30000-30100` for the ports of trainers on the executors: TensorFlow's, and one "
+        "more where Spark feeds. 0 takes free ones.",
+    )
+    nursery: Switch = Field(
+        default="auto",
+        description="Whether each node has TensorFlow imported by a process of its own, beforehand, and forks its "
+        "trainers from that one; a trainer that cannot be forked starts from nothing. `auto`: where no GPU is seen.",
+    )
+
+    @property
+    def shape(self) -> GangShape:
+        """How many trainer processes the gang has, by role."""
+        if self.strategy == "parameter_server":
+            return GangShape.with_servers(self.workers, self.ps, self.min_workers)
+        return GangShape.of_workers(self.workers if self.strategy == "multi_worker_mirrored" else 1, self.min_workers)
+
+    @property
+    def nodes(self) -> int:
+        """Number of trainer processes of the gang."""
+        return self.shape.nodes
+
+    @property
+    def replicas(self) -> int:
+        """Number of model replicas that share an update."""
+        if self.strategy == "parameter_server":
+            return 1
+        return self.devices if self.strategy == "mirrored" else self.nodes
+
+    @model_validator(mode="after")
+    def _sizes_agree(self) -> Self:
+        if self.devices > 1 and self.strategy != "mirrored":
+            raise ValueError(f"devices: {self.devices} needs strategy: mirrored")
+        if self.strategy == "parameter_server" and not self.ps:
+            raise ValueError("strategy: parameter_server needs parameter servers: set ps, to 1 or more")
+        if self.strategy != "parameter_server" and self.ps:
+            raise ValueError(f"ps: {self.ps} needs strategy: parameter_server")
+        return self
