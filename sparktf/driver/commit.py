@@ -20,7 +20,7 @@ from sparktf.sequence import Stream
 from sparktf.storage.base import Storage
 from sparktf.storage.checkpoints import CheckpointStore, Manifest
 from sparktf.storage.fence import Fence, FenceWatch
-from sparktf.wire.control import BestWeights, Restore
+from sparktf.wire.restore import BestWeights, Restore
 
 _EPOCHS = "epochs"
 _SPLITS = "splits"

@@ -42,7 +42,8 @@ from sparktf.result import AttemptResult, NodeResult, RunResult
 from sparktf.rundir import RunDirectory
 from sparktf.sequence import Cursor, Stream
 from sparktf.storage.fence import Fence
-from sparktf.wire.control import Restore, TrainerSpec
+from sparktf.wire.control import TrainerSpec
+from sparktf.wire.restore import Restore
 
 
 class Run:

@@ -15,12 +15,13 @@ from sparktf.config.job import JobConfig
 from sparktf.errors import ErrorRecord
 from sparktf.feature import FeedSpec
 from sparktf.hadoop import HadoopConf
-from sparktf.keep import Evaluation, KeepRule, Kept
+from sparktf.keep import KeepRule, Kept
 from sparktf.message import Message
 from sparktf.result import NodeInput
-from sparktf.sequence import Assignment, Cursor, Interval, Stream
+from sparktf.sequence import Assignment, Interval, Stream
 from sparktf.topology import ClusterSpec, NodeId
 from sparktf.wire.data import DataAddress, StagedShare
+from sparktf.wire.restore import Restore
 from sparktf.wire.security import ControlAccess
 from sparktf.wire.sender import NodeMessage, Sender
 
@@ -117,33 +118,6 @@ class Order(enum.StrEnum):
     STOP = "stop"
     REJOIN = "rejoin"
     DISMISS = "dismiss"
-
-
-class BestWeights(Message):
-    """The committed checkpoint of the best epoch so far."""
-
-    evaluation: Evaluation
-    path: str
-    files: tuple[str, ...]
-
-
-class Restore(Message):
-    """The checkpoint a trainer starts from.
-
-    Attributes:
-        rows_aside: Rows of the cursor's epoch that were set aside.
-        evaluated: The validation metrics of these weights are known.
-        best: Where the best weights before are, if the run keeps them.
-    """
-
-    path: str
-    step: int
-    cursor: Cursor
-    rows_trained: int
-    files: tuple[str, ...]
-    rows_aside: int = 0
-    evaluated: bool = False
-    best: BestWeights | None = None
 
 
 class TrainerSpec(Message):

@@ -8,7 +8,7 @@ import pytest
 
 from sparktf.sequence import Cursor
 from sparktf.trainer.node.position import Extent, Position
-from sparktf.wire.control import Restore
+from sparktf.wire.restore import Restore
 
 TWO_EPOCHS = Extent(epochs=2, max_steps=None)
 SEVEN_STEPS = Extent(epochs=2, max_steps=7)

@@ -8,7 +8,8 @@ from sparktf.driver.gang.roster import AgentRecord
 from sparktf.driver.gang.seating import Seating
 from sparktf.sequence import Cursor
 from sparktf.topology import NodeId, Role
-from sparktf.wire.control import Registration, Restore
+from sparktf.wire.control import Registration
+from sparktf.wire.restore import Restore
 
 
 def test_a_node_of_a_large_gang_learns_how_far_the_epoch_is_and_not_where_each_node_was() -> None:

@@ -17,7 +17,8 @@ from sparktf.result import AttemptResult, NodeResult
 from sparktf.sequence import Cursor
 from sparktf.storage.base import Storage
 from sparktf.topology import ClusterSpec, GangShape, NodeId
-from sparktf.wire.control import Restore, TrainerSpec
+from sparktf.wire.control import TrainerSpec
+from sparktf.wire.restore import Restore
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,7 +10,7 @@ import numpy as np
 from sparktf.keep import Evaluation, KeepRule, Kept
 from sparktf.trainer.node.checkpoint import fetch, read, write
 from sparktf.trainer.node.place import Place
-from sparktf.wire.control import BestWeights
+from sparktf.wire.restore import BestWeights
 
 
 class BestEpoch:

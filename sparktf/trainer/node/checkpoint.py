@@ -18,7 +18,8 @@ from sparktf.storage.checkpoints import upload_folder
 from sparktf.trainer.node.failure import LARGER_DISK, is_full_disk
 from sparktf.trainer.node.place import Place
 from sparktf.trainer.node.position import Done, Position
-from sparktf.wire.control import Action, Flavour, Restore, Uploaded
+from sparktf.wire.control import Action, Flavour, Uploaded
+from sparktf.wire.restore import Restore
 
 _PREFIX = "ckpt"
 

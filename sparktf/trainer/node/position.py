@@ -8,7 +8,7 @@ from typing import NamedTuple, Protocol, Self
 
 from sparktf.config.train import TrainConfig
 from sparktf.sequence import Interval
-from sparktf.wire.control import Restore
+from sparktf.wire.restore import Restore
 
 
 @dataclass(frozen=True, slots=True)
