@@ -183,7 +183,7 @@ def test_a_dumped_configuration_loads_as_an_equal_one(tmp_path: Path) -> None:
         ("train.epochs=2.5", "train.epochs is 2.5: must be a whole number"),
         ("train.epochs=0", "train.epochs is 0: must be more than 0"),
         ("cluster.control_port=70000", "cluster.control_port is 70000: must be at most 65535"),
-        ("cluster.strategy=ring", "must be one of 'single', 'mirrored' or 'multi_worker_mirrored'"),
+        ("cluster.strategy=ring", "must be one of 'single', 'mirrored', 'multi_worker_mirrored' or 'parameter_server'"),
         ("data.tabel=t", "data.tabel is unknown: did you mean data.table?"),
         ("data.table=''", "data.table is '': must be text that is not empty"),
         ("data.source=feeds", "data.source is 'feeds': must be text that matches"),
