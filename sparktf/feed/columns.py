@@ -57,15 +57,15 @@ class Strings:
         """Returns the rows of all parts, in order, with the values merged."""
         if all(part.values is parts[0].values for part in parts):
             return cls(np.concatenate([part.codes for part in parts]), parts[0].values)
-        compact = [part._compact() for part in parts]
+        compact = [part.compact() for part in parts]
         merged = pa.array(np.concatenate([part.values for part in compact]), pa.binary()).dictionary_encode()
         new_codes = merged.indices.to_numpy()
         firsts = np.cumsum([0, *(len(part.values) for part in compact)])
         codes = [new_codes[first + part.codes] for first, part in zip(firsts, compact, strict=False)]
         return cls(np.concatenate(codes).astype(np.int32, copy=False), object_array(merged.dictionary))
 
-    def _compact(self) -> Strings:
-        """A few rows of a block with many values keep only their own: a batch must not carry a block's dictionary."""
+    def compact(self) -> Strings:
+        """Returns the rows; where the dictionary has more values than they have texts, with their own values alone."""
         if self.codes.size >= len(self.values):
             return self
         used, codes = np.unique(self.codes, return_inverse=True)

@@ -56,7 +56,8 @@ MAY_IMPORT = {
     "trainer/model": BASE | {"feed"},
     "trainer/node": NODE | {"trainer/model"},
     "trainer/sync": NODE | {"trainer/model", "trainer/node"},
-    "trainer": NODE | {"trainer/model", "trainer/node", "trainer/sync"},
+    "trainer/parameter_server": NODE | {"trainer/model", "trainer/node"},
+    "trainer": NODE | {"trainer/model", "trainer/node", "trainer/sync", "trainer/parameter_server"},
     "submit": BASE | {"storage", "driver/code", "driver/plan", "driver/console", "driver/output", "driver/spark"},
     "entry": BASE | {"driver/cluster", "driver/check", "submit"},
     "jobs": BASE | {"driver/main", "entry"},
@@ -74,7 +75,7 @@ SEE_PYSPARK = {
     "executor",
     "jobs",
 }
-SEE_TENSORFLOW = {"trainer", "trainer/sync", "trainer/node", "trainer/model"}
+SEE_TENSORFLOW = {"trainer", "trainer/sync", "trainer/parameter_server", "trainer/node", "trainer/model"}
 
 # Files that may end the process, take signals or set up logging: each is the first code of a process.
 ENTRY_POINTS = {
@@ -100,6 +101,7 @@ MAY_ASK_FOR_ROLES = (
     "sparktf/driver/attempt/lockstep.py",
     "sparktf/trainer/life.py",
     "sparktf/trainer/sync/",
+    "sparktf/trainer/parameter_server/",
 )
 
 

@@ -1,0 +1,71 @@
+"""How rows cross from a worker's feed into the graph that runs there: as a flat list of dense tensors.
+
+A PyFunc has no dicts, no pairs and no ragged tensors. What it answers is, for every feature in the order of the
+`FeedSpec`: its values, int32 codes where it is text; the row splits, where it is ragged; the distinct texts, where it
+is text. The coordinator, which traces the graph, and the worker, which answers, both go by this module.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import tensorflow as tf
+
+from sparktf.feature import Feature, FeedSpec
+from sparktf.feed.columns import Array, Column, Columns, Ragged, Strings
+from sparktf.trainer.model.tensors import Tensors
+
+ROWS = "sparktf_rows"
+"""Token of the PyFunc that brings rows: (epoch, updates, acknowledged) -> flat tensors, number of rows, take."""
+
+DONE = "sparktf_done"
+"""Token of the PyFunc that marks a take as trained: (take, sum of the loss over its rows) -> receipts, as JSON."""
+
+
+def flat_specs(spec: FeedSpec) -> list[tf.TensorSpec]:
+    """Returns dtype and shape of each flat tensor, any number of rows."""
+    return [flat for feature in spec.features for flat in _flat_specs(feature)]
+
+
+def _flat_specs(feature: Feature) -> Iterator[tf.TensorSpec]:
+    yield tf.TensorSpec((None, *feature.shape), tf.int32 if feature.is_text else feature.dtype)
+    if feature.ragged:
+        yield tf.TensorSpec((None,), tf.int64)
+    if feature.is_text:
+        yield tf.TensorSpec((None,), tf.string)
+
+
+def flatten(spec: FeedSpec, columns: Columns) -> list[Array]:
+    """Returns the flat tensors of some rows as arrays, which share the columns' memory where that can be."""
+    return [flat for feature in spec.features for flat in _flat(columns[feature.key])]
+
+
+def _flat(column: Column) -> Iterator[Array]:
+    if isinstance(column, Ragged):
+        column = column.compact()
+        values, *texts = _flat(column.values)
+        yield from (values, column.splits, *texts)
+    elif isinstance(column, Strings):
+        column = column.compact()
+        yield from (column.codes, column.values)
+    else:
+        yield column
+
+
+def unflatten(spec: FeedSpec, tensors: Sequence[Any]) -> Tensors:
+    """Returns what the flat tensors stand for, as `sparktf.trainer.model.tensors.signature` has it; works in a graph.
+
+    A PyFunc's tensors have no static shape: they are given that of `flat_specs`.
+    """
+    for tensor, flat in zip(tensors, flat_specs(spec), strict=True):
+        tensor.set_shape(flat.shape)
+    left = iter(tensors)
+    return {feature.key: _joined(feature, left) for feature in spec.features}
+
+
+def _joined(feature: Feature, left: Iterator[Any]) -> Any:
+    rows = next(left)
+    if feature.ragged:
+        rows = tf.RaggedTensor.from_row_splits(rows, next(left), validate=False)
+    return (rows, next(left)) if feature.is_text else rows
