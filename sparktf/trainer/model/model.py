@@ -8,6 +8,7 @@ import platform
 import random
 import sys
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
@@ -123,6 +124,26 @@ class KerasModel:
             return self.model.compute_loss(x=x, y=y, y_pred=y_pred, sample_weight=weight, training=training)
         return self.model.compute_loss(x=x, y=y, y_pred=y_pred, sample_weight=weight)
 
+    def gradients(self, rows: Tensors, scale: Any) -> tuple[Any, list[Any]]:
+        """Returns `scale` times the loss of the rows, and of its gradient by each trainable variable.
+
+        The gradient by a variable that the loss does not use is None. Under a strategy both Keras flavours divide the
+        loss, regularisers included, by the number of replicas.
+        """
+        with tf.GradientTape() as tape:
+            y_pred = self.model(self.layout.x(rows), training=True)
+            loss = tf.cast(self.compute_loss(rows, y_pred, training=True), tf.float32) * scale
+        return loss, tape.gradient(loss, [_tensorflow_variable(v) for v in self.model.trainable_variables])
+
+    @contextmanager
+    def unchanged(self) -> Iterator[None]:
+        """Has made-up rows leave no trace, such as in the moving averages of a BatchNorm."""
+        state = self.model.non_trainable_variables
+        before = [v.numpy() for v in state]
+        yield
+        for variable, value in zip(state, before, strict=True):
+            variable.assign(value)
+
     def losses(self) -> list[Any]:
         """Returns the loss objects, functions and names that the user compiled with."""
         container = self.model._compile_loss if self.flavour == "keras" else self.model.compiled_loss
@@ -176,6 +197,11 @@ class KerasModel:
             self.optimizer.apply_gradients(pairs)
         else:
             self.optimizer.apply_gradients([p for p in pairs if p[0] is not None], skip_gradients_aggregation=True)
+
+
+def _tensorflow_variable(variable: Any) -> Any:
+    """Returns the tf.Variable behind a Keras 3 variable; tf_keras's are tf.Variables themselves."""
+    return variable if isinstance(variable, tf.Variable) else variable.value
 
 
 def _flavour(model: Any, name: str) -> Flavour:

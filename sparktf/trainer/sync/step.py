@@ -32,13 +32,8 @@ class UpdateFunction:
         self._max_rows = max_rows
         self._replicas = int(strategy.num_replicas_in_sync)
         model.use_own_reduction()
-        # Made-up rows must leave no trace, such as in the moving averages of a BatchNorm.
-        state = model.model.non_trainable_variables
-        before = [v.numpy() for v in state]
-        with naming_tensors(model.spec):
+        with naming_tensors(model.spec), model.unchanged():
             strategy.run(self._warm_up)
-        for variable, value in zip(state, before, strict=True):
-            variable.assign(value)
         counts = tf.TensorSpec((None, None), tf.int32)
         totals = tf.TensorSpec((None,), tf.int32)
         self._updates = tf.function(self._run_updates, input_signature=[signature(model.spec), counts, totals])
@@ -95,13 +90,7 @@ class UpdateFunction:
 
     def _weighted(self, rows: Tensors, weight: Any) -> tuple[Any, list[Any]]:
         """Returns this replica's share of the loss and of every gradient (None for an unused variable)."""
-        with tf.GradientTape() as tape:
-            y_pred = self._model.model(self._model.layout.x(rows), training=True)
-            loss = self._model.compute_loss(rows, y_pred, training=True)
-            # Under a strategy both Keras flavours divide the loss, regularisers included, by the number of replicas.
-            loss = tf.cast(loss, tf.float32) * (weight * self._replicas)
-        variables = [_tensorflow_variable(v) for v in self._model.model.trainable_variables]
-        gradients = tape.gradient(loss, variables)
+        loss, gradients = self._model.gradients(rows, weight * self._replicas)
         if any(feature.ragged for feature in self._model.spec.features):
             # Nobody knows how many slices a row has, to pad them to one length: see `_as_slices`.
             gradients = [tf.convert_to_tensor(g) if isinstance(g, tf.IndexedSlices) else g for g in gradients]
@@ -137,11 +126,6 @@ class UpdateFunction:
         """Returns gradient, variable and padded length of the variables that the loss uses."""
         per_variable = zip(gradients, self._model.model.trainable_variables, self._lengths, strict=True)
         return [(g, v, length) for g, v, length in per_variable if g is not None]
-
-
-def _tensorflow_variable(variable: Any) -> Any:
-    """Returns the tf.Variable behind a Keras 3 variable; tf_keras's are tf.Variables themselves."""
-    return variable if isinstance(variable, tf.Variable) else variable.value
 
 
 def _as_tensors(gradient: Any) -> Any:
