@@ -1,4 +1,4 @@
-"""One worker of a synchronous gang: what sparktf's own loop and a hand-written one have in common."""
+"""A node that trains: what sparktf's own loops and hand-written ones have in common, whatever the strategy."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from sparktf.wire.control import Action, Finished, Flavour, Ready
 
 
 class Member(NamedTuple):
-    """A worker has everything that a node is made of.
+    """Has everything that a node is made of.
 
     Attributes:
         strategy: The tf.distribute strategy.

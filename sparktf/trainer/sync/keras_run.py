@@ -1,20 +1,17 @@
-"""Training of a compiled Keras model: model and its plain copy, epochs through the loop, evaluation, export."""
+"""Training of a compiled Keras model: model and its plain copy, epochs through the loop, and what becomes of it."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 from typing import Any
 
-from sparktf.keep import Evaluation, keep_rule
 from sparktf.sequence import Stream
-from sparktf.trainer.model.evaluate import Evaluator
 from sparktf.trainer.model.model import KerasModel
-from sparktf.trainer.node.best import BestEpoch
 from sparktf.trainer.node.checkpoint import checkpoint_of
+from sparktf.trainer.node.member import Member
 from sparktf.trainer.node.position import Position
+from sparktf.trainer.node.weights import Weights
 from sparktf.trainer.sync.loop import LoopSettings, SyncLoop
-from sparktf.trainer.sync.member import Member
 from sparktf.trainer.sync.step import UpdateFunction
 from sparktf.trainer.sync.strategy import Collective
 
@@ -38,11 +35,10 @@ class KerasRun:
                 max_rows=-(-config.train.batch_size // replicas) + 1,
             )
         # One replica's model has no distributed variables: it is its own plain copy.
-        self._plain = self._model if replicas == 1 else KerasModel(build, config, spec.assets, spec.feed)
-        self._evaluator = Evaluator(self._plain, self._collective.sum, config.train.validation_batch_size)
-        self._checkpoint = checkpoint_of(model=self._model.model, optimizer=self._model.optimizer)
-        member.saves.restore(self._checkpoint, self._model.flavour)
-        self._best: BestEpoch | None = None
+        plain = self._model if replicas == 1 else KerasModel(build, config, spec.assets, spec.feed)
+        checkpoint = checkpoint_of(model=self._model.model, optimizer=self._model.optimizer)
+        self._weights = Weights(member, self._model, plain, checkpoint, self._collective.sum)
+        member.saves.restore(checkpoint, self._model.flavour)
         self._loop = self._make_loop(update)
         place.follow(self._loop)
 
@@ -69,31 +65,15 @@ class KerasRun:
 
     def run(self) -> None:
         """Trains, evaluates after each epoch, exports, and ends the process."""
-        member, spec = self._member, self._member.place.spec
-        rule = None
-        if spec.has(Stream.VALIDATION):
-            self._evaluator.warm_up()
-            rule = keep_rule(spec.config.train, self._evaluator.names())
-        self._best = None if rule is None else member.output.best_epoch(rule, self._collective.sum)
+        member = self._member
+        rule = self._weights.prepare()
         member.ready(keras=self._model.flavour, weights=int(self._model.model.count_params()), keep=rule)
-        self._make_up()
+        self._weights.make_up(self._loop.position)
         while (epoch := self._loop.begin_epoch()) is not None:
             self._train_epoch(epoch)
-            self._evaluate(epoch)
-        kept = None if self._best is None else self._best.restore(self._checkpoint)
-        self._copy_weights()
-        member.output.export(self._plain)
+            self._weights.evaluate(self._loop.position)
+        kept = self._weights.export()
         member.finish(self._loop.position, kept=kept)
-
-    def _make_up(self) -> None:
-        """Evaluates what is restored, where its metrics went with the driver that was to write them."""
-        restore = self._member.place.spec.restore
-        if restore is None or restore.evaluated:
-            return
-        if not restore.cursor.rows and restore.cursor.epoch:
-            self._evaluate(restore.cursor.epoch - 1)
-        elif self._member.extent.epoch_after(self._loop.position) is None:
-            self._evaluate(restore.cursor.epoch)
 
     def _train_epoch(self, epoch: int) -> None:
         self._member.place.enter("training")
@@ -104,24 +84,6 @@ class KerasRun:
 
     def _save(self) -> None:
         self._member.save(self._loop.position)
-
-    def _evaluate(self, epoch: int) -> None:
-        """Evaluates the weights that there are, as those of an epoch."""
-        if not self._member.place.spec.has(Stream.VALIDATION):
-            return
-        self._copy_weights()
-        with self._member.input.open(Stream.VALIDATION, epoch) as feed:
-            values, rows = self._evaluator.evaluate(feed)
-        position = replace(self._loop.position, epoch=epoch)
-        self._member.output.metrics(Stream.VALIDATION, position, rows, values)
-        if self._best is not None:
-            evaluation = Evaluation(epoch=epoch, step=position.step, rows=rows, values=values)
-            self._best.offer(evaluation, self._checkpoint)
-
-    def _copy_weights(self) -> None:
-        """Brings the plain copy up to date; every node takes part, since some variables are aggregated on reading."""
-        if self._plain is not self._model:
-            self._plain.model.set_weights(self._model.model.get_weights())
 
     def _on_call(self) -> None:
         self._member.place.enter("training")

@@ -13,8 +13,8 @@ from sparktf.sequence import Stream, batch_shares
 from sparktf.trainer.model.model import KerasModel
 from sparktf.trainer.model.tensors import Layout, decoded, decoded_signature, to_tensors
 from sparktf.trainer.node.checkpoint import checkpoint_of
+from sparktf.trainer.node.member import Member
 from sparktf.trainer.node.position import Position
-from sparktf.trainer.sync.member import Member
 from sparktf.wire.control import Flavour
 
 

@@ -9,12 +9,12 @@ import tensorflow as tf
 
 from sparktf.trainer.model.model import is_low_level, load_function
 from sparktf.trainer.node.inputs import Input
+from sparktf.trainer.node.member import Member
 from sparktf.trainer.node.outputs import Output
 from sparktf.trainer.node.place import Place
 from sparktf.trainer.node.saving import Saves
 from sparktf.trainer.sync.keras_run import KerasRun
 from sparktf.trainer.sync.lowlevel import TrainerNode
-from sparktf.trainer.sync.member import Member
 from sparktf.trainer.sync.strategy import make_strategy
 
 
