@@ -30,6 +30,7 @@ from sparktf.sequence import (
     Keep,
     PartitionValue,
     Piece,
+    Slices,
     Split,
     Stream,
 )
@@ -192,6 +193,55 @@ class Plan:
             shares = share(order, intervals, len(nodes), rebalance=rebalance)
         return Assignments(self, stream, epoch, hosts, shares)
 
+    def pieces(self, stream: Stream, slices: Slices, host: int) -> tuple[Piece, ...]:
+        """Returns what to read for slices of blocks, one piece for each.
+
+        Args:
+            host: The number of the host that reads them.
+        """
+        splits = iter(self._splits(stream, slices.block, host)) if len(slices.block) else iter(())
+        # What the plan says needs no validation, which would copy every split.
+        return tuple(
+            Piece.model_construct(block=block, start=start, stop=stop, first_row=first_row, splits=next(splits))
+            for block, start, stop, first_row in slices.tolist()
+        )
+
+    def _splits(self, stream: Stream, blocks: Integers, host: int) -> Iterator[tuple[Split, ...]]:
+        """Yields the splits of each of some blocks, for a node on a host."""
+        table = self.tables[stream]
+        starts, counts = table.block_starts[blocks], np.diff(table.block_starts)[blocks]
+        rows = ranges(starts, counts)
+        replicas = table.replicas.take(rows)
+        local = np.where((replicas.host == host) & (host != NO_HOST), replicas.nbytes, 0).sum(axis=1)
+        file, row_group, *sizes, selected_rows, nbytes = (
+            column[rows].tolist()
+            for column in (
+                table.file,
+                table.row_group,
+                table.group_rows,
+                table.selected,
+                table.held_out,
+                table.rows,
+                table.nbytes,
+            )
+        )
+        # In the order of the fields; one by one, with names, they take three times as long.
+        splits = map(
+            Split,
+            [self.files[i] for i in file],
+            file,
+            row_group,
+            *sizes,
+            itertools.repeat(table.keep),
+            selected_rows,
+            nbytes,
+            [self.partition_values[i] for i in file],
+            local.tolist(),
+            self.stamps_of(table.file[rows]),
+        )
+        for count in counts.tolist():
+            yield tuple(itertools.islice(splits, count))
+
     def host_nbytes(self) -> dict[str, dict[int, int]]:
         """Returns for each host how much training data lies there, by groups of splits that lie on the same hosts."""
         table = self.tables.get(Stream.TRAIN)
@@ -248,50 +298,8 @@ class Assignments(Sequence[Assignment]):
     def __getitem__(self, node: int | slice) -> Assignment | Sequence[Assignment]:
         if isinstance(node, slice):
             return [self[i] for i in range(*node.indices(len(self)))]
-        cuts = self._shares[node]
-        splits = iter(self._splits(cuts.block, self._hosts[node])) if len(cuts.block) else iter(())
-        # What the plan says needs no validation, which would copy every split.
-        pieces = tuple(
-            Piece.model_construct(block=block, start=start, stop=stop, first_row=first_row, splits=next(splits))
-            for block, start, stop, first_row in cuts.tolist()
-        )
+        pieces = self._plan.pieces(self._stream, self._shares[node], self._hosts[node])
         return Assignment.model_construct(stream=self._stream, epoch=self._epoch, pieces=pieces)
-
-    def _splits(self, blocks: Integers, host: int) -> Iterator[tuple[Split, ...]]:
-        """Yields the splits of each of some blocks, for a node on a host."""
-        plan, table = self._plan, self._plan.tables[self._stream]
-        starts, counts = table.block_starts[blocks], np.diff(table.block_starts)[blocks]
-        rows = ranges(starts, counts)
-        replicas = table.replicas.take(rows)
-        local = np.where((replicas.host == host) & (host != NO_HOST), replicas.nbytes, 0).sum(axis=1)
-        file, row_group, *sizes, selected_rows, nbytes = (
-            column[rows].tolist()
-            for column in (
-                table.file,
-                table.row_group,
-                table.group_rows,
-                table.selected,
-                table.held_out,
-                table.rows,
-                table.nbytes,
-            )
-        )
-        # In the order of the fields; one by one, with names, they take three times as long.
-        splits = map(
-            Split,
-            [plan.files[i] for i in file],
-            file,
-            row_group,
-            *sizes,
-            itertools.repeat(table.keep),
-            selected_rows,
-            nbytes,
-            [plan.partition_values[i] for i in file],
-            local.tolist(),
-            plan.stamps_of(table.file[rows]),
-        )
-        for count in counts.tolist():
-            yield tuple(itertools.islice(splits, count))
 
 
 def save_plan(plan: Plan, storage: Storage, folder: str) -> None:
