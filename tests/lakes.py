@@ -13,12 +13,15 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from sparktf.config.job import JobConfig
+from sparktf.driver.plan.files import RowGroups
+from sparktf.driver.plan.locality import FileBlock, Hosts
 from sparktf.driver.plan.plan import Plan
-from sparktf.driver.plan.planner import PartitionFilter, plan_source
+from sparktf.driver.plan.planner import PartitionFilter, StreamRows, plan_source, split_table
+from sparktf.feature import FeedSpec
 from sparktf.feed.blocks import PlannedParts
 from sparktf.feed.columns import Columns
 from sparktf.feed.pipeline import NodeFeed
-from sparktf.sequence import Assignment, Interval, PartitionValue, Stream
+from sparktf.sequence import Assignment, Interval, Keep, PartitionValue, Stream
 from sparktf.storage import open_storage
 
 
@@ -87,6 +90,34 @@ def filter_by(test: Callable[..., bool]) -> PartitionFilter:
 def plan_lake(path: Path, partition_filter: PartitionFilter = no_filter, *, seed: int = 0, **data: Any) -> Plan:
     """Plans a lake on the local file system."""
     return plan_source(lake_config(path, seed=seed, **data), open_storage, partition_filter)
+
+
+def placed(hosts: int, replication: int, groups: int, *, seed: int = 0, block_rows: int = 131_072) -> Plan:
+    """Returns a plan of one-MiB row groups of 20,000 rows, ten to a file, each file's block on random hosts."""
+    rng = np.random.default_rng(seed)
+    index = np.arange(groups, dtype=np.int64)
+    file, row_group = index // 10, index % 10
+    files = tuple(f"/lake/{i}" for i in range(int(file[-1]) + 1))
+    names = [f"n{i}.example.org" for i in range(hosts)]
+    located = {
+        name: [FileBlock(0, 10 << 20, tuple(names[i] for i in rng.choice(hosts, replication, replace=False)))]
+        for name in files
+    }
+    rows, nbytes = np.full(groups, 20_000), np.full(groups, 1 << 20)
+    start = row_group << 20
+    stream = StreamRows(
+        RowGroups(file, row_group, rows, nbytes, start, start + (1 << 20), rows), Keep.ALL, np.zeros_like(rows)
+    )
+    where = Hosts(files, located)
+    spec = FeedSpec(features=(), shuffle=True, seed=3)
+    return Plan(
+        spec=spec,
+        plan_hash="",
+        files=files,
+        partition_values=((),) * len(files),
+        tables={Stream.TRAIN: split_table(stream, block_rows, where, seed=3)},
+        hosts=where.names,
+    )
 
 
 def deal(

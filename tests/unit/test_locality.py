@@ -10,48 +10,18 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from lakes import lake_config, no_filter, write_lake
+from lakes import lake_config, no_filter, placed, write_lake
 
 from sparktf.driver.gang.placement import Request, ask_beside, best_hosts, best_nodes, near, request_for, seats
-from sparktf.driver.plan.files import RowGroups
 from sparktf.driver.plan.locality import NO_HOST, FileBlock, Hosts
 from sparktf.driver.plan.plan import Plan, load_plan, save_plan
-from sparktf.driver.plan.planner import StreamRows, plan_source, split_table
+from sparktf.driver.plan.planner import plan_source
 from sparktf.driver.source.hdfs_blocks import parse_blocks
-from sparktf.feature import FeedSpec
-from sparktf.sequence import Assignment, Keep, Stream, remaining
+from sparktf.sequence import Assignment, Stream, remaining
 from sparktf.storage import open_storage
 
 TRAIN = Stream.TRAIN
 MIB = 1 << 20
-
-
-def placed(hosts: int, replication: int, groups: int, *, seed: int = 0, block_rows: int = 131_072) -> Plan:
-    """Returns a plan of one-MiB row groups of 20,000 rows, ten to a file, each file's block on random hosts."""
-    rng = np.random.default_rng(seed)
-    index = np.arange(groups, dtype=np.int64)
-    file, row_group = index // 10, index % 10
-    files = tuple(f"/lake/{i}" for i in range(int(file[-1]) + 1))
-    names = [f"n{i}.example.org" for i in range(hosts)]
-    located = {
-        name: [FileBlock(0, 10 * MIB, tuple(names[i] for i in rng.choice(hosts, replication, replace=False)))]
-        for name in files
-    }
-    rows, nbytes = np.full(groups, 20_000), np.full(groups, MIB)
-    start = row_group * MIB
-    stream = StreamRows(
-        RowGroups(file, row_group, rows, nbytes, start, start + MIB, rows), Keep.ALL, np.zeros_like(rows)
-    )
-    where = Hosts(files, located)
-    spec = FeedSpec(features=(), shuffle=True, seed=3)
-    return Plan(
-        spec=spec,
-        plan_hash="",
-        files=files,
-        partition_values=((),) * len(files),
-        tables={TRAIN: split_table(stream, block_rows, where, seed=3)},
-        hosts=where.names,
-    )
 
 
 def deal(plan: Plan, nodes: Sequence[str], *, rebalance: bool = True, locality: bool = True) -> list[Assignment]:
