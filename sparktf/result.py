@@ -65,13 +65,19 @@ class Application(NamedTuple):
 
 
 class EpochRows(Message):
-    """The rows of one epoch: planned == fed == trained + set_aside where it is complete."""
+    """The rows of one epoch: planned == fed == trained + set_aside where it is complete.
+
+    Attributes:
+        replayed: Rows that may have gone into two updates, since a worker was lost or broken off between them; 0 where
+            all nodes make every update together.
+    """
 
     epoch: int
     planned: int
     fed: int
     trained: int
     set_aside: int = 0
+    replayed: int = 0
     complete: bool
 
 

@@ -231,13 +231,14 @@ class Committer:
         by_epoch = {e.epoch: e for e in self._earlier}
         accounts = self.attempt.epochs if self.attempt is not None else {}
         for epoch, a in accounts.items():
-            if len(a.reports) == a.nodes:
+            if a.is_reported:
                 by_epoch[epoch] = EpochRows(
                     epoch=epoch,
                     planned=a.planned,
                     fed=a.fed,
                     trained=a.trained,
                     set_aside=a.aside,
+                    replayed=a.replayed,
                     complete=a.complete,
                 )
         return tuple(by_epoch[epoch] for epoch in sorted(by_epoch))

@@ -18,10 +18,13 @@ class BlockLeaseRequest(NodeMessage):
     """A worker asks for rows of the training stream to read.
 
     Attributes:
+        number: From 1 on, for each epoch of an incarnation. Asked again under the same number, as where an answer was
+            lost, it gets the same rows.
         rows: About how many it wants.
     """
 
     epoch: int
+    number: int
     rows: int
 
 
@@ -65,7 +68,10 @@ class Receipt(Message):
 
 
 class Closed(Message):
-    """The coordinator takes nothing more from this incarnation: what it has not told of counts as not trained."""
+    """The coordinator takes nothing more from this incarnation: what it has not told of counts as not trained.
+
+    The same holds of all incarnations of the node before it.
+    """
 
     node: NodeId
     incarnation: int

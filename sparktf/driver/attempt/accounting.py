@@ -4,11 +4,46 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from sparktf.errors import ErrorRecord, Verdict
 from sparktf.result import NodeInput
 from sparktf.topology import NodeId
 from sparktf.wire.control import EpochDone
+from sparktf.wire.leasing import Receipt
+
+
+class Counts(NamedTuple):
+    """Rows that were gone through, went into updates, and were left out since they failed a check."""
+
+    fed: int = 0
+    trained: int = 0
+    aside: int = 0
+
+
+NO_ROWS = Counts()
+
+
+@dataclass(slots=True)
+class Receipts:
+    """What workers that lease rows have trained of one epoch in this attempt, as the coordinator has told it.
+
+    Attributes:
+        counts: Rows of all of them.
+        replayed: Rows that may have gone into an update before as well.
+        inputs: What each worker has read for it.
+    """
+
+    counts: Counts = NO_ROWS
+    replayed: int = 0
+    inputs: dict[NodeId, NodeInput] = field(default_factory=dict)
+
+    def add(self, receipt: Receipt, rows: int) -> None:
+        """Notes one receipt, which is of so many rows."""
+        fed, trained, aside = self.counts
+        self.counts = Counts(fed + rows, trained + receipt.rows, aside + receipt.rows_aside)
+        self.replayed += receipt.replayed
+        self.inputs[receipt.node] = self.inputs.get(receipt.node, NodeInput()) + receipt.input
 
 
 @dataclass(slots=True)
@@ -18,6 +53,8 @@ class EpochAccount:
     Attributes:
         planned: Rows of the training stream.
         before: Rows of this epoch that a checkpoint had done before this attempt, of which `aside_before` were bad.
+        nodes: How many nodes report it.
+        receipts: What those who train have told, where they are not those who report; both must agree.
     """
 
     epoch: int
@@ -26,6 +63,7 @@ class EpochAccount:
     nodes: int
     aside_before: int = 0
     reports: dict[NodeId, EpochDone] = field(default_factory=dict)
+    receipts: Receipts | None = None
 
     def add(self, report: EpochDone) -> None:
         """Notes what a node says; told again, it counts once."""
@@ -33,31 +71,61 @@ class EpochAccount:
 
     @property
     def fed(self) -> int:
-        return self.before + sum(r.rows_fed for r in self.reports.values())
+        return self.before + self._counts.fed
 
     @property
     def trained(self) -> int:
-        return self.before - self.aside_before + sum(r.rows_trained for r in self.reports.values())
+        return self.before - self.aside_before + self._counts.trained
 
     @property
     def aside(self) -> int:
         """Rows that failed a check and were left out."""
-        return self.aside_before + sum(r.rows_aside for r in self.reports.values())
+        return self.aside_before + self._counts.aside
+
+    @property
+    def replayed(self) -> int:
+        """Rows that may have gone into two updates, since the execution that had them first broke off."""
+        return self.receipts.replayed if self.receipts else 0
+
+    @property
+    def inputs(self) -> dict[NodeId, NodeInput]:
+        """What each node has read for it."""
+        return self.receipts.inputs if self.receipts else {node: r.input for node, r in self.reports.items()}
+
+    @property
+    def is_reported(self) -> bool:
+        """Whether everybody who is to report it has."""
+        return len(self.reports) == self.nodes
 
     @property
     def complete(self) -> bool:
         """Whether all nodes have gone through all of their rows."""
-        return len(self.reports) == self.nodes and all(r.complete for r in self.reports.values())
+        return self.is_reported and all(r.complete for r in self.reports.values())
 
     @property
     def is_wrong(self) -> bool:
         """Whether a row was lost or trained twice."""
-        return self.complete and not self.planned == self.fed == self.trained + self.aside
+        lost = self.complete and not self.planned == self.fed == self.trained + self.aside
+        return lost or self._is_told_otherwise
+
+    @property
+    def _is_told_otherwise(self) -> bool:
+        return self.is_reported and self._counts != self._reported
+
+    @property
+    def _counts(self) -> Counts:
+        return self._reported if self.receipts is None else self.receipts.counts
+
+    @property
+    def _reported(self) -> Counts:
+        reports = self.reports.values()
+        columns = zip(*((r.rows_fed, r.rows_trained, r.rows_aside) for r in reports), strict=True)
+        return Counts(*map(sum, columns))
 
     @property
     def warning(self) -> str:
         """What the run's result mentions of an epoch that all nodes have gone through; "" if nothing."""
-        if not self.aside or len(self.reports) < self.nodes:
+        if not self.aside or not self.is_reported:
             return ""
         return f"epoch {self.epoch}: {self.aside} rows fail a check and are left out: see bad_rows/ of the run"
 
@@ -73,10 +141,14 @@ class EpochAccount:
 
     def record(self, time_s: float) -> ErrorRecord:
         """Returns the failure of a wrong account."""
+        reported = self._reported
+        otherwise = (
+            f"; in this attempt {reported.fed}, {reported.trained} and {reported.aside} as the coordinator reports it"
+        )
         return ErrorRecord(
             type="RowAccountingError",
             message=f"epoch {self.epoch}: {self.planned} rows planned, {self.fed} fed, {self.trained} trained, "
-            f"{self.aside} set aside",
+            f"{self.aside} set aside" + (otherwise if self._is_told_otherwise else ""),
             verdict=Verdict.INFRASTRUCTURE,
             time_s=time_s,
         )
@@ -96,5 +168,5 @@ class EpochAccount:
 
 def inputs(accounts: Iterable[EpochAccount], nodes: Iterable[NodeId]) -> dict[NodeId, NodeInput]:
     """Returns what each node has read of the training stream, in the epochs it has gone through."""
-    reports = [account.reports for account in sorted(accounts, key=lambda account: account.epoch)]
-    return {node: sum((by_node[node].input for by_node in reports if node in by_node), NodeInput()) for node in nodes}
+    read = [account.inputs for account in sorted(accounts, key=lambda account: account.epoch)]
+    return {node: sum((by_node[node] for by_node in read if node in by_node), NodeInput()) for node in nodes}

@@ -209,7 +209,8 @@ class Plan:
     def _splits(self, stream: Stream, blocks: Integers, host: int) -> Iterator[tuple[Split, ...]]:
         """Yields the splits of each of some blocks, for a node on a host."""
         table = self.tables[stream]
-        starts, counts = table.block_starts[blocks], np.diff(table.block_starts)[blocks]
+        starts = table.block_starts[blocks]
+        counts = table.block_starts[blocks + 1] - starts
         rows = ranges(starts, counts)
         replicas = table.replicas.take(rows)
         local = np.where((replicas.host == host) & (host != NO_HOST), replicas.nbytes, 0).sum(axis=1)

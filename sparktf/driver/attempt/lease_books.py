@@ -1,0 +1,186 @@
+"""The leases and receipts of one attempt, over all epochs and workers: what the coordinator has told is the truth."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from sparktf.config.job import JobConfig
+from sparktf.driver.attempt.accounting import Receipts
+from sparktf.driver.attempt.leases import BlockLeases, Lessee, layout_of
+from sparktf.driver.attempt.shares import done_of
+from sparktf.driver.attempt.unleased import Layout, Terms
+from sparktf.driver.plan.locality import NO_HOST
+from sparktf.driver.plan.plan import Plan
+from sparktf.errors import RefusedError, RowAccountingError
+from sparktf.sequence import Cursor, Slices, Stream, remaining
+from sparktf.topology import NodeId
+from sparktf.wire.leasing import BlockLease, BlockLeaseRequest, Fetched, Receipt
+
+
+class Answer(NamedTuple):
+    """What a lessee was given last in an epoch."""
+
+    number: int
+    found: Slices
+
+
+@dataclass
+class Book:
+    """One epoch.
+
+    Attributes:
+        leases: None before somebody first asks, and once the epoch is over.
+        opening: Held by who makes them, which may take long; never waited for under the books' own lock.
+    """
+
+    leases: BlockLeases | None = None
+    is_over: bool = False
+    opening: threading.Lock = field(default_factory=threading.Lock)
+    answers: dict[Lessee, Answer] = field(default_factory=dict)
+    receipts: Receipts = field(default_factory=Receipts)
+
+
+class LeaseBooks:
+    """Thread-safe: whoever asks waits outside of the lock that nodes report under."""
+
+    def __init__(self, plan: Plan, cursor: Cursor, config: JobConfig, workers: Mapping[NodeId, str]) -> None:
+        """Opens no epoch.
+
+        Args:
+            cursor: Where the attempt begins.
+            workers: The host of each node that leases rows; none where rows are dealt.
+        """
+        self._plan = plan
+        self._cursor = cursor
+        self._terms = Terms(config.train.batch_size, cuts=config.data.rebalance)
+        self._locality = config.data.locality
+        self._workers = dict(workers)
+        self._lock = threading.Lock()
+        self._books: dict[int, Book] = {}
+        self._told: dict[Lessee, int] = {}
+        self._closed: dict[NodeId, int] = {}
+        self._trained: dict[NodeId, int] = {}
+        self._layout: Layout | None = None
+
+    def move(self, node: NodeId, host: str) -> None:
+        """Notes where a node's next trainer is; from the next epoch on it gets the data there first."""
+        with self._lock:
+            self._workers[node] = host
+
+    def lease(self, message: BlockLeaseRequest) -> BlockLease:
+        """Leases rows to a worker. Takes long where it is the first that asks for an epoch.
+
+        Raises:
+            RefusedError: the incarnation that asks is closed, or has asked for something else since, or leases nothing.
+        """
+        lessee = Lessee(message.node, message.incarnation)
+        with self._lock:
+            workers = self._workers.copy()
+            book = self._book(message.epoch)
+        if message.node not in workers:
+            raise RefusedError(f"{message.node} leases no rows")
+        host = self._plan.host_number(workers[message.node])
+        self._open(book, message.epoch, workers)
+        with self._lock:
+            if book.leases is None:
+                return BlockLease(ended=True)
+            answer = self._answer(book, book.leases, lessee, message, host, len(workers))
+            ended = book.leases.is_done
+        pieces = self._plan.pieces(Stream.TRAIN, answer.found, host)
+        return BlockLease.model_construct(pieces=pieces, ended=ended and not pieces)
+
+    def fetched(self, message: Fetched) -> None:
+        """Notes what has been trained, and who takes no part any more; told again, it counts once.
+
+        Raises:
+            RowAccountingError: it cannot be: rows are trained that the incarnation had not, or receipts are missing.
+        """
+        with self._lock:
+            for receipt in message.receipts:
+                self._count(receipt)
+            for closed in message.closed:
+                self._close(closed.node, closed.incarnation)
+
+    def receipts(self, epoch: int) -> Receipts | None:
+        """Returns what is told of an epoch, which goes on to grow; None where rows are dealt."""
+        with self._lock:
+            return self._book(epoch).receipts if self._workers else None
+
+    def end(self, epoch: int) -> None:
+        """Leases nothing more of an epoch, whatever is left of it."""
+        with self._lock:
+            book = self._book(epoch)
+            book.is_over, book.leases = True, None
+            book.answers.clear()
+
+    def _book(self, epoch: int) -> Book:
+        return self._books.setdefault(epoch, Book(is_over=epoch < self._cursor.epoch))
+
+    def _open(self, book: Book, epoch: int, workers: Mapping[NodeId, str]) -> None:
+        with book.opening:
+            if book.leases is not None or book.is_over:
+                return
+            plan = self._plan
+            todo = remaining(plan.rows(Stream.TRAIN), done_of(self._cursor, Stream.TRAIN, epoch))
+            order, layout = plan.order(Stream.TRAIN, epoch), self._layout_for(workers)
+            leases = BlockLeases(order, todo, layout, self._terms)
+            with self._lock:
+                book.leases = None if book.is_over else leases
+
+    def _layout_for(self, workers: Mapping[NodeId, str]) -> Layout:
+        """Returns how blocks lie on the hosts where workers are now: a successor may be on another one."""
+        numbers = {self._plan.host_number(host) for host in workers.values()} if self._locality else set()
+        hosts = tuple(sorted(numbers - {NO_HOST}))
+        layout = self._layout
+        if layout is None or layout.hosts != hosts:
+            layout = self._layout = layout_of(self._plan, hosts)
+        return layout
+
+    def _answer(
+        self, book: Book, leases: BlockLeases, lessee: Lessee, message: BlockLeaseRequest, host: int, workers: int
+    ) -> Answer:
+        if lessee.incarnation <= self._closed.get(lessee.node, -1):
+            raise RefusedError(f"{lessee} is closed: what it had leased is others' now")
+        last = book.answers.get(lessee)
+        if last is not None and message.number < last.number:
+            raise RefusedError(f"{lessee} has asked for more of epoch {message.epoch} since")
+        if last is not None and message.number == last.number:
+            return last
+        # Rows that each node has trained so far tell its speed; before there are any, all are taken for alike.
+        batch, trained = self._terms.batch_rows, self._trained
+        share = (trained.get(lessee.node, 0) + batch) / (sum(trained.values()) + workers * batch)
+        found = leases.lease(lessee, host, message.rows, share)
+        answer = book.answers[lessee] = Answer(message.number, found)
+        return answer
+
+    def _count(self, receipt: Receipt) -> None:
+        lessee = Lessee(receipt.node, receipt.incarnation)
+        told = self._told.get(lessee, 0)
+        if receipt.number <= told:
+            return
+        if receipt.number > told + 1:
+            raise RowAccountingError(f"receipt {told + 1} of {lessee} never came, and {receipt.number} did")
+        book = self._book(receipt.epoch)
+        if book.leases is None:
+            raise RowAccountingError(f"{lessee} has trained rows of epoch {receipt.epoch}, which is not under way")
+        rows = book.leases.fetched(lessee, receipt.intervals)
+        if rows != receipt.rows + receipt.rows_aside:
+            raise RowAccountingError(
+                f"receipt {receipt.number} of {lessee} is of {rows} rows, of which {receipt.rows} were trained and "
+                f"{receipt.rows_aside} set aside"
+            )
+        self._told[lessee] = receipt.number
+        self._trained[receipt.node] = self._trained.get(receipt.node, 0) + receipt.rows
+        book.receipts.add(receipt, rows)
+
+    def _close(self, node: NodeId, incarnation: int) -> None:
+        first = self._closed.get(node, -1) + 1
+        self._closed[node] = max(self._closed.get(node, -1), incarnation)
+        for lessee in (Lessee(node, i) for i in range(first, incarnation + 1)):
+            for book in self._books.values():
+                book.answers.pop(lessee, None)
+                if book.leases is not None:
+                    book.leases.close(lessee)

@@ -1,0 +1,186 @@
+"""Which rows of an epoch nobody has leased, and which of them a worker gets next; by columns, as in `driver/plan`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+import numpy as np
+
+from sparktf.driver.plan.locality import Groups, ranges
+from sparktf.sequence import Integers, Slices
+
+_AT_ONCE = 256
+"""Slices of a queue that are looked at together."""
+_CUTS = 16
+"""A block is cut into so many leases at most: whoever reads a part of a shuffled block reads all of it."""
+
+
+class Terms(NamedTuple):
+    """On what terms rows are leased.
+
+    Attributes:
+        batch_rows: Rows of one update; whoever gets a part of a block gets whole updates of it.
+        cuts: Whether blocks may be cut at all.
+    """
+
+    batch_rows: int = 1
+    cuts: bool = True
+
+
+class Layout(NamedTuple):
+    """How blocks lie on the hosts of the workers.
+
+    Attributes:
+        block_rows: int64 [n_blocks].
+        hosts: Numbers that the plan gives them.
+        local: For each block, which of the `hosts` are beside it.
+    """
+
+    block_rows: Integers
+    hosts: tuple[int, ...]
+    local: Groups
+
+
+@dataclass(slots=True)
+class Wanted:
+    """What a worker is still to get.
+
+    Attributes:
+        rows: About how many.
+        most: No more than that, but for the smallest part of a block that there is.
+        found: What it gets.
+    """
+
+    rows: int
+    most: int
+    found: list[Slices] = field(default_factory=list)
+
+    def add(self, found: Slices) -> None:
+        """Notes what was found."""
+        rows = int(found.rows.sum())
+        self.rows, self.most = self.rows - rows, self.most - rows
+        self.found.append(found)
+
+    def end(self) -> None:
+        """Wants nothing more."""
+        self.rows = 0
+
+
+class Unleased:
+    """Slices that nobody has leased, in queues: one for each host, of what lies there, and one of what lies nowhere.
+
+    A slice stands in the queue of each of its hosts. Those who have their data there take from the front of a queue,
+    others from its back.
+
+    Attributes:
+        rows: Of all of them.
+    """
+
+    def __init__(self, slices: Slices, layout: Layout, terms: Terms) -> None:
+        """Takes slices in the order of the epoch."""
+        self.rows = int(slices.rows.sum())
+        self._slices = Slices(*(column.copy() for column in slices))  # what is cut gets shorter
+        self._layout = layout
+        self._terms = terms
+        self._taken = np.zeros(len(slices.block), bool)
+        queue, chosen = self._queues_of(np.arange(len(slices.block)))
+        hosts = len(layout.hosts)
+        order = np.argsort(queue.astype(np.min_scalar_type(hosts)), kind="stable")
+        self._queues = Groups.of(queue[order], chosen[order], hosts + 1)
+        self._front, self._back = self._queues.starts[:-1].copy(), self._queues.starts[1:].copy()
+        self._left = np.zeros(hosts + 1, np.int64)
+        np.add.at(self._left, queue, slices.rows[chosen])
+
+    def lease_beside(self, host: int, wanted: Wanted) -> None:
+        """Gives what lies on a host, by the plan's number of it."""
+        if host in self._layout.hosts:
+            self._take(self._layout.hosts.index(host), wanted)
+
+    def lease_elsewhere(self, wanted: Wanted) -> None:
+        """Gives what lies on no worker's host, then of the hosts where most is left."""
+        self._take(len(self._layout.hosts), wanted)
+        while wanted.rows > 0 and self.rows:
+            self._take(int(self._left.argmax()), wanted, from_back=True)
+
+    def with_more(self, slices: Slices) -> Unleased:
+        """Returns these and others."""
+        rest = self._slices.take(np.flatnonzero(~self._taken))
+        both = joined_slices([rest, slices])
+        return Unleased(both.take(np.argsort(both.first_row)), self._layout, self._terms)
+
+    def _take(self, queue: int, wanted: Wanted, *, from_back: bool = False) -> None:
+        while wanted.rows > 0 and len(run := self._open(queue, from_back=from_back)):
+            ends = np.cumsum(self._slices.rows[run])
+            count = min(int(np.searchsorted(ends, wanted.rows)) + 1, len(run))
+            fits = not self._terms.cuts or ends[count - 1] <= wanted.most
+            whole = run[: count if fits else count - 1]
+            if len(whole):
+                wanted.add(self._all_of(whole))
+            if not fits:
+                self._take_part(int(run[count - 1]), wanted)
+
+    def _take_part(self, chosen: int, wanted: Wanted) -> None:
+        """Gives the first rows of a slice; none where that were too few, and others are found already."""
+        batch = self._terms.batch_rows
+        least = max(-(-int(self._layout.block_rows[self._slices.block[chosen]]) // _CUTS), batch)
+        if not wanted.found or wanted.most >= least:
+            rows = -(-max(wanted.most, least) // batch) * batch
+            has = int(self._slices.stop[chosen] - self._slices.start[chosen])
+            wanted.add(self._all_of(np.array([chosen])) if has - rows < batch else self._first_of(chosen, rows))
+        wanted.end()
+
+    def _open(self, queue: int, *, from_back: bool) -> Integers:
+        """Returns the next slices of a queue that are not taken, and passes by those that are."""
+        front, back = int(self._front[queue]), int(self._back[queue])
+        while front < back:
+            seen = slice(max(front, back - _AT_ONCE), back) if from_back else slice(front, min(front + _AT_ONCE, back))
+            members = self._queues.values[seen]
+            places = np.flatnonzero(~self._taken[members])
+            if len(places):
+                if from_back:
+                    self._back[queue] = seen.start + int(places[-1]) + 1
+                    return members[places][::-1]
+                self._front[queue] = seen.start + int(places[0])
+                return members[places]
+            if from_back:
+                self._back[queue] = back = seen.start
+            else:
+                self._front[queue] = front = seen.stop
+        return np.empty(0, np.int64)
+
+    def _all_of(self, chosen: Integers) -> Slices:
+        found = self._slices.take(chosen)
+        self._taken[chosen] = True
+        self._subtract(chosen, found.rows)
+        return found
+
+    def _first_of(self, chosen: int, rows: int) -> Slices:
+        one, columns = np.array([chosen]), self._slices
+        found = columns.cut(one, np.zeros(1, np.int64), np.array([rows]))
+        columns.start[chosen] += rows
+        columns.first_row[chosen] += rows
+        self._subtract(one, found.rows)
+        return found
+
+    def _subtract(self, chosen: Integers, rows: Integers) -> None:
+        self.rows -= int(rows.sum())
+        queue, of = self._queues_of(chosen)
+        np.subtract.at(self._left, queue, rows[of])
+
+    def _queues_of(self, chosen: Integers) -> tuple[Integers, Integers]:
+        """Returns (queue, place among the chosen) wherever a slice stands; of each queue in the order of places."""
+        block, places = self._slices.block[chosen], np.arange(len(chosen))
+        local, nowhere = self._layout.local, len(self._layout.hosts)
+        first = local.starts[block]
+        count = local.starts[block + 1] - first
+        homeless = places[count == 0]
+        queue = np.concatenate([local.values[ranges(first, count)], np.full(len(homeless), nowhere)])
+        return queue, np.concatenate([np.repeat(places, count), homeless])
+
+
+def joined_slices(found: Iterable[Slices]) -> Slices:
+    """Returns slices one after the other."""
+    none = Slices(*(np.empty(0, np.int64) for _ in Slices._fields))
+    return Slices(*(np.concatenate(columns) for columns in zip(none, *found, strict=True)))
