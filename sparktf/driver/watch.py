@@ -139,7 +139,7 @@ class Watch:
             ready = next(iter(attempt.trainers.values())).ready
             metrics, self._shown = attempt.metrics[self._shown :], len(attempt.metrics)
             warnings, self._warned = attempt.warnings[self._warned :], len(attempt.warnings)
-            progress = [trainer.progress for trainer in attempt.trainers.values()]
+            progress = attempt.progress()
         return Due(outcome, commits, ready.weights if ready else None, metrics, warnings, progress)
 
     # ---- act ----

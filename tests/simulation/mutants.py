@@ -65,9 +65,9 @@ def _last_told(failures: Sequence[ErrorRecord]) -> ErrorRecord:
 
 
 def _late_alone(
-    trainers: Sequence[Trainer], failures: Sequence[Failure], now: Now, since: Since, timeouts: Any
+    trainers: Sequence[Trainer], failures: Sequence[Failure], now: Now, since: Since, timeouts: Any, movers: Any
 ) -> list[Lateness]:
-    return [] if failures else list(late(trainers, now.s, since, timeouts))
+    return [] if failures else list(late(trainers, now.s, since, timeouts, movers))
 
 
 def _settled(trainers: Any, failures: Any, now_s: float, silence_s: float, *, done: bool) -> Any:

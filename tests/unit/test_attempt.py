@@ -137,13 +137,13 @@ def test_a_trainer_is_late_by_the_timeout_of_what_it_does(
     state: TrainerState, heard_s: float, moved_s: float, now_s: float, found: str | None
 ) -> None:
     one = Trainer(NODES[0], "a", "h", heard_s=heard_s, moved_s=moved_s, state=state)
-    assert [each.what for each in late([one], now_s, Since(0.0, 0.0), TIMEOUTS)] == ([found] if found else [])
+    assert [each.what for each in late([one], now_s, Since(0.0, 0.0), TIMEOUTS, NODES)] == ([found] if found else [])
 
 
 def test_a_trainer_that_waits_for_spark_is_not_stuck() -> None:
     one = Trainer(NODES[0], "a", "h", heard_s=400.0, moved_s=0.0, state=TrainerState.TRAINING)
-    assert list(late([one], 400.0, Since(0.0, 0.0), TIMEOUTS))
-    assert not list(late([one], 400.0, Since(0.0, 200.0), TIMEOUTS))
+    assert list(late([one], 400.0, Since(0.0, 0.0), TIMEOUTS, NODES))
+    assert not list(late([one], 400.0, Since(0.0, 200.0), TIMEOUTS, NODES))
 
 
 def test_the_root_cause_is_the_earliest_that_is_not_the_loss_of_a_peer() -> None:

@@ -99,6 +99,7 @@ MAY_ASK_FOR_ROLES = (
     "sparktf/config/",
     "sparktf/driver/gang/seating.py",
     "sparktf/driver/attempt/lockstep.py",
+    "sparktf/driver/attempt/asynchronous.py",
     "sparktf/trainer/life.py",
     "sparktf/trainer/sync/",
     "sparktf/trainer/parameter_server/",

@@ -7,7 +7,8 @@ from functools import partial
 
 from sparktf.config.job import JobConfig
 from sparktf.driver.attempt.accounting import EpochAccount, inputs
-from sparktf.driver.attempt.discipline import Discipline, Fail
+from sparktf.driver.attempt.discipline import Discipline, Fail, Replace
+from sparktf.driver.attempt.disciplines import DISCIPLINES
 from sparktf.driver.attempt.health import (
     Failures,
     Now,
@@ -20,13 +21,14 @@ from sparktf.driver.attempt.health import (
     missed,
     rhythm_of,
 )
+from sparktf.driver.attempt.lease_books import LeaseBooks
 from sparktf.driver.attempt.ledger import Ledger
-from sparktf.driver.attempt.lockstep import Lockstep
+from sparktf.driver.attempt.losses import Losses, Vacancy
 from sparktf.driver.attempt.members import Members, Trainer, speaker
 from sparktf.driver.attempt.saves import Save, Start, Uploads
-from sparktf.driver.attempt.shares import Shares, done_of
+from sparktf.driver.attempt.shares import Dealing, done_of
 from sparktf.driver.plan.plan import Plan
-from sparktf.errors import DataError, ErrorRecord, RefusedError, record_of
+from sparktf.errors import DataError, ErrorRecord, RefusedError, RowAccountingError, record_of
 from sparktf.lifecycle import ATTEMPT, AttemptEvent, AttemptState, TrainerEvent, TrainerState, step
 from sparktf.result import NodeInput
 from sparktf.sequence import Cursor, Stream
@@ -40,6 +42,7 @@ from sparktf.wire.control import (
     Finished,
     Heartbeat,
     Metrics,
+    Progress,
     Ready,
     StopOrder,
     TrainerExited,
@@ -48,6 +51,7 @@ from sparktf.wire.control import (
     Warned,
 )
 from sparktf.wire.data import Lease, LeaseRequest, Sealed, Span, Work, WorkRequest
+from sparktf.wire.leasing import BlockLease, BlockLeaseRequest, Fetched
 from sparktf.wire.sender import NodeMessage
 
 
@@ -62,6 +66,7 @@ class Attempt:
         warnings: What nodes warned of, each once.
         rows_aside: Rows of the cursor's epoch that had been set aside before this attempt.
         ledger: The books of what Spark feeds, where it does.
+        losses: Trainers that were lost while it went on.
         wanted: Epochs that Spark is to feed, and nobody has begun to; whoever begins one takes it out.
     """
 
@@ -92,17 +97,21 @@ class Attempt:
         self.rows_aside = 0
         self.ledger: Ledger | None = None
         self.wanted: list[tuple[Stream, int]] = []
+        self.losses = Losses()
         self._config = config
         self._rhythm = rhythm_of(config)
         self._timeouts = config.timeouts.model_copy(update={"heartbeat": self._rhythm.silence_s})
         self._plan = plan
-        self._hosts = tuple(t.host for t in trainers) if hosts is None else hosts
+        self._hosts = dict(zip(self.trainers, [t.host for t in trainers] if hosts is None else hosts, strict=True))
         self._clock = clock
         self._wall = wall
-        self._discipline: Discipline = Lockstep()
+        self._discipline: Discipline = DISCIPLINES[config.cluster.strategy]
+        self._reporters = self._discipline.reporters(self.trainers)
+        self._lessees = self._discipline.lessees(self.trainers)
         self._started_s = clock()
         self._failures = Failures()
-        self._shares: dict[Stream, Shares] = {}
+        self._dealing = Dealing(plan, config.data)
+        self._leases = LeaseBooks(plan, cursor, config, {node: self.trainers[node].host for node in self._lessees})
         self._uploads = Uploads()
 
     # ---- messages ----
@@ -121,7 +130,10 @@ class Attempt:
         trainer.advance(message.progress)
         waits = trainer.state is TrainerState.FINISHED
         beat_s = self._rhythm.waiting_s if waits else self._rhythm.steady_s
-        return TrainerOrders(orders=(StopOrder(),) if self.is_stopped else (), beat_s=beat_s)
+        if self.is_stopped:
+            return TrainerOrders(orders=(StopOrder(),), beat_s=beat_s)
+        workers = self._lessees if message.node in self._reporters else ()
+        return TrainerOrders(orders=self.losses.order(self.trainers[node] for node in workers), beat_s=beat_s)
 
     def assignment(self, message: AssignmentRequest) -> Callable[[], AssignmentAnswer]:
         """Returns what answers a node, to be called without the lock: dealing may take seconds."""
@@ -133,11 +145,27 @@ class Attempt:
             if is_new:
                 self.wanted.append((stream, epoch))
             return lambda: AssignmentAnswer(staged=staged)
-        shares = self._shares.get(stream)
-        if shares is None or shares.epoch != epoch:
-            shares = Shares(self._plan, self.cursor, self._hosts, self._config.data, stream, epoch)
-            self._shares[stream] = shares  # in place of those of the epoch before, which nobody asks for any more
-        return partial(_planned, shares, self._discipline.deal(message, self.trainers).number)
+        number, among = self._discipline.deal(message, self.trainers)
+        shares = self._dealing.shares(self.cursor, [self._hosts[node] for node in among], stream, epoch)
+        return partial(shares.answer, number)
+
+    def lease_blocks(self, message: BlockLeaseRequest) -> Callable[[], BlockLease]:
+        """Returns what answers a worker, to be called without the lock: the first of an epoch may wait for seconds."""
+        self._trainer(message)
+        return partial(self._leases.lease, message)
+
+    def fetched(self, message: Fetched) -> Ack:
+        self._reporter(message)
+        try:
+            self._leases.fetched(message)
+        except RowAccountingError as e:
+            self.fail(record_of(e, time_s=self._wall()))
+            raise RefusedError(str(e)) from e
+        limit, now_s = self._config.data.max_bad_rows, self._wall()
+        for account in [self._account(epoch) for epoch in {receipt.epoch for receipt in message.receipts}]:
+            if not self.failures and (too_many := account.too_many_aside(limit, now_s)):
+                self.fail(too_many)
+        return Ack()
 
     def lease(self, message: LeaseRequest) -> Lease:
         return self._ledger_of(message.span).lease(message)
@@ -165,19 +193,15 @@ class Attempt:
         return Ack()
 
     def epoch_done(self, message: EpochDone) -> Ack:
-        self._trainer(message)
-        before, aside = (self.cursor.rows, self.rows_aside) if message.epoch == self.cursor.epoch else (0, 0)
-        planned = self._plan.rows(Stream.TRAIN)
-        account = self.epochs.setdefault(
-            message.epoch, EpochAccount(message.epoch, planned, before, len(self.trainers), aside)
-        )
-        if self.ledger is not None and Stream.TRAIN in self._plan.staged:
-            account.planned = self.ledger.rows(Stream.TRAIN, message.epoch)
+        self._reporter(message)
+        account = self._account(message.epoch)
         account.add(message)
         for record in account.failures(self._config.data.max_bad_rows, self._wall()):
             self.fail(record)
         if (text := account.warning) and text not in self.warnings:
             self.warnings.append(text)
+        if account.is_reported:
+            self._leases.end(message.epoch)
         return Ack()
 
     def uploaded(self, message: Uploaded) -> Ack:
@@ -211,9 +235,10 @@ class Attempt:
         Raises:
             RefusedError: it has ended before, or counts as lost.
         """
-        trainer = self._trainer(message)
         log = {"log": message.log, "log_tail": message.log_tail, "exit_code": message.exit_code}
-        told = self._failures.add_log(str(trainer.node), log)
+        self.losses.add_log(message.node, message.incarnation, log)
+        trainer = self._trainer(message)
+        told = self._failures.add_log(str(trainer.node), log) or self.losses.has(trainer)
         if not told and self.state is not AttemptState.STOPPED:
             record = loss(trainer, f"exited with {exit_text(message.exit_code)}", message.time_s)
             self._lost(trainer, record.model_copy(update=log))
@@ -253,12 +278,14 @@ class Attempt:
     def outcome(self) -> Outcome:
         """Looks for trainers that are late, then says where the attempt stands."""
         now, timeouts, trainers = Now(self._clock(), self._wall()), self._timeouts, self.trainers.values()
-        since = Since(self._started_s, self._fed_s())
-        if not self.failures and (misled := left_behind(trainers, now, since.fed_s, timeouts)):
+        since, movers = Since(self._started_s, self._fed_s()), [self.trainers[node] for node in self._reporters]
+        if not self.failures and (misled := left_behind(movers, now, since.fed_s, timeouts)):
             self.fail(misled)
-        for late in missed(trainers, self._failures.told, now, since, timeouts):
+        for late in missed(trainers, self._failures.told, now, since, timeouts, self._reporters):
             record = loss(late.trainer, late.what, now.wall_s - (now.s - late.since_s))
             self._lost(late.trainer, record, is_silence=True)
+        if not self.failures and (alone := self.losses.overdue(self.trainers, now.s, timeouts.replace)):
+            self.fail(alone)
         done = self._discipline.is_done(self.trainers)
         outcome = decide(trainers, self._failures.told, now.s, timeouts.heartbeat, done=done)
         if self.state is AttemptState.RUNNING and outcome is not Outcome.RUNNING:
@@ -268,6 +295,29 @@ class Attempt:
     def inputs(self) -> dict[NodeId, NodeInput]:
         """Returns what each node has read of the training stream, in the epochs it has gone through."""
         return inputs(self.epochs.values(), self.trainers)
+
+    def progress(self) -> list[Progress]:
+        """Returns where the run is: all trainers while the gang starts, then those that tell it."""
+        starts = any(trainer.ready is None and not trainer.incarnation for trainer in self.trainers.values())
+        return [self.trainers[node].progress for node in (self.trainers if starts else self._reporters)]
+
+    def vacant(self) -> tuple[Vacancy, ...]:
+        """Returns the nodes that are to get another trainer; without one for `timeouts.replace`, the attempt fails."""
+        return () if self.failures or self.state is not AttemptState.RUNNING else self.losses.vacant(self.trainers)
+
+    def succeed(self, node: NodeId, agent: str, host: str, address: str) -> Trainer:
+        """Gives a node whose trainer is lost another one, launched now, and returns it; earlier ones are refused.
+
+        Args:
+            agent: By id; `address` is the one that it holds.
+
+        Raises:
+            LifecycleError: the node has one.
+        """
+        successor = self.losses.successor(self.trainers[node], agent, host, address, self._clock())
+        self.trainers = {**self.trainers, node: successor}
+        self._leases.move(node, host)
+        return successor
 
     def stop(self) -> None:
         """From now on every trainer that asks is told to exit, and exits are expected."""
@@ -290,6 +340,15 @@ class Attempt:
     def _is_wrong_before(self, cursor: Cursor) -> bool:
         return any(account.is_wrong for epoch, account in self.epochs.items() if epoch < cursor.epoch)
 
+    def _account(self, epoch: int) -> EpochAccount:
+        before, aside = (self.cursor.rows, self.rows_aside) if epoch == self.cursor.epoch else (0, 0)
+        planned = self._plan.rows(Stream.TRAIN)
+        account = self.epochs.setdefault(epoch, EpochAccount(epoch, planned, before, len(self._reporters), aside))
+        account.receipts = self._leases.receipts(epoch)
+        if self.ledger is not None and Stream.TRAIN in self._plan.staged:
+            account.planned = self.ledger.rows(Stream.TRAIN, epoch)
+        return account
+
     def _ledger_of(self, span: Span) -> Ledger:
         if self.ledger is None or span.attempt != self.number:
             raise RefusedError(f"attempt {span.attempt} is over")
@@ -303,9 +362,13 @@ class Attempt:
         """Notes the loss of a trainer, unless the work is done: nothing has failed then."""
         if self.state in (AttemptState.DONE, AttemptState.RELEASED):
             return
-        ruling = self._discipline.on_loss(trainer, record)
+        ruling = self._discipline.on_loss(trainer, record, self.trainers)
         if isinstance(ruling, Fail):
             self._failures.note(ruling.record, self._clock(), is_silence=is_silence)
+        if isinstance(ruling, Replace):
+            self.losses.note(trainer, record, self._clock())
+            if is_silence:
+                trainer.apply(TrainerEvent.EXIT)  # should it wake up, it is refused
 
     def _take(self, event: AttemptEvent) -> None:
         self.state = step(ATTEMPT, self.state, event, f"attempt {self.number}")
@@ -316,6 +379,8 @@ class Attempt:
         trainer.heard_s = self._clock()
         return trainer
 
-
-def _planned(shares: Shares, number: int) -> AssignmentAnswer:
-    return AssignmentAnswer(assignment=shares.of(number))
+    def _reporter(self, message: NodeMessage) -> None:
+        """Hears a trainer that tells where the run is. Raises `RefusedError` if it does not."""
+        self._trainer(message)
+        if message.node not in self._reporters:
+            raise RefusedError(f"{message.node} does not tell where the run is")

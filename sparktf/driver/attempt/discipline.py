@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import NamedTuple, Protocol
 
 from sparktf.driver.attempt.members import Members, Trainer
@@ -29,19 +29,32 @@ class GoOn(NamedTuple):
 
 
 class Share(NamedTuple):
-    """A node's part of an epoch: the share of this number, from 0 on, of so many."""
+    """A node's part of an epoch: which of the nodes among whom it is dealt it is, from 0 on."""
 
     number: int
-    shares: int
+    among: tuple[NodeId, ...]
 
 
 class Discipline(Protocol):
     """Answers for one strategy; keeps no state, and is asked under the lock."""
 
     def deal(self, request: AssignmentRequest, members: Members) -> Share:
-        """Returns which part of an epoch is the part of the node that asks."""
+        """Returns which part of an epoch is the part of the node that asks.
 
-    def on_loss(self, member: Trainer, record: ErrorRecord) -> Fail | Replace | GoOn:
+        Raises:
+            RefusedError: it has none.
+        """
+
+    def reporters(self, nodes: Iterable[NodeId]) -> tuple[NodeId, ...]:
+        """Returns which nodes say, together, where the run is.
+
+        They make its steps, so that they are late when they make none; they count its rows, and report its epochs.
+        """
+
+    def lessees(self, nodes: Iterable[NodeId]) -> tuple[NodeId, ...]:
+        """Returns which nodes lease the rows they train as they go, and leave it to a reporter to tell of them."""
+
+    def on_loss(self, member: Trainer, record: ErrorRecord, members: Members) -> Fail | Replace | GoOn:
         """Returns what it means that a trainer has failed, ended or fallen silent."""
 
     def saved(self, uploads: Mapping[NodeId, Uploaded], members: Members, start: Start) -> Save | None:

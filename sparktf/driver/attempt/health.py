@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import enum
 import signal
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Container, Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 from sparktf.beats import Beats, beats
@@ -14,6 +14,7 @@ from sparktf.driver.attempt.members import Trainer
 from sparktf.errors import ErrorRecord, Verdict
 from sparktf.knobs import KNOBS
 from sparktf.lifecycle import TrainerState
+from sparktf.topology import NodeId
 
 
 class Outcome(enum.Enum):
@@ -125,26 +126,41 @@ def decide(
 
 
 def missed(
-    trainers: Iterable[Trainer], failures: Sequence[Failure], now: Now, since: Since, timeouts: TimeoutsConfig
+    trainers: Iterable[Trainer],
+    failures: Sequence[Failure],
+    now: Now,
+    since: Since,
+    timeouts: TimeoutsConfig,
+    movers: Container[NodeId],
 ) -> list[Lateness]:
-    """Returns the trainers that nothing is heard of, or nothing new, while nobody else is known to be the cause."""
+    """Returns the trainers that nothing is heard of, or nothing new, while nobody else is known to be the cause.
+
+    Args:
+        movers: See `late`.
+    """
     if not failures:
-        return list(late(trainers, now.s, since, timeouts))
+        return list(late(trainers, now.s, since, timeouts, movers))
     if all(failure.record.peer for failure in failures):
         return list(silent(trainers, now.s, timeouts.heartbeat))
     return []
 
 
-def late(trainers: Iterable[Trainer], now_s: float, since: Since, timeouts: TimeoutsConfig) -> Iterator[Lateness]:
-    """Yields the trainers that a timeout has passed for, while nothing else is known to be wrong."""
+def late(
+    trainers: Iterable[Trainer], now_s: float, since: Since, timeouts: TimeoutsConfig, movers: Container[NodeId]
+) -> Iterator[Lateness]:
+    """Yields the trainers that a timeout has passed for, while nothing else is known to be wrong.
+
+    Args:
+        movers: The nodes that make the run's steps: others may have nothing to do.
+    """
     for trainer in trainers:
         if trainer.state is TrainerState.LAUNCHED:
-            if now_s - since.started_s > timeouts.start:
+            if now_s - max(since.started_s, trainer.launched_s) > timeouts.start:
                 yield Lateness(trainer, f"was not ready within timeouts.start: {timeouts.start:g} s", now_s)
         elif trainer.state in (TrainerState.READY, TrainerState.TRAINING):
             if now_s - trainer.heard_s > timeouts.heartbeat:
                 yield _silence(trainer, timeouts.heartbeat)
-            elif now_s - max(trainer.moved_s, since.fed_s) > timeouts.progress:
+            elif trainer.node in movers and now_s - max(trainer.moved_s, since.fed_s) > timeouts.progress:
                 what = f"made no progress within timeouts.progress: {timeouts.progress:g} s"
                 yield Lateness(trainer, what, now_s)
 

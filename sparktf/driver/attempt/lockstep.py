@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 from sparktf.driver.attempt.discipline import Fail, Share
 from sparktf.driver.attempt.members import Members, Trainer
@@ -18,11 +18,20 @@ class Lockstep:
 
     def deal(self, request: AssignmentRequest, members: Members) -> Share:
         """See `Discipline`. All nodes, which are workers, share an epoch among themselves, at once."""
-        return Share(request.node.index, len(members))
+        return Share(request.node.index, tuple(members))
 
-    def on_loss(self, member: Trainer, record: ErrorRecord) -> Fail:
+    def reporters(self, nodes: Iterable[NodeId]) -> tuple[NodeId, ...]:
+        """See `Discipline`. All make every step, each on rows of its own."""
+        return tuple(nodes)
+
+    def lessees(self, nodes: Iterable[NodeId]) -> tuple[NodeId, ...]:
+        """See `Discipline`. Rows are dealt."""
+        del nodes
+        return ()
+
+    def on_loss(self, member: Trainer, record: ErrorRecord, members: Members) -> Fail:
         """See `Discipline`. The others would wait for it in the next update."""
-        del member
+        del member, members
         return Fail(record)
 
     def saved(self, uploads: Mapping[NodeId, Uploaded], members: Members, start: Start) -> Save | None:

@@ -19,7 +19,9 @@ class Trainer:
     Attributes:
         heard_s: When it last said anything.
         moved_s: When it last said that it had come further.
+        launched_s: When it was launched, if that was later than the attempt.
         incarnation: Which of the trainers that its node has had in the attempt.
+        address: Where it will listen, if it follows one that was lost.
     """
 
     node: NodeId
@@ -28,7 +30,9 @@ class Trainer:
     heard_s: float
     moved_s: float
     state: TrainerState = TrainerState.LAUNCHED
+    launched_s: float = 0.0
     incarnation: int = 0
+    address: str = ""
     progress: Progress = field(default_factory=Progress)
     ready: Ready | None = None
     finished: Finished | None = None
@@ -46,6 +50,19 @@ class Trainer:
         self.progress = new
         if new.step > old.step and self.state in (TrainerState.READY, TrainerState.TRAINING):
             self.apply(TrainerEvent.PROGRESS)
+
+    def successor(self, agent: str, host: str, address: str, now_s: float) -> Trainer:
+        """Returns the trainer that follows this one on its node, launched now."""
+        return Trainer(
+            self.node,
+            agent,
+            host,
+            heard_s=now_s,
+            moved_s=now_s,
+            launched_s=now_s,
+            incarnation=self.incarnation + 1,
+            address=address,
+        )
 
     @property
     def is_expected(self) -> bool:

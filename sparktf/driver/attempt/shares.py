@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from sparktf.config.job import DataConfig
 from sparktf.driver.plan.plan import Plan
 from sparktf.sequence import Assignment, Cursor, Interval, Stream, remaining
+from sparktf.wire.control import AssignmentAnswer
 
 
 def done_of(cursor: Cursor, stream: Stream, epoch: int) -> tuple[Interval, ...]:
@@ -46,9 +47,31 @@ class Shares:
         self._lock = threading.Lock()
         self._dealt: Sequence[Assignment] | None = None
 
-    def of(self, number: int) -> Assignment:
+    def answer(self, number: int) -> AssignmentAnswer:
         """Returns the share of a number. May take long: not to be called under the lock of those who report."""
         with self._lock:
             if self._dealt is None:
                 self._dealt = deal(*self._asked)
-        return self._dealt[number]
+        return AssignmentAnswer(assignment=self._dealt[number])
+
+
+class Dealing:
+    """The shares of each stream in the epoch that was last asked for; not thread-safe, as they are."""
+
+    def __init__(self, plan: Plan, data: DataConfig) -> None:
+        """Deals nothing yet."""
+        self._plan = plan
+        self._data = data
+        self._shares: dict[Stream, Shares] = {}
+
+    def shares(self, cursor: Cursor, hosts: Sequence[str], stream: Stream, epoch: int) -> Shares:
+        """Returns the shares of an epoch, which take the place of the epoch's before: nobody asks for those any more.
+
+        Args:
+            cursor: Where the attempt begins.
+            hosts: Of each node among which the epoch is dealt.
+        """
+        shares = self._shares.get(stream)
+        if shares is None or shares.epoch != epoch:
+            shares = self._shares[stream] = Shares(self._plan, cursor, hosts, self._data, stream, epoch)
+        return shares

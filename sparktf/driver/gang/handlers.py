@@ -1,6 +1,6 @@
 """What agents and trainers say, and who answers: under the roster's lock, whatever brought the message.
 
-Dealing alone, which takes long, is outside of it.
+Dealing and leasing alone, which may take long, are outside of it.
 """
 
 from __future__ import annotations
@@ -32,6 +32,7 @@ from sparktf.wire.control import (
     Warned,
 )
 from sparktf.wire.data import LeaseRequest, Sealed, WorkRequest
+from sparktf.wire.leasing import BlockLease, BlockLeaseRequest, Fetched
 
 _Request = TypeVar("_Request", bound=Message)
 
@@ -65,6 +66,8 @@ class Dispatcher:
             Action.LEASE: Handler(LeaseRequest, lambda m: self._locked(self._current().lease, m)),
             Action.SEALED: Handler(Sealed, lambda m: self._locked(self._current().sealed, m)),
             Action.WORK: Handler(WorkRequest, lambda m: self._locked(self._current().work, m)),
+            Action.LEASE_BLOCKS: Handler(BlockLeaseRequest, self._lease_blocks),
+            Action.FETCHED: Handler(Fetched, lambda m: self._locked(self._current().fetched, m)),
         }
 
     def _current(self) -> Attempt:
@@ -89,6 +92,11 @@ class Dispatcher:
         with self._roster.changed:
             answer = self._current().assignment(message)
             self._roster.changed.notify_all()
+        return answer()
+
+    def _lease_blocks(self, message: BlockLeaseRequest) -> BlockLease:
+        with self._roster.changed:
+            answer = self._current().lease_blocks(message)
         return answer()
 
     def _trainer_exited(self, message: TrainerExited) -> Ack:

@@ -1,0 +1,50 @@
+"""Asynchronous training over parameter servers: workers make updates of their own, and a coordinator tells of them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from sparktf.driver.attempt.discipline import Fail, Replace, Share
+from sparktf.driver.attempt.members import Members, Trainer
+from sparktf.driver.attempt.saves import Save, Start, joined
+from sparktf.errors import ErrorRecord, RefusedError, Verdict
+from sparktf.lifecycle import TrainerState
+from sparktf.sequence import Stream
+from sparktf.topology import NodeId, Role
+from sparktf.wire.control import AssignmentRequest, Uploaded
+
+
+class Asynchronous:
+    """See `Discipline`: the coordinator, which has the role of the chief, says where the run is."""
+
+    def deal(self, request: AssignmentRequest, members: Members) -> Share:
+        """See `Discipline`. The coordinator evaluates alone; what is trained, workers lease as they go."""
+        if request.stream is Stream.TRAIN or request.node.role is not Role.CHIEF:
+            raise RefusedError(f"{request.node} has no share of {request.stream}: workers lease rows as they go")
+        return Share(0, (request.node,))
+
+    def reporters(self, nodes: Iterable[NodeId]) -> tuple[NodeId, ...]:
+        """See `Discipline`."""
+        return tuple(node for node in nodes if node.role is Role.CHIEF)
+
+    def lessees(self, nodes: Iterable[NodeId]) -> tuple[NodeId, ...]:
+        """See `Discipline`."""
+        return tuple(node for node in nodes if node.role is Role.WORKER)
+
+    def on_loss(self, member: Trainer, record: ErrorRecord, members: Members) -> Fail | Replace:
+        """See `Discipline`. Workers are replaced, once all nodes have found each other.
+
+        What the others hold, or decide, cannot be had again; and whatever a worker refuses, the next one will.
+        """
+        is_loss = member.node.role is Role.WORKER and record.verdict is Verdict.INFRASTRUCTURE
+        have_met = all(trainer.ready is not None or trainer.incarnation for trainer in members.values())
+        return Replace(member.node) if is_loss and have_met else Fail(record)
+
+    def saved(self, uploads: Mapping[NodeId, Uploaded], members: Members, start: Start) -> Save | None:
+        """See `Discipline`. The coordinator has the files, and tells what all workers have trained."""
+        reporters = self.reporters(members)
+        return joined(start, [uploads[node] for node in reporters]) if uploads.keys() >= set(reporters) else None
+
+    def is_done(self, members: Members) -> bool:
+        """See `Discipline`. Workers and servers stay until they are told to stop."""
+        return all(members[node].state is TrainerState.FINISHED for node in self.reporters(members))
