@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal, Self
+from typing import Annotated, Literal, NamedTuple, Self
 
 from pydantic import Field, NonNegativeInt, PositiveInt, model_validator
 
@@ -10,6 +10,19 @@ from sparktf.config.section import Section, Switch
 from sparktf.topology import GangShape
 
 Strategy = Literal["single", "mirrored", "multi_worker_mirrored", "parameter_server"]
+
+
+class NodeMemory(NamedTuple):
+    """What one process of a gang takes.
+
+    Attributes:
+        what: Which process, for people.
+        key: The setting that says so.
+    """
+
+    mib: int
+    what: str = "a trainer"
+    key: str = "cluster.trainer_memory_mib"
 
 
 class ClusterConfig(Section):
@@ -42,6 +55,11 @@ class ClusterConfig(Section):
         description="Memory of one trainer process in MiB: TensorFlow, the model, rows read ahead. On YARN it is asked "
         "for as a part of `spark.executor.memoryOverhead`: [yarn.md](yarn.md).",
     )
+    ps_memory_mib: PositiveInt | None = Field(
+        default=None,
+        description="Memory of one parameter server in MiB, if not as much as `trainer_memory_mib`. Executors have one "
+        "size: each is asked for with the larger of the two.",
+    )
     control_port: int = Field(
         default=0,
         ge=0,
@@ -72,6 +90,30 @@ class ClusterConfig(Section):
         return self.shape.nodes
 
     @property
+    def in_words(self) -> str:
+        """The settings that say how many nodes there are, and the number."""
+        if self.strategy == "parameter_server":
+            return f"cluster.workers: {self.workers}, cluster.ps: {self.ps} and a coordinator: {self.nodes} nodes"
+        return f"cluster.workers: {self.nodes} nodes"
+
+    @property
+    def sizes(self) -> str:
+        """The settings to lower for fewer nodes."""
+        return "cluster.workers or cluster.ps" if self.strategy == "parameter_server" else "cluster.workers"
+
+    @property
+    def may_be_fed(self) -> bool:
+        """Whether nodes can train on rows that Spark brings them."""
+        return self.strategy != "parameter_server"
+
+    @property
+    def node_memory(self) -> NodeMemory:
+        """What the largest process of the gang takes: every executor has room for it."""
+        if self.ps_memory_mib is not None and self.ps_memory_mib > self.trainer_memory_mib:
+            return NodeMemory(self.ps_memory_mib, "a parameter server", "cluster.ps_memory_mib")
+        return NodeMemory(self.trainer_memory_mib)
+
+    @property
     def replicas(self) -> int:
         """Number of model replicas that share an update."""
         if self.strategy == "parameter_server":
@@ -86,4 +128,6 @@ class ClusterConfig(Section):
             raise ValueError("strategy: parameter_server needs parameter servers: set ps, to 1 or more")
         if self.strategy != "parameter_server" and self.ps:
             raise ValueError(f"ps: {self.ps} needs strategy: parameter_server")
+        if self.ps_memory_mib is not None and not self.ps:
+            raise ValueError(f"ps_memory_mib: {self.ps_memory_mib} needs strategy: parameter_server")
         return self

@@ -17,7 +17,9 @@ class TrainConfig(Section):
         default=None, description="Stop after this many updates, also inside an epoch."
     )
     batch_size: PositiveInt = Field(
-        default=256, description="Rows per optimizer update, over all workers; each brings its share."
+        default=256,
+        description="Rows per optimizer update, over all workers; each brings its share. Under `parameter_server`: of "
+        "the one worker that makes the update.",
     )
     steps_per_call: PositiveInt = Field(default=32, description="Updates run by one call into TensorFlow.")
     validation_batch_size: PositiveInt = Field(default=4096, description="Rows per worker and evaluation step.")

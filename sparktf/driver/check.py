@@ -17,7 +17,7 @@ from sparktf.driver.plan.paths import normalised
 from sparktf.driver.plan.plan import Plan
 from sparktf.driver.plan.planner import feed_spec, plan_source
 from sparktf.driver.plan.spark_reads import SparkReads
-from sparktf.driver.source.choice import choose_feed
+from sparktf.driver.source.choice import check_may_be_fed, choose_feed
 from sparktf.driver.source.origin import Origin
 from sparktf.driver.spark.application import check_slots, hadoop_conf, slots_on, start_session
 from sparktf.errors import ConfigError, SparkTFError
@@ -69,11 +69,10 @@ def check_run(config: JobConfig, master: str, say: Callable[[str], None], *, dee
         check_code(config)
         found.known += _code_lines(config)
         found.unknown += () if deep else ("output.path can be written",)
-    nodes = config.cluster.nodes
     with found.part():
-        check_slots(slots, nodes)
+        check_slots(slots, config.cluster)
         room = "" if slots.total is None else f", which has {slots.total} slots"
-        found.known.append(f"nodes: {nodes} on {slots.master}{room}")
+        found.known.append(f"nodes: {config.cluster.nodes} on {slots.master}{room}")
     with found.part():
         systems = FileSystems(HadoopConf.from_environment())
         config = normalised(config, systems.normalise)
@@ -85,7 +84,7 @@ def check_run(config: JobConfig, master: str, say: Callable[[str], None], *, dee
         if plan is not None:
             found.known += _data_lines(plan)
             if plan.staged and not found.errors:  # one of them may be that there is no room for the nodes alone
-                check_slots(slots, nodes, feeders=True)
+                check_slots(slots, config.cluster, feeders=True)
     return found
 
 
@@ -103,6 +102,7 @@ def _plan(
         except NotPlainError as error:
             if data.mode == "direct":
                 raise ConfigError(f"data.mode: direct cannot read data.path as Spark does: {error}") from error
+            check_may_be_fed(config, str(error))
             if not deep:
                 found.unknown.append(f"data.path, which Spark reads: {error}")
                 return None

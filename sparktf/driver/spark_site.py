@@ -19,7 +19,7 @@ from sparktf.driver.gang.roster import AgentRecord, ExecutorFacts
 from sparktf.driver.gang.site import Handler, Voice
 from sparktf.driver.plan.locality import FileBlock
 from sparktf.driver.plan.plan import Plan
-from sparktf.driver.source.choice import choose_feed
+from sparktf.driver.source.choice import check_may_be_fed, choose_feed
 from sparktf.driver.source.hdfs_blocks import locate_or_warn
 from sparktf.driver.source.origin import Origin
 from sparktf.driver.source.prepare import prepare_assets
@@ -85,12 +85,12 @@ class SparkSite:
         check_code(config)
         # What Spark surely feeds; a DataFrame may turn out to be a plain scan, which trainers read themselves.
         is_fed = config.data.mode == "spark" or isinstance(self._given, RDD)
-        check_slots(self._slots, config.cluster.nodes, feeders=is_fed or None)
+        check_slots(self._slots, config.cluster, feeders=is_fed or None)
         conf = dict(self._spark.sparkContext.getConf().getAll())
         if not self.one_machine and (warning := check_encryption(conf, config.security.tls)):
             voice.warn(warning)
         if self._slots.is_yarn:
-            check_overhead(conf, config.cluster.trainer_memory_mib)
+            check_overhead(conf, config.cluster.node_memory)
 
     def plan(self, config: JobConfig, voice: Voice) -> Plan:
         """See `Site`."""
@@ -112,7 +112,8 @@ class SparkSite:
         """See `Site`."""
         if not plan.staged:
             return
-        check_slots(self._slots, config.cluster.nodes, feeders=True)
+        check_may_be_fed(config, "as its stored plan says")
+        check_slots(self._slots, config.cluster, feeders=True)
         check_speculation(self._slots, speculation=self.duplicates_wait)
         if self._agents is not None and not self._agents.leaves_slots:
             raise PreflightError(

@@ -131,7 +131,7 @@ def _settings(config: JobConfig, programs: Programs) -> dict[str, str]:
 
 def _executor(config: JobConfig) -> Container:
     submit = config.submit
-    return executor_container(submit.executor_memory_mib, config.cluster.trainer_memory_mib, submit.executor_cores)
+    return executor_container(submit.executor_memory_mib, config.cluster.node_memory, submit.executor_cores)
 
 
 def _yarn_settings(config: JobConfig) -> dict[str, str]:

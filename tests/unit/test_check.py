@@ -47,6 +47,20 @@ def test_what_is_found_follows_the_configuration(
     assert not (tmp_path / "runs").exists()
 
 
+def test_files_that_spark_alone_reads_are_refused_to_workers_that_must_read_them_themselves(
+    config: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "lake/_spark_metadata").mkdir()
+    asked = ["cluster.strategy=parameter_server", "cluster.ps=1"]
+    assert main(["check", config, "--master", "local[4]", *(part for set_ in asked for part in ("--set", set_))]) == 2
+    said = capsys.readouterr().err
+    assert said.startswith("data.path is read through Spark, ")
+    assert said.endswith(
+        "and under cluster.strategy: parameter_server workers read Parquet files themselves: write the rows as Parquet "
+        "files and name these by data.path, or set cluster.strategy: multi_worker_mirrored\n"
+    )
+
+
 def test_all_that_is_wrong_is_said_and_the_exit_code_is_the_runs(
     config: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

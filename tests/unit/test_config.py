@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -196,6 +197,9 @@ def test_a_dumped_configuration_loads_as_an_equal_one(tmp_path: Path) -> None:
         ("train=3", "train is 3: must be a section with keys of its own"),
         ("data.validation={}", "data.validation: give exactly one of path, where and fraction"),
         ("cluster.devices=2", "cluster: devices: 2 needs strategy: mirrored"),
+        ("cluster.ps=1", "cluster: ps: 1 needs strategy: parameter_server"),
+        ("cluster.ps_memory_mib=1024", "cluster: ps_memory_mib: 1024 needs strategy: parameter_server"),
+        ("cluster.strategy=parameter_server", "needs parameter servers: set ps, to 1 or more"),
         ("params.augment=off", "params.augment: a bare off is ambiguous: write false, or 'off' for the text"),
         ("data.path={{day}}", "data.path: {{day}} is unknown: write {{date}}, {{date-7}} or {{name}}"),
         ("data.path={{date-1}}", "data.path: {{date-1}} needs --date YYYY-MM-DD"),
@@ -240,6 +244,23 @@ def test_a_configuration_made_in_python_is_refused_as_one_from_a_file(make: Call
     with pytest.raises(ConfigError) as caught:
         make()
     assert str(caught.value).startswith(said)
+
+
+@pytest.mark.parametrize(
+    ("override", "said"),
+    [
+        (
+            "data.rebalance=false",
+            r"data\.rebalance: off is for replays .* under cluster\.strategy: parameter_server, .*: leave",
+        ),
+        ("data.mode=spark", r"data\.mode: spark is read through Spark, and under cluster\.strategy: parameter_server "),
+        ("data.format=orc", r"data\.format: orc is read through Spark, and under cluster\.strategy: parameter_server "),
+    ],
+)
+def test_what_updates_that_do_not_wait_for_each_other_cannot_do_is_refused(override: str, said: str) -> None:
+    asynchronous = with_lines("cluster: {strategy: parameter_server, workers: 3, ps: 1}", "train: {batch_size: 1}")
+    assert parse_config(asynchronous).cluster.nodes == 5
+    assert re.search(said, refusal(asynchronous, override))
 
 
 def test_an_error_in_the_file_names_the_file() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from sparktf.config.nodes import ClusterConfig, NodeMemory
 from sparktf.driver.spark.yarn_memory import (
     PYTHON_DRIVER_MIB,
     PYTHON_WORKER_MIB,
@@ -17,55 +18,71 @@ from sparktf.driver.spark.yarn_memory import (
 )
 from sparktf.errors import ConfigError, PreflightError
 
+TRAINER = NodeMemory(2048)
+LOWER = "cluster.trainer_memory_mib or submit.executor_memory_mib"
+
 
 def test_an_executor_holds_its_heap_and_beside_it_sparks_share_the_python_worker_and_the_trainer() -> None:
-    assert executor_container(1024, 2048) == Container("executor", 1024, 384 + PYTHON_WORKER_MIB + 2048)
-    assert executor_container(8192, 2048).overhead_mib == 819 + PYTHON_WORKER_MIB + 2048
-    assert executor_container(1024, 2048, cores=3).overhead_mib == 384 + 3 * PYTHON_WORKER_MIB + 2048
+    assert executor_container(1024, TRAINER) == Container("executor", 1024, 384 + PYTHON_WORKER_MIB + 2048, LOWER)
+    assert executor_container(8192, TRAINER).overhead_mib == 819 + PYTHON_WORKER_MIB + 2048
+    assert executor_container(1024, TRAINER, cores=3).overhead_mib == 384 + 3 * PYTHON_WORKER_MIB + 2048
 
 
 def test_a_driver_in_a_container_has_a_python_process_too() -> None:
-    assert driver_container(1024) == Container("driver", 1024, 384 + PYTHON_DRIVER_MIB)
+    assert driver_container(1024) == Container("driver", 1024, 384 + PYTHON_DRIVER_MIB, "submit.driver_memory_mib")
 
 
 @pytest.mark.parametrize(
     ("mib", "step_mib", "allocated_mib"), [(1000, 128, 1024), (1024, 128, 1024), (1025, 1024, 2048)]
 )
 def test_yarn_rounds_up_to_its_step(mib: int, step_mib: int, allocated_mib: int) -> None:
-    assert Container("executor", mib, 0).allocated_mib(step_mib) == allocated_mib
+    assert Container("executor", mib, 0, LOWER).allocated_mib(step_mib) == allocated_mib
 
 
 def test_what_the_user_sets_in_spark_counts() -> None:
-    asked = Container("executor", 1024, 2688)
+    asked = Container("executor", 1024, 2688, LOWER)
     assert settled(asked, {}) == asked
     assert settled(asked, {"spark.executor.memory": "2g", "spark.driver.memory": "9g"}).heap_mib == 2048
     assert settled(asked, {"spark.executor.memoryOverhead": "4096"}).overhead_mib == 4096
 
 
 def test_a_container_larger_than_the_largest_is_refused_with_what_to_lower() -> None:
-    check_fits(Container("executor", 1024, 3072), 4096, "YARN")
+    check_fits(Container("executor", 1024, 3072, LOWER), 4096, "YARN")
     with pytest.raises(
         PreflightError,
         match=r"^the executor needs 4,097 MiB \(1,024 heap \+ 3,073 overhead\), but YARN's queue q gives a container "
         r"at most 4,096 MiB: lower cluster.trainer_memory_mib or submit.executor_memory_mib, or have "
         r"yarn.scheduler.maximum-allocation-mb raised$",
     ):
-        check_fits(Container("executor", 1024, 3073), 4096, "YARN's queue q")
+        check_fits(Container("executor", 1024, 3073, LOWER), 4096, "YARN's queue q")
     with pytest.raises(PreflightError, match=r"^the driver needs .*: lower submit.driver_memory_mib, or"):
         check_fits(driver_container(4096), 4096, "YARN")
 
 
 def test_an_overhead_that_cannot_hold_a_trainer_is_refused_with_one_that_can() -> None:
     with pytest.raises(PreflightError, match=r"memoryOverhead is 384 MiB: --conf spark.executor.memoryOverhead=2688m$"):
-        check_overhead({}, 2048)
+        check_overhead({}, TRAINER)
     with pytest.raises(PreflightError, match=r"is 1,024 MiB: --conf spark.executor.memoryOverhead=3123m$"):
-        check_overhead({"spark.executor.memory": "8g", "spark.executor.memoryOverhead": "1g"}, 2048)
-    check_overhead({"spark.executor.memoryOverhead": "2688m"}, 2048)
+        check_overhead({"spark.executor.memory": "8g", "spark.executor.memoryOverhead": "1g"}, TRAINER)
+    check_overhead({"spark.executor.memoryOverhead": "2688m"}, TRAINER)
+
+
+def test_executors_of_one_size_hold_the_largest_role_which_is_named_where_it_does_not_fit() -> None:
+    large = ClusterConfig(strategy="parameter_server", ps=1, ps_memory_mib=4096).node_memory
+    small = ClusterConfig(strategy="parameter_server", ps=1, ps_memory_mib=1024).node_memory
+    same = ClusterConfig(strategy="parameter_server", ps=1).node_memory
+    assert (large.mib, small, same) == (4096, TRAINER, TRAINER)
+    with pytest.raises(
+        PreflightError, match=r"^a parameter server needs cluster\.ps_memory_mib: 4,096 MiB outside the"
+    ):
+        check_overhead({"spark.executor.memoryOverhead": "2688m"}, large)
+    with pytest.raises(PreflightError, match=r": lower cluster\.ps_memory_mib or submit\.executor_memory_mib, or"):
+        check_fits(executor_container(1024, large), 4096, "YARN")
 
 
 def test_sparks_own_ways_to_ask_for_overhead_are_understood() -> None:
-    check_overhead({"spark.executor.memory": "8g", "spark.executor.memoryOverheadFactor": "0.4"}, 2048)
-    check_overhead({"spark.executor.minMemoryOverhead": "2g"}, 2048)
+    check_overhead({"spark.executor.memory": "8g", "spark.executor.memoryOverheadFactor": "0.4"}, TRAINER)
+    check_overhead({"spark.executor.minMemoryOverhead": "2g"}, TRAINER)
 
 
 @pytest.mark.parametrize(

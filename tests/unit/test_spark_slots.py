@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from sparktf.config.nodes import ClusterConfig
 from sparktf.driver.spark.application import Slots, check_slots, check_speculation
 from sparktf.errors import PreflightError
 
@@ -44,7 +45,18 @@ def test_too_few_slots_are_told_with_all_that_are_needed(
     slots: Slots, nodes: int, feeders: bool | None, says: str
 ) -> None:
     with pytest.raises(PreflightError, match=says):
-        check_slots(slots, nodes, feeders=feeders)
+        check_slots(slots, ClusterConfig(workers=nodes), feeders=feeders)
+
+
+def test_too_few_slots_for_all_roles_are_told_with_each_of_them() -> None:
+    cluster = ClusterConfig(strategy="parameter_server", workers=2, ps=2)
+    with pytest.raises(
+        PreflightError,
+        match=r"^cluster\.workers: 2, cluster\.ps: 2 and a coordinator: 5 nodes need as many slots, but "
+        r"local\[4\] has 4: use --master 'local\[5\]'; or lower cluster\.workers or cluster\.ps$",
+    ):
+        check_slots(LOCAL, cluster, feeders=False)
+    check_slots(LOCAL, ClusterConfig(strategy="parameter_server", workers=2, ps=1), feeders=False)
 
 
 @pytest.mark.parametrize(
@@ -52,4 +64,4 @@ def test_too_few_slots_are_told_with_all_that_are_needed(
     [(LOCAL, 4, None), (LOCAL, 4, False), (LOCAL, 3, True), (PSEUDO, 2, None), (YARN, 9, None)],
 )
 def test_enough_slots_are_let_through(slots: Slots, nodes: int, feeders: bool | None) -> None:
-    check_slots(slots, nodes, feeders=feeders)
+    check_slots(slots, ClusterConfig(workers=nodes), feeders=feeders)

@@ -39,7 +39,8 @@ def choose_feed(
         say: Takes one line of progress.
 
     Raises:
-        ConfigError: `data.mode` asks for what cannot be had; and what `open_dataframe` and `plan_source` raise.
+        ConfigError: `data.mode` asks for what cannot be had, or `cluster.strategy` does; and what `open_dataframe` and
+            `plan_source` raise.
         SourceNotFoundError: files are gone since Spark listed them.
     """
     mode = config.data.mode
@@ -98,10 +99,28 @@ def _check_path(path: str, file_systems: FileSystems) -> None:
 
 
 def _through_spark(config: JobConfig, origin: Origin, reason: str, say: Callable[[str], None]) -> Plan:
-    """Plans what Spark reads, and feeders hand to the trainers."""
+    """Plans what Spark reads, and feeders hand to the trainers. Raises what `check_may_be_fed` does."""
+    check_may_be_fed(config, reason)
     plan = origin.fed.plan(config)
     say(f"data: read through Spark, {reason}")
     return plan
+
+
+def check_may_be_fed(config: JobConfig, reason: str) -> None:
+    """Refuses a source that Spark alone can read where the nodes have to read it themselves.
+
+    Args:
+        reason: Why it is read through Spark.
+
+    Raises:
+        ConfigError: they have to.
+    """
+    if not config.cluster.may_be_fed:
+        raise ConfigError(
+            f"{_name(config)} is read through Spark, {reason}, and under cluster.strategy: {config.cluster.strategy} "
+            "workers read Parquet files themselves: write the rows as Parquet files and name these by data.path, or "
+            "set cluster.strategy: multi_worker_mirrored"
+        )
 
 
 def _name(config: JobConfig) -> str:

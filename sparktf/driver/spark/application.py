@@ -14,6 +14,7 @@ from pyspark import SparkConf, SparkContext
 from pyspark.sql import SparkSession
 
 from sparktf.config.job import JobConfig
+from sparktf.config.nodes import ClusterConfig
 from sparktf.driver.spark.catalog import catalog_settings
 from sparktf.driver.spark.log import quiet_settings
 from sparktf.errors import PreflightError
@@ -129,7 +130,7 @@ def check_settings(spark: SparkSession) -> None:
         )
 
 
-def check_slots(slots: Slots, nodes: int, *, feeders: bool | None = None) -> None:
+def check_slots(slots: Slots, cluster: ClusterConfig, *, feeders: bool | None = None) -> None:
     """Refuses a gang that can never be held.
 
     Args:
@@ -138,7 +139,7 @@ def check_slots(slots: Slots, nodes: int, *, feeders: bool | None = None) -> Non
     Raises:
         PreflightError: there are fewer slots than nodes and feeders need; it names the setting that has all.
     """
-    cores = 2 if feeders else 1
+    cores, nodes = 2 if feeders else 1, cluster.nodes
     if not slots.is_local and slots.cores < cores and (slots.total is None or slots.total >= nodes):
         raise PreflightError(
             "Spark feeds the nodes, which takes a core of each executor besides: set spark.executor.cores=2 or more "
@@ -155,8 +156,8 @@ def check_slots(slots: Slots, nodes: int, *, feeders: bool | None = None) -> Non
         remedy = f"'local-cluster[{nodes},{max(slots.cores, cores)},...]'"
     fed = ", and Spark feeds them from one besides" if feeders else ""
     raise PreflightError(
-        f"cluster.workers: {nodes} nodes need as many slots{fed}, but {slots.master} has {slots.total}: "
-        f"use --master {remedy}; or lower cluster.workers"
+        f"{cluster.in_words} need as many slots{fed}, but {slots.master} has {slots.total}: "
+        f"use --master {remedy}; or lower {cluster.sizes}"
     )
 
 

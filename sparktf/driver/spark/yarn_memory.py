@@ -10,8 +10,9 @@ A JVM's heap is bounded by its own memory setting; whatever else runs in the con
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
+from sparktf.config.nodes import NodeMemory
 from sparktf.errors import ConfigError, PreflightError
 
 PYTHON_WORKER_MIB = 256
@@ -22,10 +23,6 @@ PYTHON_DRIVER_MIB = 512
 
 _MIN_OVERHEAD_MIB = 384
 _OVERHEAD_SHARE = 0.10
-_LOWER = {
-    "executor": "cluster.trainer_memory_mib or submit.executor_memory_mib",
-    "driver": "submit.driver_memory_mib",
-}
 _UNITS_MIB = {"k": 1 / 1024, "m": 1.0, "g": 1024.0, "t": 1024.0**2, "p": 1024.0**3}
 
 
@@ -37,11 +34,13 @@ class Container:
         what: For people: "executor" or "driver".
         heap_mib: The JVM's heap.
         overhead_mib: Everything else.
+        settings: What to lower, for a smaller one.
     """
 
     what: str
     heap_mib: int
     overhead_mib: int
+    settings: str
 
     @property
     def mib(self) -> int:
@@ -57,24 +56,30 @@ def spark_overhead_mib(heap_mib: int, share: float = _OVERHEAD_SHARE, least_mib:
     return max(int(heap_mib * share), least_mib)
 
 
-def executor_container(heap_mib: int, trainer_mib: int, cores: int = 1) -> Container:
-    """Returns the container of an executor with one trainer, and a Python worker for each core: agent and feeders."""
-    return Container("executor", heap_mib, spark_overhead_mib(heap_mib) + cores * PYTHON_WORKER_MIB + trainer_mib)
+def executor_container(heap_mib: int, node: NodeMemory, cores: int = 1) -> Container:
+    """Returns the container of an executor with one trainer, and a Python worker for each core: agent and feeders.
+
+    Args:
+        node: Of the gang's largest process: executors have one size.
+    """
+    overhead_mib = spark_overhead_mib(heap_mib) + cores * PYTHON_WORKER_MIB + node.mib
+    return Container("executor", heap_mib, overhead_mib, f"{node.key} or submit.executor_memory_mib")
 
 
 def driver_container(heap_mib: int) -> Container:
     """Returns the container of a driver in cluster mode."""
-    return Container("driver", heap_mib, spark_overhead_mib(heap_mib) + PYTHON_DRIVER_MIB)
+    overhead_mib = spark_overhead_mib(heap_mib) + PYTHON_DRIVER_MIB
+    return Container("driver", heap_mib, overhead_mib, "submit.driver_memory_mib")
 
 
 def settled(container: Container, conf: Mapping[str, str]) -> Container:
     """Returns the container as Spark will ask for it where `conf` may override its memory or overhead."""
     key = f"spark.{container.what}"
     heap, overhead = conf.get(f"{key}.memory"), conf.get(f"{key}.memoryOverhead")
-    return Container(
-        container.what,
-        container.heap_mib if heap is None else parse_mib(heap, f"{key}.memory"),
-        container.overhead_mib if overhead is None else parse_mib(overhead, f"{key}.memoryOverhead"),
+    return replace(
+        container,
+        heap_mib=container.heap_mib if heap is None else parse_mib(heap, f"{key}.memory"),
+        overhead_mib=container.overhead_mib if overhead is None else parse_mib(overhead, f"{key}.memoryOverhead"),
     )
 
 
@@ -89,19 +94,19 @@ def check_fits(container: Container, largest_mib: int, source: str) -> None:
     """
     if container.mib <= largest_mib:
         return
-    lower = _LOWER[container.what]
     raise PreflightError(
         f"the {container.what} needs {container.mib:,} MiB ({container.heap_mib:,} heap + {container.overhead_mib:,} "
-        f"overhead), but {source} gives a container at most {largest_mib:,} MiB: lower {lower}, or have "
+        f"overhead), but {source} gives a container at most {largest_mib:,} MiB: lower {container.settings}, or have "
         "yarn.scheduler.maximum-allocation-mb raised"
     )
 
 
-def check_overhead(conf: Mapping[str, str], trainer_mib: int) -> None:
+def check_overhead(conf: Mapping[str, str], node: NodeMemory) -> None:
     """Refuses executors whose overhead cannot hold a trainer.
 
     Args:
         conf: Spark's settings, as the application has them.
+        node: Of the gang's largest process.
 
     Raises:
         PreflightError: with the setting that would do.
@@ -116,11 +121,11 @@ def check_overhead(conf: Mapping[str, str], trainer_mib: int) -> None:
         overhead_mib = spark_overhead_mib(heap_mib, share, least_mib)
     else:
         overhead_mib = parse_mib(asked, "spark.executor.memoryOverhead")
-    if overhead_mib >= trainer_mib:
+    if overhead_mib >= node.mib:
         return
-    needed_mib = executor_container(heap_mib, trainer_mib).overhead_mib
+    needed_mib = executor_container(heap_mib, node).overhead_mib
     raise PreflightError(
-        f"a trainer needs cluster.trainer_memory_mib: {trainer_mib:,} MiB outside the executor's heap, "
+        f"{node.what} needs {node.key}: {node.mib:,} MiB outside the executor's heap, "
         f"but memoryOverhead is {overhead_mib:,} MiB: --conf spark.executor.memoryOverhead={needed_mib}m"
     )
 

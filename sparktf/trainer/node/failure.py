@@ -72,7 +72,7 @@ def _classify(error: BaseException, spec: TrainerSpec, work: Path) -> tuple[Verd
     if is_full_disk(error):
         return NotStoredError.verdict, NotStoredError.__name__, _full_disk(error, work, _place(error, spec)), False
     if _is_lack_of_memory(error):
-        mend = "raise cluster.trainer_memory_mib (spark.executor.memoryOverhead) or lower train.batch_size"
+        mend = f"raise {spec.config.cluster.node_memory.key} (spark.executor.memoryOverhead) or lower train.batch_size"
         return Verdict.INFRASTRUCTURE, "NodeLostError", f"out of memory: {_first_line(error)}; {mend}", False
     notes = "".join(f"; {note.splitlines()[0]}" for note in getattr(error, "__notes__", ()) if note)
     message = f"{type(error).__name__}: {_first_line(error)}{_place(error, spec)}{notes}"
