@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import enum
 import json
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Self
 
@@ -79,6 +80,15 @@ class GangShape:
             left -= more
             found += [NodeId(role=role, index=i) for i in range(self.least[role] + more)]
         return tuple(found)
+
+
+def in_words(nodes: Iterable[NodeId]) -> str:
+    """Returns who a gang is made of: "2 worker(s)", or "2 workers, 1 ps and a coordinator"."""
+    count = Counter(node.role for node in nodes)
+    workers = count[Role.WORKER]
+    if len(count) == 1:
+        return f"{workers} worker(s)"
+    return f"{workers} worker{'s' if workers > 1 else ''}, {count[Role.PS]} ps and a coordinator"
 
 
 class ClusterSpec(BaseModel):

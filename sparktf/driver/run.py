@@ -176,6 +176,7 @@ class Run:
         seating = seat(
             agents,
             self._config.cluster.shape,
+            plan.host_nbytes(),
             self._storage,
             self._rundir.plan,
             self._fence.put,
@@ -266,11 +267,11 @@ class Run:
         )
 
     def _announce(self, number: int, seating: Seating, restore: Restore | None) -> None:
-        hosts = ", ".join(seating.hosts)
         since = f"from step {restore.step}" if restore else "from scratch"
-        self._display.say(f"attempt {len(self._attempts) + 1}: {len(seating.hosts)} worker(s) on {hosts}, {since}")
-        from_step = restore.step if restore else 0
-        self._emit(AttemptBegun(attempt=number, workers=len(seating.hosts), hosts=hosts, from_step=from_step))
+        self._display.say(f"attempt {len(self._attempts) + 1}: {seating.in_words}, {since}")
+        workers, from_step = seating.workers, restore.step if restore else 0
+        hosts = ", ".join(workers)
+        self._emit(AttemptBegun(attempt=number, workers=len(workers), hosts=hosts, from_step=from_step))
 
     def _keep_attempt(
         self, attempt: Attempt, nodes: tuple[NodeResult, ...], restore: Restore | None, duration_s: float

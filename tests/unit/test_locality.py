@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from lakes import lake_config, no_filter, placed, write_lake
 
-from sparktf.driver.gang.placement import Request, ask_beside, best_hosts, best_nodes, near, request_for, seats
+from sparktf.driver.gang.placement import Request, apart, ask_beside, best_hosts, best_nodes, near, request_for, seats
 from sparktf.driver.plan.locality import NO_HOST, FileBlock, Hosts
 from sparktf.driver.plan.plan import Plan, load_plan, save_plan
 from sparktf.driver.plan.planner import plan_source
@@ -212,6 +212,13 @@ def test_of_the_nodes_that_came_those_beside_the_data_are_kept() -> None:
     assert best_nodes(held, ["a", "a", "c"], 2) == [0, 2]
     assert best_nodes(held, ["a"], 2) == [0]
     assert best_nodes({}, ["x", "y", "z"], 2) == [0, 1]
+
+
+def test_nodes_that_take_much_of_a_host_lie_apart() -> None:
+    assert apart(["a", "b", "c", "c"], ["a", "b"], 1) == [2]
+    assert apart(["a", "b", "c", "c"], ["a", "b"], 2) == [2, 0]
+    assert apart(["a", "a", "b"], [], 2) == [0, 2]
+    assert apart(["a"], [], 3) == [0]
 
 
 def test_a_plan_says_what_each_host_holds() -> None:

@@ -2,24 +2,92 @@
 
 from __future__ import annotations
 
+import pytest
 from specs import trainer_spec
 
+from sparktf.driver.gang.placement import HostNbytes
 from sparktf.driver.gang.roster import AgentRecord
-from sparktf.driver.gang.seating import Seating
+from sparktf.driver.gang.seating import Seating, seat
 from sparktf.sequence import Cursor
-from sparktf.topology import NodeId, Role
+from sparktf.storage.local import LocalStorage
+from sparktf.topology import GangShape, NodeId, Role
 from sparktf.wire.control import Registration
 from sparktf.wire.restore import Restore
 
 
+def agents_on(*hosts: str) -> list[AgentRecord]:
+    return [
+        AgentRecord(
+            Registration(agent=f"a{i}", partition=i, host=host, jvm="1", address=f"{host}:{i}", versions={}),
+            0.0,
+            f"{host}:{i}",
+        )
+        for i, host in enumerate(hosts)
+    ]
+
+
+def seated(shape: GangShape, hosts: str, lies: HostNbytes) -> tuple[Seating, dict[str, bytes]]:
+    written: dict[str, bytes] = {}
+    seating = seat(
+        agents_on(*hosts), shape, lies, LocalStorage(), "plan", written.__setitem__, first=True, replay=False
+    )
+    return seating, written
+
+
+TWO_AND_ONE = GangShape.with_servers(workers=2, ps=1, least=1)
+
+
+@pytest.mark.parametrize(
+    ("hosts", "shape", "lies", "taken"),
+    [
+        ("abcd", TWO_AND_ONE, {"b": {0: 9, 1: 9}, "d": {0: 9, 2: 1}}, "c a bd"),
+        ("abcd", TWO_AND_ONE, {}, "d c ab"),
+        ("aabb", TWO_AND_ONE, {"b": {0: 9}}, "b a ab"),
+        ("aaaa", TWO_AND_ONE, {"x": {0: 9}}, "a a aa"),
+        (
+            "aabbcc",
+            GangShape.with_servers(workers=3, ps=2, least=1),
+            {"a": {0: 9}, "b": {1: 9}, "c": {2: 1}},
+            "c ab abc",
+        ),
+        ("bac", GangShape.with_servers(workers=2, ps=1, least=1), {"a": {0: 9}}, "c b a"),
+        ("abc", GangShape.of_workers(3, least=1), {"c": {0: 9}}, "abc"),
+    ],
+    ids=[
+        "beside the data",
+        "no data known",
+        "two a host",
+        "one host",
+        "two ps apart",
+        "a worker less",
+        "workers alone",
+    ],
+)
+def test_workers_sit_beside_the_data_and_servers_apart_from_them(
+    hosts: str, shape: GangShape, lies: HostNbytes, taken: str
+) -> None:
+    seating, _ = seated(shape, hosts, lies)
+    by_role: dict[Role, str] = {}
+    for node, host in zip(seating.members, seating.hosts, strict=True):
+        by_role[node.role] = by_role.get(node.role, "") + host
+    assert " ".join(by_role.values()) == taken
+    assert len({agent.id for agent in seating.agents}) == len(hosts)
+
+
+def test_the_plan_keeps_where_the_workers_are() -> None:
+    seating, written = seated(TWO_AND_ONE, "abcd", {"b": {0: 9, 1: 9}, "d": {0: 9, 2: 1}})
+    assert seating.workers == ("b", "d")
+    assert seating.dealt == seating.hosts == ("c", "a", "b", "d")
+    assert written == {"plan/nodes.json": b'["b", "d"]'}
+    assert seating.in_words == "2 workers, 1 ps and a coordinator on b, d, a, c"
+    assert str(seating.cluster.leader) == "chief 0"
+    assert (seating.cluster.chief, seating.cluster.ps) == (("c:2",), ("a:0",))
+    assert seating.cluster.worker == ("b:1", "d:3")
+
+
 def test_a_node_of_a_large_gang_learns_how_far_the_epoch_is_and_not_where_each_node_was() -> None:
     members = tuple(NodeId(role=Role.WORKER, index=i) for i in range(2))
-    agents = tuple(
-        AgentRecord(
-            Registration(agent=f"a{i}", partition=i, host="h", jvm="1", address=f"h:{i}", versions={}), 0.0, f"h:{i}"
-        )
-        for i in range(2)
-    )
+    agents = tuple(agents_on("h", "h"))
     seating = Seating(members, agents, dealt=("h", "h"))
     cursor = Cursor(epoch=3, done=tuple((10 * i, 10 * i + 4) for i in range(100_000)))
     leader = trainer_spec(

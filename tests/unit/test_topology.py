@@ -7,7 +7,7 @@ import json
 import pytest
 from pydantic import ValidationError
 
-from sparktf.topology import ClusterSpec, GangShape, NodeId, Role, tf_config
+from sparktf.topology import ClusterSpec, GangShape, NodeId, Role, in_words, tf_config
 
 
 def test_a_worker_sees_all_workers_and_its_own_task() -> None:
@@ -52,6 +52,26 @@ def test_a_smaller_gang_has_the_least_of_each_role_and_then_more_in_their_order(
     for count in (2, 7):
         with pytest.raises(ValueError, match=f"{count} nodes: the gang has 3 to 6"):
             shape.members(count)
+
+
+def test_a_gang_with_servers_is_led_by_its_coordinator_and_can_do_with_fewer_workers_alone() -> None:
+    shape = GangShape.with_servers(workers=3, ps=2, least=1)
+
+    assert (shape.nodes, shape.fewest) == (6, 4)
+    assert named(shape, 4) == ["chief 0", "ps 0", "ps 1", "worker 0"]
+    assert in_words(shape.members(4)) == "1 worker, 2 ps and a coordinator"
+    assert in_words(shape.members(6)) == "3 workers, 2 ps and a coordinator"
+    assert in_words(GangShape.of_workers(2, least=1).members(2)) == "2 worker(s)"
+
+
+@pytest.mark.parametrize("role", [Role.CHIEF, Role.PS, Role.WORKER])
+def test_every_role_of_a_gang_with_servers_finds_itself_among_all(role: Role) -> None:
+    cluster = ClusterSpec(chief=("c:0",), worker=("a:1",), ps=("p:2",))
+
+    config = json.loads(tf_config(cluster, NodeId(role=role, index=0)))
+
+    assert config["task"] == {"type": role.value, "index": 0}
+    assert config["cluster"] == {"chief": ["c:0"], "worker": ["a:1"], "ps": ["p:2"]}
 
 
 def test_a_gang_may_ask_for_fewer_workers_than_the_least() -> None:

@@ -109,6 +109,18 @@ def _greedily(host_nbytes: HostNbytes, candidates: Sequence[str], count: int, he
     return chosen
 
 
+def apart(hosts: Sequence[str], used: Sequence[str], count: int) -> list[int]:
+    """Returns which `count` of the nodes on these hosts lie apart: from each other, and from those `used`."""
+    others, own = Counter(used), Counter[str]()
+    left, chosen = list(range(len(hosts))), list[int]()
+    while left and len(chosen) < count:
+        found = min(left, key=lambda i: (others[hosts[i]] + own[hosts[i]], own[hosts[i]], i))
+        own[hosts[found]] += 1
+        left.remove(found)
+        chosen.append(found)
+    return chosen
+
+
 def covered(host_nbytes: HostNbytes, hosts: Sequence[str]) -> int:
     """Returns how many bytes lie on at least one of the hosts."""
     found: dict[int, int] = {}

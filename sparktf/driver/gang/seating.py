@@ -3,20 +3,21 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 
 from sparktf.driver.attempt.attempt import Attempt
 from sparktf.driver.attempt.ledger import FeedPlace
 from sparktf.driver.attempt.members import Trainer
 from sparktf.driver.attempt.restart import root_cause
-from sparktf.driver.gang.placement import seats
+from sparktf.driver.gang.placement import HostNbytes, apart, best_nodes, seats
 from sparktf.driver.gang.roster import AgentRecord, ExecutorFacts
 from sparktf.driver.plan.plan import NODES
 from sparktf.result import AttemptResult, NodeResult
 from sparktf.sequence import Cursor
 from sparktf.storage.base import Storage
-from sparktf.topology import ClusterSpec, GangShape, NodeId
+from sparktf.topology import ClusterSpec, GangShape, NodeId, Role, in_words
 from sparktf.wire.control import TrainerSpec
 from sparktf.wire.restore import Restore
 
@@ -28,7 +29,7 @@ class Seating:
     Attributes:
         members: By role and index: the leader first.
         agents: Of each.
-        dealt: The host of each node by which data is dealt.
+        dealt: The host of each by which data is dealt.
     """
 
     members: tuple[NodeId, ...]
@@ -39,6 +40,20 @@ class Seating:
     def hosts(self) -> tuple[str, ...]:
         """Where the nodes are."""
         return tuple(agent.registration.host for agent in self.agents)
+
+    @property
+    def workers(self) -> tuple[str, ...]:
+        """Where the workers are, by index."""
+        return tuple(agent.registration.host for node, agent in self._seats() if node.role is Role.WORKER)
+
+    @property
+    def in_words(self) -> str:
+        """Who the nodes are, and where: "2 workers, 1 ps and a coordinator on ...", in this order."""
+        others = [
+            (n.role is not Role.PS, agent.registration.host) for n, agent in self._seats() if n.role is not Role.WORKER
+        ]
+        hosts = [*self.workers, *(host for _, host in sorted(others, key=lambda other: other[0]))]
+        return f"{in_words(self.members)} on {', '.join(hosts)}"
 
     @property
     def cluster(self) -> ClusterSpec:
@@ -96,10 +111,10 @@ def attempt_result(attempt: Attempt, nodes: tuple[NodeResult, ...], from_step: i
     """Returns what the run's result says of an attempt that has ended."""
     return AttemptResult(
         attempt=attempt.number,
-        workers=len(nodes),
+        workers=sum(node.role is Role.WORKER for node in attempt.trainers),
         hosts=tuple(node.host for node in nodes),
         from_step=from_step,
-        to_step=max(t.progress.step for t in attempt.trainers.values()),
+        to_step=max(progress.step for progress in attempt.progress()),
         duration_s=round(duration_s, 3),
         root_cause=root_cause(attempt.failures) if attempt.failures else None,
         failures=tuple(attempt.failures),
@@ -110,6 +125,7 @@ def attempt_result(attempt: Attempt, nodes: tuple[NodeResult, ...], from_step: i
 def seat(
     agents: list[AgentRecord],
     shape: GangShape,
+    host_nbytes: HostNbytes,
     storage: Storage,
     plan_folder: str,
     write: Callable[[str, bytes], None],
@@ -117,22 +133,36 @@ def seat(
     first: bool,
     replay: bool,
 ) -> Seating:
-    """Gives the agents their seats.
+    """Gives the agents their seats: workers beside the data, parameter servers apart, the coordinator where room is.
 
-    Data is dealt by where the nodes are. A replay deals by where the nodes of the plan's first attempt were, wherever
-    they are now, so that every replay of a plan deals alike; nodes on the same hosts take the same seats.
+    Data is dealt by where the nodes are. A replay deals by where the workers of the plan's first attempt were, wherever
+    they are now, so that every replay of a plan deals alike; workers on the same hosts take the same seats.
 
     Args:
+        host_nbytes: Where the data lies.
         write: Writes a small file of the run.
         first: Whether this is the first attempt of a submission: its hosts are kept with the plan.
     """
     members = shape.members(len(agents))
-    hosts = tuple(agent.registration.host for agent in agents)
+    order = _order(members, [agent.registration.host for agent in agents], host_nbytes)
+    seating = Seating(members, tuple(agents[i] for i in order), ())
+    hosts = seating.workers
     path = f"{plan_folder}/{NODES}"
     if replay and storage.exists(path):
         stored = tuple(json.loads(storage.read_bytes(path)))
-        if len(stored) == len(hosts):
-            return Seating(members, tuple(agents[i] for i in seats(hosts, stored)), stored)
+        if len(stored) == len(members) == len(hosts):
+            return Seating(members, tuple(seating.agents[i] for i in seats(hosts, stored)), stored)
     if first:
         write(path, json.dumps(hosts).encode())
-    return Seating(members, tuple(agents), hosts)
+    return replace(seating, dealt=seating.hosts)
+
+
+def _order(members: Sequence[NodeId], hosts: Sequence[str], host_nbytes: HostNbytes) -> list[int]:
+    """Returns for each member which of the agents on these hosts takes its seat."""
+    count = Counter(node.role for node in members)
+    workers = best_nodes(host_nbytes, hosts, count[Role.WORKER])
+    left = sorted(set(range(len(hosts))) - set(workers))
+    servers = [left[i] for i in apart([hosts[i] for i in left], [hosts[i] for i in workers], count[Role.PS])]
+    rest = iter([i for i in left if i not in set(servers)])
+    taken: Mapping[Role, Iterator[int]] = {Role.WORKER: iter(workers), Role.PS: iter(servers)}
+    return [next(taken.get(node.role, rest)) for node in members]
