@@ -6,6 +6,7 @@ import re
 from dataclasses import dataclass
 
 from sparktf.errors import ConfigError
+from sparktf.topology import NodeId
 
 NAME_PATTERN = r"^[A-Za-z0-9][A-Za-z0-9._-]*$"
 """What may name a folder of runs: no "/", no "..", no ":" that HDFS refuses, nothing that readers take for hidden."""
@@ -61,9 +62,13 @@ class RunDirectory:
     def logs(self) -> str:
         return f"{self.path}/logs"
 
-    def bad_rows(self, attempt: int, node: str) -> str:
-        """Where a node ("worker 1") writes the rows that it sets aside."""
-        return f"{self.path}/bad_rows/{attempt:03d}-{node.replace(' ', '-')}.jsonl"
+    def log(self, trainer: str) -> str:
+        """Where the output of a trainer (`trainer_name`) is kept."""
+        return f"{self.logs}/{trainer}.log"
+
+    def bad_rows(self, trainer: str) -> str:
+        """Where a trainer (`trainer_name`) writes the rows that it sets aside."""
+        return f"{self.path}/bad_rows/{trainer}.jsonl"
 
     @property
     def result(self) -> str:
@@ -93,6 +98,11 @@ class RunDirectory:
     def staged(self, attempt: int, what: str) -> str:
         """Where one attempt uploads one checkpoint ("step-...") or the model ("model")."""
         return f"{self.staging}/{attempt:03d}-{what}"
+
+
+def trainer_name(attempt: int, node: NodeId, incarnation: int) -> str:
+    """Returns what the files of a trainer are called: "002-worker-1"; "002-worker-1.3" for its third successor."""
+    return f"{attempt:03d}-{node.role.value}-{node.index}" + (f".{incarnation}" if incarnation else "")
 
 
 def check_run_id(run_id: str) -> str:

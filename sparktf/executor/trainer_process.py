@@ -14,7 +14,7 @@ from typing import IO
 
 from sparktf.executor.forking import ForkedProcess, Nursery
 from sparktf.knobs import KNOBS
-from sparktf.rundir import RunDirectory
+from sparktf.rundir import RunDirectory, trainer_name
 from sparktf.storage import FileSystems
 from sparktf.wire.control import Bootstrap, TrainerExited, TrainerSpec
 from sparktf.wire.security import ControlAccess
@@ -38,11 +38,11 @@ class TrainerProcess:
             nursery: Forks it. One that cannot is said so in the log, and the process starts from nothing.
         """
         self.spec = spec
-        name = f"{spec.attempt:03d}-{spec.node.role.value}-{spec.node.index}"
+        name = trainer_name(**spec.sender)
         self._work = Path(tempfile.mkdtemp(prefix=f"{name}-", dir=base))
         self._log = base / f"{name}.log"
         rundir = RunDirectory(spec.run_root, spec.config.name, spec.run_id)
-        self._log_target = f"{rundir.logs}/{name}.log"
+        self._log_target = rundir.log(name)
         self._stop_asked_s: float | None = None
         with self._log.open("wb") as log:
             self._process = self._fork(nursery, log) or self._spawn(log)

@@ -13,6 +13,7 @@ from sparktf.feed.blocks import Parts, PlannedParts
 from sparktf.feed.memory import SpareMemory
 from sparktf.feed.pipeline import NodeFeed
 from sparktf.result import NodeInput
+from sparktf.rundir import trainer_name
 from sparktf.sequence import Stream
 from sparktf.trainer.node.bad_rows import BadRowFile
 from sparktf.trainer.node.intake import Intake
@@ -32,7 +33,7 @@ class Input:
         self._memory = SpareMemory(spec.feed.features)
         self._limits = FeedLimits(prefetch_bytes=data.prefetch_mib << 20, max_bad_rows=data.max_bad_rows)
         self._intake = Intake(place) if spec.staged else None
-        path = place.rundir.bad_rows(spec.attempt, str(spec.node))
+        path = place.rundir.bad_rows(trainer_name(**spec.sender))
         self._bad_rows = BadRowFile(place.storage, path, place.warn)
         self._feed: NodeFeed | None = None
         self._began_s = 0.0
