@@ -11,16 +11,14 @@ import time
 from collections import deque
 from collections.abc import Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass, replace
 from types import TracebackType
 from typing import NamedTuple, Protocol, Self
 
-import numpy as np
-
 from sparktf.feature import FeedLimits, FeedSpec
 from sparktf.feed.aside import Aside, BadRow, Handed, too_many
+from sparktf.feed.assembled import Block
 from sparktf.feed.blocks import BlockPart, Parts
-from sparktf.feed.columns import Array, Columns, concat_rows, empty_columns, row_count, slice_rows, take_rows
+from sparktf.feed.columns import Columns, concat_rows, empty_columns, row_count, slice_rows
 from sparktf.feed.convert import RowGroup, assemble
 from sparktf.feed.memory import SpareMemory
 from sparktf.knobs import KNOBS
@@ -36,45 +34,6 @@ class OnBadRows(Protocol):
 
     def __call__(self, rows: Sequence[BadRow], *, too_many: bool) -> None:
         """Told of some; where they are too many, `next_rows` fails next."""
-
-
-@dataclass(frozen=True, slots=True)
-class Block:
-    """The rows of a part of a shuffle block.
-
-    Attributes:
-        columns: The rows as they were read.
-        order: int64 [rows], which of them to train one after the other; None for all `rows` from `start` on.
-        handed: Which rows of the epoch sequence it hands out.
-        bad: What is known of the others.
-    """
-
-    columns: Columns
-    order: Array | None
-    start: int
-    handed: Handed
-    bad: Sequence[BadRow] = ()
-
-    @property
-    def rows(self) -> int:
-        """Rows that are handed out."""
-        return self.handed.good
-
-    def without(self, aside: Aside) -> Block:
-        """Returns the part without the rows that are set aside."""
-        order = np.arange(self.start, self.start + self.handed.rows) if self.order is None else self.order
-        places = np.flatnonzero(~aside.bad[order])
-        if len(places) == len(order):
-            return self
-        handed = self.handed._replace(places=places)
-        return replace(self, order=order[places], handed=handed, bad=aside.among(order))
-
-    def slab(self, start: int, rows: int, memory: SpareMemory) -> Columns:
-        """Returns up to `rows` rows of the part from `start` on; where nothing is permuted, all that are left."""
-        if self.order is None:
-            return slice_rows(self.columns, self.start + start, self.start + self.rows)
-        order = self.order[start : start + rows]
-        return take_rows(self.columns, order, memory.arrays(len(order)))
 
 
 class ReadAhead(NamedTuple):
