@@ -43,6 +43,7 @@ class Parts(Protocol):
     Attributes:
         rows: Rows of the whole share; None while nobody knows.
         max_ahead: Parts that may be read ahead, however small they are; None for as many as memory allows.
+        ahead_rows: The next part is asked for only while fewer rows wait to be handed out; None for no such limit.
     """
 
     @property
@@ -51,8 +52,14 @@ class Parts(Protocol):
     @property
     def max_ahead(self) -> int | None: ...
 
-    def __iter__(self) -> Iterator[BlockPart]:
-        """Yields the parts; may wait for the next one. Each is read before the next is asked for."""
+    @property
+    def ahead_rows(self) -> int | None: ...
+
+    def __iter__(self) -> Iterator[BlockPart | None]:
+        """Yields the parts; may wait for the next one. Each is read before the next is asked for.
+
+        None in place of a part: there is none for the moment, and to ask for the next one may take a while.
+        """
 
     def stop(self) -> None:
         """Ends the iteration soon; called from any thread."""
@@ -61,15 +68,14 @@ class Parts(Protocol):
         """Gives up what reading has opened; called by the reading thread when it is done."""
 
 
-class PlannedParts:
-    """The parts of an `Assignment`, read from Parquet files."""
-
-    max_ahead = None
+class PieceReader:
+    """Reads pieces of one stream in one epoch from Parquet files, one after the other."""
 
     def __init__(
         self,
         spec: FeedSpec,
-        assignment: Assignment,
+        stream: Stream,
+        epoch: int,
         open_storage: OpenStorage,
         *,
         sets_aside: bool = False,
@@ -82,38 +88,43 @@ class PlannedParts:
             use_threads: Let Arrow decode columns on all its threads; on few cores that takes them from the other work.
         """
         self._spec = spec
-        self._assignment = assignment
-        self._permutes = spec.shuffle and assignment.stream is Stream.TRAIN
-        first = next((split for piece in assignment.pieces for split in piece.splits), None)
-        self._groups = SplitSequence(
-            (split for piece in assignment.pieces for split in self._splits_of(piece)),
-            partial(SplitReader, spec, open_storage, sets_aside=sets_aside, use_threads=use_threads),
-            is_remote=first is not None and not isinstance(open_storage(first.path), LocalStorage),
-        )
+        self._epoch = epoch
+        self._open_storage = open_storage
+        self._permutes = spec.shuffle and stream is Stream.TRAIN
+        self._new_reader = partial(SplitReader, spec, open_storage, sets_aside=sets_aside, use_threads=use_threads)
+        self._groups: SplitSequence | None = None
 
-    @property
-    def rows(self) -> int | None:
-        return self._assignment.rows
-
-    def __iter__(self) -> Iterator[BlockPart]:
-        for piece in self._assignment.pieces:
+    def parts(self, pieces: Sequence[Piece]) -> Iterator[BlockPart]:
+        """Yields the parts of some pieces. Each is to be read before the next one, and all before more pieces."""
+        if not pieces:
+            return
+        groups = self._sequence(pieces[0].splits[0])
+        groups.add(split for piece in pieces for split in self._splits_of(piece))
+        for piece in pieces:
             if self._permutes:
                 draw = partial(self._draw, piece.block)
-                yield self._part(piece.rows, piece.first_row, piece.start, draw, piece.splits)
+                yield self._part(groups, piece.rows, piece.first_row, piece.start, draw, piece.splits)
             else:
-                yield from self._in_order(piece)
+                yield from self._in_order(groups, piece)
 
-    def _in_order(self, piece: Piece) -> Iterator[BlockPart]:
+    def _sequence(self, first: Split) -> SplitSequence:
+        if self._groups is None:
+            is_remote = not isinstance(self._open_storage(first.path), LocalStorage)
+            self._groups = SplitSequence(self._new_reader, is_remote=is_remote)
+        return self._groups
+
+    def _in_order(self, groups: SplitSequence, piece: Piece) -> Iterator[BlockPart]:
         """Yields a part for each split: the first rows come sooner, and memory is used again while it is in caches."""
         splits, start = _touched(piece)
         first_row, left = piece.first_row, piece.rows
         for split in splits:
             rows = min(split.rows - start, left)
-            yield self._part(rows, first_row, start, None, [split])
+            yield self._part(groups, rows, first_row, start, None, [split])
             first_row, left, start = first_row + rows, left - rows, 0
 
     def _part(
         self,
+        groups: SplitSequence,
         rows: int,
         first_row: int,
         start: int,
@@ -125,27 +136,57 @@ class PlannedParts:
             first_row=first_row,
             start=start,
             draw=draw,
-            read=partial(self._read, len(splits)),
+            read=partial(groups.read, len(splits)),
             nbytes=sum(split.nbytes for split in splits),
             local_nbytes=sum(split.local_nbytes for split in splits),
         )
+
+    def close(self) -> None:
+        """Closes the files."""
+        if self._groups is not None:
+            self._groups.close()
+
+    def _draw(self, block: int) -> np.random.Generator:
+        return generator(Draw.BLOCK_ROWS, self._spec.seed, self._epoch, block)
+
+    def _splits_of(self, piece: Piece) -> Sequence[Split]:
+        """Returns the splits to read for a piece; one that is permuted may have rows of all of its block's."""
+        return piece.splits if self._permutes else _touched(piece)[0]
+
+
+class PlannedParts:
+    """The parts of an `Assignment`, read from Parquet files."""
+
+    max_ahead = None
+    ahead_rows = None
+
+    def __init__(
+        self,
+        spec: FeedSpec,
+        assignment: Assignment,
+        open_storage: OpenStorage,
+        *,
+        sets_aside: bool = False,
+        use_threads: bool = False,
+    ) -> None:
+        """Opens nothing yet; see `PieceReader`."""
+        self._assignment = assignment
+        stream, epoch = assignment.stream, assignment.epoch
+        self._reader = PieceReader(spec, stream, epoch, open_storage, sets_aside=sets_aside, use_threads=use_threads)
+
+    @property
+    def rows(self) -> int | None:
+        return self._assignment.rows
+
+    def __iter__(self) -> Iterator[BlockPart]:
+        return self._reader.parts(self._assignment.pieces)
 
     def stop(self) -> None:
         """See `Parts`: nothing waits here."""
 
     def close(self) -> None:
         """Closes the files."""
-        self._groups.close()
-
-    def _read(self, count: int) -> list[RowGroup]:
-        return list(itertools.islice(self._groups, count))
-
-    def _draw(self, block: int) -> np.random.Generator:
-        return generator(Draw.BLOCK_ROWS, self._spec.seed, self._assignment.epoch, block)
-
-    def _splits_of(self, piece: Piece) -> Sequence[Split]:
-        """Returns the splits to read for a piece; one that is permuted may have rows of all of its block's."""
-        return piece.splits if self._permutes else _touched(piece)[0]
+        self._reader.close()
 
 
 def _touched(piece: Piece) -> tuple[list[Split], int]:

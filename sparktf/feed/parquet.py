@@ -8,7 +8,6 @@ from collections.abc import Callable, Iterable
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import replace
 from functools import partial
-from typing import Self
 
 import numpy as np
 import pyarrow as pa
@@ -191,28 +190,30 @@ class SplitSequence:
     Two readers take turns, so that one waits for the storage while the other decodes.
     """
 
-    def __init__(self, splits: Iterable[Split], new_reader: Callable[[], SplitReader], *, is_remote: bool) -> None:
+    def __init__(self, new_reader: Callable[[], SplitReader], *, is_remote: bool) -> None:
         """Reads nothing yet."""
-        self._splits = iter(splits)
+        self._splits: deque[Split] = deque()
         self._readers = [new_reader() for _ in range(2 if is_remote else 1)]
         # A reader is one thread's: it keeps files open, and these have one position each.
         self._threads = [ThreadPoolExecutor(1, thread_name_prefix="read") for _ in self._readers if is_remote]
         self._ahead: deque[Future[RowGroup]] = deque()
         self._submitted = 0
 
-    def __iter__(self) -> Self:
-        return self
+    def add(self, splits: Iterable[Split]) -> None:
+        """Has more splits read, after all others."""
+        self._splits.extend(splits)
 
-    def __next__(self) -> RowGroup:
-        """Returns the next row group; raises what `SplitReader.read` does."""
+    def read(self, count: int) -> list[RowGroup]:
+        """Returns the next row groups, of splits that were added; raises what `SplitReader.read` does."""
+        return [self._read_next() for _ in range(count)]
+
+    def _read_next(self) -> RowGroup:
         if not self._threads:
-            return self._readers[0].read(next(self._splits))
-        while len(self._ahead) < len(self._threads) and (split := next(self._splits, None)) is not None:
+            return self._readers[0].read(self._splits.popleft())
+        while self._splits and len(self._ahead) < len(self._threads):
             turn = self._submitted % len(self._threads)
-            self._ahead.append(self._threads[turn].submit(self._readers[turn].read, split))
+            self._ahead.append(self._threads[turn].submit(self._readers[turn].read, self._splits.popleft()))
             self._submitted += 1
-        if not self._ahead:
-            raise StopIteration
         return self._ahead.popleft().result()
 
     def close(self) -> None:
