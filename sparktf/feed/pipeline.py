@@ -40,10 +40,12 @@ class ReadAhead(NamedTuple):
     """A block that is read and perhaps still being assembled.
 
     Attributes:
+        rows: How many it has, those that may be left out among them.
         nbytes: What it will hold.
     """
 
     block: Future[Block]
+    rows: int
     nbytes: int
 
 
@@ -87,12 +89,15 @@ class NodeFeed:
         self._assembler = ThreadPoolExecutor(1, thread_name_prefix="assemble")
         self._block: Block | None = None
         self._block_taken = 0
+        self._opened: deque[Block] = deque()  # behind `_block`
         self._slab: Columns = {}
         self._slab_left = 0
         self._changed = threading.Condition()
         # What follows is shared with the reading thread, under the condition's lock.
         self._ready: deque[ReadAhead] = deque()
+        self._ready_rows = 0
         self._ready_nbytes = 0
+        self._dry = False
         self._finished = False
         self._closed = False
         self._error: BaseException | None = None
@@ -153,15 +158,48 @@ class NodeFeed:
             return concat_rows(parts, self._memory.arrays(rows - missing))
         return parts[0] if parts else empty_columns(self._spec.features)
 
+    def take_now(self, rows: int, wait_s: float, *, batch_rows: int) -> Columns:
+        """Returns whole batches of the next rows, up to `rows`, as far as they are read.
+
+        A part of a batch comes last where nothing more is to be had for the moment. Where no row comes, `is_drained`
+        tells whether that is the share's end.
+
+        Args:
+            wait_s: For the first batch it waits so long, at most.
+            batch_rows: Rows of a batch; `rows` are some of them.
+
+        Raises:
+            DataError, StorageError, ValueError: as `next_rows` does.
+        """
+        until_s = time.monotonic() + wait_s
+        while self._in_hand < batch_rows and self._wait_for_block(until_s - time.monotonic()) and self._open_block():
+            pass
+        n = min(self._whole_batches(batch_rows), rows)
+        return self.next_rows(n) if n else empty_columns(self._spec.features)
+
+    @property
+    def is_drained(self) -> bool:
+        """Whether the share's end has been met, and nothing is left to hand out."""
+        return self._drained and not self._in_hand
+
+    def handed_since(self, part: int) -> Sequence[Handed]:
+        """Returns what is handed out of the parts, from one on that is counted from 0; those that are begun."""
+        return self._begun[part:]
+
     def close(self) -> None:
         """Stops reading and drops what was read ahead. A read that is under way ends by itself."""
+        self.stop()
+        self._block, self._slab, self._slab_left = None, {}, 0
+        self._opened.clear()
+        self._thread.join(KNOBS.feed_close_s)
+
+    def stop(self) -> None:
+        """Stops reading, as far as that can be done without waiting."""
         with self._changed:
             self._closed = True
             self._ready.clear()
             self._changed.notify_all()
         self._parts.stop()
-        self._block, self._slab, self._slab_left = None, {}, 0
-        self._thread.join(KNOBS.feed_close_s)
 
     def __enter__(self) -> Self:
         return self
@@ -178,15 +216,56 @@ class NodeFeed:
         self._slab = {}  # while the next rows are made, this memory is of use
         while self._block is None or self._block_taken == self._block.rows:
             self._block = None
-            self._block, self._block_taken = self._next_block(), 0
-            if self._block is None:
-                self._drained = True
+            if not self._opened and not self._open_block():
                 return False
-            self._begin(self._block)
+            self._block, self._block_taken = self._opened.popleft(), 0
         whole_batches = -(-_SLAB_ROWS // rows) * rows
         self._slab = self._block.slab(self._block_taken, whole_batches, self._memory)
         self._slab_left = row_count(self._slab)
         self._block_taken += self._slab_left
+        return True
+
+    @property
+    def _in_hand(self) -> int:
+        """Rows of the blocks that are opened and not handed out yet."""
+        of_block = 0 if self._block is None else self._block.rows - self._block_taken
+        return self._slab_left + of_block + sum(block.rows for block in self._opened)
+
+    def _wait_for_block(self, wait_s: float) -> bool:
+        """Waits until the next block can be opened at once; returns whether it can, or the end is met."""
+        waiting_since = time.monotonic()
+        with self._changed:
+            self._changed.wait_for(lambda: self._is_settled or (self._dry and self._in_hand), wait_s)
+            settled = self._is_settled
+        self.wait_s += time.monotonic() - waiting_since
+        return settled
+
+    @property
+    def _is_settled(self) -> bool:
+        if self._ready and not self._closed:
+            return self._ready[0].block.done()
+        return self._closed or self._finished
+
+    def _whole_batches(self, batch_rows: int) -> int:
+        """Returns the rows that are read, without the last batch's where it may still be filled up."""
+        rows, more = self._in_hand, False
+        with self._changed:
+            for ahead in self._ready:
+                if not ahead.block.done() or ahead.block.exception() is not None:
+                    more = True
+                    break
+                rows += ahead.block.result().rows
+            more = more or not (self._dry or self._finished)
+        return rows - rows % batch_rows if more else rows
+
+    def _open_block(self) -> bool:
+        """Opens the next block, waiting for it; False at the end."""
+        block = self._next_block()
+        if block is None:
+            self._drained = True
+            return False
+        self._begin(block)
+        self._opened.append(block)
         return True
 
     def _begin(self, block: Block) -> None:
@@ -210,6 +289,7 @@ class NodeFeed:
                         raise self._error
                     return None
                 ahead = self._ready.popleft()
+                self._ready_rows -= ahead.rows
                 self._ready_nbytes -= ahead.nbytes
                 self._changed.notify_all()
             return ahead.block.result()
@@ -234,6 +314,10 @@ class NodeFeed:
     def _read_all(self) -> None:
         before: Future[Block] | None = None
         for part in self._parts:
+            if part is None:
+                self._note_dry()
+                continue
+            self._dry = False
             if not self._wait_for_room(part.rows * self._spec.row_nbytes):
                 return
             groups = part.read()
@@ -247,9 +331,28 @@ class NodeFeed:
             with self._changed:
                 if self._closed:
                     return
-                self._ready.append(ReadAhead(before, nbytes))
+                self._ready.append(ReadAhead(before, part.rows, nbytes))
+                self._ready_rows += part.rows
                 self._ready_nbytes += nbytes
                 self._changed.notify_all()
+            before.add_done_callback(self._note_assembled)
+            self._wait_for_need()
+
+    def _note_dry(self) -> None:
+        with self._changed:
+            self._dry = True
+            self._changed.notify_all()
+
+    def _note_assembled(self, _: Future[Block]) -> None:
+        with self._changed:
+            self._changed.notify_all()
+
+    def _wait_for_need(self) -> None:
+        """Waits until the next part may be asked for."""
+        enough = self._parts.ahead_rows
+        if enough is not None:
+            with self._changed:
+                self._changed.wait_for(lambda: self._closed or self._ready_rows < enough)
 
     def _wait_for_room(self, nbytes: int) -> bool:
         """Waits until so much may be read ahead, or nothing is; False when the feed is closed."""

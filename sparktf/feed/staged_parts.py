@@ -18,6 +18,7 @@ class StagedParts:
 
     rows = None
     max_ahead = _MAX_AHEAD
+    ahead_rows = None
 
     def __init__(self, staging: Staging, find_more: Callable[[], bool]) -> None:
         """Reads nothing yet.

@@ -1,0 +1,208 @@
+"""A worker's input of one epoch under parameter servers: rows handed out in takes, and what became of each.
+
+The coordinator knows of a take by its receipt alone. An execution that took rows may be broken off at any point while
+its worker lives on: then these rows are handed out again.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import deque
+from collections.abc import Iterable
+from typing import NamedTuple
+
+from sparktf.feature import FeedSpec
+from sparktf.feed.aside import Handed
+from sparktf.feed.columns import Columns, empty_columns, row_count, slice_rows
+from sparktf.feed.pipeline import NodeFeed
+from sparktf.feed.receipts import Receipts, Trained
+from sparktf.result import NodeInput
+from sparktf.sequence import Interval, merge
+
+
+class Take(NamedTuple):
+    """Rows for one execution.
+
+    Attributes:
+        number: By which they are marked when they are trained; 0 where there are none.
+        rows: How many.
+        drained: There will be none any more.
+    """
+
+    number: int
+    columns: Columns
+    rows: int
+    drained: bool
+
+
+class LeasedFeed:
+    """Hands out rows, and makes a receipt of each take that is trained; thread-safe.
+
+    One take is out at a time: where it is not marked when the next one is asked for, it was broken off.
+
+    Attributes:
+        epoch: Whose rows they are.
+    """
+
+    def __init__(self, epoch: int, spec: FeedSpec, feed: NodeFeed, receipts: Receipts, *, batch_rows: int) -> None:
+        """Hands out nothing yet.
+
+        Args:
+            batch_rows: Rows of an update.
+        """
+        self.epoch = epoch
+        self._spec = spec
+        self._feed = feed
+        self._receipts = receipts
+        self._batch_rows = batch_rows
+        self._lock = threading.Lock()
+        self._closed = threading.Event()
+        self._held: Columns = {}  # handed out, and not marked
+        self._out: tuple[int, int, bool] | None = None  # number and rows of the take; whether they were out before
+        self._trail = Trail()
+        self._meter = Meter(feed)
+
+    def take(self, updates: int, wait_s: float) -> Take:
+        """Returns rows for so many updates at most: first those of takes that were broken off.
+
+        Args:
+            wait_s: Where there are no rows, it waits so long; at the end of the epoch, too, so that nobody asks in vain
+                all the time.
+
+        Raises:
+            DataError: a value or file is refused.
+            StorageError: a file system failed.
+        """
+        until_s = time.monotonic() + wait_s
+        with self._lock:
+            taken = self._take(updates * self._batch_rows, wait_s)
+        if taken.drained:
+            self._closed.wait(max(until_s - time.monotonic(), 0.0))
+        return taken
+
+    def _take(self, rows: int, wait_s: float) -> Take:
+        again = row_count(self._held) > 0
+        if not again and not self._closed.is_set():
+            self._held = self._feed.take_now(rows, wait_s, batch_rows=self._batch_rows)
+        n = min(row_count(self._held), rows)
+        if n:
+            number = next(self._receipts.takes)
+            self._out = (number, n, again)
+            return Take(number, slice_rows(self._held, 0, n), n, drained=False)
+        self._out = None
+        if not again:
+            self._mark(0, replayed=0, loss=0.0)
+        drained = not again and (self._closed.is_set() or self._feed.is_drained)
+        return Take(0, empty_columns(self._spec.features), 0, drained)
+
+    def done(self, take: int, loss: float) -> Trained | None:
+        """Marks a take as trained; returns what counts, None where it was handed out again since, or there is none.
+
+        Args:
+            take: Its number.
+            loss: Sum over its rows.
+        """
+        with self._lock:
+            if self._out is None or self._out[0] != take:
+                return None
+            _, rows, again = self._out
+            self._out = None
+            left = row_count(self._held) - rows
+            self._held = slice_rows(self._held, rows, rows + left) if left else {}
+            return self._mark(rows, replayed=rows if again else 0, loss=loss)
+
+    def close(self) -> None:
+        """Ends reading. Nothing is handed out any more."""
+        with self._lock:
+            self._closed.set()
+            self._held, self._out = {}, None
+            self._feed.stop()
+
+    def _mark(self, rows: int, *, replayed: int, loss: float) -> Trained | None:
+        """Makes a receipt of the next rows of all that were handed out, and of those set aside around them."""
+        self._trail.extend(self._feed.handed_since(self._trail.parts))
+        intervals = self._trail.follow(rows)
+        if not intervals:
+            return None
+        covered = sum(stop - start for start, stop in intervals)
+        trained = Trained(
+            epoch=self.epoch,
+            steps=-(-rows // self._batch_rows),
+            intervals=intervals,
+            rows=rows,
+            rows_aside=covered - rows,
+            replayed=replayed,
+            loss=loss,
+            input=self._meter.read(covered),
+        )
+        self._receipts.add(trained)
+        return trained
+
+
+class Trail:
+    """Turns rows, in the order in which they are handed out, into intervals of the epoch's sequence.
+
+    Attributes:
+        parts: How many it has been given.
+    """
+
+    def __init__(self) -> None:
+        self.parts = 0
+        self._parts: deque[Handed] = deque()
+        self._good = self._covered = 0  # of the first one
+
+    def extend(self, parts: Iterable[Handed]) -> None:
+        """Adds what is handed out after all before."""
+        before = len(self._parts)
+        self._parts.extend(parts)
+        self.parts += len(self._parts) - before
+
+    def follow(self, rows: int) -> list[Interval]:
+        """Returns what the next `rows` rows that are handed out cover; with them go those that are left out."""
+        found: list[Interval] = []
+        while self._parts:
+            part = self._parts[0]
+            good = min(self._good + rows, part.good)
+            covered = part.covered(good)
+            if covered > self._covered:
+                found.append((part.first_row + self._covered, part.first_row + covered))
+            rows -= good - self._good
+            self._good, self._covered = good, covered
+            if good < part.good:
+                break
+            self._parts.popleft()
+            self._good = self._covered = 0
+        return merge(found)
+
+
+class Meter:
+    """What a feed has read since it was looked at before."""
+
+    def __init__(self, feed: NodeFeed) -> None:
+        """Begins now."""
+        self._feed = feed
+        self._seen = NodeInput()
+        self._began_s = time.monotonic()
+
+    def read(self, rows: int) -> NodeInput:
+        """Returns what was read since the last call.
+
+        Args:
+            rows: How many rows are accounted for by now.
+        """
+        feed, seen = self._feed, self._seen
+        now = NodeInput(
+            nbytes=feed.nbytes,
+            local_nbytes=feed.local_nbytes,
+            wait_s=feed.wait_s,
+            seconds=time.monotonic() - self._began_s,
+        )
+        self._seen = now
+        return NodeInput(
+            rows={"direct": rows},
+            nbytes=now.nbytes - seen.nbytes,
+            local_nbytes=now.local_nbytes - seen.local_nbytes,
+            wait_s=now.wait_s - seen.wait_s,
+            seconds=now.seconds - seen.seconds,
+        )

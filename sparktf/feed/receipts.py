@@ -1,0 +1,62 @@
+"""What an incarnation of a worker has trained and the coordinator does not know of yet."""
+
+from __future__ import annotations
+
+import itertools
+import threading
+from collections import deque
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from sparktf.result import NodeInput
+from sparktf.sequence import Interval
+from sparktf.topology import NodeId
+from sparktf.wire.leasing import Receipt
+
+
+class Trained(NamedTuple):
+    """What has become of some rows: a `Receipt` without its number."""
+
+    epoch: int
+    steps: int
+    intervals: Sequence[Interval]
+    rows: int
+    rows_aside: int
+    replayed: int
+    loss: float
+    input: NodeInput
+
+
+class Receipts:
+    """The books of one incarnation, over all epochs; thread-safe.
+
+    Attributes:
+        takes: The numbers of its takes, from 1 on: none comes again, whatever the epoch.
+    """
+
+    def __init__(self, node: NodeId, incarnation: int) -> None:
+        self.takes = itertools.count(1)
+        self._node = node
+        self._incarnation = incarnation
+        self._lock = threading.Lock()
+        self._numbers = itertools.count(1)
+        self._left: deque[tuple[int, str]] = deque()
+
+    def add(self, trained: Trained) -> None:
+        """Makes a receipt."""
+        with self._lock:
+            number = next(self._numbers)
+            fields = trained._asdict() | {"intervals": tuple(trained.intervals)}
+            receipt = Receipt(node=self._node, incarnation=self._incarnation, number=number, **fields)
+            self._left.append((number, receipt.model_dump_json()))
+
+    def acknowledge(self, incarnation: int, number: int) -> None:
+        """Forgets the receipts up to a number, which the coordinator has, if it speaks of this incarnation."""
+        with self._lock:
+            while incarnation == self._incarnation and self._left and self._left[0][0] <= number:
+                self._left.popleft()
+
+    def unacknowledged(self) -> bytes:
+        """Returns the others: a JSON list, in the order of numbers."""
+        with self._lock:
+            return f"[{','.join(text for _, text in self._left)}]".encode()
