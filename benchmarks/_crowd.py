@@ -118,9 +118,9 @@ class PretendNode:
 
     def agent_beat(self) -> Orders:
         """The agent asks what to do."""
-        attempt = self._spec.attempt if self._spec is not None else None
+        trainer = self._spec.trainer if self._spec is not None else None
         self._beats += 1
-        beat = AgentHeartbeat(agent=self._id, number=self._beats, address=self._address, attempt=attempt)
+        beat = AgentHeartbeat(agent=self._id, number=self._beats, address=self._address, trainer=trainer)
         return self.agent.call(Action.AGENT_HEARTBEAT, beat, Orders, timeout_s=_PATIENCE_S)
 
     def trainer_beat(self) -> TrainerOrders:

@@ -300,10 +300,10 @@ class PretendSite:
         """Is the agent for a moment, and its trainer, if it has one."""
         if self._is_frozen:
             return
-        number = None if self._running is None else self._running.attempt
+        running = None if self._running is None else self._running.trainer
         self._beats += 1
         orders = self._say(
-            Action.AGENT_HEARTBEAT, AgentHeartbeat(agent="a", number=self._beats, address="h:1", attempt=number)
+            Action.AGENT_HEARTBEAT, AgentHeartbeat(agent="a", number=self._beats, address="h:1", trainer=running)
         )
         assert isinstance(orders, Orders)
         if orders.trainer is not None:

@@ -212,7 +212,7 @@ class Agent:
             agent=self._id,
             number=self._beats,
             address=self._address(),
-            attempt=self._trainer.spec.attempt if self._trainer is not None else None,
+            trainer=self._trainer.spec.trainer if self._trainer is not None else None,
         )
         return self._call(Action.AGENT_HEARTBEAT, beat, Orders)
 

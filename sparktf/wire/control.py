@@ -23,7 +23,7 @@ from sparktf.topology import ClusterSpec, NodeId
 from sparktf.wire.data import DataAddress, StagedShare
 from sparktf.wire.restore import Restore
 from sparktf.wire.security import ControlAccess
-from sparktf.wire.sender import NodeMessage, Sender
+from sparktf.wire.sender import NodeMessage, Sender, TrainerKey
 
 
 class Action(enum.StrEnum):
@@ -97,13 +97,13 @@ class AgentHeartbeat(Message):
 
     Attributes:
         number: Greater than that of any it has sent before: one that comes late is told by it.
-        attempt: Attempt of the trainer that runs here, or None.
+        trainer: The one that runs here, or None.
     """
 
     agent: str
     number: int
     address: str
-    attempt: int | None = None
+    trainer: TrainerKey | None = None
 
 
 class Order(enum.StrEnum):
@@ -150,6 +150,11 @@ class TrainerSpec(Message):
     def sender(self) -> Sender:
         """What every message of this trainer begins with."""
         return Sender(attempt=self.attempt, node=self.node, incarnation=self.incarnation)
+
+    @property
+    def trainer(self) -> TrainerKey:
+        """Which trainer this makes."""
+        return TrainerKey(**self.sender)
 
     @property
     def leads(self) -> bool:

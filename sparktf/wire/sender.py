@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TypedDict
+from typing import NamedTuple, TypedDict
 
 from sparktf.message import Message
 from sparktf.topology import NodeId
@@ -16,6 +16,14 @@ class Sender(TypedDict):
     incarnation: int
 
 
+class TrainerKey(NamedTuple):
+    """What tells one trainer from all others of a run."""
+
+    attempt: int
+    node: NodeId
+    incarnation: int = 0
+
+
 class NodeMessage(Message):
     """What a trainer says, or what is said of it; refused if it is of an attempt or an incarnation that is over.
 
@@ -26,3 +34,8 @@ class NodeMessage(Message):
     attempt: int
     node: NodeId
     incarnation: int = 0
+
+    @property
+    def trainer(self) -> TrainerKey:
+        """Whose it is."""
+        return TrainerKey(self.attempt, self.node, self.incarnation)

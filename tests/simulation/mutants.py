@@ -102,7 +102,7 @@ _exited = Roster.trainer_exited
 
 
 def _ended_again(self: Roster, message: Any) -> Any:
-    self._known(message.agent).ended = 0
+    self._known(message.agent).ended.clear()
     return _exited(self, message)
 
 

@@ -527,10 +527,10 @@ class Agent:
             exited = self._reap()
             if exited or self.line.hub.now >= due_s:
                 began_s = self.line.hub.now
-                attempt = self.trainer.spec.attempt if self.trainer is not None else None
+                trainer = self.trainer.spec.trainer if self.trainer is not None else None
                 self._beats += 1
                 beat = AgentHeartbeat.model_construct(
-                    agent=self._id, number=self._beats, address=self.address, attempt=attempt
+                    agent=self._id, number=self._beats, address=self.address, trainer=trainer
                 )
                 orders = self._call(Action.AGENT_HEARTBEAT, beat)
                 due_s = began_s + (BEAT_S if orders is None else max(orders.beat_s, BEAT_S))

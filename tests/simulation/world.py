@@ -174,7 +174,12 @@ class World:
     def stopped(self, site: SimSite, beat: AgentHeartbeat) -> None:
         """See `site.World`. No fault of a node excuses it while the attempt runs: that ends first."""
         attempt = next(s.gang.attempt for s in self.submissions if s.site is site)
-        if attempt is not None and attempt.number == beat.attempt and attempt.state is AttemptState.RUNNING:
+        if (
+            attempt is not None
+            and beat.trainer is not None
+            and attempt.number == beat.trainer.attempt
+            and attempt.state is AttemptState.RUNNING
+        ):
             self.violate(f"agent {beat.agent} had to stop its trainer of attempt {attempt.number}, which goes on")
 
     def changed(self, process: Process, *paths: str) -> None:

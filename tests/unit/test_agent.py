@@ -3,20 +3,25 @@
 from __future__ import annotations
 
 import socket
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import IO
 
 import pytest
+from specs import trainer_spec
 
 from sparktf.driver.gang.control_server import HERE, ControlServer
-from sparktf.driver.gang.roster import Roster
+from sparktf.driver.gang.roster import AgentRecord, Roster
 from sparktf.driver.gang.site import Handler
 from sparktf.errors import DriverLostError, SparkTFError
 from sparktf.executor.agent import Agent, AgentSettings
+from sparktf.executor.trainer_process import TrainerProcess
 from sparktf.knobs import KNOBS
-from sparktf.wire.control import Action, AgentHeartbeat, Order, Orders, Registered, Registration
+from sparktf.wire.control import Ack, Action, AgentHeartbeat, Order, Orders, Registered, Registration, TrainerExited
 from sparktf.wire.security import ControlAccess, new_secret
 
 SILENCE_S = 15.0
@@ -37,6 +42,7 @@ class Driver:
     def __init__(self) -> None:
         self.clock = Clock()
         self.roster = Roster(self.clock, SILENCE_S)
+        self.exited: list[TrainerExited] = []
         self.server = ControlServer(
             HERE,
             0,
@@ -45,6 +51,7 @@ class Driver:
             {
                 Action.REGISTER: Handler(Registration, self.roster.register),
                 Action.AGENT_HEARTBEAT: Handler(AgentHeartbeat, self.roster.heartbeat),
+                Action.TRAINER_EXITED: Handler(TrainerExited, self._trainer_exited),
             },
         )
 
@@ -57,6 +64,20 @@ class Driver:
             with self.roster.changed:
                 self.roster.changed.wait(0.1)
         raise AssertionError("no agent has registered")
+
+    def wait_until_free(self) -> AgentRecord:
+        """Returns the agent, once it could run a trainer."""
+        deadline_s = time.monotonic() + 30
+        while time.monotonic() < deadline_s:
+            if found := [agent for agent in self.roster.here() if agent.is_free]:
+                return found[0]
+            with self.roster.changed:
+                self.roster.changed.wait(0.1)
+        raise AssertionError("no agent is free")
+
+    def _trainer_exited(self, message: TrainerExited) -> Ack:
+        self.exited.append(message)
+        return self.roster.trainer_exited(message)
 
     def give_up_agents(self) -> None:
         """Does what follows from silence."""
@@ -121,6 +142,37 @@ def test_an_agent_that_was_given_up_registers_anew_as_another_and_leaves_when_di
     driver.roster.dismiss()
     agent.end()
     assert agent.error is None
+
+
+def test_an_agent_runs_one_trainer_of_a_node_after_the_other_in_one_attempt_and_keeps_the_log_of_each(
+    driver: Driver, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def spawn(trainer: TrainerProcess, log: IO[bytes]) -> subprocess.Popen[bytes]:
+        said = f"print('number {trainer.spec.incarnation}')"
+        return subprocess.Popen([sys.executable, "-c", said], stdin=subprocess.PIPE, stdout=log)
+
+    monkeypatch.setattr(TrainerProcess, "_spawn", spawn)
+    agent = Running(driver.server.access(), tmp_path)
+    addresses = set()
+    for incarnation in range(3):
+        free = driver.wait_until_free()
+        addresses.add(free.address)
+        spec = trainer_spec(incarnation=incarnation, run_root=str(tmp_path / "runs"))
+        driver.roster.start([(free.id, spec)])
+    driver.wait_until_free()
+    driver.roster.dismiss()
+    agent.end()
+
+    assert [exited.incarnation for exited in driver.exited] == [0, 1, 2]
+    assert [exited.log.rpartition("/")[2] for exited in driver.exited] == [
+        "001-worker-0.log",
+        "001-worker-0.1.log",
+        "001-worker-0.2.log",
+    ]
+    assert [Path(exited.log).read_text(encoding="utf-8") for exited in driver.exited] == [
+        f"number {i}\n" for i in range(3)
+    ]
+    assert len(addresses) == 3, "a straggler of one cannot reach the next"
 
 
 def test_an_agent_whose_run_ended_while_it_was_given_up_leaves_in_peace(driver: Driver, tmp_path: Path) -> None:

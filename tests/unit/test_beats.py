@@ -18,6 +18,7 @@ from sparktf.driver.gang.roster import Roster
 from sparktf.lifecycle import TrainerState
 from sparktf.sequence import Cursor
 from sparktf.wire.control import Action, AgentHeartbeat, Heartbeat, Order, Progress, Registration
+from sparktf.wire.sender import TrainerKey
 
 SPEC = trainer_spec()
 NODE = SPEC.node
@@ -56,20 +57,20 @@ def test_an_agent_is_heard_less_often_while_its_trainer_works_and_least_while_th
 
     numbers = itertools.count(1)
 
-    def told(attempt: int | None) -> tuple[Order, float]:
-        orders = roster.heartbeat(AgentHeartbeat(agent="a", number=next(numbers), address="h:1", attempt=attempt))
+    def told(trainer: TrainerKey | None) -> tuple[Order, float]:
+        orders = roster.heartbeat(AgentHeartbeat(agent="a", number=next(numbers), address="h:1", trainer=trainer))
         return orders.order, orders.beat_s
 
     assert told(None) == (Order.WAIT, 1.75)
     roster.start([("a", SPEC)])
     assert told(None) == (Order.START, 1.75)
-    assert told(1) == (Order.WAIT, 14.0)
+    assert told(SPEC.trainer) == (Order.WAIT, 14.0)
     roster.vouch("a")
-    assert told(1) == (Order.WAIT, 28.0)
-    assert told(1) == (Order.WAIT, 14.0), "its trainer has fallen silent"
+    assert told(SPEC.trainer) == (Order.WAIT, 28.0)
+    assert told(SPEC.trainer) == (Order.WAIT, 14.0), "its trainer has fallen silent"
     roster.vouch("a")
     roster.stop_trainers()
-    assert told(1) == (Order.STOP, 1.75)
+    assert told(SPEC.trainer) == (Order.STOP, 1.75)
 
 
 def test_an_agent_is_not_lost_while_its_trainer_is_heard_and_is_when_neither_is(tmp_path: Path) -> None:

@@ -11,9 +11,10 @@ from sparktf.driver.gang.roster import Roster
 from sparktf.errors import RefusedError
 from sparktf.lifecycle import AgentState
 from sparktf.topology import NodeId, Role
-from sparktf.wire.control import AgentHeartbeat, Order, Registration, TrainerExited
+from sparktf.wire.control import AgentHeartbeat, Order, Registration, TrainerExited, TrainerSpec
 
 SILENCE_S = 10.0
+SPEC = trainer_spec()
 
 
 class Clock:
@@ -34,13 +35,14 @@ def registration(agent: str, partition: int = 0, before: str = "", task: int = 0
 _NUMBERS = itertools.count(1)
 
 
-def beat(agent: str, attempt: int | None = None, address: str = "h:1") -> AgentHeartbeat:
-    return AgentHeartbeat(agent=agent, number=next(_NUMBERS), address=address, attempt=attempt)
+def beat(agent: str, trainer: TrainerSpec | None = None, address: str = "h:1") -> AgentHeartbeat:
+    """What an agent says while it runs a trainer, or none."""
+    running = None if trainer is None else trainer.trainer
+    return AgentHeartbeat(agent=agent, number=next(_NUMBERS), address=address, trainer=running)
 
 
-def exited(agent: str) -> TrainerExited:
-    node = NodeId(role=Role.WORKER, index=0)
-    return TrainerExited(agent=agent, attempt=1, node=node, exit_code=0, time_s=0.0, log="", log_tail="")
+def exited(agent: str, trainer: TrainerSpec = SPEC) -> TrainerExited:
+    return TrainerExited(agent=agent, **trainer.sender, exit_code=0, time_s=0.0, log="", log_tail="")
 
 
 @pytest.fixture
@@ -59,21 +61,21 @@ def states(roster: Roster) -> list[AgentState]:
 
 def test_an_agent_is_ordered_to_start_until_it_says_that_it_runs(roster: Roster) -> None:
     roster.register(registration("a"))
-    roster.start([("a", trainer_spec())])
+    roster.start([("a", SPEC)])
 
     assert roster.heartbeat(beat("a")).order is Order.START
     assert roster.heartbeat(beat("a")).order is Order.START, "the answer may have been lost"
-    assert roster.heartbeat(beat("a", attempt=1)).order is Order.WAIT
+    assert roster.heartbeat(beat("a", SPEC)).order is Order.WAIT
     assert states(roster) == [AgentState.BUSY]
 
 
 def test_a_stopped_trainer_leaves_its_agent_idle(roster: Roster) -> None:
     roster.register(registration("a"))
-    roster.start([("a", trainer_spec())])
-    roster.heartbeat(beat("a", attempt=1))
+    roster.start([("a", SPEC)])
+    roster.heartbeat(beat("a", SPEC))
 
     roster.stop_trainers()
-    assert roster.heartbeat(beat("a", attempt=1)).order is Order.STOP
+    assert roster.heartbeat(beat("a", SPEC)).order is Order.STOP
     assert not roster.is_quiet()
     roster.trainer_exited(exited("a"))
 
@@ -86,22 +88,22 @@ def test_what_an_agent_tells_again_of_a_trainer_that_has_ended_takes_nothing_fro
 ) -> None:
     """A driver that was frozen answers a call and its repetition, in any order with what came later."""
     roster.register(registration("a"))
-    roster.start([("a", trainer_spec())])
-    roster.heartbeat(beat("a", attempt=1))
+    roster.start([("a", SPEC)])
+    roster.heartbeat(beat("a", SPEC))
     roster.trainer_exited(exited("a"))
-    roster.heartbeat(beat("a", attempt=1))
+    roster.heartbeat(beat("a", SPEC))
     assert states(roster) == [AgentState.IDLE]
 
     roster.start([("a", trainer_spec(attempt=2))])
     roster.trainer_exited(exited("a"))
     assert roster.heartbeat(beat("a")).order is Order.START
-    assert roster.heartbeat(beat("a", attempt=2)).order is Order.WAIT
+    assert roster.heartbeat(beat("a", trainer_spec(attempt=2))).order is Order.WAIT
     assert states(roster) == [AgentState.BUSY]
 
 
 def test_a_trainer_that_was_not_started_yet_is_taken_back(roster: Roster) -> None:
     roster.register(registration("a"))
-    roster.start([("a", trainer_spec())])
+    roster.start([("a", SPEC)])
 
     roster.stop_trainers()
 
@@ -111,18 +113,18 @@ def test_a_trainer_that_was_not_started_yet_is_taken_back(roster: Roster) -> Non
 
 def test_a_trainer_that_started_after_it_was_taken_back_is_stopped(roster: Roster) -> None:
     roster.register(registration("a"))
-    roster.start([("a", trainer_spec())])
+    roster.start([("a", SPEC)])
     roster.stop_trainers()
 
-    assert roster.heartbeat(beat("a", attempt=1)).order is Order.STOP
+    assert roster.heartbeat(beat("a", SPEC)).order is Order.STOP
 
 
 @pytest.fixture
 def frozen(roster: Roster, clock: Clock) -> Roster:
     """A roster whose agent "a" was silent for too long, while it ran a trainer."""
     roster.register(registration("a"))
-    roster.start([("a", trainer_spec())])
-    roster.heartbeat(beat("a", attempt=1))
+    roster.start([("a", SPEC)])
+    roster.heartbeat(beat("a", SPEC))
     clock.now_s += SILENCE_S + 1
     roster.sweep()
     return roster
@@ -141,7 +143,7 @@ def test_a_silent_agent_is_lost_and_must_register_anew_when_it_speaks_again(rost
 
 
 def test_an_agent_that_registers_anew_has_its_place_again_and_gets_trainers(frozen: Roster) -> None:
-    assert frozen.heartbeat(beat("a", attempt=1)).order is Order.REJOIN
+    assert frozen.heartbeat(beat("a", SPEC)).order is Order.REJOIN
     assert frozen.register(registration("b", before="a")).accepted
     frozen.start([("b", trainer_spec(attempt=2))])
 
@@ -262,23 +264,100 @@ def test_a_heartbeat_that_comes_after_a_later_one_says_nothing_of_today(roster: 
     roster.heartbeat(beat("a", address="h:2"))
     assert roster.heartbeat(late).order is Order.WAIT
     assert [agent.address for agent in roster.here()] == ["h:2"], "the next trainer begins where the agent holds a port"
-    roster.start([("a", trainer_spec())])
+    roster.start([("a", SPEC)])
     late_too = beat("a")
     assert roster.heartbeat(beat("a")).order is Order.START
-    roster.heartbeat(beat("a", attempt=1))
+    roster.heartbeat(beat("a", SPEC))
     assert roster.heartbeat(late_too).order is Order.WAIT, "it was sent before the trainer began"
 
 
 def test_an_agent_that_may_have_begun_a_trainer_or_ended_one_is_not_quiet_until_it_is_heard(roster: Roster) -> None:
     roster.register(registration("a"))
-    roster.start([("a", trainer_spec())])
+    roster.start([("a", SPEC)])
     assert roster.heartbeat(beat("a")).order is Order.START
     roster.stop_trainers()
     assert not roster.is_quiet(), (
         "its trainer may be starting: an attempt that began now would lose it to that one's end"
     )
-    assert roster.heartbeat(beat("a", attempt=1)).order is Order.STOP
+    assert roster.heartbeat(beat("a", SPEC)).order is Order.STOP
     roster.trainer_exited(exited("a"))
     assert not roster.is_quiet(), "it says next where another trainer may begin"
     roster.heartbeat(beat("a", address="h:2"))
+    assert roster.is_quiet()
+
+
+SUCCESSOR = trainer_spec(incarnation=1)
+
+
+def test_an_agent_runs_another_trainer_of_the_same_attempt_and_what_it_said_of_the_first_comes_late(
+    roster: Roster,
+) -> None:
+    roster.register(registration("a"))
+    roster.start([("a", SPEC)])
+    roster.heartbeat(beat("a", SPEC))
+    roster.trainer_exited(exited("a"))
+    late = beat("a", SPEC)
+    assert roster.heartbeat(beat("a", address="h:2")).order is Order.WAIT
+    assert [agent.is_free for agent in roster.here()] == [True]
+
+    roster.start([("a", SUCCESSOR)])
+    orders = roster.heartbeat(beat("a", address="h:2"))
+    assert (orders.order, orders.trainer) == (Order.START, SUCCESSOR)
+    assert roster.heartbeat(late).order is Order.WAIT
+    roster.trainer_exited(exited("a"))
+    assert roster.heartbeat(beat("a", SUCCESSOR)).order is Order.WAIT
+    assert states(roster) == [AgentState.BUSY]
+
+    roster.trainer_exited(exited("a", SUCCESSOR))
+    roster.heartbeat(beat("a"))
+    assert [agent.is_free for agent in roster.here()] == [True]
+
+
+def test_an_agent_goes_from_node_to_node_and_comes_back_to_a_number_that_it_had(roster: Roster) -> None:
+    """The number of an incarnation counts the trainers of a node, not those of an agent."""
+    roster.register(registration("a"))
+    other = NodeId(role=Role.WORKER, index=1)
+    for spec in (trainer_spec(node=other, incarnation=1), SPEC, SUCCESSOR, trainer_spec(node=other, incarnation=2)):
+        roster.start([("a", spec)])
+        assert roster.heartbeat(beat("a")).trainer == spec
+        assert roster.heartbeat(beat("a", spec)).order is Order.WAIT
+        assert not roster.is_quiet()
+        roster.trainer_exited(exited("a", spec))
+        roster.heartbeat(beat("a"))
+        assert roster.is_quiet()
+
+
+def test_an_agent_that_still_runs_the_trainer_before_is_told_to_end_it(roster: Roster) -> None:
+    roster.register(registration("a"))
+    roster.start([("a", SUCCESSOR)])
+
+    assert roster.heartbeat(beat("a", SPEC)).order is Order.STOP
+
+
+def test_one_trainer_is_stopped_and_the_others_are_not(roster: Roster) -> None:
+    other = trainer_spec(node=NodeId(role=Role.WORKER, index=1))
+    for i, (agent, spec) in enumerate((("a", SPEC), ("b", other))):
+        roster.register(registration(agent, partition=i))
+        roster.start([(agent, spec)])
+        roster.heartbeat(beat(agent, spec))
+
+    roster.stop_trainer("a", SPEC.trainer)
+    roster.stop_trainer("b", SPEC.trainer)
+
+    assert roster.heartbeat(beat("a", SPEC)).order is Order.STOP
+    assert roster.heartbeat(beat("b", other)).order is Order.WAIT
+    roster.trainer_exited(exited("a"))
+    roster.heartbeat(beat("a"))
+    roster.start([("a", SUCCESSOR)])
+    roster.stop_trainer("a", SPEC.trainer)
+    assert roster.heartbeat(beat("a")).trainer == SUCCESSOR, "the one that has followed is another"
+
+
+def test_a_trainer_that_is_lost_before_its_agent_has_begun_it_is_not_begun(roster: Roster) -> None:
+    roster.register(registration("a"))
+    roster.start([("a", SPEC)])
+
+    roster.stop_trainer("a", SPEC.trainer)
+
+    assert roster.heartbeat(beat("a")).order is Order.WAIT
     assert roster.is_quiet()

@@ -20,6 +20,7 @@ from sparktf.wire.control import (
     TrainerExited,
     TrainerSpec,
 )
+from sparktf.wire.sender import TrainerKey
 
 
 @dataclass(slots=True)
@@ -33,7 +34,7 @@ class AgentRecord:
         beats: Number of its latest heartbeat; one that comes after a later one says nothing of today.
         is_awaited: Whether it has to be heard again before it counts as idle: it was told to start a trainer, and may
             run one; or its last one has ended, and it says next where another may begin.
-        ended: Attempt of the last of its trainers that has ended, 0 if none has: what it said of that one comes late.
+        ended: Those of its trainers that have ended: what it says of them comes late.
     """
 
     registration: Registration
@@ -45,7 +46,7 @@ class AgentRecord:
     stop: bool = False
     beats: int = 0
     is_awaited: bool = False
-    ended: int = 0
+    ended: set[TrainerKey] = field(default_factory=set)
 
     @property
     def id(self) -> str:
@@ -64,6 +65,11 @@ class AgentRecord:
     @property
     def is_here(self) -> bool:
         return self.state not in (AgentState.LOST, AgentState.DISMISSED)
+
+    def take_back(self) -> None:
+        """Wants its trainer stopped, or not started any more."""
+        self.stop = self.state in (AgentState.BUSY, AgentState.STOPPING)
+        self.wanted = self.wanted if self.stop else None
 
     def apply(self, event: AgentEvent) -> None:
         self.state = step(AGENT, self.state, event, f"agent {self.registration.partition} on {self.registration.host}")
@@ -152,7 +158,7 @@ class Roster:
             # Sent before what it has said since, or before the end of that trainer was told.
             is_late = message.number <= agent.beats
             agent.beats = max(agent.beats, message.number)
-            if is_late or (message.attempt is not None and message.attempt <= agent.ended):
+            if is_late or message.trainer in agent.ended:
                 return Orders(order=Order.WAIT)
             agent.heard_s, agent.address = self.clock(), message.address
             if agent.is_awaited:
@@ -162,10 +168,10 @@ class Roster:
             wanted, waiting_s = agent.wanted, self.rhythm.waiting_s
             if agent.state is AgentState.DISMISSED:
                 return Orders(order=Order.DISMISS)
-            if message.attempt is not None:
+            if message.trainer is not None:
                 if agent.state is AgentState.IDLE:
                     agent.apply(AgentEvent.STARTED)
-                if wanted is None or agent.stop or message.attempt != wanted.attempt:
+                if wanted is None or agent.stop or message.trainer != wanted.trainer:
                     if agent.state is AgentState.BUSY:
                         agent.apply(AgentEvent.STOP)
                     return Orders(order=Order.STOP, beat_s=waiting_s)
@@ -173,7 +179,7 @@ class Roster:
                 agent.is_awaited = True
                 return Orders(order=Order.START, trainer=wanted, beat_s=waiting_s)
             working_s = self.rhythm.vouched_s if vouched else self.rhythm.steady_s
-            return Orders(order=Order.WAIT, beat_s=waiting_s if message.attempt is None else working_s)
+            return Orders(order=Order.WAIT, beat_s=waiting_s if message.trainer is None else working_s)
 
     def vouch(self, agent: str) -> None:
         """Notes that an agent lives, since its trainer does, which ends with it."""
@@ -189,9 +195,9 @@ class Roster:
         """
         with self.changed:
             agent = self._known(message.agent)
-            if message.attempt <= agent.ended:
-                return Ack()  # told again: by now the agent may be wanted for another attempt
-            agent.ended = message.attempt
+            if message.trainer in agent.ended:
+                return Ack()  # told again: by now the agent may be wanted for another trainer
+            agent.ended.add(message.trainer)
             if agent.state in (AgentState.BUSY, AgentState.STOPPING):
                 agent.apply(AgentEvent.EXITED)
             agent.wanted, agent.stop, agent.is_awaited = None, False, True
@@ -230,12 +236,18 @@ class Roster:
             for agent, spec in specs:
                 self._agents[agent].wanted, self._agents[agent].stop = spec, False
 
+    def stop_trainer(self, agent: str, trainer: TrainerKey) -> None:
+        """Orders one trainer stopped, if the agent (by id) has it still; one not started yet is taken back."""
+        with self.changed:
+            known = self._known(agent)
+            if known.wanted is not None and known.wanted.trainer == trainer:
+                known.take_back()
+
     def stop_trainers(self) -> None:
         """Orders every trainer stopped; those not started yet are taken back."""
         with self.changed:
             for agent in self._agents.values():
-                agent.stop = agent.state in (AgentState.BUSY, AgentState.STOPPING)
-                agent.wanted = agent.wanted if agent.stop else None
+                agent.take_back()
 
     def is_quiet(self) -> bool:
         """Whether no agent that is here runs a trainer, or may."""
