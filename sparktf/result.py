@@ -100,7 +100,12 @@ class NodeResult(Message):
 
 
 class AttemptResult(Message):
-    """One attempt: its size, where it began, and what ended it."""
+    """One attempt: its size, where it began, and what ended it.
+
+    Attributes:
+        nodes: As they were at its end.
+        losses: Of trainers whose places others took while it went on.
+    """
 
     attempt: int
     workers: int
@@ -111,6 +116,7 @@ class AttemptResult(Message):
     root_cause: ErrorRecord | None = None
     nodes: tuple[NodeResult, ...] = ()
     failures: tuple[ErrorRecord, ...] = ()
+    losses: tuple[ErrorRecord, ...] = ()
 
 
 class RunResult(Message):

@@ -116,6 +116,12 @@ class ClusterSpec(BaseModel):
                 by_role[node.role.value] = (*by_role.get(node.role.value, ()), address)
         return cls.model_validate(by_role)
 
+    def moved(self, node: NodeId, address: str) -> Self:
+        """Returns the spec with a node elsewhere. Whoever had that address, and so is gone, is nowhere."""
+        every = dict(zip(self.nodes(), [*self.chief, *self.worker, *self.ps], strict=True))
+        found = {other: f"{other.role}-{other.index}.invalid:1" if at == address else at for other, at in every.items()}
+        return self.at({**found, node: address})
+
     @property
     def leader(self) -> NodeId:
         """The node that decides for all, and whose files are kept: the chief, or worker 0 where there is none."""

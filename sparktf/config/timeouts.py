@@ -12,7 +12,9 @@ class TimeoutsConfig(Section):
 
     reserve: PositiveFloat = Field(default=300.0, description="For all agents of the gang to register.")
     replace: PositiveFloat = Field(
-        default=30.0, description="For a lost agent to come back before going on with fewer."
+        default=30.0,
+        description="For a lost agent to come back before going on with fewer; under `parameter_server`, for another "
+        "one to take a lost worker's place before the attempt fails.",
     )
     start: PositiveFloat = Field(
         default=180.0, description="For every trainer to build its model and call itself ready."

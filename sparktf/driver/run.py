@@ -19,6 +19,7 @@ from sparktf.driver.console import Display, print_result
 from sparktf.driver.gang.gang import Gang
 from sparktf.driver.gang.seating import Seating, attempt_result, seat
 from sparktf.driver.gang.site import Voice
+from sparktf.driver.gang.succession import Succession
 from sparktf.driver.output import ResultFile, check_output, open_events, plan_of_run
 from sparktf.driver.plan.paths import normalised
 from sparktf.driver.plan.plan import Plan
@@ -196,9 +197,11 @@ class Run:
         feeding = Feeding(attempt, partial(gang.feed, self._config, plan, number))
         committer.attempt = attempt
         self._announce(number, seating, restore)
-        gang.begin(attempt, seating.specs(self._leader(number, seating, plan, assets, restore)))
+        leader = self._leader(number, seating, plan, assets, restore)
+        gang.begin(attempt, seating.specs(leader))
         self._take(RunEvent.BEGIN)
-        watch = self._watch(attempt, plan, feeding)
+        succession = Succession(gang, attempt, seating, leader)
+        watch = self._watch(attempt, plan, feeding, succession)
         outcome = None
         try:
             outcome = watch.follow()
@@ -213,9 +216,9 @@ class Run:
                 self._warn("some trainers did not stop in time")
             if outcome is not Outcome.FAILED:
                 watch.leave(limit_s)
-            facts = self._site.facts(seating.agents)
+            facts = self._site.facts(succession.seating.agents)
             with gang.roster.changed:
-                nodes = seating.results(attempt, facts, located=bool(plan.hosts))
+                nodes = succession.seating.results(attempt, facts, located=bool(plan.hosts))
             self._keep_attempt(attempt, nodes, restore, self._clock.now_s() - started_s)
         if outcome is Outcome.FAILED:
             try:
@@ -224,11 +227,12 @@ class Run:
                 watch.leave(limit_s)
         return attempt
 
-    def _watch(self, attempt: Attempt, plan: Plan, feeding: Feeding) -> Watch:
+    def _watch(self, attempt: Attempt, plan: Plan, feeding: Feeding, succession: Succession) -> Watch:
         return Watch(
             gang=self._gang,
             config=self._config,
             attempt=attempt,
+            succession=succession,
             feeding=feeding,
             committer=self._need_committer(),
             writer=Writer(self._clock, self._gang.roster.changed),

@@ -14,6 +14,7 @@ from sparktf.driver.attempt.health import Outcome
 from sparktf.driver.commit import Commit, Committer
 from sparktf.driver.console import Display
 from sparktf.driver.gang.gang import Gang
+from sparktf.driver.gang.succession import Succession
 from sparktf.driver.writer import Writer
 from sparktf.errors import NotStoredError, record_of
 from sparktf.events import Event, MetricsSeen
@@ -49,6 +50,7 @@ class Watch:
     gang: Gang
     config: JobConfig
     attempt: Attempt
+    succession: Succession
     feeding: Feeding
     committer: Committer
     writer: Writer
@@ -58,6 +60,7 @@ class Watch:
     warn: Callable[[str], None]
     _shown: int = 0
     _warned: int = 0
+    _mourned: int = 0
     _room_is_known: bool = False
     _last_step: int = 0
     _given_up: bool = False
@@ -69,6 +72,7 @@ class Watch:
             FencedOffError: a newer committer owns the run.
             NotStoredError: no checkpoint has been stored for `timeouts.upload`.
             NodeLostError: Spark has given the agents up too often.
+            PreflightError: an agent that it has started anew cannot start trainers.
         """
         clock = self.gang.site.clock
         ready_s = clock.now_s() + self.config.timeouts.start
@@ -77,6 +81,7 @@ class Watch:
             self.writer.check()
             self.committer.look_after_fence()
             self._record_losses()
+            self._replace_lost()
             self.feeding.start_wanted()
             due = self._decide()
             self._act(due)
@@ -126,6 +131,17 @@ class Watch:
         for lost, facts in zip(swept, self.gang.site.facts([lost.agent for lost in swept]), strict=True):
             with self.gang.roster.changed:
                 self.attempt.agent_lost(lost.agent.id, facts.removed or lost.reason, facts.log)
+
+    def _replace_lost(self) -> None:
+        """Has others take the places of trainers that are lost, where the attempt goes on without them."""
+        with self.gang.roster.changed:
+            said = self.succession.fill()
+            losses = self.attempt.losses.records[self._mourned :]
+        self._mourned += len(losses)
+        for lost in losses:
+            self.warn(f"{lost.message}: training goes on")
+        for text in said:
+            self.display.say(text)
 
     # ---- decide ----
 

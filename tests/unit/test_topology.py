@@ -74,6 +74,17 @@ def test_every_role_of_a_gang_with_servers_finds_itself_among_all(role: Role) ->
     assert config["cluster"] == {"chief": ["c:0"], "worker": ["a:1"], "ps": ["p:2"]}
 
 
+def test_a_node_that_moves_takes_its_address_also_from_one_that_is_gone() -> None:
+    cluster = ClusterSpec(chief=("c:0",), worker=("a:1", "b:1"), ps=("p:2",))
+    one, other = (NodeId(role=Role.WORKER, index=i) for i in range(2))
+
+    assert cluster.moved(other, "d:5") == ClusterSpec(chief=("c:0",), worker=("a:1", "d:5"), ps=("p:2",))
+    assert cluster.moved(other, "b:1") == cluster
+    gone = cluster.moved(one, "b:1")
+    assert gone.worker == ("b:1", "worker-1.invalid:1")
+    assert gone.moved(other, "e:1").worker == ("b:1", "e:1")
+
+
 def test_a_gang_may_ask_for_fewer_workers_than_the_least() -> None:
     assert named(GangShape.of_workers(1, least=2), 1) == ["worker 0"]
 

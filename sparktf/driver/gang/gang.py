@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 from rich.console import Console
 
@@ -135,7 +135,7 @@ class Gang:
             self.look_after_agents()
             self.roster.sweep()
             idle = [a for a in self.roster.here() if a.is_free]
-            _check_problems([agent for agent in idle if agent.id not in sound], self._versions)
+            self.check_agents([agent for agent in idle if agent.id not in sound])
             sound.update(agent.id for agent in idle)
             now_s = self._clock.now_s()
             if len(idle) >= wanted and enough_since_s is None:
@@ -152,6 +152,14 @@ class Gang:
                 )
             display.waiting("waiting for nodes", len(idle), wanted, deadline_s - now_s, now_s)
             self.tick()
+
+    def check_agents(self, agents: Iterable[AgentRecord]) -> None:
+        """Raises `PreflightError` if one of these agents cannot start trainers."""
+        for agent in agents:
+            registration = agent.registration
+            problems = [*registration.problems, *differing_versions(self._versions, registration.versions)]
+            if problems:
+                raise PreflightError(f"on executor {registration.host}: {problems[0]}")
 
     def _spares(self) -> int:
         return self._agents.spares if self._agents is not None else 0
@@ -252,14 +260,6 @@ def _nodes(partitions: list[int]) -> str:
     """Returns the names of nodes for a message: of many, the first."""
     more = len(partitions) - _SHOWN_NODES
     return ", ".join(f"node {i}" for i in partitions[:_SHOWN_NODES]) + (f" and {more} more" if more > 0 else "")
-
-
-def _check_problems(agents: list[AgentRecord], versions: dict[str, str]) -> None:
-    for agent in agents:
-        registration = agent.registration
-        problems = [*registration.problems, *differing_versions(versions, registration.versions)]
-        if problems:
-            raise PreflightError(f"on executor {registration.host}: {problems[0]}")
 
 
 def differing_versions(driver: Mapping[str, str], executor: Mapping[str, str]) -> list[str]:

@@ -19,7 +19,6 @@ from sparktf.sequence import Cursor
 from sparktf.storage.base import Storage
 from sparktf.topology import ClusterSpec, GangShape, NodeId, Role, in_words
 from sparktf.wire.control import TrainerSpec
-from sparktf.wire.restore import Restore
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,8 +69,13 @@ class Seating:
 
     def specs(self, leader: TrainerSpec) -> list[tuple[str, TrainerSpec]]:
         """Returns for each agent, by id, what its trainer gets: what the leader's has, but for its own place."""
-        common = leader.model_copy(update={"restore": leader.restore and _for_nodes(leader.restore)})
+        common = _for_nodes(leader)
         return [(agent.id, common.model_copy(update={"node": node})) for node, agent in self._seats()]
+
+    def moved(self, node: NodeId, agent: AgentRecord) -> Seating:
+        """Returns the seating with another agent on a node's seat."""
+        seat = self.members.index(node)
+        return replace(self, agents=(*self.agents[:seat], agent, *self.agents[seat + 1 :]))
 
     def results(self, attempt: Attempt, facts: Sequence[ExecutorFacts], *, located: bool) -> tuple[NodeResult, ...]:
         """Returns what each node has read, and where its log is.
@@ -97,14 +101,29 @@ class Seating:
         return zip(self.members, self.agents, strict=True)
 
 
-def _for_nodes(restore: Restore) -> Restore:
-    """Returns what a node needs of it: of the cursor how far it is, and not where.
+def successor_spec(leader: TrainerSpec, successor: Trainer) -> TrainerSpec:
+    """Returns what a trainer gets that takes a lost one's place: of the addresses, its own is the new one."""
+    return _for_nodes(leader).model_copy(
+        update={
+            "node": successor.node,
+            "cluster": leader.cluster.moved(successor.node, successor.address),
+            "incarnation": successor.incarnation,
+        }
+    )
+
+
+def _for_nodes(leader: TrainerSpec) -> TrainerSpec:
+    """Returns what every node needs of it: of the cursor how far it is, and not where.
 
     In the middle of an epoch it has intervals of every node that trained it: megabytes of them, on a thousand nodes.
     """
+    restore = leader.restore
+    if restore is None:
+        return leader
     cursor = restore.cursor
     done = ((0, cursor.rows),) if cursor.rows else ()
-    return restore.model_copy(update={"cursor": Cursor(epoch=cursor.epoch, done=done)})
+    thin = restore.model_copy(update={"cursor": Cursor(epoch=cursor.epoch, done=done)})
+    return leader.model_copy(update={"restore": thin})
 
 
 def attempt_result(attempt: Attempt, nodes: tuple[NodeResult, ...], from_step: int, duration_s: float) -> AttemptResult:
@@ -118,6 +137,7 @@ def attempt_result(attempt: Attempt, nodes: tuple[NodeResult, ...], from_step: i
         duration_s=round(duration_s, 3),
         root_cause=root_cause(attempt.failures) if attempt.failures else None,
         failures=tuple(attempt.failures),
+        losses=tuple(attempt.losses.records),
         nodes=nodes,
     )
 
