@@ -17,9 +17,9 @@ from sparktf.driver.attempt.ledger import Ledger
 from sparktf.driver.commit import Committer
 from sparktf.driver.console import Display, print_result
 from sparktf.driver.gang.gang import Gang
+from sparktf.driver.gang.replacements import Replacements
 from sparktf.driver.gang.seating import Seating, attempt_result, seat
 from sparktf.driver.gang.site import Voice
-from sparktf.driver.gang.succession import Succession
 from sparktf.driver.output import ResultFile, check_output, open_events, plan_of_run
 from sparktf.driver.plan.paths import normalised
 from sparktf.driver.plan.plan import Plan
@@ -200,8 +200,8 @@ class Run:
         leader = self._leader(number, seating, plan, assets, restore)
         gang.begin(attempt, seating.specs(leader))
         self._take(RunEvent.BEGIN)
-        succession = Succession(gang, attempt, seating, leader)
-        watch = self._watch(attempt, plan, feeding, succession)
+        replacements = Replacements(gang, attempt, seating, leader)
+        watch = self._watch(attempt, plan, feeding, replacements)
         outcome = None
         try:
             outcome = watch.follow()
@@ -216,9 +216,9 @@ class Run:
                 self._warn("some trainers did not stop in time")
             if outcome is not Outcome.FAILED:
                 watch.leave(limit_s)
-            facts = self._site.facts(succession.seating.agents)
+            facts = self._site.facts(replacements.seating.agents)
             with gang.roster.changed:
-                nodes = succession.seating.results(attempt, facts, located=bool(plan.hosts))
+                nodes = replacements.seating.results(attempt, facts, located=bool(plan.hosts))
             self._keep_attempt(attempt, nodes, restore, self._clock.now_s() - started_s)
         if outcome is Outcome.FAILED:
             try:
@@ -227,12 +227,12 @@ class Run:
                 watch.leave(limit_s)
         return attempt
 
-    def _watch(self, attempt: Attempt, plan: Plan, feeding: Feeding, succession: Succession) -> Watch:
+    def _watch(self, attempt: Attempt, plan: Plan, feeding: Feeding, replacements: Replacements) -> Watch:
         return Watch(
             gang=self._gang,
             config=self._config,
             attempt=attempt,
-            succession=succession,
+            replacements=replacements,
             feeding=feeding,
             committer=self._need_committer(),
             writer=Writer(self._clock, self._gang.roster.changed),

@@ -14,7 +14,7 @@ from sparktf.driver.attempt.health import Outcome
 from sparktf.driver.commit import Commit, Committer
 from sparktf.driver.console import Display
 from sparktf.driver.gang.gang import Gang
-from sparktf.driver.gang.succession import Succession
+from sparktf.driver.gang.replacements import Replacements
 from sparktf.driver.writer import Writer
 from sparktf.errors import NotStoredError, record_of
 from sparktf.events import Event, MetricsSeen
@@ -50,7 +50,7 @@ class Watch:
     gang: Gang
     config: JobConfig
     attempt: Attempt
-    succession: Succession
+    replacements: Replacements
     feeding: Feeding
     committer: Committer
     writer: Writer
@@ -135,7 +135,7 @@ class Watch:
     def _replace_lost(self) -> None:
         """Has others take the places of trainers that are lost, where the attempt goes on without them."""
         with self.gang.roster.changed:
-            said = self.succession.fill()
+            said = self.replacements.fill()
             losses = self.attempt.losses.records[self._mourned :]
         self._mourned += len(losses)
         for lost in losses:

@@ -10,7 +10,7 @@ from sparktf.wire.control import TrainerSpec
 from sparktf.wire.sender import TrainerKey
 
 
-class Succession:
+class Replacements:
     """The seats of one attempt, as they change hands; not thread-safe, the caller holds the roster's lock.
 
     Attributes:

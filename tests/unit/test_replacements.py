@@ -15,9 +15,9 @@ from specs import trainer_spec
 from sparktf.driver.attempt.attempt import Attempt
 from sparktf.driver.attempt.health import Outcome
 from sparktf.driver.gang.handlers import Dispatcher
+from sparktf.driver.gang.replacements import Replacements
 from sparktf.driver.gang.roster import ExecutorFacts
 from sparktf.driver.gang.seating import attempt_result, seat
-from sparktf.driver.gang.succession import Succession
 from sparktf.errors import PreflightError, RefusedError
 from sparktf.message import Message
 from sparktf.result import Application
@@ -73,7 +73,7 @@ class Agents:
         )
         self.dispatcher.attempt = self.attempt
         self.gang.roster.start(seating.specs(leader))
-        self.succession = Succession(self.gang, self.attempt, seating, leader)
+        self.replacements = Replacements(self.gang, self.attempt, seating, leader)
         for agent in ("a0", "a1", "a2", "a3"):
             self.take(agent)
 
@@ -122,7 +122,7 @@ class Agents:
 
     def fill(self) -> list[str]:
         with self.gang.roster.changed:
-            return self.succession.fill()
+            return self.replacements.fill()
 
     def passes(self, seconds: float, *silent: str) -> None:
         """Time passes, and all but some agents and their trainers are heard."""
@@ -198,7 +198,7 @@ def test_an_executor_that_is_gone_is_followed_by_the_one_that_spark_starts(agent
     spec = agents.take("b9")
 
     assert (spec.node, spec.incarnation, spec.cluster.worker[0]) == (WORKERS[0], 1, "h9:1")
-    nodes = agents.succession.seating.results(agents.attempt, [ExecutorFacts()] * 4, located=False)
+    nodes = agents.replacements.seating.results(agents.attempt, [ExecutorFacts()] * 4, located=False)
     assert {node.node: node.host for node in nodes}["worker 0"] == "h9"
 
 
