@@ -107,6 +107,11 @@ class ClusterConfig(Section):
         return self.strategy != "parameter_server"
 
     @property
+    def outlives_losses(self) -> bool:
+        """Whether an attempt goes on when a worker is lost, and another takes its place."""
+        return self.strategy == "parameter_server"
+
+    @property
     def node_memory(self) -> NodeMemory:
         """What the largest process of the gang takes: every executor has room for it."""
         if self.ps_memory_mib is not None and self.ps_memory_mib > self.trainer_memory_mib:

@@ -19,6 +19,13 @@ ARCHIVE_PYTHON = "./env/bin/python"
 
 _JOB = "sparktf-job"
 
+_LOSSES = 32
+"""So often a node may be lost while its attempt goes on, before Spark gives up all of them: each time, its agent's task
+fails. Spark's own number is 4. Whatever fails in `prepare` on the executors is tried as often, so it is not more."""
+
+_LOST_OF_NODE = 2
+"""So many lost executors for each node Spark allows an application by itself, and 3 at least."""
+
 
 @dataclass(frozen=True, slots=True)
 class Shipment:
@@ -124,6 +131,8 @@ def _settings(config: JobConfig, programs: Programs) -> dict[str, str]:
         "spark.ui.showConsoleProgress": "false",
         "spark.pyspark.python": ARCHIVE_PYTHON if submit.archive and is_yarn(config) else programs.python,
     }
+    if config.cluster.outlives_losses:
+        settings["spark.task.maxFailures"] = str(_LOSSES)
     if submit.deploy_mode == "client":
         settings["spark.pyspark.driver.python"] = programs.driver_python
     return settings | _yarn_settings(config) if is_yarn(config) else settings
@@ -142,11 +151,14 @@ def _yarn_settings(config: JobConfig) -> dict[str, str]:
     if submit.deploy_mode == "cluster":
         overheads["spark.driver.memoryOverhead"] = driver_container(submit.driver_memory_mib).overhead_mib
         attempts = submit.max_app_attempts
+    # Spark would count the executors that it starts with.
+    losses = config.cluster.nodes * (_LOSSES if config.cluster.outlives_losses else _LOST_OF_NODE)
     return {
         **{key: f"{mib}m" for key, mib in overheads.items()},
         "spark.yarn.queue": submit.queue,
         "spark.yarn.tags": f"sparktf,{config.name}",
         "spark.yarn.maxAppAttempts": str(attempts),
+        "spark.executor.maxNumFailures": str(max(losses, 3)),
         "spark.hadoop.yarn.resourcemanager.connect.max-wait.ms": f"{KNOBS.resource_manager_wait_s * 1000:.0f}",
         **_protection(config),
     }

@@ -41,6 +41,7 @@ CASES: dict[str, tuple[str, ...]] = {
         "submit.files=[/etc/krb5.conf]",
         "submit.py_files=[features.py]",
     ),
+    "async": ("cluster.strategy=parameter_server", "cluster.ps=2", "cluster.ps_memory_mib=8192"),
     "local": ("submit.master=local[4]", "submit.deploy_mode=client"),
 }
 
