@@ -62,6 +62,11 @@ class GangShape:
         return sum(self.wanted.values())
 
     @property
+    def workers(self) -> int:
+        """Workers of the whole gang, who read its data."""
+        return self.wanted[Role.WORKER]
+
+    @property
     def fewest(self) -> int:
         """Nodes of the smallest gang that may be."""
         return sum(self.least.values())

@@ -169,7 +169,7 @@ class SparkSite:
 
     def _ask_for_executors(self, config: JobConfig, plan: Plan, warn: Callable[[str], None]) -> int:
         """Asks YARN for the executors that are missing; returns how many there will be."""
-        nodes = config.cluster.nodes
+        nodes, readers = config.cluster.nodes, config.cluster.shape.workers
         wanted = plan.host_nbytes() if config.cluster.placement == "data" else {}
 
         def held(total: int) -> list[str]:
@@ -180,7 +180,7 @@ class SparkSite:
             request_executors(self._spark, request.total, request.hosts, self._slots.cores)
 
         try:
-            return max(ask_beside(wanted, nodes, held, ask), nodes)
+            return max(ask_beside(wanted, nodes, readers, held, ask), nodes)
         except Py4JError as e:
             warn(f"executors cannot be asked for at the hosts of the data: {str(e).splitlines()[0]}")
             return nodes

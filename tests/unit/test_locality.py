@@ -163,10 +163,19 @@ def test_hosts_are_asked_for_so_that_together_they_hold_everything() -> None:
 
 def test_an_executor_far_from_the_data_gets_a_spare_beside_it() -> None:
     held = {"a": {0: 100}, "b": {1: 100}, "c": {1: 100}}
-    assert request_for(held, 2, ["a"]) == Request(2, ("b",))
-    assert request_for(held, 2, ["x"]) == Request(3, ("a", "b"))
-    assert request_for(held, 2, ["a", "b"]) == Request(2, ())
-    assert request_for({}, 3, ["x"]) == Request(3, ())
+    assert request_for(held, 2, 2, ["a"]) == Request(2, ("b",))
+    assert request_for(held, 2, 2, ["x"]) == Request(3, ("a", "b"))
+    assert request_for(held, 2, 2, ["a", "b"]) == Request(2, ())
+    assert request_for({}, 3, 3, ["x"]) == Request(3, ())
+
+
+def test_only_those_who_read_data_are_wanted_beside_it() -> None:
+    held = {"a": {0: 100}, "b": {1: 100}, "c": {1: 10}}
+    assert request_for(held, 5, 2, ["x"]) == Request(5, ("a", "b"))
+    assert request_for(held, 5, 2, ["x", "y"]) == Request(5, ("a", "b"))
+    assert request_for(held, 4, 2, ["x", "a", "b", "y"]) == Request(4, ())
+    assert request_for(held, 4, 2, ["x", "a", "y", "z"]) == Request(5, ("b",)), "one more than it takes"
+    assert request_for({}, 4, 2, ["x"]) == Request(4, ())
 
 
 @pytest.mark.parametrize(
@@ -191,7 +200,7 @@ def test_executors_that_came_far_from_the_data_are_asked_for_once_more(
         awaited.append(count)
         return came if count else ["a"]
 
-    assert ask_beside(lies, 2, held, requests.append) == total
+    assert ask_beside(lies, 2, 2, held, requests.append) == total
     assert awaited == [0, 2], "nobody waits for what was asked for last: the gang does"
     assert requests == asked
 
@@ -202,7 +211,7 @@ def test_a_host_that_holds_little_is_far_from_the_data_although_the_others_hold_
     assert near(held, ["a", "b", "little"]) == pytest.approx(2 * 290 / 3 + 10)
     assert near(held, ["a", "a", "b"]) == pytest.approx(280)
     assert near(held, []) == near({}, ["a"]) == 0
-    assert request_for(held, 3, ["little", "a", "b"]) == Request(4, ("c",))
+    assert request_for(held, 3, 3, ["little", "a", "b"]) == Request(4, ("c",))
     assert best_nodes(held, ["little", "a", "b", "c"], 3) == [1, 2, 3]
 
 

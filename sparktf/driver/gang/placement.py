@@ -28,28 +28,38 @@ class Request(NamedTuple):
     hosts: tuple[str, ...]
 
 
-def request_for(host_nbytes: HostNbytes, nodes: int, held: Sequence[str]) -> Request:
+def request_for(host_nbytes: HostNbytes, nodes: int, readers: int, held: Sequence[str]) -> Request:
     """Returns what to ask for, given the hosts of the executors that are there already.
 
     Where those are far from the data, as many more are asked for, so that the gang can do without them.
+
+    Args:
+        readers: How many of the nodes read data; the others may be anywhere.
     """
     missing = max(nodes - len(held), 0)
-    hosts = best_hosts(host_nbytes, missing, held)
-    ideal = best_hosts(host_nbytes, nodes, [])
-    if near(host_nbytes, [*held, *hosts]) >= _GOOD_ENOUGH * near(host_nbytes, ideal):
+    hosts = best_hosts(host_nbytes, min(missing, readers), held)
+    ideal = best_hosts(host_nbytes, readers, [])
+    there = [*held, *hosts]
+    beside = [there[i] for i in best_nodes(host_nbytes, there, readers)]
+    if near(host_nbytes, beside) >= _GOOD_ENOUGH * near(host_nbytes, ideal):
         return Request(len(held) + missing, tuple(hosts))
     wanted = [host for host in ideal if host not in held]
-    return Request(len(held) + len(wanted), tuple(wanted))
+    return Request(len(held) + max(len(wanted), missing), tuple(wanted))
 
 
 def ask_beside(
-    host_nbytes: HostNbytes, nodes: int, held: Callable[[int], Sequence[str]], ask: Callable[[Request], None]
+    host_nbytes: HostNbytes,
+    nodes: int,
+    readers: int,
+    held: Callable[[int], Sequence[str]],
+    ask: Callable[[Request], None],
 ) -> int:
     """Asks for executors, and once more where too many of those that came are far from the data.
 
     A wanted host that is full, or only late with its heartbeat, is passed over by YARN for the next one.
 
     Args:
+        readers: See `request_for`.
         held: Waits, within bounds, until there are so many executors; returns the hosts of those that are there then.
 
     Returns:
@@ -57,7 +67,7 @@ def ask_beside(
     """
     total = 0
     for _ in range(_ASKS):
-        request = request_for(host_nbytes, nodes, held(total))
+        request = request_for(host_nbytes, nodes, readers, held(total))
         if request.total <= total:
             break
         ask(request)
