@@ -38,6 +38,12 @@ class Knobs:
         last_upload_s: Training waits so long for the upload before, at most.
         call_s: A call into TensorFlow should take so long: enough to hide its overhead, short enough for
             progress and saves.
+        drain_s: A coordinator that sends nothing out waits so long for anything to come back from its workers, at
+            least; then it goes on without what is under way.
+        fetch_again_s: A result that a lost worker had is asked for so often, until it is made again elsewhere.
+        cancelled_s: What has failed on a worker may be heard so long after what was cancelled for it.
+        tell_s: A coordinator tells the driver what is trained so often.
+        reconnect_s: A worker that TensorFlow has lost, and the driver has not, is taken for alive after so long.
         summaries_s: Deadline of TensorBoard's summaries: training waits for them, and they may be stored the next time.
         nursery_answer_s: A nursery may take so long to fork a trainer; then a fresh process is started instead.
         staged_poll_s: A feed that waits for rows from Spark looks so often whether there are any.
@@ -71,6 +77,11 @@ class Knobs:
     log_upload_s: float = 5.0
     last_upload_s: float = 5.0
     call_s: float = 0.5
+    drain_s: float = 10.0
+    fetch_again_s: float = 0.1
+    cancelled_s: float = 1.0
+    tell_s: float = 0.5
+    reconnect_s: float = 20.0
     summaries_s: float = 5.0
     nursery_answer_s: float = 5.0
     staged_poll_s: float = 0.1

@@ -137,6 +137,10 @@ class ClusterSpec(BaseModel):
         by_role = {Role.CHIEF: self.chief, Role.WORKER: self.worker, Role.PS: self.ps}
         return tuple(NodeId(role=role, index=i) for role, addresses in by_role.items() for i in range(len(addresses)))
 
+    def workers(self) -> dict[NodeId, str]:
+        """The address of each worker, in index order."""
+        return {NodeId(role=Role.WORKER, index=i): address for i, address in enumerate(self.worker)}
+
 
 def tf_config(cluster: ClusterSpec, node: NodeId) -> str:
     """Returns the value of the TF_CONFIG environment variable for one node.

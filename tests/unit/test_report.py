@@ -25,6 +25,8 @@ from sparktf.wire.control import (
     SaveOrder,
     StopOrder,
     TrainerOrders,
+    WorkerPlace,
+    WorkersOrder,
 )
 from sparktf.wire.security import new_secret
 
@@ -129,3 +131,16 @@ def test_a_trainer_says_which_of_its_nodes_trainers_it_is(driver: Driver) -> Non
     (beat, _) = driver.told
     assert isinstance(beat, Heartbeat)
     assert (beat.attempt, beat.node, beat.incarnation) == (1, NODE, 3)
+
+
+def test_who_the_workers_are_is_what_the_driver_told_last(driver: Driver) -> None:
+    reporter, known = driver.reporter(), []
+    for workers in (
+        (WorkerPlace(node=NODE, incarnation=1),),
+        (WorkerPlace(node=NODE, incarnation=1, address="h:2"),),
+        (),
+    ):
+        driver.answer = TrainerOrders(orders=(WorkersOrder(workers=workers),))
+        reporter.send(Action.METRICS, METRICS)
+        known.append([(place.incarnation, place.address) for place in reporter.workers])
+    assert known == [[(1, "")], [(1, "h:2")], []]

@@ -9,7 +9,7 @@ from sparktf.trainer.model.model import versions
 from sparktf.trainer.node.inputs import Input
 from sparktf.trainer.node.outputs import Output
 from sparktf.trainer.node.place import Place
-from sparktf.trainer.node.position import Extent, Position
+from sparktf.trainer.node.position import Done, Extent, Position
 from sparktf.trainer.node.saving import Saves
 from sparktf.wire.control import Action, Finished, Flavour, Ready
 
@@ -50,17 +50,18 @@ class Member(NamedTuple):
         self.place.send(Action.READY, message)
         self.place.enter("ready")
 
-    def save(self, position: Position, *, last: bool = False) -> None:
+    def save(self, position: Position, done: Done | None = None, *, last: bool = False) -> None:
         """Saves a checkpoint, unless this very step is saved already; all nodes call it at the same steps.
 
         Args:
+            done: What is done of the epoch that it goes on with. Default: what this node has done itself.
             last: Nothing more is trained, whatever is left.
         """
         self.output.flush()
         if not self.saves.lack(position):
             return
         self.input.flush()
-        self.saves.save(position, self.input.done(position), last=last)
+        self.saves.save(position, self.input.done(position) if done is None else done, last=last)
 
     def finish(self, position: Position, *, early: bool = False, kept: Kept | None = None) -> None:
         """Reports the end of the work and waits for the order to stop.

@@ -8,10 +8,11 @@ from typing import TypeVar
 from sparktf.message import Message
 from sparktf.rundir import RunDirectory
 from sparktf.storage import FileSystems, SimpleCredentials
+from sparktf.topology import NodeId
 from sparktf.trainer.node.position import Positioned
 from sparktf.trainer.node.report import Reporter
 from sparktf.wire.channel import ControlClient
-from sparktf.wire.control import Action, TrainerSpec, Warned
+from sparktf.wire.control import Action, TrainerSpec, Warned, WorkerPlace
 
 _Answer = TypeVar("_Answer", bound=Message)
 
@@ -80,6 +81,12 @@ class Place:
     def take_save_request(self) -> bool:
         """Returns whether the driver asked for a checkpoint since the last call."""
         return self._reporter.take_save_request()
+
+    def workers_now(self) -> dict[NodeId, WorkerPlace]:
+        """Returns who the workers are, as far as the driver has told; at first those of the specification."""
+        at_first = self.spec.cluster.workers().items()
+        first = (WorkerPlace(node=node, incarnation=0, address=address) for node, address in at_first)
+        return {place.node: place for place in (*first, *self._reporter.workers)}
 
     def leave(self) -> None:
         """Waits for the order to stop, which ends the process."""

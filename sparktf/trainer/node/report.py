@@ -24,6 +24,8 @@ from sparktf.wire.control import (
     TrainerOrder,
     TrainerOrders,
     TrainerSpec,
+    WorkerPlace,
+    WorkersOrder,
 )
 
 EXIT_STOPPED = 143
@@ -49,6 +51,7 @@ class Reporter:
         self._phase = "starting"
         self._lock = threading.Lock()
         self._save = False
+        self._workers: tuple[WorkerPlace, ...] = ()
         self._finished, self._due = threading.Event(), threading.Event()
         self._thread = threading.Thread(target=self._run, name="heartbeat", daemon=True)
 
@@ -74,6 +77,11 @@ class Reporter:
         with self._lock:
             asked, self._save = self._save, False
             return asked
+
+    @property
+    def workers(self) -> tuple[WorkerPlace, ...]:
+        """Workers that are not those the attempt began with, as the driver last told."""
+        return self._workers
 
     def send(self, action: Action, message: Message) -> None:
         """Delivers a message that must not be lost, for as long as the driver may be away.
@@ -131,6 +139,8 @@ class Reporter:
             case SaveOrder():
                 with self._lock:
                     self._save = True
+            case WorkersOrder():
+                self._workers = order.workers
 
     def _exit(self, code: int, reason: str) -> None:
         """Ends the process at once: MultiWorkerMirroredStrategy's own shutdown waits long for peers that are gone."""

@@ -1,0 +1,255 @@
+"""The asynchronous training loop of the coordinator: it does what `dispatch` decides, and takes what comes back."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import NamedTuple, Protocol
+
+from sparktf.knobs import KNOBS
+from sparktf.topology import NodeId
+from sparktf.trainer.node.position import Done, Extent, Position
+from sparktf.trainer.parameter_server.dispatch import (
+    Await,
+    Course,
+    End,
+    GiveUp,
+    Pace,
+    Rest,
+    Save,
+    Send,
+    Step,
+    decide,
+    next_call_steps,
+)
+from sparktf.trainer.parameter_server.fetching import Result
+from sparktf.trainer.parameter_server.tally import Known, Tally, loss_of
+from sparktf.trainer.parameter_server.telling import Telling
+from sparktf.wire.control import WorkerPlace
+
+_LOOK_S = 0.1
+"""The loop looks so often who the workers are, and whether a checkpoint is wanted."""
+
+
+class LoopSettings(NamedTuple):
+    """Sizes of the loop.
+
+    Attributes:
+        batch_size: Rows of an update, which one worker makes.
+        steps_per_call: Updates of one execution at most.
+    """
+
+    batch_size: int
+    steps_per_call: int
+    extent: Extent
+
+
+class Surroundings(Protocol):
+    """What the loop needs of the coordinator."""
+
+    def workers(self) -> dict[NodeId, WorkerPlace]:
+        """Returns who the workers are now."""
+
+    def send(self, number: int, epoch: int, updates: int, acknowledged: Sequence[Known]) -> None:
+        """Has any of them make updates."""
+
+    def next(self, wait_s: float) -> Result | None:
+        """Returns what has come back next, None where nothing comes for so long."""
+
+    def steps_made(self) -> int:
+        """Returns how many updates the optimizer has counted in the whole run."""
+
+    def save_wanted(self) -> bool:
+        """Whether a checkpoint is to be saved now, whatever the step."""
+
+    def steps_to_save(self, step: int) -> int | None:
+        """Returns the updates until the next checkpoint that is due by steps, None where there is no such rule."""
+
+    def save(self, position: Position, done: Done) -> None:
+        """Writes a checkpoint."""
+
+    def trained(self, position: Position) -> None:
+        """Is told when updates were made."""
+
+
+class AsyncLoop:
+    """Trains epochs; the caller owns model and checkpoints.
+
+    Attributes:
+        position: Where the training is; nobody else changes it.
+    """
+
+    def __init__(
+        self, settings: LoopSettings, around: Surroundings, tally: Tally, telling: Telling, position: Position
+    ) -> None:
+        """Sends nothing out yet.
+
+        Args:
+            tally: Of what the workers have trained.
+            telling: Tells the driver.
+            position: Where it begins.
+        """
+        self.position = position
+        self._settings = settings
+        self._around = around
+        self._tally = tally
+        self._telling = telling
+        self._rows = 0
+        self._number = 0
+        self._under_way: dict[int, tuple[int, float]] = {}
+        self._late: dict[int, int] = {}
+        self._workers = 0
+        self._save_asked = False
+        self._next_save = self._step_to_save()
+        self._tempo = Tempo(settings.steps_per_call)
+        self._moved_s = 0.0
+        self._rests_since: float | None = None
+
+    def begin_epoch(self) -> int | None:
+        """Goes on to the epoch that is next; returns which it is, None where nothing is left to train."""
+        epoch = self._settings.extent.epoch_after(self.position)
+        if epoch is not None:
+            self.position = self.position.begun(epoch)
+            self._tally.forget_before(epoch)
+        return epoch
+
+    def run_epoch(self, rows: int) -> None:
+        """Trains so many rows, which are what is left of the epoch."""
+        self._rows = rows
+        self._tempo.begin(time.monotonic())
+        while not isinstance(step := self._decide(), End):
+            self._do(step)
+        self._settle()
+        self.position = self.position.ended(complete=self._left <= 0)
+
+    @property
+    def done(self) -> Done:
+        """What is done of an epoch that a checkpoint at this position goes on with, in this attempt."""
+        if self.position.is_complete:
+            return Done()
+        tally = self._tally.of(self.position.epoch)
+        return Done(tally.intervals, tally.rows_aside)
+
+    @property
+    def rows_aside(self) -> int:
+        """Rows of the epoch that were left out in this attempt."""
+        return self._tally.of(self.position.epoch).rows_aside
+
+    @property
+    def _left(self) -> int:
+        return self._rows - self._tally.of(self.position.epoch).covered
+
+    def _decide(self) -> Step:
+        self._follow_workers()
+        self._save_asked = self._around.save_wanted() or self._save_asked
+        now_s, step = time.monotonic(), self.position.step
+        rested_s = 0.0 if self._rests_since is None else now_s - max(self._rests_since, self._moved_s)
+        course = Course(
+            rows_left=self._left,
+            budgets=tuple(updates for updates, _ in self._under_way.values()),
+            late=sum(self._late.values()),
+            workers=self._workers,
+            until_end=self._settings.extent.steps_left(step),
+            until_save=None if self._next_save is None else self._next_save - step,
+            save=self._save_asked,
+            rested_s=rested_s,
+        )
+        drain_s = max(KNOBS.drain_s, 3 * self._tempo.slowest_s)
+        return decide(course, Pace(self._settings.batch_size, self._tempo.call_steps, drain_s))
+
+    def _do(self, step: Step) -> None:
+        if isinstance(step, Rest):
+            self._rests_since = self._rests_since or time.monotonic()
+        elif not isinstance(step, Await):
+            self._rests_since = None
+        match step:
+            case Send():
+                self._send(step.updates)
+            case Await() | Rest():
+                self._receive()
+            case GiveUp():
+                self._late.update((number, updates) for number, (updates, _) in self._under_way.items())
+                self._under_way.clear()
+            case Save():
+                self._save()
+
+    def _send(self, updates: int) -> None:
+        self._number += 1
+        self._moved_s = time.monotonic()
+        self._under_way[self._number] = (updates, self._moved_s)
+        self._around.send(self._number, self.position.epoch, updates, self._tally.acknowledged)
+
+    def _receive(self) -> None:
+        """Takes what has come back, for which it waits a moment."""
+        result = self._around.next(_LOOK_S)
+        while result is not None:
+            self._take(result)
+            result = self._around.next(0.0)
+
+    def _take(self, result: Result) -> None:
+        self._moved_s = time.monotonic()
+        self._late.pop(result.number, None)
+        _, sent_s = self._under_way.pop(result.number, (0, self._moved_s))
+        receipts = self._tally.take(result.value)
+        self._telling.add(receipts)
+        steps, loss = sum(receipt.steps for receipt in receipts), loss_of(receipts)
+        self._tempo.add(steps, self._moved_s, took_s=self._moved_s - sent_s, workers=self._workers)
+        if loss is None:
+            return
+        rows = self._tally.of(self.position.epoch).rows
+        self.position = replace(self.position, step=self.position.step + steps, rows=rows, loss=loss)
+        self._around.trained(self.position)
+
+    def _save(self) -> None:
+        self._settle()
+        self._around.save(self.position, self.done)
+        self._save_asked = False
+        self._next_save = self._step_to_save()
+        self._tempo.begin(time.monotonic())
+
+    def _settle(self) -> None:
+        """Brings everybody to one state: the optimizer has counted what was made twice, too, and the driver knows."""
+        self._telling.flush()
+        self.position = replace(self.position, step=self._around.steps_made())
+
+    def _step_to_save(self) -> int | None:
+        left = self._around.steps_to_save(self.position.step)
+        return None if left is None else self.position.step + left
+
+    def _follow_workers(self) -> None:
+        workers = self._around.workers()
+        self._workers = sum(bool(place.address) for place in workers.values())
+        if lost := self._tally.succeed({node: place.incarnation for node, place in workers.items()}):
+            self._telling.close(lost)
+
+
+class Tempo:
+    """How large executions are, by how fast the workers are.
+
+    Attributes:
+        call_steps: Updates of one execution.
+        slowest_s: About how long the slowest ones take until they are back.
+    """
+
+    def __init__(self, most: int) -> None:
+        self.call_steps = min(2, most)
+        self.slowest_s = 0.0
+        self._most = most
+        self._steps = 0
+        self._since_s = 0.0
+
+    def begin(self, now_s: float) -> None:
+        """Measures from now on."""
+        self._steps, self._since_s = 0, now_s
+
+    def add(self, steps: int, now_s: float, *, took_s: float, workers: int) -> None:
+        """Notes that an execution is back, with so many updates."""
+        self._steps += steps
+        self.slowest_s = max(0.9 * self.slowest_s, took_s)
+        seconds = now_s - self._since_s
+        if seconds >= KNOBS.call_s:
+            self.call_steps = next_call_steps(
+                self.call_steps, self._most, steps=self._steps, seconds=seconds, workers=workers, call_s=KNOBS.call_s
+            )
+            self.begin(now_s)

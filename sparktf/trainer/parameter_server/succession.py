@@ -1,0 +1,90 @@
+"""How a lost worker's successor joins a cluster that TensorFlow has fixed: the only place that reaches into TensorFlow.
+
+When TensorFlow loses a worker it sends the cluster's definition out once more, to bring in whoever listens at the same
+address by then, and goes on with the other workers. What it sends must name a server that listens in every seat: a
+call to one that does not never returns, not even when the seat is filled later. So it is held until each seat has an
+address that listens, and then sent with the addresses of now.
+"""
+
+from __future__ import annotations
+
+import socket
+import time
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from typing import Any
+
+import tensorflow as tf
+from tensorflow.python.eager import context
+
+from sparktf.errors import PreflightError
+from sparktf.knobs import KNOBS
+from sparktf.topology import NodeId
+from sparktf.trainer.parameter_server.seats import Seat, are_filled
+from sparktf.wire.control import WorkerPlace
+
+_KNOWN = "2.21."
+_LISTEN_S = 1.0
+
+
+class Succession:
+    """Holds the cluster's definition while a seat is empty, and puts the addresses of successors into it."""
+
+    def __init__(self, coordinator: Any, workers: Callable[[], dict[NodeId, WorkerPlace]]) -> None:
+        """Changes nothing yet.
+
+        Args:
+            coordinator: TensorFlow's.
+            workers: Returns who the workers are now, in the order of their indices.
+        """
+        self._coordinator = coordinator
+        self._workers = workers
+        self._seated = [place.incarnation for place in workers().values()]
+        self._send: Callable[..., Any] = context.context().update_server_def
+
+    def take_over(self) -> None:
+        """Takes the sending of the cluster's definition over.
+
+        Raises:
+            PreflightError: this version of TensorFlow does it otherwise.
+        """
+        if not tf.__version__.startswith(_KNOWN) or self._lost() is None:
+            raise PreflightError(
+                f"cluster.strategy: parameter_server replaces lost workers in TensorFlow {_KNOWN}x alone, and this is "
+                f"{tf.__version__}"
+            )
+        context.context().update_server_def = self._send_when_filled
+
+    def _lost(self) -> list[bool] | None:
+        """Returns which workers TensorFlow has lost; None where it does not tell so."""
+        with suppress(AttributeError):
+            return [bool(worker._is_dead_with_error) for worker in self._coordinator._cluster.workers]
+        return None
+
+    def _seats(self) -> list[Seat]:
+        seats = zip(self._lost() or [], self._seated, self._workers().values(), strict=True)
+        return [Seat(*seat) for seat in seats]
+
+    def _send_when_filled(self, server_def: Any, *args: Any, **kwargs: Any) -> Any:
+        began_s = time.monotonic()
+        while not (are_filled(seats := self._seats(), time.monotonic() - began_s) and _all_listen(seats)):
+            time.sleep(KNOBS.fetch_again_s)
+        for job in server_def.cluster.job:
+            if job.name == "worker":
+                for index, seat in enumerate(seats):
+                    job.tasks[index] = seat.now.address
+        self._seated = [seat.now.incarnation for seat in seats]
+        return self._send(server_def, *args, **kwargs)
+
+
+def _all_listen(seats: Sequence[Seat]) -> bool:
+    return all(_listens(seat.now.address) for seat in seats)
+
+
+def _listens(address: str) -> bool:
+    host, _, port = address.rpartition(":")
+    try:
+        with socket.create_connection((host, int(port)), _LISTEN_S):
+            return True
+    except OSError:
+        return False

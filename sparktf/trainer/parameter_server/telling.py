@@ -1,0 +1,84 @@
+"""How the driver learns of what the workers have trained: beside the training, which does not wait for it."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterable
+
+from sparktf.errors import SparkTFError
+from sparktf.knobs import KNOBS
+from sparktf.topology import NodeId
+from sparktf.trainer.node.place import Place
+from sparktf.wire.control import Ack, Action
+from sparktf.wire.leasing import Closed, Fetched, Receipt
+
+
+class Telling:
+    """Tells of receipts in the order in which they are added, some at a time."""
+
+    def __init__(self, place: Place) -> None:
+        """Starts to tell."""
+        self._place = place
+        self._changed = threading.Condition()
+        # What follows is shared with the thread, under the condition's lock.
+        self._receipts: list[Receipt] = []
+        self._closed: list[Closed] = []
+        self._is_telling = False
+        self._hurry = False
+        self._error: SparkTFError | None = None
+        threading.Thread(target=self._run, name="fetched", daemon=True).start()
+
+    def add(self, receipts: Iterable[Receipt]) -> None:
+        """Tells of receipts soon.
+
+        Raises:
+            ControlError: the driver could not be told of those before.
+        """
+        with self._changed:
+            self._raise()
+            self._receipts += receipts
+            self._changed.notify_all()
+
+    def close(self, lost: Iterable[tuple[NodeId, int]]) -> None:
+        """Tells soon that nothing more counts of what incarnations of workers have trained."""
+        with self._changed:
+            self._closed += [Closed(node=node, incarnation=incarnation) for node, incarnation in lost]
+            self._changed.notify_all()
+
+    def flush(self) -> None:
+        """Returns once the driver knows of everything.
+
+        Raises:
+            ControlError: it could not be told.
+        """
+        with self._changed:
+            self._hurry = True
+            self._changed.notify_all()
+            self._changed.wait_for(lambda: self._error or not (self._is_telling or self._receipts or self._closed))
+            self._hurry = False
+            self._raise()
+
+    def _raise(self) -> None:
+        if self._error is not None:
+            raise self._error
+
+    def _run(self) -> None:
+        try:
+            while True:
+                self._tell()
+        except SparkTFError as error:
+            with self._changed:
+                self._error = error
+                self._changed.notify_all()
+
+    def _tell(self) -> None:
+        with self._changed:
+            self._changed.wait_for(lambda: self._receipts or self._closed)
+            self._changed.wait_for(lambda: self._hurry or self._closed, KNOBS.tell_s)
+            receipts, closed = tuple(self._receipts), tuple(self._closed)
+            self._receipts, self._closed, self._is_telling = [], [], True
+        message = Fetched(**self._place.spec.sender, receipts=receipts, closed=closed)
+        self._place.ask(Action.FETCHED, message, Ack)
+        with self._changed:
+            self._is_telling = False
+            self._changed.notify_all()

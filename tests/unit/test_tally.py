@@ -1,0 +1,80 @@
+"""What the coordinator knows of its workers: each receipt counts once."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from pydantic import TypeAdapter
+
+from sparktf.errors import LifecycleError
+from sparktf.sequence import Interval
+from sparktf.topology import NodeId, Role
+from sparktf.trainer.parameter_server.tally import Known, Tally, loss_of
+from sparktf.wire.leasing import Receipt
+
+ONE, OTHER = (NodeId(role=Role.WORKER, index=i) for i in range(2))
+
+
+def receipt(number: int, *intervals: Interval, node: NodeId = ONE, **fields: Any) -> Receipt:
+    rows = sum(stop - start for start, stop in intervals) - fields.get("rows_aside", 0)
+    values = {"incarnation": 0, "epoch": 0, "steps": 1, "loss": 0.5 * rows, **fields}
+    return Receipt(node=node, number=number, intervals=intervals, rows=rows, **values)
+
+
+def answer(*receipts: Receipt) -> bytes:
+    return TypeAdapter(list[Receipt]).dump_json(list(receipts))
+
+
+def numbers(receipts: list[Receipt]) -> list[int]:
+    return [receipt.number for receipt in receipts]
+
+
+def test_a_receipt_that_is_told_again_counts_once() -> None:
+    tally = Tally([ONE, OTHER])
+    first, second = receipt(1, (0, 10)), receipt(2, (30, 40), rows_aside=2)
+    assert numbers(tally.take(answer(first, second))) == [1, 2]
+    assert numbers(tally.take(answer(first))) == []
+    assert numbers(tally.take(answer(second, receipt(3, (10, 20))))) == [3]
+    of_epoch = tally.of(0)
+    assert (of_epoch.steps, of_epoch.rows, of_epoch.rows_aside, of_epoch.covered) == (3, 28, 2, 30)
+    assert of_epoch.intervals == [(0, 20), (30, 40)]
+    assert tally.acknowledged == [Known(0, 3), Known(0, 0)]
+
+
+def test_workers_count_for_themselves() -> None:
+    tally = Tally([ONE, OTHER])
+    tally.take(answer(receipt(1, (0, 10))))
+    assert numbers(tally.take(answer(receipt(1, (10, 20), node=OTHER)))) == [1]
+
+
+def test_a_receipt_that_never_came_is_missed() -> None:
+    tally = Tally([ONE])
+    with pytest.raises(LifecycleError, match="worker 0 tells of 2, and 1 has not come"):
+        tally.take(answer(receipt(2, (0, 10))))
+
+
+def test_nothing_counts_of_an_incarnation_that_is_lost_once_its_successor_is_known() -> None:
+    tally = Tally([ONE, OTHER])
+    tally.take(answer(receipt(1, (0, 10))))
+    assert tally.succeed({ONE: 0, OTHER: 0}) == []
+    assert tally.succeed({ONE: 2, OTHER: 0}) == [(ONE, 0), (ONE, 1)]  # the one between has told nothing
+    assert tally.succeed({ONE: 2, OTHER: 0}) == []
+    assert tally.take(answer(receipt(2, (10, 20)))) == []
+    assert tally.acknowledged == [Known(2, 0), Known(0, 0)]
+    assert numbers(tally.take(answer(receipt(1, (10, 20), incarnation=2)))) == [1]
+    assert tally.of(0).intervals == [(0, 20)]
+
+
+def test_epochs_have_their_own_rows() -> None:
+    tally = Tally([ONE])
+    tally.take(answer(receipt(1, (0, 10)), receipt(2, (0, 4), epoch=1)))
+    assert (tally.of(0).covered, tally.of(1).covered) == (10, 4)
+    tally.forget_before(1)
+    assert (tally.of(0).covered, tally.of(1).covered) == (0, 4)
+
+
+def test_the_loss_is_a_mean_over_rows() -> None:
+    assert loss_of([receipt(1, (0, 30), loss=30.0), receipt(2, (30, 40), loss=50.0)]) == 2.0
+    assert loss_of([receipt(1, (0, 3), rows_aside=3)]) is None
+    assert loss_of([]) is None
