@@ -63,7 +63,7 @@ class Attempt:
         state: Where it stands.
         metrics: Latest metrics by stream.
         epochs: Row accounts by epoch.
-        warnings: What nodes warned of, each once.
+        warnings: What is to be mentioned, each once.
         rows_aside: Rows of the cursor's epoch that had been set aside before this attempt.
         ledger: The books of what Spark feeds, where it does.
         losses: Trainers that were lost while it went on.
@@ -198,8 +198,8 @@ class Attempt:
         account.add(message)
         for record in account.failures(self._config.data.max_bad_rows, self._wall()):
             self.fail(record)
-        if (text := account.warning) and text not in self.warnings:
-            self.warnings.append(text)
+        if text := account.warning:
+            self._warn(text)
         if account.is_reported:
             self._leases.end(message.epoch)
         return Ack()
@@ -211,8 +211,7 @@ class Attempt:
 
     def warned(self, message: Warned) -> Ack:
         self._trainer(message)
-        if message.text not in self.warnings:
-            self.warnings.append(message.text)
+        self._warn(message.text)
         return Ack()
 
     def finished(self, message: Finished) -> Ack:
@@ -238,7 +237,7 @@ class Attempt:
         log = {"log": message.log, "log_tail": message.log_tail, "exit_code": message.exit_code}
         self.losses.add_log(message.node, message.incarnation, log)
         trainer = self._trainer(message)
-        told = self._failures.add_log(str(trainer.node), log) or self.losses.has(trainer)
+        told = self._failures.add_log(str(trainer.node), log)
         if not told and self.state is not AttemptState.STOPPED:
             record = loss(trainer, f"exited with {exit_text(message.exit_code)}", message.time_s)
             self._lost(trainer, record.model_copy(update=log))
@@ -369,6 +368,10 @@ class Attempt:
             self.losses.note(trainer, record, self._clock())
             if is_silence:
                 trainer.apply(TrainerEvent.EXIT)  # should it wake up, it is refused
+
+    def _warn(self, text: str) -> None:
+        if text not in self.warnings:
+            self.warnings.append(text)
 
     def _take(self, event: AttemptEvent) -> None:
         self.state = step(ATTEMPT, self.state, event, f"attempt {self.number}")

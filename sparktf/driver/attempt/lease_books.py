@@ -11,7 +11,7 @@ from sparktf.config.job import JobConfig
 from sparktf.driver.attempt.accounting import Receipts
 from sparktf.driver.attempt.leases import BlockLeases, Lessee, layout_of
 from sparktf.driver.attempt.shares import done_of
-from sparktf.driver.attempt.unleased import Layout, Terms
+from sparktf.driver.attempt.unleased import Layout
 from sparktf.driver.plan.locality import NO_HOST
 from sparktf.driver.plan.plan import Plan
 from sparktf.errors import RefusedError, RowAccountingError
@@ -55,7 +55,7 @@ class LeaseBooks:
         """
         self._plan = plan
         self._cursor = cursor
-        self._terms = Terms(config.train.batch_size, cuts=config.data.rebalance)
+        self._batch_rows = config.train.batch_size
         self._locality = config.data.locality
         self._workers = dict(workers)
         self._lock = threading.Lock()
@@ -126,7 +126,7 @@ class LeaseBooks:
             plan = self._plan
             todo = remaining(plan.rows(Stream.TRAIN), done_of(self._cursor, Stream.TRAIN, epoch))
             order, layout = plan.order(Stream.TRAIN, epoch), self._layout_for(workers)
-            leases = BlockLeases(order, todo, layout, self._terms)
+            leases = BlockLeases(order, todo, layout, self._batch_rows)
             with self._lock:
                 book.leases = None if book.is_over else leases
 
@@ -150,7 +150,7 @@ class LeaseBooks:
         if last is not None and message.number == last.number:
             return last
         # Rows that each node has trained so far tell its speed; before there are any, all are taken for alike.
-        batch, trained = self._terms.batch_rows, self._trained
+        batch, trained = self._batch_rows, self._trained
         share = (trained.get(lessee.node, 0) + batch) / (sum(trained.values()) + workers * batch)
         found = leases.lease(lessee, host, message.rows, share)
         answer = book.answers[lessee] = Answer(message.number, found)

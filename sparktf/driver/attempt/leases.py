@@ -13,11 +13,11 @@ from typing import NamedTuple
 
 import numpy as np
 
-from sparktf.driver.attempt.unleased import Layout, Terms, Unleased, Wanted, joined_slices
+from sparktf.driver.attempt.unleased import Layout, Unleased, Wanted, joined_slices
 from sparktf.driver.plan.locality import Groups
 from sparktf.driver.plan.plan import Plan
 from sparktf.errors import RowAccountingError
-from sparktf.sequence import EpochOrder, Interval, Slices, Stream
+from sparktf.sequence import EpochOrder, Interval, Slices, Stream, merge
 from sparktf.topology import NodeId
 
 
@@ -34,16 +34,16 @@ class Lessee(NamedTuple):
 class BlockLeases:
     """The rows of one epoch. Not thread-safe."""
 
-    def __init__(self, order: EpochOrder, todo: Sequence[Interval], layout: Layout, terms: Terms) -> None:
+    def __init__(self, order: EpochOrder, todo: Sequence[Interval], layout: Layout, batch_rows: int) -> None:
         """Leases nothing yet.
 
         Args:
             todo: What is to be trained of the epoch.
+            batch_rows: Rows of one update.
         """
         self._order = order
-        self._fresh = Unleased(order.slices(todo), layout, terms)
-        self._returned = Unleased(order.slices([]), layout, terms)
-        self._terms = terms
+        self._fresh = Unleased(order.slices(todo), layout, batch_rows)
+        self._returned = Unleased(order.slices([]), layout, batch_rows)
         self._todo = self._fresh.rows
         self._held: dict[Lessee, Held] = {}
         self._done = 0
@@ -93,7 +93,7 @@ class BlockLeases:
     def close(self, lessee: Lessee) -> None:
         """Takes back what an incarnation has leased and not trained."""
         if held := self._held.pop(lessee, None):
-            self._returned = self._returned.with_more(self._order.slices(held.intervals))
+            self._returned = self._returned.with_more(self._order.slices(merge(held.intervals)))
 
 
 class Held:

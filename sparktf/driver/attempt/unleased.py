@@ -17,18 +17,6 @@ _CUTS = 16
 """A block is cut into so many leases at most: whoever reads a part of a shuffled block reads all of it."""
 
 
-class Terms(NamedTuple):
-    """On what terms rows are leased.
-
-    Attributes:
-        batch_rows: Rows of one update; whoever gets a part of a block gets whole updates of it.
-        cuts: Whether blocks may be cut at all.
-    """
-
-    batch_rows: int = 1
-    cuts: bool = True
-
-
 class Layout(NamedTuple):
     """How blocks lie on the hosts of the workers.
 
@@ -78,15 +66,20 @@ class Unleased:
         rows: Of all of them.
     """
 
-    def __init__(self, slices: Slices, layout: Layout, terms: Terms) -> None:
-        """Takes slices in the order of the epoch."""
+    def __init__(self, slices: Slices, layout: Layout, batch_rows: int) -> None:
+        """Takes slices in the order of the epoch.
+
+        Args:
+            batch_rows: Rows of one update: whoever gets a part of a block gets whole updates of it.
+        """
         self.rows = int(slices.rows.sum())
         self._slices = Slices(*(column.copy() for column in slices))  # what is cut gets shorter
         self._layout = layout
-        self._terms = terms
+        self._batch_rows = batch_rows
         self._taken = np.zeros(len(slices.block), bool)
         queue, chosen = self._queues_of(np.arange(len(slices.block)))
         hosts = len(layout.hosts)
+        self._queue_of_host = {host: queue for queue, host in enumerate(layout.hosts)}
         order = np.argsort(queue.astype(np.min_scalar_type(hosts)), kind="stable")
         self._queues = Groups.of(queue[order], chosen[order], hosts + 1)
         self._front, self._back = self._queues.starts[:-1].copy(), self._queues.starts[1:].copy()
@@ -95,8 +88,8 @@ class Unleased:
 
     def lease_beside(self, host: int, wanted: Wanted) -> None:
         """Gives what lies on a host, by the plan's number of it."""
-        if host in self._layout.hosts:
-            self._take(self._layout.hosts.index(host), wanted)
+        if host in self._queue_of_host:
+            self._take(self._queue_of_host[host], wanted)
 
     def lease_elsewhere(self, wanted: Wanted) -> None:
         """Gives what lies on no worker's host, then of the hosts where most is left."""
@@ -108,13 +101,13 @@ class Unleased:
         """Returns these and others."""
         rest = self._slices.take(np.flatnonzero(~self._taken))
         both = joined_slices([rest, slices])
-        return Unleased(both.take(np.argsort(both.first_row)), self._layout, self._terms)
+        return Unleased(both.take(np.argsort(both.first_row)), self._layout, self._batch_rows)
 
     def _take(self, queue: int, wanted: Wanted, *, from_back: bool = False) -> None:
         while wanted.rows > 0 and len(run := self._open(queue, from_back=from_back)):
-            ends = np.cumsum(self._slices.rows[run])
+            ends = np.cumsum(self._slices.stop[run] - self._slices.start[run])
             count = min(int(np.searchsorted(ends, wanted.rows)) + 1, len(run))
-            fits = not self._terms.cuts or ends[count - 1] <= wanted.most
+            fits = bool(ends[count - 1] <= wanted.most)
             whole = run[: count if fits else count - 1]
             if len(whole):
                 wanted.add(self._all_of(whole))
@@ -123,7 +116,7 @@ class Unleased:
 
     def _take_part(self, chosen: int, wanted: Wanted) -> None:
         """Gives the first rows of a slice; none where that were too few, and others are found already."""
-        batch = self._terms.batch_rows
+        batch = self._batch_rows
         least = max(-(-int(self._layout.block_rows[self._slices.block[chosen]]) // _CUTS), batch)
         if not wanted.found or wanted.most >= least:
             rows = -(-max(wanted.most, least) // batch) * batch
