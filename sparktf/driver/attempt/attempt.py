@@ -266,7 +266,7 @@ class Attempt:
 
     @property
     def is_done(self) -> bool:
-        """Whether every trainer has finished its work, and nothing failed."""
+        """Whether all work is done, and nothing failed."""
         return not self.failures and self._discipline.is_done(self.trainers)
 
     @property
