@@ -48,6 +48,9 @@ class Knobs:
         nursery_answer_s: A nursery may take so long to fork a trainer; then a fresh process is started instead.
         staged_poll_s: A feed that waits for rows from Spark looks so often whether there are any.
         feed_close_s: A feed that is closed waits so long for its reading thread.
+        take_wait_s: A worker that has no rows to train says so after so long: what waits for them ties up a thread
+            of TensorFlow's, and asking again costs a message.
+        bad_rows_s: A worker that leases its rows looks so often whether there are bad ones to store.
         resource_manager_call_s: Deadline of a call to YARN's ResourceManager.
         resource_manager_retry_s: One that cannot be reached is asked again so often.
         resource_manager_wait_s: It is waited for so long; Hadoop's own default is 15 minutes.
@@ -86,6 +89,8 @@ class Knobs:
     nursery_answer_s: float = 5.0
     staged_poll_s: float = 0.1
     feed_close_s: float = 5.0
+    take_wait_s: float = 0.2
+    bad_rows_s: float = 0.2
     resource_manager_call_s: float = 5.0
     resource_manager_retry_s: float = 1.0
     resource_manager_wait_s: float = 30

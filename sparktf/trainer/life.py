@@ -30,10 +30,28 @@ def _member(place: Place, *, mirrored: bool = False) -> None:
     training.train(place, mirrored=mirrored)
 
 
+def _served_worker(place: Place) -> None:
+    """A worker that makes updates of its own on the coordinator's word: place and input."""
+    with without_collector():
+        from sparktf.trainer.parameter_server import worker  # noqa: PLC0415 - as above
+
+    worker.work(place)
+
+
+def _server(place: Place) -> None:
+    """A parameter server: place alone."""
+    with without_collector():
+        from sparktf.trainer.parameter_server import ps  # noqa: PLC0415 - as above
+
+    ps.serve(place)
+
+
 LIVES: Mapping[tuple[Strategy, Role], Life] = {
     ("single", Role.WORKER): _member,
     ("mirrored", Role.WORKER): partial(_member, mirrored=True),
     ("multi_worker_mirrored", Role.WORKER): _member,
+    ("parameter_server", Role.WORKER): _served_worker,
+    ("parameter_server", Role.PS): _server,
 }
 
 

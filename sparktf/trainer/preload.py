@@ -26,6 +26,8 @@ _MODULES = (
     "sparktf.trainer.__main__",
     "sparktf.trainer.node.failure",
     "sparktf.trainer.sync.training",
+    "sparktf.trainer.parameter_server.worker",
+    "sparktf.trainer.parameter_server.ps",
 )
 _OPTIONAL = ("tf_keras",)
 

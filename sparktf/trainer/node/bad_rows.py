@@ -27,18 +27,19 @@ class BadRowFile:
         self._stored = 0
 
     def add(self, stream: Stream, epoch: int, rows: Sequence[BadRow]) -> None:
-        """Keeps rows for the next `flush`."""
+        """Keeps rows for the next `flush`, which another thread may be in."""
         for row in rows:
             fields = {"stream": stream.value, "epoch": epoch, **row._asdict()}
             self._lines.append(json.dumps(fields, ensure_ascii=False) + "\n")
 
     def flush(self) -> None:
         """Stores what was added; all of the file, since storages cannot append."""
-        if len(self._lines) == self._stored:
+        count = len(self._lines)
+        if count == self._stored:
             return
         try:
-            self._storage.write_bytes(self._path, "".join(self._lines).encode())
+            self._storage.write_bytes(self._path, "".join(self._lines[:count]).encode())
         except StorageError as e:
             self._warn(f"the rows that were set aside are not stored: {e}")
             return
-        self._stored = len(self._lines)
+        self._stored = count

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import itertools
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from functools import partial
 
 from sparktf.errors import LifecycleError
 from sparktf.feature import FeedLimits
 from sparktf.feed.aside import BadRow
-from sparktf.feed.blocks import Parts, PlannedParts
+from sparktf.feed.blocks import Parts, PieceReader, PlannedParts
+from sparktf.feed.leased_feed import LeasedFeed
+from sparktf.feed.leased_parts import LeasedParts
 from sparktf.feed.memory import SpareMemory
 from sparktf.feed.pipeline import NodeFeed
+from sparktf.feed.receipts import Receipts
 from sparktf.result import NodeInput
 from sparktf.rundir import trainer_name
 from sparktf.sequence import Stream
@@ -21,6 +25,7 @@ from sparktf.trainer.node.place import Place
 from sparktf.trainer.node.position import Done, Position
 from sparktf.wire.control import Action, AssignmentAnswer, AssignmentRequest, EpochDone
 from sparktf.wire.data import DataAddress
+from sparktf.wire.leasing import BlockLease, BlockLeaseRequest
 
 
 class Input:
@@ -48,22 +53,39 @@ class Input:
         began_s = time.monotonic()
         request = AssignmentRequest(**self._place.spec.sender, stream=stream, epoch=epoch)
         answer = self._place.ask(Action.ASSIGNMENT, request, AssignmentAnswer)
-        feed = NodeFeed(
-            self._place.spec.feed,
-            self._parts(stream, epoch, answer),
-            self._memory,
-            limits=self._limits,
-            on_bad_rows=partial(self._set_aside, stream, epoch),
-        )
+        feed = self._read(stream, epoch, self._parts(stream, epoch, answer))
         if stream is Stream.TRAIN:
             self._feed, self._began_s = feed, began_s
         return feed
 
+    def lease(self, epoch: int, receipts: Receipts) -> LeasedFeed:
+        """Begins to lease rows of the training stream from the driver, and to read them; waits for none of them.
+
+        Args:
+            receipts: Those of this node, over all epochs.
+        """
+        spec, train = self._place.spec, self._place.spec.config.train
+        reader = PieceReader(spec.feed, Stream.TRAIN, epoch, self._place.file_systems.open, sets_aside=self._sets_aside)
+        ask = partial(self._ask_for_rows, epoch, itertools.count(1))
+        feed = self._read(Stream.TRAIN, epoch, LeasedParts(reader, ask, train.steps_per_call * train.batch_size))
+        return LeasedFeed(epoch, spec.feed, feed, receipts, batch_rows=train.batch_size)
+
+    def _ask_for_rows(self, epoch: int, numbers: Iterator[int], rows: int) -> BlockLease:
+        request = BlockLeaseRequest(**self._place.spec.sender, epoch=epoch, number=next(numbers), rows=rows)
+        return self._place.ask(Action.LEASE_BLOCKS, request, BlockLease)
+
+    def _read(self, stream: Stream, epoch: int, parts: Parts) -> NodeFeed:
+        aside = partial(self._set_aside, stream, epoch)
+        return NodeFeed(self._place.spec.feed, parts, self._memory, limits=self._limits, on_bad_rows=aside)
+
+    @property
+    def _sets_aside(self) -> bool:
+        return self._limits.max_bad_rows > 0
+
     def _parts(self, stream: Stream, epoch: int, answer: AssignmentAnswer) -> Parts:
-        spec = self._place.spec
+        spec, open_storage = self._place.spec, self._place.file_systems.open
         if answer.assignment is not None:
-            aside = self._limits.max_bad_rows > 0
-            return PlannedParts(spec.feed, answer.assignment, self._place.file_systems.open, sets_aside=aside)
+            return PlannedParts(spec.feed, answer.assignment, open_storage, sets_aside=self._sets_aside)
         if answer.staged is None or self._intake is None:
             raise LifecycleError(f"{spec.node} was given no share of {stream}")
         return self._intake.open(stream, epoch, answer.staged)
@@ -95,11 +117,11 @@ class Input:
             rows_trained=position.rows,
             rows_aside=aside,
             complete=position.is_complete,
-            input=self._read(feed, position.rows + aside),
+            input=self._input_of(feed, position.rows + aside),
         )
         self._place.send(Action.EPOCH_DONE, message)
 
-    def _read(self, feed: NodeFeed, rows: int) -> NodeInput:
+    def _input_of(self, feed: NodeFeed, rows: int) -> NodeInput:
         """Returns what was read for the epoch, of which the feed has gone through so many rows."""
         if self._intake is None:
             read = NodeInput(rows={"direct": rows}, nbytes=feed.nbytes, local_nbytes=feed.local_nbytes)

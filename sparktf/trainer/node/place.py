@@ -88,6 +88,10 @@ class Place:
         first = (WorkerPlace(node=node, incarnation=0, address=address) for node, address in at_first)
         return {place.node: place for place in (*first, *self._reporter.workers)}
 
+    def expect_stop(self) -> None:
+        """Takes an order to stop for an orderly end from now on: this node has no end of its own."""
+        self._reporter.expect_stop()
+
     def leave(self) -> None:
         """Waits for the order to stop, which ends the process."""
         self._reporter.finish()

@@ -101,9 +101,13 @@ class Reporter:
 
     def finish(self) -> None:
         """Waits for the order to stop: a worker that leaves early would break its peers' collectives."""
-        self._finished.set()
+        self.expect_stop()
         self._due.set()  # only an order is missing now
         self._thread.join()
+
+    def expect_stop(self) -> None:
+        """Takes an order to stop for an orderly end from now on."""
+        self._finished.set()
 
     def _run(self) -> None:
         unanswered_s = None
