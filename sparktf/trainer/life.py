@@ -30,6 +30,14 @@ def _member(place: Place, *, mirrored: bool = False) -> None:
     training.train(place, mirrored=mirrored)
 
 
+def _coordinator(place: Place) -> None:
+    """Has workers make updates, and decides for all: place, saves, output, and an input for evaluation."""
+    with without_collector():
+        from sparktf.trainer.parameter_server import coordinator  # noqa: PLC0415 - as above
+
+    coordinator.coordinate(place)
+
+
 def _served_worker(place: Place) -> None:
     """A worker that makes updates of its own on the coordinator's word: place and input."""
     with without_collector():
@@ -50,6 +58,7 @@ LIVES: Mapping[tuple[Strategy, Role], Life] = {
     ("single", Role.WORKER): _member,
     ("mirrored", Role.WORKER): partial(_member, mirrored=True),
     ("multi_worker_mirrored", Role.WORKER): _member,
+    ("parameter_server", Role.CHIEF): _coordinator,
     ("parameter_server", Role.WORKER): _served_worker,
     ("parameter_server", Role.PS): _server,
 }

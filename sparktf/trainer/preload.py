@@ -26,6 +26,7 @@ _MODULES = (
     "sparktf.trainer.__main__",
     "sparktf.trainer.node.failure",
     "sparktf.trainer.sync.training",
+    "sparktf.trainer.parameter_server.coordinator",
     "sparktf.trainer.parameter_server.worker",
     "sparktf.trainer.parameter_server.ps",
 )

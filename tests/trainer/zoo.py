@@ -83,6 +83,28 @@ def text(params: Params, assets: Params) -> Any:
     return _classifier(keras, params, {"colour": colour, "numbers": numbers}, hidden)
 
 
+def told(params: Params, assets: Params) -> Any:
+    """A model that says in the log of the process that trains it when, and on which rows, each update is made."""
+    del assets
+    keras, tf = _flavour(params), importlib.import_module("tensorflow")
+
+    @keras.saving.register_keras_serializable(package="zoo")
+    class Told(keras.layers.Layer):  # type: ignore[misc, name-defined]
+        def call(self, row: Any, training: bool = False) -> Any:
+            if training:
+                now_us = tf.cast(tf.timestamp() * 1e6, tf.int64)
+                tf.print("trained at", now_us, "rows", row, summarize=-1, output_stream=sys.stderr)
+            return tf.cast(row, tf.float32)[:, None]
+
+        def compute_output_spec(self, row: Any, training: bool = False) -> Any:  # Keras 3
+            del training
+            return keras.KerasTensor((row.shape[0], 1))
+
+    row, numbers = keras.Input((), name="row", dtype="int64"), keras.Input((len(NUMBERS),), name="numbers")
+    hidden = keras.layers.Concatenate()([Told()(row) * 1e-3, numbers])
+    return _classifier(keras, params, [row, numbers], keras.layers.Dense(8, "tanh")(hidden))
+
+
 def spoiled(params: Params, assets: Params) -> Any:
     """A model that learns until step `params["until"]`, and then forgets."""
     del assets

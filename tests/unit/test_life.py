@@ -14,9 +14,10 @@ from sparktf.trainer.life import LIVES, life_of
 from sparktf.trainer.preload import without_collector
 
 
-def test_every_strategy_has_a_life_for_its_workers_and_one_for_its_parameter_servers() -> None:
+def test_every_strategy_has_a_life_for_each_of_its_roles() -> None:
     assert {strategy for strategy, role in LIVES if role is Role.WORKER} == set(get_args(Strategy))
     assert {strategy for strategy, role in LIVES if role is Role.PS} == {"parameter_server"}
+    assert {strategy for strategy, role in LIVES if role is Role.CHIEF} == {"parameter_server"}
 
 
 @pytest.mark.parametrize("role", [Role.CHIEF, Role.PS, Role.EVALUATOR])

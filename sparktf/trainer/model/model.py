@@ -8,7 +8,7 @@ import platform
 import random
 import sys
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from typing import Any
 
 import numpy as np
@@ -70,6 +70,11 @@ def seed_everything(seed: int) -> None:
             sys.modules[flavour].utils.set_random_seed(seed)
 
 
+def recorded() -> Any:
+    """Has what TensorFlow is asked to do be recorded, in a graph that nobody runs; variables are made nevertheless."""
+    return tf.__internal__.FuncGraph("recorded").as_default()
+
+
 class KerasModel:
     """A compiled Keras model of either flavour, built on the feed's shapes.
 
@@ -79,8 +84,19 @@ class KerasModel:
         layout: How batches are handed to it.
     """
 
-    def __init__(self, build: Callable[..., Any], config: JobConfig, assets: dict[str, Any], spec: FeedSpec) -> None:
+    def __init__(
+        self,
+        build: Callable[..., Any],
+        config: JobConfig,
+        assets: dict[str, Any],
+        spec: FeedSpec,
+        *,
+        unseen: bool = False,
+    ) -> None:
         """Calls the user's function and checks what it returns.
+
+        Args:
+            unseen: Nothing reads the variables, which are elsewhere and may be large.
 
         Raises:
             ModelContractError: not a compiled Keras model, inputs that the feed does not fit, or something that cannot
@@ -94,8 +110,9 @@ class KerasModel:
         check_inputs(self.model, spec)
         check_targets(self.model, spec, self.losses())
         self.layout = Layout(spec, tuple(getattr(self.model, "output_names", None) or ()))
-        with naming_tensors(spec):
+        with naming_tensors(spec), recorded() if unseen else nullcontext():
             self._build_variables()
+        self.optimizer.build(self.model.trainable_variables)
         _check_exact(self.model, self.losses())
 
     @classmethod
@@ -115,7 +132,6 @@ class KerasModel:
         """Creates every variable now: inside a traced function under a strategy it would be too late."""
         rows = example(self.spec)
         self.layout.fit_outputs(self.model(self.layout.x(rows), training=False))
-        self.optimizer.build(self.model.trainable_variables)
 
     def compute_loss(self, rows: Tensors, y_pred: Any, *, training: bool) -> Any:
         """Returns the total loss of the rows: mean over rows and loss weights, plus regularisers."""

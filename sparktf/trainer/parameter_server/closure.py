@@ -9,7 +9,7 @@ import numpy as np
 import tensorflow as tf
 
 from sparktf.trainer.model.contract import naming_tensors
-from sparktf.trainer.model.model import KerasModel
+from sparktf.trainer.model.model import KerasModel, recorded
 from sparktf.trainer.model.tensors import Tensors, example, rows_of
 from sparktf.trainer.parameter_server.packing import DONE, ROWS, flat_specs, unflatten
 
@@ -35,7 +35,7 @@ class Closure:
         self._replicas = int(strategy.num_replicas_in_sync)
         model.use_own_reduction()
         model.count_atomically()
-        with naming_tensors(model.spec), model.unchanged():
+        with naming_tensors(model.spec), recorded():
             strategy.run(self._warm_up)
         asked = tf.TensorSpec((None,), tf.int64)
         self.function = tf.function(self._run, input_signature=[asked]).get_concrete_function()
@@ -85,6 +85,6 @@ class Closure:
         return loss / self._replicas
 
     def _warm_up(self) -> None:
-        """Runs the model once, so that Keras makes its lazy loss and metric variables outside the trace."""
+        """Calls the model once, so that Keras makes its lazy loss and metric variables before the trace."""
         self._model.gradients(example(self._model.spec), tf.constant(1.0))
         self._model.check_losses()

@@ -1,0 +1,163 @@
+"""The life of the coordinator: model and plain copy, epochs through the loop, checkpoints, and what becomes of it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import tensorflow as tf
+
+from sparktf.errors import ModelContractError
+from sparktf.sequence import Stream
+from sparktf.topology import NodeId
+from sparktf.trainer.model.model import KerasModel, is_low_level, load_function
+from sparktf.trainer.node.checkpoint import checkpoint_of
+from sparktf.trainer.node.inputs import Input
+from sparktf.trainer.node.member import Member
+from sparktf.trainer.node.outputs import Output
+from sparktf.trainer.node.place import Place
+from sparktf.trainer.node.position import Done, Position
+from sparktf.trainer.node.saving import Saves
+from sparktf.trainer.node.weights import Weights
+from sparktf.trainer.parameter_server.async_loop import AsyncLoop, LoopSettings
+from sparktf.trainer.parameter_server.closure import Closure
+from sparktf.trainer.parameter_server.connect import Connection, connect
+from sparktf.trainer.parameter_server.dispatch import IN_FLIGHT
+from sparktf.trainer.parameter_server.fetching import Executions, Result
+from sparktf.trainer.parameter_server.succession import Succession
+from sparktf.trainer.parameter_server.tally import Known, Tally
+from sparktf.trainer.parameter_server.telling import Telling
+from sparktf.wire.control import Action, EpochDone, WorkerPlace
+
+
+def coordinate(place: Place) -> None:
+    """Trains as the specification says; it returns only by ending the process, or by an exception.
+
+    The connection comes before everything else, the user's module too: importing that may already touch TensorFlow.
+    """
+    tf.get_logger().setLevel("ERROR")
+    connection = connect(len(place.spec.cluster.ps))
+    function: Callable[..., Any] = load_function(place.spec.config)
+    if is_low_level(function):
+        raise ModelContractError(
+            "cluster.strategy: parameter_server trains what build(params, assets) returns, not a train(node)"
+        )
+    member = Member(place, connection.strategy, Input(place), Saves(place), Output(place))
+    Coordinator(member, connection, function).run()
+
+
+class Coordinator:
+    """Everything between a built model and its export, and what its loop needs (`Surroundings`)."""
+
+    def __init__(self, member: Member, connection: Connection, build: Callable[..., Any]) -> None:
+        place = member.place
+        spec, config = place.spec, place.spec.config
+        self._member = member
+        self._spec = spec
+        with connection.strategy.scope():
+            self._model = KerasModel(build, config, spec.assets, spec.feed, unseen=True)
+            self._closure = Closure(connection.strategy, self._model, batch_size=config.train.batch_size)
+        plain = KerasModel(build, config, spec.assets, spec.feed)
+        checkpoint = ThroughCoordinator(checkpoint_of(model=self._model.model, optimizer=self._model.optimizer))
+        self._weights = Weights(member, self._model, plain, checkpoint, lambda values: values)
+        member.saves.restore(checkpoint, self._model.flavour)
+        self._executions = Executions(
+            connection.coordinator,
+            self._closure.function,
+            threads=2 * IN_FLIGHT * place.workers,
+            patience_s=config.timeouts.progress,
+        )
+        Succession(connection.coordinator, place.workers_now).take_over()
+        self._telling = Telling(place)
+        settings = LoopSettings(config.train.batch_size, config.train.steps_per_call, member.extent)
+        tally = Tally(spec.cluster.workers())
+        self._loop = AsyncLoop(settings, self, tally, self._telling, Position.restored(spec.restore))
+        place.follow(self._loop)
+
+    def run(self) -> None:
+        """Trains, evaluates after each epoch, exports, and ends the process."""
+        member = self._member
+        rule = self._weights.prepare()
+        member.ready(keras=self._model.flavour, weights=int(self._model.model.count_params()), keep=rule)
+        self._weights.make_up(self._loop.position)
+        while (epoch := self._loop.begin_epoch()) is not None:
+            self._train_epoch(epoch)
+            self._weights.evaluate(self._loop.position)
+        kept = self._weights.export()
+        member.finish(self._loop.position, kept=kept)
+
+    def _train_epoch(self, epoch: int) -> None:
+        self._member.place.enter("training")
+        restore = self._spec.restore
+        before = restore.cursor.rows if restore is not None and restore.cursor.epoch == epoch else 0
+        self._loop.run_epoch(self._spec.rows[Stream.TRAIN] - before)
+        self._report()
+        self.save(self._loop.position, self._loop.done)
+
+    def _report(self) -> None:
+        """Tells the driver what has become of an epoch that has ended."""
+        at, aside = self._loop.position, self._loop.rows_aside
+        message = EpochDone(
+            **self._spec.sender,
+            epoch=at.epoch,
+            step=at.step,
+            rows_fed=at.rows + aside,
+            rows_trained=at.rows,
+            rows_aside=aside,
+            complete=at.is_complete,
+        )
+        self._member.place.send(Action.EPOCH_DONE, message)
+
+    # ---- what the loop needs ----
+
+    def workers(self) -> dict[NodeId, WorkerPlace]:
+        """See `Surroundings`."""
+        return self._member.place.workers_now()
+
+    def send(self, number: int, epoch: int, updates: int, acknowledged: Sequence[Known]) -> None:
+        """See `Surroundings`."""
+        self._executions.send(number, self._closure.arguments(epoch, updates, acknowledged))
+
+    def next(self, wait_s: float) -> Result | None:
+        """See `Surroundings`."""
+        return self._executions.next(wait_s)
+
+    def steps_made(self) -> int:
+        """See `Surroundings`."""
+        return int(self._model.optimizer.iterations.numpy())
+
+    def save_wanted(self) -> bool:
+        """See `Surroundings`."""
+        return self._member.saves.wanted()
+
+    def steps_to_save(self, step: int) -> int | None:
+        """See `Surroundings`."""
+        return self._member.saves.steps_left(step)
+
+    def save(self, position: Position, done: Done) -> None:
+        """See `Surroundings`."""
+        self._member.save(position, done)
+
+    def trained(self, position: Position) -> None:
+        """See `Surroundings`."""
+        self._member.place.enter("training")
+        self._member.output.loss(position)
+
+
+class ThroughCoordinator:
+    """A checkpoint whose files the coordinator writes and reads, whichever parameter server has the variables.
+
+    By itself TensorFlow has each parameter server write on its own disk, and then does not find the parts.
+    """
+
+    def __init__(self, checkpoint: Any) -> None:
+        self._checkpoint = checkpoint
+        self._options = tf.train.CheckpointOptions(experimental_io_device="/job:chief/task:0/device:CPU:0")
+
+    def write(self, prefix: str) -> None:
+        """As `tf.train.Checkpoint`."""
+        self._checkpoint.write(prefix, options=self._options)
+
+    def read(self, prefix: str) -> Any:
+        """As `tf.train.Checkpoint`."""
+        return self._checkpoint.read(prefix, options=self._options)
