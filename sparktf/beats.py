@@ -22,8 +22,8 @@ large one are heard so many times as often as at work."""
 _MISSED = 3
 """A node may miss so many heartbeats before it counts as lost."""
 _ASKED = 2
-"""A driver that is gone is noticed by so many heartbeats at least before a node ends itself. One that was not answered is
-repeated at once, and then twice a second: so each of them is many."""
+"""A driver that is gone is noticed by so many heartbeats at least before a node ends itself. One that was not answered
+is repeated at once, and then twice a second: so each of them is many."""
 _VOUCHED = 2
 """An agent whose trainer is heard may wait for so many of its heartbeats: fewer than may be missed, so that one whose
 trainer has fallen silent still speaks for itself before it counts as lost, and hears that it is to end it."""
