@@ -13,13 +13,13 @@ from sparktf.config.load import load_config
 from sparktf.driver.code.module import (
     binds,
     check_code,
-    find_module,
     importable,
     load_module,
     require_module,
     search_path,
 )
 from sparktf.errors import ConfigError, ModelContractError
+from sparktf.module_search import find_module
 
 SOURCE = "import not_installed\n\ndef prepare(df, params):\n    return {}\n\nclass Other:\n    def build(self): ...\n"
 CONFIG = "name: n\nmodel: MODULE\ndata: {path: lake, inputs: {x: x}, targets: {y: y}}\noutput: {path: runs}\n"
