@@ -31,6 +31,8 @@ _MODULES = (
     "sparktf.trainer.sync.training",
 )
 _OPTIONAL = ("tf_keras",)
+_ON_YARN = ("sparktf.storage.hdfs_cluster",)
+"""What a container of YARN's has a use for: runs there keep their files on HDFS."""
 
 _PUT_OFF = ("keras.wrappers", "keras._tf_keras.keras.wrappers")
 """Keras's wrappers for scikit-learn, which no trainer of a compiled model needs. Where that is installed, they load it,
@@ -86,7 +88,7 @@ def import_all() -> None:
         ImportError: something is not installed, or broken.
     """
     put_off_wrappers()
-    for module in _MODULES:
+    for module in (*_MODULES, *(_ON_YARN if "CONTAINER_ID" in os.environ else ())):
         importlib.import_module(module)
     for module in _OPTIONAL:
         with suppress(ModuleNotFoundError):
