@@ -171,6 +171,7 @@ class PretendNode:
         exited = TrainerExited(agent=self._id, **self._who, exit_code=0, time_s=time.time(), log="", log_tail="")
         self.agent.call_patiently(Action.TRAINER_EXITED, exited, Ack, patience_s=_PATIENCE_S)
         self._spec = None
+        self.agent_beat()  # where its next trainer may begin: until then the driver waits for it
 
     def _tell(self, action: Action, message: Any) -> None:
         self.trainer.call_patiently(action, message, Ack, patience_s=_PATIENCE_S)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import compileall
 import json
 import os
 import subprocess
@@ -80,6 +81,8 @@ def submit(
         "output": {"path": str(work / "runs")},
     }
     (work / "config.yaml").write_text(yaml.safe_dump(config))
+    # As an installation does: where Python may write none of its own, each process would compile all that it imports.
+    compileall.compile_dir(HERE.parent / "sparktf", quiet=1)
     spark_submit = Path(pyspark.__file__).parent / "bin" / "spark-submit"
     command: list[str | Path] = [
         spark_submit,

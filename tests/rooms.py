@@ -16,7 +16,7 @@ _BLOCK = re.compile(r"(?<=<!-- rooms: make docs -->\n).*?(?=<!-- rooms end -->)"
 _HOMES = {
     "The Spark driver": ("driver/",),
     "A Spark task on an executor": ("executor",),
-    "A trainer's process": ("trainer",),
+    "A trainer's process": ("trainer", "layers"),
     "The machine that submits": ("submit", "entry", "jobs"),
     "In every process": ("feed", "storage", "wire", "config", "root"),
 }

@@ -22,7 +22,7 @@ class TimeoutsConfig(Section):
     heartbeat: PositiveFloat = Field(
         default=15.0,
         description="Silence after which an agent or trainer counts as lost. Three heartbeats at least, which are "
-        "0.5 s apart on up to 25 nodes, on more 20 ms for each: [performance.md](performance.md).",
+        "0.5 s apart on up to 16 nodes, on more 30 ms for each: [performance.md](performance.md).",
     )
     driver_lost: PositiveFloat = Field(
         default=60.0, description="Silence of the driver after which nodes stop by themselves."

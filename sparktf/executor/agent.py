@@ -7,11 +7,11 @@ import os
 import platform
 import shutil
 import socket
-import subprocess
 import sys
 import tempfile
 import time
 import uuid
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -25,6 +25,7 @@ from sparktf.executor.identity import executor_identity
 from sparktf.executor.trainer_process import TrainerProcess, python_path, trainer_environment
 from sparktf.knobs import KNOBS
 from sparktf.message import Message
+from sparktf.module_search import find_module
 from sparktf.ports import HeldPort
 from sparktf.version import __version__
 from sparktf.wire.channel import ControlClient, is_gone, patience_with
@@ -133,6 +134,7 @@ class Agent:
         Raises:
             RefusedError: nobody needs it any more.
         """
+        versions = installed_versions()
         registration = Registration(
             agent=self._id,
             partition=self._partition,
@@ -142,8 +144,8 @@ class Agent:
             address=self._address(),
             container=os.environ.get("CONTAINER_ID", ""),
             before=self._before,
-            versions=installed_versions(),
-            problems=tuple(_problems(self._settings.model_module)),
+            versions=versions,
+            problems=tuple(_problems(self._settings.model_module, versions)),
         )
         while (answer := self._call(Action.REGISTER, registration, Registered)) is None or not answer.accepted:
             time.sleep(QUICK_S)
@@ -260,22 +262,12 @@ def _version(distribution: str) -> str:
         return "missing"
 
 
-def _problems(module: str) -> list[str]:
+def _problems(module: str, versions: Mapping[str, str]) -> list[str]:
     """Returns why no trainer could start on this executor.
 
-    The module is looked for in a process of its own: its packages may import TensorFlow, which a forked and reused
-    Python worker must never hold.
+    Nothing is imported to find the module: its packages may import TensorFlow, which a forked and reused Python worker
+    must never hold.
     """
-    look = "import importlib.util, sys; sys.exit(importlib.util.find_spec(sys.argv[1]) is None)"
-    found = subprocess.run(
-        [sys.executable, "-P", "-c", look, module],
-        env={**os.environ, "PYTHONPATH": python_path()},
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.PIPE,
-        text=True,
-        check=False,
-    )
-    problems = [] if found.returncode == 0 else [f"model module '{module}' cannot be found: ship it with --py-files"]
-    return problems + [
-        f"{name} is not installed" for name, version in installed_versions().items() if version == "missing"
-    ]
+    found = find_module(module, python_path().split(os.pathsep))
+    problems = [] if found is not None else [f"model module '{module}' cannot be found: ship it with --py-files"]
+    return problems + [f"{name} is not installed" for name, version in versions.items() if version == "missing"]

@@ -8,16 +8,17 @@ from __future__ import annotations
 import posixpath
 import re
 import threading
+from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 from sparktf.errors import ConfigError
 from sparktf.hadoop import HadoopConf
-from sparktf.storage.base import FileEntry, Storage
-from sparktf.storage.credentials import Credentials, SimpleCredentials, process_user
-from sparktf.storage.hdfs import HdfsStorage
-from sparktf.storage.hdfs_native import NativeClient
+from sparktf.storage.base import FileEntry, Storage, Timeouts
+from sparktf.storage.credentials import Credentials, SimpleCredentials
 from sparktf.storage.local import LocalStorage, local_path
-from sparktf.storage.webhdfs import Timeouts, WebHdfs
+
+if TYPE_CHECKING:
+    from sparktf.storage.hdfs import HdfsStorage
 
 __all__ = [
     "Credentials",
@@ -33,8 +34,7 @@ __all__ = [
 # "file:/x" is how Hadoop prints a local path. Any other scheme needs "://": "day:1/part" is a relative path.
 _SCHEME = re.compile(r"^(file(?=:)|[a-z][a-z0-9+.-]*(?=://))", re.IGNORECASE)
 
-_WEB = {"webhdfs": "http", "swebhdfs": "https"}
-_SUPPORTED = ("file", "hdfs", *_WEB)
+_SUPPORTED = ("file", "hdfs", "webhdfs", "swebhdfs")
 
 
 class FileSystems:
@@ -118,22 +118,13 @@ class FileSystems:
         cluster = f"{scheme}://{authority}"
         with self._lock:
             if cluster not in self._clusters:
-                self._clusters[cluster] = self._new_cluster(scheme, authority, cluster)
+                # Its libraries take long to load, in every process of a run, and one without a cluster needs none.
+                from sparktf.storage.hdfs_cluster import open_cluster  # noqa: PLC0415
+
+                self._clusters[cluster] = open_cluster(
+                    scheme, authority, self.hadoop, self._credentials, self._timeouts
+                )
             return self._clusters[cluster]
-
-    def _new_cluster(self, scheme: str, authority: str, cluster: str) -> HdfsStorage:
-        if scheme in _WEB:
-            urls, native = [f"{_WEB[scheme]}://{authority}"], None
-        else:
-            urls, native = [node.http for node in self.hadoop.namenodes(authority)], self._native(cluster)
-        web = WebHdfs(cluster, urls, self._credentials, self._timeouts)
-        return HdfsStorage(cluster, web, native, self._timeouts)
-
-    def _native(self, cluster: str) -> NativeClient | None:
-        """Returns the fast reader; None for a user that it cannot speak for, since it asks the environment."""
-        if self._credentials.user() != process_user():
-            return None
-        return NativeClient(cluster, dict(self.hadoop.for_nodes().properties), self._timeouts.io_s)
 
 
 def open_storage(path: str) -> Storage:

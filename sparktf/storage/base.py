@@ -16,6 +16,20 @@ from sparktf.errors import StorageExistsError, StorageNotFoundError
 _CHUNK_NBYTES = 1 << 20
 
 
+class Timeouts(NamedTuple):
+    """How long to wait for a cluster.
+
+    Attributes:
+        connect_s: For a connection.
+        io_s: For the next byte to come or to go.
+        deadline_s: How long trouble may last: tries begin until so long after the first failure.
+    """
+
+    connect_s: float = 4.0
+    io_s: float = 10.0
+    deadline_s: float = 60.0
+
+
 class FileEntry(NamedTuple):
     """One directory entry, or one file of a recursive listing.
 

@@ -17,12 +17,12 @@ from sparktf.errors import (
     StorageNotFoundError,
     StorageUnavailableError,
 )
-from sparktf.storage.base import FileEntry, Storage, sha256_of
+from sparktf.storage.base import FileEntry, Storage, Timeouts, sha256_of
 from sparktf.storage.hdfs_native import NativeClient, NativeFile
 from sparktf.storage.hdfs_stream import HdfsStream
 from sparktf.storage.hdfs_upload import BytesContent, Content, FileContent, Trouble
 from sparktf.storage.local import storage_errors, whole_file
-from sparktf.storage.webhdfs import Avoided, Status, Timeouts, WebHdfs
+from sparktf.storage.webhdfs import Avoided, Status, WebHdfs
 
 _COPY_NBYTES = 8 << 20
 

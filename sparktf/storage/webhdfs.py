@@ -23,6 +23,7 @@ from hdfs.client import _Request
 from requests.adapters import HTTPAdapter
 
 from sparktf.errors import StorageError, StorageUnavailableError
+from sparktf.storage.base import Timeouts
 from sparktf.storage.credentials import Credentials
 from sparktf.storage.hdfs_errors import kind_of, reason_of
 
@@ -30,20 +31,6 @@ _POOL = 32
 _CHUNK_NBYTES = 1 << 20
 _NONE_LEFT = re.compile(r"not excluded nodes|excludeDatanodes=\S")
 _OCTETS = {"content-type": "application/octet-stream"}
-
-
-class Timeouts(NamedTuple):
-    """How long to wait.
-
-    Attributes:
-        connect_s: For a connection.
-        io_s: For the next byte to come or to go.
-        deadline_s: How long trouble may last: tries begin until so long after the first failure.
-    """
-
-    connect_s: float = 4.0
-    io_s: float = 10.0
-    deadline_s: float = 60.0
 
 
 class Status(NamedTuple):

@@ -14,7 +14,7 @@ from sparktf.errors import LifecycleError
 from sparktf.topology import Role
 from sparktf.trainer.node.place import Place
 from sparktf.trainer.node.report import Reporter
-from sparktf.trainer.preload import without_collector
+from sparktf.trainer.preload import put_off_wrappers, without_collector
 from sparktf.wire.channel import ControlClient
 from sparktf.wire.control import TrainerSpec
 
@@ -24,6 +24,7 @@ Life = Callable[[Place], None]
 
 def _member(place: Place, *, mirrored: bool = False) -> None:
     """A worker that takes part in every update: place, input, saves and output."""
+    put_off_wrappers()
     with without_collector():
         from sparktf.trainer.sync import training  # noqa: PLC0415 - TensorFlow reads its environment when imported
 

@@ -22,6 +22,7 @@ import time
 import traceback
 from pathlib import Path
 
+from sparktf.module_search import forget_folders
 from sparktf.prctl import die_with
 from sparktf.trainer.preload import complete_environment, import_all, without_collector
 
@@ -129,7 +130,7 @@ def _become_trainer(agent: socket.socket, work: str, stdin: int, log: int) -> No
         os.close(log)
         os.environ["TMPDIR"] = work
         tempfile.tempdir = None  # as the environment says
-        importlib.invalidate_caches()
+        forget_folders()
         _be_called_trainer()
         _use_all_cores()
         _be_random()

@@ -17,10 +17,11 @@ from pyarrow import flight
 
 from sparktf.errors import ControlError, RefusedError
 from sparktf.topology import NodeId, Role
+from sparktf.wire.certificates import new_tls_material
 from sparktf.wire.channel import ControlClient
 from sparktf.wire.control import Ack, Action, AgentHeartbeat, Orders, Ready
 from sparktf.wire.flight import SECRET_HEADER
-from sparktf.wire.security import ControlAccess, new_tls_material
+from sparktf.wire.security import ControlAccess
 
 HEARTBEAT = AgentHeartbeat(agent="nobody", number=1, address="127.0.0.1:1")
 LATE = Ready(attempt=99, node=NodeId(role=Role.WORKER, index=0), replicas=1, keras="keras", versions={}, weights=0)

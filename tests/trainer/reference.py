@@ -42,6 +42,7 @@ def compare_training(config: JobConfig, updates: Sequence[Rows], exported: str) 
     """
     model, lake = _build(config), _read(str(config.data.path))
     before = model.get_weights()
+    importlib.import_module("sparktf.layers").update_rows(model)
     model.run_eagerly = True
     norms = []
     for update in updates:
@@ -107,6 +108,7 @@ def compare_batches(
     tf = importlib.import_module("tensorflow")
     tensors = {name: _tensor(tf, value) for name, value in x.items()}
     model = _build(config, assets)
+    importlib.import_module("sparktf.layers").update_rows(model)
     for _ in range(config.train.epochs):
         model.train_on_batch(tensors, tf.constant(y))
     parts = {name: t.flat_values if isinstance(t, tf.RaggedTensor) else t for name, t in tensors.items()}

@@ -177,6 +177,23 @@ def _nested(keras: Any) -> Any:
     return functional(keras, between=inner)
 
 
+def _table(kind: str, **options: Any) -> Build:
+    """Returns a function that builds a model with a ShardedEmbedding, and an optimizer with some options."""
+
+    def build(keras: Any) -> Any:
+        layers = importlib.import_module(f"sparktf.layers.{keras.__name__}")
+        optimizer = getattr(keras.optimizers, kind)(**options)
+        if kind == "AdamW":
+            optimizer.exclude_from_weight_decay(var_names=["shard_"])
+
+        def between(numbers: Any) -> Any:
+            return keras.layers.Flatten()(layers.ShardedEmbedding(9, 2, shards=2, name="of_numbers")(numbers))
+
+        return functional(keras, between=between, optimizer=optimizer)
+
+    return build
+
+
 MODELS: dict[str, Build] = {
     "accepted": functional,
     "own train_step": own_train_step,
@@ -209,6 +226,11 @@ MODELS: dict[str, Build] = {
     "Dice": lambda keras: functional(keras, loss=keras.losses.Dice(), width=1, activation="sigmoid"),
     "Circle": lambda keras: functional(keras, loss=keras.losses.Circle()),
     "masked loss": _masked,
+    "rows for RMSprop": _table("RMSprop"),
+    "rows clipped by shard": _table("SGD", clipnorm=1.0),
+    "rows that decay": _table("Adam", weight_decay=0.01),
+    "rows averaged": _table("Adagrad", use_ema=True),
+    "rows that alone do not decay": _table("AdamW"),
 }
 
 FEEDS: dict[str, tuple[Feature, ...]] = {

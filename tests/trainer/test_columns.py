@@ -14,6 +14,9 @@ import pytest
 from trainer import lake, reference
 from trainer.local_gang import LocalGang
 
+from sparktf.config.job import JobConfig
+from sparktf.errors import ModelContractError
+
 TAGS = ["old", "new"]
 PLACES = 5
 
@@ -90,29 +93,17 @@ def test_structs_lists_and_masks_train_as_plain_keras_does(
     assert served <= 1e-6
 
 
+@pytest.mark.parametrize(("workers", "table"), [(2, {}), (1, {"shards": 2, "optimizer": "Adam"})], ids=["", "sharded"])
 @pytest.mark.parametrize("flavour", ["keras", "tf_keras"])
 def test_lists_of_any_length_train_and_serve_as_ragged_tensors(
-    flavour: str, tmp_path: Path, gang: LocalGang, elsewhere: ProcessPoolExecutor
+    flavour: str,
+    workers: int,
+    table: dict[str, Any],
+    tmp_path: Path,
+    gang: LocalGang,
+    elsewhere: ProcessPoolExecutor,
 ) -> None:
-    draw = np.random.default_rng(7)
-    words = [draw.integers(0, lake.WORDS, n).astype(np.int32) for n in draw.integers(0, 9, 100)]
-    tags = [draw.choice(TAGS, n).astype(object) for n in draw.integers(0, 3, 100)]
-    labels = draw.integers(0, lake.CLASSES, 100)
-    table = pa.table({"words": pa.array(words, pa.list_(pa.int32())), "tags": tags, "label": labels})
-    (tmp_path / "lake").mkdir()
-    pq.write_table(table, tmp_path / "lake/f.parquet", row_group_size=30)
-    config = lake.job(
-        tmp_path,
-        "ragged",
-        workers=2,
-        params={"flavour": flavour},
-        data={
-            "inputs": {"words": {"columns": "words", "ragged": True}, "tags": {"columns": "tags", "ragged": True}},
-            "targets": {"label": "label"},
-            "validation": {"path": str(tmp_path / "lake")},
-        },
-        train={"batch_size": 100, "epochs": 3},
-    )
+    words, tags, labels, config = write_lists(tmp_path, workers, {"flavour": flavour, **table})
     result = gang.train(config)
     assert [(epoch.planned, epoch.trained) for epoch in result.rows] == [(100, 100)] * 3
     difference, served = elsewhere.submit(
@@ -120,6 +111,38 @@ def test_lists_of_any_length_train_and_serve_as_ragged_tensors(
     ).result()
     assert difference <= 1e-5
     assert served <= 1e-6
+
+
+def test_rows_of_a_table_for_lists_of_any_length_are_refused_on_several_workers(
+    tmp_path: Path, gang: LocalGang
+) -> None:
+    *_, config = write_lists(tmp_path, 2, {"flavour": "keras", "shards": 2})
+    with pytest.raises(ModelContractError, match="a ShardedEmbedding beside ragged input 'words' is trained by one"):
+        gang.train(config)
+
+
+def write_lists(folder: Path, workers: int, params: dict[str, Any]) -> tuple[list[Any], list[Any], Any, JobConfig]:
+    """Writes a lake of lists; returns words, tags, labels, and the configuration of a run over them."""
+    draw = np.random.default_rng(7)
+    words = [draw.integers(0, lake.WORDS, n).astype(np.int32) for n in draw.integers(0, 9, 100)]
+    tags = [draw.choice(TAGS, n).astype(object) for n in draw.integers(0, 3, 100)]
+    labels = draw.integers(0, lake.CLASSES, 100)
+    table = pa.table({"words": pa.array(words, pa.list_(pa.int32())), "tags": tags, "label": labels})
+    (folder / "lake").mkdir()
+    pq.write_table(table, folder / "lake/f.parquet", row_group_size=30)
+    config = lake.job(
+        folder,
+        "ragged",
+        workers=workers,
+        params=params,
+        data={
+            "inputs": {"words": {"columns": "words", "ragged": True}, "tags": {"columns": "tags", "ragged": True}},
+            "targets": {"label": "label"},
+            "validation": {"path": str(folder / "lake")},
+        },
+        train={"batch_size": 100, "epochs": 3},
+    )
+    return words, tags, labels, config
 
 
 def test_a_low_level_loop_gets_ragged_tensors(tmp_path: Path, gang: LocalGang) -> None:

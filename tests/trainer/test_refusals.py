@@ -39,6 +39,11 @@ MESSAGES = {
     "mixed_float16": "mixed_float16",
     "loss of one number": "loss mean_of_all gives one number for a batch",
     "masked loss": "an output carries a mask",
+    "rows for RMSprop": "layer 'of_numbers' is a ShardedEmbedding, whose rows RMSprop does not update one by one: use "
+    "SGD, Adagrad, Adam or AdamW",
+    "rows clipped by shard": "'of_numbers' is a ShardedEmbedding, and clipnorm of SGD clips each shard by itself: use",
+    "rows that decay": "and weight_decay of Adam takes the whole table in each update: exclude it by",
+    "rows averaged": "and use_ema of Adagrad averages the whole table in each update",
 }
 ONLY_KERAS = {"Dice": "loss dice gives one number for a batch", "Circle": "loss circle compares the rows of a batch"}
 ACCEPTED = [
@@ -48,6 +53,7 @@ ACCEPTED = [
     "one value as a vector",
     "a vector as one value",
     "texts",
+    "rows that alone do not decay",
 ]
 CASES = [
     *((flavour, what, text) for flavour in FLAVOURS for what, text in MESSAGES.items()),

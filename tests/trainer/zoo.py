@@ -45,6 +45,21 @@ def everything(params: Params, assets: Params) -> Any:
     return with_fixed_weights(model)
 
 
+def sharded(params: Params, assets: Params) -> Any:
+    """A model with two tables in shards: of `item`, which repeats in a batch, and of `row`, each once in an epoch."""
+    del assets
+    keras = _flavour(params)
+    layers, embedding = keras.layers, importlib.import_module(f"sparktf.layers.{params['flavour']}").ShardedEmbedding
+    row, item = (keras.Input((), name=name, dtype="int64") for name in ("row", "item"))
+    numbers = keras.Input((len(NUMBERS),), name="numbers")
+    embedded = [
+        embedding(params["rows"], 2, shards=3, name="of_row")(row),
+        embedding(ITEMS, 3, shards=2, name="of_item")(item),
+    ]
+    hidden = layers.Dense(8, "tanh", name="hidden")(layers.Concatenate()([*embedded, numbers]))
+    return _classifier(keras, params, {"row": row, "item": item, "numbers": numbers}, hidden)
+
+
 def metered(params: Params, assets: Params) -> Any:
     """A model with metrics of several kinds, and a Dropout that evaluation must leave out."""
     del assets
@@ -134,20 +149,29 @@ def nested(params: Params, assets: Params) -> Any:
 
 
 def ragged(params: Params, assets: Params) -> Any:
-    """A model of words and tags in lists of any length: the sum of what each stands for."""
+    """A model of words and tags in lists of any length: the sum of what each stands for; `shards` of a table."""
     del assets
     keras, tf = _flavour(params), importlib.import_module("tensorflow")
+    embedding = importlib.import_module(f"sparktf.layers.{params['flavour']}").ShardedEmbedding
 
     @keras.saving.register_keras_serializable(package="zoo")
     class Bag(keras.layers.Layer):  # type: ignore[misc, name-defined]
         def build(self, shape: Any) -> None:
             del shape
-            self.table = self.add_weight(shape=(WORDS, 3), name="table", initializer="uniform")
+            if shards := params.get("shards"):
+                self.table = embedding(WORDS, 3, shards=shards)
+                self.table.build(None)
+                self.rows = self.table
+            else:
+                self.table = self.add_weight(shape=(WORDS, 3), name="table", initializer="uniform")
+                self.rows = lambda codes: codes.with_flat_values(
+                    tf.gather(tf.convert_to_tensor(self.table), codes.flat_values)
+                )
 
         def call(self, words: Any) -> Any:
             flat = words.flat_values
             codes = tf.strings.to_hash_bucket_fast(flat, WORDS) if flat.dtype == tf.string else flat
-            return tf.reduce_sum(words.with_flat_values(tf.gather(tf.convert_to_tensor(self.table), codes)), axis=1)
+            return tf.reduce_sum(self.rows(words.with_flat_values(codes)), axis=1)
 
         def compute_output_shape(self, shape: Any) -> Any:
             return (shape[0], 3)

@@ -111,8 +111,8 @@ class Running:
         error: What it raised.
     """
 
-    def __init__(self, access: ControlAccess, base: Path, *, driver_lost_s: float = 60.0) -> None:
-        settings = AgentSettings(access, "127.0.0.1", "0", "json", 0.2, driver_lost_s, "off")
+    def __init__(self, access: ControlAccess, base: Path, *, driver_lost_s: float = 60.0, module: str = "json") -> None:
+        settings = AgentSettings(access, "127.0.0.1", "0", module, 0.2, driver_lost_s, "off")
         self.error: SparkTFError | None = None
         self._agent = Agent(0, settings, base)
         self._thread = threading.Thread(target=self._run, daemon=True)
@@ -221,3 +221,24 @@ def test_an_agent_is_heard_when_the_driver_said(tmp_path: Path, monkeypatch: pyt
     server.shutdown()
     for wait_s, first_s, second_s in zip(wanted_s, heard_s[:-1], heard_s[1:], strict=True):
         assert wait_s <= second_s - first_s + 1e-6 <= wait_s + 2 * KNOBS.agent_poll_s
+
+
+@pytest.mark.parametrize(
+    ("module", "problems"),
+    [("heavy.model", ()), ("heavy.other", ("model module 'heavy.other' cannot be found: ship it with --py-files",))],
+)
+def test_an_agent_looks_for_the_models_module_and_imports_none_of_its_packages(
+    driver: Driver, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, module: str, problems: tuple[str, ...]
+) -> None:
+    (tmp_path / "code/heavy").mkdir(parents=True)
+    (tmp_path / "code/heavy/__init__.py").write_text("raise RuntimeError('imported')\n")
+    (tmp_path / "code/heavy/model.py").touch()
+    monkeypatch.syspath_prepend(tmp_path / "code")
+
+    agent = Running(driver.server.access(), tmp_path, module=module)
+    driver.wait_for_agent()
+
+    (known,) = driver.roster.here()
+    assert [problem for problem in known.registration.problems if "module" in problem] == list(problems)
+    driver.roster.dismiss()
+    agent.end()

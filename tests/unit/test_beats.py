@@ -24,7 +24,7 @@ SPEC = trainer_spec()
 NODE = SPEC.node
 
 
-@pytest.mark.parametrize(("nodes", "waiting_s"), [(1, 0.1), (2, 0.1), (10, 0.2), (25, 0.5)])
+@pytest.mark.parametrize(("nodes", "waiting_s"), [(1, 0.1), (2, 0.1), (10, 0.2), (16, 0.32)])
 def test_a_small_gang_is_heard_every_half_second_and_let_go_as_soon_as_it_may(nodes: int, waiting_s: float) -> None:
     rhythm = beats(nodes, heartbeat_s=15.0, driver_lost_s=60.0)
     assert rhythm == Beats(0.5, rhythm.vouched_s, waiting_s, 15.0)
@@ -35,17 +35,17 @@ def test_who_knows_of_no_gang_takes_it_for_a_small_one() -> None:
     assert beats(2, heartbeat_s=15.0, driver_lost_s=60.0) == SMALL
 
 
-@pytest.mark.parametrize("nodes", [26, 100, 250, 999, 1_000])
+@pytest.mark.parametrize("nodes", [17, 100, 250, 999, 1_000])
 def test_heartbeats_of_a_gang_of_any_size_take_a_twentieth_of_a_core(nodes: int) -> None:
     steady_s, vouched_s, waiting_s, silence_s = beats(nodes, heartbeat_s=15.0, driver_lost_s=60.0)
-    assert nodes * (1 / steady_s + 1 / vouched_s) * 0.66e-3 <= 0.05 + 1e-9
+    assert nodes * (1 / steady_s + 1 / vouched_s) * 1e-3 <= 0.05 + 1e-9
     assert vouched_s + steady_s <= silence_s
     assert silence_s >= max(3 * steady_s, 15.0)
-    assert 0.5 <= waiting_s <= max(steady_s / 8, 0.5)
+    assert min(nodes * 0.02, 0.5) <= waiting_s <= max(steady_s / 8, 0.5)
 
 
-def test_a_driver_is_asked_three_times_before_it_counts_as_lost_whatever_that_costs() -> None:
-    assert beats(100_000, heartbeat_s=15.0, driver_lost_s=60.0) == Beats(20.0, 40.0, 2.5, 60.0)
+def test_a_driver_is_asked_twice_before_it_counts_as_lost_whatever_that_costs() -> None:
+    assert beats(100_000, heartbeat_s=15.0, driver_lost_s=60.0) == Beats(30.0, 60.0, 3.75, 90.0)
 
 
 RHYTHM = Beats(14.0, 28.0, 1.75, 42.0)
@@ -99,10 +99,10 @@ def test_an_agent_is_not_lost_while_its_trainer_is_heard_and_is_when_neither_is(
 @pytest.mark.parametrize(
     ("state", "beat_s"),
     [
-        (TrainerState.LAUNCHED, 19.8),
-        (TrainerState.READY, 19.8),
-        (TrainerState.TRAINING, 19.8),
-        (TrainerState.FINISHED, 2.475),
+        (TrainerState.LAUNCHED, 30.0),
+        (TrainerState.READY, 30.0),
+        (TrainerState.TRAINING, 30.0),
+        (TrainerState.FINISHED, 3.75),
     ],
 )
 def test_a_trainer_is_heard_less_often_while_it_works(state: TrainerState, beat_s: float, tmp_path: Path) -> None:
@@ -122,8 +122,8 @@ def test_a_trainer_of_a_large_gang_is_lost_when_it_has_missed_three_heartbeats(t
     now_s = 0.0
     one = Trainer(NODE, "a", "h", heard_s=0.0, moved_s=0.0, state=TrainerState.TRAINING)
     attempt = Attempt(1, config, plan_lake(lake), Cursor(), [one], lambda: now_s, lambda: now_s)
-    now_s = 59.3
+    now_s = 89.9
     assert attempt.outcome() is Outcome.RUNNING
-    now_s = 59.5
+    now_s = 90.1
     attempt.outcome()
-    assert [record.message for record in attempt.failures] == ["worker 0 on h was silent for 59.4 s"]
+    assert [record.message for record in attempt.failures] == ["worker 0 on h was silent for 90 s"]

@@ -13,13 +13,13 @@ from sparktf.config.load import load_config
 from sparktf.driver.code.module import (
     binds,
     check_code,
-    find_module,
     importable,
     load_module,
     require_module,
     search_path,
 )
 from sparktf.errors import ConfigError, ModelContractError
+from sparktf.module_search import find_module
 
 SOURCE = "import not_installed\n\ndef prepare(df, params):\n    return {}\n\nclass Other:\n    def build(self): ...\n"
 CONFIG = "name: n\nmodel: MODULE\ndata: {path: lake, inputs: {x: x}, targets: {y: y}}\noutput: {path: runs}\n"
@@ -156,3 +156,18 @@ class TestPreflight:
         with pytest.raises(ModelContractError) as caught:
             check_code(config_in(tmp_path, "mistyped:bild"))
         assert str(caught.value) == "model: module 'mistyped' has no function 'bild' (it has: build, other)"
+
+
+def test_looking_for_a_module_finds_what_has_come_since_and_reads_no_zip_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    archive = zip_of(tmp_path / "spark.zip", zipped__in____init__="", zipped__in__part="")
+    path = [str(archive), str(tmp_path / "later")]
+    assert find_module("zipped.part", path) is not None
+    assert find_module("late_model", path) is None
+    monkeypatch.setattr("zipimport.zipimporter.invalidate_caches", lambda importer: pytest.fail("read again"))
+
+    put(tmp_path / "later/late_model.py")
+    assert find_module("late_model", path) is not None
+    put(tmp_path / "later/later_model.py")
+    assert find_module("later_model", path) is not None

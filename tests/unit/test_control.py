@@ -18,10 +18,11 @@ from sparktf.driver.gang.site import Handler
 from sparktf.errors import ControlError, DriverLostError, RefusedError, SparkTFError
 from sparktf.knobs import KNOBS
 from sparktf.message import Message
+from sparktf.wire.certificates import new_tls_material
 from sparktf.wire.channel import ControlClient, patience_with
 from sparktf.wire.control import Action, AgentHeartbeat, Order, Orders
 from sparktf.wire.flight import SECRET_HEADER
-from sparktf.wire.security import ControlAccess, TlsMaterial, new_secret, new_tls_material
+from sparktf.wire.security import ControlAccess, TlsMaterial, new_secret
 
 BEAT = AgentHeartbeat(agent="a", number=1, address="h:1")
 

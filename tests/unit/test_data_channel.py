@@ -27,8 +27,9 @@ from sparktf.feed.staged_parts import StagedParts
 from sparktf.feed.staged_rows import Budget
 from sparktf.feed.staging import Staging
 from sparktf.sequence import Stream
+from sparktf.wire.certificates import new_tls_material
 from sparktf.wire.data import DataAddress, Span
-from sparktf.wire.security import ControlAccess, TlsMaterial, new_secret, new_tls_material
+from sparktf.wire.security import ControlAccess, TlsMaterial, new_secret
 
 ATTEMPT = 3
 SECRET = new_secret()

@@ -33,6 +33,7 @@ MAY_IMPORT = {
     "root": set(),
     "config": {"root"},
     "wire": {"root", "config"},
+    "layers": {"root"},
     "storage": BASE,
     "feed": BASE | {"storage"},
     "executor": NODE,
@@ -53,14 +54,14 @@ MAY_IMPORT = {
     "driver/spark_site": SOURCE | {"driver/source"},
     "driver/cluster": RUN | {"driver/code", "driver/run", "driver/spark_site"},
     "driver/main": BASE | {"driver/cluster", "driver/spark"},
-    "trainer/model": BASE | {"feed"},
+    "trainer/model": BASE | {"feed", "layers"},
     "trainer/node": NODE | {"trainer/model"},
     "trainer/sync": NODE | {"trainer/model", "trainer/node"},
     "trainer/parameter_server": NODE | {"trainer/model", "trainer/node"},
     "trainer": NODE | {"trainer/model", "trainer/node", "trainer/sync", "trainer/parameter_server"},
     "submit": BASE | {"storage", "driver/code", "driver/plan", "driver/console", "driver/output", "driver/spark"},
     "entry": BASE | {"driver/cluster", "driver/check", "submit"},
-    "jobs": BASE | {"driver/main", "entry"},
+    "jobs": BASE | {"driver/main", "entry", "layers"},
 }
 ENTRY_MODULES = {"sparktf", "sparktf.cli"}
 
@@ -75,7 +76,7 @@ SEE_PYSPARK = {
     "executor",
     "jobs",
 }
-SEE_TENSORFLOW = {"trainer", "trainer/sync", "trainer/parameter_server", "trainer/node", "trainer/model"}
+SEE_TENSORFLOW = {"trainer", "trainer/sync", "trainer/parameter_server", "trainer/node", "trainer/model", "layers"}
 
 # Files that may end the process, take signals or set up logging: each is the first code of a process.
 ENTRY_POINTS = {

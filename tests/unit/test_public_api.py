@@ -61,7 +61,13 @@ def test_dir_lists_the_public_names() -> None:
 
 
 @pytest.mark.parametrize(
-    "statement", ["import sparktf", "from sparktf import JobConfig, load_config, ConfigError", "import sparktf.cli"]
+    "statement",
+    [
+        "import sparktf",
+        "from sparktf import JobConfig, load_config, ConfigError",
+        "import sparktf.cli",
+        "import sparktf.layers",
+    ],
 )
 def test_importing_it_imports_neither_spark_nor_tensorflow(statement: str) -> None:
     heavy = "{'pyspark', 'py4j', 'tensorflow', 'keras', 'tf_keras', 'pyarrow', 'numpy', 'pandas'}"

@@ -19,8 +19,9 @@ from sparktf.hadoop import HadoopConf
 from sparktf.message import Message
 from sparktf.redaction import REDACTED
 from sparktf.sequence import Stream
+from sparktf.wire.certificates import new_tls_material
 from sparktf.wire.control import Bootstrap
-from sparktf.wire.security import ControlAccess, new_tls_material
+from sparktf.wire.security import ControlAccess
 
 NOW = datetime.datetime(2026, 11, 20, 12, tzinfo=datetime.UTC)
 SECRET = "hunter2-hunter2"

@@ -9,8 +9,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from hashlib import sha256
 from pathlib import Path
 
-from sparktf.driver.code.module import find_module
 from sparktf.errors import ConfigError
+from sparktf.module_search import find_module
 
 LIMIT_NBYTES = 128 << 20
 """Every node gets a copy, and so code is no way for data to travel."""

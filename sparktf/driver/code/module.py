@@ -13,12 +13,13 @@ import traceback
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from importlib.machinery import ModuleSpec, PathFinder
+from importlib.machinery import ModuleSpec
 from pathlib import Path
 from types import ModuleType, TracebackType
 
 from sparktf.config.job import JobConfig
 from sparktf.errors import ConfigError, ErrorRecord, ModelContractError, ModelError, SparkTFError, Verdict
+from sparktf.module_search import find_module
 
 # Star imports of these say nothing about the functions that a configuration names.
 _KNOWN = sys.stdlib_module_names | {"tensorflow", "keras", "tf_keras", "numpy"}
@@ -72,25 +73,6 @@ def importable(beside: Path | None) -> Iterator[None]:
         for folder in added:
             with suppress(ValueError):
                 sys.path.remove(folder)
-
-
-def find_module(module: str, path: Sequence[str]) -> ModuleSpec | None:
-    """Returns where a module would be imported from, None if nowhere.
-
-    Not even the packages around it are imported. The spec's name is the last part of the module's.
-    """
-    importlib.invalidate_caches()
-    found: ModuleSpec | None = None
-    places: Sequence[str] = path
-    for depth, part in enumerate(module.split(".")):
-        # The bare part: asked for a dotted name, the finder wants the package around it to be imported.
-        found = PathFinder.find_spec(part, places)
-        if found is None and not depth:
-            found = _found_otherwise(part)
-        if found is None:
-            return None
-        places = list(found.submodule_search_locations or ())
-    return found
 
 
 def source_of(found: ModuleSpec) -> str | None:
@@ -205,12 +187,6 @@ def failed(what: str, error: Exception) -> ModelError:
         traceback=traceback.format_exc(),
     )
     return found
-
-
-def _found_otherwise(name: str) -> ModuleSpec | None:
-    """Returns what finders other than folders and zips find: built-in modules, packages installed as editable."""
-    finders = (getattr(finder, "find_spec", None) for finder in sys.meta_path if finder is not PathFinder)
-    return next(filter(None, (find(name, None) for find in finders if find is not None)), None)
 
 
 def _binds(module: str, name: str, path: Sequence[str], seen: frozenset[str]) -> bool | None:

@@ -16,9 +16,10 @@ from pydantic import ValidationError
 from sparktf.config.job import JobConfig
 from sparktf.driver.gang.site import Handler
 from sparktf.errors import RefusedError, SparkTFError
+from sparktf.wire.certificates import new_tls_material
 from sparktf.wire.control import Action
 from sparktf.wire.flight import server_options
-from sparktf.wire.security import ControlAccess, TlsMaterial, new_secret, new_tls_material
+from sparktf.wire.security import ControlAccess, TlsMaterial, new_secret
 
 _SOCKET = "driver"
 _MAX_SOCKET_PATH = 107  # bytes, by the kernel

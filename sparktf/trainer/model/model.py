@@ -17,6 +17,8 @@ import tensorflow as tf
 from sparktf.config.job import JobConfig
 from sparktf.errors import ModelContractError
 from sparktf.feature import FeedSpec
+from sparktf.layers.model_tables import Tables
+from sparktf.layers.row_updates import update_rows
 from sparktf.trainer.model.contract import check_inputs, check_targets, naming_tensors
 from sparktf.trainer.model.tensors import Layout, Tensors, example
 from sparktf.wire.control import Flavour
@@ -82,6 +84,7 @@ class KerasModel:
         model: The user's model.
         flavour: "keras" or "tf_keras".
         layout: How batches are handed to it.
+        tables: Its ShardedEmbeddings, whose rows the optimizer updates one by one.
     """
 
     def __init__(
@@ -114,6 +117,8 @@ class KerasModel:
             self._build_variables()
         self.optimizer.build(self.model.trainable_variables)
         _check_exact(self.model, self.losses())
+        self.tables = Tables(self.model)
+        update_rows(self.model)
 
     @classmethod
     def wrap(cls, model: Any, spec: FeedSpec) -> KerasModel:

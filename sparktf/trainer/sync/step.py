@@ -7,13 +7,28 @@ rows contributes zeros and skips forward and backward; it still takes part in th
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import tensorflow as tf
 
+from sparktf.errors import ModelContractError
 from sparktf.trainer.model.contract import naming_tensors
 from sparktf.trainer.model.model import KerasModel
 from sparktf.trainer.model.tensors import Tensors, example, rows_of, signature
+
+
+class _Place(NamedTuple):
+    """What the gradient of one variable, or of a whole ShardedEmbedding, looks like.
+
+    Attributes:
+        shape: Of the variable, or of the whole table.
+        length: Rows of a sparse gradient, at most.
+        filler: Index of rows that only pad: no row of a table, where those that get a gradient count as used.
+    """
+
+    shape: tuple[int, ...]
+    length: int
+    filler: int
 
 
 class UpdateFunction:
@@ -25,12 +40,17 @@ class UpdateFunction:
         Args:
             first_replica: Position of this node's first replica among all that are in sync.
             max_rows: The most rows that any replica, here or elsewhere, brings to an update.
+
+        Raises:
+            ModelContractError: the model cannot be trained exactly by several replicas.
         """
         self._strategy = strategy
         self._model = model
         self._first_replica = first_replica
         self._max_rows = max_rows
         self._replicas = int(strategy.num_replicas_in_sync)
+        self._ragged = any(feature.ragged for feature in model.spec.features)
+        self._check_ragged()
         model.use_own_reduction()
         with naming_tensors(model.spec), model.unchanged():
             strategy.run(self._warm_up)
@@ -75,26 +95,39 @@ class UpdateFunction:
             return [loss, *(_as_tensors(g) for g in gradients if g is not None)]
 
         def abstain() -> Any:
-            return [tf.constant(0.0), *(_zeros_like(g, v) for g, v, _ in self._used(template))]
+            return [tf.constant(0.0), *(_zeros_like(g, place.shape) for g, place in self._used(template))]
 
         loss, *sums = tf.cond(n > 0, contribute, abstain)
         sums = [
-            self._as_slices(s, v, length) if isinstance(g, tf.IndexedSlices) else s
-            for s, (g, v, length) in zip(sums, self._used(template), strict=True)
+            self._as_slices(s, place) if isinstance(g, tf.IndexedSlices) else s
+            for s, (g, place) in zip(sums, self._used(template), strict=True)
         ]
         if self._replicas > 1:
             loss, *sums = context.all_reduce(tf.distribute.ReduceOp.SUM, [loss, *sums])
         summed = iter(sums)
-        self._model.apply([None if g is None else next(summed) for g in template])
+        self._model.apply(self._model.tables.parted([None if g is None else next(summed) for g in template]))
         return loss
 
     def _weighted(self, rows: Tensors, weight: Any) -> tuple[Any, list[Any]]:
         """Returns this replica's share of the loss and of every gradient (None for an unused variable)."""
         loss, gradients = self._model.gradients(rows, weight * self._replicas)
-        if any(feature.ragged for feature in self._model.spec.features):
+        if self._replicas > 1:
+            gradients = self._model.tables.joined(gradients)
+        if self._ragged:
             # Nobody knows how many slices a row has, to pad them to one length: see `_as_slices`.
-            gradients = [tf.convert_to_tensor(g) if isinstance(g, tf.IndexedSlices) else g for g in gradients]
+            gradients = [
+                tf.convert_to_tensor(g) if isinstance(g, tf.IndexedSlices) and not of_table else g
+                for g, of_table in zip(gradients, self._model.tables.shard_places(), strict=True)
+            ]
         return loss, gradients
+
+    def _check_ragged(self) -> None:
+        if self._ragged and self._replicas > 1 and self._model.tables:
+            name = next(feature.name for feature in self._model.spec.features if feature.ragged)
+            raise ModelContractError(
+                f"model: a ShardedEmbedding beside ragged input '{name}' is trained by one replica alone: give "
+                f"data.inputs.{name}.shape, pad and mask, or set cluster.workers and cluster.devices to 1"
+            )
 
     def _warm_up(self) -> None:
         """Runs the model once in a replica, so that Keras makes its lazy loss and metric variables outside the trace.
@@ -106,26 +139,30 @@ class UpdateFunction:
             _, gradients = self._weighted(example(self._model.spec, n), tf.constant(1.0))
             counts.append([len(g.indices) if isinstance(g, tf.IndexedSlices) else 0 for g in gradients])
         self._model.check_losses()
-        self._lengths = [one + (two - one) * (self._max_rows - 1) for one, two in zip(*counts, strict=True)]
+        lengths = [one + (two - one) * (self._max_rows - 1) for one, two in zip(*counts, strict=True)]
+        tables = self._model.tables
+        self._places = [
+            _Place(shape, length, -1 if tables.is_joined(place) else 0)
+            for place, (shape, length) in enumerate(zip(tables.joined_shapes(), lengths, strict=True))
+        ]
 
-    def _as_slices(self, parts: Any, variable: Any, length: int) -> Any:
+    def _as_slices(self, parts: Any, place: _Place) -> Any:
         """Puts a sparse gradient together, padded with zeros to one length for all replicas and updates.
 
         A collective keeps the shape of its first run, and the all-reduce of IndexedSlices is a gather.
         """
         values, indices = parts
-        shape = tuple(variable.shape)
+        shape, length, filler = place
         if self._replicas > 1:
             missing = length - tf.shape(indices)[0]
             values = tf.pad(values, [[0, missing], *([[0, 0]] * (len(shape) - 1))])
-            values, indices = tf.ensure_shape(values, (length, *shape[1:])), tf.pad(indices, [[0, missing]])
-            indices = tf.ensure_shape(indices, (length,))
+            indices = tf.pad(indices, [[0, missing]], constant_values=filler)
+            values, indices = tf.ensure_shape(values, (length, *shape[1:])), tf.ensure_shape(indices, (length,))
         return tf.IndexedSlices(values, indices, dense_shape=tf.constant(shape, tf.int64))
 
-    def _used(self, gradients: list[Any]) -> list[tuple[Any, Any, int]]:
-        """Returns gradient, variable and padded length of the variables that the loss uses."""
-        per_variable = zip(gradients, self._model.model.trainable_variables, self._lengths, strict=True)
-        return [(g, v, length) for g, v, length in per_variable if g is not None]
+    def _used(self, gradients: list[Any]) -> list[tuple[Any, _Place]]:
+        """Returns the gradients of what the loss uses, each with what it looks like."""
+        return [(g, place) for g, place in zip(gradients, self._places, strict=True) if g is not None]
 
 
 def _as_tensors(gradient: Any) -> Any:
@@ -138,7 +175,7 @@ def _as_tensors(gradient: Any) -> Any:
     return gradient
 
 
-def _zeros_like(gradient: Any, variable: Any) -> Any:
+def _zeros_like(gradient: Any, shape: tuple[int, ...]) -> Any:
     if isinstance(gradient, tf.IndexedSlices):
-        return (tf.zeros((0, *variable.shape[1:]), gradient.dtype), tf.zeros((0,), tf.int64))
-    return tf.zeros(variable.shape, gradient.dtype)
+        return (tf.zeros((0, *shape[1:]), gradient.dtype), tf.zeros((0,), tf.int64))
+    return tf.zeros(shape, gradient.dtype)

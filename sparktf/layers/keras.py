@@ -1,0 +1,71 @@
+"""The ShardedEmbedding of Keras 3."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import keras
+
+from sparktf.layers.sharded import DEFAULT_SHARDS, Sharded
+
+
+@keras.saving.register_keras_serializable(package="sparktf")
+class ShardedEmbedding(Sharded, keras.layers.Layer):  # type: ignore[misc]
+    """An `Embedding` for large tables: in each step only the rows in use are read, and only they are updated.
+
+    Its rows are dealt to `shards` variables, which several parameter servers share. That number belongs to the model:
+    a checkpoint fits any number of servers, and none. SGD, Adagrad and Adam update its rows (docs/layers.md).
+
+        embedded = ShardedEmbedding(4_000_000, 16, shards=4, name="user")(ids)   # [batch, ...] -> [batch, ..., 16]
+
+    Integers of any shape, ragged ones too, become the rows of these ids; an id outside of the table is an error.
+    """
+
+    def __init__(
+        self,
+        input_dim: int,
+        output_dim: int,
+        shards: int = DEFAULT_SHARDS,
+        embeddings_initializer: Any = "uniform",
+        mask_zero: bool = False,
+        **options: Any,
+    ) -> None:
+        """Makes no variables yet.
+
+        Args:
+            input_dim: Rows of the table: the greatest id + 1.
+            output_dim: Width of a row.
+            shards: Variables that hold the rows; as many as there will ever be parameter servers, or a multiple.
+            embeddings_initializer: Called for each shard by itself, with a seed of its own.
+            mask_zero: Whether id 0 is padding, which layers behind this one are told by a mask.
+            options: `name`, `trainable`, `dtype`.
+
+        Raises:
+            ValueError: the table has no rows or columns, or more shards than rows.
+        """
+        super().__init__(autocast=False, **options)  # ids are no numbers to round
+        initializer = keras.initializers.get(embeddings_initializer)
+        self._set_up(input_dim, output_dim, shards, initializer, mask_zero=mask_zero)
+        self.supports_masking = mask_zero
+        self.supports_jit = False  # how many ids a shard gets is known only when they come
+
+    def build(self, input_shape: Any = None) -> None:
+        """Makes the shards."""
+        del input_shape
+        self.shard_weights = self._make_shards(lambda **options: self.add_weight(**options, autocast=False))
+        self.built = True
+
+    def call(self, ids: Any) -> Any:
+        """Returns the rows of the ids."""
+        return keras.ops.cast(self._look_up(ids), self.compute_dtype)
+
+    def compute_output_spec(self, ids: Any) -> Any:
+        """Returns the rows' shape; they are as ragged as the ids."""
+        shape, ragged = self.compute_output_shape(ids.shape), getattr(ids, "ragged", False)
+        return keras.KerasTensor(shape, dtype=self.compute_dtype, ragged=ragged)
+
+    def get_config(self) -> dict[str, Any]:
+        """Returns what the layer is made anew with."""
+        config: dict[str, Any] = super().get_config()
+        config.pop("autocast", None)
+        return {**config, **self._config(keras.initializers.serialize(self.embeddings_initializer))}
