@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
 import json
+import random
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -12,8 +14,9 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
-from lakes import array, deal, ids, plan_lake, write_file, write_lake
+from lakes import array, deal, ids, lake_config, plan_lake, write_file, write_lake
 
+from sparktf.driver.attempt.lease_books import LeaseBooks
 from sparktf.driver.plan.plan import Plan
 from sparktf.errors import BadValueError, ControlError, SourceNotFoundError
 from sparktf.feature import FeedLimits
@@ -26,10 +29,11 @@ from sparktf.feed.pipeline import NodeFeed
 from sparktf.feed.receipts import Receipts
 from sparktf.knobs import KNOBS
 from sparktf.result import NodeInput
-from sparktf.sequence import Interval, Piece, Stream, merge
+from sparktf.sequence import Cursor, Interval, Piece, Stream, merge
 from sparktf.storage import open_storage
 from sparktf.topology import NodeId, Role
-from sparktf.wire.leasing import BlockLease, Receipt
+from sparktf.wire.leasing import BlockLease, BlockLeaseRequest, Closed, Fetched, Receipt
+from sparktf.wire.sender import Sender
 
 ROWS = 229
 BATCH = 8
@@ -449,6 +453,70 @@ class TestAside:
         with pytest.raises(BadValueError, match=r"f\.parquet: column 'y', row 3: null"):
             list(takes(feed))
         feed.close()
+
+
+class Worker:
+    """One incarnation that trains and whose receipts may come late, or never.
+
+    Attributes:
+        trained: Receipt -> ids of the rows that it is of.
+    """
+
+    def __init__(self, plan: Plan, books: LeaseBooks, node: NodeId, incarnation: int, epoch: int) -> None:
+        self.receipts = Receipts(node, incarnation)
+        self.trained: dict[int, list[int]] = {}
+        numbers = itertools.count(1)
+
+        def lend(rows: int) -> BlockLease:
+            who = Sender(attempt=1, node=node, incarnation=incarnation)
+            return books.lease(BlockLeaseRequest(**who, epoch=epoch, number=next(numbers), rows=rows))
+
+        self.feed = opened(plan, lend, self.receipts, epoch=epoch)
+
+    def execute(self, *, breaks: bool) -> None:
+        """Trains a take; or is broken off after the updates."""
+        take = self.feed.take(2, 0.001)
+        if take.rows and not breaks and self.feed.done(take.number, 0.0) is not None:
+            self.trained[len(self.trained) + 1] = ids_in(take)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_whoever_is_lost_the_books_and_the_rows_agree_in_every_epoch(plan: Plan, seed: int) -> None:
+    draw = random.Random(seed)
+    nodes = [NodeId(role=Role.WORKER, index=i) for i in range(3)]
+    config = lake_config()
+    config = config.model_copy(update={"train": config.train.model_copy(update={"batch_size": BATCH})})
+    books = LeaseBooks(plan, Cursor(), config, dict.fromkeys(nodes, "h"))
+    chief = NodeId(role=Role.CHIEF, index=0)
+    for epoch in range(2):
+        first = 10 * epoch
+        workers = {node: Worker(plan, books, node, first, epoch) for node in nodes}
+        lives, found = dict.fromkeys(nodes, first), list[int]()
+        told = dict.fromkeys(nodes, 0)
+        while (counts := books.receipts(epoch).counts).fed < ROWS:  # type: ignore[union-attr]
+            node = draw.choice(nodes)
+            worker = workers[node]
+            worker.execute(breaks=draw.random() < 0.2)
+            if draw.random() < 0.5:
+                receipts = receipts_of(worker.receipts)
+                books.fetched(Fetched(attempt=1, node=chief, receipts=tuple(receipts)))
+                found += [i for r in receipts if r.number > told[node] for i in worker.trained[r.number]]
+                told[node] = max([told[node], *(r.number for r in receipts)])
+                if draw.random() < 0.5:
+                    worker.receipts.acknowledge(lives[node], told[node])
+            if draw.random() < 0.05:
+                closed = Closed(node=node, incarnation=lives[node])
+                books.fetched(Fetched(attempt=1, node=chief, closed=(closed,)))
+                worker.feed.close()
+                lives[node] += 1
+                told[node] = 0
+                workers[node] = Worker(plan, books, node, lives[node], epoch)
+        assert sorted(found) == list(range(ROWS))
+        assert (counts.trained, counts.aside) == (ROWS, 0)
+        books.end(epoch)
+        for node, worker in workers.items():
+            worker.feed.close()
+            books.fetched(Fetched(attempt=1, node=chief, closed=(Closed(node=node, incarnation=first + 9),)))
 
 
 class TestFailures:
