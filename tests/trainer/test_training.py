@@ -12,11 +12,11 @@ import numpy as np
 import pytest
 from trainer import lake, reference
 from trainer.local_gang import LocalGang, updates_of
+from trainer.results import accounts, steps_saved
 
 from sparktf.config.job import JobConfig
 from sparktf.errors import ModelError, Verdict
 from sparktf.result import RunResult
-from sparktf.sequence import Cursor
 
 FLAVOURS = ("keras", "tf_keras")
 TOLERANCE = 1e-5
@@ -32,18 +32,6 @@ def weights_differ(elsewhere: ProcessPoolExecutor, config: JobConfig, result: Ru
     """Returns the greatest difference from one plain Keras process that makes these updates."""
     exported = f"{result.model}/model.keras"
     return elsewhere.submit(reference.compare_training, config, updates, exported).result().difference
-
-
-def accounts(result: RunResult) -> list[tuple[int, int, int, bool]]:
-    """Returns planned, fed and trained rows of each epoch, and whether it is complete."""
-    return [(rows.planned, rows.fed, rows.trained, rows.complete) for rows in result.rows]
-
-
-def steps_saved(result: RunResult) -> dict[int, Cursor]:
-    """Returns step and cursor of all committed checkpoints."""
-    manifests = Path(result.path, "checkpoints").glob("step-*/MANIFEST.json")
-    saved = [json.loads(path.read_text()) for path in manifests]
-    return {manifest["step"]: Cursor.model_validate(manifest["cursor"]) for manifest in saved}
 
 
 @pytest.mark.parametrize("flavour", FLAVOURS)
