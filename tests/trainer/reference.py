@@ -67,6 +67,14 @@ def compare_models(config: JobConfig, one: str, other: str) -> float:
     return _difference(_load(config, one).get_weights(), _load(config, other).get_weights())
 
 
+def iterations(checkpoint: str) -> int:
+    """Returns how many updates the optimizer of a committed checkpoint has counted, as TensorFlow alone reads it."""
+    tf = importlib.import_module("tensorflow")
+    reader = tf.train.load_checkpoint(f"{checkpoint}/ckpt")
+    (name,) = (name for name in reader.get_variable_to_shape_map() if name.startswith("optimizer/_iterations/"))
+    return int(reader.get_tensor(name))
+
+
 def weights_of(config: JobConfig, exported: str) -> list[Values]:
     """Returns the weights of a `model.keras`."""
     return [np.asarray(w) for w in _load(config, exported).get_weights()]

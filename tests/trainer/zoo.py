@@ -22,7 +22,7 @@ def everything(params: Params, assets: Params) -> Any:
     """A model with all that exact updates have to get right.
 
     Several inputs, two Embeddings (of `item` with duplicates in a batch, of `row` so that a row trained twice or never
-    shows), L2, two outputs with loss weights, clipping.
+    shows), L2, two outputs with loss weights, clipping. With `params["told"]`, whoever makes an update says so.
     """
     del assets
     keras = _flavour(params)
@@ -30,7 +30,7 @@ def everything(params: Params, assets: Params) -> Any:
     row, item = (keras.Input((), name=name, dtype="int64") for name in ("row", "item"))
     numbers = keras.Input((len(NUMBERS),), name="numbers")
     embedded = [
-        layers.Embedding(params["rows"], 2, name="of_row")(row),
+        layers.Embedding(params["rows"], 2, name="of_row")(told(keras, row) if params.get("told") else row),
         layers.Embedding(ITEMS, 3, name="of_item", embeddings_regularizer=l2)(item),
     ]
     hidden = layers.Dense(8, "tanh", kernel_regularizer=l2, name="hidden")(layers.Concatenate()([*embedded, numbers]))
@@ -58,6 +58,25 @@ def sharded(params: Params, assets: Params) -> Any:
     ]
     hidden = layers.Dense(8, "tanh", name="hidden")(layers.Concatenate()([*embedded, numbers]))
     return _classifier(keras, params, {"row": row, "item": item, "numbers": numbers}, hidden)
+
+
+def told(keras: Any, row: Any) -> Any:
+    """Returns the rows, and has the process that trains on them write into its log when it does; see `trainer.told`."""
+    tf = importlib.import_module("tensorflow")
+
+    @keras.saving.register_keras_serializable(package="zoo")
+    class Told(keras.layers.Layer):  # type: ignore[misc]
+        def call(self, row: Any, training: bool = False) -> Any:
+            if training:
+                now_us = tf.cast(tf.timestamp() * 1e6, tf.int64)
+                tf.print("trained at", now_us, "rows", row, summarize=-1, output_stream=sys.stderr)
+            return tf.identity(row)
+
+        def compute_output_spec(self, row: Any, training: bool = False) -> Any:  # Keras 3
+            del training
+            return keras.KerasTensor(row.shape, row.dtype)
+
+    return Told()(row)
 
 
 def metered(params: Params, assets: Params) -> Any:
@@ -96,28 +115,6 @@ def text(params: Params, assets: Params) -> Any:
     embedded = keras.layers.Embedding(len(assets["colours"]) + 1, 2)(codes)
     hidden = keras.layers.Concatenate()([embedded, numbers])
     return _classifier(keras, params, {"colour": colour, "numbers": numbers}, hidden)
-
-
-def told(params: Params, assets: Params) -> Any:
-    """A model that says in the log of the process that trains it when, and on which rows, each update is made."""
-    del assets
-    keras, tf = _flavour(params), importlib.import_module("tensorflow")
-
-    @keras.saving.register_keras_serializable(package="zoo")
-    class Told(keras.layers.Layer):  # type: ignore[misc, name-defined]
-        def call(self, row: Any, training: bool = False) -> Any:
-            if training:
-                now_us = tf.cast(tf.timestamp() * 1e6, tf.int64)
-                tf.print("trained at", now_us, "rows", row, summarize=-1, output_stream=sys.stderr)
-            return tf.cast(row, tf.float32)[:, None]
-
-        def compute_output_spec(self, row: Any, training: bool = False) -> Any:  # Keras 3
-            del training
-            return keras.KerasTensor((row.shape[0], 1))
-
-    row, numbers = keras.Input((), name="row", dtype="int64"), keras.Input((len(NUMBERS),), name="numbers")
-    hidden = keras.layers.Concatenate()([Told()(row) * 1e-3, numbers])
-    return _classifier(keras, params, [row, numbers], keras.layers.Dense(8, "tanh")(hidden))
 
 
 def spoiled(params: Params, assets: Params) -> Any:
@@ -213,6 +210,24 @@ def without_spark(params: Params, assets: Params) -> Any:
     if (begun := sys.modules["__main__"].__spec__.name) != params["begun"]:  # type: ignore[union-attr]
         raise RuntimeError(f"the trainer began as {begun}")
     return normalised(params, assets)
+
+
+def fails_later(params: Params, assets: Params) -> Any:
+    """A model that fails on the row of number `params["row"]`."""
+    del assets
+    keras, tf = _flavour(params), importlib.import_module("tensorflow")
+
+    class Fails(keras.layers.Layer):  # type: ignore[misc, name-defined]
+        def call(self, row: Any) -> Any:
+            unwanted = tf.constant(params["row"], tf.int64)
+            with tf.control_dependencies([tf.debugging.assert_none_equal(row, unwanted, "a row that nobody wants")]):
+                return tf.cast(row, tf.float32)[:, None]
+
+        def compute_output_spec(self, row: Any) -> Any:  # Keras 3
+            return keras.KerasTensor((row.shape[0], 1))
+
+    row = keras.Input((), name="row", dtype="int64")
+    return _classifier(keras, params, row, Fails()(row))
 
 
 def refused_step(params: Params, assets: Params) -> Any:

@@ -17,6 +17,7 @@ from sparktf.trainer.node.member import Member
 from sparktf.trainer.node.outputs import Output
 from sparktf.trainer.node.place import Place
 from sparktf.trainer.node.position import Done, Position
+from sparktf.trainer.node.report import say
 from sparktf.trainer.node.saving import Saves
 from sparktf.trainer.node.weights import Weights
 from sparktf.trainer.parameter_server.async_loop import AsyncLoop, LoopSettings
@@ -57,6 +58,8 @@ class Coordinator:
         with connection.strategy.scope():
             self._model = KerasModel(build, config, spec.assets, spec.feed, unseen=True)
             self._closure = Closure(connection.strategy, self._model, batch_size=config.train.batch_size)
+        for index, nbytes in enumerate(connection.placement.nbytes):
+            say(f"sparktf: ps {index} holds {nbytes} bytes of variables")
         plain = KerasModel(build, config, spec.assets, spec.feed)
         checkpoint = ThroughCoordinator(checkpoint_of(model=self._model.model, optimizer=self._model.optimizer))
         self._weights = Weights(member, self._model, plain, checkpoint, lambda values: values)

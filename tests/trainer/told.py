@@ -1,0 +1,40 @@
+"""Which rows each update was made of, and by whom, as `zoo.told` has trainers say in their logs."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from sparktf.result import RunResult
+
+_UPDATE = re.compile(r"^trained at (\d+) rows \[([\d ]*)\]$", re.MULTILINE)
+
+
+class Update(NamedTuple):
+    """One that was made.
+
+    Attributes:
+        trainer: Whose log says so: "worker-0".
+    """
+
+    time_us: int
+    trainer: str
+    rows: tuple[int, ...]
+
+
+def updates_of_attempt(result: RunResult) -> list[Update]:
+    """Returns the updates of the last attempt, in the order in which they were made."""
+    attempt = f"{result.attempts[-1].attempt:03d}-"
+    return sorted(
+        Update(int(time_us), log.stem.removeprefix(attempt), tuple(map(int, rows.split())))
+        for log in Path(result.path, "logs").glob(f"{attempt}*.log")
+        for time_us, rows in _UPDATE.findall(log.read_text())
+    )
+
+
+def rows_by_epoch(updates: Sequence[Update], rows: int) -> list[list[int]]:
+    """Returns the rows of each epoch, sorted: all updates of one are made before those of the next."""
+    every = [row for update in updates for row in update.rows]
+    return [sorted(every[start : start + rows]) for start in range(0, len(every), rows)]
