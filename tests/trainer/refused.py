@@ -19,16 +19,33 @@ NUMBERS = Feature(kind=Kind.INPUT, name="numbers", columns=("a", "b", "c", "d"),
 LABEL = Feature(kind=Kind.TARGET, name="label", columns=("label",), dtype="int64")
 
 
-def answer(config: JobConfig, what: str) -> tuple[str, int, str]:
-    """Returns type, verdict and message of the error that building the named model ends with; also of its own error."""
+def answers(config: JobConfig, what: str) -> set[tuple[str, int, str]]:
+    """Returns type, verdict and message of the error that building the named model ends with; also of its own error.
+
+    Once for a synchronous worker, once for a coordinator: the same, or there are two.
+    """
+    return {_answer(config, what, _synchronous), _answer(config, what, _asynchronous)}
+
+
+def _synchronous(build: Callable[..., Any], config: JobConfig, spec: FeedSpec) -> None:
     tf = importlib.import_module("tensorflow")
-    trainer_model = importlib.import_module("sparktf.trainer.model.model")
+    model = importlib.import_module("sparktf.trainer.model.model").KerasModel(build, config, {}, spec)
     step = importlib.import_module("sparktf.trainer.sync.step")
+    step.UpdateFunction(tf.distribute.get_strategy(), model, first_replica=0, max_rows=8)
+
+
+def _asynchronous(build: Callable[..., Any], config: JobConfig, spec: FeedSpec) -> None:
+    tf = importlib.import_module("tensorflow")
+    model = importlib.import_module("sparktf.trainer.model.model").KerasModel(build, config, {}, spec, unseen=True)
+    closure = importlib.import_module("sparktf.trainer.parameter_server.closure")
+    closure.Closure(tf.distribute.get_strategy(), model, batch_size=8)
+
+
+def _answer(config: JobConfig, what: str, construct: Callable[..., None]) -> tuple[str, int, str]:
     keras = importlib.import_module(config.params["flavour"])
     try:
         spec = FeedSpec(features=FEEDS.get(what, (NUMBERS, LABEL)))
-        model = trainer_model.KerasModel(lambda *_: MODELS[what](keras), config, {}, spec)
-        step.UpdateFunction(tf.distribute.get_strategy(), model, first_replica=0, max_rows=8)
+        construct(lambda *_: MODELS[what](keras), config, spec)
     except SparkTFError as error:
         return type(error).__name__, int(error.verdict), str(error)
     except ValueError as error:

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterator
-from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pytest
+from integration.processes import wait_for
 from trainer import lake, reference
 from trainer.local_gang import LocalGang, updates_of
 from trainer.results import accounts, steps_saved
@@ -143,6 +147,39 @@ def test_checkpoints_and_the_end_come_at_their_very_updates(tmp_path: Path, gang
     assert {step: (cursor.epoch, cursor.rows) for step, cursor in cursors.items()} == {
         step: (0, done) for step, done in zip((5, 10, 15, 17), rows, strict=True)
     }
+
+
+def test_training_goes_on_when_a_worker_is_killed_and_its_successor_joins(
+    tmp_path: Path, gang: LocalGang, elsewhere: ProcessPoolExecutor
+) -> None:
+    lake.write(tmp_path / "lake", [60] * 20)
+    config = served(tmp_path, **told(1200), train={"batch_size": 4, "epochs": 2, "steps_per_call": 4})
+    with ThreadPoolExecutor(1) as thread:
+        running = thread.submit(gang.train, config)
+        wait_for("updates by worker 1", partial(training, gang, "worker-1", 5), within_s=60)[0].kill()
+        result = running.result()
+    assert len(result.attempts) == 1
+    (lost,) = result.attempts[0].losses
+    assert (lost.node, lost.exit_code) == ("worker 1", -9)
+    updates = updates_of_attempt(result)
+    assert {update.trainer for update in updates} == {"worker-0", "worker-1", "worker-1.1"}
+    assert accounts(result) == [(1200, 1200, 1200, True)] * 2
+    counts = Counter(row for update in updates for row in update.rows)
+    assert set(counts) == set(range(1200))
+    again = sum(counts.values()) - 2 * 1200
+    assert min(counts.values()) == 2
+    assert 0 <= again <= 2 * 4 * 4  # of the execution that was under way, and of one whose receipt was
+    assert result.steps == elsewhere.submit(reference.iterations, result.checkpoint).result()
+    assert 0 <= len(updates) - result.steps <= 1  # the killed one may have said so of an update that it did not make
+
+
+def training(gang: LocalGang, trainer: str, updates: int) -> list[psutil.Process]:
+    """Returns the process of a trainer, once it has made so many updates."""
+    if gang.agents is None:
+        return []
+    logs = [log for log in gang.agents.folder.rglob(f"*-{trainer}.log") if log.read_text().count("trained") >= updates]
+    every = [child for agent in gang.agents.pids() for child in psutil.Process(agent).children()]
+    return [child for child in every if Path(f"/proc/{child.pid}/fd/1").resolve() in logs]
 
 
 def test_what_the_model_fails_with_on_a_worker_ends_the_run_as_the_models_failure(

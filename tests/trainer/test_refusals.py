@@ -66,7 +66,7 @@ def test_a_model_that_cannot_be_exact_is_refused(
     flavour: str, what: str, text: str, tmp_path: Path, elsewhere: ProcessPoolExecutor
 ) -> None:
     config = lake.job(tmp_path, "anything", params={"flavour": flavour}, data=lake.NUMBERS_TO_LABEL)
-    kind, verdict, message = elsewhere.submit(refused.answer, config, what).result()
+    ((kind, verdict, message),) = elsewhere.submit(refused.answers, config, what).result()
     assert (kind, verdict) == ("ModelContractError", Verdict.REFUSED), message
     assert message.startswith("model: ")
     assert text in message
@@ -78,7 +78,7 @@ def test_a_model_without_a_fault_is_accepted(
     what: str, flavour: str, tmp_path: Path, elsewhere: ProcessPoolExecutor
 ) -> None:
     config = lake.job(tmp_path, "anything", params={"flavour": flavour}, data=lake.NUMBERS_TO_LABEL)
-    assert elsewhere.submit(refused.answer, config, what).result() == ("", 0, "accepted")
+    assert elsewhere.submit(refused.answers, config, what).result() == {("", 0, "accepted")}
 
 
 @pytest.mark.parametrize("flavour", FLAVOURS)
@@ -86,10 +86,10 @@ def test_the_error_of_a_subclassed_models_first_call_says_what_it_was_given(
     flavour: str, tmp_path: Path, elsewhere: ProcessPoolExecutor
 ) -> None:
     config = lake.job(tmp_path, "anything", params={"flavour": flavour}, data=lake.NUMBERS_TO_LABEL)
-    kind, verdict, message = elsewhere.submit(refused.answer, config, "a call that fails").result()
-    assert (kind, verdict) == ("ValueError", Verdict.MODEL_FAILED)
-    assert "seven are wanted" in message
-    assert "it was given input:numbers float32 [batch, 4], target:label int64 [batch]" in message
+    for kind, verdict, message in elsewhere.submit(refused.answers, config, "a call that fails").result():
+        assert (kind, verdict) == ("ValueError", Verdict.MODEL_FAILED)
+        assert "seven are wanted" in message
+        assert "it was given input:numbers float32 [batch, 4], target:label int64 [batch]" in message
 
 
 @pytest.mark.parametrize(

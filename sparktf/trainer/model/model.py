@@ -190,13 +190,19 @@ class KerasModel:
                     "which cannot be weighted exactly over workers: put the mask into the sample weights"
                 )
         objects = {id(loss): loss for loss in self._loss_objects() if loss is not None}.values()
+        of_one_number: list[Any] = []
         for loss in objects:
-            loss.call = _refusing_one_number(loss)
+            loss.call = _noting_one_number(loss, of_one_number)
         try:
             self.compute_loss(rows, y_pred, training=False)
         finally:
             for loss in objects:
                 del loss.call
+        for loss in of_one_number:
+            raise ModelContractError(
+                f"model: loss {loss.name} gives one number for a batch, which cannot be weighted exactly over workers: "
+                "return one for each row"
+            )
 
     def _loss_objects(self) -> list[Any]:
         if self.flavour == "keras":
@@ -262,20 +268,18 @@ def _check_compiled(model: Any, name: str) -> None:
             )
 
 
-def _refusing_one_number(loss: Any) -> Callable[[Any, Any], Any]:
-    """Returns the `call` of a loss, which refuses to give one number for all rows: a mean, a sum, whatever it is."""
+def _noting_one_number(loss: Any, found: list[Any]) -> Callable[[Any, Any], Any]:
+    """Returns the `call` of a loss, which notes whether it gives one number for all rows: a mean, a sum, whatever."""
     call = loss.call
 
-    def checked(y_true: Any, y_pred: Any) -> Any:
+    # Raising here would not do: in a graph, tf_keras has AutoGraph call this, which makes other errors of it.
+    def noting(y_true: Any, y_pred: Any) -> Any:
         values = call(y_true, y_pred)
         if values.shape.rank == 0:
-            raise ModelContractError(
-                f"model: loss {loss.name} gives one number for a batch, which cannot be weighted exactly over workers: "
-                "return one for each row"
-            )
+            found.append(loss)
         return values
 
-    return checked
+    return noting
 
 
 def _check_exact(model: Any, losses: list[Any]) -> None:
