@@ -24,6 +24,7 @@ from sparktf.errors import ConfigError, SparkTFError
 from sparktf.hadoop import HadoopConf
 from sparktf.sequence import PartitionValue
 from sparktf.storage import FileSystems
+from sparktf.topology import in_words
 
 _HERE = {"spark.master": "local[*]", "spark.ui.enabled": "false", "spark.ui.showConsoleProgress": "false"}
 
@@ -72,7 +73,9 @@ def check_run(config: JobConfig, master: str, say: Callable[[str], None], *, dee
     with found.part():
         check_slots(slots, config.cluster)
         room = "" if slots.total is None else f", which has {slots.total} slots"
-        found.known.append(f"nodes: {config.cluster.nodes} on {slots.master}{room}")
+        shape = config.cluster.shape
+        roles = f" ({in_words(shape.members(shape.nodes))})" if len(shape.wanted) > 1 else ""
+        found.known.append(f"nodes: {shape.nodes}{roles} on {slots.master}{room}")
     with found.part():
         systems = FileSystems(HadoopConf.from_environment())
         config = normalised(config, systems.normalise)

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import itertools
 import multiprocessing
 import shutil
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from io import StringIO
+from multiprocessing.context import ForkServerProcess
 from pathlib import Path
 from typing import Any
 
@@ -158,17 +160,40 @@ class LocalAgents:
     def __init__(self, count: int, settings: AgentSettings) -> None:
         self.spares = 0
         self.folder = Path(tempfile.mkdtemp(prefix="sparktf-gang-"))
+        self._settings = settings
         self._left: list[str] = []
-        self._processes = [
-            PROCESSES.Process(target=run_agent, args=(partition, settings, str(self.folder)))
-            for partition in range(count)
-        ]
-        for process in self._processes:
-            process.start()
+        self._killed: set[int] = set()
+        self._tasks = itertools.count()
+        self._processes = [self._start(partition) for partition in range(count)]
 
     def pids(self) -> list[int]:
         """Returns the agents' processes."""
         return [process.pid for process in self._processes if process.pid]
+
+    def kill(self, partition: int) -> None:
+        """Ends an executor, as YARN does: its agent, the trainer and their folder are gone at once."""
+        process = self._processes[partition]
+        for child in _below(process.pid or 0):
+            child.kill()
+        process.kill()
+        process.join()
+        self._killed.add(partition)
+        shutil.rmtree(self.folder / process.name)
+
+    def start_again(self, partition: int) -> None:
+        """Has another executor in the place of one that was killed."""
+        self._processes[partition] = self._start(partition)
+        self._killed.remove(partition)
+
+    def _start(self, partition: int) -> ForkServerProcess:
+        task = next(self._tasks)
+        folder = self.folder / f"task-{task}"
+        folder.mkdir()
+        process = PROCESSES.Process(
+            name=folder.name, target=run_agent, args=(partition, self._settings, str(folder), task)
+        )
+        process.start()
+        return process
 
     def ended(self) -> str | None:
         """See `AgentJob`."""
@@ -185,12 +210,12 @@ class LocalAgents:
         for child in [c for p in self._processes if p.pid for c in _below(p.pid)]:
             self._left.append(" ".join(child.cmdline()))
             child.kill()
-        for process in self._processes:
+        for partition, process in enumerate(self._processes):
             process.kill()
             process.join()
-            if process.exitcode:
+            if process.exitcode and partition not in self._killed:
                 self._left.append(f"an agent's exit code {process.exitcode}")
-        self._left += [str(path) for path in self.folder.iterdir()]
+        self._left += [str(path) for folder in self.folder.iterdir() for path in folder.iterdir()]
         shutil.rmtree(self.folder)
 
     def check_nothing_left(self) -> None:

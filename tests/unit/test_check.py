@@ -47,6 +47,16 @@ def test_what_is_found_follows_the_configuration(
     assert not (tmp_path / "runs").exists()
 
 
+def test_the_roles_of_a_gang_are_counted(config: str, capsys: pytest.CaptureFixture[str]) -> None:
+    asked = ["cluster.strategy=parameter_server", "cluster.ps=1"]
+    line = ["check", config, *(part for set_ in asked for part in ("--set", set_))]
+    assert main([*line, "--master", "local[4]"]) == 0
+    nodes = "# nodes: 4 (2 workers, 1 ps and a coordinator) on local[4], which has 4 slots"
+    assert nodes in capsys.readouterr().out.splitlines()
+    assert main([*line, "--master", "local[3]"]) == 2
+    assert capsys.readouterr().err.startswith("cluster.workers: 2, cluster.ps: 1 and a coordinator: 4 nodes need")
+
+
 def test_files_that_spark_alone_reads_are_refused_to_workers_that_must_read_them_themselves(
     config: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
