@@ -359,6 +359,28 @@ def test_what_workers_have_read_and_what_was_replayed_adds_up_from_their_receipt
     assert told.inputs == {ONE.node: NodeInput(rows={"direct": 10}, nbytes=100, wait_s=1.0), TWO.node: read}
 
 
+@pytest.mark.parametrize(("leased", "replayed"), [(1, 100), (1_000_000, 2 * 256 * 32)])
+def test_rows_that_a_lost_worker_may_have_trained_count_as_replayed_and_those_it_had_for_later_do_not(
+    leased: int, replayed: int
+) -> None:
+    books = book_of(placed(1, 1, 40))
+    pieces = asked(books, ONE, rows=leased).pieces
+    held = sum(piece.rows for piece in pieces)
+    first, last = pieces[0].first_row, pieces[-1]
+    if leased == 1:  # all but 100 rows are trained, and told of
+        ends = [(piece.first_row, piece.first_row + piece.rows) for piece in pieces]
+        ends[-1] = (last.first_row, last.first_row + last.rows - 100)
+        books.fetched(fetched(receipt(ONE, 1, *ends)))
+    else:
+        assert held > replayed
+        books.fetched(fetched(receipt(ONE, 1, (first, first + 5))))
+    for _ in range(2):
+        books.fetched(fetched(closed=(Closed(node=ONE.node, incarnation=0),)))
+    told = books.receipts(0)
+    assert told is not None
+    assert told.replayed == replayed
+
+
 def test_receipts_that_cannot_be_are_told_of_by_name() -> None:
     books = book_of(placed(3, 1, 40))
     first = asked(books, ONE).pieces[0].first_row

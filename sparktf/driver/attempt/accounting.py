@@ -30,7 +30,8 @@ class Receipts:
 
     Attributes:
         counts: Rows of all of them.
-        replayed: Rows that may have gone into an update before as well.
+        replayed: Rows that may have gone into an update before as well: those of executions that broke off, and of what
+            a lost worker leaves as many as it may have trained.
         inputs: What each worker has read for it.
     """
 

@@ -19,6 +19,10 @@ from sparktf.sequence import Cursor, Slices, Stream, remaining
 from sparktf.topology import NodeId
 from sparktf.wire.leasing import BlockLease, BlockLeaseRequest, Fetched, Receipt
 
+_UNTOLD = 2
+"""Executions of a worker that is lost may have trained rows of which nobody was told: the one that it was at, and one
+whose result was on its way."""
+
 
 class Answer(NamedTuple):
     """What a lessee was given last in an epoch."""
@@ -56,6 +60,7 @@ class LeaseBooks:
         self._plan = plan
         self._cursor = cursor
         self._batch_rows = config.train.batch_size
+        self._untold_rows = _UNTOLD * config.train.steps_per_call * config.train.batch_size
         self._locality = config.data.locality
         self._workers = dict(workers)
         self._lock = threading.Lock()
@@ -183,4 +188,5 @@ class LeaseBooks:
             for book in self._books.values():
                 book.answers.pop(lessee, None)
                 if book.leases is not None:
-                    book.leases.close(lessee)
+                    # What it had leased for later, nobody has trained.
+                    book.receipts.replayed += min(book.leases.close(lessee), self._untold_rows)

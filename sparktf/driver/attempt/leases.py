@@ -90,10 +90,12 @@ class BlockLeases:
         self._done += rows
         return rows
 
-    def close(self, lessee: Lessee) -> None:
-        """Takes back what an incarnation has leased and not trained."""
-        if held := self._held.pop(lessee, None):
-            self._returned = self._returned.with_more(self._order.slices(merge(held.intervals)))
+    def close(self, lessee: Lessee) -> int:
+        """Takes back what an incarnation has leased and not trained; returns how many rows that are."""
+        intervals = merge(self._held.pop(lessee, Held()).intervals)
+        if intervals:
+            self._returned = self._returned.with_more(self._order.slices(intervals))
+        return sum(stop - start for start, stop in intervals)
 
 
 class Held:
