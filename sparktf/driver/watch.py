@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
+from itertools import zip_longest
 from typing import NamedTuple
 
 from sparktf.config.job import JobConfig
@@ -60,7 +61,7 @@ class Watch:
     warn: Callable[[str], None]
     _shown: int = 0
     _warned: int = 0
-    _mourned: int = 0
+    _mourned: Sequence[str] = ()
     _room_is_known: bool = False
     _last_step: int = 0
     _given_up: bool = False
@@ -136,10 +137,11 @@ class Watch:
         """Has others take the places of trainers that are lost, where the attempt goes on without them."""
         with self.gang.roster.changed:
             said = self.replacements.fill()
-            losses = self.attempt.losses.records[self._mourned :]
-        self._mourned += len(losses)
-        for lost in losses:
-            self.warn(f"{lost.message}: training goes on")
+            losses = [record.message for record in self.attempt.losses.records]
+        for before, lost in zip_longest(self._mourned, losses):
+            if lost != before:  # also where more is known of one than its silence
+                self.warn(f"{lost}: training goes on")
+        self._mourned = losses
         for text in said:
             self.display.say(text)
 

@@ -149,6 +149,16 @@ class Gang:
         )
         self.attempt.failed(Failed(**self.sender(node), record=record))
 
+    def fall_silent(self, node: NodeId) -> None:
+        """Time passes until one is lost by its silence; the others beat."""
+        while self.attempt.trainers[node].is_expected:
+            self.now_s += 1
+            for other, trainer in self.attempt.trainers.items():
+                if other != node and trainer.is_expected:
+                    self.beat(other, int(self.now_s))
+            assert self.attempt.outcome() is Outcome.RUNNING
+            assert self.now_s < 200
+
     def pass_time(self, seconds: float) -> Outcome:
         """Looks each second; the living beat, and the coordinator makes steps."""
         for _ in range(round(seconds)):
@@ -346,12 +356,7 @@ def test_a_killed_worker_leaves_its_place_and_its_rows_and_the_attempt_goes_on(g
 
 
 def test_a_frozen_worker_is_lost_by_its_silence_and_refused_when_it_wakes_up(gang: Gang) -> None:
-    while not gang.attempt.vacant():
-        gang.now_s += 1
-        for node in (CHIEF, PS, TWO):
-            gang.beat(node, int(gang.now_s))
-        assert gang.attempt.outcome() is Outcome.RUNNING
-        assert gang.now_s < 200
+    gang.fall_silent(ONE)
     assert "worker 0 on h2 was silent for" in gang.attempt.vacant()[0].reason
     old = gang.sender(ONE)
     beat = Heartbeat(**old, progress=Progress())
@@ -362,6 +367,26 @@ def test_a_frozen_worker_is_lost_by_its_silence_and_refused_when_it_wakes_up(gan
         gang.attempt.heartbeat(beat)
     with pytest.raises(RefusedError, match="is over"):
         gang.attempt.lease_blocks(BlockLeaseRequest(**old, epoch=0, number=1, rows=1))
+
+
+def test_the_loss_of_its_executor_says_more_than_a_workers_silence_unless_that_is_explained(gang: Gang) -> None:
+    gang.fall_silent(ONE)
+    since_s = gang.attempt.vacant()[0].since_s
+    gang.now_s += 1
+    gang.attempt.agent_lost("agent 2", "Container killed on request", "http://log")
+    (loss,) = gang.attempt.losses.records
+    assert (loss.message, loss.log) == ("worker 0 on h2 lost its executor: Container killed on request", "http://log")
+    assert gang.attempt.vacant()[0].since_s == since_s
+    gang.attempt.agent_lost("agent 2", "again")
+
+    gang.fall_silent(TWO)
+    with pytest.raises(RefusedError, match="counts as lost"):
+        gang.exited(TWO, -9)  # its agent has ended it
+    gang.attempt.agent_lost("agent 3", "much later")
+    assert [record.message.partition(" on ")[2] for record in gang.attempt.losses.records] == [
+        "h2 lost its executor: Container killed on request",
+        "h3 was silent for 15 s",
+    ]
 
 
 def test_a_worker_is_lost_once_however_many_say_so(gang: Gang) -> None:

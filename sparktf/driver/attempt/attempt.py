@@ -250,12 +250,14 @@ class Attempt:
             log: Where its executor's log is.
         """
         for trainer in self.trainers.values():
-            if trainer.agent == agent and trainer.state is not TrainerState.EXITED:
+            ends = trainer.state is not TrainerState.EXITED
+            if trainer.agent == agent and (ends or self.losses.is_unexplained(trainer)):
                 heard_ago_s = self._clock() - trainer.heard_s
                 record = loss(trainer, f"lost its executor: {reason}", self._wall() - heard_ago_s)
                 self._failures.forget_silence(str(trainer.node))
                 self._lost(trainer, record.model_copy(update={"log": log}))
-                trainer.apply(TrainerEvent.EXIT)
+                if ends:
+                    trainer.apply(TrainerEvent.EXIT)
 
     # ---- decisions ----
 
@@ -365,7 +367,7 @@ class Attempt:
         if isinstance(ruling, Fail):
             self._failures.note(ruling.record, self._clock(), is_silence=is_silence)
         if isinstance(ruling, Replace):
-            self.losses.note(trainer, record, self._clock())
+            self.losses.note(trainer, record, self._clock(), is_silence=is_silence)
             if is_silence:
                 trainer.apply(TrainerEvent.EXIT)  # should it wake up, it is refused
 

@@ -40,9 +40,18 @@ class Losses:
         """Whether this trainer is lost."""
         return (trainer.node, trainer.incarnation) in self._noted
 
-    def note(self, trainer: Trainer, record: ErrorRecord, now_s: float) -> None:
-        """Notes a loss; what is told of the same trainer later is only what followed."""
-        self._noted.setdefault((trainer.node, trainer.incarnation), Failure(record, now_s))
+    def is_unexplained(self, trainer: Trainer) -> bool:
+        """Whether this trainer is lost, and all that is known of it is its silence."""
+        known = self._noted.get((trainer.node, trainer.incarnation))
+        return known is not None and known.is_silence
+
+    def note(self, trainer: Trainer, record: ErrorRecord, now_s: float, *, is_silence: bool = False) -> None:
+        """Notes a loss; what is told of the same trainer later is only what followed, unless it was merely silent."""
+        key = (trainer.node, trainer.incarnation)
+        if key not in self._noted:
+            self._noted[key] = Failure(record, now_s, is_silence)
+        elif self._noted[key].is_silence and not is_silence:
+            self._noted[key] = Failure(record, self._noted[key].noted_s)
 
     def add_log(self, node: NodeId, incarnation: int, log: dict[str, Any]) -> bool:
         """Keeps a trainer's exit code and log with its loss; returns whether it was lost."""
@@ -51,7 +60,7 @@ class Losses:
             return False
         if known.record.exit_code is None:
             record = known.record.model_copy(update=log)
-            self._noted[node, incarnation] = known._replace(record=record)
+            self._noted[node, incarnation] = known._replace(record=record, is_silence=False)
         return True
 
     def vacant(self, members: Members) -> tuple[Vacancy, ...]:
