@@ -1,7 +1,11 @@
-"""Uses an exported model in a fresh process: `predict.py MODEL INPUTS.npz OUTPUTS.npz`. Its two forms must agree."""
+"""Uses an exported model in a fresh process: `predict.py MODEL INPUTS.npz OUTPUTS.npz [MODULE...]`.
+
+Its two forms must agree. Modules are imported for the layers that they register.
+"""
 
 from __future__ import annotations
 
+import importlib
 import sys
 from pathlib import Path
 
@@ -22,4 +26,6 @@ def main(model: Path, inputs: Path, outputs: Path) -> None:
 
 
 if __name__ == "__main__":
-    main(*map(Path, sys.argv[1:]))
+    for module in sys.argv[4:]:
+        importlib.import_module(module)
+    main(*map(Path, sys.argv[1:4]))

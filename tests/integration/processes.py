@@ -86,6 +86,11 @@ class Family:
             return False
 
 
+def executor_of(pid: int) -> psutil.Process:
+    """Returns the executor's JVM that a process belongs to."""
+    return next(p for p in psutil.Process(pid).parents() if "CoarseGrainedExecutorBackend" in " ".join(p.cmdline()))
+
+
 def _line(process: psutil.Process) -> str:
     with suppress(psutil.Error):
         return f"{process.pid}: {' '.join(process.cmdline())[-150:]}"

@@ -13,13 +13,14 @@ import numpy.typing as npt
 _SCRIPT = Path(__file__).parent / "predict.py"
 
 
-def predict(model: Path, folder: Path, **inputs: npt.NDArray[Any]) -> dict[str, npt.NDArray[Any]]:
+def predict(model: Path, folder: Path, *modules: str, **inputs: npt.NDArray[Any]) -> dict[str, npt.NDArray[Any]]:
     """Returns the outputs of an exported model, by name; of its two forms, which must agree.
 
     Args:
         folder: For the files that go to the process and come back.
+        modules: Those that register layers of the model's own.
     """
     given, found = folder / "inputs.npz", folder / "outputs.npz"
     np.savez(given, **inputs)  # type: ignore[arg-type]
-    subprocess.run([sys.executable, str(_SCRIPT), str(model), str(given), str(found)], check=True, timeout=60)
+    subprocess.run([sys.executable, str(_SCRIPT), str(model), str(given), str(found), *modules], check=True, timeout=60)
     return dict(np.load(found))

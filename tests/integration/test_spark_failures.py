@@ -13,7 +13,7 @@ import psutil
 import pytest
 from integration.application import Application
 from integration.disk import Disk
-from integration.processes import wait_for
+from integration.processes import executor_of, wait_for
 from integration.rows import job
 from integration.sandbox import Sandbox
 from integration.submit import Submit
@@ -44,13 +44,6 @@ def watched_job(rows: Path, runs: Path, watch: Watch, **sections: Any) -> dict[s
 def agent_of(held: Held) -> psutil.Process:
     """Returns the Python worker that a trainer belongs to."""
     return psutil.Process(held.pid).parents()[0]
-
-
-def executor_of(held: Held) -> psutil.Process:
-    """Returns the executor's JVM that a trainer belongs to."""
-    return next(
-        p for p in psutil.Process(held.pid).parents() if "CoarseGrainedExecutorBackend" in " ".join(p.cmdline())
-    )
 
 
 def assert_gone(*trainers: Held, within_s: float = 10) -> None:
@@ -130,12 +123,12 @@ def test_a_run_outlives_a_killed_trainer_a_killed_executor_and_a_frozen_executor
 
     second = watch.held(2, but=first)
     wait_for("a commit", lambda: 2 * EVERY in run.committed(), within_s=20)
-    executor_of(second[1]).kill()
+    executor_of(second[1].pid).kill()
     assert_gone(*second, within_s=30)
 
     third = watch.held(2, but=first + second)
     wait_for("a commit", lambda: 3 * EVERY in run.committed(), within_s=20)
-    frozen = [executor_of(third[0]), *executor_of(third[0]).children(recursive=True)]
+    frozen = [executor_of(third[0].pid), *executor_of(third[0].pid).children(recursive=True)]
     for process in frozen:
         process.suspend()
     assert_gone(*third[1:], within_s=30)
