@@ -17,6 +17,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 PY := $(BIN)/python
 LAKE := lake/digits
+CLICKS := lake/clicks
 SPARK = $(shell $(PY) -c 'import pathlib, pyspark; print(pathlib.Path(pyspark.__file__).parent)')
 MINIHADOOP := PYTHON=$(PY) yarn/minihadoop.sh
 ARGS ?=
@@ -56,14 +57,23 @@ help: ## Show this help
 
 # --- what it can do ---
 
-.PHONY: train
-train: java $(VENV)/.examples $(LAKE) ## Train on handwritten digits with two workers on local Spark
-	@PYTHONWARNINGS='ignore:PySpark does not yet fully support:FutureWarning' \
+# $(call TRAIN,name) runs jobs/conf/<name>.yaml.
+define TRAIN
+@PYTHONWARNINGS='ignore:PySpark does not yet fully support:FutureWarning' \
 	$(BIN)/spark-submit --master 'local[2]' \
 		--driver-java-options -Dlog4j2.configurationFile=sparktf/driver/spark/log4j2.properties \
 		--conf spark.ui.enabled=false --conf spark.ui.showConsoleProgress=false \
-		jobs/train.py --config jobs/conf/digits.yaml $(ARGS) \
+		jobs/train.py --config jobs/conf/$(1).yaml $(ARGS) \
 		2> >(trap '' INT; exec grep --line-buffered -v 'WARNING: Using incubator modules' >&2)
+endef
+
+.PHONY: train
+train: java $(VENV)/.examples $(LAKE) ## Train on handwritten digits with two workers on local Spark
+	$(call TRAIN,digits)
+
+.PHONY: train-clicks
+train-clicks: java $(VENV)/.examples $(CLICKS) ## Train wide and deep on a click log, with its large tables in shards
+	$(call TRAIN,clicks)
 
 .PHONY: test
 test: java $(VENV)/.dev ## All checks and tests; what CI runs
@@ -164,7 +174,7 @@ docs: $(VENV)/.dev ## Write the generated pages of docs/ anew
 
 .PHONY: clean
 clean: ## Remove all that make has made
-	@rm -rf $(VENV) $(LAKE) lake/.digits-* runs/digits benchmarks/out build dist *.egg-info \
+	@rm -rf $(VENV) $(LAKE) $(CLICKS) lake/.digits-* lake/.clicks-* runs/digits runs/clicks benchmarks/out build dist *.egg-info \
 		.mypy_cache .pytest_cache .ruff_cache .hypothesis artifacts spark-warehouse metastore_db derby.log
 	@find sparktf jobs yarn tests benchmarks -name __pycache__ -prune -exec rm -rf {} +
 	@rmdir lake runs 2>/dev/null || true
@@ -195,6 +205,9 @@ train-yarn: hadoop-up $(LAKE) ## Train on digits in HDFS with three workers on Y
 # Once made, the lake stays: runs that are resumed count on the same rows.
 $(LAKE): | $(VENV)/.examples
 	@$(PY) jobs/digits_lake.py $@
+
+$(CLICKS): | $(VENV)/.examples
+	@$(PY) jobs/clicks_lake.py $@
 
 # A stamp is younger than setup.py while the environment holds what setup.py asks for.
 $(VENV)/.examples: setup.py $(PY)

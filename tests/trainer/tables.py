@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import itertools
+import socket
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -80,38 +81,81 @@ def train(
 ) -> Trained:
     """Trains a table of rows, width and shards beside a dense variable, in a graph as training loops do."""
     tf = importlib.import_module("tensorflow")
-    model, optimizer = model_of(flavour, sizes), optimizer_of(flavour, kind, options)
-    optimizer.build(model.trainable_variables)
-    importlib.import_module("sparktf.layers").update_rows(model, optimizer)
-    layer, dense = model.table, tensorflow_variable(model.dense)
-    variables = [*layer.shard_variables(), dense]
-    gradients: set[str] = set()
-
-    @tf.function(reduce_retracing=True)  # type: ignore[untyped-decorator]
-    def update(ids: Any, factors: Any, of_dense: Any) -> None:
-        with tf.GradientTape() as tape:
-            loss = tf.reduce_sum(layer(ids) * factors) + tf.reduce_sum(dense * of_dense)
-        found = tape.gradient(loss, variables)
-        gradients.update(type(g).__name__ for g in found[:-1])
-        optimizer.apply_gradients(zip(found, model.trainable_variables, strict=True))
-
-    before = table_of(layer)
+    table = TrainedTable(flavour, sizes, kind, options)
+    update = tf.function(table.update, reduce_retracing=True)
+    before = table_of(table.layer)
     for step in steps:
         update(*map(tf.constant, step))
-    slots = {
-        name: [tensorflow_variable(v) for v in slot[: layer.shards]]
-        for name in SLOTS
-        if (slot := getattr(optimizer, name, None))
-    }
-    concrete = update.get_concrete_function(*map(tf.constant, steps[0]))
-    return Trained(
-        before,
-        table_of(layer),
-        {name: dealt([variable.numpy() for variable in slot]) for name, slot in slots.items()},
-        dense.numpy(),
-        gradients,
-        ops_on(concrete, [*layer.shard_variables(), *itertools.chain(*slots.values())]),
-    )
+    variables = [*table.layer.shard_variables(), *itertools.chain(*table.slots().values())]
+    return table.trained(before, ops_on(update.get_concrete_function(*map(tf.constant, steps[0])), variables))
+
+
+def train_on_servers(
+    flavour: str, sizes: tuple[int, int, int], kind: str, options: Mapping[str, Any], steps: Sequence[Step]
+) -> tuple[Trained, list[str], dict[str, list[str]]]:
+    """Trains the same with one worker and two parameter servers; in a process of its own, which all of them share.
+
+    Returns:
+        What `train` does, the devices of the shards, and those of their slots.
+    """
+    tf = importlib.import_module("tensorflow")
+    ports = {"worker": [free_port()], "ps": [free_port(), free_port()]}
+    spec = tf.train.ClusterSpec({job: [f"localhost:{port}" for port in of] for job, of in ports.items()})
+    servers = [tf.distribute.Server(spec, job, i, protocol="grpc") for job, of in ports.items() for i in range(len(of))]
+    resolver = tf.distribute.cluster_resolver.SimpleClusterResolver(spec, rpc_layer="grpc")
+    strategy = tf.distribute.ParameterServerStrategy(resolver)
+    coordinator = tf.distribute.coordinator.ClusterCoordinator(strategy)
+    with strategy.scope():
+        table = TrainedTable(flavour, sizes, kind, options)
+    before = table_of(table.layer)
+    update = tf.function(lambda *step: strategy.run(table.update, args=step), reduce_retracing=True)
+    for step in steps:
+        coordinator.schedule(update, args=tuple(step))
+        coordinator.join()
+    del servers
+    devices = [variable.device for variable in table.layer.shard_variables()]
+    slots = {name: [variable.device for variable in slot] for name, slot in table.slots().items()}
+    return table.trained(before, set()), devices, slots
+
+
+class TrainedTable:
+    """A table beside a dense variable, with an optimizer."""
+
+    def __init__(self, flavour: str, sizes: tuple[int, int, int], kind: str, options: Mapping[str, Any]) -> None:
+        self._model, self._optimizer = model_of(flavour, sizes), optimizer_of(flavour, kind, options)
+        self._optimizer.build(self._model.trainable_variables)
+        importlib.import_module("sparktf.layers").update_rows(self._model, self._optimizer)
+        self.layer, self._dense = self._model.table, tensorflow_variable(self._model.dense)
+        self._gradients: set[str] = set()
+
+    def update(self, ids: Any, factors: Any, of_dense: Any) -> None:
+        """Makes one update; see `Step`."""
+        tf = importlib.import_module("tensorflow")
+        with tf.GradientTape() as tape:
+            loss = tf.reduce_sum(self.layer(ids) * factors) + tf.reduce_sum(self._dense * of_dense)
+        found = tape.gradient(loss, [*self.layer.shard_variables(), self._dense])
+        self._gradients.update(type(g).__name__ for g in found[:-1])
+        self._optimizer.apply_gradients(zip(found, self._model.trainable_variables, strict=True))
+
+    def slots(self) -> dict[str, list[Any]]:
+        """Returns the shards' slots in the optimizer."""
+        return {
+            name: [tensorflow_variable(v) for v in slot[: self.layer.shards]]
+            for name in SLOTS
+            if (slot := getattr(self._optimizer, name, None))
+        }
+
+    def trained(self, before: Values, ops: set[str]) -> Trained:
+        """Returns what has become of the table."""
+        slots = {name: dealt([variable.numpy() for variable in slot]) for name, slot in self.slots().items()}
+        return Trained(before, table_of(self.layer), slots, self._dense.numpy(), self._gradients, ops)
+
+
+def free_port() -> int:
+    """Returns a port that nobody listens at."""
+    with socket.socket() as listener:
+        listener.bind(("localhost", 0))
+        return int(listener.getsockname()[1])
 
 
 def model_of(flavour: str, sizes: tuple[int, int, int]) -> Any:

@@ -12,7 +12,8 @@ from typing import Any
 import numpy as np
 import pytest
 from trainer import lake, reference, tables
-from trainer.local_gang import LocalGang, updates_of
+from trainer.conftest import keep_files_in
+from trainer.local_gang import PROCESSES, LocalGang, updates_of
 from trainer.tables import Step, Values
 
 FLAVOURS = ("keras", "tf_keras")
@@ -143,8 +144,32 @@ def test_rows_and_their_slots_are_updated_as_written_in_numpy(
     assert np.array_equal(found.after[unused], found.before[unused])
 
 
-@pytest.mark.parametrize("kind", ["SGD", "Adagrad", "Adam"])
+@pytest.mark.parametrize("kind", ["Adagrad", "Adam"])
 @pytest.mark.parametrize("flavour", FLAVOURS)
+def test_rows_are_updated_on_parameter_servers_beside_their_slots(flavour: str, kind: str, tmp_path: Path) -> None:
+    steps = steps_over(range(3, 20), 2)
+    with ProcessPoolExecutor(1, mp_context=PROCESSES, initializer=keep_files_in, initargs=(str(tmp_path),)) as fresh:
+        found, devices, slots = fresh.submit(
+            tables.train_on_servers, flavour, (23, 2, 3), kind, {"learning_rate": RATE}, steps
+        ).result()
+
+    reference = Reference(found.before, kind, {})
+    for step in steps:
+        reference.update(step)
+    np.testing.assert_allclose(found.after, reference.table, atol=TOLERANCE)
+    np.testing.assert_allclose(found.dense, reference.dense, atol=TOLERANCE)
+    assert found.slots
+    for name, slot in found.slots.items():
+        np.testing.assert_allclose(slot, reference.slots[NAMES[name]], atol=TOLERANCE, err_msg=name)
+    assert {device.partition("/device")[0] for device in devices} == {f"/job:ps/replica:0/task:{i}" for i in (0, 1)}
+    for name, where in slots.items():
+        assert where == devices, name
+
+
+# Of these, Keras's own pass over the table.
+@pytest.mark.parametrize(
+    ("flavour", "kind"), [("keras", "Adagrad"), ("keras", "Adam"), ("tf_keras", "SGD"), ("tf_keras", "Adam")]
+)
 def test_a_large_table_is_touched_in_the_rows_in_use_alone(
     flavour: str, kind: str, elsewhere: ProcessPoolExecutor
 ) -> None:
@@ -172,7 +197,7 @@ SHARDED: dict[str, Any] = {
 }
 
 
-@pytest.mark.parametrize(("workers", "devices"), [(1, 1), (1, 2), (2, 1)], ids=["single", "mirrored", "two workers"])
+@pytest.mark.parametrize(("workers", "devices"), [(1, 2), (2, 1)], ids=["two devices", "two workers"])
 @pytest.mark.parametrize("flavour", FLAVOURS)
 def test_a_run_updates_rows_as_one_process_does(
     flavour: str, workers: int, devices: int, tmp_path: Path, gang: LocalGang, elsewhere: ProcessPoolExecutor

@@ -87,6 +87,7 @@ ENTRY_POINTS = {
     "sparktf/trainer/nursery.py",
     "jobs/train.py",
     "jobs/digits_lake.py",
+    "jobs/clicks_lake.py",
     "yarn/minihadoop/__main__.py",
 }
 PROCESS_CALLS = {"sys.exit", "os._exit", "exit", "quit", "signal.signal", "logging.basicConfig", "SystemExit"}
