@@ -25,6 +25,7 @@ ARGS ?=
 CASES ?=
 SEED ?=
 # Of make simulate, whose only seed SEED is, where it is given.
+STRATEGY ?=
 SEEDS ?=
 FIRST ?=
 NODES ?=
@@ -95,7 +96,8 @@ fuzz: $(VENV)/.dev ## Random cases against an oracle, in a minute; more or other
 	@CASES=$(CASES) SEED=$(SEED) $(PYTEST) tests/fuzz $(ARGS)
 
 SIMULATION = PYTHONHASHSEED=0 PYTHONPATH=tests $(PY) -m simulation \
-	$(if $(SEEDS),--seeds $(SEEDS)) $(if $(FIRST),--first $(FIRST)) $(if $(SEED),--seed $(SEED)) $(if $(NODES),--nodes $(NODES))
+	$(if $(SEEDS),--seeds $(SEEDS)) $(if $(FIRST),--first $(FIRST)) $(if $(SEED),--seed $(SEED)) $(if $(NODES),--nodes $(NODES)) \
+	$(if $(STRATEGY),--strategy $(STRATEGY))
 
 .PHONY: simulate
 simulate: $(VENV)/.dev ## The driver among simulated nodes, storage and time; others: SEEDS=500 FIRST=0; one: SEED=7 NODES=4

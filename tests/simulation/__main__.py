@@ -11,6 +11,7 @@ from collections.abc import Sequence
 
 from simulation.mutants import print_table
 from simulation.shrink import shrunk
+from simulation.strategies import LOCKSTEP, PARAMETER_SERVER
 from simulation.world import Verdicts, play
 
 _PROCESSES = 2
@@ -21,9 +22,9 @@ def main(arguments: Sequence[str]) -> int:
     """Plays what is asked for; returns how many seeds failed."""
     options = _parser().parse_args(arguments)
     if options.mutants:
-        return print_table(options.seeds, options.first)
+        return print_table(options.seeds, options.first, options.strategy)
     if options.seed is not None:
-        found = play((options.seed, options.nodes))
+        found = play((options.seed, options.nodes, options.strategy or LOCKSTEP))
         print(found.schedule or "  nothing goes wrong")
         print(
             f"seed {found.seed}, {found.nodes} nodes, {_sort(found)}: {', '.join(sorted(found.kinds)) or 'no faults'}"
@@ -32,13 +33,13 @@ def main(arguments: Sequence[str]) -> int:
         _show(found, options.nodes)
         return bool(found.violations)
     began_s, ends, bad = time.monotonic(), Counter[str](), []
-    jobs = [(seed, options.nodes) for seed in range(options.first, options.first + options.seeds)]
+    jobs = [(seed, options.nodes, strategy) for strategy, seed in _chosen(options)]
     with multiprocessing.get_context("spawn").Pool(_PROCESSES) as pool:
         for found in pool.imap(play, jobs, chunksize=5):
             ends[found.end.partition(" ")[0]] += 1
             if found.violations:
                 bad.append(found)
-                print(f"seed {found.seed}: {found.violations[0]}", flush=True)
+                print(f"seed {_name(found)}: {found.violations[0]}", flush=True)
     for found in bad[:_SHOWN]:
         _show(found, options.nodes)
     told = ", ".join(f"{count} {end.lower()}" for end, count in ends.most_common())
@@ -50,12 +51,24 @@ def _show(found: Verdicts, nodes: int | None) -> None:
     if not found.violations:
         return
     small = shrunk(found, nodes)
-    again = f"make simulate SEED={found.seed}" + ("" if nodes is None else f" NODES={nodes}")
+    again = f"make simulate SEED={_name(found)}" + ("" if nodes is None else f" NODES={nodes}")
     print(f"\nseed {found.seed} ({found.nodes} nodes, {_sort(found)}) is wrong; to see it again:  {again}")
     print("of what goes wrong in it, this is enough:")
     print(small.schedule or "  nothing")
     for violation in small.violations:
         print(f"  * {violation}")
+
+
+def _chosen(options: argparse.Namespace) -> list[tuple[str, int]]:
+    """Returns the strategy and number of each seed: where no strategy is said, every fifth has parameter servers."""
+    of_servers = options.seeds // 5 if options.strategy is None else options.seeds
+    count = {LOCKSTEP: options.seeds - of_servers, PARAMETER_SERVER: of_servers}
+    wanted = count if options.strategy is None else {options.strategy: options.seeds}
+    return [(strategy, options.first + i) for strategy, seeds in wanted.items() for i in range(seeds)]
+
+
+def _name(found: Verdicts) -> str:
+    return f"{found.seed}" if found.strategy == LOCKSTEP else f"{found.seed} STRATEGY={found.strategy}"
 
 
 def _sort(found: Verdicts) -> str:
@@ -68,6 +81,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--first", type=int, default=0, help="the first of them")
     parser.add_argument("--seed", type=int, help="only this one, with its schedule")
     parser.add_argument("--nodes", type=int, help="instead of what the seed draws")
+    parser.add_argument("--strategy", choices=(LOCKSTEP, PARAMETER_SERVER), help="of all seeds")
     parser.add_argument("--mutants", action="store_true", help="take guards out, and see which seeds notice")
     return parser
 

@@ -11,6 +11,8 @@ import numpy.typing as npt
 from pydantic import ValidationError
 from simulation.disk import File
 from simulation.nodes import WEIGHTS
+from simulation.servers import DOUBT
+from simulation.strategies import PARAMETER_SERVER
 
 from sparktf.errors import ErrorRecord, Verdict
 from sparktf.result import AttemptResult, RunResult
@@ -37,11 +39,12 @@ def published(world: World, target: str) -> Iterator[str]:
     if target == world.rundir.model:
         yield from _whole(world, target, FileManifest)
         if (weights := _weights(world, target)) is not None:
-            yield from _trained(world, weights, Cursor(epoch=world.config.train.epochs))
+            yield from _trained(world, weights - _doubt(world, target), Cursor(epoch=world.config.train.epochs))
     elif target.startswith(world.rundir.checkpoints):
         yield from _whole(world, target, Manifest)
         manifest, weights = _manifest(world, target, Manifest), _weights(world, target)
         if isinstance(manifest, Manifest) and weights is not None:
+            weights = weights - _doubt(world, target)
             yield from _trained(world, weights, manifest.cursor)
             if manifest.rows_trained != int(weights.sum()):
                 yield f"the manifest tells of {manifest.rows_trained} rows, and the weights of {int(weights.sum())}"
@@ -68,15 +71,26 @@ def told(world: World, submission: Submission) -> Iterator[str]:
         yield from (f"{name} told that it is done: {found}" for found in _done(world, result))
     if result.verdict is Verdict.REFUSED and not world.disk_was_full:
         yield f"{name} refused the run: {submission.error}"
+    yield from _attempts(world, submission, result)
+    if len(result.attempts) > world.config.train.max_attempts:
+        yield f"{name} made {len(result.attempts)} attempts"
+
+
+def _attempts(world: World, submission: Submission, result: RunResult) -> Iterator[str]:
+    """Yields what is wrong with what a driver tells of attempts."""
+    name = submission.process.name
     for attempt in result.attempts if result.application == submission.site.application.id else ():
-        yield from (f"{name}, attempt {attempt.attempt}: {found}" for found in _blame(world, submission, attempt))
+        for found in (*_blame(world, submission, attempt), *_losses(world, submission, attempt)):
+            yield f"{name}, attempt {attempt.attempt}: {found}"
+    for attempt in result.attempts:
+        books = ("LifecycleError", "RowAccountingError")
+        if any(failure.type in books for failure in attempt.failures) and not submission.site.rows_lost:
+            yield f"{name}, attempt {attempt.attempt}: {[failure.message for failure in attempt.failures]}"
     for attempt in result.attempts[:-1]:
         if attempt.root_cause is not None and attempt.root_cause.type == "NotStoredError":
             yield f"{name} trained again after attempt {attempt.attempt}, which could not be stored"
         if attempt.root_cause is not None and attempt.root_cause.verdict is not Verdict.INFRASTRUCTURE:
             yield f"{name} tried again after attempt {attempt.attempt}: {attempt.root_cause.message}"
-    if len(result.attempts) > world.config.train.max_attempts:
-        yield f"{name} made {len(result.attempts)} attempts"
 
 
 def ends(world: World) -> Iterator[str]:
@@ -101,8 +115,11 @@ def _done(world: World, result: RunResult) -> Iterator[str]:
     model = world.rundir.model
     yield from _whole(world, model, FileManifest)
     if (weights := _weights(world, model)) is not None:
-        yield from _trained(world, weights, Cursor(epoch=world.config.train.epochs))
+        yield from _trained(world, weights - _doubt(world, model), Cursor(epoch=world.config.train.epochs))
     for rows in result.rows:
+        if rows.replayed > world.replayed[rows.epoch]:
+            may_be = world.replayed[rows.epoch]
+            yield f"{rows.replayed} rows of epoch {rows.epoch} are told as replayed, and {may_be} may be"
         if not rows.complete or not rows.planned == rows.fed == rows.trained + rows.set_aside == world.rows.count:
             yield f"the rows of epoch {rows.epoch} are told as {rows!r}"
     if [rows.epoch for rows in result.rows] != list(range(world.config.train.epochs)):
@@ -112,7 +129,7 @@ def _done(world: World, result: RunResult) -> Iterator[str]:
 def _blame(world: World, submission: Submission, attempt: AttemptResult) -> Iterator[str]:
     """Yields what is wrong with the root cause of an attempt: the node that is named is not one that was hit."""
     cause = attempt.root_cause
-    if cause is None or not cause.node.startswith("worker"):
+    if cause is None or cause.node == "driver":
         return
     node = cause.message.rpartition(" lost its peers: ")[2] if cause.peer else cause.node
     trainers = [t for t in submission.site.trainers if t.spec.attempt == attempt.attempt]
@@ -125,12 +142,31 @@ def _blame(world: World, submission: Submission, attempt: AttemptResult) -> Iter
         return  # it may have missed what its nodes told
     if "timeouts.progress" in cause.message and any(f.name in world.hits for f in submission.site.feeders):
         return  # nodes wait for what feeders do not bring
+    if world.strategy == PARAMETER_SERVER and "timeouts.progress" in cause.message:
+        # Training goes on when a worker is lost: only what stands still, or is not heard, holds it up.
+        hits = [hit for hit in hits if not hit.what.endswith("dies")]
     if not hits:
         yield f"{node} is named as the root cause, and nothing had happened to it: {cause.message}"
     elif attempt.attempt in submission.gang.cut_off:
         return  # its driver lost the run while it still looked for the one that the peers had lost
     elif cause.peer and any(hit.lasts for hit in hits) and not any(hit.what in ("lost", "late") for hit in hits):
         yield f"{cause.node} is blamed for the loss of {node}, which was gone: {cause.message}"
+
+
+def _losses(world: World, submission: Submission, attempt: AttemptResult) -> Iterator[str]:
+    """Yields which nodes count as lost more often, while the attempt went on, than something happened to them."""
+    site = submission.site
+    if submission.process.name in world.hits:
+        return  # it may have missed what its nodes told
+    for node in {loss.node for loss in attempt.losses}:
+        lost = [loss for loss in attempt.losses if loss.node == node]
+        trainers = [t for t in site.trainers if t.spec.attempt == attempt.attempt and str(t.spec.node) == node]
+        # An agent that was gone took the trainer with it that it had, or was to start.
+        agents = {t.agent for t in trainers} | {a for a in site.agents if a.host in {loss.host for loss in lost}}
+        processes = [t.process for t in trainers] + [a.process for a in agents]
+        hit = sum(process.name in world.hits for process in processes)
+        if len(lost) > hit:
+            yield f"{node} was lost {len(lost)} times, and something had happened to it {hit} times"
 
 
 def _is_of_the_gang(cause: ErrorRecord) -> bool:
@@ -165,6 +201,14 @@ def _weights(world: World, folder: str) -> Weights | None:
     found, shape = world.disk.find(f"{folder}/{WEIGHTS}"), (world.config.train.epochs, world.rows.count)
     if not isinstance(found, File) or len(found.content) != shape[0] * shape[1]:
         return None
+    return np.frombuffer(found.content, np.uint8).reshape(shape)
+
+
+def _doubt(world: World, folder: str) -> Weights:
+    """Returns how often rows are in the weights for executions that broke off, which no position says."""
+    found, shape = world.disk.find(f"{folder}/{DOUBT}"), (world.config.train.epochs, world.rows.count)
+    if not isinstance(found, File) or len(found.content) != shape[0] * shape[1]:
+        return np.zeros(shape, np.uint8)
     return np.frombuffer(found.content, np.uint8).reshape(shape)
 
 

@@ -42,6 +42,17 @@ FEED_RATES: Mapping[str, tuple[float, float]] = {
 }
 """The same of runs whose rows Spark feeds: per moment of a feeder's life, per feeder, per call, and per batch."""
 
+ASYNC_RATES: Mapping[str, tuple[float, float]] = {
+    "execution-breaks": (0.01, 0.2),
+    "result-late": (0.02, 0.3),
+    "caller-dies": (0.002, 0.03),
+    "caller-freezes": (0.002, 0.03),
+}
+"""The same of runs under parameter servers: per execution, per result, and per call of a trainer."""
+
+LOSSES = frozenset(("trainer-dies", "node-dies", "caller-dies", "execution-breaks", "message-twice"))
+"""Of every fourth seed under parameter servers nothing else: training goes on through all of it."""
+
 _ON = 0.3
 _SOME = 0.05
 
@@ -70,22 +81,25 @@ class Faults:
         *,
         until_s: float,
         is_fed: bool,
+        is_async: bool = False,
         kinds: frozenset[str] | None = None,
         dropped: frozenset[str],
     ) -> None:
         """Draws the kinds of a seed, unless they are given.
 
         Args:
-            is_fed: Spark feeds the rows.
+            is_fed: Spark feeds the rows; `is_async`: parameter servers hold the weights.
             dropped: Faults by name that do not happen, whatever is drawn.
         """
         chance = random.Random(f"{seed} faults")
         drawn = frozenset(kind for kind in RATES if chance.random() < _ON)
         rates = {kind: chance.uniform(*RATES[kind]) for kind in RATES}
-        if is_fed:
+        for more in [FEED_RATES] * is_fed + [ASYNC_RATES] * is_async:
             others = random.Random(f"{seed} feed faults")
-            drawn |= frozenset(kind for kind in FEED_RATES if others.random() < _ON)
-            rates |= {kind: others.uniform(*FEED_RATES[kind]) for kind in FEED_RATES}
+            drawn |= frozenset(kind for kind in more if others.random() < _ON)
+            rates |= {kind: others.uniform(*more[kind]) for kind in more}
+        if is_async and seed % 4 == 3:
+            drawn = LOSSES
         self.kinds = (drawn if chance.random() > _SOME else frozenset()) if kinds is None else kinds
         self.schedule: list[Struck] = []
         self.until_s = until_s

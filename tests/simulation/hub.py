@@ -9,6 +9,7 @@ import threading
 from collections import deque
 from collections.abc import Callable
 from functools import partial
+from types import SimpleNamespace
 from typing import Any
 
 from greenlet import GreenletExit, getcurrent, greenlet
@@ -75,6 +76,12 @@ class Waiter:
             self.process.resume(self.me)
 
 
+class Thread(greenlet):
+    """A thread of a process."""
+
+    process: Process
+
+
 class Process:
     """A process of a simulated machine: its threads live, freeze and die together.
 
@@ -110,7 +117,8 @@ class Process:
 
     def spawn(self, work: Callable[[], None]) -> None:
         """Starts a thread, at this moment but after whoever asks."""
-        thread = greenlet(lambda: self._run(work), parent=self.hub._main)
+        thread = Thread(lambda: self._run(work), parent=self.hub._main)
+        thread.process = self
         self._threads[thread] = None
         self.hub.at(0.0, lambda: self.resume(thread))
 
@@ -207,6 +215,14 @@ class Process:
     def _ended(self) -> None:
         if not self._threads:
             self.kill()
+
+
+def running() -> Process:
+    """Returns the process whose thread asks."""
+    thread = getcurrent()
+    if not isinstance(thread, Thread):
+        raise SimulationError("no simulated process runs")
+    return thread.process
 
 
 _LATE = object()
@@ -308,6 +324,56 @@ class SimLock:
 
     def __exit__(self, *error: object) -> None:
         self.release()
+
+
+class SimEvent:
+    """An event that a thread of a simulated process may wait for."""
+
+    def __init__(self, process: Process) -> None:
+        self._process = process
+        self._set = False
+        self._waiters: list[Waiter] = []
+
+    def is_set(self) -> bool:
+        """See `threading.Event`."""
+        return self._set
+
+    def set(self) -> None:
+        """See `threading.Event`."""
+        self._set = True
+        waiters, self._waiters = self._waiters, []
+        for waiter in waiters:
+            self._process.hub.at(0.0, waiter.wake)
+
+    def wait(self, timeout: float | None = None) -> bool:
+        """See `threading.Event`."""
+        if not self._set:
+            waiter = Waiter(self._process)
+            self._waiters.append(waiter)
+            self._process.wait(waiter, 1e9 if timeout is None else timeout)
+        return self._set
+
+
+class SimThread:
+    """A thread of the simulated process that makes it."""
+
+    def __init__(self, target: Callable[[], None], name: str = "", *, daemon: bool = True) -> None:
+        del name, daemon
+        self._target = target
+        self._process = running()
+
+    def start(self) -> None:
+        """See `threading.Thread`."""
+        self._process.spawn(self._target)
+
+
+THREADING = SimpleNamespace(
+    Lock=lambda: SimLock(running()),
+    Event=lambda: SimEvent(running()),
+    Condition=lambda: SimCondition(running(), 0.0),
+    Thread=SimThread,
+)
+"""What stands in for the module in the product's code that trainers run."""
 
 
 class SimClock:

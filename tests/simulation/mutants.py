@@ -12,6 +12,8 @@ from contextlib import ExitStack, contextmanager
 from typing import Any, NamedTuple
 from unittest import mock
 
+from simulation.async_mutants import GUARDS
+from simulation.strategies import LOCKSTEP, PARAMETER_SERVER
 from simulation.world import World
 
 from sparktf.driver.attempt.health import Failure, Lateness, Now, Since, late
@@ -35,10 +37,11 @@ _PROCESSES = 2
 
 
 class Mutant(NamedTuple):
-    """A guard, and what stands in its place: what to patch -> with what."""
+    """A guard of one strategy's runs, and what stands in its place: what to patch -> with what."""
 
     guard: str
     patches: Mapping[str, Any]
+    strategy: str = LOCKSTEP
 
 
 class Caught(NamedTuple):
@@ -170,39 +173,40 @@ MUTANTS = (
         "[10] no checkpoint after an epoch whose rows do not add up",
         {"sparktf.driver.attempt.attempt.Attempt._is_wrong_before": lambda self, cursor: False},
     ),
+    *(Mutant(guard, patches, PARAMETER_SERVER) for guard, patches in GUARDS.items()),
 )
 
 
 @contextmanager
-def without(guard: str) -> Iterator[None]:
+def without(guard: str) -> Iterator[Mutant]:
     """Takes a guard out."""
     (mutant,) = (mutant for mutant in MUTANTS if mutant.guard == guard)
     with ExitStack() as stack:
         for target, instead in mutant.patches.items():
             stack.enter_context(mock.patch(target, instead))
-        yield
+        yield mutant
 
 
 def caught(job: tuple[str, int, int]) -> Caught:
     """Returns which of some seeds is the first to notice that a guard is missing."""
     guard, first, seeds = job
     logging.disable()
-    with without(guard):
+    with without(guard) as mutant:
         for seed in range(first, first + seeds):
-            if found := World(seed).play().violations:
+            if found := World(seed, strategy=mutant.strategy).play().violations:
                 return Caught(guard, seed, found[0])
     return Caught(guard, -1, "nothing")
 
 
-def print_table(seeds: int, first: int) -> int:
+def print_table(seeds: int, first: int, strategy: str | None = None) -> int:
     """Takes out each guard in turn, and prints what noticed; returns how many nobody missed."""
     missed = 0
-    jobs = [(mutant.guard, first, seeds) for mutant in MUTANTS]
+    jobs = [(mutant.guard, first, seeds) for mutant in MUTANTS if strategy in (None, mutant.strategy)]
     each: Callable[[tuple[str, int, int]], Caught] = caught
     with multiprocessing.get_context("spawn").Pool(_PROCESSES) as pool:
         for found in pool.imap(each, jobs):
             missed += found.seed < 0
             seed = f"seed {found.seed}" if found.seed >= 0 else "NO SEED"
-            print(f"{found.guard:64} {seed:>9}  {found.said[:160]}", flush=True)
+            print(f"{found.guard:70} {seed:>9}  {found.said[:160]}", flush=True)
     print(f"{len(jobs) - missed} of {len(jobs)} guards are noticed when they are gone")
     return missed

@@ -43,6 +43,7 @@ from sparktf.wire.control import (
     StagedFile,
     StopOrder,
     TrainerExited,
+    TrainerOrder,
     TrainerSpec,
     Uploaded,
 )
@@ -78,6 +79,13 @@ class Share(Protocol):
         """Returns so many of its rows by content, fewer where it has no more; may wait for them."""
 
 
+class Weighty(Protocol):
+    """Who has the weights of a model."""
+
+    @property
+    def weights(self) -> npt.NDArray[np.uint8]: ...
+
+
 class Line(Protocol):
     """The way to one driver, and what its nodes share."""
 
@@ -105,6 +113,9 @@ class Line(Protocol):
 
     def hit(self, process: Process, what: str) -> None:
         """Notes that something happened to a process, for which it may be blamed."""
+
+    def trainer(self, agent: Agent, spec: TrainerSpec) -> Trainer:
+        """Starts a trainer of the node's role."""
 
     def began(self, trainer: Trainer) -> None:
         """Notes a trainer that is started."""
@@ -212,7 +223,7 @@ class Trainer:
         self.exit_code: int | None = None
         self.is_done = False
         self.stop_asked_s: float | None = None
-        name = f"{agent.process.name}/{spec.attempt}-{spec.node.index}"
+        name = f"{agent.process.name}/{self._suffix(spec)}"
         self.process = Process(line.hub, name, agent.seed, skew_s=agent.process.skew_s)
         self.process.on_end.append(self._note_end)
         self._storage = line.storage(self.process)
@@ -225,6 +236,10 @@ class Trainer:
         self._saved_step = spec.restore.step if spec.restore else -1
         self.process.spawn(self._main)
         self.process.spawn(self._beats)
+
+    @staticmethod
+    def _suffix(spec: TrainerSpec) -> str:
+        return f"{spec.attempt}-{spec.node.index}"
 
     @property
     def is_chief(self) -> bool:
@@ -278,9 +293,13 @@ class Trainer:
         spec = self.spec
         beat = Heartbeat.model_construct(**spec.sender, progress=self._progress)
         answer = self.line.call(self.process, Action.HEARTBEAT, beat, spec.config.timeouts.heartbeat)
-        if any(isinstance(order, StopOrder) for order in answer.orders):
-            self.exit(0 if self._finished else 143)
+        for order in answer.orders:
+            self._obey(order)
         return float(answer.beat_s)
+
+    def _obey(self, order: TrainerOrder) -> None:
+        if isinstance(order, StopOrder):
+            self.exit(0 if self._finished else 143)
 
     def _update(self, **changes: Any) -> None:
         self._progress = self._progress.model_copy(update=changes)
@@ -331,9 +350,7 @@ class Trainer:
         for epoch in range(first, spec.config.train.epochs):
             step = self._epoch(together, epoch, step, share, every)
         self._export(together)
-        self._wait_for_upload(spec.config.timeouts.upload)
-        if self._not_stored is not None:
-            raise NotStoredError(f"the last checkpoint could not be stored: {self._not_stored}")
+        self._store_last()
         model = self._model if self.is_chief else ()
         self.is_done = True
         self._send(Action.FINISHED, Finished(**spec.sender, step=step, model=model))
@@ -380,7 +397,7 @@ class Trainer:
         content = self._storage.read_bytes(f"{restore.path}/{WEIGHTS}")
         return np.frombuffer(content, np.uint8).reshape(weights.shape).copy()
 
-    def _save(self, together: Collective, step: int, epoch: int, done: Sequence[tuple[int, int]]) -> None:
+    def _save(self, together: Weighty, step: int, epoch: int, done: Sequence[tuple[int, int]]) -> None:
         if step == self._saved_step:
             return
         self._saved_step = step
@@ -407,7 +424,7 @@ class Trainer:
         if self.is_chief:
             target = self._rundir.staged(self.spec.attempt, checkpoint_name(position.step))
             try:
-                said = {"files": self._put(target, {WEIGHTS: content, "optimizer": b"o" * 10})}
+                said = {"files": self._put(target, {**self._files(content), "optimizer": b"o" * 10})}
             except StorageError as error:
                 self._not_stored = error
                 said = {"error": str(error)}
@@ -418,6 +435,15 @@ class Trainer:
         self._uploading = False
         if self._upload is not None:
             self._upload.wake(True)
+
+    def _store_last(self) -> None:
+        self._wait_for_upload(self.spec.config.timeouts.upload)
+        if self._not_stored is not None:
+            raise NotStoredError(f"the last checkpoint could not be stored: {self._not_stored}")
+
+    def _files(self, content: bytes) -> dict[str, bytes]:
+        """Returns the files of a model's weights."""
+        return {WEIGHTS: content}
 
     def _put(self, folder: str, files: dict[str, bytes]) -> tuple[StagedFile, ...]:
         for name, content in files.items():
@@ -437,14 +463,14 @@ class Trainer:
         self._upload = Waiter(self.process)
         return self.process.wait(self._upload, limit_s)
 
-    def _export(self, together: Collective) -> None:
+    def _export(self, together: Weighty) -> None:
         self._model: tuple[StagedFile, ...] = ()
         if not self.is_chief:
             return
         self._update(phase="exporting")
         try:
             self._model = self._put(
-                self._rundir.staged(self.spec.attempt, "model"), {WEIGHTS: together.weights.tobytes()}
+                self._rundir.staged(self.spec.attempt, "model"), self._files(together.weights.tobytes())
             )
         except StorageError as error:
             raise NotStoredError(f"the model could not be stored: {error}") from error
@@ -551,7 +577,7 @@ class Agent:
             elif now_s - trainer.stop_asked_s > trainer.spec.config.timeouts.stop:
                 trainer.exit(-9)
         if order is Order.START and trainer is None and spec is not None:
-            self.trainer = Trainer(self.line, self, spec)
+            self.trainer = self.line.trainer(self, spec)
             self.line.began(self.trainer)
 
     def _reap(self) -> bool:

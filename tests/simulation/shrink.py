@@ -14,14 +14,14 @@ def shrunk(failed: Verdicts, nodes: int | None = None) -> Verdicts:
     until_s = time.monotonic() + _LIMIT_S
     best, dropped = failed, frozenset[str]()
     for kind in sorted(failed.kinds):
-        found = World(failed.seed, nodes=nodes, kinds=best.kinds - {kind}).play()
+        found = World(failed.seed, nodes=nodes, strategy=failed.strategy, kinds=best.kinds - {kind}).play()
         best = found if found.violations else best
     parts = 2
     while best.faults and time.monotonic() < until_s:
         size = -(-len(best.faults) // parts)
         for start in range(0, len(best.faults), size):
             less = dropped | set(best.faults[start : start + size])
-            found = World(failed.seed, nodes=nodes, kinds=best.kinds, dropped=less).play()
+            found = World(failed.seed, nodes=nodes, strategy=failed.strategy, kinds=best.kinds, dropped=less).play()
             if found.violations:
                 best, dropped = found, less
                 break

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import random
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -15,7 +16,9 @@ from simulation.feeders import FedShare, SimFeeders, SimIntake
 from simulation.feeders import Server as DataServer
 from simulation.hub import Hub, Process, SimClock, Waiter
 from simulation.nodes import Agent, Collective, GoneError, Ids, Share, Trainer
+from simulation.roles import ROLES, Member, Worker
 from simulation.rows import FedRows, Rows
+from simulation.servers import Execution, Parameters
 
 from sparktf.config.job import JobConfig
 from sparktf.driver.attempt.feeding import Feeders
@@ -36,11 +39,12 @@ from sparktf.executor.agent import AgentSettings
 from sparktf.executor.feeder import FeederSettings
 from sparktf.message import Message
 from sparktf.result import Application
-from sparktf.sequence import Stream
+from sparktf.sequence import Assignment, Stream
 from sparktf.storage import FileSystems, Storage
 from sparktf.wire.control import Action, AgentHeartbeat, Order, Orders, TrainerSpec
 from sparktf.wire.data import DataAddress
 from sparktf.wire.security import ControlAccess
+from sparktf.wire.sender import NodeMessage
 
 _WRITES = ("write", "upload", "make", "probe")
 _DEADLINE_S = 20.0
@@ -57,12 +61,16 @@ class World(Protocol):
     rows: Rows | FedRows
     config: JobConfig
     hosts: tuple[str, ...]
+    replayed: Counter[int]
 
     def disk_is_full(self) -> bool:
         """Whether nothing can be written now."""
 
     def changed(self, process: Process, *paths: str) -> None:
         """Told of every change of the storage, and of both paths of a rename."""
+
+    def violate(self, what: str) -> None:
+        """Told of what is wrong."""
 
     def hit(self, process: Process, what: str, *, lasts: bool = False) -> None:
         """Told of whatever happens to a process."""
@@ -103,6 +111,8 @@ class SimSite:
         self._intakes: dict[Trainer, SimIntake] = {}
         self._handlers: Mapping[Action, Handler] = {}
         self._collectives: dict[int, Collective] = {}
+        self._members: dict[str, Member] = {}
+        self._parameters: dict[int, Parameters] = {}
         self._started = 0
         self.spares = self.homes = 0
 
@@ -188,6 +198,10 @@ class SimSite:
         self._perhaps(agent.process, "node-dies", agent.die)
         self._perhaps(agent.process, "node-freezes", agent.freeze)
 
+    def trainer(self, agent: Agent, spec: TrainerSpec) -> Trainer:
+        """Starts a trainer of the node's role."""
+        return ROLES[spec.node.role](self, agent, spec) if spec.cluster.ps else Trainer(self, agent, spec)
+
     def began(self, trainer: Trainer) -> None:
         """Told of each trainer that is started."""
         self.trainers.append(trainer)
@@ -242,11 +256,27 @@ class SimSite:
             ways.clear()
         for way_s in ways:
             self.hub.at(way_s, partial(self._deliver, waiter, action, message, rng.uniform(0.001, 0.02)))
+        if isinstance(message, NodeMessage):
+            self._strike_caller(caller, what)
         if not caller.wait(waiter, timeout_s):
             raise DriverLostError(f"no answer to {action}")
         if isinstance(waiter.answer, Exception):
             raise waiter.answer
         return waiter.answer
+
+    def _strike_caller(self, caller: Process, what: str) -> None:
+        """Has a trainer die or stand still around the moment at which what it says arrives."""
+        for kind in ("caller-dies", "caller-freezes"):
+            if (chance := self.faults.strike(kind, what)) is None:
+                continue
+            trainer = next((t for t in reversed(self.trainers) if t.process is caller), None)
+            if trainer is None:
+                continue  # its agent speaks of it
+            for_s = chance.choice((4.0, 9.0, 15.0, 40.0))
+            dies = kind.endswith("dies")
+            self.world.hit(caller, kind, lasts=dies or for_s >= _LONG_S)
+            act = partial(trainer.exit, -9) if dies else partial(trainer.freeze, for_s)
+            self.hub.at(chance.uniform(0.0, 0.04), act)
 
     def _deliver(self, waiter: Waiter, action: Action, message: Message, back_s: float) -> None:
         if self.driver.dead or not self._handlers:
@@ -311,6 +341,44 @@ class SimSite:
     def hit(self, process: Process, what: str) -> None:
         """See `World`."""
         self.world.hit(process, what)
+
+    # ---- what nodes of roles share ----
+
+    def listen_at(self, address: str, trainer: Member) -> None:
+        """See `AsyncLine`."""
+        self._members[address] = trainer
+
+    def listens(self, address: str) -> bool:
+        """See `AsyncLine`."""
+        return address in self._members and not self._members[address].process.dead
+
+    def worker_at(self, address: str) -> Worker:
+        """See `AsyncLine`."""
+        return cast("Worker", self._members[address])
+
+    def member_at(self, address: str) -> Member:
+        """See `AsyncLine`."""
+        return self._members[address]
+
+    def read(self, assignment: Assignment, epoch: int) -> Ids:
+        """See `AsyncLine`."""
+        return cast("Rows", self.world.rows).of(assignment, epoch)
+
+    def parameters(self, attempt: int) -> Parameters:
+        """See `AsyncLine`."""
+        return self._parameters[attempt]
+
+    def hold(self, attempt: int, parameters: Parameters) -> None:
+        """See `AsyncLine`."""
+        self._parameters[attempt] = parameters
+
+    def broke_off(self, execution: Execution) -> None:
+        """See `AsyncLine`."""
+        self.world.replayed[execution.epoch] += execution.updates * self.world.config.train.batch_size
+
+    def violate(self, what: str) -> None:
+        """See `AsyncLine`."""
+        self.world.violate(what)
 
 
 class PlannedShare(NamedTuple):

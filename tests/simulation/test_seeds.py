@@ -2,21 +2,31 @@
 
 from __future__ import annotations
 
+from simulation.strategies import LOCKSTEP, PARAMETER_SERVER
 from simulation.world import World
 
 
 def test_without_faults_a_run_is_done_at_its_first_submission() -> None:
-    for seed in range(6):
-        world = World(seed, kinds=frozenset())
+    for seed, strategy in [*((seed, LOCKSTEP) for seed in range(6)), *((seed, PARAMETER_SERVER) for seed in range(3))]:
+        world = World(seed, strategy=strategy, kinds=frozenset())
         found = world.play()
         assert not found.violations
         assert (found.end[:4], len(world.submissions), found.faults) == ("DONE", 1, ())
 
 
 def test_a_seed_is_played_again_as_it_was() -> None:
-    first, again = World(2).play(), World(2).play()
-    assert first.faults
-    assert again == first
+    for strategy in (LOCKSTEP, PARAMETER_SERVER):
+        first, again = World(2, strategy=strategy).play(), World(2, strategy=strategy).play()
+        assert first.faults
+        assert again == first
+
+
+def test_successors_join_the_attempt_that_has_lost_workers() -> None:
+    world = World(3, strategy=PARAMETER_SERVER, kinds=frozenset({"caller-dies", "execution-breaks"}))
+    found = world.play()
+    trainers = [trainer for submission in world.submissions for trainer in submission.site.trainers]
+    assert (found.end[:4], found.violations) == ("DONE", [])
+    assert any(trainer.spec.incarnation for trainer in trainers)
 
 
 def test_submissions_are_left_for_when_nothing_goes_wrong_any_more() -> None:

@@ -5,11 +5,12 @@ from __future__ import annotations
 import json
 import logging
 import random
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
+from types import SimpleNamespace
 from typing import Any, NamedTuple
 from unittest import mock
 
@@ -18,10 +19,11 @@ from rich.console import Console
 from simulation import checks
 from simulation.disk import Disk
 from simulation.faults import Faults
-from simulation.hub import EPOCH_S, Hub, Process, SimCondition, SimLock
+from simulation.hub import EPOCH_S, THREADING, Hub, Process, SimCondition, SimLock
 from simulation.nodes import Agent
 from simulation.rows import FedRows, Rows
 from simulation.site import SimSite
+from simulation.strategies import LOCKSTEP, PARAMETER_SERVER
 
 from sparktf.config.job import JobConfig
 from sparktf.driver.attempt.attempt import Attempt
@@ -42,6 +44,9 @@ _HAIR_S = 1e-6
 
 _LOOK_S = 0.0002
 """So long a look at one node takes its driver."""
+
+_MANY = 6
+"""Workers that read too many rows for updates of one or two to be played in no time."""
 
 _QUIET_S = 60.0
 _BOUND_S = 400.0
@@ -99,6 +104,7 @@ class Verdicts:
     """What came of a seed."""
 
     seed: int
+    strategy: str
     nodes: int
     liveness: bool
     kinds: frozenset[str]
@@ -117,6 +123,7 @@ class World:
         seed: int,
         *,
         nodes: int | None = None,
+        strategy: str = LOCKSTEP,
         kinds: frozenset[str] | None = None,
         dropped: frozenset[str] = frozenset(),
     ) -> None:
@@ -125,12 +132,17 @@ class World:
         self.hub = Hub()
         chance = random.Random(f"{seed} world")
         count = nodes or (chance.randint(2, 16) if chance.random() < 0.4 else chance.randint(2, 5))
-        self.nodes = count
         until_s = chance.uniform(15.0, 60.0) if self.liveness else 1e9
-        self.is_fed = seed % 8 in (2, 5)
-        self.faults = Faults(self.hub, seed, until_s=until_s, is_fed=self.is_fed, kinds=kinds, dropped=dropped)
-        self.config = _config(chance, count)
-        self.hosts = tuple(f"h{i}" for i in range(count + 1))
+        self.strategy = strategy
+        is_async = strategy == PARAMETER_SERVER
+        self.is_fed = seed % 8 in (2, 5) and not is_async
+        self.faults = Faults(
+            self.hub, seed, until_s=until_s, is_fed=self.is_fed, is_async=is_async, kinds=kinds, dropped=dropped
+        )
+        self.config = _with_servers(chance, _config(chance, count)) if is_async else _config(chance, count)
+        self.nodes = self.config.cluster.nodes
+        self.hosts = tuple(f"h{i}" for i in range(self.nodes + 1))
+        self.replayed = Counter[int]()
         self.rows: Rows | FedRows
         if self.is_fed:
             cache = chance.choice(("auto", "off"))
@@ -174,12 +186,11 @@ class World:
     def stopped(self, site: SimSite, beat: AgentHeartbeat) -> None:
         """See `site.World`. No fault of a node excuses it while the attempt runs: that ends first."""
         attempt = next(s.gang.attempt for s in self.submissions if s.site is site)
-        if (
-            attempt is not None
-            and beat.trainer is not None
-            and attempt.number == beat.trainer.attempt
-            and attempt.state is AttemptState.RUNNING
-        ):
+        if attempt is None or beat.trainer is None or attempt.number != beat.trainer.attempt:
+            return
+        now = attempt.trainers[beat.trainer.node]
+        has_it = now.incarnation == beat.trainer.incarnation and not attempt.losses.has(now)
+        if has_it and attempt.state is AttemptState.RUNNING:
             self.violate(f"agent {beat.agent} had to stop its trainer of attempt {attempt.number}, which goes on")
 
     def changed(self, process: Process, *paths: str) -> None:
@@ -227,6 +238,7 @@ class World:
         self.violations += self.hub.crashes
         return Verdicts(
             self.seed,
+            self.strategy,
             self.nodes,
             self.liveness,
             self.faults.kinds,
@@ -325,11 +337,11 @@ class World:
         return f"{told} after {len(self.submissions)} submission(s), {self.hub.now:.0f} s"
 
 
-def play(job: tuple[int, int | None]) -> Verdicts:
-    """Plays one seed, of so many nodes if that is said."""
-    seed, nodes = job
+def play(job: tuple[int, int | None, str]) -> Verdicts:
+    """Plays one seed of a strategy, with so many nodes that train if that is said."""
+    seed, nodes, strategy = job
     logging.disable()
-    return World(seed, nodes=nodes).play()
+    return World(seed, nodes=nodes, strategy=strategy).play()
 
 
 def _config(chance: random.Random, nodes: int) -> JobConfig:
@@ -372,6 +384,33 @@ def _config(chance: random.Random, nodes: int) -> JobConfig:
     )
 
 
+def _with_servers(chance: random.Random, config: JobConfig) -> JobConfig:
+    """Returns a configuration of as many workers, with parameter servers."""
+    workers, fewest = config.cluster.workers, config.cluster.min_workers
+    return JobConfig.model_validate(
+        {
+            **config.model_dump(),
+            "data": {**config.data.model_dump(), "rebalance": True},
+            "cluster": {
+                "strategy": PARAMETER_SERVER,
+                "workers": workers,
+                "ps": chance.randint(1, 2),
+                "min_workers": fewest,
+            },
+            "train": {
+                **config.train.model_dump(),
+                "batch_size": chance.choice((1, 2, 4) if workers < _MANY else (4, 8)),
+                "steps_per_call": chance.choice((1, 2, 4, 8)),
+            },
+            "checkpoint": {
+                **config.checkpoint.model_dump(),
+                "every_steps": chance.choice((3, 7, 20, 1000)),
+                "every_seconds": chance.choice((None, 1.5, 4.0)),
+            },
+        }
+    )
+
+
 class _Silent(Console):
     """A console that nobody looks at."""
 
@@ -388,11 +427,16 @@ def _in_simulation(world: World) -> Iterator[None]:
         process = next(s.process for s in world.submissions if greenlet.getcurrent() in s.process._threads)
         return SimLock(process)
 
-    threads = mock.Mock(Lock=lock)
+    threads, now = mock.Mock(Lock=lock), SimpleNamespace(monotonic=lambda: world.hub.now)
     with (
         mock.patch("secrets.token_hex", lambda n: f"{chance.getrandbits(8 * n):0{2 * n}x}"),
         mock.patch("sparktf.event_log.threading", threads),
         mock.patch("sparktf.feed.staging.time", mock.Mock(monotonic=lambda: world.hub.now)),
+        mock.patch("sparktf.feed.leased_feed.time", now),
+        mock.patch("sparktf.feed.leased_feed.threading", THREADING),
+        mock.patch("sparktf.feed.leased_parts.threading", THREADING),
+        mock.patch("sparktf.trainer.parameter_server.async_loop.time", now),
+        mock.patch("sparktf.trainer.parameter_server.telling.threading", THREADING),
         mock.patch("pyarrow.flight.RecordBatchStream", lambda rows: rows),
         mock.patch("sparktf.driver.run.show_config", lambda config: json.dumps({"name": config.name})),
         mock.patch("sparktf.driver.gang.gang.installed_versions", dict),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import NamedTuple, Protocol
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from sparktf.knobs import KNOBS
 from sparktf.topology import NodeId
@@ -23,10 +23,12 @@ from sparktf.trainer.parameter_server.dispatch import (
     decide,
     next_call_steps,
 )
-from sparktf.trainer.parameter_server.fetching import Result
 from sparktf.trainer.parameter_server.tally import Known, Tally, loss_of
 from sparktf.trainer.parameter_server.telling import Telling
 from sparktf.wire.control import WorkerPlace
+
+if TYPE_CHECKING:  # the loop itself is played without TensorFlow
+    from sparktf.trainer.parameter_server.fetching import Result
 
 _LOOK_S = 0.1
 """The loop looks so often who the workers are, and whether a checkpoint is wanted."""

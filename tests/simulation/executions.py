@@ -1,0 +1,183 @@
+"""What TensorFlow does for a coordinator: gives executions to workers, again where one broke off, and reseats them."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from simulation.hub import SimCondition, Waiter
+from simulation.servers import Execution
+
+from sparktf.knobs import KNOBS
+from sparktf.trainer.parameter_server.seats import Seat, are_filled
+from sparktf.trainer.parameter_server.tally import Known
+
+if TYPE_CHECKING:
+    from simulation.roles import Coordinator, Worker
+
+
+class BrokeOffError(Exception):
+    """An execution has to be made again, although its worker lives."""
+
+
+class WorkerLostError(Exception):
+    """The connection to a worker broke."""
+
+
+class Result(NamedTuple):
+    """See `fetching.Result`."""
+
+    number: int
+    value: bytes
+
+
+class Task(NamedTuple):
+    """What was sent out, to whoever takes it."""
+
+    number: int
+    epoch: int
+    updates: int
+    acknowledged: tuple[Known, ...]
+
+
+@dataclass
+class Chair:
+    """A worker's place in TensorFlow's cluster."""
+
+    address: str
+    incarnation: int = 0
+    is_lost: bool = False
+
+
+class Executions:
+    """See `fetching.Executions`: one thread for each place, and one that looks after those that are lost."""
+
+    def __init__(self, coordinator: Coordinator) -> None:
+        self._coordinator = coordinator
+        self._process, self._line = coordinator.process, coordinator.line
+        self._changed = SimCondition(self._process, 0.0)
+        self._queue: deque[Task] = deque()
+        self._came: deque[Result | Exception] = deque()
+        self._chairs = [Chair(place.address) for place in coordinator.workers().values()]
+        for chair in self._chairs:
+            self._process.spawn(partial(self._serve, chair))
+        self._process.spawn(self._look_after_chairs)
+
+    def send(self, number: int, epoch: int, updates: int, acknowledged: Sequence[Known]) -> None:
+        """Has some worker execute."""
+        with self._changed:
+            self._queue.append(Task(number, epoch, updates, tuple(acknowledged)))
+            self._changed.notify_all()
+
+    def next(self, wait_s: float) -> Result | None:
+        """Returns what has come next. Raises what an execution has failed with, for good."""
+        with self._changed:
+            self._changed.wait_for(lambda: self._came, wait_s)
+            came = self._came.popleft() if self._came else None
+        if isinstance(came, Exception):
+            raise came
+        return came
+
+    # ---- one place ----
+
+    def _serve(self, chair: Chair) -> None:
+        while True:
+            with self._changed:
+                self._changed.wait_for(lambda: self._queue and not chair.is_lost)
+                task = self._queue.popleft()
+            worker = self._line.worker_at(chair.address)
+            execution = Execution(task.number, task.epoch, task.updates, worker)
+            try:
+                value = self._execute(worker, execution, task)
+            except WorkerLostError:
+                chair.is_lost = True
+                self._again(task, execution)
+            except BrokeOffError:
+                self._again(task, execution)
+            else:
+                self._process.spawn(partial(self._fetch, worker, execution, task, value))
+
+    def _execute(self, worker: Worker, execution: Execution, task: Task) -> Any:
+        waiter = Waiter(self._process)
+        if chance := self._line.faults.strike("execution-breaks", f"{task.number} on {worker.process}"):
+            aborted = chance.random() < 0.5
+            self._line.hub.at(chance.uniform(0.0, 1.5), partial(self._break, waiter, execution, aborted=aborted))
+        return self._called(waiter, worker, partial(worker.execute, execution, task, self._answer(waiter)))
+
+    def _break(self, waiter: Waiter, execution: Execution, *, aborted: bool) -> None:
+        if not waiter.done:
+            self._line.broke_off(execution)
+            execution.aborted = aborted
+            waiter.wake(BrokeOffError())
+
+    def _fetch(self, worker: Worker, execution: Execution, task: Task, value: bytes | Exception) -> None:
+        if chance := self._line.faults.strike("result-late", f"{task.number} of {worker.process}"):
+            self._process.sleep(chance.choice((0.3, 2.0, 6.0)))
+        waiter = Waiter(self._process)
+        answer = self._answer(waiter)
+        try:
+            self._called(waiter, worker, lambda: answer(value))
+        except WorkerLostError:
+            self._again(task, execution)
+            return
+        with self._changed:
+            self._came.append(value if isinstance(value, Exception) else Result(task.number, value))
+            self._changed.notify_all()
+
+    def _answer(self, waiter: Waiter) -> Callable[[Any], None]:
+        way_s = self._process.rng.uniform(0.001, 0.05)
+        return lambda value: self._line.hub.at(way_s, partial(waiter.wake, value))
+
+    def _called(self, waiter: Waiter, worker: Worker, begin: Callable[[], None]) -> Any:
+        """Returns what a worker answers; one that stands still never does."""
+        hub, rng, process = self._line.hub, self._process.rng, worker.process
+        way_s, notice_s = rng.uniform(0.001, 0.02), rng.uniform(0.01, 0.8)
+
+        def break_off() -> None:
+            hub.at(notice_s, partial(waiter.wake, WorkerLostError()))
+
+        if process.dead:
+            break_off()
+        else:
+            process.on_end.append(break_off)
+            hub.at(way_s, lambda: process.when_awake(begin))
+        self._process.wait(waiter, 1e9)
+        if isinstance(waiter.answer, WorkerLostError | BrokeOffError):
+            raise waiter.answer
+        return waiter.answer
+
+    def _again(self, task: Task, execution: Execution) -> None:
+        execution.broke_off = True
+        with self._changed:
+            self._queue.appendleft(task)
+            self._changed.notify_all()
+
+    # ---- all places ----
+
+    def _look_after_chairs(self) -> None:
+        while True:
+            with self._changed:
+                self._changed.wait_for(lambda: any(chair.is_lost for chair in self._chairs))
+            began_s = self._line.hub.now
+            while not (self._are_filled(self._line.hub.now - began_s) and self._all_listen()):
+                self._process.sleep(KNOBS.fetch_again_s)
+            places = list(self._coordinator.workers().values())
+            lost = [chair for chair in self._chairs if chair.is_lost]
+            self._process.sleep(self._process.rng.uniform(0.05, 0.3))
+            with self._changed:
+                for chair, place in zip(self._chairs, places, strict=True):
+                    chair.address, chair.incarnation = place.address, place.incarnation
+                for chair in lost:
+                    chair.is_lost = False
+                self._changed.notify_all()
+
+    def _are_filled(self, waited_s: float) -> bool:
+        places = self._coordinator.workers().values()
+        seats = [Seat(c.is_lost, c.incarnation, place) for c, place in zip(self._chairs, places, strict=True)]
+        return are_filled(seats, waited_s)
+
+    def _all_listen(self) -> bool:
+        return all(self._line.listens(place.address) for place in self._coordinator.workers().values())

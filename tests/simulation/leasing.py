@@ -1,0 +1,140 @@
+"""A simulated worker's input under parameter servers: around the product's leases, takes and receipts."""
+
+from __future__ import annotations
+
+import itertools
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
+
+import numpy as np
+from simulation.hub import SimCondition
+from simulation.nodes import Ids
+
+from sparktf.errors import SparkTFError
+from sparktf.feed.aside import Handed
+from sparktf.feed.leased_parts import LeasedParts
+from sparktf.sequence import Assignment, Piece, Stream
+from sparktf.wire.control import Action
+from sparktf.wire.leasing import BlockLease, BlockLeaseRequest
+
+if TYPE_CHECKING:
+    from simulation.roles import Worker
+
+
+class Part(NamedTuple):
+    """Rows of a piece, in the order in which they are trained."""
+
+    first_row: int
+    ids: Ids
+
+
+class Reader:
+    """Reads pieces; see `PieceReader`."""
+
+    def __init__(self, read: Callable[[Assignment, int], Ids], epoch: int) -> None:
+        self._read = read
+        self._epoch = epoch
+
+    def parts(self, pieces: Sequence[Piece]) -> Iterator[Part]:
+        """Yields the rows of each."""
+        for piece in pieces:
+            one = Assignment(stream=Stream.TRAIN, epoch=self._epoch, pieces=(piece,))
+            yield Part(piece.first_row, self._read(one, self._epoch))
+
+
+class LeasedRows:
+    """What `LeasedFeed` asks of a `NodeFeed`: one thread leases and reads ahead, and others take what is there."""
+
+    nbytes = local_nbytes = 0
+    wait_s = 0.0
+
+    def __init__(self, worker: Worker, epoch: int, take_rows: int) -> None:
+        """Begins to lease."""
+        self._worker = worker
+        self._epoch = epoch
+        self._numbers = itertools.count(1)
+        reader = Reader(worker.line.read, epoch)
+        self._parts = LeasedParts(cast("Any", reader), self._lease, take_rows)
+        self._changed = SimCondition(worker.process, 0.0)
+        self._ready: deque[Ids] = deque()
+        self._handed: list[Handed] = []
+        self._is_dry = self._is_over = False
+        self._error: SparkTFError | None = None
+        worker.process.spawn(self._run)
+
+    @property
+    def is_drained(self) -> bool:
+        """See `NodeFeed`."""
+        return self._is_over and not self._in_hand
+
+    def take_now(self, rows: int, wait_s: float, *, batch_rows: int) -> dict[str, Ids]:
+        """See `NodeFeed`."""
+        with self._changed:
+            self._changed.wait_for(lambda: self._in_hand >= batch_rows or self._has_no_more, wait_s)
+            if self._error is not None:
+                raise self._error
+            whole = self._in_hand if self._has_no_more else self._in_hand - self._in_hand % batch_rows
+            taken = self._pop(min(rows, whole))
+            self._changed.notify_all()
+        return {"x": taken}
+
+    def handed_since(self, part: int) -> Sequence[Handed]:
+        """See `NodeFeed`."""
+        return self._handed[part:]
+
+    def stop(self) -> None:
+        """See `NodeFeed`."""
+        self._parts.stop()
+        with self._changed:
+            self._is_over = True
+            self._ready.clear()
+            self._changed.notify_all()
+
+    @property
+    def _in_hand(self) -> int:
+        return sum(map(len, self._ready))
+
+    @property
+    def _has_no_more(self) -> bool:
+        return self._is_dry or self._is_over or self._error is not None
+
+    def _pop(self, rows: int) -> Ids:
+        found: list[Ids] = []
+        while rows:
+            first = self._ready.popleft()
+            found.append(first[:rows])
+            if len(first) > rows:
+                self._ready.appendleft(first[rows:])
+            rows -= len(found[-1])
+        return np.concatenate(found) if found else np.empty(0, np.int64)
+
+    def _lease(self, rows: int) -> BlockLease:
+        sender = self._worker.spec.sender
+        request = BlockLeaseRequest(**sender, epoch=self._epoch, number=next(self._numbers), rows=rows)
+        answer: BlockLease = self._worker._call(Action.LEASE_BLOCKS, request)
+        return answer
+
+    def _run(self) -> None:
+        try:
+            for part in cast("Iterator[Part | None]", iter(self._parts)):
+                if part is not None:
+                    self._worker.process.sleep(self._worker.process.rng.uniform(0.001, 0.05))
+                self._add(part)
+        except SparkTFError as error:
+            self._error = error
+        self._end()
+
+    def _add(self, part: Part | None) -> None:
+        with self._changed:
+            self._is_dry = part is None
+            if part is not None and not self._is_over:
+                self._handed.append(Handed(part.first_row, len(part.ids)))
+                self._ready.append(part.ids)
+            self._changed.notify_all()
+            self._changed.wait_for(lambda: self._in_hand < self._parts.ahead_rows or self._is_over)
+
+    def _end(self) -> None:
+        with self._changed:
+            self._is_over = self._is_over or self._error is None
+            self._changed.notify_all()

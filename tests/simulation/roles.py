@@ -1,0 +1,360 @@
+"""Simulated nodes under parameter servers: the product's own loop, tally, leases and receipts, without TensorFlow."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from types import SimpleNamespace
+from typing import Any, Protocol, cast
+
+import numpy as np
+from simulation.executions import Executions, Result, Task
+from simulation.hub import Waiter
+from simulation.leasing import LeasedRows
+from simulation.nodes import WEIGHTS, Agent, Ids, Line, PeerLostError, Trainer
+from simulation.servers import DOUBT, Counts, Execution, Parameters
+
+from sparktf.errors import SparkTFError, StorageError
+from sparktf.feed.leased_feed import LeasedFeed
+from sparktf.feed.receipts import Receipts
+from sparktf.knobs import KNOBS
+from sparktf.message import Message
+from sparktf.sequence import Assignment, Stream
+from sparktf.topology import NodeId, Role
+from sparktf.trainer.node.position import Done, Extent, Position
+from sparktf.trainer.parameter_server.async_loop import AsyncLoop, LoopSettings
+from sparktf.trainer.parameter_server.tally import Known, Tally
+from sparktf.trainer.parameter_server.telling import Telling
+from sparktf.wire.control import (
+    Action,
+    EpochDone,
+    Finished,
+    Ready,
+    TrainerOrder,
+    TrainerSpec,
+    WorkerPlace,
+    WorkersOrder,
+)
+from sparktf.wire.leasing import Receipt
+
+_LOOK_S = 0.2
+
+
+class AsyncLine(Line, Protocol):
+    """What nodes of roles share besides."""
+
+    def listen_at(self, address: str, trainer: Member) -> None:
+        """Notes who listens at an address from now on."""
+
+    def listens(self, address: str) -> bool:
+        """Whether somebody who lives listens there."""
+
+    def worker_at(self, address: str) -> Worker:
+        """Returns the worker that has listened there last."""
+
+    def member_at(self, address: str) -> Member:
+        """Returns whoever has listened there last."""
+
+    def read(self, assignment: Assignment, epoch: int) -> Ids:
+        """Returns rows by content."""
+
+    def parameters(self, attempt: int) -> Parameters:
+        """Returns those of an attempt."""
+
+    def hold(self, attempt: int, parameters: Parameters) -> None:
+        """Notes those of an attempt."""
+
+    def broke_off(self, execution: Execution) -> None:
+        """Notes that an execution breaks off on a worker that lives on."""
+
+    def violate(self, what: str) -> None:
+        """Notes that something is wrong."""
+
+
+class Member(Trainer):
+    """A trainer of a gang of roles."""
+
+    line: AsyncLine
+
+    @staticmethod
+    def _suffix(spec: TrainerSpec) -> str:
+        return f"{spec.attempt}-{spec.node.role}-{spec.node.index}.{spec.incarnation}"
+
+    @property
+    def is_chief(self) -> bool:
+        return self.spec.node.role is Role.CHIEF
+
+    def freeze(self, for_s: float) -> None:
+        self.process.freeze(for_s)
+
+    def _listen(self) -> None:
+        """Takes a while to start, then listens at the address that its agent has held for it."""
+        self.process.sleep(self.process.rng.uniform(0.5, 3.0))
+        cluster = self.spec.cluster
+        addresses = {Role.CHIEF: cluster.chief, Role.WORKER: cluster.worker, Role.PS: cluster.ps}[self.spec.node.role]
+        if addresses[self.spec.node.index] != self._address:
+            raise StorageError("another address than the agent holds")
+        self.line.listen_at(self._address, self)
+
+    def _ready(self) -> None:
+        self._send(
+            Action.READY, Ready(**self.spec.sender, replicas=1, keras="keras", versions={}, weights=10, data=None)
+        )
+
+
+class Server(Member):
+    """A parameter server: there, and nothing else."""
+
+    def _train(self) -> None:
+        self._listen()
+        self._finished = True
+        self._ready()
+        self._update(phase="serving")
+
+
+class Worker(Member):
+    """A worker: executes what comes, as `worker.Worker` does."""
+
+    def __init__(self, line: AsyncLine, agent: Agent, spec: TrainerSpec) -> None:
+        super().__init__(line, agent, spec)
+        self._receipts = Receipts(spec.node, spec.incarnation)
+        self._made = 0
+        self._begun: list[Execution] = []
+        self._feed: LeasedFeed | None = None
+        self._failed: Waiter | None = None
+        self._error: SparkTFError | None = None
+
+    def _train(self) -> None:
+        self._listen()
+        self._finished = True
+        self._ready()
+        self._update(phase="training")
+        self._failed = Waiter(self.process)
+        if self._error is None:
+            self.process.wait(self._failed, 1e9)
+        assert self._error is not None
+        raise self._error
+
+    def execute(self, execution: Execution, task: Task, answer: Callable[[bytes | Exception], None]) -> None:
+        """Begins to make updates; answers the receipts that are not acknowledged."""
+        self._begun.append(execution)
+        self.process.spawn(lambda: self._execute(execution, task, answer))
+
+    def _execute(self, execution: Execution, task: Task, answer: Callable[[bytes | Exception], None]) -> None:
+        self._receipts.acknowledge(*task.acknowledged[self.spec.node.index])
+        number, ids = self._rows(task)
+        batch, parameters = self.spec.config.train.batch_size, self.line.parameters(self.spec.attempt)
+        try:
+            for start in range(0, len(ids), batch):
+                self.process.sleep(self.process.rng.uniform(0.05, 0.4))
+                parameters.reach(self.process)
+                if execution.aborted:
+                    return
+                parameters.apply(execution, ids[start : start + batch])
+        except PeerLostError as error:
+            answer(error)
+            return
+        self._mark(execution, number)
+        answer(self._receipts.unacknowledged())
+
+    def _rows(self, task: Task) -> tuple[int, Ids]:
+        try:
+            if (feed := self._feed_of(task.epoch)) is not None:
+                take = feed.take(task.updates, KNOBS.take_wait_s)
+                return take.number, cast("Ids", take.columns["x"]) if take.rows else np.empty(0, np.int64)
+        except SparkTFError as error:
+            self._error = error
+            if self._failed is not None:
+                self._failed.wake()
+        self.process.sleep(KNOBS.take_wait_s)
+        return 0, np.empty(0, np.int64)
+
+    def _mark(self, execution: Execution, number: int) -> None:
+        trained = self._feed.done(number, 1.0) if self._feed is not None else None
+        if trained is None and number and not execution.broke_off:
+            # One that broke off, and went on, asked for rows after this one had: each may revoke one take.
+            other = next((e for e in self._begun if e.broke_off and not e.has_revoked), None)
+            if other is not None:
+                other.has_revoked = execution.broke_off = True
+        if trained is not None:
+            self._made += 1
+            self.line.parameters(self.spec.attempt).receipt(execution, self._made)
+            rows = self._progress.rows_trained + trained.rows
+            self._update(step=self._progress.step + trained.steps, rows_trained=rows)
+
+    def _feed_of(self, epoch: int) -> LeasedFeed | None:
+        train = self.spec.config.train
+        if self._feed is not None and epoch > self._feed.epoch:
+            self._feed.close()
+            self._feed = None
+        if self._feed is None:
+            rows = LeasedRows(self, epoch, train.steps_per_call * train.batch_size)
+            self._feed = LeasedFeed(
+                epoch, self.spec.feed, cast("Any", rows), self._receipts, batch_rows=train.batch_size
+            )
+            self._update(epoch=epoch, rows_trained=0)
+        return self._feed if self._feed.epoch == epoch else None
+
+
+class SimTelling(Telling):
+    """Tells the driver, and the truth's book."""
+
+    def __init__(self, coordinator: Coordinator, parameters: Parameters) -> None:
+        def ask(action: Action, message: Message, answer: Any) -> Any:
+            del answer
+            return coordinator._call(action, message)
+
+        place = SimpleNamespace(spec=coordinator.spec, ask=ask)
+        super().__init__(cast("Any", place))
+        self._parameters = parameters
+
+    def add(self, receipts: Iterable[Receipt]) -> None:
+        """See `Telling`."""
+        receipts = list(receipts)
+        for receipt in receipts:
+            self._parameters.tell(receipt.node, receipt.incarnation, receipt.number)
+        super().add(receipts)
+
+
+class Coordinator(Member):
+    """The coordinator: the product's loop decides, and this does it; see `coordinator.Coordinator`."""
+
+    def __init__(self, line: AsyncLine, agent: Agent, spec: TrainerSpec) -> None:
+        super().__init__(line, agent, spec)
+        self._places: tuple[WorkerPlace, ...] = ()
+        self._loop: AsyncLoop | None = None
+        self._saved_s = line.hub.now
+
+    @property
+    def weights(self) -> Counts:
+        """What its checkpoints hold: the weights, and what of them is in doubt."""
+        loop = self._loop
+        assert loop is not None
+        places = {node: place.incarnation for node, place in self.workers().items()}
+        content = self._parameters.content(loop._late, places)
+        return np.frombuffer(content, np.uint8)
+
+    def _train(self) -> None:
+        spec = self.spec
+        self._listen()
+        self._connect()
+        self._parameters = self._restore()
+        self._parameters.place([self.line.member_at(address) for address in spec.cluster.ps])
+        self.line.hold(spec.attempt, self._parameters)
+        self._executions = Executions(self)
+        train = spec.config.train
+        self._loop = loop = AsyncLoop(
+            LoopSettings(train.batch_size, train.steps_per_call, Extent.of(train)),
+            cast("Any", self),
+            Tally(spec.cluster.workers()),
+            SimTelling(self, self._parameters),
+            Position.restored(spec.restore),
+        )
+        self._ready()
+        self._update(phase="ready")
+        while (epoch := loop.begin_epoch()) is not None:
+            self._train_epoch(loop, epoch)
+        self._finish(loop)
+
+    def _connect(self) -> None:
+        """Waits for all others, as TensorFlow does."""
+        while not all(self.line.listens(address) for address in (*self.spec.cluster.worker, *self.spec.cluster.ps)):
+            self.process.sleep(_LOOK_S)
+
+    def _restore(self) -> Parameters:
+        restore, none = self.spec.restore, self.line.empty()
+        if restore is None:
+            return Parameters(none, none.copy(), 0)
+        read = [self._storage.read_bytes(f"{restore.path}/{name}") for name in (WEIGHTS, DOUBT)]
+        weights, doubt = (np.frombuffer(content, np.uint8).reshape(none.shape).copy() for content in read)
+        return Parameters(weights, doubt, restore.step)
+
+    def _train_epoch(self, loop: AsyncLoop, epoch: int) -> None:
+        restore = self.spec.restore
+        before = restore.cursor.rows if restore is not None and restore.cursor.epoch == epoch else 0
+        loop.run_epoch(self.spec.rows[Stream.TRAIN] - before)
+        at, aside = loop.position, loop.rows_aside
+        done = EpochDone(
+            **self.spec.sender,
+            epoch=at.epoch,
+            step=at.step,
+            rows_fed=at.rows + aside,
+            rows_trained=at.rows,
+            rows_aside=aside,
+            complete=at.is_complete,
+        )
+        self._send(Action.EPOCH_DONE, done)
+        self.save(at, loop.done)
+
+    def _finish(self, loop: AsyncLoop) -> None:
+        self._parameters.reach(self.process)
+        self._export(self)
+        self._store_last()
+        for found in self._parameters.twice:
+            self.line.violate(f"{self.process}: {found}")
+        self._send(Action.FINISHED, Finished(**self.spec.sender, step=loop.position.step, model=self._model))
+        self._update(phase="finished")
+        self._finished = True
+
+    def _files(self, content: bytes) -> dict[str, bytes]:
+        half = len(content) // 2
+        return {WEIGHTS: content[:half], DOUBT: content[half:]}
+
+    def _obey(self, order: TrainerOrder) -> None:
+        super()._obey(order)
+        if isinstance(order, WorkersOrder):
+            self._places = order.workers
+
+    def _beat(self) -> float:
+        if self._loop is not None:
+            at = self._loop.position
+            self._update(epoch=at.epoch, step=at.step, rows_trained=at.rows, loss=at.loss)
+        return super()._beat()
+
+    # ---- what the loop needs ----
+
+    def workers(self) -> dict[NodeId, WorkerPlace]:
+        """See `Surroundings`."""
+        at_first = self.spec.cluster.workers().items()
+        first = (WorkerPlace(node=node, incarnation=0, address=address) for node, address in at_first)
+        return {place.node: place for place in (*first, *self._places)}
+
+    def send(self, number: int, epoch: int, updates: int, acknowledged: Sequence[Known]) -> None:
+        """See `Surroundings`."""
+        self._raise_perhaps()
+        self._executions.send(number, epoch, updates, acknowledged)
+
+    def next(self, wait_s: float) -> Result | None:
+        """See `Surroundings`."""
+        return self._executions.next(wait_s)
+
+    def steps_made(self) -> int:
+        """See `Surroundings`."""
+        self._parameters.reach(self.process)
+        return self._parameters.steps
+
+    def save_wanted(self) -> bool:
+        """See `Surroundings`."""
+        every_s = self.spec.config.checkpoint.every_seconds
+        return every_s is not None and self.line.hub.now - self._saved_s >= every_s
+
+    def steps_to_save(self, step: int) -> int | None:
+        """See `Surroundings`."""
+        every = self.spec.config.checkpoint.every_steps
+        return None if every is None else every - step % every
+
+    def save(self, position: Position, done: Done) -> None:
+        """See `Surroundings`."""
+        self._parameters.reach(self.process)
+        self._save(self, position.step, position.next_epoch, done.intervals)
+        self._saved_s = self.line.hub.now
+
+    def trained(self, position: Position) -> None:
+        """See `Surroundings`."""
+        self._update(phase="training")
+
+
+ROLES: dict[Role, Callable[[Any, Agent, TrainerSpec], Trainer]] = {
+    Role.CHIEF: Coordinator,
+    Role.PS: Server,
+    Role.WORKER: Worker,
+}

@@ -1,0 +1,6 @@
+"""The strategies that are played."""
+
+from __future__ import annotations
+
+LOCKSTEP = "multi_worker_mirrored"
+PARAMETER_SERVER = "parameter_server"
