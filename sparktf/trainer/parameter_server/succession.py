@@ -40,6 +40,7 @@ class Succession:
         self._coordinator = coordinator
         self._workers = workers
         self._seated = [place.incarnation for place in workers().values()]
+        self._answered: list[Any] = [None] * len(self._seated)
         self._send: Callable[..., Any] = context.context().update_server_def
 
     def take_over(self) -> None:
@@ -48,32 +49,41 @@ class Succession:
         Raises:
             PreflightError: this version of TensorFlow does it otherwise.
         """
-        if not tf.__version__.startswith(_KNOWN) or self._lost() is None:
+        if not tf.__version__.startswith(_KNOWN) or self._errors() is None:
             raise PreflightError(
                 f"cluster.strategy: parameter_server replaces lost workers in TensorFlow {_KNOWN}x alone, and this is "
                 f"{tf.__version__}"
             )
         context.context().update_server_def = self._send_when_filled
 
-    def _lost(self) -> list[bool] | None:
-        """Returns which workers TensorFlow has lost; None where it does not tell so."""
+    def _errors(self) -> list[Any] | None:
+        """Returns by which errors TensorFlow has lost which workers; None where it does not tell so."""
         with suppress(AttributeError):
-            return [bool(worker._is_dead_with_error) for worker in self._coordinator._cluster.workers]
+            return [worker._is_dead_with_error or None for worker in self._coordinator._cluster.workers]
         return None
 
-    def _seats(self) -> list[Seat]:
-        seats = zip(self._lost() or [], self._seated, self._workers().values(), strict=True)
-        return [Seat(*seat) for seat in seats]
+    def _seats(self, errors: Sequence[Any]) -> list[Seat]:
+        """Returns who is where. A worker that was lost when the definition was sent last has its successor since.
+
+        TensorFlow goes on to call it lost: two that are lost at once are brought in one after the other.
+        """
+        lost = [
+            error is not None and error is not answered for error, answered in zip(errors, self._answered, strict=True)
+        ]
+        return [Seat(*seat) for seat in zip(lost, self._seated, self._workers().values(), strict=True)]
 
     def _send_when_filled(self, server_def: Any, *args: Any, **kwargs: Any) -> Any:
         began_s = time.monotonic()
-        while not (are_filled(seats := self._seats(), time.monotonic() - began_s) and _all_listen(seats)):
+        while True:
+            seats = self._seats(errors := self._errors() or [])
+            if are_filled(seats, time.monotonic() - began_s) and _all_listen(seats):
+                break
             time.sleep(KNOBS.fetch_again_s)
         for job in server_def.cluster.job:
             if job.name == "worker":
                 for index, seat in enumerate(seats):
                     job.tasks[index] = seat.now.address
-        self._seated = [seat.now.incarnation for seat in seats]
+        self._seated, self._answered = [seat.now.incarnation for seat in seats], errors
         return self._send(server_def, *args, **kwargs)
 
 
