@@ -173,6 +173,28 @@ def test_training_goes_on_when_a_worker_is_killed_and_its_successor_joins(
     assert 0 <= len(updates) - result.steps <= 1  # the killed one may have said so of an update that it did not make
 
 
+def test_a_lost_parameter_server_costs_an_attempt_which_goes_on_from_the_last_checkpoint(
+    tmp_path: Path, gang: LocalGang
+) -> None:
+    lake.write(tmp_path / "lake", [60] * 20)
+    train = {"batch_size": 4, "steps_per_call": 4}
+    config = served(tmp_path, **told(1200), train=train, checkpoint={"every_steps": 40, "every_seconds": None})
+    with ThreadPoolExecutor(1) as thread:
+        running = thread.submit(gang.train, config)
+        wait_for("a checkpoint", lambda: list(tmp_path.glob("runs/**/step-*/MANIFEST.json")), within_s=60)
+        training(gang, "ps-0", 0)[0].kill()
+        result = running.result()
+    first, second = result.attempts
+    assert first.root_cause is not None
+    assert (first.root_cause.node, first.root_cause.exit_code) == ("ps 0", -9)
+    assert second.from_step >= 40
+    kept = updates_of_attempt(result, first)[: second.from_step]
+    updates = [*kept, *updates_of_attempt(result, second)]
+    assert rows_by_epoch(updates, 1200) == [list(range(1200))]
+    assert accounts(result) == [(1200, 1200, 1200, True)]
+    assert result.steps == len(updates)
+
+
 def training(gang: LocalGang, trainer: str, updates: int) -> list[psutil.Process]:
     """Returns the process of a trainer, once it has made so many updates."""
     if gang.agents is None:

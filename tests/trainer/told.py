@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from sparktf.result import RunResult
+from sparktf.result import AttemptResult, RunResult
 
 _UPDATE = re.compile(r"^trained at (\d+) rows \[([\d ]*)\]$", re.MULTILINE)
 
@@ -24,12 +24,12 @@ class Update(NamedTuple):
     rows: tuple[int, ...]
 
 
-def updates_of_attempt(result: RunResult) -> list[Update]:
-    """Returns the updates of the last attempt, in the order in which they were made."""
-    attempt = f"{result.attempts[-1].attempt:03d}-"
+def updates_of_attempt(result: RunResult, attempt: AttemptResult | None = None) -> list[Update]:
+    """Returns the updates of an attempt, by default the last one, in the order in which they were made."""
+    begin = f"{(attempt or result.attempts[-1]).attempt:03d}-"
     return sorted(
-        Update(int(time_us), log.stem.removeprefix(attempt), tuple(map(int, rows.split())))
-        for log in Path(result.path, "logs").glob(f"{attempt}*.log")
+        Update(int(time_us), log.stem.removeprefix(begin), tuple(map(int, rows.split())))
+        for log in Path(result.path, "logs").glob(f"{begin}*.log")
         for time_us, rows in _UPDATE.findall(log.read_text())
     )
 
