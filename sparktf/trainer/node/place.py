@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cached_property
 from pathlib import Path
 from typing import TypeVar
 
@@ -84,9 +85,12 @@ class Place:
 
     def workers_now(self) -> dict[NodeId, WorkerPlace]:
         """Returns who the workers are, as far as the driver has told; at first those of the specification."""
+        return self._first_workers | {place.node: place for place in self._reporter.workers}
+
+    @cached_property
+    def _first_workers(self) -> dict[NodeId, WorkerPlace]:
         at_first = self.spec.cluster.workers().items()
-        first = (WorkerPlace(node=node, incarnation=0, address=address) for node, address in at_first)
-        return {place.node: place for place in (*first, *self._reporter.workers)}
+        return {node: WorkerPlace(node=node, incarnation=0, address=address) for node, address in at_first}
 
     def expect_stop(self) -> None:
         """Takes an order to stop for an orderly end from now on: this node has no end of its own."""
