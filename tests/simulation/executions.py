@@ -109,7 +109,8 @@ class Executions:
 
     def _break(self, waiter: Waiter, execution: Execution, *, aborted: bool) -> None:
         if not waiter.done:
-            self._line.broke_off(execution)
+            rows = execution.updates * self._coordinator.spec.config.train.batch_size
+            self._line.may_replay(execution.epoch, rows)
             execution.aborted = aborted
             waiter.wake(BrokeOffError())
 

@@ -37,6 +37,8 @@ from sparktf.wire.control import (
 from sparktf.wire.leasing import Receipt
 
 _LOOK_S = 0.2
+_UNTOLD = 2
+"""Executions of a lost worker that nobody may have been told of: the one that it was at, and one on its way."""
 
 
 class AsyncLine(Line, Protocol):
@@ -63,8 +65,8 @@ class AsyncLine(Line, Protocol):
     def hold(self, attempt: int, parameters: Parameters) -> None:
         """Notes those of an attempt."""
 
-    def broke_off(self, execution: Execution) -> None:
-        """Notes that an execution breaks off on a worker that lives on."""
+    def may_replay(self, epoch: int, rows: int) -> None:
+        """Notes that so many rows more may be in the weights twice."""
 
     def violate(self, what: str) -> None:
         """Notes that something is wrong."""
@@ -205,6 +207,7 @@ class SimTelling(Telling):
 
         place = SimpleNamespace(spec=coordinator.spec, ask=ask)
         super().__init__(cast("Any", place))
+        self._coordinator = coordinator
         self._parameters = parameters
 
     def add(self, receipts: Iterable[Receipt]) -> None:
@@ -213,6 +216,15 @@ class SimTelling(Telling):
         for receipt in receipts:
             self._parameters.tell(receipt.node, receipt.incarnation, receipt.number)
         super().add(receipts)
+
+    def close(self, lost: Iterable[tuple[NodeId, int]]) -> None:
+        """See `Telling`."""
+        lost = list(lost)
+        train = self._coordinator.spec.config.train
+        self._coordinator.line.may_replay(
+            self._coordinator.epoch, _UNTOLD * len(lost) * train.steps_per_call * train.batch_size
+        )
+        super().close(lost)
 
 
 class Coordinator(Member):
@@ -223,6 +235,11 @@ class Coordinator(Member):
         self._places: tuple[WorkerPlace, ...] = ()
         self._loop: AsyncLoop | None = None
         self._saved_s = line.hub.now
+
+    @property
+    def epoch(self) -> int:
+        """The one that it trains."""
+        return self._loop.position.epoch if self._loop is not None else 0
 
     @property
     def weights(self) -> Counts:

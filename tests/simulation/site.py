@@ -18,7 +18,7 @@ from simulation.hub import Hub, Process, SimClock, Waiter
 from simulation.nodes import Agent, Collective, GoneError, Ids, Share, Trainer
 from simulation.roles import ROLES, Member, Worker
 from simulation.rows import FedRows, Rows
-from simulation.servers import Execution, Parameters
+from simulation.servers import Parameters
 
 from sparktf.config.job import JobConfig
 from sparktf.driver.attempt.feeding import Feeders
@@ -372,9 +372,9 @@ class SimSite:
         """See `AsyncLine`."""
         self._parameters[attempt] = parameters
 
-    def broke_off(self, execution: Execution) -> None:
+    def may_replay(self, epoch: int, rows: int) -> None:
         """See `AsyncLine`."""
-        self.world.replayed[execution.epoch] += execution.updates * self.world.config.train.batch_size
+        self.world.replayed[epoch] += rows
 
     def violate(self, what: str) -> None:
         """See `AsyncLine`."""
