@@ -9,6 +9,9 @@ import tensorflow as tf
 
 DEFAULT_SHARDS = 4
 
+_MODULES = {"keras": "sparktf.layers.keras", "tf_keras": "sparktf.layers.tf_keras"}
+"""Flavour of Keras -> where its layer is."""
+
 
 class Sharded:
     """The part of a ShardedEmbedding that both flavours share; row `i` is row `i // shards` of shard `i % shards`.
@@ -41,6 +44,20 @@ class Sharded:
             raise ValueError(f"shards is {shards}, more than the {input_dim} rows of input_dim")
         self.input_dim, self.output_dim, self.shards = input_dim, output_dim, shards
         self.embeddings_initializer, self.mask_zero = initializer, mask_zero
+
+    def __call__(self, *args: Any, **options: Any) -> Any:
+        """Returns the rows of the ids, as any layer does.
+
+        Raises:
+            TypeError: the ids are a model's input of the other flavour of Keras.
+        """
+        for value in args:
+            flavour = type(value).__module__.partition(".")[0]
+            if flavour in _MODULES and _MODULES[flavour] != type(self).__module__:
+                raise TypeError(
+                    f"{self.name}: for a model of {flavour}, import {type(self).__name__} from {_MODULES[flavour]}"
+                )
+        return super().__call__(*args, **options)  # type: ignore[misc]
 
     def shard_variables(self) -> list[Any]:
         """Returns the tf.Variable of every shard; none before the layer is built."""

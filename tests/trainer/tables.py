@@ -221,6 +221,11 @@ def error_of(flavour: str, ids: Sequence[int]) -> str:
     return ""
 
 
+def mixed(flavour: str, other: str) -> None:
+    """Puts a layer of one flavour into a model of the other."""
+    layer_of(flavour, 11, 2, 3, name="user")(importlib.import_module(other).Input((2,), dtype="int64"))
+
+
 def large(flavour: str) -> dict[str, int]:
     """Returns what is said of a model with three Embeddings, one large, and of a large one in shards."""
     keras = importlib.import_module(flavour)

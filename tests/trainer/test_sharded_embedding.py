@@ -296,6 +296,15 @@ def test_a_table_that_cannot_be_is_refused(
             elsewhere.submit(tables.layer_of, flavour, *sizes).result()
 
 
+@pytest.mark.parametrize("flavour", FLAVOURS)
+def test_a_layer_in_a_model_of_the_other_flavour_says_which_one_to_import(
+    flavour: str, elsewhere: ProcessPoolExecutor
+) -> None:
+    (other,) = set(FLAVOURS) - {flavour}
+    with pytest.raises(TypeError, match=f"user: for a model of {other}, import .* from sparktf.layers.{other}$"):
+        elsewhere.submit(tables.mixed, flavour, other).result()
+
+
 SERVE = """
 import sys, numpy as np
 sys.modules["sparktf"] = None
