@@ -102,6 +102,7 @@ class AsyncLoop:
         self._under_way: dict[int, tuple[int, float]] = {}
         self._late: dict[int, int] = {}
         self._workers = 0
+        self._incarnations: dict[NodeId, int] = {}
         self._save_asked = False
         self._next_save = self._step_to_save()
         self._tempo = Tempo(settings.steps_per_call)
@@ -184,7 +185,10 @@ class AsyncLoop:
 
     def _receive(self) -> None:
         """Takes what has come back, for which it waits a moment."""
-        result = self._around.next(_LOOK_S)
+        self._take_all(_LOOK_S)
+
+    def _take_all(self, wait_s: float) -> None:
+        result = self._around.next(wait_s)
         while result is not None:
             self._take(result)
             result = self._around.next(0.0)
@@ -222,8 +226,11 @@ class AsyncLoop:
     def _follow_workers(self) -> None:
         workers = self._around.workers()
         self._workers = sum(bool(place.address) for place in workers.values())
-        if lost := self._tally.succeed({node: place.incarnation for node, place in workers.items()}):
-            self._telling.close(lost)
+        incarnations = {node: place.incarnation for node, place in workers.items()}
+        if incarnations != self._incarnations:
+            self._take_all(0.0)  # what has come of a lost one before counts: nobody is to train it again
+            self._telling.close(self._tally.succeed(incarnations))
+            self._incarnations = incarnations
 
 
 class Tempo:
