@@ -1,9 +1,9 @@
 """How a lost worker's successor joins a cluster that TensorFlow has fixed: the only place that reaches into TensorFlow.
 
 When TensorFlow loses a worker it sends the cluster's definition out once more, to bring in whoever listens at the same
-address by then, and goes on with the other workers. What it sends must name a server that listens in every seat: a
+address by then, and goes on with the other workers. What it sends must name a server that answers in every seat: a
 call to one that does not never returns, not even when the seat is filled later. So it is held until each seat has an
-address that listens, and then sent with the addresses of now.
+address that answers, and then sent with the addresses of now.
 """
 
 from __future__ import annotations
@@ -24,7 +24,9 @@ from sparktf.trainer.parameter_server.seats import Seat, are_filled
 from sparktf.wire.control import WorkerPlace
 
 _KNOWN = "2.21."
-_LISTEN_S = 1.0
+_ANSWER_S = 1.0
+_HELLO = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + bytes([0, 0, 0, 4, 0, 0, 0, 0, 0])
+"""How a client of HTTP/2 begins, with settings of none; the server answers its own."""
 
 
 class Succession:
@@ -76,25 +78,33 @@ class Succession:
         began_s = time.monotonic()
         while True:
             seats = self._seats(errors := self._errors() or [])
-            if are_filled(seats, time.monotonic() - began_s) and _all_listen(seats):
+            if are_filled(seats, time.monotonic() - began_s) and _all_answer(seats):
                 break
             time.sleep(KNOBS.fetch_again_s)
+        if not any(seat.is_lost or seat.now.incarnation != seat.incarnation for seat in seats):
+            return None  # TensorFlow knows them all: each time less that somebody may be lost meanwhile
         for job in server_def.cluster.job:
             if job.name == "worker":
                 for index, seat in enumerate(seats):
                     job.tasks[index] = seat.now.address
+        sent = self._send(server_def, *args, **kwargs)
         self._seated, self._answered = [seat.now.incarnation for seat in seats], errors
-        return self._send(server_def, *args, **kwargs)
+        return sent
 
 
-def _all_listen(seats: Sequence[Seat]) -> bool:
-    return all(_listens(seat.now.address) for seat in seats)
+def _all_answer(seats: Sequence[Seat]) -> bool:
+    return all(_answers(seat.now.address) for seat in seats)
 
 
-def _listens(address: str) -> bool:
+def _answers(address: str) -> bool:
+    """Whether a server of gRPC's is there that runs: the kernel takes connections for a frozen one, too.
+
+    TensorFlow would wait for it with Python's lock held, and the driver would hear nothing more of this process.
+    """
     host, _, port = address.rpartition(":")
     try:
-        with socket.create_connection((host, int(port)), _LISTEN_S):
-            return True
+        with socket.create_connection((host, int(port)), _ANSWER_S) as connection:
+            connection.sendall(_HELLO)
+            return bool(connection.recv(1))
     except OSError:
         return False
