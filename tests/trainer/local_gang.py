@@ -54,9 +54,9 @@ class LocalGang:
         output: All that the driver has printed.
     """
 
-    def __init__(self, config: JobConfig, nodes: int) -> None:
+    def __init__(self, config: JobConfig, nodes: int, site: LocalSite | None = None) -> None:
         self.output = StringIO()
-        self._site = LocalSite(nodes)
+        self._site = site or LocalSite(nodes)
         self._gang = Gang(config, self._site, Console(file=self.output, width=160))
 
     @property

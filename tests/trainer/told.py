@@ -34,6 +34,11 @@ def updates_of_attempt(result: RunResult, attempt: AttemptResult | None = None) 
     )
 
 
+def has_trained(log: Path) -> bool:
+    """Whether a trainer has said in its log that it made an update."""
+    return _UPDATE.search(log.read_text()) is not None
+
+
 def rows_by_epoch(updates: Sequence[Update], rows: int) -> list[list[int]]:
     """Returns the rows of each epoch, sorted: all updates of one are made before those of the next."""
     every = [row for update in updates for row in update.rows]

@@ -1,0 +1,138 @@
+"""A gang on this machine whose trainers a test takes away, one after the other, and knows by their logs."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import suppress
+from functools import partial
+from pathlib import Path
+
+import psutil
+from integration.processes import wait_for
+from trainer.local_gang import LocalGang, LocalSite
+from trainer.told import has_trained
+
+from sparktf.config.job import JobConfig
+from sparktf.driver.gang.site import Handler, Server
+from sparktf.result import RunResult
+from sparktf.wire.control import Action
+from sparktf.wire.leasing import BlockLease, BlockLeaseRequest
+
+WITHIN_S = 120
+
+
+class Gate:
+    """Keeps an epoch from ending: while it is shut, each trainer gets about `rows` rows of it, and then none for now.
+
+    Attributes:
+        asked_us: When rows of an epoch were first asked for, by attempt and epoch.
+    """
+
+    def __init__(self, rows: int) -> None:
+        self.asked_us: dict[tuple[int, int], int] = {}
+        self._rows = rows
+        self._lock = threading.Lock()
+        self._leased: Counter[tuple[int, int, str, int]] = Counter()
+        self._open: set[int] = set()
+
+    def open(self, epoch: int) -> None:
+        """Lets all rows of an epoch through."""
+        self._open.add(epoch)
+
+    def before(self, handler: Handler) -> Handler:
+        """Returns what answers in a handler's place."""
+
+        def answer(message: BlockLeaseRequest) -> BlockLease:
+            who = (message.attempt, message.epoch, str(message.node), message.incarnation)
+            self.asked_us.setdefault(who[:2], int(time.time() * 1e6))
+            if message.epoch not in self._open and self._leased[who] >= self._rows:
+                return BlockLease()
+            lease = handler.answer(message)
+            assert isinstance(lease, BlockLease)
+            with self._lock:
+                self._leased[who] += sum(piece.rows for piece in lease.pieces)
+            return lease
+
+        return handler._replace(answer=answer)
+
+
+class GatedSite(LocalSite):
+    """This machine, with a gate before the rows."""
+
+    def __init__(self, nodes: int, gate: Gate) -> None:
+        super().__init__(nodes)
+        self._gate = gate
+
+    def serve(self, config: JobConfig, handlers: Mapping[Action, Handler]) -> Server:
+        """See `Site`."""
+        gated = self._gate.before(handlers[Action.LEASE_BLOCKS])
+        return super().serve(config, {**handlers, Action.LEASE_BLOCKS: gated})
+
+
+class LosingRun:
+    """A run on a thread of its own, and its trainers by the names of their logs: "001-worker-1.2"."""
+
+    def __init__(self, gang: LocalGang, config: JobConfig) -> None:
+        self._gang = gang
+        self._path = Path(config.output.path, config.name, "run")
+        self._pool = ThreadPoolExecutor(1)
+        self._run: Future[RunResult] = self._pool.submit(gang.train, config)
+
+    def result(self) -> RunResult:
+        """Waits for the run's end; raises what it does."""
+        return self._run.result(WITHIN_S)
+
+    def kill(self, *names: str) -> None:
+        """Kills trainers that have begun to train, all at the same moment."""
+        for process in [self._training(name) for name in names]:
+            process.kill()
+
+    def freeze(self, name: str) -> None:
+        """Stops a trainer that has begun to train."""
+        self._training(name).suspend()
+
+    def end(self, name: str) -> None:
+        """Kills a trainer that makes no updates."""
+        self._process(name).kill()
+
+    def wait_for_updates(self, *names: str) -> None:
+        """Waits until each of these trainers has made one."""
+        for name in names:
+            self._wait(f"updates of {name}", partial(self._has_trained, name))
+
+    def wait_for_commit(self) -> None:
+        """Waits for the first checkpoint."""
+        self._wait("a checkpoint", lambda: any(self._path.glob("checkpoints/step-*/MANIFEST.json")))
+
+    def _training(self, name: str) -> psutil.Process:
+        self.wait_for_updates(name)
+        return self._process(name)
+
+    def _process(self, name: str) -> psutil.Process:
+        """Returns the process that writes the log of this name."""
+        agents = self._gang.agents
+        assert agents is not None
+        children = [child for pid in agents.pids() for child in psutil.Process(pid).children(recursive=True)]
+        (found,) = (child for child in children if _output(child) == f"{name}.log")
+        return found
+
+    def _has_trained(self, name: str) -> bool:
+        agents = self._gang.agents
+        with suppress(OSError):  # it goes to the run directory meanwhile
+            return agents is not None and any(has_trained(log) for log in agents.folder.rglob(f"{name}.log"))
+        return False
+
+    def _wait(self, what: str, found: Callable[[], bool]) -> None:
+        wait_for(what, lambda: self._run.done() or found(), within_s=WITHIN_S)
+        if self._run.done():
+            raise AssertionError(f"the run is over before {what}: {self._run.exception()}")
+
+
+def _output(process: psutil.Process) -> str:
+    with suppress(OSError):
+        return Path(f"/proc/{process.pid}/fd/1").readlink().name
+    return ""

@@ -1,0 +1,173 @@
+"""Asynchronous training whose trainers are lost: rows by content, causes by name, and who takes which place."""
+
+from __future__ import annotations
+
+import signal
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from integration.processes import wait_for
+from trainer import lake
+from trainer.local_gang import LocalGang
+from trainer.losing import Gate, GatedSite, LosingRun
+from trainer.results import accounts, steps_saved
+from trainer.told import Update, has_trained, rows_by_epoch, updates_of_attempt
+
+from sparktf.config.job import JobConfig
+from sparktf.errors import BadValueError, Verdict
+from sparktf.knobs import KNOBS
+from sparktf.result import RunResult
+
+ROWS, BATCH, CALL_STEPS, FILES = 1200, 4, 4, 48
+SILENCE_S = 5.0
+
+
+class Lossy(NamedTuple):
+    """A run of two epochs that lost workers in the first, and a parameter server and a coordinator in the second.
+
+    Attributes:
+        second_us: Before this moment all updates of the first epoch were made, and none of the second.
+    """
+
+    result: RunResult
+    second_us: int
+
+    def first_epoch(self) -> list[Update]:
+        """Returns the updates of the first epoch."""
+        return [
+            update
+            for update in updates_of_attempt(self.result, self.result.attempts[0])
+            if update.time_us < self.second_us
+        ]
+
+
+@pytest.fixture(scope="module")
+def gate() -> Gate:
+    return Gate(ROWS // 10)
+
+
+@pytest.fixture(scope="module")
+def gang(tmp_path_factory: pytest.TempPathFactory, gate: Gate) -> Iterator[LocalGang]:
+    gang = LocalGang(job(tmp_path_factory.mktemp("none")), 4, GatedSite(4, gate))
+    yield gang
+    gang.close()
+
+
+@pytest.fixture(scope="module")
+def lossy(tmp_path_factory: pytest.TempPathFactory, gang: LocalGang, gate: Gate) -> Lossy:
+    """Takes trainers away, one after the other, in one run: it starts once."""
+    folder = tmp_path_factory.mktemp("lossy")
+    lake.write(folder / "lake", [ROWS // FILES] * FILES)
+    run = LosingRun(gang, job(folder))
+    run.kill("001-worker-0")
+    run.kill("001-worker-0.1", "001-worker-1")
+    run.freeze("001-worker-1.1")
+    run.kill("001-worker-0.2")  # before anybody knows of the frozen one
+    run.wait_for_updates("001-worker-0.3", "001-worker-1.2")
+    gate.open(0)
+    run.wait_for_commit()
+    wait_for("the second epoch", lambda: (1, 1) in gate.asked_us, within_s=60)
+    run.end("001-ps-0")
+    run.wait_for_updates("002-worker-0", "002-worker-1")
+    run.end("002-chief-0")
+    run.wait_for_updates("003-worker-0", "003-worker-1")
+    gate.open(1)
+    return Lossy(run.result(), gate.asked_us[1, 1])
+
+
+def job(folder: Path) -> JobConfig:
+    return lake.job(
+        folder,
+        "everything",
+        data={**lake.EVERYTHING, "shuffle_rows": 1},
+        cluster={"strategy": "parameter_server", "workers": 2, "ps": 1},
+        params={"flavour": "keras", "rows": ROWS, "told": True},
+        train={"batch_size": BATCH, "steps_per_call": CALL_STEPS, "epochs": 2, "max_attempts": 3},
+        timeouts={"reserve": 60, "start": 120, "stop": 2, "driver_lost": 20, "heartbeat": SILENCE_S, "replace": 60},
+    )
+
+
+def test_training_goes_on_without_lost_workers_and_their_successors_join_it(lossy: Lossy) -> None:
+    result = lossy.result
+    attempt = result.attempts[0]
+    assert [(lost.node, lost.exit_code) for lost in attempt.losses] == [
+        ("worker 0", -signal.SIGKILL),
+        *((lost.node, -signal.SIGKILL) for lost in attempt.losses[1:3]),  # at once: in any order
+        ("worker 0", -signal.SIGKILL),
+        ("worker 1", -signal.SIGTERM),
+    ]
+    assert {lost.node for lost in attempt.losses[1:3]} == {"worker 0", "worker 1"}
+    silent = f"worker 1 on {attempt.hosts[0]} was silent for {SILENCE_S:g} s"
+    assert attempt.losses[4].message == silent
+    killed = [f"worker {i} on {attempt.hosts[0]} exited with -9 (SIGKILL)" for i in (0, 1)]
+    assert {lost.message for lost in attempt.losses[:4]} == set(killed)
+    assert {f"{text}: training goes on" for text in (*killed, silent)} <= set(result.warnings)
+    assert {Path(lost.log).name for lost in attempt.losses} == {
+        f"001-{name}.log" for name in ("worker-0", "worker-0.1", "worker-0.2", "worker-1", "worker-1.1")
+    }
+    assert all(has_trained(Path(lost.log)) for lost in attempt.losses)
+    assert all(not failure.node.startswith("worker") for failure in attempt.failures)
+
+
+def test_workers_that_are_lost_at_once_are_both_back_as_soon_as_somebody_listens_in_their_places(
+    lossy: Lossy,
+) -> None:
+    updates = lossy.first_epoch()
+    last_us = max(update.time_us for update in updates if update.trainer in ("worker-0.1", "worker-1"))
+    back_us = [min(u.time_us for u in updates if u.trainer == name) for name in ("worker-0.2", "worker-1.1")]
+    assert max(back_us) - last_us < KNOBS.reconnect_s * 1e6
+
+
+def test_no_row_is_missing_whoever_is_lost_and_those_trained_twice_are_told_of(lossy: Lossy) -> None:
+    result = lossy.result
+    updates = lossy.first_epoch()
+    counts = Counter(row for update in updates for row in update.rows)
+    assert sorted(counts) == list(range(ROWS))
+    told = result.rows[0]
+    assert (told.planned, told.trained, told.set_aside, told.complete) == (ROWS, ROWS, 0, True)
+    losses = len(result.attempts[0].losses)
+    assert counts.total() - ROWS <= told.replayed <= 2 * losses * CALL_STEPS * BATCH
+    assert min(steps_saved(result)) >= ROWS // BATCH
+    assert {update.trainer for update in updates} == {f"worker-{name}" for name in (0, 0.1, 0.2, 0.3, 1, 1.1, 1.2)}
+
+
+def test_a_lost_server_or_coordinator_is_named_and_the_next_attempt_goes_on_from_the_last_checkpoint(
+    lossy: Lossy,
+) -> None:
+    result = lossy.result
+    assert result.verdict is Verdict.DONE
+    host = result.attempts[0].hosts[0]
+    causes = [attempt.root_cause for attempt in result.attempts]
+    assert [cause and cause.message for cause in causes] == [
+        f"ps 0 on {host} exited with -9 (SIGKILL)",
+        f"chief 0 on {host} exited with -9 (SIGKILL)",
+        None,
+    ]
+    assert [cause and Path(cause.log).name for cause in causes] == ["001-ps-0.log", "002-chief-0.log", None]
+    first = min(steps_saved(result))
+    assert [attempt.from_step for attempt in result.attempts] == [0, first, first]
+    assert rows_by_epoch(updates_of_attempt(result), ROWS) == [list(range(ROWS))]
+    assert accounts(result)[1] == (ROWS, ROWS, ROWS, True)
+    assert (result.rows[1].replayed, result.steps) == (0, first + len(updates_of_attempt(result)))
+
+
+def test_a_value_that_a_worker_refuses_ends_the_run_with_its_place_and_no_other_attempt(
+    tmp_path: Path, gang: LocalGang
+) -> None:
+    rows = lake.write(tmp_path / "lake", [40, 40, 40]).slice(40, 40)
+    x0 = pa.array([*rows["x0"].to_pylist()[:17], None, *rows["x0"].to_pylist()[18:]], pa.float32())
+    rows = rows.set_column(rows.column_names.index("x0"), "x0", x0)
+    pq.write_table(rows, tmp_path / "lake" / "part-001.parquet")
+    with pytest.raises(
+        BadValueError, match=r"part-001\.parquet.*\bx0\b.*\b17\b|part-001\.parquet.*\b17\b.*\bx0\b"
+    ) as failure:
+        gang.train(job(tmp_path))
+    result = failure.value.result
+    assert result.verdict is Verdict.DATA_REFUSED
+    assert result.error.node.startswith("worker")
+    assert [attempt.losses for attempt in result.attempts] == [()]
