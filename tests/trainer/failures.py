@@ -68,7 +68,7 @@ def place_of(spec: TrainerSpec, work: Path, reporter: Any = None) -> Place:
 
 def saved_to_full_disk(config: JobConfig, folder: Path) -> list[tuple[str, str]]:
     """Saves a checkpoint on a full disk as each of two nodes; returns what the driver is told, and how the end ends."""
-    checkpoint = importlib.import_module("sparktf.trainer.node.checkpoint")
+    checkpoint = importlib.import_module("sparktf.trainer.node.checkpoint_writer")
 
     class Full:
         def write(self, path: str) -> None:

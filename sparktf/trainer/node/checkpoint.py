@@ -1,143 +1,18 @@
-"""Checkpoints from a trainer's side: written locally, uploaded beside training, committed by the driver alone."""
+"""A checkpoint's files: how they are written, fetched and read."""
 
 from __future__ import annotations
 
 import shutil
-import threading
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import tensorflow as tf
 
-from sparktf.errors import NotStoredError, SparkTFError, StorageError
-from sparktf.knobs import KNOBS
-from sparktf.rundir import checkpoint_name
 from sparktf.storage.base import Storage
-from sparktf.storage.checkpoints import upload_folder
-from sparktf.trainer.node.failure import LARGER_DISK, is_full_disk
-from sparktf.trainer.node.place import Place
-from sparktf.trainer.node.position import Done, Position
-from sparktf.wire.control import Action, Flavour, Uploaded
 from sparktf.wire.restore import Restore
 
-_PREFIX = "ckpt"
-
-
-class CheckpointWriter:
-    """Writes and uploads one checkpoint at a time.
-
-    Every node writes, since variables aggregated on reading take a collective; only the leader's files are kept. An
-    upload that fails does not end the training: the driver is told, on the commit's own way, so that all nodes stay in
-    step. Only the last checkpoint has to arrive.
-    """
-
-    def __init__(self, place: Place, keras: Flavour) -> None:
-        self._place = place
-        self._keras = keras
-        self._upload: threading.Thread | None = None
-        self._not_stored: StorageError | None = None
-        self._error: SparkTFError | None = None
-
-    def save(self, checkpoint: Any, position: Position, done: Done, *, last: bool) -> None:
-        """Writes the checkpoint locally, then hands it to the upload thread.
-
-        Args:
-            done: What this node has done of the epoch that the checkpoint goes on with.
-            last: Of the training: it waits for the upload before. Any other is dropped if that one takes too long.
-
-        Raises:
-            NotStoredError: the upload before the last takes longer than `timeouts.upload`.
-            ControlError: the upload before could not be reported.
-        """
-        if last:
-            self._join()
-        elif self._upload is not None:
-            self._upload.join(KNOBS.last_upload_s)
-        late = self._upload is not None and self._upload.is_alive()
-        if not late:
-            self._join()
-        folder = self._place.work / checkpoint_name(position.step)
-        not_written = self._write(checkpoint, folder)
-        message = Uploaded(
-            **self._place.spec.sender,
-            step=position.step,
-            epoch=position.next_epoch,
-            done=tuple(done.intervals),
-            rows_aside=done.rows_aside,
-            keras=self._keras,
-        )
-        if late or not_written:
-            shutil.rmtree(folder, ignore_errors=True)
-            error = self._dropped(
-                not_written or f"the upload to {self._place.rundir.staging} before was still under way"
-            )
-            self._place.send(Action.UPLOADED, message.model_copy(update={"error": error}))
-            return
-        self._not_stored = None
-        self._upload = threading.Thread(target=self._send, args=(folder, message), name="upload", daemon=True)
-        self._upload.start()
-
-    def wait(self) -> None:
-        """Waits until the last checkpoint is stored.
-
-        Raises:
-            NotStoredError: it could not be, or not within `timeouts.upload`.
-        """
-        self._join()
-        if self._not_stored is not None:
-            raise NotStoredError(f"the last checkpoint could not be stored: {self._not_stored}") from self._not_stored
-
-    def _join(self) -> None:
-        """Waits for the upload that is under way, if one is."""
-        if self._upload is None:
-            return
-        limit = self._place.spec.config.timeouts.upload
-        self._upload.join(limit)
-        if self._upload.is_alive():
-            raise NotStoredError(
-                f"a checkpoint's upload to {self._place.rundir.staging} took longer than timeouts.upload: {limit:g} s"
-            )
-        self._upload = None
-        if self._error is not None:
-            raise self._error
-
-    def _write(self, checkpoint: Any, folder: Path) -> str:
-        """Writes the checkpoint locally; returns why not, where the disk is full, "" if it is written."""
-        try:
-            checkpoint.write(str(folder / _PREFIX))
-        except (tf.errors.OpError, OSError) as e:
-            if not is_full_disk(e):
-                raise
-            return f"the executor's local disk is full: cannot write {folder}; {LARGER_DISK}"
-        return ""
-
-    def _send(self, folder: Path, message: Uploaded) -> None:
-        try:
-            if self._place.leads:
-                message = message.model_copy(update=self._store(folder, message.step))
-            self._place.send(Action.UPLOADED, message)
-        except SparkTFError as e:
-            self._error = e
-        finally:
-            shutil.rmtree(folder, ignore_errors=True)
-
-    def _store(self, folder: Path, step: int) -> dict[str, Any]:
-        """Uploads the leader's files; returns what is to be said of it."""
-        place = self._place
-        target = place.rundir.staged(place.spec.attempt, checkpoint_name(step))
-        try:
-            return {"files": upload_folder(place.storage, folder, target)}
-        except StorageError as e:
-            self._not_stored = e
-            return {"error": str(e)}
-
-    def _dropped(self, reason: str) -> str:
-        """Returns why the leader drops a checkpoint; nobody reads the other nodes' files."""
-        if not self._place.leads:
-            return ""
-        self._not_stored = StorageError(reason)
-        return reason
+PREFIX = "ckpt"
 
 
 def restore(checkpoint: Any, storage: Storage, source: Restore, work: Path) -> None:
@@ -167,7 +42,7 @@ def fetch(storage: Storage, path: str, files: Sequence[str], folder: Path) -> No
 def write(checkpoint: Any, folder: Path) -> None:
     """Writes the objects of `checkpoint` into a local folder, in place of what is there."""
     shutil.rmtree(folder, ignore_errors=True)
-    checkpoint.write(str(folder / _PREFIX))
+    checkpoint.write(str(folder / PREFIX))
 
 
 def read(checkpoint: Any, folder: Path) -> None:
@@ -176,7 +51,7 @@ def read(checkpoint: Any, folder: Path) -> None:
     Raises:
         AssertionError: the model's variables are not those of the checkpoint.
     """
-    checkpoint.read(str(folder / _PREFIX)).assert_existing_objects_matched()
+    checkpoint.read(str(folder / PREFIX)).assert_existing_objects_matched()
 
 
 def checkpoint_of(**trackables: Any) -> Any:

@@ -6,7 +6,8 @@ import time
 from typing import Any
 
 from sparktf.config.job import CheckpointConfig
-from sparktf.trainer.node.checkpoint import CheckpointWriter, restore
+from sparktf.trainer.node.checkpoint import restore
+from sparktf.trainer.node.checkpoint_writer import CheckpointWriter
 from sparktf.trainer.node.place import Place
 from sparktf.trainer.node.position import Done, Extent, Position
 from sparktf.wire.control import Flavour
