@@ -44,6 +44,7 @@ class Knobs:
         cancelled_s: What has failed on a worker may be heard so long after what was cancelled for it.
         tell_s: A coordinator tells the driver what is trained so often.
         reconnect_s: A worker that TensorFlow has lost, and the driver has not, is taken for alive after so long.
+        shard_poll_s: A coordinator looks so often whether parameter servers have moved their files of a checkpoint.
         summaries_s: Deadline of TensorBoard's summaries: training waits for them, and they may be stored the next time.
         nursery_answer_s: A nursery may take so long to fork a trainer; then a fresh process is started instead.
         staged_poll_s: A feed that waits for rows from Spark looks so often whether there are any.
@@ -85,6 +86,7 @@ class Knobs:
     cancelled_s: float = 1.0
     tell_s: float = 0.5
     reconnect_s: float = 20.0
+    shard_poll_s: float = 0.2
     summaries_s: float = 5.0
     nursery_answer_s: float = 5.0
     staged_poll_s: float = 0.1

@@ -350,8 +350,9 @@ class Uploaded(NodeMessage):
     Attributes:
         done: Intervals of the sequence of `epoch` that this node has trained in this attempt, up to `step`.
         rows_aside: How many rows of these were set aside.
-        files: The chief's files; empty from the other nodes.
-        error: Why the chief's files are not there; "" if they are.
+        files: What this node has brought there: the chief, and whoever has written a part of the chief's checkpoint.
+        others: Which files others have written, without which the chief's checkpoint is not whole.
+        error: Why files are not there; "" if they are.
     """
 
     step: int
@@ -360,6 +361,7 @@ class Uploaded(NodeMessage):
     keras: Flavour
     rows_aside: int = 0
     files: tuple[StagedFile, ...] = ()
+    others: tuple[str, ...] = ()
     error: str = ""
 
 

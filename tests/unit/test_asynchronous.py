@@ -35,6 +35,7 @@ from sparktf.wire.control import (
     Progress,
     Ready,
     Registration,
+    StagedFile,
     StopOrder,
     TrainerExited,
     TrainerOrders,
@@ -277,12 +278,53 @@ def test_the_coordinator_evaluates_all_of_the_validation_stream(lake: Path) -> N
 
 
 def test_a_checkpoint_stands_where_the_coordinator_says_that_all_workers_are(gang: Gang) -> None:
-    upload = Uploaded(**gang.sender(CHIEF), step=7, epoch=0, done=((0, 10), (30, 40)), keras="keras", rows_aside=1)
-    gang.attempt.uploaded(upload.model_copy(update={"node": PS}))
+    gang.attempt.uploaded(part_of(gang, PS))
     assert gang.attempt.take_saves() == []
-    gang.attempt.uploaded(upload)
+    gang.attempt.uploaded(part_of(gang, CHIEF, done=((0, 10), (30, 40)), rows_aside=1))
     (save,) = gang.attempt.take_saves()
     assert (save.chief.step, save.cursor.done, save.rows_aside) == (7, ((0, 10), (30, 40)), 1)
+
+
+@pytest.mark.parametrize("first", [CHIEF, PS])
+def test_a_checkpoint_is_whole_once_the_servers_have_uploaded_what_they_have_written(first: NodeId, gang: Gang) -> None:
+    files = {CHIEF: "ckpt.index", PS: "ckpt.data-1"}
+    uploads = {node: part_of(gang, node, files=(file_of(name),)) for node, name in files.items()}
+    uploads[CHIEF] = uploads[CHIEF].model_copy(update={"others": ("ckpt.data-1",)})
+    gang.attempt.uploaded(uploads.pop(first))
+    assert gang.attempt.take_saves() == []
+    gang.attempt.uploaded(*uploads.values())
+    (save,) = gang.attempt.take_saves()
+    assert [file.name for file in save.chief.files] == ["ckpt.data-1", "ckpt.index"]
+    assert not save.chief.error
+
+
+def test_a_checkpoint_that_lacks_a_file_is_not_committed_and_says_which(gang: Gang) -> None:
+    gang.attempt.uploaded(part_of(gang, CHIEF, others=("ckpt.data-1", "ckpt.data-2")))
+    gang.attempt.uploaded(part_of(gang, PS, files=(file_of("ckpt.data-2"),)))
+    (save,) = gang.attempt.take_saves()
+    assert save.chief.error == "nobody has uploaded ckpt.data-1"
+
+
+def test_a_checkpoint_that_a_server_could_not_upload_says_why(gang: Gang) -> None:
+    gang.attempt.uploaded(part_of(gang, CHIEF, others=("ckpt.data-1",)))
+    gang.attempt.uploaded(part_of(gang, PS, error="ps 0: no space"))
+    (save,) = gang.attempt.take_saves()
+    assert save.chief.error == "ps 0: no space"
+
+
+def test_a_checkpoint_that_was_not_written_is_not_waited_for(gang: Gang) -> None:
+    gang.attempt.uploaded(part_of(gang, CHIEF, error="ps 0: disk full"))
+    (save,) = gang.attempt.take_saves()
+    assert save.chief.error == "ps 0: disk full"
+
+
+def part_of(gang: Gang, node: NodeId, **more: Any) -> Uploaded:
+    """What a node has uploaded of the checkpoint at step 7."""
+    return Uploaded(**{**gang.sender(node), "step": 7, "epoch": 0, "done": (), "keras": "keras", **more})
+
+
+def file_of(name: str) -> StagedFile:
+    return StagedFile(name=name, nbytes=1, sha256="0")
 
 
 # ---- who is late, and who must be done ----

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 
 from sparktf.driver.attempt.discipline import Fail, Replace, Share
 from sparktf.driver.attempt.members import Members, Trainer
-from sparktf.driver.attempt.saves import Save, Start, joined
+from sparktf.driver.attempt.saves import Save, Start, joined, with_others
 from sparktf.errors import ErrorRecord, RefusedError, Verdict
 from sparktf.lifecycle import TrainerState
 from sparktf.sequence import Stream
@@ -41,9 +41,12 @@ class Asynchronous:
         return Replace(member.node) if is_loss and have_met else Fail(record)
 
     def saved(self, uploads: Mapping[NodeId, Uploaded], members: Members, start: Start) -> Save | None:
-        """See `Discipline`. The coordinator has the files, and tells what all workers have trained."""
-        reporters = self.reporters(members)
-        return joined(start, [uploads[node] for node in reporters]) if uploads.keys() >= set(reporters) else None
+        """See `Discipline`. The coordinator tells what all workers have trained, the servers have written the files."""
+        coordinator = next((uploads[node] for node in self.reporters(members) if node in uploads), None)
+        if coordinator is None:
+            return None
+        whole = with_others(coordinator, [uploads.get(node) for node in members if node.role is Role.PS])
+        return None if whole is None else joined(start, [whole])
 
     def is_done(self, members: Members) -> bool:
         """See `Discipline`. Workers and servers stay until they are told to stop."""

@@ -27,7 +27,7 @@ class Save:
     """A checkpoint that is whole.
 
     Attributes:
-        chief: What the chief said, whose files they are.
+        chief: What the chief said, with the files of all.
         cursor: Position of all nodes together.
         rows_aside: Rows of the cursor's epoch that were set aside.
     """
@@ -35,6 +35,29 @@ class Save:
     chief: Uploaded
     cursor: Cursor
     rows_aside: int = 0
+
+
+def with_others(chief: Uploaded, others: Sequence[Uploaded | None]) -> Uploaded | None:
+    """Returns what the chief has uploaded, with the files of its checkpoint that others have written.
+
+    Args:
+        others: What each node that may have written some has uploaded; None while it has not.
+
+    Returns:
+        None while files are missing that may yet come; with an error where one cannot come any more.
+    """
+    if chief.error:
+        return chief
+    there = [upload for upload in others if upload is not None]
+    if error := next((upload.error for upload in there if upload.error), ""):
+        return chief.model_copy(update={"error": error})
+    files = (*chief.files, *(file for upload in there for file in upload.files))
+    missing = {*chief.others} - {file.name for file in files}
+    if not missing:
+        return chief.model_copy(update={"files": tuple(sorted(files, key=lambda file: file.name))})
+    if len(there) < len(others):
+        return None
+    return chief.model_copy(update={"error": f"nobody has uploaded {', '.join(sorted(missing))}"})
 
 
 class Uploads:

@@ -95,11 +95,13 @@ class KerasModel:
         spec: FeedSpec,
         *,
         unseen: bool = False,
+        trains: bool = True,
     ) -> None:
         """Calls the user's function and checks what it returns.
 
         Args:
             unseen: Nothing reads the variables, which are elsewhere and may be large.
+            trains: Its optimizer has what it keeps for each weight, which may take twice their memory.
 
         Raises:
             ModelContractError: not a compiled Keras model, inputs that the feed does not fit, or something that cannot
@@ -115,7 +117,8 @@ class KerasModel:
         self.layout = Layout(spec, tuple(getattr(self.model, "output_names", None) or ()))
         with naming_tensors(spec), recorded() if unseen else nullcontext():
             self._build_variables()
-        self.optimizer.build(self.model.trainable_variables)
+        if trains:
+            self.optimizer.build(self.model.trainable_variables)
         _check_exact(self.model, self.losses())
         self.tables = Tables(self.model)
         update_rows(self.model)
@@ -132,6 +135,10 @@ class KerasModel:
     @property
     def optimizer(self) -> Any:
         return self.model.optimizer
+
+    def variables(self) -> list[Any]:
+        """Returns the tf.Variables of the model, those of its optimizer not among them."""
+        return [_tensorflow_variable(variable) for variable in self.model.variables]
 
     def _build_variables(self) -> None:
         """Creates every variable now: inside a traced function under a strategy it would be too late."""

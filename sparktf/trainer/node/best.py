@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
 from sparktf.keep import Evaluation, KeepRule, Kept
-from sparktf.trainer.node.checkpoint import fetch, read, write
+from sparktf.trainer.node.checkpoint import LocalCheckpoint
 from sparktf.trainer.node.place import Place
 from sparktf.wire.restore import BestWeights
 
@@ -33,14 +34,15 @@ class BestEpoch:
         self._restored: BestWeights | None = place.spec.restore.best if place.spec.restore else None
         self._best = self._restored.evaluation if self._restored is not None else None
 
-    def offer(self, evaluation: Evaluation, checkpoint: Any) -> None:
+    def offer(self, evaluation: Evaluation, checkpoint: LocalCheckpoint) -> None:
         """Keeps the weights of a checkpoint's objects if the leader finds them the best; every node calls it."""
         better = self._place.leads and self._rule.is_better(evaluation, self._best)
         if int(self._sum(np.array([better], np.int64))[0]):
-            write(checkpoint, self._folder)
+            shutil.rmtree(self._folder, ignore_errors=True)
+            checkpoint.write(self._folder)
             self._best, self._restored = evaluation, None
 
-    def restore(self, checkpoint: Any) -> Kept | None:
+    def restore(self, checkpoint: LocalCheckpoint) -> Kept | None:
         """Restores the best weights; returns which they are, None where no evaluation gave a number.
 
         Raises:
@@ -49,7 +51,8 @@ class BestEpoch:
         if self._best is None:
             return None
         if self._restored is not None:
-            fetch(self._place.storage, self._restored.path, self._restored.files, self._folder)
-        read(checkpoint, self._folder)
+            checkpoint.restore_files(self._place.storage, self._restored.path, self._restored.files, self._folder)
+        else:
+            checkpoint.read(self._folder)
         best, rule = self._best, self._rule
         return Kept(epoch=best.epoch, step=best.step, metric=rule.metric, mode=rule.mode, value=rule.value(best))

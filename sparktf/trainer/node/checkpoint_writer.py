@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 import threading
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,7 @@ from sparktf.errors import NotStoredError, SparkTFError, StorageError
 from sparktf.knobs import KNOBS
 from sparktf.rundir import checkpoint_name
 from sparktf.storage.checkpoints import upload_folder
-from sparktf.trainer.node.checkpoint import PREFIX
+from sparktf.trainer.node.checkpoint import Checkpoint
 from sparktf.trainer.node.failure import LARGER_DISK, is_full_disk
 from sparktf.trainer.node.place import Place
 from sparktf.trainer.node.position import Done, Position
@@ -33,9 +34,9 @@ class CheckpointWriter:
         self._keras = keras
         self._upload: threading.Thread | None = None
         self._not_stored: StorageError | None = None
-        self._error: SparkTFError | None = None
+        self._error: SparkTFError | tf.errors.OpError | None = None
 
-    def save(self, checkpoint: Any, position: Position, done: Done, *, last: bool) -> None:
+    def save(self, checkpoint: Checkpoint, position: Position, done: Done, *, last: bool) -> None:
         """Writes the checkpoint locally, then hands it to the upload thread.
 
         Args:
@@ -45,6 +46,7 @@ class CheckpointWriter:
         Raises:
             NotStoredError: the upload before the last takes longer than `timeouts.upload`.
             ControlError: the upload before could not be reported.
+            tf.errors.OpError: another node that was to upload its files is lost.
         """
         if last:
             self._join()
@@ -54,7 +56,7 @@ class CheckpointWriter:
         if not late:
             self._join()
         folder = self._place.work / checkpoint_name(position.step)
-        not_written = self._write(checkpoint, folder)
+        others, not_written = self._write(checkpoint, folder)
         message = Uploaded(
             **self._place.spec.sender,
             step=position.step,
@@ -62,6 +64,7 @@ class CheckpointWriter:
             done=tuple(done.intervals),
             rows_aside=done.rows_aside,
             keras=self._keras,
+            others=others,
         )
         if late or not_written:
             shutil.rmtree(folder, ignore_errors=True)
@@ -71,7 +74,9 @@ class CheckpointWriter:
             self._place.send(Action.UPLOADED, message.model_copy(update={"error": error}))
             return
         self._not_stored = None
-        self._upload = threading.Thread(target=self._send, args=(folder, message), name="upload", daemon=True)
+        checkpoint.upload(message)
+        send = partial(self._send, checkpoint, folder, message)
+        self._upload = threading.Thread(target=send, name="upload", daemon=True)
         self._upload.start()
 
     def wait(self) -> None:
@@ -98,22 +103,25 @@ class CheckpointWriter:
         if self._error is not None:
             raise self._error
 
-    def _write(self, checkpoint: Any, folder: Path) -> str:
-        """Writes the checkpoint locally; returns why not, where the disk is full, "" if it is written."""
+    def _write(self, checkpoint: Checkpoint, folder: Path) -> tuple[tuple[str, ...], str]:
+        """Writes the checkpoint locally; returns which files others have, and why it is not written, "" if it is."""
         try:
-            checkpoint.write(str(folder / PREFIX))
+            return checkpoint.write(folder), ""
+        except StorageError as e:
+            return (), str(e)
         except (tf.errors.OpError, OSError) as e:
             if not is_full_disk(e):
                 raise
-            return f"the executor's local disk is full: cannot write {folder}; {LARGER_DISK}"
-        return ""
+            return (), f"the executor's local disk is full: cannot write {folder}; {LARGER_DISK}"
 
-    def _send(self, folder: Path, message: Uploaded) -> None:
+    def _send(self, checkpoint: Checkpoint, folder: Path, message: Uploaded) -> None:
         try:
             if self._place.leads:
                 message = message.model_copy(update=self._store(folder, message.step))
             self._place.send(Action.UPLOADED, message)
-        except SparkTFError as e:
+            if not_stored := checkpoint.settle():
+                self._not_stored = StorageError(not_stored)
+        except (SparkTFError, tf.errors.OpError) as e:
             self._error = e
         finally:
             shutil.rmtree(folder, ignore_errors=True)

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import time
-from typing import Any
 
 from sparktf.config.job import CheckpointConfig
-from sparktf.trainer.node.checkpoint import restore
+from sparktf.trainer.node.checkpoint import Checkpoint
 from sparktf.trainer.node.checkpoint_writer import CheckpointWriter
 from sparktf.trainer.node.place import Place
 from sparktf.trainer.node.position import Done, Extent, Position
@@ -45,29 +44,34 @@ class Saves:
         self._policy = SavePolicy(spec.config.checkpoint, time.monotonic())
         self._extent = Extent.of(spec.config.train)
         self._saved_step = spec.restore.step if spec.restore else -1
-        self._checkpoint: Any = None
+        self._checkpoint: Checkpoint | None = None
         self._writer: CheckpointWriter | None = None
 
-    def restore(self, checkpoint: Any, keras: Flavour) -> bool:
+    def restore(self, checkpoint: Checkpoint, keras: Flavour) -> bool:
         """Takes the objects that checkpoints hold, and brings them to the state that this attempt starts from.
 
         Args:
-            checkpoint: A `tf.train.Checkpoint`; all of its objects exist.
+            checkpoint: All of its objects exist.
 
         Returns:
             Whether there is one.
 
         Raises:
             StorageError: it cannot be downloaded.
-            ValueError: the model's variables are not those of the checkpoint.
+            AssertionError, ValueError: the model's variables are not those of the checkpoint.
         """
         place = self._place
         self._checkpoint = checkpoint
         self._writer = CheckpointWriter(place, keras)
         if place.spec.restore is None:
             return False
-        restore(checkpoint, place.storage, place.spec.restore, place.work)
+        checkpoint.restore(place.storage, place.spec.restore, place.work)
         return True
+
+    @property
+    def step(self) -> int:
+        """Step of the last checkpoint that was saved, or restored; -1 while there is none."""
+        return self._saved_step
 
     def steps_left(self, step: int) -> int | None:
         """Returns the updates until the next checkpoint that is due by steps, None where there is no such rule."""
@@ -93,7 +97,7 @@ class Saves:
             done: What this node has done of the epoch that the checkpoint goes on with.
             last: Nothing more is trained, whatever is left.
         """
-        if self._writer is None:
+        if self._writer is None or self._checkpoint is None:
             return
         self._saved_step = position.step
         self._place.enter("saving")

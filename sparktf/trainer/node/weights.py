@@ -4,49 +4,91 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Any
+from typing import Any, Protocol
 
 from sparktf.keep import Evaluation, KeepRule, Kept, keep_rule
 from sparktf.sequence import Stream
 from sparktf.trainer.model.evaluate import Evaluator
 from sparktf.trainer.model.model import KerasModel
 from sparktf.trainer.node.best import BestEpoch
+from sparktf.trainer.node.checkpoint import LocalCheckpoint
 from sparktf.trainer.node.member import Member
 from sparktf.trainer.node.position import Position
 
 
+class PlainCopy(Protocol):
+    """A copy of the model that is trained, without distributed variables: it is evaluated and exported."""
+
+    @property
+    def model(self) -> KerasModel:
+        """The copy."""
+
+    @property
+    def checkpoint(self) -> LocalCheckpoint:
+        """Of what the best weights are kept, and read again."""
+
+    def update(self) -> None:
+        """Brings it up to date with what is trained; all nodes that train together call it."""
+
+    def complete(self, *, best: bool) -> None:
+        """Brings it to the weights that are exported.
+
+        Args:
+            best: They have been read into the objects of `checkpoint`; otherwise they are those of the last commit.
+        """
+
+
+class CopyOfVariables:
+    """See `PlainCopy`: of a model whose variables this process has, distributed or not."""
+
+    def __init__(self, model: KerasModel, plain: KerasModel, checkpoint: LocalCheckpoint) -> None:
+        """Copies nothing yet.
+
+        Args:
+            plain: May be the model itself.
+            checkpoint: Of the model and its optimizer.
+        """
+        self.model = plain
+        self.checkpoint = checkpoint
+        self._source = model
+
+    def update(self) -> None:
+        """See `PlainCopy`. Some variables are aggregated on reading, in which every node takes part."""
+        if self.model is not self._source:
+            self.model.model.set_weights(self._source.model.get_weights())
+
+    def complete(self, *, best: bool) -> None:
+        """See `PlainCopy`. What is trained is what is committed, and the best weights are read into the model."""
+        del best
+        self.update()
+
+
 class Weights:
-    """The weights of one model, and a plain copy of it, in which they are evaluated and exported."""
+    """The weights of one model: what becomes of them."""
 
     def __init__(
         self,
         member: Member,
-        model: KerasModel,
-        plain: KerasModel,
-        checkpoint: Any,
+        copy: PlainCopy,
         sum_over_workers: Callable[[Any], Any],
     ) -> None:
         """Evaluates nothing yet.
 
         Args:
-            plain: Has no distributed variables; may be the model itself.
-            checkpoint: Of the model and its optimizer.
             sum_over_workers: Sums an array over all nodes that evaluate, each of which calls it.
         """
         self._member = member
-        self._model = model
-        self._plain = plain
-        self._checkpoint = checkpoint
+        self._copy = copy
         self._sum = sum_over_workers
-        train = member.place.spec.config.train
-        self._evaluator = Evaluator(plain, sum_over_workers, train.validation_batch_size)
+        self._evaluator: Evaluator | None = None
         self._best: BestEpoch | None = None
 
     def prepare(self) -> KeepRule | None:
-        """Makes ready to evaluate; returns by what the best weights are known, if they are kept."""
+        """Makes ready to evaluate, if there are rows; returns by what the best weights are known, if they are kept."""
         spec = self._member.place.spec
         if not spec.has(Stream.VALIDATION):
             return None
+        self._evaluator = Evaluator(self._copy.model, self._sum, spec.config.train.validation_batch_size)
         self._evaluator.warm_up()
         rule = keep_rule(spec.config.train, self._evaluator.names())
         self._best = None if rule is None else self._member.output.best_epoch(rule, self._sum)
@@ -64,25 +106,20 @@ class Weights:
 
     def evaluate(self, position: Position) -> None:
         """Evaluates the weights that there are, as those of the position's epoch."""
-        if not self._member.place.spec.has(Stream.VALIDATION):
+        if self._evaluator is None:
             return
-        self._copy()
+        self._copy.update()
         epoch = position.epoch
         with self._member.input.open(Stream.VALIDATION, epoch) as feed:
             values, rows = self._evaluator.evaluate(feed)
         self._member.output.metrics(Stream.VALIDATION, position, rows, values)
         if self._best is not None:
             evaluation = Evaluation(epoch=epoch, step=position.step, rows=rows, values=values)
-            self._best.offer(evaluation, self._checkpoint)
+            self._best.offer(evaluation, self._copy.checkpoint)
 
     def export(self) -> Kept | None:
         """Exports the best weights, or the last ones; returns which they are, where those are not the last."""
-        kept = None if self._best is None else self._best.restore(self._checkpoint)
-        self._copy()
-        self._member.output.export(self._plain)
+        kept = None if self._best is None else self._best.restore(self._copy.checkpoint)
+        self._copy.complete(best=kept is not None)
+        self._member.output.export(self._copy.model)
         return kept
-
-    def _copy(self) -> None:
-        """Brings the plain copy up to date; every node takes part, since some variables are aggregated on reading."""
-        if self._plain is not self._model:
-            self._plain.model.set_weights(self._model.model.get_weights())

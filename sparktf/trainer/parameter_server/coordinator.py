@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 import tensorflow as tf
@@ -11,7 +12,6 @@ from sparktf.errors import ModelContractError
 from sparktf.sequence import Stream
 from sparktf.topology import NodeId
 from sparktf.trainer.model.model import KerasModel, is_low_level, load_function
-from sparktf.trainer.node.checkpoint import checkpoint_of
 from sparktf.trainer.node.inputs import Input
 from sparktf.trainer.node.member import Member
 from sparktf.trainer.node.outputs import Output
@@ -21,10 +21,13 @@ from sparktf.trainer.node.report import say
 from sparktf.trainer.node.saving import Saves
 from sparktf.trainer.node.weights import Weights
 from sparktf.trainer.parameter_server.async_loop import AsyncLoop, LoopSettings
+from sparktf.trainer.parameter_server.checkpoint_in_parts import ShardedCheckpoint
 from sparktf.trainer.parameter_server.closure import Closure
 from sparktf.trainer.parameter_server.connect import Connection, connect
 from sparktf.trainer.parameter_server.dispatch import IN_FLIGHT
 from sparktf.trainer.parameter_server.fetching import Executions, Result
+from sparktf.trainer.parameter_server.plain_copy import CommittedCopy
+from sparktf.trainer.parameter_server.servers import Servers
 from sparktf.trainer.parameter_server.succession import Succession
 from sparktf.trainer.parameter_server.tally import Known, Tally
 from sparktf.trainer.parameter_server.telling import Telling
@@ -60,9 +63,15 @@ class Coordinator:
             self._closure = Closure(connection.strategy, self._model, batch_size=config.train.batch_size)
         for index, nbytes in enumerate(connection.placement.nbytes):
             say(f"sparktf: ps {index} holds {nbytes} bytes of variables")
-        plain = KerasModel(build, config, spec.assets, spec.feed)
-        checkpoint = ThroughCoordinator(checkpoint_of(model=self._model.model, optimizer=self._model.optimizer))
-        self._weights = Weights(member, self._model, plain, checkpoint, lambda values: values)
+        plain = partial(KerasModel, build, config, spec.assets, spec.feed, trains=False)
+        copy = CommittedCopy(place, member.saves, self._model, plain)
+        self._weights = Weights(member, copy, lambda values: values)
+        checkpoint = ShardedCheckpoint(
+            Servers(len(spec.cluster.ps)),
+            self._model.variables(),
+            model=self._model.model,
+            optimizer=self._model.optimizer,
+        )
         member.saves.restore(checkpoint, self._model.flavour)
         self._executions = Executions(
             connection.coordinator,
@@ -145,22 +154,3 @@ class Coordinator:
         """See `Surroundings`."""
         self._member.place.enter("training")
         self._member.output.loss(position)
-
-
-class ThroughCoordinator:
-    """A checkpoint whose files the coordinator writes and reads, whichever parameter server has the variables.
-
-    By itself TensorFlow has each parameter server write on its own disk, and then does not find the parts.
-    """
-
-    def __init__(self, checkpoint: Any) -> None:
-        self._checkpoint = checkpoint
-        self._options = tf.train.CheckpointOptions(experimental_io_device="/job:chief/task:0/device:CPU:0")
-
-    def write(self, prefix: str) -> None:
-        """As `tf.train.Checkpoint`."""
-        self._checkpoint.write(prefix, options=self._options)
-
-    def read(self, prefix: str) -> Any:
-        """As `tf.train.Checkpoint`."""
-        return self._checkpoint.read(prefix, options=self._options)

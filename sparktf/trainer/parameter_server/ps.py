@@ -1,15 +1,21 @@
-"""The life of a parameter server: it holds variables for whoever connects, and knows nothing of them."""
+"""The life of a parameter server: it holds variables for whoever connects, and moves the files of its own.
+
+What it holds, and when that is written, it is told by the coordinator.
+"""
 
 from __future__ import annotations
 
 from sparktf.trainer.node.place import Place
 from sparktf.trainer.parameter_server.listening import listen, ready
+from sparktf.trainer.parameter_server.shard import Shard
 
 
 def serve(place: Place) -> None:
     """Serves until the order to stop, which ends the process."""
+    shard = Shard(place)
+    shard.register()
     server = listen(place)
     ready(place)
     place.enter("serving")
     place.leave()
-    del server  # until here, it must live
+    del server, shard  # until here, they must live

@@ -7,10 +7,10 @@ from typing import Any
 
 from sparktf.sequence import Stream
 from sparktf.trainer.model.model import KerasModel
-from sparktf.trainer.node.checkpoint import checkpoint_of
+from sparktf.trainer.node.checkpoint import LocalCheckpoint
 from sparktf.trainer.node.member import Member
 from sparktf.trainer.node.position import Position
-from sparktf.trainer.node.weights import Weights
+from sparktf.trainer.node.weights import CopyOfVariables, Weights
 from sparktf.trainer.sync.loop import LoopSettings, SyncLoop
 from sparktf.trainer.sync.step import UpdateFunction
 from sparktf.trainer.sync.strategy import Collective
@@ -36,8 +36,8 @@ class KerasRun:
             )
         # One replica's model has no distributed variables: it is its own plain copy.
         plain = self._model if replicas == 1 else KerasModel(build, config, spec.assets, spec.feed)
-        checkpoint = checkpoint_of(model=self._model.model, optimizer=self._model.optimizer)
-        self._weights = Weights(member, self._model, plain, checkpoint, self._collective.sum)
+        checkpoint = LocalCheckpoint(model=self._model.model, optimizer=self._model.optimizer)
+        self._weights = Weights(member, CopyOfVariables(self._model, plain, checkpoint), self._collective.sum)
         member.saves.restore(checkpoint, self._model.flavour)
         self._loop = self._make_loop(update)
         place.follow(self._loop)

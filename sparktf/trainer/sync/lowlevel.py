@@ -12,7 +12,7 @@ from sparktf.errors import ModelContractError, ModelError, SparkTFError
 from sparktf.sequence import Stream, batch_shares
 from sparktf.trainer.model.model import KerasModel
 from sparktf.trainer.model.tensors import Layout, decoded, decoded_signature, to_tensors
-from sparktf.trainer.node.checkpoint import checkpoint_of
+from sparktf.trainer.node.checkpoint import LocalCheckpoint
 from sparktf.trainer.node.member import Member
 from sparktf.trainer.node.position import Position
 from sparktf.wire.control import Flavour
@@ -37,7 +37,7 @@ class TrainerNode:
         self._feed_error: SparkTFError | None = None
         self._reports = 0
         self._begun = self._inside = False
-        self._checkpoint: Any = None
+        self._checkpoint: LocalCheckpoint | None = None
         self.role = spec.node.role.value
         self.index = spec.node.index
         self.workers = member.place.workers
@@ -103,7 +103,7 @@ class TrainerNode:
 
     def restore(self, **trackables: Any) -> bool:
         """See `sparktf.Node`."""
-        self._checkpoint = checkpoint_of(**trackables)
+        self._checkpoint = LocalCheckpoint(**trackables)
         keras = _flavour(trackables.values())
         restored = self._member.saves.restore(self._checkpoint, keras)
         self._member.ready(keras=keras, weights=_weights(trackables.values()))

@@ -1,0 +1,78 @@
+"""A checkpoint of variables that parameter servers hold: each server writes and reads its own, on its own disk.
+
+What comes of it is one ordinary TensorFlow checkpoint, an index and numbered data files. Servers upload the data files;
+the coordinator adds the index of all, made of theirs, and a data file with what no server holds. No value of a variable
+that a server holds passes through it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+import tensorflow as tf
+
+from sparktf.storage.base import Storage
+from sparktf.trainer.node.objects import Entry, entries_of
+from sparktf.trainer.parameter_server.parts import Held, parts_of
+from sparktf.trainer.parameter_server.servers import Servers, server_of
+from sparktf.trainer.parameter_server.shard_orders import Upload
+from sparktf.trainer.parameter_server.shard_reading import ShardReader
+from sparktf.trainer.parameter_server.shard_writing import ShardWriter
+from sparktf.wire.control import Uploaded
+from sparktf.wire.restore import Restore
+
+
+class ShardedCheckpoint:
+    """See `Checkpoint`; of the coordinator."""
+
+    def __init__(self, servers: Servers, weights: Iterable[Any], **trackables: Any) -> None:
+        """Takes the objects whose state it holds, by the names they have in it; all of their variables exist.
+
+        Args:
+            weights: Variables that are also read without the others, but for those that are one number: an
+                optimizer has some without which no model is read.
+        """
+        objects = tf.train.Checkpoint(**trackables)
+        entries, graph = entries_of(objects)
+        held = {entry.key: entry for entry in entries if _server(entry) is not None}
+        own = [entry for entry in entries if entry.key not in held]
+        alone = {id(variable) for variable in weights}
+        parts = parts_of([_described(entry, is_weight=id(entry.variable) in alone) for entry in held.values()])
+        variables = {key: entry.variable for key, entry in held.items()}
+        self._servers = servers
+        self._writer = ShardWriter(servers, variables, parts, own, graph)
+        self._reader = ShardReader(servers, objects, list(held.values()), own)
+
+    def write(self, folder: Path) -> tuple[str, ...]:
+        """See `Checkpoint`."""
+        return self._writer.write(folder)
+
+    def upload(self, message: Uploaded) -> None:
+        """See `Checkpoint`."""
+        self._servers.ask_all(Upload(step=message.step, epoch=message.epoch, keras=message.keras))
+
+    def settle(self) -> str:
+        """See `Checkpoint`."""
+        said = (f"ps {server}: {error}" for server, error in enumerate(self._servers.wait()) if error)
+        return next(said, "")
+
+    def restore(self, storage: Storage, source: Restore, work: Path) -> None:
+        """See `Checkpoint`. Each server fetches the files that have something of its variables."""
+        self._reader.restore(storage, source, work)
+
+
+def _server(entry: Entry) -> int | None:
+    return None if entry.variable is None else server_of(entry.variable)
+
+
+def _described(entry: Entry, *, is_weight: bool) -> Held:
+    variable: Any = entry.variable
+    return Held(
+        key=entry.key,
+        server=server_of(variable) or 0,
+        family="weights" if is_weight or not variable.shape.rank else "slots",
+        shape=tuple(variable.shape.as_list()),
+        itemsize=variable.dtype.size,
+    )

@@ -1,0 +1,71 @@
+"""The coordinator's copy of a model whose variables are on parameter servers."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from functools import cached_property
+
+from sparktf.errors import StorageNotFoundError
+from sparktf.knobs import KNOBS
+from sparktf.storage.checkpoints import MANIFEST, Manifest
+from sparktf.trainer.model.model import KerasModel
+from sparktf.trainer.node.checkpoint import LocalCheckpoint
+from sparktf.trainer.node.place import Place
+from sparktf.trainer.node.saving import Saves
+
+
+class CommittedCopy:
+    """See `PlainCopy`. It is made when it is first needed, and holds the model's variables alone."""
+
+    def __init__(self, place: Place, saves: Saves, source: KerasModel, make: Callable[[], KerasModel]) -> None:
+        """Makes no copy yet.
+
+        Args:
+            source: What is trained.
+            make: Builds the same model in this process.
+        """
+        self._place = place
+        self._saves = saves
+        self._source = source
+        self._make = make
+
+    @cached_property
+    def model(self) -> KerasModel:
+        """See `PlainCopy`."""
+        return self._make()
+
+    @cached_property
+    def checkpoint(self) -> LocalCheckpoint:
+        """See `PlainCopy`."""
+        return LocalCheckpoint(model=self.model.model)
+
+    def update(self) -> None:
+        """See `PlainCopy`. One variable after the other: all of them twice may be too much."""
+        for target, source in zip(self.model.model.weights, self._source.model.weights, strict=True):
+            target.assign(source)
+
+    def complete(self, *, best: bool) -> None:
+        """See `PlainCopy`. What was not committed is not published, whatever is exported."""
+        if best:
+            return
+        self._place.enter("exporting")
+        self._saves.wait()
+        path = self._place.rundir.checkpoint(self._saves.step)
+        files = self._committed(path)
+        if files:
+            self.checkpoint.restore_files(self._place.storage, path, files, self._place.work / "restore")
+        else:
+            self.update()
+
+    def _committed(self, path: str) -> tuple[str, ...]:
+        """Returns the files of a checkpoint, for which it waits; none where it is not committed in time."""
+        deadline_s = time.monotonic() + self._place.spec.config.timeouts.upload
+        while time.monotonic() < deadline_s:
+            try:
+                content = self._place.storage.read_bytes(f"{path}/{MANIFEST}")
+            except StorageNotFoundError:
+                time.sleep(KNOBS.shard_poll_s)
+            else:
+                return tuple(file.name for file in Manifest.model_validate_json(content).files)
+        return ()

@@ -1,0 +1,137 @@
+"""A parameter server's part of checkpoints: files of what it holds, on its own disk, uploaded beside the training."""
+
+from __future__ import annotations
+
+import base64
+import shutil
+import threading
+from collections.abc import Callable, Sequence
+from functools import partial
+
+from tensorflow.python.ops import script_ops
+
+from sparktf.errors import SparkTFError, StorageError
+from sparktf.rundir import checkpoint_name
+from sparktf.storage.checkpoints import upload_folder
+from sparktf.trainer.node.checkpoint import fetch
+from sparktf.trainer.node.failure import LARGER_DISK, is_full_disk
+from sparktf.trainer.node.place import Place
+from sparktf.trainer.parameter_server.shard_orders import (
+    ORDER,
+    SHARD,
+    Answer,
+    Begin,
+    Check,
+    Drop,
+    Fetch,
+    Look,
+    PartFile,
+    Upload,
+)
+from sparktf.wire.control import Action, Uploaded
+
+
+class Shard:
+    """Does what the coordinator orders, one after the other; TensorFlow itself writes and reads the files."""
+
+    def __init__(self, place: Place) -> None:
+        """Writes nothing yet."""
+        self._place = place
+        self._folder = place.work / "shard"
+        self._names: set[str] = set()
+        self._thread: threading.Thread | None = None
+        self._error = ""
+        # TensorFlow holds it by a weak reference alone.
+        self._function = self.obey
+
+    def register(self) -> None:
+        """Has TensorFlow call `obey` of this object, wherever in this process a graph names it."""
+        script_ops._py_funcs._funcs[SHARD] = self._function
+
+    def obey(self, order: bytes) -> bytes:
+        """Does what is ordered, or sets it going: `shard_orders.SHARD`."""
+        try:
+            answer = self._obey(order)
+        except OSError as error:
+            answer = Answer(error=_said(error))
+        return answer.model_dump_json().encode()
+
+    def _obey(self, order: bytes) -> Answer:
+        match ORDER.validate_json(order):
+            case Begin():
+                return self._begin()
+            case Check() as check:
+                return self._check(check.parts)
+            case Upload() as upload:
+                return self._start(partial(self._upload, upload))
+            case Fetch() as wanted:
+                return self._start(partial(self._fetch, wanted))
+            case Look():
+                return Answer(busy=self._is_busy, error=self._error)
+            case Drop():
+                shutil.rmtree(self._folder, ignore_errors=True)
+                return Answer()
+
+    @property
+    def _is_busy(self) -> bool:
+        return self._thread is not None and self._thread.is_alive()
+
+    def _begin(self) -> Answer:
+        if self._is_busy:
+            return Answer(busy=True)
+        shutil.rmtree(self._folder, ignore_errors=True)
+        self._folder.mkdir(parents=True)
+        return Answer(folder=str(self._folder))
+
+    def _check(self, parts: Sequence[PartFile]) -> Answer:
+        """Keeps the data files under their names in the checkpoint, and gives their indexes away."""
+        indexes = []
+        for part in parts:
+            data, index = (self._folder / f"{part.local}{end}" for end in (".data-00000-of-00001", ".index"))
+            nbytes = data.stat().st_size
+            if nbytes != part.nbytes:
+                return Answer(error=f"{data} has {nbytes} bytes instead of {part.nbytes}")
+            indexes.append(base64.b64encode(index.read_bytes()).decode())
+            data.rename(self._folder / part.name)
+            index.unlink()
+        self._names = {part.name for part in parts}
+        return Answer(indexes=tuple(indexes))
+
+    def _start(self, work: Callable[[], None]) -> Answer:
+        if self._is_busy:
+            return Answer(busy=True)
+        self._error = ""
+        self._thread = threading.Thread(target=self._run, args=(work,), name="shard", daemon=True)
+        self._thread.start()
+        return Answer(folder=str(self._folder))
+
+    def _run(self, work: Callable[[], None]) -> None:
+        try:
+            work()
+        except (SparkTFError, OSError) as error:
+            self._error = _said(error)
+
+    def _upload(self, order: Upload) -> None:
+        place = self._place
+        message = Uploaded(**place.spec.sender, step=order.step, epoch=order.epoch, done=(), keras=order.keras)
+        try:
+            files = upload_folder(
+                place.storage, self._folder, place.rundir.staged(place.spec.attempt, checkpoint_name(order.step))
+            )
+            if vanished := self._names - {file.name for file in files}:
+                raise StorageError(f"{', '.join(sorted(vanished))} vanished from {self._folder}")
+            message = message.model_copy(update={"files": files})
+        except StorageError as error:
+            self._error = str(error)
+            message = message.model_copy(update={"error": f"{place.spec.node}: {error}"})
+        finally:
+            shutil.rmtree(self._folder, ignore_errors=True)
+        place.send(Action.UPLOADED, message)
+
+    def _fetch(self, order: Fetch) -> None:
+        shutil.rmtree(self._folder, ignore_errors=True)
+        fetch(self._place.storage, order.path, order.files, self._folder)
+
+
+def _said(error: BaseException) -> str:
+    return f"the executor's local disk is full: {error}; {LARGER_DISK}" if is_full_disk(error) else str(error)

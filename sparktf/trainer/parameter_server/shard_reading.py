@@ -1,0 +1,111 @@
+"""How parameter servers read a committed checkpoint, whoever has written it."""
+
+from __future__ import annotations
+
+import shutil
+from collections import defaultdict
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import tensorflow as tf
+
+from sparktf.errors import StorageError
+from sparktf.storage.base import Storage
+from sparktf.trainer.node.checkpoint import INDEX, PREFIX, Contents, fetch, fetch_index
+from sparktf.trainer.node.objects import Entry, stored_keys
+from sparktf.trainer.parameter_server.servers import Servers, server_of
+from sparktf.trainer.parameter_server.shard_orders import Drop, Fetch
+from sparktf.wire.restore import Restore
+
+
+class ShardReader:
+    """Reads checkpoints into variables that servers hold."""
+
+    def __init__(self, servers: Servers, objects: Any, held: Sequence[Entry], own: Sequence[Entry]) -> None:
+        """Reads nothing yet.
+
+        Args:
+            objects: The trackable of all.
+            held: The variables that servers hold.
+            own: What no server holds.
+        """
+        self._servers = servers
+        self._objects = objects
+        self._held = held
+        self._own = own
+
+    def restore(self, storage: Storage, source: Restore, work: Path) -> None:
+        """Has each server fetch and read what it holds; see `Checkpoint.restore`."""
+        folder = work / "restore"
+        try:
+            contents = fetch_index(storage, source.path, source.files, folder)
+            keys = self._keys_in(folder / PREFIX)
+            if contents is not None:
+                fetch(storage, source.path, contents.files_with(keys[entry.key] for entry in self._own), folder)
+            self._restore_own(folder / PREFIX, keys)
+        finally:
+            shutil.rmtree(folder, ignore_errors=True)
+        self._restore_held(source, contents, keys)
+
+    def _keys_in(self, prefix: Path) -> Mapping[str, str]:
+        """Returns by what key the checkpoint has each entry.
+
+        Raises:
+            AssertionError: it lacks one.
+            ValueError: a variable has another shape there.
+        """
+        keys = stored_keys([*self._held, *self._own], self._objects, prefix)
+        if lacking := [entry.key for entry in [*self._held, *self._own] if entry.key not in keys]:
+            raise AssertionError(f"the checkpoint has no {', '.join(lacking)}")
+        shapes = tf.train.load_checkpoint(str(prefix)).get_variable_to_shape_map()
+        for entry in self._held:
+            shape, found = list(_variable(entry).shape), shapes[keys[entry.key]]
+            if shape != found:
+                raise ValueError(f"{entry.key} has shape {shape}, and in the checkpoint {found}")
+        return keys
+
+    def _restore_own(self, prefix: Path, keys: Mapping[str, str]) -> None:
+        reader = tf.train.load_checkpoint(str(prefix))
+        by_owner: dict[int, list[Entry]] = defaultdict(list)
+        for entry in self._own:
+            by_owner[id(entry.owner)].append(entry)
+        for entries in by_owner.values():
+            tensors = {entry.name: tf.constant(reader.get_tensor(keys[entry.key])) for entry in entries}
+            entries[0].saver._restore_from_tensors(tensors)
+
+    def _restore_held(self, source: Restore, contents: Contents | None, keys: Mapping[str, str]) -> None:
+        by_server: dict[int, list[Entry]] = defaultdict(list)
+        for entry in self._held:
+            by_server[server_of(_variable(entry)) or 0].append(entry)
+        orders = []
+        for server in range(self._servers.count):
+            stored = [keys[entry.key] for entry in by_server[server]]
+            files = source.files if contents is None else (INDEX, *sorted(contents.files_with(stored)))
+            orders.append(Fetch(path=source.path, files=files))
+        folders = [answer.folder for answer in self._servers.ask(orders)]
+        if said := next((f"ps {server}: {error}" for server, error in enumerate(self._servers.wait()) if error), ""):
+            raise StorageError(said)
+
+        def steps(server: int, folder: Any) -> list[Callable[[], Any]]:
+            prefix = tf.strings.join([folder, f"/{PREFIX}"])
+            return [partial(_restore, _variable(entry), keys[entry.key], prefix) for entry in by_server[server]]
+
+        self._servers.function(steps)(folders)
+        self._servers.ask_all(Drop())
+
+
+def _variable(entry: Entry) -> Any:
+    return entry.variable
+
+
+def _restore(variable: Any, key: str, prefix: Any) -> Any:
+    """Reads a variable in its own server, which never has it twice: what it held goes first."""
+    handle, dtype = variable.handle, variable.dtype
+    # A shape that is not known when the graph is made, since the variable's own stands in its handle.
+    nothing = tf.zeros(tf.raw_ops.PlaceholderWithDefault(input=[0], shape=[None]), dtype)
+    emptied = tf.raw_ops.AssignVariableOp(resource=handle, value=nothing)
+    with tf.control_dependencies([emptied]):
+        (value,) = tf.raw_ops.RestoreV2(prefix=prefix, tensor_names=[key], shape_and_slices=[""], dtypes=[dtype])
+        return tf.raw_ops.AssignVariableOp(resource=handle, value=value)

@@ -1,0 +1,129 @@
+"""Checkpoints that parameter servers write and read, each what it holds."""
+
+from __future__ import annotations
+
+import shutil
+from concurrent.futures import ProcessPoolExecutor
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+from trainer import lake, sharding
+from trainer.sharding import Servers, Variable, Written
+
+from sparktf.config.job import JobConfig
+from sparktf.wire.control import Uploaded
+
+FLAVOURS = ("keras", "tf_keras")
+
+
+class Committed(NamedTuple):
+    """A checkpoint of two servers.
+
+    Attributes:
+        path: Where it is committed.
+        uploads: What each server has told.
+    """
+
+    path: Path
+    written: Written
+    uploads: list[Uploaded]
+
+
+def job(folder: Path) -> JobConfig:
+    cluster = {"strategy": "parameter_server", "workers": 1, "ps": 1}
+    return lake.job(folder, "everything", data=lake.EVERYTHING, cluster=cluster)
+
+
+def commit(folder: Path, flavour: str, vanishes: str = "") -> Committed:
+    """Has two servers write a checkpoint, and commits it as it came."""
+    with Servers(job(folder), 2, folder) as servers:
+        written = servers.run(sharding.write, flavour, folder / "own", vanishes)
+        uploads = servers.uploaded()
+    (staged,) = (folder / "runs/job/r/checkpoints/_tmp").iterdir()
+    for path in (folder / "own").iterdir():
+        shutil.move(path, staged / path.name)
+    return Committed(staged, written, uploads)
+
+
+def checksums(variables: list[Variable]) -> list[int]:
+    return [variable.checksum for variable in variables]
+
+
+@pytest.fixture(scope="module", params=FLAVOURS)
+def flavour(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
+
+
+@pytest.fixture(scope="module")
+def committed(flavour: str, tmp_path_factory: pytest.TempPathFactory) -> Committed:
+    return commit(tmp_path_factory.mktemp(flavour), flavour)
+
+
+def test_each_server_writes_and_uploads_what_it_holds_and_the_coordinator_none_of_it(committed: Committed) -> None:
+    written, uploads = committed.written, committed.uploads
+    held = [sum(v.nbytes for v in written.variables if f"/job:ps/replica:0/task:{i}/" in v.device) for i in range(2)]
+    assert sum(held) == sum(v.nbytes for v in written.variables)
+    assert min(held) > 50e6
+    assert [sum(file.nbytes for file in upload.files) for upload in uploads] == held
+    assert all(file.nbytes <= 32 << 20 for upload in uploads for file in upload.files)
+    assert not any((upload.error, upload.done) != ("", ()) for upload in uploads)
+    assert {(upload.step, upload.epoch, upload.keras) for upload in uploads} == {(7, 1, "keras")}
+    assert sorted(written.others) == sorted(file.name for upload in uploads for file in upload.files)
+    assert written.settled == ""
+    own = {path.name: path.stat().st_size for path in committed.path.iterdir() if path.name not in written.others}
+    assert sorted(own) == ["ckpt.data-00000-of-00010", "ckpt.index", "contents.json"]
+    assert sum(own.values()) < 100_000
+    assert written.grown_mib < 32
+
+
+@pytest.mark.parametrize("ps", [1, 3])
+def test_other_numbers_of_servers_go_on_from_it_and_from_what_one_process_has_written(
+    ps: int, flavour: str, committed: Committed, tmp_path: Path, elsewhere: ProcessPoolExecutor
+) -> None:
+    alone = tmp_path / "alone"
+    written = elsewhere.submit(sharding.write_alone, flavour, alone).result()
+    with Servers(job(tmp_path), ps, tmp_path) as servers:
+        paths, work = [committed.path, alone, committed.path], tmp_path / "work"
+        restored = servers.run(sharding.restore, flavour, paths, work)
+        assert {path.parent for path in tmp_path.glob("**/ckpt*")} == {alone}, "what was fetched is still on a disk"
+    assert [checksums(variables) for variables in restored] == [
+        checksums(variables) for variables in (committed.written.variables, written, committed.written.variables)
+    ]
+    assert len({variable.device for variable in restored[0]}) == ps
+
+
+def test_a_process_without_servers_reads_it_as_any_checkpoint(
+    flavour: str, committed: Committed, tmp_path: Path, elsewhere: ProcessPoolExecutor
+) -> None:
+    restored = elsewhere.submit(sharding.restore_alone, flavour, committed.path, tmp_path / "work").result()
+    assert checksums(restored) == checksums(committed.written.variables)
+
+
+def test_weights_are_read_without_slots(
+    flavour: str, committed: Committed, tmp_path: Path, elsewhere: ProcessPoolExecutor
+) -> None:
+    restored, fetched = elsewhere.submit(sharding.restore_weights, flavour, committed.path, tmp_path / "work").result()
+    assert checksums(restored) == checksums(committed.written.variables)[: len(restored)]
+    assert fetched < sum(variable.nbytes for variable in restored) + 100_000
+
+
+def test_a_file_that_was_not_written_or_is_too_short_is_refused(tmp_path: Path, elsewhere: ProcessPoolExecutor) -> None:
+    def check(*nbytes: int) -> list[str]:
+        return elsewhere.submit(sharding.check, job(tmp_path), tmp_path / "ps", nbytes).result()
+
+    assert check(8) == ["", "part-1"]
+    assert check(9)[0].endswith("shard/1.data-00000-of-00001 has 8 bytes instead of 9")
+    said, *left = check(8, 8)
+    assert said.startswith("[Errno 2] No such file or directory")
+    assert said.endswith("shard/2.data-00000-of-00001'")
+    assert left == ["part-1"]
+
+
+def test_a_server_whose_file_has_vanished_says_so(tmp_path: Path) -> None:
+    vanished = "ckpt.data-00001-of-00010"
+    _, written, (first, second) = commit(tmp_path, "keras", vanished)
+    assert first.error.startswith(f"ps 0: {vanished} vanished from ")
+    assert first.files == ()
+    assert (second.error, vanished in written.others) == ("", True)
+    assert written.settled.startswith(f"ps 0: {vanished} vanished from ")
