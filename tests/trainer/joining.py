@@ -1,13 +1,12 @@
-"""What follows in TensorFlow from workers that are lost, without any: runs where TensorFlow is."""
+"""What follows in TensorFlow from workers that are lost, with servers in place of them: runs where TensorFlow is."""
 
 from __future__ import annotations
 
-import socket
 import time
-from contextlib import ExitStack
 from types import SimpleNamespace
 from typing import Any
 
+import tensorflow as tf
 from tensorflow.python.eager import context
 
 from sparktf.topology import NodeId, Role
@@ -20,27 +19,26 @@ WORKERS = tuple(NodeId(role=Role.WORKER, index=i) for i in range(2))
 def two_lost_at_once() -> tuple[list[list[str]], float]:
     """Returns which addresses are sent for two workers that are lost at once, each time, and how long all of it takes.
 
-    TensorFlow sends the definition once for the first that it has noticed, and once more for the second.
+    TensorFlow would send the definition once for the first that it has noticed, and once more for the second.
     """
     sent: list[list[str]] = []
-    with ExitStack() as stack:
-        ports = [stack.enter_context(socket.create_server(("127.0.0.1", 0))).getsockname()[1] for _ in WORKERS]
-        places = {node: WorkerPlace(node=node, incarnation=0, address="gone:1") for node in WORKERS}
-        workers = [SimpleNamespace(_is_dead_with_error=None) for _ in WORKERS]
-        coordinator = SimpleNamespace(_cluster=SimpleNamespace(workers=workers))
-        context.context().update_server_def = lambda definition: sent.append(list(definition.cluster.job[0].tasks))
-        Succession(coordinator, lambda: places).take_over()
+    servers = [tf.distribute.Server({"worker": ["127.0.0.1:0"]}, job_name="worker", task_index=0) for _ in WORKERS]
+    ports = [server.target.rpartition(":")[2] for server in servers]
+    places = {node: WorkerPlace(node=node, incarnation=0, address="gone:1") for node in WORKERS}
+    workers = [SimpleNamespace(_is_dead_with_error=None) for _ in WORKERS]
+    coordinator = SimpleNamespace(_cluster=SimpleNamespace(workers=workers))
+    context.context().update_server_def = lambda definition: sent.append(list(definition.cluster.job[0].tasks))
+    Succession(coordinator, lambda: places).take_over()
 
-        for worker, node, port in zip(workers, WORKERS, ports, strict=True):
-            worker._is_dead_with_error = ConnectionError("Socket closed")
-            places[node] = WorkerPlace(node=node, incarnation=1, address=f"127.0.0.1:{port}")
-        began_s = time.monotonic()
-        for worker in workers:
-            context.context().update_server_def(_definition())
-            worker._is_dead_with_error = False
-        return [[str(port) for port in ports], *[[at.rpartition(":")[2] for at in each] for each in sent]], (
-            time.monotonic() - began_s
-        )
+    for worker, node, port in zip(workers, WORKERS, ports, strict=True):
+        worker._is_dead_with_error = ConnectionError("Socket closed")
+        places[node] = WorkerPlace(node=node, incarnation=1, address=f"127.0.0.1:{port}")
+    began_s = time.monotonic()
+    for worker in workers:
+        context.context().update_server_def(_definition())
+        worker._is_dead_with_error = False
+    took_s = time.monotonic() - began_s
+    return [ports, *[[at.rpartition(":")[2] for at in each] for each in sent]], took_s
 
 
 def _definition() -> Any:
