@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -24,6 +25,8 @@ class Schema:
     Attributes:
         rows: Of the whole table, in FILES files.
         options: How the files are written.
+        columns: Of the input.
+        ids: Its values are whole numbers below this; 0 for floats.
     """
 
     name: str
@@ -31,11 +34,18 @@ class Schema:
     group_rows: int
     inputs: dict[str, Any]
     options: dict[str, Any]
+    columns: int = COLUMNS
+    ids: int = 0
 
 
-def float_columns(rows: int, group_rows: int = 131_072, **options: Any) -> Schema:
-    """COLUMNS float32 columns packed into a vector, and a label."""
-    return Schema("17 float32", rows, group_rows, {"x": ["x*"]}, options)
+def float_columns(rows: int, group_rows: int = 131_072, columns: int = COLUMNS, **options: Any) -> Schema:
+    """Some float32 columns packed into a vector, and a label."""
+    return Schema(f"{columns + 1} float32", rows, group_rows, {"x": ["x*"]}, options, columns)
+
+
+def id_columns(rows: int, group_rows: int, columns: int, ids: int) -> Schema:
+    """Some int64 columns of ids packed into a vector, and a label."""
+    return Schema(f"{columns} ids", rows, group_rows, {"x": ["x*"]}, {}, columns, ids)
 
 
 def int_list(rows: int, group_rows: int = 8_192, **options: Any) -> Schema:
@@ -46,17 +56,26 @@ def int_list(rows: int, group_rows: int = 8_192, **options: Any) -> Schema:
 def write_lake(folder: Path, schema: Schema) -> Path:
     """Writes random rows, compressed with snappy as Spark does, and returns the folder."""
     folder.mkdir(parents=True)
-    random = np.random.default_rng(0)
-    for i in range(FILES):
-        n = schema.rows * (i + 1) // FILES - schema.rows * i // FILES
-        table = _floats(random, n) if "x*" in schema.inputs["x"] else _lists(random, n)
+    for i, table in enumerate(tables(schema)):
         pq.write_table(table, folder / f"part-{i}.parquet", row_group_size=schema.group_rows, **schema.options)
     return folder
 
 
-def _floats(random: np.random.Generator, rows: int) -> pa.Table:
-    columns = {f"x{c}": random.random(rows, dtype=np.float32) for c in range(COLUMNS)}
-    return pa.table({**columns, "y": (columns["x0"] + columns["x1"] > 1).astype(np.float32)})
+def tables(schema: Schema) -> Iterator[pa.Table]:
+    """Makes the rows of each file."""
+    random = np.random.default_rng(0)
+    for i in range(FILES):
+        n = schema.rows * (i + 1) // FILES - schema.rows * i // FILES
+        yield _columns(random, n, schema) if "x*" in schema.inputs["x"] else _lists(random, n)
+
+
+def _columns(random: np.random.Generator, rows: int, schema: Schema) -> pa.Table:
+    names = [f"x{c}" for c in range(schema.columns)]
+    if schema.ids:
+        ids = {name: random.integers(0, schema.ids, rows) for name in names}
+        return pa.table({**ids, "y": (ids["x0"] % 2).astype(np.float32)})
+    floats = {name: random.random(rows, dtype=np.float32) for name in names}
+    return pa.table({**floats, "y": (floats["x0"] + floats["x1"] > 1).astype(np.float32)})
 
 
 def _lists(random: np.random.Generator, rows: int) -> pa.Table:

@@ -15,25 +15,11 @@ from typing import Any, NamedTuple
 
 import pyspark
 import yaml
+from _clock import Call, Clocked, clocked
 from _lake import Schema
 
 HERE = Path(__file__).parent
 TIMEOUT_S = 1800
-
-
-class Call(NamedTuple):
-    """The end of one call of a trainer into TensorFlow.
-
-    Attributes:
-        step: Updates made so far.
-        resident: Bytes of the process in memory.
-        cpu_s: Processor time of the process so far.
-    """
-
-    time_s: float
-    step: int
-    resident: int
-    cpu_s: float
 
 
 class Run(NamedTuple):
@@ -43,13 +29,20 @@ class Run(NamedTuple):
         began_s: When the run began, within Spark.
         seconds: How long it took.
         submitted_s: How long spark-submit took, with Spark's own start and end.
-        trainers: The calls of each trainer.
+        result: Its result.json.
+        clocked: What each trainer that builds the model has written down.
     """
 
     began_s: float
     seconds: float
     submitted_s: float
-    trainers: list[list[Call]]
+    result: dict[str, Any]
+    clocked: list[Clocked]
+
+    @property
+    def trainers(self) -> list[list[Call]]:
+        """The calls of each trainer."""
+        return [trainer.calls for trainer in self.clocked]
 
 
 def submit(
@@ -80,17 +73,30 @@ def submit(
         "train": {"batch_size": batch_size, "epochs": epochs},
         "output": {"path": str(work / "runs")},
     }
+    run = submit_config(config, work, slots=workers + slots, meanwhile=meanwhile)
+    steps = {calls[-1].step for calls in run.trainers}
+    fewest = epochs * -(-schema.rows // batch_size)
+    # Where Spark feeds, workers run dry at different times, and the last updates of an epoch are smaller.
+    is_whole = len(steps) == 1 and min(steps) >= fewest if slots else steps == {fewest} or meanwhile is not None
+    if run.result["rows_trained"] != epochs * schema.rows or not is_whole:
+        raise SystemExit(f"{run.result['rows_trained']} of {epochs * schema.rows} rows in {steps} updates were trained")
+    return run
+
+
+def submit_config(
+    config: dict[str, Any], work: Path, *, slots: int, meanwhile: Callable[[Path], None] | None = None
+) -> Run:
+    """Trains as a configuration says with spark-submit on local[slots]; ends the process if that fails.
+
+    Args:
+        config: Its output is below `work`, where the model's trainers write down what they do.
+        meanwhile: As of `submit`.
+    """
     (work / "config.yaml").write_text(yaml.safe_dump(config))
     # As an installation does: where Python may write none of its own, each process would compile all that it imports.
     compileall.compile_dir(HERE.parent / "sparktf", quiet=1)
     spark_submit = Path(pyspark.__file__).parent / "bin" / "spark-submit"
-    command: list[str | Path] = [
-        spark_submit,
-        "--master",
-        f"local[{workers + slots}]",
-        "--conf",
-        "spark.ui.enabled=false",
-    ]
+    command: list[str | Path] = [spark_submit, "--master", f"local[{slots}]", "--conf", "spark.ui.enabled=false"]
     command += [HERE.parent / "jobs" / "train.py", "--config", work / "config.yaml"]
     path = os.pathsep.join([str(HERE), str(HERE.parent), os.environ.get("PYTHONPATH", "")])
     environment = {**os.environ, "PYTHONPATH": path, "PYSPARK_PYTHON": sys.executable}
@@ -101,13 +107,7 @@ def submit(
     submitted_s = time.time() - started
     if done.returncode:
         raise SystemExit(f"the run ended with {done.returncode}:\n{done.stdout[-4000:]}\n{done.stderr[-4000:]}")
-    (result_file,) = (work / "runs").glob("bench/*/result.json")
+    (result_file,) = (work / "runs").glob("*/*/result.json")
     result = json.loads(result_file.read_text())
-    trainers = [[Call(*json.loads(line)) for line in file.read_text().splitlines()] for file in work.glob("*.jsonl")]
-    steps = {calls[-1].step for calls in trainers}
-    fewest = epochs * -(-schema.rows // batch_size)
-    # Where Spark feeds, workers run dry at different times, and the last updates of an epoch are smaller.
-    is_whole = len(steps) == 1 and min(steps) >= fewest if slots else steps == {fewest} or meanwhile is not None
-    if result["rows_trained"] != epochs * schema.rows or not is_whole:
-        raise SystemExit(f"{result['rows_trained']} of {epochs * schema.rows} rows in {steps} updates were trained")
-    return Run(result_file.stat().st_mtime - result["duration_s"], result["duration_s"], submitted_s, trainers)
+    began_s = result_file.stat().st_mtime - result["duration_s"]
+    return Run(began_s, result["duration_s"], submitted_s, result, clocked(work))

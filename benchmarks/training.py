@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
+from _clock import clocked
 from _lake import float_columns, write_lake
 from _report import figure, report
 from _submit import submit
@@ -97,10 +98,10 @@ def restart(folder: Path, work: Path) -> float:
     def kill(work: Path) -> None:
         while True:
             time.sleep(0.05)
-            files = list(work.glob("*.jsonl"))
-            if len(files) == WORKERS and all(len(file.read_text().splitlines()) > 1 for file in files):
+            trainers = clocked(work)
+            if len(trainers) == WORKERS and all(len(trainer.calls) > 1 for trainer in trainers):
                 killed.append(time.time())
-                os.kill(int(files[0].stem), signal.SIGKILL)
+                os.kill(trainers[0].pid, signal.SIGKILL)
                 return
 
     run = submit(folder, work, SCHEMA, workers=WORKERS, batch_size=BATCH, meanwhile=kill)
