@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -17,12 +18,14 @@ HOSTS = ("host2", "host4")
 
 
 @pytest.fixture(scope="module")
-def lake(shared_cluster: MiniHadoop) -> str:
+def lake(shared_cluster: MiniHadoop) -> Iterator[str]:
     """A lake whose files lie on one of two hosts each, as many on either."""
     with shared_cluster.inside():
         for number in range(FILES):
             _put_on(shared_cluster, HOSTS[number % 2], f"/lake/on-two/part-{number:05d}.parquet", click_file(number))
-    return "/lake/on-two"
+    yield "/lake/on-two"
+    with shared_cluster.inside():
+        shared_cluster.hdfs.delete("/lake")
 
 
 def _put_on(hadoop: MiniHadoop, host: str, path: str, content: bytes) -> None:

@@ -32,18 +32,18 @@ def test_every_daemon_is_in_service_on_a_host_of_its_own(hadoop: MiniHadoop) -> 
 
 
 def test_a_file_comes_back_whole_and_each_block_is_on_two_hosts(hadoop: MiniHadoop) -> None:
-    hadoop.hdfs.put("/lake/a file.bin", DATA)
-    assert hadoop.hdfs.get("/lake/a file.bin") == DATA
-    assert hadoop.hdfs.names("/lake") == ["a file.bin"]
-    blocks = hadoop.hdfs.block_locations("/lake/a file.bin")
+    hadoop.hdfs.put("/whole/a file.bin", DATA)
+    assert hadoop.hdfs.get("/whole/a file.bin") == DATA
+    assert hadoop.hdfs.names("/whole") == ["a file.bin"]
+    blocks = hadoop.hdfs.block_locations("/whole/a file.bin")
     assert [(block.offset, block.nbytes) for block in blocks] == [(0, 4 * MIB), (4 * MIB, 4 * MIB), (8 * MIB, MIB)]
     assert all(len(set(block.hosts)) == 2 for block in blocks)
-    report = hadoop.hdfs.fsck("/lake")
+    report = hadoop.hdfs.fsck("/whole")
     assert "is HEALTHY" in report
     assert report.count("Live_repl=2") == 3
-    assert "a file.bin" in hadoop.tool("fs", "-ls", "/lake")
-    assert hadoop.hdfs.delete("/lake")
-    assert not hadoop.hdfs.delete("/lake")
+    assert "a file.bin" in hadoop.tool("fs", "-ls", "/whole")
+    assert hadoop.hdfs.delete("/whole")
+    assert not hadoop.hdfs.delete("/whole")
 
 
 def test_what_hdfs_refuses_is_said_in_its_words(hadoop: MiniHadoop) -> None:
