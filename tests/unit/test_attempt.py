@@ -352,6 +352,27 @@ def test_progress_never_goes_back(gang: Gang) -> None:
     assert gang.attempt.trainers[NODES[0]].progress.rows_trained == 0
 
 
+def test_no_beat_and_no_look_goes_through_a_large_gang_for_each_of_its_nodes(
+    lake: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    nodes, compared = [NodeId(role=Role.WORKER, index=i) for i in range(300)], 0
+    trainers = [Trainer(node, f"agent {node.index}", "h", heard_s=100.0, moved_s=100.0) for node in nodes]
+    attempt = Attempt(1, lake_config(lake), plan_lake(lake), Cursor(), trainers, lambda: 100.0, lambda: 1e9)
+
+    def compare(one: NodeId, other: object) -> bool:
+        nonlocal compared
+        compared += 1
+        return isinstance(other, NodeId) and (one.role, one.index) == (other.role, other.index)
+
+    monkeypatch.setattr(NodeId, "__eq__", compare)
+    for node in nodes:
+        attempt.ready(Ready(attempt=1, node=node.model_copy(), replicas=1, keras="keras", versions={}, weights=1))
+        attempt.heartbeat(Heartbeat(attempt=1, node=node.model_copy(), progress=Progress(phase="training")))
+    assert attempt.outcome() is Outcome.RUNNING
+    attempt.progress()
+    assert compared <= 8 * len(nodes)
+
+
 def uploaded(index: int, step: int, *done: Interval, epoch: int = 0, aside: int = 0) -> Uploaded:
     return Uploaded(
         attempt=1, node=NODES[index], step=step, epoch=epoch, done=done, keras="keras", rows_aside=aside, error=""

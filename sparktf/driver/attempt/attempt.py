@@ -106,8 +106,9 @@ class Attempt:
         self._clock = clock
         self._wall = wall
         self._discipline: Discipline = DISCIPLINES[config.cluster.strategy]
-        self._reporters = self._discipline.reporters(self.trainers)
-        self._lessees = self._discipline.lessees(self.trainers)
+        # Of a thousand nodes, each is looked up at every heartbeat.
+        self._reporters = dict.fromkeys(self._discipline.reporters(self.trainers))
+        self._lessees = dict.fromkeys(self._discipline.lessees(self.trainers))
         self._started_s = clock()
         self._failures = Failures()
         self._dealing = Dealing(plan, config.data)
@@ -146,7 +147,7 @@ class Attempt:
                 self.wanted.append((stream, epoch))
             return lambda: AssignmentAnswer(staged=staged)
         number, among = self._discipline.deal(message, self.trainers)
-        shares = self._dealing.shares(self.cursor, [self._hosts[node] for node in among], stream, epoch)
+        shares = self._dealing.shares(self.cursor, lambda: [self._hosts[node] for node in among], stream, epoch)
         return partial(shares.answer, number)
 
     def lease_blocks(self, message: BlockLeaseRequest) -> Callable[[], BlockLease]:

@@ -8,7 +8,7 @@ it alone.
 from __future__ import annotations
 
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from sparktf.config.job import DataConfig
 from sparktf.driver.plan.plan import Plan
@@ -64,14 +64,14 @@ class Dealing:
         self._data = data
         self._shares: dict[Stream, Shares] = {}
 
-    def shares(self, cursor: Cursor, hosts: Sequence[str], stream: Stream, epoch: int) -> Shares:
+    def shares(self, cursor: Cursor, hosts: Callable[[], Sequence[str]], stream: Stream, epoch: int) -> Shares:
         """Returns the shares of an epoch, which take the place of the epoch's before: nobody asks for those any more.
 
         Args:
             cursor: Where the attempt begins.
-            hosts: Of each node among which the epoch is dealt.
+            hosts: Says the host of each node among which the epoch is dealt; of many, they are listed once.
         """
         shares = self._shares.get(stream)
         if shares is None or shares.epoch != epoch:
-            shares = self._shares[stream] = Shares(self._plan, cursor, hosts, self._data, stream, epoch)
+            shares = self._shares[stream] = Shares(self._plan, cursor, hosts(), self._data, stream, epoch)
         return shares
