@@ -36,7 +36,8 @@ class Evaluator:
         self._sum = sum_over_workers
         self._batch_size = batch_size
         # Traced by `warm_up`, also on a worker that never gets a row: all of them need the same metric states.
-        self._step = tf.function(self._evaluate, input_signature=[signature(model.spec), tf.TensorSpec((), tf.int32)])
+        asked = [signature(model.spec), tf.TensorSpec((), tf.int32)]
+        self._step = tf.function(self._evaluate, input_signature=asked, autograph=False)
 
     def evaluate(self, feed: RowSource) -> tuple[dict[str, float], int]:
         """Returns the metrics (first of all "loss") and the rows, both over all workers.

@@ -38,7 +38,7 @@ class Closure:
         with naming_tensors(model.spec), recorded():
             strategy.run(self._warm_up)
         asked = tf.TensorSpec((None,), tf.int64)
-        self.function = tf.function(self._run, input_signature=[asked]).get_concrete_function()
+        self.function = tf.function(self._run, input_signature=[asked], autograph=False).get_concrete_function()
 
     @staticmethod
     def arguments(epoch: int, updates: int, acknowledged: Sequence[tuple[int, int]]) -> tuple[Any]:
@@ -68,16 +68,19 @@ class Closure:
 
     def _updates(self, rows: Tensors, n: Any) -> Any:
         """Makes the updates of all rows; returns the sum of the loss over them."""
-        total = tf.constant(0.0)
+        updates = (n + self._batch_size - 1) // self._batch_size
+
         # Not inside of `strategy.run`: Keras 3 could not apply gradients there.
-        for k in tf.range((n + self._batch_size - 1) // self._batch_size):
+        def update(k: Any, total: Any) -> tuple[Any, Any]:
             start = k * self._batch_size
             stop = tf.minimum(start + self._batch_size, n)
             loss = self._strategy.run(self._update, args=(rows_of(rows, start, stop),))
-            total += loss * tf.cast(stop - start, tf.float32)
-        return total
+            return k + 1, total + loss * tf.cast(stop - start, tf.float32)
 
-    # Only the loop above is for AutoGraph; Keras converts a layer's own `call` where its flavour does so.
+        start = (tf.constant(0, tf.int64), tf.constant(0.0))
+        return tf.while_loop(lambda k, _: k < updates, update, start)[1]
+
+    # Nothing of ours is for AutoGraph; Keras converts a layer's own `call` where its flavour does so.
     @tf.autograph.experimental.do_not_convert  # type: ignore[untyped-decorator]
     def _update(self, rows: Tensors) -> Any:
         loss, gradients = self._model.gradients(rows, tf.constant(float(self._replicas)))

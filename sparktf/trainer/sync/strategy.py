@@ -37,7 +37,7 @@ class Collective:
         self._strategy = strategy
         self._distributed = workers > 1
         # A trace for each shape, never a relaxed one: a collective keeps the shape of its first run.
-        self._sum = tf.function(self._sum_over_workers)
+        self._sum = tf.function(self._sum_over_workers, autograph=False)
 
     def sum(self, values: Any) -> Any:
         """Returns the element-wise sum of every worker's array, which must have one shape and dtype everywhere."""
