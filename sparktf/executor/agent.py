@@ -20,7 +20,7 @@ from typing import TypeVar
 from sparktf.beats import QUICK_S
 from sparktf.config.section import Switch
 from sparktf.errors import ControlError, RefusedError
-from sparktf.executor.forking import Nursery, wants_nursery
+from sparktf.executor.forking import Nursery, named_in, wants_nursery
 from sparktf.executor.identity import executor_identity
 from sparktf.executor.trainer_process import TrainerProcess, python_path, trainer_environment
 from sparktf.knobs import KNOBS
@@ -123,7 +123,8 @@ class Agent:
         if not wants_nursery(self._settings.nursery):
             return None
         try:
-            return Nursery(self._base, trainer_environment(self._base))
+            also = named_in(self._settings.model_module, python_path().split(os.pathsep))
+            return Nursery(self._base, trainer_environment(self._base), also)
         except OSError as e:
             print(f"sparktf agent {self._partition}: there is no nursery: {e}", file=sys.stderr)
             return None

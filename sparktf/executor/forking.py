@@ -9,18 +9,20 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import IO, Any
 
 from sparktf.config.section import Switch
 from sparktf.knobs import KNOBS
+from sparktf.module_search import find_module
 from sparktf.prctl import adopt_orphans
 
 _MESSAGE_NBYTES = 4096
 _LOG_NBYTES = 2000
 _GPUS = ("nvidia[0-9]*", "kfd")
+_SOME_NEED = ("tf_keras",)
 
 
 class ForkedProcess:
@@ -69,12 +71,13 @@ class Nursery:
     Trainers become children of this process, which adopts all orphans below it until `close`.
     """
 
-    def __init__(self, base: Path, environment: Mapping[str, str]) -> None:
+    def __init__(self, base: Path, environment: Mapping[str, str], also: Sequence[str] = ()) -> None:
         """Starts the process.
 
         Args:
             base: Folder for what it writes.
             environment: What trainers get, too.
+            also: Modules that it imports beside those that every trainer needs, where they are installed.
 
         Raises:
             OSError: this system has no such processes.
@@ -87,7 +90,7 @@ class Nursery:
         self._socket, its = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         with its, self._log.open("wb") as log:
             self._process = subprocess.Popen(
-                [sys.executable, "-P", "-m", "sparktf.trainer.nursery", str(os.getpid())],
+                [sys.executable, "-P", "-m", "sparktf.trainer.nursery", str(os.getpid()), *also],
                 stdin=its.fileno(),
                 stdout=log,
                 stderr=subprocess.STDOUT,
@@ -163,6 +166,20 @@ class Nursery:
         self._socket.close()
         adopt_orphans(wanted=False)
         self._log.unlink(missing_ok=True)
+
+
+def named_in(module: str, path: Sequence[str]) -> tuple[str, ...]:
+    """Returns what only some models need, and this one's file names: imported for all, it would cost the others.
+
+    A model that gets at it some other way imports it itself.
+    """
+    found = find_module(module, path)
+    if found is None or not found.has_location or found.origin is None:
+        return ()
+    with suppress(OSError):
+        text = Path(found.origin).read_bytes()  # in a zip, there is no such file
+        return tuple(name for name in _SOME_NEED if name.encode() in text)
+    return ()
 
 
 def wants_nursery(setting: Switch) -> bool:

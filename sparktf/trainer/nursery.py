@@ -1,9 +1,9 @@
 """The nursery: a process of an agent's that has imported TensorFlow, and forks trainers.
 
-Importing is most of what a trainer's start costs. The agent starts `python -m sparktf.trainer.nursery PARENT`, with a
-socket as its standard input, and asks there for trainers: one message for each, with the reading end of the trainer's
-standard input and its log. A trainer becomes the child of the agent, as one that is started from nothing, and the
-nursery may die without it.
+Importing is most of what a trainer's start costs. The agent starts
+`python -m sparktf.trainer.nursery PARENT [MODULE...]`, with a socket as its standard input, and asks there for
+trainers: one message for each, with the reading end of the trainer's standard input and its log. A trainer becomes the
+child of the agent, as one that is started from nothing, and the nursery may die without it.
 
 A fork copies the thread that forks, and no other: so until then there is one, no channel, and no device.
 """
@@ -20,6 +20,7 @@ import sys
 import tempfile
 import time
 import traceback
+from collections.abc import Sequence
 from pathlib import Path
 
 from sparktf.module_search import forget_folders
@@ -43,7 +44,7 @@ def main() -> None:
     if not die_with(int(sys.argv[1])):
         os._exit(0)
     with without_collector():  # which would write into what trainers never change, and share
-        _import_with_one_thread()
+        _import_with_one_thread(sys.argv[2:])
     with socket.socket(fileno=0) as agent:
         agent.send(json.dumps({"ready": True}).encode())
         if _serve(agent):
@@ -53,11 +54,11 @@ def main() -> None:
     os._exit(0)
 
 
-def _import_with_one_thread() -> None:
+def _import_with_one_thread(also: Sequence[str]) -> None:
     complete_environment()
     before = {name: os.environ.get(name) for name in _FOR_ONE_THREAD}
     os.environ.update(_FOR_ONE_THREAD)
-    import_all()
+    import_all(also)
     for name, value in before.items():
         if value is None:
             del os.environ[name]

@@ -6,7 +6,7 @@ import gc
 import importlib
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from types import ModuleType
 from typing import Any
@@ -33,7 +33,6 @@ _MODULES = (
     "sparktf.trainer.parameter_server.worker",
     "sparktf.trainer.parameter_server.ps",
 )
-_OPTIONAL = ("tf_keras",)
 _ON_YARN = ("sparktf.storage.hdfs_cluster",)
 """What a container of YARN's has a use for: runs there keep their files on HDFS."""
 
@@ -84,8 +83,11 @@ class _PutOff(ModuleType):
         return getattr(module, name)
 
 
-def import_all() -> None:
-    """Imports all that trainers share, of either flavour of Keras. The model's own module is not among it.
+def import_all(also: Sequence[str] = ()) -> None:
+    """Imports all that trainers share. The model's own module is not among it.
+
+    Args:
+        also: More modules, where they are installed.
 
     Raises:
         ImportError: something is not installed, or broken.
@@ -93,6 +95,6 @@ def import_all() -> None:
     put_off_wrappers()
     for module in (*_MODULES, *(_ON_YARN if "CONTAINER_ID" in os.environ else ())):
         importlib.import_module(module)
-    for module in _OPTIONAL:
+    for module in also:
         with suppress(ModuleNotFoundError):
             importlib.import_module(module)
