@@ -127,11 +127,12 @@ class RunResult(Message):
         rows: Of every epoch trained in this submission, "planned" and so on.
         metrics: Last metrics by stream, e.g. `metrics["validation"]["accuracy"]`; where the best weights are kept,
             those of them.
-        validation: Validation metrics of every epoch of the run.
+        validation: Validation metrics of every epoch of the run, or of the commits that an evaluator has read.
         kept: Which weights the model has, where `train.keep` is `best`.
         steps: Optimizer updates of the whole run.
         model: Folder of the published model, "" if there is none.
         error: The root cause of a run that failed.
+        evaluation_error: Why the last commits are not evaluated, where an evaluator was to.
         application: Id of the Spark application that wrote this; `application_attempt` counts YARN's in cluster mode.
     """
 
@@ -150,6 +151,7 @@ class RunResult(Message):
     path: str = ""
     attempts: tuple[AttemptResult, ...] = ()
     error: ErrorRecord | None = None
+    evaluation_error: ErrorRecord | None = None
     started: str = ""
     duration_s: float = 0.0
     versions: dict[str, str] = {}

@@ -56,6 +56,10 @@ class GangShape:
         wanted = {Role.CHIEF: 1, Role.PS: ps, Role.WORKER: workers}
         return cls(wanted, {**wanted, Role.WORKER: min(least, workers)})
 
+    def with_evaluator(self) -> Self:
+        """Returns the same gang with an evaluator, the last of its nodes, without which no attempt begins."""
+        return type(self)({**self.wanted, Role.EVALUATOR: 1}, {**self.least, Role.EVALUATOR: 1})
+
     @property
     def nodes(self) -> int:
         """Nodes of the whole gang."""
@@ -88,12 +92,18 @@ class GangShape:
 
 
 def in_words(nodes: Iterable[NodeId]) -> str:
-    """Returns who a gang is made of: "2 worker(s)", or "2 workers, 1 ps and a coordinator"."""
+    """Returns who a gang is made of: "2 worker(s)", or "2 workers, 1 ps, a coordinator and an evaluator"."""
     count = Counter(node.role for node in nodes)
     workers = count[Role.WORKER]
     if len(count) == 1:
         return f"{workers} worker(s)"
-    return f"{workers} worker{'s' if workers > 1 else ''}, {count[Role.PS]} ps and a coordinator"
+    others = {
+        Role.PS: f"{count[Role.PS]} ps",
+        Role.CHIEF: "a coordinator",
+        Role.EVALUATOR: "an evaluator",
+    }
+    *first, last = (what for role, what in others.items() if count[role])
+    return f"{', '.join([f'{workers} worker' + 's' * (workers > 1), *first])} and {last}"
 
 
 class ClusterSpec(BaseModel):

@@ -137,7 +137,10 @@ class DataConfig(Section):
         "damaged row group, ...): they are left out and listed in `bad_rows/` of the run. One more, and the run is "
         "refused.",
     )
-    validation: ValidationConfig | None = Field(default=None, description="Held-out rows, evaluated after each epoch.")
+    validation: ValidationConfig | None = Field(
+        default=None,
+        description="Held-out rows, evaluated after each epoch, or by a node of its own (`cluster.evaluator`).",
+    )
     shuffle: bool = Field(
         default=True, description="Permute rows within shuffle blocks, and the blocks, anew in each epoch."
     )
@@ -273,6 +276,19 @@ class JobConfig(Section):
             raise ValueError(
                 f"data.rebalance: off is for replays update by update, and there are none under {under}, whose workers "
                 "take rows as they come to need them: leave it on"
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _evaluator_has_rows(self) -> Self:
+        data = self.data
+        if self.cluster.evaluator and data.validation is None:
+            raise ValueError("cluster.evaluator: true needs rows to evaluate on: give data.validation")
+        if self.cluster.evaluator and (data.mode == "spark" or data.format != "parquet"):
+            asked = "mode: spark" if data.mode == "spark" else f"format: {data.format}"
+            raise ValueError(
+                f"data.{asked} is read through Spark, and an evaluator reads Parquet files itself: set "
+                "cluster.evaluator: false"
             )
         return self
 

@@ -39,6 +39,12 @@ class ClusterConfig(Section):
     ps: NonNegativeInt = Field(
         default=0, description="Parameter servers: nodes that hold the model's variables, under `parameter_server`."
     )
+    evaluator: bool = Field(
+        default=False,
+        description="One more node, under any strategy, which evaluates checkpoints as they are committed, the newest "
+        "first, while training goes on; without it training waits for each epoch's evaluation: "
+        "[evaluation.md](evaluation.md).",
+    )
     min_workers: PositiveInt = Field(
         default=1,
         description="After a lost node, an attempt may start with as few as this many when no replacement comes.",
@@ -81,8 +87,11 @@ class ClusterConfig(Section):
     def shape(self) -> GangShape:
         """How many trainer processes the gang has, by role."""
         if self.strategy == "parameter_server":
-            return GangShape.with_servers(self.workers, self.ps, self.min_workers)
-        return GangShape.of_workers(self.workers if self.strategy == "multi_worker_mirrored" else 1, self.min_workers)
+            trains = GangShape.with_servers(self.workers, self.ps, self.min_workers)
+        else:
+            workers = self.workers if self.strategy == "multi_worker_mirrored" else 1
+            trains = GangShape.of_workers(workers, self.min_workers)
+        return trains.with_evaluator() if self.evaluator else trains
 
     @property
     def nodes(self) -> int:
@@ -92,14 +101,22 @@ class ClusterConfig(Section):
     @property
     def in_words(self) -> str:
         """The settings that say how many nodes there are, and the number."""
+        parts = [f"cluster.workers: {self.shape.workers}"]
         if self.strategy == "parameter_server":
-            return f"cluster.workers: {self.workers}, cluster.ps: {self.ps} and a coordinator: {self.nodes} nodes"
-        return f"cluster.workers: {self.nodes} nodes"
+            parts += [f"cluster.ps: {self.ps}", "a coordinator"]
+        if self.evaluator:
+            parts.append("cluster.evaluator")
+        if len(parts) == 1:
+            return f"{parts[0]} nodes"
+        return f"{', '.join(parts[:-1])} and {parts[-1]}: {self.nodes} nodes"
 
     @property
     def sizes(self) -> str:
         """The settings to lower for fewer nodes."""
-        return "cluster.workers or cluster.ps" if self.strategy == "parameter_server" else "cluster.workers"
+        sizes = ["cluster.workers"]
+        sizes += ["cluster.ps"] if self.strategy == "parameter_server" else []
+        sizes += ["cluster.evaluator"] if self.evaluator else []
+        return " or ".join(filter(None, [", ".join(sizes[:-1]), sizes[-1]]))
 
     @property
     def may_be_fed(self) -> bool:
@@ -108,8 +125,8 @@ class ClusterConfig(Section):
 
     @property
     def outlives_losses(self) -> bool:
-        """Whether an attempt goes on when a worker is lost, and another takes its place."""
-        return self.strategy == "parameter_server"
+        """Whether an attempt goes on when a worker or the evaluator is lost, and another takes its place."""
+        return self.strategy == "parameter_server" or self.evaluator
 
     @property
     def node_memory(self) -> NodeMemory:
@@ -123,7 +140,7 @@ class ClusterConfig(Section):
         """Number of model replicas that share an update."""
         if self.strategy == "parameter_server":
             return 1
-        return self.devices if self.strategy == "mirrored" else self.nodes
+        return self.devices if self.strategy == "mirrored" else self.shape.workers
 
     @model_validator(mode="after")
     def _sizes_agree(self) -> Self:

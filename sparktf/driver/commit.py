@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import datetime
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from sparktf.clock import Clock
 from sparktf.config.job import JobConfig
 from sparktf.driver.attempt.attempt import Attempt
+from sparktf.driver.attempt.commits import epoch_of
 from sparktf.driver.attempt.saves import Save, is_given_up
 from sparktf.driver.plan.plan import Plan
 from sparktf.errors import NotStoredError, StorageError
@@ -20,7 +22,7 @@ from sparktf.sequence import Stream
 from sparktf.storage.base import Storage
 from sparktf.storage.checkpoints import CheckpointStore, Manifest
 from sparktf.storage.fence import Fence, FenceWatch
-from sparktf.wire.restore import BestWeights, Restore
+from sparktf.wire.restore import BestWeights, Committed, Restore
 
 _EPOCHS = "epochs"
 _SPLITS = "splits"
@@ -111,8 +113,8 @@ class Committer:
 
     def check_room(self, weights: int) -> None:
         """Warns if the output has no room for the checkpoints of a model: those to keep, and one on its way."""
-        best = self._config.train.keep == "best"
-        root, count = self._rundir.root, self._config.checkpoint.keep + 1 + best
+        besides = 1 + (self._config.train.keep == "best") + self._is_evaluated_beside
+        root, count = self._rundir.root, self._config.checkpoint.keep + besides
         try:
             free = self._hasty.free_nbytes(root)
         except StorageError:
@@ -220,10 +222,13 @@ class Committer:
         """
         if self._not_committed is not None:
             raise self._not_committed
-        files = next((t.finished.model for t in attempt.trainers.values() if t.finished and t.finished.model), ())
-        self.step = max((t.finished.step for t in attempt.trainers.values() if t.finished), default=self.step)
-        if files:
-            self._store.publish(files, self._rundir.staged(attempt.number, "model"), self._rundir.model)
+        ends = [t.finished for t in attempt.trainers.values() if t.finished]
+        self.step = max((end.step for end in ends), default=self.step)
+        # Where an evaluator has exported the best weights, the last ones were exported for the case that it cannot.
+        models = sorted((end for end in ends if end.model), key=lambda end: end.kept is None)
+        if models:
+            staged = self._rundir.staged(attempt.number, models[0].folder)
+            self._store.publish(models[0].model, staged, self._rundir.model)
             self.model = self._rundir.model
 
     def epoch_rows(self) -> tuple[EpochRows, ...]:
@@ -260,6 +265,7 @@ class Committer:
             "kept": kept,
             "model": self.model,
             "checkpoint": self.checkpoint,
+            "evaluation_error": None if self.attempt is None else self.attempt.evaluation.failed,
             "versions": self.versions,
         }
 
@@ -281,11 +287,11 @@ class Committer:
             splits=None if ledger is None else dict(ledger.book(Stream.TRAIN, epoch).rows),
             versions=ready.versions if ready else {},
             evaluations=merged(self._evaluations(), save.chief.step),
-            keep=ready.keep if ready else None,
+            keep=next((t.ready.keep for t in attempt.trainers.values() if t.ready and t.ready.keep), None),
         )
 
     def _commit(self, commit: Commit) -> None:
-        chief, cursor, keep = commit.save.chief, commit.save.cursor, commit.keep
+        chief, cursor, keep = commit.save.chief, commit.save.cursor, commit.keep or self._keep
         if chief.error:
             raise StorageError(chief.error)
         rows = sum(e.trained for e in commit.epochs)
@@ -311,8 +317,31 @@ class Committer:
                 **({} if keep is None else {_KEEP: keep.model_dump()}),
             },
         )
-        steps = {*self._store.list(), chief.step} if keep else set()
-        best = keep.best(e for e in commit.evaluations if e.step in steps) if keep else None
+        best = None if keep is None or self._is_evaluated_beside else self._best_of(commit, keep)
         staged = self._rundir.staged(chief.attempt, checkpoint_name(chief.step))
-        self.checkpoint = self._store.commit(manifest, staged, best=best.step if best else None)
+        self.checkpoint = self._store.commit(
+            manifest,
+            staged,
+            best=best.step if best else None,
+            release=partial(self._release, keep),
+        )
         self.step = chief.step
+        if self.attempt is not None and self._is_evaluated_beside:
+            names = tuple(file.name for file in chief.files)
+            committed = Committed(path=self.checkpoint, step=self.step, epoch=epoch_of(cursor), files=names)
+            self.attempt.evaluation.commits.add(committed)
+
+    @property
+    def _is_evaluated_beside(self) -> bool:
+        """Whether an evaluator reads what is committed, and tells of it when more may be."""
+        return self._config.cluster.evaluator
+
+    def _best_of(self, commit: Commit, keep: KeepRule) -> Evaluation | None:
+        steps = {*self._store.list(), commit.save.chief.step}
+        return keep.best(e for e in commit.evaluations if e.step in steps)
+
+    def _release(self, keep: KeepRule | None, steps: Sequence[int]) -> Sequence[int]:
+        """Returns which checkpoints may be removed, of those that are too old: not what an evaluator needs."""
+        if self.attempt is None or not self._is_evaluated_beside:
+            return steps
+        return self.attempt.evaluation.commits.release(steps, keep)

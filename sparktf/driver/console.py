@@ -226,6 +226,8 @@ def _facts(result: RunResult) -> list[tuple[str, str]]:
         facts.append(("weights", f"of epoch {kept.epoch + 1}, step {kept.step:,}: best {kept.metric} {kept.value:.4f}"))
     for stream, values in result.metrics.items():
         facts.extend((f"{stream} {name}", f"{value:.4f}") for name, value in values.items())
+    if result.evaluation_error is not None:
+        facts.append(("evaluation", result.evaluation_error.message))
     facts.extend((name, getattr(result, name)) for name in ("model", "checkpoint") if getattr(result, name))
     if result.error is not None:
         facts.append(("cause", result.error.message))

@@ -192,6 +192,7 @@ class Run:
             number, self._config, plan, cursor, trainers, self._clock.now_s, self._clock.wall_s, hosts=seating.dealt
         )
         attempt.rows_aside = restore.rows_aside if restore else 0
+        attempt.evaluation.commits.begin(restore)
         if plan.staged:
             attempt.ledger = self._ledger(seating, cursor)
         feeding = Feeding(attempt, partial(gang.feed, self._config, plan, number))

@@ -153,6 +153,8 @@ class Watch:
             if error := self.feeding.settle():
                 attempt.fail(record_of(error, time_s=self.gang.site.clock.wall_s()))
             commits = self.committer.collect(attempt)
+            if not commits and self.writer.is_idle:
+                attempt.evaluation.committed()
             outcome = attempt.outcome()
             ready = next(iter(attempt.trainers.values())).ready
             metrics, self._shown = attempt.metrics[self._shown :], len(attempt.metrics)

@@ -198,13 +198,21 @@ class CheckpointStore:
         """Ends committing; see `Fence.release`."""
         self._fence.release()
 
-    def commit(self, manifest: Manifest, staged: str, *, best: int | None = None) -> str:
+    def commit(
+        self,
+        manifest: Manifest,
+        staged: str,
+        *,
+        best: int | None = None,
+        release: Callable[[Sequence[int]], Sequence[int]] = tuple,
+    ) -> str:
         """Makes a staged folder the checkpoint at `manifest.step`, then prunes; returns the checkpoint's folder.
 
         A torn checkpoint in its place is reported and replaced. If it fails, nothing of the staged folder stays.
 
         Args:
             best: Step of a checkpoint that stays beside the newest ones.
+            release: Returns which of the checkpoints at some steps, all that are too old, may be removed now.
 
         Raises:
             LifecycleError: `fence` was not called.
@@ -216,7 +224,7 @@ class CheckpointStore:
         target = self._rundir.checkpoint(manifest.step)
         self._publish(manifest, staged, target, partial(self._put_in_place, kind=Manifest))
         try:
-            self._prune(manifest.step, best)
+            self._prune(manifest.step, best, release)
         except StorageError as error:
             # The commit stands whatever becomes of the old ones; the next commit tries again.
             self._on_not_pruned(self._rundir.checkpoints, str(error))
@@ -311,10 +319,10 @@ class CheckpointStore:
             self._on_torn(target, str(error))
             self._remove(target)
 
-    def _prune(self, committed: int, best: int | None) -> None:
+    def _prune(self, committed: int, best: int | None, release: Callable[[Sequence[int]], Sequence[int]]) -> None:
         # Newer ones than the committed are torn (the run would have resumed from them), so they do not count.
         older = [step for step in self.list() if step < committed and step != best]
-        for step in older[: max(len(older) - (self._keep - 1), 0)]:
+        for step in release(older[: max(len(older) - (self._keep - 1), 0)]):
             self._remove(self._rundir.checkpoint(step))
 
     def _remove(self, folder: str) -> None:

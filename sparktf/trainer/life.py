@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
+from typing import get_args
 
 from sparktf.config.nodes import Strategy
 from sparktf.errors import LifecycleError
@@ -55,6 +56,15 @@ def _server(place: Place) -> None:
     ps.serve(place)
 
 
+def _evaluator(place: Place) -> None:
+    """Evaluates what is committed while others train: place, input and output."""
+    put_off_wrappers()
+    with without_collector():
+        from sparktf.trainer import evaluator  # noqa: PLC0415 - as above
+
+    evaluator.evaluate(place)
+
+
 LIVES: Mapping[tuple[Strategy, Role], Life] = {
     ("single", Role.WORKER): _member,
     ("mirrored", Role.WORKER): partial(_member, mirrored=True),
@@ -62,6 +72,7 @@ LIVES: Mapping[tuple[Strategy, Role], Life] = {
     ("parameter_server", Role.CHIEF): _coordinator,
     ("parameter_server", Role.WORKER): _served_worker,
     ("parameter_server", Role.PS): _server,
+    **{(strategy, Role.EVALUATOR): _evaluator for strategy in get_args(Strategy)},
 }
 
 

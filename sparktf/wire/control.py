@@ -46,6 +46,7 @@ class Action(enum.StrEnum):
     WORK = "work"
     LEASE_BLOCKS = "lease-blocks"
     FETCHED = "fetched"
+    NEXT_COMMIT = "next-commit"
 
 
 Flavour = Literal["keras", "tf_keras", "none"]
@@ -308,7 +309,7 @@ class AssignmentAnswer(Message):
 
 
 class Metrics(NodeMessage):
-    """Metrics of a stream over all workers, sent by the chief."""
+    """Metrics of a stream over all workers, sent by the chief, or by an evaluator, of a checkpoint."""
 
     stream: Stream
     epoch: int
@@ -369,15 +370,17 @@ class Finished(NodeMessage):
     """A trainer has done all of its work; it stays until it is told to stop.
 
     Attributes:
-        model: Files of the exported model in the staging folder, from the chief.
+        model: Files of the exported model in the staging folder.
         early: A loop of the user's own has left epochs untrained.
-        kept: Which weights the model has, if the best are kept; from the chief.
+        kept: Which weights the model has, if the best are kept; from who evaluates.
+        folder: Where in the staging folder the model is.
     """
 
     step: int
     early: bool = False
     kept: Kept | None = None
     model: tuple[StagedFile, ...] = ()
+    folder: str = "model"
 
 
 class Failed(NodeMessage):

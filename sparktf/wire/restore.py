@@ -15,6 +15,19 @@ class BestWeights(Message):
     files: tuple[str, ...]
 
 
+class Committed(Message):
+    """A checkpoint that is committed, for whoever evaluates it.
+
+    Attributes:
+        epoch: The one in which its step was the last.
+    """
+
+    path: str
+    step: int
+    epoch: int
+    files: tuple[str, ...]
+
+
 class Restore(Message):
     """The checkpoint a trainer starts from.
 

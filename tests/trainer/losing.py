@@ -108,6 +108,17 @@ class LosingRun:
         """Waits for the first checkpoint."""
         self._wait("a checkpoint", lambda: any(self._path.glob("checkpoints/step-*/MANIFEST.json")))
 
+    def wait_for_evaluation(self) -> None:
+        """Waits for the metrics of an evaluator."""
+        self._wait("an evaluation", lambda: any(self._path.glob("tensorboard/validation/*")))
+
+    def trainer(self, node: str) -> str:
+        """Returns the name of a node's log, "001-worker-1", in the attempt that is under way."""
+        agents = self._gang.agents
+        assert agents is not None
+        (log,) = agents.folder.rglob(f"*-{node}.log")
+        return log.stem
+
     def _training(self, name: str) -> psutil.Process:
         self.wait_for_updates(name)
         return self._process(name)

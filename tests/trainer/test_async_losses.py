@@ -5,6 +5,7 @@ from __future__ import annotations
 import signal
 from collections import Counter
 from collections.abc import Iterator
+from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 from typing import NamedTuple
 
@@ -12,7 +13,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from integration.processes import wait_for
-from trainer import lake
+from trainer import lake, reference
 from trainer.local_gang import LocalGang
 from trainer.losing import Gate, GatedSite, LosingRun
 from trainer.results import accounts, steps_saved
@@ -171,3 +172,52 @@ def test_a_value_that_a_worker_refuses_ends_the_run_with_its_place_and_no_other_
     assert result.verdict is Verdict.DATA_REFUSED
     assert result.error.node.startswith("worker")
     assert [attempt.losses for attempt in result.attempts] == [()]
+
+
+def test_a_lost_evaluator_is_followed_by_another_and_the_best_weights_are_found_beside_the_training(
+    tmp_path: Path, gang: LocalGang, gate: Gate, elsewhere: ProcessPoolExecutor
+) -> None:
+    """The model is spoiled in the third epoch, which the gate keeps from ending."""
+    rows, held_out = 256, tmp_path / "held-out"
+    lake.write(tmp_path / "lake", [16] * (rows // 16))
+    lake.write(held_out, [50], seed=7)
+    gate.open(0)
+    gate.open(1)
+    config = lake.job(
+        tmp_path,
+        "spoiled",
+        cluster={"strategy": "parameter_server", "workers": 1, "ps": 1, "evaluator": True},
+        params={"flavour": "keras", "until": 2 * rows // BATCH},
+        data={**lake.NUMBERS_TO_LABEL, "shuffle_rows": 1, "validation": {"path": str(held_out)}},
+        train={"batch_size": BATCH, "steps_per_call": CALL_STEPS, "epochs": 3, "keep": "best"},
+        checkpoint={"keep": 1},
+        timeouts={"reserve": 60, "start": 120, "stop": 2, "driver_lost": 20, "replace": 60},
+    )
+    run = LosingRun(gang, config)
+    run.wait_for_evaluation()
+    run.end(run.trainer("evaluator-0"))
+    gate.open(2)
+    result = run.result()
+
+    (attempt,) = result.attempts
+    (lost,) = attempt.losses
+    assert (lost.node, lost.exit_code) == ("evaluator 0", -signal.SIGKILL)
+    assert f"{lost.message}: training goes on" in result.warnings
+    logs = {path.name for path in Path(result.path, "logs").glob("*-evaluator-*")}
+    assert logs == {f"{attempt.attempt:03d}-evaluator-{name}.log" for name in ("0", "0.1")}
+    assert accounts(result) == [(rows, rows, rows, True)] * 3
+    assert (result.evaluation_error, result.steps) == (None, 3 * rows // BATCH)
+
+    steps = [evaluation.step for evaluation in result.validation]
+    assert steps[-1] == result.steps
+    assert set(steps) <= {epoch * rows // BATCH for epoch in (1, 2, 3)}
+    assert len(steps) >= 2
+    assert all(evaluation.rows == 50 for evaluation in result.validation)
+    best = min(result.validation, key=lambda evaluation: evaluation.values["loss"])
+    assert best.step < result.steps, "the model was not spoiled"
+    assert result.kept is not None
+    assert (result.kept.step, result.kept.value) == (best.step, best.values["loss"])
+    exported = elsewhere.submit(reference.evaluate, config, str(held_out), f"{result.model}/model.keras").result()
+    assert best.values == pytest.approx(exported, abs=1e-5)
+    assert sorted(steps_saved(result)) == [best.step, result.steps]
+    assert len(list(Path(result.path, "tensorboard", "validation").iterdir())) >= 2

@@ -59,6 +59,28 @@ def test_the_best_weights_are_exported_also_after_a_resume_on_more_workers(
     assert result.attempts[0].from_step == 3 * STEPS
 
 
+def test_an_evaluator_finds_the_last_weights_beside_workers_that_do_not_wait(
+    tmp_path: Path, gang: LocalGang, elsewhere: ProcessPoolExecutor
+) -> None:
+    lake.write(tmp_path / "lake", [300, 100])
+    lake.write(tmp_path / "held-out", [150], seed=7)
+    config = keeping(tmp_path, 2, 2)
+    config = config.model_copy(update={"cluster": config.cluster.model_copy(update={"evaluator": True})})
+    result = gang.train(config)
+    assert result.steps == 2 * STEPS
+    last = result.validation[-1]
+    assert (last.epoch, last.step, last.rows) == (1, 2 * STEPS, 150)
+    best = min(result.validation, key=lambda e: e.values["loss"])
+    assert result.kept is not None
+    assert (result.kept.epoch, result.kept.step) == (best.epoch, best.step)
+    exported = elsewhere.submit(
+        reference.evaluate, config, str(tmp_path / "held-out"), f"{result.model}/model.keras"
+    ).result()
+    assert best.values == pytest.approx(exported, abs=1e-5)
+    assert [node.node for node in result.attempts[0].nodes] == ["worker 0", "worker 1", "evaluator 0"]
+    assert result.attempts[0].workers == 2
+
+
 def test_a_metric_that_the_model_does_not_have_is_refused_by_name(tmp_path: Path, gang: LocalGang) -> None:
     lake.write(tmp_path / "lake", [300, 100])
     lake.write(tmp_path / "held-out", [150], seed=7)

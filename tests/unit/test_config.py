@@ -263,6 +263,24 @@ def test_what_updates_that_do_not_wait_for_each_other_cannot_do_is_refused(overr
     assert re.search(said, refusal(asynchronous, override))
 
 
+@pytest.mark.parametrize(
+    ("override", "said"),
+    [
+        ("data.validation=null", r"cluster\.evaluator: true needs rows to evaluate on: give data\.validation"),
+        ("data.mode=spark", r"data\.mode: spark is read through Spark, and an evaluator reads Parquet files itself"),
+        ("data.format=orc", r"data\.format: orc is read through Spark, and an evaluator reads Parquet files itself"),
+    ],
+)
+@pytest.mark.parametrize("strategy", ["single", "multi_worker_mirrored"])
+def test_what_an_evaluator_cannot_do_is_refused(strategy: str, override: str, said: str) -> None:
+    text = with_lines(f"cluster: {{strategy: {strategy}, workers: 3, evaluator: true}}")
+    evaluated = ["data.validation.fraction=0.2"]
+    cluster = parse_config(text, evaluated).cluster
+    assert cluster.nodes == cluster.replicas + 1 == {"single": 2}.get(strategy, 4)
+    with pytest.raises(ConfigError, match=said):
+        parse_config(text, [*evaluated, override])
+
+
 def test_an_error_in_the_file_names_the_file() -> None:
     assert refusal(with_lines("train: {epoch: 3}")) == "c.yaml: train.epoch is unknown: did you mean train.epochs?"
 

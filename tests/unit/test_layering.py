@@ -102,6 +102,7 @@ MAY_ASK_FOR_ROLES = (
     "sparktf/driver/gang/seating.py",
     "sparktf/driver/attempt/lockstep.py",
     "sparktf/driver/attempt/asynchronous.py",
+    "sparktf/driver/attempt/evaluation.py",
     "sparktf/trainer/life.py",
     "sparktf/trainer/sync/",
     "sparktf/trainer/parameter_server/",

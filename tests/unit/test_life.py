@@ -18,9 +18,10 @@ def test_every_strategy_has_a_life_for_each_of_its_roles() -> None:
     assert {strategy for strategy, role in LIVES if role is Role.WORKER} == set(get_args(Strategy))
     assert {strategy for strategy, role in LIVES if role is Role.PS} == {"parameter_server"}
     assert {strategy for strategy, role in LIVES if role is Role.CHIEF} == {"parameter_server"}
+    assert {strategy for strategy, role in LIVES if role is Role.EVALUATOR} == set(get_args(Strategy))
 
 
-@pytest.mark.parametrize("role", [Role.CHIEF, Role.PS, Role.EVALUATOR])
+@pytest.mark.parametrize("role", [Role.CHIEF, Role.PS])
 def test_a_role_that_a_strategy_does_not_have_is_refused_by_name(role: Role) -> None:
     with pytest.raises(LifecycleError, match=rf"strategy: single has nothing to do for a node of role {role.value}$"):
         life_of("single", role)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 from specs import trainer_spec
 
@@ -52,6 +54,10 @@ TWO_AND_ONE = GangShape.with_servers(workers=2, ps=1, least=1)
         ),
         ("bac", GangShape.with_servers(workers=2, ps=1, least=1), {"a": {0: 9}}, "c b a"),
         ("abc", GangShape.of_workers(3, least=1), {"c": {0: 9}}, "abc"),
+        ("aab", GangShape.of_workers(2, least=1).with_evaluator(), {"a": {0: 9}}, "ab a"),
+        ("bca", GangShape.of_workers(2, least=1).with_evaluator(), {"a": {0: 9}, "b": {1: 9}}, "ba c"),
+        ("aabbc", TWO_AND_ONE.with_evaluator(), {"a": {0: 9}, "b": {1: 9}}, "b c ab a"),
+        ("abcde", TWO_AND_ONE.with_evaluator(), {"a": {0: 9}, "e": {1: 9}}, "d b ae c"),
     ],
     ids=[
         "beside the data",
@@ -61,6 +67,10 @@ TWO_AND_ONE = GangShape.with_servers(workers=2, ps=1, least=1)
         "two ps apart",
         "a worker less",
         "workers alone",
+        "an evaluator on a host that is used",
+        "an evaluator apart",
+        "an evaluator where no server is",
+        "all apart",
     ],
 )
 def test_workers_sit_beside_the_data_and_servers_apart_from_them(
@@ -83,6 +93,20 @@ def test_the_plan_keeps_where_the_workers_are() -> None:
     assert str(seating.cluster.leader) == "chief 0"
     assert (seating.cluster.chief, seating.cluster.ps) == (("c:2",), ("a:0",))
     assert seating.cluster.worker == ("b:1", "d:3")
+
+
+def test_an_evaluator_is_in_nobodys_cluster_and_no_part_of_what_a_replay_deals(tmp_path: Path) -> None:
+    shape = GangShape.of_workers(2, least=1).with_evaluator()
+    written: dict[str, bytes] = {}
+    first = seat(agents_on(*"abc"), shape, {}, LocalStorage(), "", written.__setitem__, first=True, replay=False)
+    assert first.in_words == "2 workers and an evaluator on a, b, c"
+    assert (first.cluster.worker, first.cluster.chief, first.cluster.ps) == (("a:0", "b:1"), (), ())
+    assert str(first.cluster.leader) == "worker 0"
+    (tmp_path / "nodes.json").write_bytes(written["/nodes.json"])
+    again = seat(
+        agents_on(*"bda"), shape, {}, LocalStorage(), str(tmp_path), written.__setitem__, first=True, replay=True
+    )
+    assert (again.workers, again.dealt) == (("d", "b"), ("a", "b", "a"))
 
 
 def test_a_node_of_a_large_gang_learns_how_far_the_epoch_is_and_not_where_each_node_was() -> None:

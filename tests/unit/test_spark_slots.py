@@ -61,6 +61,30 @@ def test_too_few_slots_for_all_roles_are_told_with_each_of_them(feeders: bool | 
 
 
 @pytest.mark.parametrize(
+    ("cluster", "named", "lower"),
+    [
+        (
+            ClusterConfig(workers=4, evaluator=True),
+            "cluster.workers: 4 and cluster.evaluator: 5 nodes",
+            "cluster.workers or cluster.evaluator",
+        ),
+        (
+            ClusterConfig(strategy="parameter_server", workers=2, ps=1, evaluator=True),
+            "cluster.workers: 2, cluster.ps: 1, a coordinator and cluster.evaluator: 5 nodes",
+            "cluster.workers, cluster.ps or cluster.evaluator",
+        ),
+    ],
+)
+def test_an_evaluator_takes_a_slot_too(cluster: ClusterConfig, named: str, lower: str) -> None:
+    with pytest.raises(PreflightError) as refused:
+        check_slots(LOCAL, cluster, feeders=False)
+    assert str(refused.value) == (
+        f"{named} need as many slots, but local[4] has 4: use --master 'local[5]'; or lower {lower}"
+    )
+    check_slots(Slots("local[5]", 1, 5, one_machine=True), cluster, feeders=False)
+
+
+@pytest.mark.parametrize(
     ("slots", "nodes", "feeders"),
     [(LOCAL, 4, None), (LOCAL, 4, False), (LOCAL, 3, True), (PSEUDO, 2, None), (YARN, 9, None)],
 )

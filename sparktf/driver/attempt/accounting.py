@@ -167,6 +167,11 @@ class EpochAccount:
         )
 
 
+def is_wrong_before(epoch: int, accounts: Iterable[EpochAccount]) -> bool:
+    """Whether a row was lost or trained twice in an epoch before this one."""
+    return any(account.is_wrong for account in accounts if account.epoch < epoch)
+
+
 def inputs(accounts: Iterable[EpochAccount], nodes: Iterable[NodeId]) -> dict[NodeId, NodeInput]:
     """Returns what each node has read of the training stream, in the epochs it has gone through."""
     read = [account.inputs for account in sorted(accounts, key=lambda account: account.epoch)]

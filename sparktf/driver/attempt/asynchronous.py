@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 from sparktf.driver.attempt.discipline import Fail, Replace, Share
-from sparktf.driver.attempt.members import Members, Trainer
+from sparktf.driver.attempt.members import Members, Trainer, have_met
 from sparktf.driver.attempt.saves import Save, Start, joined, with_others
 from sparktf.errors import ErrorRecord, RefusedError, Verdict
 from sparktf.lifecycle import TrainerState
@@ -37,8 +37,7 @@ class Asynchronous:
         What the others hold, or decide, cannot be had again; and whatever a worker refuses, the next one will.
         """
         is_loss = member.node.role is Role.WORKER and record.verdict is Verdict.INFRASTRUCTURE
-        have_met = all(trainer.ready is not None or trainer.incarnation for trainer in members.values())
-        return Replace(member.node) if is_loss and have_met else Fail(record)
+        return Replace(member.node) if is_loss and have_met(members) else Fail(record)
 
     def saved(self, uploads: Mapping[NodeId, Uploaded], members: Members, start: Start) -> Save | None:
         """See `Discipline`. The coordinator tells what all workers have trained, the servers have written the files."""

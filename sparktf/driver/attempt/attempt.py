@@ -6,9 +6,10 @@ from collections.abc import Callable, Sequence
 from functools import partial
 
 from sparktf.config.job import JobConfig
-from sparktf.driver.attempt.accounting import EpochAccount, inputs
+from sparktf.driver.attempt.accounting import EpochAccount, inputs, is_wrong_before
 from sparktf.driver.attempt.discipline import Discipline, Fail, Replace
 from sparktf.driver.attempt.disciplines import DISCIPLINES
+from sparktf.driver.attempt.evaluation import Evaluating
 from sparktf.driver.attempt.health import (
     Failures,
     Now,
@@ -24,7 +25,7 @@ from sparktf.driver.attempt.health import (
 from sparktf.driver.attempt.lease_books import LeaseBooks
 from sparktf.driver.attempt.ledger import Ledger
 from sparktf.driver.attempt.losses import Losses, Vacancy
-from sparktf.driver.attempt.members import Members, Trainer, speaker
+from sparktf.driver.attempt.members import Members, Trainer, rows_trained, speaker
 from sparktf.driver.attempt.saves import Save, Start, Uploads
 from sparktf.driver.attempt.shares import Dealing, done_of
 from sparktf.driver.plan.plan import Plan
@@ -51,6 +52,7 @@ from sparktf.wire.control import (
     Warned,
 )
 from sparktf.wire.data import Lease, LeaseRequest, Sealed, Span, Work, WorkRequest
+from sparktf.wire.evaluating import NextCommit, NextCommitRequest
 from sparktf.wire.leasing import BlockLease, BlockLeaseRequest, Fetched
 from sparktf.wire.sender import NodeMessage
 
@@ -67,6 +69,7 @@ class Attempt:
         rows_aside: Rows of the cursor's epoch that had been set aside before this attempt.
         ledger: The books of what Spark feeds, where it does.
         losses: Trainers that were lost while it went on.
+        evaluation: What an evaluator is at; there need not be one.
         wanted: Epochs that Spark is to feed, and nobody has begun to; whoever begins one takes it out.
     """
 
@@ -105,10 +108,12 @@ class Attempt:
         self._hosts = dict(zip(self.trainers, [t.host for t in trainers] if hosts is None else hosts, strict=True))
         self._clock = clock
         self._wall = wall
-        self._discipline: Discipline = DISCIPLINES[config.cluster.strategy]
+        self.evaluation = Evaluating(DISCIPLINES[config.cluster.strategy], self.trainers)
+        self._discipline: Discipline = self.evaluation
         # Of a thousand nodes, each is looked up at every heartbeat.
         self._reporters = dict.fromkeys(self._discipline.reporters(self.trainers))
         self._lessees = dict.fromkeys(self._discipline.lessees(self.trainers))
+        self._movers = self.evaluation.movers(self._reporters)
         self._started_s = clock()
         self._failures = Failures()
         self._dealing = Dealing(plan, config.data)
@@ -129,7 +134,7 @@ class Attempt:
     def heartbeat(self, message: Heartbeat) -> TrainerOrders:
         trainer = self._trainer(message)
         trainer.advance(message.progress)
-        waits = trainer.state is TrainerState.FINISHED
+        waits = trainer.state is TrainerState.FINISHED and not self.evaluation.is_waited_for(self.trainers)
         beat_s = self._rhythm.waiting_s if waits else self._rhythm.steady_s
         if self.is_stopped:
             return TrainerOrders(orders=(StopOrder(),), beat_s=beat_s)
@@ -182,16 +187,19 @@ class Attempt:
 
     def work(self, message: WorkRequest) -> Work:
         self._trainer(message)
-        trained = {
-            t.node: t.progress.rows_trained for t in self.trainers.values() if t.progress.epoch == message.span.epoch
-        }
-        return self._ledger_of(message.span).work(message, trained)
+        return self._ledger_of(message.span).work(message, rows_trained(self.trainers, message.span.epoch))
 
     def metrics_reported(self, message: Metrics) -> Ack:
         self._trainer(message)
         if message not in self.metrics:
             self.metrics.append(message)
+            self.evaluation.reported(message)
         return Ack()
+
+    def next_commit(self, message: NextCommitRequest) -> NextCommit:
+        trainer = self._trainer(message)
+        trainer.moved_s = trainer.heard_s
+        return self.evaluation.next(trainer)
 
     def epoch_done(self, message: EpochDone) -> Ack:
         self._reporter(message)
@@ -280,14 +288,19 @@ class Attempt:
     def outcome(self) -> Outcome:
         """Looks for trainers that are late, then says where the attempt stands."""
         now, timeouts, trainers = Now(self._clock(), self._wall()), self._timeouts, self.trainers.values()
-        since, movers = Since(self._started_s, self._fed_s()), [self.trainers[node] for node in self._reporters]
+        # Until Spark last gave rows, or had given all, nodes that got none have waited for that.
+        since = Since(self._started_s, self.ledger.moved_s if self.ledger is not None else 0.0)
+        movers = [self.trainers[node] for node in self._reporters]
         if not self.failures and (misled := left_behind(movers, now, since.fed_s, timeouts)):
             self.fail(misled)
-        for late in missed(trainers, self._failures.told, now, since, timeouts, self._reporters):
+        for late in missed(trainers, self._failures.told, now, since, timeouts, self._movers):
             record = loss(late.trainer, late.what, now.wall_s - (now.s - late.since_s))
             self._lost(late.trainer, record, is_silence=True)
-        if not self.failures and (alone := self.losses.overdue(self.trainers, now.s, timeouts.replace)):
-            self.fail(alone)
+        overdue = self.evaluation.overdue(self.losses, self.trainers, now.s, timeouts.replace)
+        if overdue is not None and not self.failures:
+            self.fail(overdue)
+        if self.evaluation.failed is not None:
+            self._warn(self.evaluation.failed.message)
         done = self._discipline.is_done(self.trainers)
         outcome = decide(trainers, self._failures.told, now.s, timeouts.heartbeat, done=done)
         if self.state is AttemptState.RUNNING and outcome is not Outcome.RUNNING:
@@ -305,7 +318,8 @@ class Attempt:
 
     def vacant(self) -> tuple[Vacancy, ...]:
         """Returns the nodes that are to get another trainer; without one for `timeouts.replace`, the attempt fails."""
-        return () if self.failures or self.state is not AttemptState.RUNNING else self.losses.vacant(self.trainers)
+        goes_on = not self.failures and self.state is AttemptState.RUNNING
+        return self.evaluation.vacant(self.losses.vacant(self.trainers)) if goes_on else ()
 
     def succeed(self, node: NodeId, agent: str, host: str, address: str) -> Trainer:
         """Gives a node whose trainer is lost another one, launched now, and returns it; earlier ones are refused.
@@ -318,7 +332,8 @@ class Attempt:
         """
         successor = self.losses.successor(self.trainers[node], agent, host, address, self._clock())
         self.trainers = {**self.trainers, node: successor}
-        self._leases.move(node, host)
+        if node in self._lessees:
+            self._leases.move(node, host)
         return successor
 
     def stop(self) -> None:
@@ -337,10 +352,7 @@ class Attempt:
         """
         start = Start(self.cursor, self.rows_aside)
         saves = self._uploads.collect(lambda uploads: self._discipline.saved(uploads, self.trainers, start))
-        return [save for save in saves if not self._is_wrong_before(save.cursor)]
-
-    def _is_wrong_before(self, cursor: Cursor) -> bool:
-        return any(account.is_wrong for epoch, account in self.epochs.items() if epoch < cursor.epoch)
+        return [save for save in saves if not is_wrong_before(save.cursor.epoch, self.epochs.values())]
 
     def _account(self, epoch: int) -> EpochAccount:
         before, aside = (self.cursor.rows, self.rows_aside) if epoch == self.cursor.epoch else (0, 0)
@@ -355,10 +367,6 @@ class Attempt:
         if self.ledger is None or span.attempt != self.number:
             raise RefusedError(f"attempt {span.attempt} is over")
         return self.ledger
-
-    def _fed_s(self) -> float:
-        """Returns when Spark last gave rows, or had given all: until then nodes that got none have waited for that."""
-        return self.ledger.moved_s if self.ledger is not None else 0.0
 
     def _lost(self, trainer: Trainer, record: ErrorRecord, *, is_silence: bool = False) -> None:
         """Notes the loss of a trainer, unless the work is done: nothing has failed then."""

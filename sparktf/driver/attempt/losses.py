@@ -71,9 +71,11 @@ class Losses:
             if members[node].incarnation == incarnation
         )
 
-    def overdue(self, members: Members, now_s: float, limit_s: float) -> ErrorRecord | None:
+    def overdue(
+        self, vacancies: Iterable[Vacancy], members: Members, now_s: float, limit_s: float
+    ) -> ErrorRecord | None:
         """Returns the loss of a trainer that nobody has followed within a limit, `timeouts.replace`."""
-        for vacancy in self.vacant(members):
+        for vacancy in vacancies:
             if now_s - vacancy.since_s > limit_s:
                 record = self._noted[vacancy.node, members[vacancy.node].incarnation].record
                 message = f"{record.message}; nobody took its place within timeouts.replace: {limit_s:g} s"

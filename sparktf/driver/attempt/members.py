@@ -43,7 +43,7 @@ class Trainer:
     def advance(self, new: Progress) -> None:
         """Notes where it is. What was under way for longer than something newer does not count: it never goes back."""
         old = self.progress
-        if (old.step, old.phase) != (new.step, new.phase):
+        if (old.step, old.rows_trained, old.phase) != (new.step, new.rows_trained, new.phase):
             self.moved_s = self.heard_s
         if (new.epoch, new.step) < (old.epoch, old.step):
             return
@@ -72,6 +72,16 @@ class Trainer:
 
 Members = Mapping[NodeId, Trainer]
 """By node, in the order of roles and indices."""
+
+
+def have_met(members: Members) -> bool:
+    """Returns whether all nodes have been ready: an attempt begins with all of them, or not at all."""
+    return all(trainer.ready is not None or trainer.incarnation for trainer in members.values())
+
+
+def rows_trained(members: Members, epoch: int) -> dict[NodeId, int]:
+    """Returns how many rows of an epoch each node has trained that is in it."""
+    return {t.node: t.progress.rows_trained for t in members.values() if t.progress.epoch == epoch}
 
 
 def speaker(message: NodeMessage, attempt: int, members: Members) -> Trainer:

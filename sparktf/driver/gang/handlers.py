@@ -32,6 +32,7 @@ from sparktf.wire.control import (
     Warned,
 )
 from sparktf.wire.data import LeaseRequest, Sealed, WorkRequest
+from sparktf.wire.evaluating import NextCommitRequest
 from sparktf.wire.leasing import BlockLease, BlockLeaseRequest, Fetched
 
 _Request = TypeVar("_Request", bound=Message)
@@ -68,6 +69,7 @@ class Dispatcher:
             Action.WORK: Handler(WorkRequest, lambda m: self._locked(self._current().work, m)),
             Action.LEASE_BLOCKS: Handler(BlockLeaseRequest, self._lease_blocks),
             Action.FETCHED: Handler(Fetched, lambda m: self._locked(self._current().fetched, m)),
+            Action.NEXT_COMMIT: Handler(NextCommitRequest, lambda m: self._locked(self._current().next_commit, m)),
         }
 
     def _current(self) -> Attempt:

@@ -35,11 +35,12 @@ class Replacements:
             PreflightError: an agent cannot start trainers.
         """
         attempt, roster = self._attempt, self._gang.roster
+        for vacancy in attempt.losses.vacant(attempt.trainers):
+            trainer = attempt.trainers[vacancy.node]
+            roster.stop_trainer(trainer.agent, TrainerKey(attempt.number, trainer.node, trainer.incarnation))
         lost = [attempt.trainers[vacancy.node] for vacancy in attempt.vacant()]
         if not lost:
             return []
-        for trainer in lost:
-            roster.stop_trainer(trainer.agent, TrainerKey(attempt.number, trainer.node, trainer.incarnation))
         followers = vacancies(lost, roster.here(), self._gang.site.clock.now_s(), roster.silence_s)
         self._gang.check_agents([follower.agent for follower in followers])
         for node, agent in followers:

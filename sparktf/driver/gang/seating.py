@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from sparktf.driver.attempt.attempt import Attempt
@@ -48,11 +48,9 @@ class Seating:
     @property
     def in_words(self) -> str:
         """Who the nodes are, and where: "2 workers, 1 ps and a coordinator on ...", in this order."""
-        others = [
-            (n.role is not Role.PS, agent.registration.host) for n, agent in self._seats() if n.role is not Role.WORKER
-        ]
-        hosts = [*self.workers, *(host for _, host in sorted(others, key=lambda other: other[0]))]
-        return f"{in_words(self.members)} on {', '.join(hosts)}"
+        order = (Role.WORKER, Role.PS, Role.CHIEF, Role.EVALUATOR)
+        seats = sorted(self._seats(), key=lambda seat: order.index(seat[0].role))
+        return f"{in_words(self.members)} on {', '.join(agent.registration.host for _, agent in seats)}"
 
     @property
     def cluster(self) -> ClusterSpec:
@@ -153,7 +151,7 @@ def seat(
     first: bool,
     replay: bool,
 ) -> Seating:
-    """Gives the agents their seats: workers beside the data, parameter servers apart, the coordinator where room is.
+    """Gives the agents their seats: workers beside the data, servers and evaluator apart, the coordinator anywhere.
 
     Data is dealt by where the nodes are. A replay deals by where the workers of the plan's first attempt were, wherever
     they are now, so that every replay of a plan deals alike; workers on the same hosts take the same seats.
@@ -170,8 +168,10 @@ def seat(
     path = f"{plan_folder}/{NODES}"
     if replay and storage.exists(path):
         stored = tuple(json.loads(storage.read_bytes(path)))
-        if len(stored) == len(members) == len(hosts):
-            return Seating(members, tuple(seating.agents[i] for i in seats(hosts, stored)), stored)
+        if len(stored) == len(hosts) and members[0].role is Role.WORKER:
+            others = seating.agents[len(hosts) :]
+            workers = tuple(seating.agents[i] for i in seats(hosts, stored))
+            return Seating(members, (*workers, *others), (*stored, *seating.hosts[len(hosts) :]))
     if first:
         write(path, json.dumps(hosts).encode())
     return replace(seating, dealt=seating.hosts)
@@ -181,8 +181,9 @@ def _order(members: Sequence[NodeId], hosts: Sequence[str], host_nbytes: HostNby
     """Returns for each member which of the agents on these hosts takes its seat."""
     count = Counter(node.role for node in members)
     workers = best_nodes(host_nbytes, hosts, count[Role.WORKER])
-    left = sorted(set(range(len(hosts))) - set(workers))
-    servers = [left[i] for i in apart([hosts[i] for i in left], [hosts[i] for i in workers], count[Role.PS])]
-    rest = iter([i for i in left if i not in set(servers)])
-    taken: Mapping[Role, Iterator[int]] = {Role.WORKER: iter(workers), Role.PS: iter(servers)}
-    return [next(taken.get(node.role, rest)) for node in members]
+    taken = {Role.WORKER: workers}
+    for role in (Role.PS, Role.EVALUATOR, Role.CHIEF):
+        used = [i for found in taken.values() for i in found]
+        left = sorted(set(range(len(hosts))) - set(used))
+        taken[role] = [left[i] for i in apart([hosts[i] for i in left], [hosts[i] for i in used], count[role])]
+    return [taken[node.role][node.index] for node in members]

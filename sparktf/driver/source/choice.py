@@ -121,6 +121,11 @@ def check_may_be_fed(config: JobConfig, reason: str) -> None:
             "workers read Parquet files themselves: write the rows as Parquet files and name these by data.path, or "
             "set cluster.strategy: multi_worker_mirrored"
         )
+    if config.cluster.evaluator:
+        raise ConfigError(
+            f"{_name(config)} is read through Spark, {reason}, and an evaluator reads Parquet files itself: write the "
+            "rows as Parquet files and name these by data.path, or set cluster.evaluator: false"
+        )
 
 
 def _name(config: JobConfig) -> str:

@@ -20,15 +20,22 @@ from sparktf.wire.control import Action, Metrics, StagedFile
 
 
 class Output:
-    """The results of a run, of which the leader's count.
+    """The results of a run, of which the leader's count, and an evaluator's.
 
     Attributes:
-        model: Files of the exported model in the staging folder; of the leader alone.
+        model: Files of the exported model; of who writes alone.
+        folder: Where in the staging folder they are.
     """
 
-    def __init__(self, place: Place) -> None:
-        """Writes nothing yet."""
+    def __init__(self, place: Place, *, evaluates: bool = False) -> None:
+        """Writes nothing yet.
+
+        Args:
+            evaluates: This node writes beside the leader, and exports a model beside the leader's.
+        """
         spec = place.spec
+        self.folder = f"best-model.{spec.incarnation}" if evaluates else "model"
+        self._writes = place.leads or evaluates
         hasty = place.file_systems.open(spec.run_root, deadline_s=KNOBS.summaries_s)
         self.model: tuple[StagedFile, ...] = ()
         self._place = place
@@ -36,12 +43,12 @@ class Output:
 
     def loss(self, position: Position) -> None:
         """Keeps the loss of the last updates for TensorBoard."""
-        if self._place.leads and position.loss is not None:
+        if self._writes and position.loss is not None:
             self._summaries.scalar("train", "loss", position.loss, position.step)
 
     def metrics(self, stream: Stream, position: Position, rows: int, values: dict[str, float]) -> None:
-        """Reports metrics of an epoch over all workers: the leader's, which are everybody's."""
-        if not self._place.leads:
+        """Reports metrics of an epoch over all workers: the leader's, which are everybody's, or those of a commit."""
+        if not self._writes:
             return
         for name, value in values.items():
             self._summaries.scalar(stream.value, f"epoch_{name}", value, position.step)
@@ -66,13 +73,13 @@ class Output:
             NotStoredError: it could not be uploaded.
         """
         place = self._place
-        if not place.leads:
+        if not self._writes:
             return
         place.enter("exporting")
         folder = place.work / "model"
         export_model(model, place.spec.assets, folder)
         try:
-            self.model = upload_folder(place.storage, folder, place.rundir.staged(place.spec.attempt, "model"))
+            self.model = upload_folder(place.storage, folder, place.rundir.staged(place.spec.attempt, self.folder))
         except StorageError as error:
             raise NotStoredError(f"the model could not be stored: {error}") from error
 

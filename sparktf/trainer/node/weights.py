@@ -84,9 +84,12 @@ class Weights:
         self._best: BestEpoch | None = None
 
     def prepare(self) -> KeepRule | None:
-        """Makes ready to evaluate, if there are rows; returns by what the best weights are known, if they are kept."""
+        """Makes ready to evaluate, if there are rows; returns by what the best weights are known, if they are kept.
+
+        Where there is an evaluator, that is its business.
+        """
         spec = self._member.place.spec
-        if not spec.has(Stream.VALIDATION):
+        if not spec.has(Stream.VALIDATION) or spec.config.cluster.evaluator:
             return None
         self._evaluator = Evaluator(self._copy.model, self._sum, spec.config.train.validation_batch_size)
         self._evaluator.warm_up()

@@ -1,0 +1,128 @@
+"""Which commits an evaluator reads, and which may be removed meanwhile: functions of what is there and known."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from sparktf.keep import Evaluation, KeepRule
+from sparktf.sequence import Cursor
+from sparktf.wire.evaluating import NextCommit
+from sparktf.wire.restore import BestWeights, Committed, Restore
+
+
+@dataclass(frozen=True, slots=True)
+class Known:
+    """Commits and results.
+
+    Attributes:
+        there: Commits that may be read, oldest first.
+        results: By step, as far as they are evaluated; None where no metrics are known of what was.
+        reading: Step of the one that is being read.
+        is_whole: Nothing more will be committed.
+    """
+
+    there: tuple[Committed, ...] = ()
+    results: Mapping[int, Evaluation | None] = field(default_factory=dict)
+    reading: int | None = None
+    is_whole: bool = False
+
+
+def next_commit(known: Known) -> Committed | None:
+    """Returns what is evaluated next: the newest commit, unless it is already. Older ones are left out."""
+    newest = known.there[-1] if known.there else None
+    return None if newest is None or newest.step in known.results else newest
+
+
+def is_over(known: Known) -> bool:
+    """Whether nothing is left to evaluate, now or later: the last commit is evaluated."""
+    return known.is_whole and next_commit(known) is None
+
+
+def best_of(known: Known, rule: KeepRule | None) -> BestWeights | None:
+    """Returns the best of the commits that are there and evaluated; None without a rule, or without numbers."""
+    results = (known.results.get(commit.step) for commit in known.there)
+    best = rule.best(result for result in results if result is not None) if rule is not None else None
+    if best is None:
+        return None
+    found = next(commit for commit in known.there if commit.step == best.step)
+    return BestWeights(evaluation=best, path=found.path, files=found.files)
+
+
+def may_go(known: Known, steps: Sequence[int], rule: KeepRule | None) -> tuple[int, ...]:
+    """Returns which of these commits, newer ones being there, may be removed: not what is being read, nor the best."""
+    best = best_of(known, rule)
+    stay = {known.reading, None if best is None else best.evaluation.step}
+    return tuple(step for step in steps if step not in stay)
+
+
+def epoch_of(cursor: Cursor) -> int:
+    """Returns the epoch in which the last step was before a cursor."""
+    return cursor.epoch - 1 if cursor.epoch and not cursor.rows else cursor.epoch
+
+
+class Commits:
+    """The commits of one attempt, as its evaluator comes to know them.
+
+    Thread-safe: who commits tells of it, and asks what may go, without the lock that nodes report under.
+    """
+
+    def __init__(self) -> None:
+        """Knows of none."""
+        self._lock = threading.Lock()
+        self._known = Known()
+
+    def begin(self, restore: Restore | None) -> None:
+        """Takes what an attempt begins with: its weights, and the best before."""
+        if restore is None:
+            return
+        if best := restore.best:
+            e = best.evaluation
+            self.add(Committed(path=best.path, step=e.step, epoch=e.epoch, files=best.files))
+            self.evaluated(e)
+        if restore.best is None or restore.best.evaluation.step != restore.step:
+            epoch = epoch_of(restore.cursor)
+            self.add(Committed(path=restore.path, step=restore.step, epoch=epoch, files=restore.files))
+        if restore.evaluated:
+            with self._lock:
+                results = {restore.step: None, **self._known.results}
+                self._known = replace(self._known, results=results)
+
+    def add(self, commit: Committed) -> None:
+        """Notes a commit, the newest."""
+        with self._lock:
+            self._known = replace(self._known, there=(*self._known.there, commit))
+
+    def evaluated(self, evaluation: Evaluation) -> None:
+        """Notes a result; told again, it counts once."""
+        with self._lock:
+            known = self._known
+            reading = None if known.reading == evaluation.step else known.reading
+            self._known = replace(known, results={**known.results, evaluation.step: evaluation}, reading=reading)
+
+    def end(self) -> None:
+        """Notes that nothing more will be committed."""
+        with self._lock:
+            self._known = replace(self._known, is_whole=True)
+
+    def next(self, rule: KeepRule | None) -> NextCommit:
+        """Returns what an evaluator does next, and takes what it is given for being read from now on.
+
+        Args:
+            rule: By what the best weights are known, if they are kept.
+        """
+        with self._lock:
+            commit = next_commit(self._known)
+            self._known = replace(self._known, reading=commit.step if commit else None)
+            if not is_over(self._known):
+                return NextCommit(commit=commit)
+            return NextCommit(is_over=True, best=best_of(self._known, rule))
+
+    def release(self, steps: Sequence[int], rule: KeepRule | None) -> tuple[int, ...]:
+        """Returns which of these commits may be removed now: nobody is told to read them from then on."""
+        with self._lock:
+            going = may_go(self._known, steps, rule)
+            there = tuple(commit for commit in self._known.there if commit.step not in going)
+            self._known = replace(self._known, there=there)
+            return going

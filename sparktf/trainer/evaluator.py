@@ -1,0 +1,144 @@
+"""The life of an evaluator: it evaluates checkpoints as they are committed, beside those who train.
+
+Which one, and when it is enough, the driver says. It knows nothing of the strategy: a checkpoint is a checkpoint.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any, NamedTuple
+
+import tensorflow as tf
+
+from sparktf.errors import ModelContractError, PreflightError
+from sparktf.feed.pipeline import NodeFeed
+from sparktf.keep import KeepRule, Kept, keep_rule
+from sparktf.knobs import KNOBS
+from sparktf.sequence import Stream
+from sparktf.trainer.model.evaluate import Evaluator
+from sparktf.trainer.model.model import KerasModel, is_low_level, load_function, versions
+from sparktf.trainer.node.checkpoint import LocalCheckpoint
+from sparktf.trainer.node.inputs import Input
+from sparktf.trainer.node.outputs import Output
+from sparktf.trainer.node.place import Place
+from sparktf.trainer.node.position import Position
+from sparktf.wire.control import Action, Finished, Ready
+from sparktf.wire.evaluating import NextCommit, NextCommitRequest
+from sparktf.wire.restore import BestWeights, Committed
+
+
+def evaluate(place: Place) -> None:
+    """Evaluates until the last commit is; it returns only by ending the process, or by an exception.
+
+    Raises:
+        ModelContractError: the model is a loop of the user's own, or fails a check.
+        PreflightError: there are no rows to evaluate on.
+    """
+    tf.get_logger().setLevel("ERROR")
+    function = load_function(place.spec.config)
+    if is_low_level(function):
+        raise ModelContractError(
+            "cluster.evaluator: true evaluates what build(params, assets) returns; a train(node) evaluates by itself: "
+            "set cluster.evaluator: false"
+        )
+    if not place.spec.has(Stream.VALIDATION):
+        raise PreflightError("cluster.evaluator: true, and data.validation has no rows: set cluster.evaluator: false")
+    CommitEvaluator(place, function).run()
+
+
+class _Counted(NamedTuple):
+    """See `RowSource`: rows of a feed, of which it is told how many have come."""
+
+    feed: NodeFeed
+    told: Callable[[int], None]
+
+    def next_rows(self, rows: int) -> Any:
+        """See `RowSource`."""
+        columns = self.feed.next_rows(rows)
+        self.told(len(next(iter(columns.values()))))
+        return columns
+
+
+class CommitEvaluator:
+    """A copy of the model, without the optimizer's slots, that takes on the weights of one commit after the other.
+
+    Attributes:
+        position: The commit that it is at, and how many rows of the validation stream it has evaluated.
+    """
+
+    def __init__(self, place: Place, build: Callable[..., Any]) -> None:
+        """Builds the model."""
+        spec, config = place.spec, place.spec.config
+        self._place = place
+        self._model = KerasModel(build, config, spec.assets, spec.feed, trains=False)
+        self._checkpoint = LocalCheckpoint(model=self._model.model)
+        self._evaluator = Evaluator(self._model, lambda values: values, config.train.validation_batch_size)
+        self._input = Input(place)
+        self._output = Output(place, evaluates=True)
+        self.position = Position()
+
+    def run(self) -> None:
+        """Evaluates, exports the best weights if the run keeps them, and ends the process."""
+        place = self._place
+        self._evaluator.warm_up()
+        rule = keep_rule(place.spec.config.train, self._evaluator.names())
+        self._ready(rule)
+        place.follow(self)
+        while not (step := self._next()).is_over:
+            if step.commit is None:
+                place.enter("waiting")
+                time.sleep(KNOBS.next_commit_s)
+            else:
+                self._evaluate(step.commit)
+        kept = None if rule is None or step.best is None else self._export(step.best, rule)
+        self._finish(kept)
+
+    def _next(self) -> NextCommit:
+        return self._place.ask(Action.NEXT_COMMIT, NextCommitRequest(**self._place.spec.sender), NextCommit)
+
+    def _evaluate(self, commit: Committed) -> None:
+        self._place.enter("evaluating")
+        self.position = Position(epoch=commit.epoch, step=commit.step)
+        self._read(commit.path, commit.files)
+        with self._input.open(Stream.VALIDATION, commit.epoch) as feed:
+            values, rows = self._evaluator.evaluate(_Counted(feed, self._advance))
+        self._input.flush()
+        self._output.metrics(Stream.VALIDATION, self.position, rows, values)
+        self._output.flush()
+
+    def _advance(self, rows: int) -> None:
+        self.position = replace(self.position, rows=self.position.rows + rows)
+
+    def _read(self, path: str, files: tuple[str, ...]) -> None:
+        self._checkpoint.restore_files(self._place.storage, path, files, self._place.work / "restore")
+
+    def _export(self, best: BestWeights, rule: KeepRule) -> Kept:
+        """Exports the best weights; returns which they are."""
+        found = best.evaluation
+        self._read(best.path, best.files)
+        self._output.export(self._model)
+        return Kept(epoch=found.epoch, step=found.step, metric=rule.metric, mode=rule.mode, value=rule.value(found))
+
+    def _ready(self, rule: KeepRule | None) -> None:
+        flavour = self._model.flavour
+        message = Ready(
+            **self._place.spec.sender,
+            replicas=1,
+            keras=flavour,
+            versions=versions(flavour),
+            weights=int(self._model.model.count_params()),
+            keep=rule,
+        )
+        self._place.send(Action.READY, message)
+        self._place.enter("ready")
+
+    def _finish(self, kept: Kept | None) -> None:
+        output = self._output
+        message = Finished(
+            **self._place.spec.sender, step=self.position.step, kept=kept, model=output.model, folder=output.folder
+        )
+        self._place.send(Action.FINISHED, message)
+        self._place.enter("finished")
+        self._place.leave()
