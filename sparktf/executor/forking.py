@@ -89,13 +89,18 @@ class Nursery:
         self._ready = False
         self._socket, its = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         with its, self._log.open("wb") as log:
-            self._process = subprocess.Popen(
-                [sys.executable, "-P", "-m", "sparktf.trainer.nursery", str(os.getpid()), *also],
-                stdin=its.fileno(),
-                stdout=log,
-                stderr=subprocess.STDOUT,
-                env=environment,
-            )
+            self._process = self._start(its, log, environment, also)
+
+    def _start(
+        self, its: socket.socket, log: IO[bytes], environment: Mapping[str, str], also: Sequence[str]
+    ) -> subprocess.Popen[bytes] | ForkedProcess:
+        return subprocess.Popen(
+            [sys.executable, "-P", "-m", "sparktf.trainer.nursery", str(os.getpid()), *also],
+            stdin=its.fileno(),
+            stdout=log,
+            stderr=subprocess.STDOUT,
+            env=environment,
+        )
 
     @property
     def pid(self) -> int:

@@ -43,8 +43,7 @@ def main() -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the whole terminal; the driver decides what it means
     if not die_with(int(sys.argv[1])):
         os._exit(0)
-    with without_collector():  # which would write into what trainers never change, and share
-        _import_with_one_thread(sys.argv[2:])
+    import_with_one_thread(sys.argv[2:])
     with socket.socket(fileno=0) as agent:
         agent.send(json.dumps({"ready": True}).encode())
         if _serve(agent):
@@ -54,11 +53,13 @@ def main() -> None:
     os._exit(0)
 
 
-def _import_with_one_thread(also: Sequence[str]) -> None:
+def import_with_one_thread(also: Sequence[str]) -> None:
+    """Imports what trainers share, and more where it is installed, so that this process can be forked."""
     complete_environment()
     before = {name: os.environ.get(name) for name in _FOR_ONE_THREAD}
     os.environ.update(_FOR_ONE_THREAD)
-    import_all(also)
+    with without_collector():  # which would write into what trainers never change, and share
+        import_all(also)
     for name, value in before.items():
         if value is None:
             del os.environ[name]

@@ -43,7 +43,8 @@ from sparktf.wire.control import Action
 # Not threads: PR_SET_PDEATHSIG, which ends a trainer with its agent, follows the thread that started it. Not forks of
 # this process: they would copy the locks of the control server's threads.
 PROCESSES = multiprocessing.get_context("forkserver")
-PROCESSES.set_forkserver_preload(["trainer.local_agent"])
+# Named as it is found from the repository's root: what pytest adds to the path, a fork server sees since Python 3.14.
+PROCESSES.set_forkserver_preload(["tests.trainer.preloaded"])
 
 
 class LocalGang:
@@ -100,11 +101,17 @@ class LocalSite:
     duplicates_wait = False
     application = Application("")
 
-    def __init__(self, nodes: int) -> None:
+    def __init__(self, nodes: int, *, imports: bool = False) -> None:
+        """Makes a site.
+
+        Args:
+            imports: Each agent's nursery imports TensorFlow by itself, which takes it seconds.
+        """
         self.clock = SystemClock()
         self.file_systems = FileSystems(HadoopConf.from_environment())
         self.assets: dict[str, Any] = {}
         self._nodes = nodes
+        self._imports = imports
         self.agents: LocalAgents | None = None
 
     def preflight(self, config: JobConfig, voice: Voice) -> None:
@@ -130,7 +137,7 @@ class LocalSite:
 
     def start_agents(self, config: JobConfig, plan: Plan, settings: AgentSettings, voice: Voice) -> AgentJob:
         """See `Site`."""
-        self.agents = LocalAgents(self._nodes, settings)
+        self.agents = LocalAgents(self._nodes, settings, imports=self._imports)
         return self.agents
 
     def feed(self, config: JobConfig, plan: Plan, settings: FeederSettings, on_end: Callable[[], None]) -> Feeders:
@@ -157,8 +164,9 @@ class LocalAgents:
         folder: That folder.
     """
 
-    def __init__(self, count: int, settings: AgentSettings) -> None:
+    def __init__(self, count: int, settings: AgentSettings, *, imports: bool) -> None:
         self.spares = 0
+        self._imports = imports
         self.folder = Path(tempfile.mkdtemp(prefix="sparktf-gang-"))
         self._settings = settings
         self._left: list[str] = []
@@ -190,7 +198,7 @@ class LocalAgents:
         folder = self.folder / f"task-{task}"
         folder.mkdir()
         process = PROCESSES.Process(
-            name=folder.name, target=run_agent, args=(partition, self._settings, str(folder), task)
+            name=folder.name, target=run_agent, args=(partition, self._settings, str(folder), task, self._imports)
         )
         process.start()
         return process

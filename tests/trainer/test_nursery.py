@@ -14,7 +14,7 @@ import psutil
 import pytest
 from integration.processes import wait_for
 from trainer import lake
-from trainer.local_gang import LocalAgents, LocalGang
+from trainer.local_gang import LocalAgents, LocalGang, LocalSite
 
 from sparktf.config.job import JobConfig
 from sparktf.errors import NodeLostError, SparkTFError
@@ -31,7 +31,7 @@ class Training:
 
     def __init__(self, config: JobConfig) -> None:
         self.error: SparkTFError | None = None
-        self.gang = LocalGang(config, 1)
+        self.gang = LocalGang(config, 1, LocalSite(1, imports=True))
         self.thread = threading.Thread(target=self._run, args=(config,))
         self.thread.start()
 

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 from trainer import lake, reference
-from trainer.local_gang import LocalGang, updates_of
+from trainer.local_gang import LocalGang, LocalSite, updates_of
 from trainer.results import accounts, steps_saved
 
 from sparktf.config.job import JobConfig
@@ -345,7 +345,7 @@ def test_a_trainer_never_imports_spark_however_it_begins(nursery: str, begun: st
         data=lake.NUMBERS_TO_LABEL,
         cluster={"nursery": nursery},
     )
-    gang = LocalGang(config, 2)
+    gang = LocalGang(config, 2, LocalSite(2, imports=True))
     try:
         assert accounts(gang.train(config)) == [(100, 100, 100, True)]
     finally:
