@@ -138,7 +138,7 @@ def test_no_row_is_missing_whoever_is_lost_and_those_trained_twice_are_told_of(l
 
 
 def test_a_lost_server_or_coordinator_is_named_and_the_next_attempt_goes_on_from_the_last_checkpoint(
-    lossy: Lossy,
+    lossy: Lossy, elsewhere: ProcessPoolExecutor
 ) -> None:
     result = lossy.result
     assert result.verdict is Verdict.DONE
@@ -155,6 +155,7 @@ def test_a_lost_server_or_coordinator_is_named_and_the_next_attempt_goes_on_from
     assert rows_by_epoch(updates_of_attempt(result), ROWS) == [list(range(ROWS))]
     assert accounts(result)[1] == (ROWS, ROWS, ROWS, True)
     assert (result.rows[1].replayed, result.steps) == (0, first + len(updates_of_attempt(result)))
+    assert result.steps == elsewhere.submit(reference.iterations, result.checkpoint).result()
 
 
 def test_a_value_that_a_worker_refuses_ends_the_run_with_its_place_and_no_other_attempt(

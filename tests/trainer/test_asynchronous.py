@@ -3,16 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections import Counter
 from collections.abc import Iterator
-from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
-from functools import partial
+from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 from typing import Any
 
-import psutil
 import pytest
-from integration.processes import wait_for
 from trainer import lake, reference
 from trainer.local_gang import LocalGang, updates_of
 from trainer.results import accounts, steps_saved
@@ -56,40 +52,13 @@ def log_of(result: RunResult, trainer: str) -> str:
 
 
 @pytest.mark.parametrize("flavour", FLAVOURS)
-def test_each_row_is_trained_once_in_every_epoch_by_the_workers_alone(
-    flavour: str, tmp_path: Path, gang: LocalGang, elsewhere: ProcessPoolExecutor
-) -> None:
-    lake.write(tmp_path / "lake", [300, 37, 0, 1, 200])
-    lake.write(tmp_path / "held-out", [150, 40], seed=7)
-    validation = {"path": str(tmp_path / "held-out")}
-    given = told(538, flavour, data={"validation": validation}, optimizer="Adam", learning_rate=0.005)
-    config = served(tmp_path, **given, train={"batch_size": 32, "epochs": 3})
-    result = gang.train(config)
-
-    updates = updates_of_attempt(result)
-    assert rows_by_epoch(updates, 538) == [list(range(538))] * 3
-    assert {update.trainer for update in updates} == {"worker-0", "worker-1"}
-    assert accounts(result) == [(538, 538, 538, True)] * 3
-    assert [rows.replayed for rows in result.rows] == [0] * 3
-    assert result.steps == len(updates)
-    assert steps_saved(result)[result.steps].epoch == 3
-    assert elsewhere.submit(reference.iterations, result.checkpoint).result() == len(updates)
-
-    exported = f"{result.model}/model.keras"
-    assert len(result.validation) == 3
-    expected = elsewhere.submit(reference.evaluate, config, str(tmp_path / "held-out"), exported).result()
-    assert result.metrics["validation"] == pytest.approx(expected, abs=TOLERANCE)
-    shapes, difference = elsewhere.submit(reference.compare_exports, config, result.model).result()
-    assert shapes == {"price": [538, 1], "label": [538, lake.CLASSES]}
-    assert difference <= 1e-6
-
-
-@pytest.mark.parametrize("flavour", FLAVOURS)
 def test_a_run_goes_on_exactly_under_another_strategy_and_on_other_numbers_of_nodes(
     flavour: str, tmp_path: Path, gang: LocalGang, elsewhere: ProcessPoolExecutor
 ) -> None:
-    lake.write(tmp_path / "lake", [200, 100, 60, 40])
-    given = told(400, flavour, optimizer="Adam", learning_rate=0.005)
+    lake.write(tmp_path / "lake", [200, 100, 0, 60, 1, 39])
+    lake.write(tmp_path / "held-out", [150, 40], seed=7)
+    validation = {"path": str(tmp_path / "held-out")}
+    given = told(400, flavour, data={"validation": validation}, optimizer="Adam", learning_rate=0.005)
 
     def train(config: JobConfig) -> RunResult:
         result = gang.train(config)
@@ -110,98 +79,55 @@ def test_a_run_goes_on_exactly_under_another_strategy_and_on_other_numbers_of_no
     assert compared.difference <= TOLERANCE  # one worker alone makes the very updates of one process
     assert compared.moved > 100 * TOLERANCE
 
-    third = train(served(tmp_path, workers=2, ps=2, **given, train={"batch_size": 16, "epochs": 2}))
+    last = served(tmp_path, workers=2, ps=2, **given, train={"batch_size": 16, "epochs": 2})
+    third = train(last)
     updates = updates_of_attempt(third)
+    assert {update.trainer for update in updates} == {"worker-0", "worker-1"}
     rows = [*(row for update in made for row in update), *(row for update in updates for row in update.rows)]
     assert sorted(rows[:400]) == sorted(rows[400:]) == list(range(400))
     assert accounts(third) == [(400, 400, 400, True)] * 2
+    assert [rows.replayed for rows in third.rows] == [0] * 2
     assert third.attempts[0].from_step == 5
     assert third.steps == 5 + len(updates)
+    assert steps_saved(third)[third.steps].epoch == 2
     assert elsewhere.submit(reference.iterations, third.checkpoint).result() == third.steps
     held = [int(nbytes) for nbytes in re.findall(r"ps \d holds (\d+) bytes", log_of(third, "chief-0"))]
     assert len(held) == 2
     assert max(held) == 3 * 400 * 2 * 4  # the largest table with its two slots, and nothing beside them
 
+    exported = f"{third.model}/model.keras"
+    assert len(third.validation) == 2
+    expected = elsewhere.submit(reference.evaluate, last, str(tmp_path / "held-out"), exported).result()
+    assert third.metrics["validation"] == pytest.approx(expected, abs=TOLERANCE)
+    shapes, difference = elsewhere.submit(reference.compare_exports, last, third.model).result()
+    assert shapes == {"price": [400, 1], "label": [400, lake.CLASSES]}
+    assert difference <= 1e-6
 
-def test_three_workers_share_less_blocks_than_they_are(tmp_path: Path, gang: LocalGang) -> None:
+
+def test_three_workers_share_less_blocks_than_they_are_and_the_run_is_saved_and_ends_at_the_very_updates(
+    tmp_path: Path, gang: LocalGang
+) -> None:
     lake.write(tmp_path / "lake", [130])
-    result = gang.train(served(tmp_path, workers=3, **told(130), train={"batch_size": 8, "epochs": 3}))
-    assert rows_by_epoch(updates_of_attempt(result), 130) == [list(range(130))] * 3
-    assert accounts(result) == [(130, 130, 130, True)] * 3
-
-
-def test_checkpoints_and_the_end_come_at_their_very_updates(tmp_path: Path, gang: LocalGang) -> None:
-    lake.write(tmp_path / "lake", [300, 100])
     config = served(
         tmp_path,
-        **told(400),
-        train={"batch_size": 16, "max_steps": 17, "epochs": 3},
-        checkpoint={"every_steps": 5, "every_seconds": None, "keep": 10},
+        workers=3,
+        **told(130),
+        train={"batch_size": 8, "max_steps": 43, "epochs": 3},
+        checkpoint={"every_steps": 5, "every_seconds": None, "keep": 20},
     )
     result = gang.train(config)
     updates = updates_of_attempt(result)
-    assert result.steps == len(updates) == 17
-    rows = [sum(len(update.rows) for update in updates[:step]) for step in (5, 10, 15, 17)]
-    assert accounts(result) == [(400, rows[-1], rows[-1], False)]
+    assert result.steps == len(updates) == 43
+    *whole, begun = rows_by_epoch(updates, 130)
+    assert whole == [list(range(130))] * 2
+    assert 0 < len(set(begun)) == len(begun) < 130
+    assert accounts(result) == [(130, 130, 130, True)] * 2 + [(130, len(begun), len(begun), False)]
     cursors = steps_saved(result)
-    assert {step: (cursor.epoch, cursor.rows) for step, cursor in cursors.items()} == {
-        step: (0, done) for step, done in zip((5, 10, 15, 17), rows, strict=True)
+    ends = {step for step, cursor in cursors.items() if cursor.rows == 0}
+    assert set(cursors) == {*range(5, 43, 5), 43, *ends}
+    assert {step: 130 * cursor.epoch + cursor.rows for step, cursor in cursors.items()} == {
+        step: sum(len(update.rows) for update in updates[:step]) for step in cursors
     }
-
-
-def test_training_goes_on_when_a_worker_is_killed_and_its_successor_joins(
-    tmp_path: Path, gang: LocalGang, elsewhere: ProcessPoolExecutor
-) -> None:
-    lake.write(tmp_path / "lake", [60] * 20)
-    config = served(tmp_path, **told(1200), train={"batch_size": 4, "epochs": 2, "steps_per_call": 4})
-    with ThreadPoolExecutor(1) as thread:
-        running = thread.submit(gang.train, config)
-        wait_for("updates by worker 1", partial(training, gang, "worker-1", 5), within_s=60)[0].kill()
-        result = running.result()
-    assert len(result.attempts) == 1
-    (lost,) = result.attempts[0].losses
-    assert (lost.node, lost.exit_code) == ("worker 1", -9)
-    updates = updates_of_attempt(result)
-    assert {update.trainer for update in updates} == {"worker-0", "worker-1", "worker-1.1"}
-    assert accounts(result) == [(1200, 1200, 1200, True)] * 2
-    counts = Counter(row for update in updates for row in update.rows)
-    assert set(counts) == set(range(1200))
-    again = sum(counts.values()) - 2 * 1200
-    assert min(counts.values()) == 2
-    assert 0 <= again <= 2 * 4 * 4  # of the execution that was under way, and of one whose receipt was
-    assert result.steps == elsewhere.submit(reference.iterations, result.checkpoint).result()
-    assert 0 <= len(updates) - result.steps <= 1  # the killed one may have said so of an update that it did not make
-
-
-def test_a_lost_parameter_server_costs_an_attempt_which_goes_on_from_the_last_checkpoint(
-    tmp_path: Path, gang: LocalGang
-) -> None:
-    lake.write(tmp_path / "lake", [60] * 20)
-    train = {"batch_size": 4, "steps_per_call": 4}
-    config = served(tmp_path, **told(1200), train=train, checkpoint={"every_steps": 40, "every_seconds": None})
-    with ThreadPoolExecutor(1) as thread:
-        running = thread.submit(gang.train, config)
-        wait_for("a checkpoint", lambda: list(tmp_path.glob("runs/**/step-*/MANIFEST.json")), within_s=60)
-        training(gang, "ps-0", 0)[0].kill()
-        result = running.result()
-    first, second = result.attempts
-    assert first.root_cause is not None
-    assert (first.root_cause.node, first.root_cause.exit_code) == ("ps 0", -9)
-    assert second.from_step >= 40
-    kept = updates_of_attempt(result, first)[: second.from_step]
-    updates = [*kept, *updates_of_attempt(result, second)]
-    assert rows_by_epoch(updates, 1200) == [list(range(1200))]
-    assert accounts(result) == [(1200, 1200, 1200, True)]
-    assert result.steps == len(updates)
-
-
-def training(gang: LocalGang, trainer: str, updates: int) -> list[psutil.Process]:
-    """Returns the process of a trainer, once it has made so many updates."""
-    if gang.agents is None:
-        return []
-    logs = [log for log in gang.agents.folder.rglob(f"*-{trainer}.log") if log.read_text().count("trained") >= updates]
-    every = [child for agent in gang.agents.pids() for child in psutil.Process(agent).children()]
-    return [child for child in every if Path(f"/proc/{child.pid}/fd/1").resolve() in logs]
 
 
 def test_what_the_model_fails_with_on_a_worker_ends_the_run_as_the_models_failure(
