@@ -12,7 +12,7 @@ from fuzz.recorder import RECORDER
 from hypothesis import HealthCheck, given, seed, settings
 from hypothesis.strategies import SearchStrategy
 
-CASES = int(os.environ.get("CASES") or 250)
+CASES = int(os.environ.get("CASES") or 90)
 """Of each property."""
 SEED = int(os.environ.get("SEED") or 0)
 
