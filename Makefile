@@ -39,8 +39,9 @@ PYTEST = $(PY) -m pytest --junitxml=$(TIMES)/$@.xml
 HALVES_trainer := trainer-exactness trainer-others
 HALVES_integration := integration-runs integration-rows
 HALVES_cluster := cluster-yarn cluster-hdfs
-# Of `make test`, two at once: first those that fail soonest, then the longest.
-PARTS := check unit simulate fuzz $(foreach suite,cluster integration trainer,$(HALVES_$(suite)))
+# Of `make test`, two at once: first those that fail soonest, then the longest, and last what is short and keeps both
+# processors busy to the end.
+PARTS := check unit $(foreach suite,cluster integration trainer,$(HALVES_$(suite))) fuzz simulate
 REPORTS := $(patsubst %,$(TIMES)/%.xml,$(filter-out check,$(PARTS)))
 # What ARGS choose may all be in the other half.
 CHOSEN = $(if $(ARGS),|| [ $$? -eq 5 ])
