@@ -63,11 +63,6 @@ class TestPartitions:
         by_worker = [sum(watch.ids([pid]).values()) for pid in watch.pids()]
         assert min(by_worker) > 10_000
 
-    def test_on_executors_of_their_own_too(self, cluster: Application, watch: Watch) -> None:
-        config = fed_job(cluster, watch, name="executors", data={"shuffle_rows": 500})
-        sizes = [1, 0, 2500, 40, 900, 3, 700]
-        assert_each_row(cluster.train(config, "r", "cases.frames:partitions", sizes=sizes).done, watch, sum(sizes))
-
 
 class TestSources:
     @pytest.mark.parametrize(
