@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
@@ -12,10 +12,10 @@ from sparktf.errors import ModelContractError, ModelError, SparkTFError
 from sparktf.sequence import Stream, batch_shares
 from sparktf.trainer.model.model import KerasModel
 from sparktf.trainer.model.tensors import Layout, decoded, decoded_signature, to_tensors
+from sparktf.trainer.model.trackables import flavour_of, weights_of
 from sparktf.trainer.node.checkpoint import LocalCheckpoint
 from sparktf.trainer.node.member import Member
 from sparktf.trainer.node.position import Position
-from sparktf.wire.control import Flavour
 
 
 class TrainerNode:
@@ -104,9 +104,9 @@ class TrainerNode:
     def restore(self, **trackables: Any) -> bool:
         """See `sparktf.Node`."""
         self._checkpoint = LocalCheckpoint(**trackables)
-        keras = _flavour(trackables.values())
+        keras = flavour_of(trackables.values())
         restored = self._member.saves.restore(self._checkpoint, keras)
-        self._member.ready(keras=keras, weights=_weights(trackables.values()))
+        self._member.ready(keras=keras, weights=weights_of(trackables.values()))
         return restored
 
     def epochs(self) -> Iterator[int]:
@@ -191,13 +191,3 @@ class TrainerNode:
     def export(self, model: Any) -> None:
         """See `sparktf.Node`."""
         self._member.output.export(KerasModel.wrap(model, self._member.place.spec.feed))
-
-
-def _flavour(trackables: Iterable[Any]) -> Flavour:
-    packages = {cls.__module__.partition(".")[0] for t in trackables for cls in type(t).__mro__}
-    return "keras" if "keras" in packages else "tf_keras" if "tf_keras" in packages else "none"
-
-
-def _weights(trackables: Iterable[Any]) -> int:
-    model = next((t for t in trackables if hasattr(t, "count_params")), None)
-    return int(model.count_params()) if model is not None else 0
