@@ -241,6 +241,7 @@ class Run:
             planned=plan.rows(Stream.TRAIN),
             emit=self._emit,
             warn=self._warn,
+            warn_once=self._warn_once,
         )
 
     def _ledger(self, seating: Seating, cursor: Cursor) -> Ledger:
@@ -377,3 +378,7 @@ class Run:
         self._warnings.append(text)
         self._display.say(f"warning: {text}", "yellow")
         self._emit(WarningGiven(text=text))
+
+    def _warn_once(self, text: str) -> None:
+        if text not in self._warnings:
+            self._warn(text)

@@ -45,7 +45,8 @@ class Watch:
 
     Attributes:
         planned: Rows of an epoch; 0 while nobody knows.
-        emit: Takes events of the run; `warn` what its result should mention.
+        emit: Takes events of the run; `warn` what its result should mention, `warn_once` what it mentions once however
+            many attempts say it.
     """
 
     gang: Gang
@@ -59,6 +60,7 @@ class Watch:
     planned: int
     emit: Callable[[Event], None]
     warn: Callable[[str], None]
+    warn_once: Callable[[str], None]
     _shown: int = 0
     _warned: int = 0
     _mourned: Sequence[str] = ()
@@ -173,7 +175,7 @@ class Watch:
             self.display.metrics(reported)
             self.emit(MetricsSeen.model_validate(reported.model_dump()))
         for text in due.warnings:
-            self.warn(text)
+            self.warn_once(text)
 
     def _commit(self, commits: list[Commit]) -> None:
         for commit in commits:

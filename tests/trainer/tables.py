@@ -226,8 +226,8 @@ def mixed(flavour: str, other: str) -> None:
     layer_of(flavour, 11, 2, 3, name="user")(importlib.import_module(other).Input((2,), dtype="int64"))
 
 
-def large(flavour: str) -> dict[str, int]:
-    """Returns what is said of a model with three Embeddings, one large, and of a large one in shards."""
+def large(flavour: str) -> tuple[dict[str, int], list[str]]:
+    """Returns what is said of a model with three Embeddings, one large, and of a large one in shards: twice."""
     keras = importlib.import_module(flavour)
     ids = keras.Input((2,), dtype="int64")
     embedded = [
@@ -238,7 +238,7 @@ def large(flavour: str) -> dict[str, int]:
     ]
     model = keras.Model(ids, keras.layers.Concatenate()(embedded))
     found: dict[str, int] = importlib.import_module("sparktf.layers").large_embeddings(model)
-    return found
+    return found, importlib.import_module("sparktf.trainer.model.large_tables").on_large_tables(model)
 
 
 def export(config: JobConfig, folder: str) -> Values:

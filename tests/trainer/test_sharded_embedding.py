@@ -281,7 +281,11 @@ def test_an_id_outside_of_the_table_is_an_error_that_says_so(
 
 @pytest.mark.parametrize("flavour", FLAVOURS)
 def test_large_embeddings_of_keras_are_told_by_name(flavour: str, elsewhere: ProcessPoolExecutor) -> None:
-    assert elsewhere.submit(tables.large, flavour).result() == {"large": (2**18 + 1) * 16 * 4}
+    found, (said,) = elsewhere.submit(tables.large, flavour).result()
+    assert found == {"large": (2**18 + 1) * 16 * 4}
+    home = {"keras": "sparktf.layers", "tf_keras": "sparktf.layers.tf_keras"}[flavour]
+    assert said.startswith("model: Embedding 'large' is a table of 16.0 MiB on one parameter server, ")
+    assert said.endswith(f": {home}.ShardedEmbedding touches only the rows in use")
 
 
 @pytest.mark.parametrize(

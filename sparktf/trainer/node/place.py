@@ -11,7 +11,7 @@ from sparktf.rundir import RunDirectory
 from sparktf.storage import FileSystems, SimpleCredentials
 from sparktf.topology import NodeId
 from sparktf.trainer.node.position import Positioned
-from sparktf.trainer.node.report import Reporter
+from sparktf.trainer.node.report import Reporter, say
 from sparktf.wire.channel import ControlClient
 from sparktf.wire.control import Action, TrainerSpec, Warned, WorkerPlace
 
@@ -76,7 +76,8 @@ class Place:
         return self.client.call_patiently(action, request, answer, patience_s=patience_s)
 
     def warn(self, text: str) -> None:
-        """Tells of something that the run outlives and its owner should know."""
+        """Tells of something that the run outlives and its owner should know; here, it goes to the log."""
+        say(f"sparktf: {text}")
         self.send(Action.WARNING, Warned(**self.spec.sender, text=text))
 
     def take_save_request(self) -> bool:

@@ -11,6 +11,7 @@ import tensorflow as tf
 from sparktf.errors import ModelContractError
 from sparktf.sequence import Stream
 from sparktf.topology import NodeId
+from sparktf.trainer.model.large_tables import on_large_tables
 from sparktf.trainer.model.model import KerasModel, is_low_level, load_function
 from sparktf.trainer.node.inputs import Input
 from sparktf.trainer.node.member import Member
@@ -63,6 +64,8 @@ class Coordinator:
             self._closure = Closure(connection.strategy, self._model, batch_size=config.train.batch_size)
         for index, nbytes in enumerate(connection.placement.nbytes):
             say(f"sparktf: ps {index} holds {nbytes} bytes of variables")
+        for text in on_large_tables(self._model.model):
+            place.warn(text)
         plain = partial(KerasModel, build, config, spec.assets, spec.feed, trains=False)
         copy = CommittedCopy(place, member.saves, self._model, plain)
         self._weights = Weights(member, copy, lambda values: values)
