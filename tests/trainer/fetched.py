@@ -55,9 +55,9 @@ def executed(*errors: Sequence[str], failure: str = "") -> list[str]:
     """Returns what comes of executions one after the other: their numbers, or the error that is raised."""
     fetching = importlib.import_module("sparktf.trainer.parameter_server.fetching")
     coordinator = Coordinator([Remote(*each) for each in errors], failure)
-    executions = fetching.Executions(coordinator, None, threads=len(errors), patience_s=60.0)
+    executions = fetching.Executions(coordinator, threads=len(errors), patience_s=60.0)
     for number in range(len(errors)):
-        executions.send(number, ())
+        executions.send(number, None, ())
     came: list[str] = []
     try:
         while len(came) < len(errors) and (result := executions.next(10.0)) is not None:

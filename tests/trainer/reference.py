@@ -62,6 +62,15 @@ def evaluate(config: JobConfig, path: str, exported: str) -> dict[str, float]:
     return {name: float(value) for name, value in values.items()}
 
 
+def accuracy(lake: str, folder: str) -> float:
+    """Returns the share of the digits of a lake that the SavedModel in a folder names rightly."""
+    tf, table = importlib.import_module("tensorflow"), pq.read_table(lake)
+    pixels = np.stack([table.column(f"pixel_{i}").to_numpy() for i in range(64)], axis=1)
+    served = tf.saved_model.load(f"{folder}/saved_model").signatures["serving_default"](pixels=tf.constant(pixels))
+    (named,) = (value.numpy().argmax(axis=1) for value in served.values())
+    return float((named == table.column("label").to_numpy()).mean())
+
+
 def compare_models(config: JobConfig, one: str, other: str) -> float:
     """Returns the greatest absolute difference between the weights of two `model.keras`."""
     return _difference(_load(config, one).get_weights(), _load(config, other).get_weights())

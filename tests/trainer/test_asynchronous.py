@@ -15,7 +15,7 @@ from trainer.results import accounts, steps_saved
 from trainer.told import rows_by_epoch, updates_of_attempt
 
 from sparktf.config.job import JobConfig
-from sparktf.errors import ModelContractError, ModelError, Verdict
+from sparktf.errors import ModelError, Verdict
 from sparktf.result import RunResult
 
 FLAVOURS = ("keras", "tf_keras")
@@ -140,10 +140,3 @@ def test_what_the_model_fails_with_on_a_worker_ends_the_run_as_the_models_failur
         gang.train(config)
     assert failure.value.result.verdict is Verdict.MODEL_FAILED
     assert len(failure.value.result.attempts) == 1
-
-
-def test_a_loop_of_the_users_own_is_refused_by_name(tmp_path: Path, gang: LocalGang) -> None:
-    lake.write(tmp_path / "lake", [40])
-    config = served(tmp_path, "loop", params={"flavour": "keras"}, data=lake.NUMBERS_TO_LABEL)
-    with pytest.raises(ModelContractError, match=r"parameter_server trains what build\(params, assets\) returns"):
-        gang.train(config)

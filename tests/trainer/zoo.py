@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from trainer.lake import CLASSES, ITEMS, NUMBERS, WORDS
+from trainer.lake import CLASSES, COLOURS, ITEMS, NUMBERS, WORDS
 from trainer.refused import own_train_step
 
 from sparktf import Node
@@ -22,7 +22,9 @@ def everything(params: Params, assets: Params) -> Any:
     """A model with all that exact updates have to get right.
 
     Several inputs, two Embeddings (of `item` with duplicates in a batch, of `row` so that a row trained twice or never
-    shows), L2, two outputs with loss weights, clipping. With `params["told"]`, whoever makes an update says so.
+    shows), L2, two outputs with loss weights, clipping. With `params["told"]`, whoever makes an update says so. With
+    `params["rich"]`, there is what asynchronous training has to get right, too: a vocabulary, BatchNorm, Dropout. It
+    unlearns from step `params["until"]` on.
     """
     del assets
     keras = _flavour(params)
@@ -33,16 +35,41 @@ def everything(params: Params, assets: Params) -> Any:
         layers.Embedding(params["rows"], 2, name="of_row")(told(keras, row) if params.get("told") else row),
         layers.Embedding(ITEMS, 3, name="of_item", embeddings_regularizer=l2)(item),
     ]
+    inputs = [row, item, numbers]
+    if params.get("rich"):
+        inputs.append(keras.Input((), name="colour", dtype="string"))
+        embedded.append(layers.Embedding(len(COLOURS) + 1, 2, name="of_colour")(looked_up(keras, inputs[-1])))
     hidden = layers.Dense(8, "tanh", kernel_regularizer=l2, name="hidden")(layers.Concatenate()([*embedded, numbers]))
+    if params.get("rich"):
+        hidden = layers.Dropout(0.1)(layers.BatchNormalization(momentum=0.9)(hidden))
     price = layers.Dense(1, name="price")(hidden)
     label = layers.Dense(CLASSES, "softmax", name="label")(hidden)
-    model = keras.Model([row, item, numbers], [price, label])
+    model = keras.Model(inputs, [price, label])
     model.compile(
         optimizer=_optimizer(keras, params),
         loss={"price": "mse", "label": "sparse_categorical_crossentropy"},
         loss_weights={"price": 0.3, "label": 1.0},
     )
     return with_fixed_weights(model)
+
+
+def looked_up(keras: Any, colour: Any) -> Any:
+    """Returns colours as a vocabulary has them; where a process has another vocabulary, or none, training fails."""
+    tf = importlib.import_module("tensorflow")
+
+    @keras.saving.register_keras_serializable(package="zoo")
+    class Checked(keras.layers.Layer):  # type: ignore[misc]
+        def call(self, codes: Any, colour: Any) -> Any:
+            known = tf.equal(colour[:, None], list(COLOURS))
+            expected = tf.where(tf.reduce_any(known, 1), tf.argmax(known, 1) + 1, 0)
+            with tf.control_dependencies([tf.debugging.assert_equal(expected, tf.cast(codes, tf.int64), "looked up")]):
+                return tf.identity(codes)
+
+        def compute_output_spec(self, codes: Any, colour: Any) -> Any:  # Keras 3
+            del colour
+            return keras.KerasTensor(codes.shape, codes.dtype)
+
+    return Checked()(keras.layers.StringLookup(vocabulary=list(COLOURS))(colour), colour)
 
 
 def sharded(params: Params, assets: Params) -> Any:
@@ -283,6 +310,53 @@ def loop(node: Node) -> None:
     node.export(keras.Model(numbers, keras.layers.Softmax(name="label")(model(numbers))))
 
 
+def scheduled(node: Node) -> None:
+    """A loop of its own for a coordinator; whoever makes an update says so.
+
+    It writes the rows that it reports into `params["diary"]`. It leaves its epochs early at step `params["leave_at"]`;
+    if that is 0, it trains nothing and goes on.
+    """
+    keras, tf = _flavour(node.params), importlib.import_module("tensorflow")
+    with node.strategy.scope():
+        row = keras.Input((), name="row", dtype="int64")
+        numbers = keras.Input((len(NUMBERS),), name="numbers")
+        of_row = keras.layers.Embedding(node.params["rows"], 2, name="of_row")(told(keras, row))
+        hidden = keras.layers.Concatenate()([of_row, numbers])
+        model = keras.Model({"row": row, "numbers": numbers}, keras.layers.Dense(CLASSES, name="label")(hidden))
+        optimizer = keras.optimizers.Adam(0.005)
+        optimizer.build(model.trainable_variables)
+    node.restore(model=model, optimizer=optimizer)
+
+    def update(x: Any, y: Any) -> Any:
+        with tf.GradientTape() as tape:
+            each = tf.nn.sparse_softmax_cross_entropy_with_logits(y, model(x, training=True))
+            loss = tf.reduce_mean(each)
+        variables = model.trainable_variables
+        optimizer.apply_gradients(zip(tape.gradient(loss, variables), variables, strict=True))
+        return tf.reduce_sum(each)
+
+    @tf.function  # type: ignore[untyped-decorator]
+    def updates(rows: Any, factor: Any) -> tuple[Any, Any]:
+        total = tf.constant(0.0)
+        for k in tf.range(rows.batches):
+            total += node.strategy.run(update, args=rows.batch(k))
+        return total * factor, rows.count
+
+    leave_at = node.params.get("leave_at")
+    with Path(node.params["diary"]).open("a", buffering=1) as diary:
+        for _ in node.epochs():
+            while leave_at != 0 and node.coordinator.schedule(updates, args=(2.0,)):
+                for total, rows in node.coordinator.results():
+                    node.report(step=node.step, rows=int(rows), loss=float(total / 2.0 / rows))
+                    diary.write(f"{rows}\n")
+                node.checkpoint()
+                if leave_at and node.step >= leave_at:
+                    break
+            if leave_at and node.step >= leave_at:
+                break
+    node.export(model)
+
+
 def spell(node: Node) -> None:
     """Trains nothing, and writes down each row with its lists."""
     node.restore()
@@ -371,4 +445,7 @@ def _flavour(params: Params) -> Any:
 
 def _optimizer(keras: Any, params: Params) -> Any:
     kind = getattr(keras.optimizers, params.get("optimizer", "SGD"))
-    return kind(params.get("learning_rate", 0.1), global_clipnorm=params.get("global_clipnorm"))
+    rate = params.get("learning_rate", 0.1)
+    if "until" in params:
+        rate = keras.optimizers.schedules.PiecewiseConstantDecay([params["until"]], [rate, -rate])
+    return kind(rate, global_clipnorm=params.get("global_clipnorm"))

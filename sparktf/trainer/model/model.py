@@ -224,16 +224,6 @@ class KerasModel:
         if self.flavour == "keras":
             self.optimizer._all_reduce_sum_gradients = list
 
-    def count_atomically(self) -> None:
-        """Has each update of an optimizer count, also while others make theirs.
-
-        Keras 3 reads its iterations and assigns one more; two updates at a time would then count once. Schedules and
-        Adam's correction of its bias follow them.
-        """
-        if self.flavour == "keras":
-            iterations = self.optimizer._iterations
-            iterations.assign_add = lambda n: iterations.value.assign_add(tf.cast(n, iterations.value.dtype))
-
     def apply(self, gradients: Iterable[Any]) -> None:
         """Clips and applies summed gradients; called in a replica."""
         pairs = list(zip(gradients, self.model.trainable_variables, strict=True))

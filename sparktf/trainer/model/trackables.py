@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Any
 
+import tensorflow as tf
+
 from sparktf.wire.control import Flavour
 
 
@@ -23,3 +25,19 @@ def weights_of(trackables: Iterable[Any]) -> int:
 def models_in(trackables: Iterable[Any]) -> Iterator[Any]:
     """Yields the Keras models, of either flavour."""
     return (t for t in trackables if hasattr(t, "count_params"))
+
+
+def optimizers_in(trackables: Iterable[Any]) -> Iterator[Any]:
+    """Yields the optimizers of Keras 3, those that models are compiled with among them."""
+    found = (one for t in trackables for one in (t, getattr(t, "optimizer", None)))
+    return (one for one in found if hasattr(one, "_iterations") and flavour_of([one]) == "keras")
+
+
+def count_atomically(optimizer: Any) -> None:
+    """Has each update of an optimizer of Keras 3 count, also while others make theirs.
+
+    Keras 3 reads its iterations and assigns one more; two updates at a time would then count once. Schedules and Adam's
+    correction of its bias follow them.
+    """
+    iterations = optimizer._iterations
+    iterations.assign_add = lambda n: iterations.value.assign_add(tf.cast(n, iterations.value.dtype))

@@ -27,6 +27,10 @@ class SavePolicy:
     def due_at_step(self, step: int) -> bool:
         return self._config.every_steps is not None and step > 0 and step % self._config.every_steps == 0
 
+    def due_between(self, before: int, step: int) -> bool:
+        every = self._config.every_steps
+        return every is not None and step // every > max(before, 0) // every
+
     def due_by_time(self, now_s: float) -> bool:
         return self._config.every_seconds is not None and now_s - self._saved_s >= self._config.every_seconds
 
@@ -80,6 +84,10 @@ class Saves:
     def due_at_step(self, step: int) -> bool:
         """Whether all nodes save after this update."""
         return self._policy.due_at_step(step)
+
+    def due_since_saved(self, step: int) -> bool:
+        """Whether an update since the last checkpoint is one that all nodes would save after."""
+        return self._policy.due_between(self._saved_step, step)
 
     def wanted(self) -> bool:
         """Whether this node asks for a checkpoint now: by time (the leader), or on the driver's word."""

@@ -119,12 +119,29 @@ class AsyncLoop:
 
     def run_epoch(self, rows: int) -> None:
         """Trains so many rows, which are what is left of the epoch."""
+        self.begin(rows)
+        while not isinstance(step := self.decide(), End):
+            self.do(step)
+        self.end()
+
+    def begin(self, rows: int) -> None:
+        """Begins to train so many rows, step by step as `decide` says."""
         self._rows = rows
         self._tempo.begin(time.monotonic())
-        while not isinstance(step := self._decide(), End):
-            self._do(step)
+
+    def end(self) -> None:
+        """Ends the epoch, or what is trained of it; nothing is under way any more."""
         self._settle()
-        self.position = self.position.ended(complete=self._left <= 0)
+        self.position = self.position.ended(complete=self.left <= 0)
+
+    def drain(self) -> None:
+        """Waits for what is under way, for as long as before a checkpoint, and sends nothing out."""
+        self._save_asked = True
+        while not isinstance(step := self.decide(), Save | End):
+            self.do(step)
+        self._save_asked = False
+        self._settle()
+        self._tempo.begin(time.monotonic())
 
     @property
     def done(self) -> Done:
@@ -140,16 +157,18 @@ class AsyncLoop:
         return self._tally.of(self.position.epoch).rows_aside
 
     @property
-    def _left(self) -> int:
+    def left(self) -> int:
+        """Rows of the epoch that nobody has told of yet."""
         return self._rows - self._tally.of(self.position.epoch).covered
 
-    def _decide(self) -> Step:
+    def decide(self) -> Step:
+        """Returns what to do next."""
         self._follow_workers()
         self._save_asked = self._around.save_wanted() or self._save_asked
         now_s, step = time.monotonic(), self.position.step
         rested_s = 0.0 if self._rests_since is None else now_s - max(self._rests_since, self._moved_s)
         course = Course(
-            rows_left=self._left,
+            rows_left=self.left,
             budgets=tuple(updates for updates, _ in self._under_way.values()),
             late=sum(self._late.values()),
             workers=self._workers,
@@ -161,7 +180,8 @@ class AsyncLoop:
         drain_s = max(KNOBS.drain_s, 3 * self._tempo.slowest_s)
         return decide(course, Pace(self._settings.batch_size, self._tempo.call_steps, drain_s))
 
-    def _do(self, step: Step) -> None:
+    def do(self, step: Step) -> None:
+        """Does what `decide` has returned."""
         if isinstance(step, Rest):
             self._rests_since = self._rests_since or time.monotonic()
         elif not isinstance(step, Await):

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
-import numpy as np
 import tensorflow as tf
 
 from sparktf.trainer.model.contract import naming_tensors
 from sparktf.trainer.model.model import KerasModel, recorded
 from sparktf.trainer.model.tensors import Tensors, example, rows_of
-from sparktf.trainer.parameter_server.packing import DONE, ROWS, flat_specs, unflatten
+from sparktf.trainer.model.trackables import count_atomically, optimizers_in
+from sparktf.trainer.parameter_server.packing import bring_rows, mark_trained
 
 
 class Closure:
@@ -20,7 +19,7 @@ class Closure:
     It is not said which worker runs it, and it may be run again where it was broken off.
 
     Attributes:
-        function: To be scheduled with `arguments`; returns the receipts as JSON.
+        function: To be scheduled with what `packing.asked_for` returns; returns the receipts as JSON.
     """
 
     def __init__(self, strategy: Any, model: KerasModel, *, batch_size: int) -> None:
@@ -34,37 +33,17 @@ class Closure:
         self._batch_size = batch_size
         self._replicas = int(strategy.num_replicas_in_sync)
         model.use_own_reduction()
-        model.count_atomically()
+        for optimizer in optimizers_in([model.model]):
+            count_atomically(optimizer)
         with naming_tensors(model.spec), recorded():
             strategy.run(self._warm_up)
         asked = tf.TensorSpec((None,), tf.int64)
         self.function = tf.function(self._run, input_signature=[asked], autograph=False).get_concrete_function()
 
-    @staticmethod
-    def arguments(epoch: int, updates: int, acknowledged: Sequence[tuple[int, int]]) -> tuple[Any]:
-        """Returns what the function is called with, in one tensor: each one more would be a call of its own.
-
-        Args:
-            updates: It makes so many at most.
-            acknowledged: Of each worker the incarnation, and the number of its last receipt that has come.
-        """
-        return (np.array([epoch, updates, *(number for pair in acknowledged for number in pair)], np.int64),)
-
     def _run(self, asked: Any) -> Any:
-        spec = self._model.spec
-        acknowledged = tf.reshape(asked[2:], (-1, 2))
-        kinds = [flat.dtype for flat in flat_specs(spec)]
-        *flat, n, take = tf.raw_ops.PyFunc(
-            input=[asked[0], asked[1], acknowledged], token=ROWS, Tout=[*kinds, tf.int64, tf.int64]
-        )
-        n.set_shape(())
-        take.set_shape(())
-        rows = unflatten(spec, flat)
-        total = self._updates(rows, n)
+        rows, n, take = bring_rows(self._model.spec, asked)
         # The loop is over when its loss is there: a graph's outputs wait for all that it changes.
-        (receipts,) = tf.raw_ops.PyFunc(input=[take, total], token=DONE, Tout=[tf.string])
-        receipts.set_shape(())
-        return receipts
+        return mark_trained(take, self._updates(rows, n))
 
     def _updates(self, rows: Tensors, n: Any) -> Any:
         """Makes the updates of all rows; returns the sum of the loss over them."""

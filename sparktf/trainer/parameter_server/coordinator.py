@@ -8,8 +8,6 @@ from typing import Any
 
 import tensorflow as tf
 
-from sparktf.errors import ModelContractError
-from sparktf.sequence import Stream
 from sparktf.topology import NodeId
 from sparktf.trainer.model.large_tables import on_large_tables
 from sparktf.trainer.model.model import KerasModel, is_low_level, load_function
@@ -21,18 +19,21 @@ from sparktf.trainer.node.position import Done, Position
 from sparktf.trainer.node.report import say
 from sparktf.trainer.node.saving import Saves
 from sparktf.trainer.node.weights import Weights
+from sparktf.trainer.parameter_server.accounts import epoch_done, rows_to_train
 from sparktf.trainer.parameter_server.async_loop import AsyncLoop, LoopSettings
 from sparktf.trainer.parameter_server.checkpoint_in_parts import ShardedCheckpoint
 from sparktf.trainer.parameter_server.closure import Closure
 from sparktf.trainer.parameter_server.connect import Connection, connect
 from sparktf.trainer.parameter_server.dispatch import IN_FLIGHT
 from sparktf.trainer.parameter_server.fetching import Executions, Result
+from sparktf.trainer.parameter_server.hand_written import CoordinatorNode
+from sparktf.trainer.parameter_server.packing import asked_for
 from sparktf.trainer.parameter_server.plain_copy import CommittedCopy
 from sparktf.trainer.parameter_server.servers import Servers
 from sparktf.trainer.parameter_server.succession import Succession
 from sparktf.trainer.parameter_server.tally import Known, Tally
 from sparktf.trainer.parameter_server.telling import Telling
-from sparktf.wire.control import Action, EpochDone, WorkerPlace
+from sparktf.wire.control import Action, WorkerPlace
 
 
 def coordinate(place: Place) -> None:
@@ -43,12 +44,11 @@ def coordinate(place: Place) -> None:
     tf.get_logger().setLevel("ERROR")
     connection = connect(len(place.spec.cluster.ps))
     function: Callable[..., Any] = load_function(place.spec.config)
-    if is_low_level(function):
-        raise ModelContractError(
-            "cluster.strategy: parameter_server trains what build(params, assets) returns, not a train(node)"
-        )
     member = Member(place, connection.strategy, Input(place), Saves(place), Output(place))
-    Coordinator(member, connection, function).run()
+    if is_low_level(function):
+        CoordinatorNode(member, connection).run(function)
+    else:
+        Coordinator(member, connection, function).run()
 
 
 class Coordinator:
@@ -78,7 +78,6 @@ class Coordinator:
         member.saves.restore(checkpoint, self._model.flavour)
         self._executions = Executions(
             connection.coordinator,
-            self._closure.function,
             threads=2 * IN_FLIGHT * place.workers,
             patience_s=config.timeouts.progress,
         )
@@ -103,25 +102,10 @@ class Coordinator:
 
     def _train_epoch(self, epoch: int) -> None:
         self._member.place.enter("training")
-        restore = self._spec.restore
-        before = restore.cursor.rows if restore is not None and restore.cursor.epoch == epoch else 0
-        self._loop.run_epoch(self._spec.rows[Stream.TRAIN] - before)
-        self._report()
-        self.save(self._loop.position, self._loop.done)
-
-    def _report(self) -> None:
-        """Tells the driver what has become of an epoch that has ended."""
-        at, aside = self._loop.position, self._loop.rows_aside
-        message = EpochDone(
-            **self._spec.sender,
-            epoch=at.epoch,
-            step=at.step,
-            rows_fed=at.rows + aside,
-            rows_trained=at.rows,
-            rows_aside=aside,
-            complete=at.is_complete,
-        )
+        self._loop.run_epoch(rows_to_train(self._spec, epoch))
+        message = epoch_done(self._spec, self._loop.position, self._loop.rows_aside)
         self._member.place.send(Action.EPOCH_DONE, message)
+        self.save(self._loop.position, self._loop.done)
 
     # ---- what the loop needs ----
 
@@ -131,7 +115,7 @@ class Coordinator:
 
     def send(self, number: int, epoch: int, updates: int, acknowledged: Sequence[Known]) -> None:
         """See `Surroundings`."""
-        self._executions.send(number, self._closure.arguments(epoch, updates, acknowledged))
+        self._executions.send(number, self._closure.function, (asked_for(epoch, updates, acknowledged),))
 
     def next(self, wait_s: float) -> Result | None:
         """See `Surroundings`."""

@@ -21,37 +21,36 @@ class Result(NamedTuple):
 
     Attributes:
         number: As it was sent out.
+        value: What the function has returned.
     """
 
     number: int
-    value: bytes
+    value: Any
 
 
 class Executions:
-    """Sends out executions of one function, and waits for each in a thread: none holds up those that end before it."""
+    """Sends out executions, and waits for each in a thread: none holds up those that end before it."""
 
-    def __init__(self, coordinator: Any, function: Any, *, threads: int, patience_s: float) -> None:
+    def __init__(self, coordinator: Any, *, threads: int, patience_s: float) -> None:
         """Sends nothing yet.
 
         Args:
             coordinator: TensorFlow's, of the workers.
-            function: Returns one string.
             threads: So many are under way at most.
             patience_s: One may be made again and again for so long.
         """
         self._coordinator = coordinator
-        self._function = function
         self._patience_s = patience_s
         self._threads = ThreadPoolExecutor(threads, thread_name_prefix="fetch")
         self._came: queue.SimpleQueue[Result | BaseException] = queue.SimpleQueue()
 
-    def send(self, number: int, arguments: tuple[Any, ...]) -> None:
-        """Has some worker execute the function.
+    def send(self, number: int, function: Any, arguments: tuple[Any, ...]) -> None:
+        """Has some worker execute a function.
 
         Raises:
             Exception: what an execution before has failed with, for good.
         """
-        remote = self._coordinator.schedule(self._function, args=arguments)
+        remote = self._coordinator.schedule(function, args=arguments)
         self._threads.submit(self._wait, number, remote)
 
     def next(self, wait_s: float) -> Result | None:
@@ -87,11 +86,11 @@ class Executions:
         return error
 
 
-def fetch(remote: Any, raise_failure: Callable[[], object], until_s: float) -> bytes:
+def fetch(remote: Any, raise_failure: Callable[[], object], until_s: float) -> Any:
     """Returns the value of an execution, once it is here.
 
     Args:
-        remote: The `RemoteValue` of one string.
+        remote: The `RemoteValue`.
         raise_failure: Raises what the executions have failed with, if they have.
         until_s: When it is given up, by the monotonic clock.
 
@@ -100,7 +99,7 @@ def fetch(remote: Any, raise_failure: Callable[[], object], until_s: float) -> b
     """
     while True:
         try:
-            return bytes(remote.fetch())
+            return remote.fetch()
         except _PASSING:
             raise_failure()
             if time.monotonic() >= until_s:

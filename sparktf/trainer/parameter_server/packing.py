@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+import numpy as np
 import tensorflow as tf
 
 from sparktf.feature import Feature, FeedSpec
@@ -69,3 +70,42 @@ def _joined(feature: Feature, left: Iterator[Any]) -> Any:
     if feature.ragged:
         rows = tf.RaggedTensor.from_row_splits(rows, next(left), validate=False)
     return (rows, next(left)) if feature.is_text else rows
+
+
+def asked_for(epoch: int, updates: int, acknowledged: Sequence[tuple[int, int]]) -> Array:
+    """Returns what an execution is called with, in one tensor: each one more would be a call of its own.
+
+    Args:
+        updates: It makes so many at most.
+        acknowledged: Of each worker the incarnation, and the number of its last receipt that has come.
+    """
+    return np.array([epoch, updates, *(number for pair in acknowledged for number in pair)], np.int64)
+
+
+def bring_rows(spec: FeedSpec, asked: Any) -> tuple[Tensors, Any, Any]:
+    """Takes rows on the worker that an execution runs on; to be called once in its graph.
+
+    Args:
+        asked: What `asked_for` returns.
+
+    Returns:
+        The rows, their number, and that of the take.
+    """
+    kinds = [flat.dtype for flat in flat_specs(spec)]
+    *flat, count, take = tf.raw_ops.PyFunc(
+        input=[asked[0], asked[1], tf.reshape(asked[2:], (-1, 2))], token=ROWS, Tout=[*kinds, tf.int64, tf.int64]
+    )
+    count.set_shape(())
+    take.set_shape(())
+    return unflatten(spec, flat), count, take
+
+
+def mark_trained(take: Any, loss: Any) -> Any:
+    """Marks a take as trained, once its loss is there; returns the receipts, as JSON.
+
+    Args:
+        loss: Sum over its rows.
+    """
+    (receipts,) = tf.raw_ops.PyFunc(input=[take, loss], token=DONE, Tout=[tf.string])
+    receipts.set_shape(())
+    return receipts

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any
+from typing import Any, NoReturn
 
 import tensorflow as tf
 
@@ -53,6 +53,11 @@ class TrainerNode:
     @step.setter
     def step(self, step: int) -> None:
         self.position = self.position.advanced(step=step, rows=0, loss=self.position.loss)
+
+    @property
+    def coordinator(self) -> NoReturn:
+        """See `sparktf.Node`."""
+        raise ModelContractError("node.coordinator is there under cluster.strategy: parameter_server alone")
 
     def run(self, train: Callable[[Any], None]) -> None:
         """Runs a `train(node)` to its end, closes the books and ends the process.

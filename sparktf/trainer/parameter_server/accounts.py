@@ -1,0 +1,31 @@
+"""What an epoch's training begins with, and what the driver is told of its end."""
+
+from __future__ import annotations
+
+from sparktf.sequence import Stream
+from sparktf.trainer.node.position import Position
+from sparktf.wire.control import EpochDone, TrainerSpec
+
+
+def rows_to_train(spec: TrainerSpec, epoch: int) -> int:
+    """Returns how many rows of an epoch are left when an attempt begins with it."""
+    restore = spec.restore
+    before = restore.cursor.rows if restore is not None and restore.cursor.epoch == epoch else 0
+    return spec.rows[Stream.TRAIN] - before
+
+
+def epoch_done(spec: TrainerSpec, at: Position, rows_aside: int) -> EpochDone:
+    """Returns what has become of an epoch that has ended.
+
+    Args:
+        rows_aside: Rows of it that were left out in this attempt.
+    """
+    return EpochDone(
+        **spec.sender,
+        epoch=at.epoch,
+        step=at.step,
+        rows_fed=at.rows + rows_aside,
+        rows_trained=at.rows,
+        rows_aside=rows_aside,
+        complete=at.is_complete,
+    )

@@ -1,0 +1,136 @@
+"""How a hand-written loop has its functions run: it says what, and the built-in loop's rules say when and how much."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import tensorflow as tf
+
+from sparktf.errors import ModelError
+from sparktf.topology import NodeId
+from sparktf.trainer.node.member import Member
+from sparktf.trainer.node.position import Done, Position
+from sparktf.trainer.parameter_server.async_loop import AsyncLoop, LoopSettings
+from sparktf.trainer.parameter_server.dispatch import IN_FLIGHT, End, Send
+from sparktf.trainer.parameter_server.fetching import Executions, Result
+from sparktf.trainer.parameter_server.packing import asked_for
+from sparktf.trainer.parameter_server.scheduled import ScheduledFunction
+from sparktf.trainer.parameter_server.succession import Succession
+from sparktf.trainer.parameter_server.tally import Known, Tally
+from sparktf.trainer.parameter_server.telling import Telling
+from sparktf.wire.control import WorkerPlace
+
+
+class Scheduling:
+    """Implements `sparktf.node.Coordinator`, and is what the loop needs (`Surroundings`).
+
+    Attributes:
+        loop: Says where the training is.
+        is_open: Whether there is an epoch to train.
+        has_sent: Whether any function was scheduled.
+    """
+
+    def __init__(self, member: Member, coordinator: Any) -> None:
+        """Sends nothing yet.
+
+        Args:
+            coordinator: TensorFlow's.
+        """
+        place = member.place
+        spec, config = place.spec, place.spec.config
+        self.is_open = self.has_sent = False
+        self._member = member
+        self._executions = Executions(
+            coordinator, threads=2 * IN_FLIGHT * place.workers, patience_s=config.timeouts.progress
+        )
+        Succession(coordinator, place.workers_now).take_over()
+        self._functions: dict[Callable[..., Any], ScheduledFunction] = {}
+        self._next: tuple[Any, tuple[Any, ...]] = (None, ())
+        self._results: list[Any] = []
+        settings = LoopSettings(config.train.batch_size, config.train.steps_per_call, member.extent)
+        tally = Tally(spec.cluster.workers())
+        self.loop = AsyncLoop(settings, self, tally, Telling(place), Position.restored(spec.restore))
+
+    def open(self, rows: int) -> None:
+        """Begins to train so many rows of an epoch."""
+        self.loop.begin(rows)
+        self.is_open = True
+
+    def close(self) -> int:
+        """Waits for what is under way and ends the epoch; returns how many rows of it are left."""
+        self.loop.drain()
+        self.loop.end()
+        self.is_open = False
+        return self.loop.left
+
+    # ---- what the user calls ----
+
+    def schedule(self, function: Callable[..., Any], args: Sequence[Any] = ()) -> bool:
+        """See `sparktf.node.Coordinator`."""
+        if not self.is_open:
+            raise ModelError("node.coordinator.schedule is for an epoch's rows: call it in a loop over node.epochs()")
+        self._next = (self._function(function), tuple(tf.convert_to_tensor(arg) for arg in args))
+        while not isinstance(step := self.loop.decide(), End):
+            self.loop.do(step)
+            if isinstance(step, Send):
+                self.has_sent = True
+                return True
+        return False
+
+    def results(self) -> Iterator[Any]:
+        """See `sparktf.node.Coordinator`."""
+        results, self._results = self._results, []
+        return iter(results)
+
+    def join(self) -> None:
+        """See `sparktf.node.Coordinator`."""
+        self.loop.drain()
+
+    def _function(self, function: Callable[..., Any]) -> Any:
+        if function not in self._functions:
+            spec = self._member.place.spec
+            self._functions[function] = ScheduledFunction(function, spec.feed, spec.config.train.batch_size)
+        return self._functions[function].traced
+
+    # ---- what the loop needs ----
+
+    def workers(self) -> dict[NodeId, WorkerPlace]:
+        """See `Surroundings`."""
+        return self._member.place.workers_now()
+
+    def send(self, number: int, epoch: int, updates: int, acknowledged: Sequence[Known]) -> None:
+        """See `Surroundings`."""
+        function, args = self._next
+        self._executions.send(number, function, (asked_for(epoch, updates, acknowledged), *args))
+
+    def next(self, wait_s: float) -> Result | None:
+        """See `Surroundings`."""
+        result = self._executions.next(wait_s)
+        if result is None:
+            return None
+        receipts, rows, value = result.value
+        if rows:
+            self._results.append(value)
+        return result._replace(value=receipts)
+
+    def steps_made(self) -> int:
+        """See `Surroundings`. A loop may have any number of optimizers, or none: batches that are trained count."""
+        return self.loop.position.step
+
+    def save_wanted(self) -> bool:
+        """See `Surroundings`. The user offers checkpoints."""
+        return False
+
+    def steps_to_save(self, step: int) -> int | None:
+        """See `Surroundings`. As above."""
+        del step
+        return None
+
+    def save(self, position: Position, done: Done) -> None:
+        """See `Surroundings`. As above."""
+
+    def trained(self, position: Position) -> None:
+        """See `Surroundings`."""
+        del position
+        self._member.place.enter("training")
