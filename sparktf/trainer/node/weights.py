@@ -41,21 +41,25 @@ class PlainCopy(Protocol):
 class CopyOfVariables:
     """See `PlainCopy`: of a model whose variables this process has, distributed or not."""
 
-    def __init__(self, model: KerasModel, plain: KerasModel, checkpoint: LocalCheckpoint) -> None:
+    def __init__(self, model: KerasModel, plain: KerasModel | None, checkpoint: LocalCheckpoint) -> None:
         """Copies nothing yet.
 
         Args:
-            plain: May be the model itself.
+            plain: May be the model itself; None on a node that neither evaluates nor exports.
             checkpoint: Of the model and its optimizer.
         """
-        self.model = plain
+        self.model = plain or model
         self.checkpoint = checkpoint
         self._source = model
+        self._plain = plain
 
     def update(self) -> None:
         """See `PlainCopy`. Some variables are aggregated on reading, in which every node takes part."""
-        if self.model is not self._source:
-            self.model.model.set_weights(self._source.model.get_weights())
+        if self._plain is self._source:
+            return
+        weights = self._source.model.get_weights()
+        if self._plain is not None:
+            self._plain.model.set_weights(weights)
 
     def complete(self, *, best: bool) -> None:
         """See `PlainCopy`. What is trained is what is committed, and the best weights are read into the model."""

@@ -35,7 +35,10 @@ class KerasRun:
                 max_rows=-(-config.train.batch_size // replicas) + 1,
             )
         # One replica's model has no distributed variables: it is its own plain copy.
-        plain = self._model if replicas == 1 else KerasModel(build, config, spec.assets, spec.feed)
+        plain: KerasModel | None = self._model
+        if replicas > 1:
+            used = place.leads or spec.has(Stream.VALIDATION)
+            plain = KerasModel(build, config, spec.assets, spec.feed) if used else None
         checkpoint = LocalCheckpoint(model=self._model.model, optimizer=self._model.optimizer)
         self._weights = Weights(member, CopyOfVariables(self._model, plain, checkpoint), self._collective.sum)
         member.saves.restore(checkpoint, self._model.flavour)
