@@ -343,7 +343,7 @@ class PretendSite:
         for part in range(begun, 2):
             if part:
                 before = rows // 2 if begun else 0
-                attempt.epochs[0] = EpochAccount(0, rows, before, nodes=1, reports=LockedBook(lock))
+                attempt.epochs[0] = EpochAccount(0, rows, before=before, nodes=1, reports=LockedBook(lock))
                 self._say(Action.EPOCH_DONE, self._epoch_done(number, rows - before))
             self._say(Action.UPLOADED, self._uploaded(spec, part, ((0, rows // 2),) if part == 0 else ()))
             yield

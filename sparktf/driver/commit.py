@@ -27,6 +27,7 @@ from sparktf.wire.restore import BestWeights, Committed, Restore
 _EPOCHS = "epochs"
 _SPLITS = "splits"
 _ASIDE = "set_aside"
+_REPLAYED = "replayed"
 _VALIDATION = "validation"
 _KEEP = "keep"
 
@@ -42,6 +43,7 @@ class Commit:
     Attributes:
         epochs: Accounts of the epochs before its position.
         splits: Rows of the splits that Spark has fed of this epoch; None where it feeds nothing.
+        replayed: Rows of this epoch that may have been trained twice.
         evaluations: What is known of the weights up to this step, whose own evaluation may still be under way.
         keep: By what the best of them are known, if they are kept.
     """
@@ -52,6 +54,7 @@ class Commit:
     versions: dict[str, str]
     evaluations: tuple[Evaluation, ...] = ()
     keep: KeepRule | None = None
+    replayed: int = 0
 
 
 class Committer:
@@ -63,6 +66,7 @@ class Committer:
         checkpoint: Folder of the last commit, `model` of the published model; "" if there is none.
         versions: Of the trainers' Python packages.
         splits: Rows of the splits that Spark had fed at the last commit, in the epoch of its cursor.
+        replayed: Rows of that epoch that may have been trained twice by then.
     """
 
     def __init__(
@@ -110,6 +114,7 @@ class Committer:
         self.model = ""
         self.versions: dict[str, str] = {}
         self.splits: dict[int, int] = {}
+        self.replayed = 0
 
     def check_room(self, weights: int) -> None:
         """Warns if the output has no room for the checkpoints of a model: those to keep, and one on its way."""
@@ -147,7 +152,7 @@ class Committer:
     def begin(self) -> Restore | None:
         """Returns the checkpoint that a new attempt starts from."""
         self._not_committed = None
-        self.splits = {}
+        self.splits, self.replayed = {}, 0
         found = self._store.latest()
         if found is None:
             self._earlier = self._evaluated = ()
@@ -155,6 +160,7 @@ class Committer:
         manifest, folder = found
         self.step, self.checkpoint = manifest.step, folder
         self.splits = {int(split): rows for split, rows in manifest.extra.get(_SPLITS, {}).items()}
+        self.replayed = manifest.extra.get(_REPLAYED, 0)
         self._earlier = tuple(EpochRows.model_validate(e) for e in manifest.extra.get(_EPOCHS, ()))
         stored = (Evaluation.model_validate(e) for e in manifest.extra.get(_VALIDATION, ()))
         self._evaluated = merged((*stored, *self._evaluations()), manifest.step)
@@ -288,6 +294,7 @@ class Committer:
             versions=ready.versions if ready else {},
             evaluations=merged(self._evaluations(), save.chief.step),
             keep=next((t.ready.keep for t in attempt.trainers.values() if t.ready and t.ready.keep), None),
+            replayed=attempt.account(epoch).replayed,
         )
 
     def _commit(self, commit: Commit) -> None:
@@ -312,6 +319,7 @@ class Committer:
             extra={
                 _EPOCHS: [e.model_dump() for e in commit.epochs],
                 _ASIDE: commit.save.rows_aside,
+                _REPLAYED: commit.replayed,
                 **({} if commit.splits is None else {_SPLITS: commit.splits}),
                 **({} if not commit.evaluations else {_VALIDATION: [e.model_dump() for e in commit.evaluations]}),
                 **({} if keep is None else {_KEEP: keep.model_dump()}),

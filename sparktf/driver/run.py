@@ -191,7 +191,7 @@ class Run:
         attempt = Attempt(
             number, self._config, plan, cursor, trainers, self._clock.now_s, self._clock.wall_s, hosts=seating.dealt
         )
-        attempt.rows_aside = restore.rows_aside if restore else 0
+        attempt.rows_aside, attempt.rows_replayed = restore.rows_aside if restore else 0, committer.replayed
         attempt.evaluation.commits.begin(restore)
         if plan.staged:
             attempt.ledger = self._ledger(seating, cursor)

@@ -199,15 +199,16 @@ def test_an_epoch_adds_up_from_what_the_coordinator_has_fetched(gang: Gang) -> N
 
 def test_an_epoch_that_a_checkpoint_had_begun_adds_up_with_what_was_done_before(lake: Path) -> None:
     gang = Gang(lake, Cursor(epoch=0, done=((10, 40),)), max_bad_rows=9)
-    gang.attempt.rows_aside = 2
+    gang.attempt.rows_aside, gang.attempt.rows_replayed = 2, 5
     gang.start()
     (piece,) = gang.lease(ONE, 1).pieces
     span = (piece.first_row, piece.first_row + piece.rows)
-    gang.tell(gang.train(ONE, span, rows=piece.rows - 1, rows_aside=1))
+    gang.tell(gang.train(ONE, span, rows=piece.rows - 1, rows_aside=1, replayed=4))
     assert gang.train_all(TWO) + piece.rows == 70
     gang.epoch_done(70, 69, 1)
     account = gang.attempt.epochs[0]
-    assert (account.fed, account.trained, account.aside) == (ROWS, 97, 3)
+    assert (account.fed, account.trained, account.aside, account.replayed) == (ROWS, 97, 3, 9)
+    assert [gang.attempt.account(epoch).replayed for epoch in range(2)] == [9, 0]
     assert not gang.attempt.failures
 
 

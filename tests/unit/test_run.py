@@ -93,3 +93,22 @@ def test_one_that_is_stored_in_between_begins_the_time_anew(tmp_path: Path) -> N
     clock.set_s = 160.0
     with pytest.raises(NotStoredError, match=r"could be stored for 60 s \(timeouts\.upload: 60 s\): away"):
         committer.commit(save(5, "away"))
+
+
+def test_rows_that_were_replayed_before_a_checkpoint_still_count_after_it(tmp_path: Path) -> None:
+    lake = write_lake(tmp_path / "lake", [ROWS])
+    rundir = RunDirectory(str(tmp_path / "runs"), "t", "r")
+    config, plan = pretend_config(lake, tmp_path / "runs"), plan_lake(lake)
+
+    def committer() -> Committer:
+        opened = Committer(config, LocalStorage(), rundir, plan, lambda text: None, clock=SetClock())
+        opened.fence(lambda after: after + 1)
+        return opened
+
+    uploaded = Uploaded(attempt=1, node=CHIEF, step=1, epoch=0, done=(), keras="keras")
+    before = committer()
+    Path(rundir.staged(1, checkpoint_name(1))).mkdir(parents=True)
+    before.commit(Commit(Save(uploaded, Cursor()), (), None, {}, replayed=7))
+    after = committer()
+    assert after.begin() is not None
+    assert after.replayed == 7

@@ -53,16 +53,18 @@ class EpochAccount:
 
     Attributes:
         planned: Rows of the training stream.
-        before: Rows of this epoch that a checkpoint had done before this attempt, of which `aside_before` were bad.
+        before: Rows of this epoch that a checkpoint had done before this attempt, of which `aside_before` were bad, and
+            `replayed_before` may have been trained twice.
         nodes: How many nodes report it.
         receipts: What those who train have told, where they are not those who report; both must agree.
     """
 
     epoch: int
     planned: int
-    before: int
     nodes: int
+    before: int = 0
     aside_before: int = 0
+    replayed_before: int = 0
     reports: dict[NodeId, EpochDone] = field(default_factory=dict)
     receipts: Receipts | None = None
 
@@ -86,7 +88,7 @@ class EpochAccount:
     @property
     def replayed(self) -> int:
         """Rows that may have gone into two updates, since the execution that had them first broke off."""
-        return self.receipts.replayed if self.receipts else 0
+        return self.replayed_before + (self.receipts.replayed if self.receipts else 0)
 
     @property
     def inputs(self) -> dict[NodeId, NodeInput]:

@@ -66,7 +66,7 @@ class Attempt:
         metrics: Latest metrics by stream.
         epochs: Row accounts by epoch.
         warnings: What is to be mentioned, each once.
-        rows_aside: Rows of the cursor's epoch that had been set aside before this attempt.
+        rows_aside: Rows of the cursor's epoch set aside before this attempt; `rows_replayed`: perhaps trained twice.
         ledger: The books of what Spark feeds, where it does.
         losses: Trainers that were lost while it went on.
         evaluation: What an evaluator is at; there need not be one.
@@ -97,7 +97,7 @@ class Attempt:
         self.epochs: dict[int, EpochAccount] = {}
         self.warnings: list[str] = []
         self.cursor = cursor
-        self.rows_aside = 0
+        self.rows_aside = self.rows_replayed = 0
         self.ledger: Ledger | None = None
         self.wanted: list[tuple[Stream, int]] = []
         self.losses = Losses()
@@ -168,7 +168,7 @@ class Attempt:
             self.fail(record_of(e, time_s=self._wall()))
             raise RefusedError(str(e)) from e
         limit, now_s = self._config.data.max_bad_rows, self._wall()
-        for account in [self._account(epoch) for epoch in {receipt.epoch for receipt in message.receipts}]:
+        for account in [self.account(epoch) for epoch in {receipt.epoch for receipt in message.receipts}]:
             if not self.failures and (too_many := account.too_many_aside(limit, now_s)):
                 self.fail(too_many)
         return Ack()
@@ -203,7 +203,7 @@ class Attempt:
 
     def epoch_done(self, message: EpochDone) -> Ack:
         self._reporter(message)
-        account = self._account(message.epoch)
+        account = self.account(message.epoch)
         account.add(message)
         for record in account.failures(self._config.data.max_bad_rows, self._wall()):
             self.fail(record)
@@ -354,10 +354,10 @@ class Attempt:
         saves = self._uploads.collect(lambda uploads: self._discipline.saved(uploads, self.trainers, start))
         return [save for save in saves if not is_wrong_before(save.cursor.epoch, self.epochs.values())]
 
-    def _account(self, epoch: int) -> EpochAccount:
-        before, aside = (self.cursor.rows, self.rows_aside) if epoch == self.cursor.epoch else (0, 0)
+    def account(self, epoch: int) -> EpochAccount:
+        before = (self.cursor.rows, self.rows_aside, self.rows_replayed) if epoch == self.cursor.epoch else (0, 0, 0)
         planned = self._plan.rows(Stream.TRAIN)
-        account = self.epochs.setdefault(epoch, EpochAccount(epoch, planned, before, len(self._reporters), aside))
+        account = self.epochs.setdefault(epoch, EpochAccount(epoch, planned, len(self._reporters), *before))
         account.receipts = self._leases.receipts(epoch)
         if self.ledger is not None and Stream.TRAIN in self._plan.staged:
             account.planned = self.ledger.rows(Stream.TRAIN, epoch)
