@@ -32,6 +32,13 @@ class NodeId(BaseModel):
     def __str__(self) -> str:
         return f"{self.role.value} {self.index}"
 
+    # Nodes are keys of all books: what every model has for it takes ten times as long.
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, NodeId) and (self.index, self.role) == (other.index, other.role)
+
+    def __hash__(self) -> int:
+        return hash((self.index, self.role))
+
 
 @dataclass(frozen=True, slots=True)
 class GangShape:
