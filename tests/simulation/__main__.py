@@ -12,9 +12,8 @@ from collections.abc import Sequence
 from simulation.mutants import print_table
 from simulation.shrink import shrunk
 from simulation.strategies import LOCKSTEP, PARAMETER_SERVER
-from simulation.world import Verdicts, play
+from simulation.world import Verdicts, play, settle
 
-_PROCESSES = 2
 _SHOWN = 5
 
 
@@ -22,8 +21,9 @@ def main(arguments: Sequence[str]) -> int:
     """Plays what is asked for; returns how many seeds failed."""
     options = _parser().parse_args(arguments)
     if options.mutants:
-        return print_table(options.seeds, options.first, options.strategy)
+        return print_table(options.seeds, options.first, options.strategy, options.processes)
     if options.seed is not None:
+        settle()
         found = play((options.seed, options.nodes, options.strategy or LOCKSTEP))
         print(found.schedule or "  nothing goes wrong")
         print(
@@ -34,7 +34,7 @@ def main(arguments: Sequence[str]) -> int:
         return bool(found.violations)
     began_s, ends, bad = time.monotonic(), Counter[str](), []
     jobs = [(seed, options.nodes, strategy) for strategy, seed in _chosen(options)]
-    with multiprocessing.get_context("spawn").Pool(_PROCESSES) as pool:
+    with multiprocessing.get_context("spawn").Pool(options.processes, settle) as pool:
         for found in pool.imap(play, jobs, chunksize=5):
             ends[found.end.partition(" ")[0]] += 1
             if found.violations:
@@ -82,6 +82,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--seed", type=int, help="only this one, with its schedule")
     parser.add_argument("--nodes", type=int, help="instead of what the seed draws")
     parser.add_argument("--strategy", choices=(LOCKSTEP, PARAMETER_SERVER), help="of all seeds")
+    parser.add_argument("--processes", type=int, default=2, help="that play at once")
     parser.add_argument("--mutants", action="store_true", help="take guards out, and see which seeds notice")
     return parser
 

@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
+from sparktf.driver.attempt.asynchronous import Asynchronous
 from sparktf.driver.attempt.attempt import Attempt
+from sparktf.driver.attempt.discipline import Fail, Replace
 from sparktf.driver.attempt.lease_books import LeaseBooks
 from sparktf.driver.attempt.leases import Lessee
 from sparktf.driver.attempt.members import Members, Trainer, speaker
+from sparktf.driver.attempt.saves import Save, Start, joined
+from sparktf.errors import ErrorRecord
 from sparktf.feed.leased_feed import LeasedFeed
 from sparktf.feed.receipts import Trained
 from sparktf.topology import NodeId
 from sparktf.trainer.parameter_server import dispatch
 from sparktf.trainer.parameter_server.tally import Tally
 from sparktf.trainer.parameter_server.telling import Telling
+from sparktf.wire.control import Uploaded, WorkerPlace
 from sparktf.wire.leasing import Receipt
 from sparktf.wire.sender import NodeMessage
 
@@ -24,6 +29,7 @@ _take = Tally._take
 _succeed = Tally.succeed
 _done = LeasedFeed.done
 _decide = dispatch.decide
+_on_loss = Asynchronous.on_loss
 
 
 def _returned_at_once(self: Attempt, node: NodeId, agent: str, host: str, address: str) -> Trainer:
@@ -74,6 +80,37 @@ def _told_some_day(self: Telling) -> None:
         self._raise()
 
 
+def _of_the_node(node: NodeId, incarnation: int) -> Lessee:
+    del incarnation
+    return Lessee(node, 0)
+
+
+def _without_budgets(course: dispatch.Course) -> int | None:
+    before_save = None if course.until_save is None else course.until_save - sum(course.budgets)
+    return min((limit for limit in (course.until_end, before_save) if limit is not None), default=None)
+
+
+def _replaced(self: Asynchronous, member: Trainer, record: ErrorRecord, members: Members) -> Fail | Replace:
+    return Replace(member.node) if member.node in self.lessees(members) else _on_loss(self, member, record, members)
+
+
+def _coordinators_alone(
+    self: Asynchronous, uploads: Mapping[NodeId, Uploaded], members: Members, start: Start
+) -> Save | None:
+    told = [uploads[node] for node in self.reporters(members) if node in uploads]
+    return joined(start, told) if told else None
+
+
+def _aside_of_this_attempt(start: Start, uploads: Sequence[Uploaded]) -> Save:
+    return joined(start._replace(rows_aside=0), uploads)
+
+
+def _placed_at_once(successor: Trainer) -> WorkerPlace:
+    return WorkerPlace(node=successor.node, incarnation=successor.incarnation, address=successor.address)
+
+
+_DISPATCH = "sparktf.trainer.parameter_server.dispatch"
+
 GUARDS: Mapping[str, Mapping[str, Any]] = {
     "leases of a lost incarnation stay until it is closed": {
         "sparktf.driver.attempt.attempt.Attempt.succeed": _returned_at_once
@@ -91,6 +128,20 @@ GUARDS: Mapping[str, Mapping[str, Any]] = {
     "a checkpoint waits for what is under way": {"sparktf.trainer.parameter_server.async_loop.decide": _saved_at_once},
     "the driver knows all receipts before a checkpoint, or an epoch's end": {
         "sparktf.trainer.parameter_server.telling.Telling.flush": _told_some_day
+    },
+    "leases are an incarnation's, and not its node's": {"sparktf.driver.attempt.lease_books.Lessee": _of_the_node},
+    "a successor's address is told once it is ready": {"sparktf.driver.attempt.losses._place": _placed_at_once},
+    "what is under way counts towards train.max_steps": {f"{_DISPATCH}.Course.spare": property(_without_budgets)},
+    "what a worker refuses ends the run": {"sparktf.driver.attempt.asynchronous.Asynchronous.on_loss": _replaced},
+    "bad rows of all workers are counted": {
+        "sparktf.driver.attempt.accounting.EpochAccount.too_many_aside": lambda self, limit, time_s: None
+    },
+    "bad rows of earlier attempts are counted": {"sparktf.driver.attempt.asynchronous.joined": _aside_of_this_attempt},
+    "rows that were replayed in earlier attempts are counted": {
+        "sparktf.driver.attempt.accounting.EpochAccount.replayed": property(lambda account: account.receipts.replayed)
+    },
+    "a checkpoint has the files of all servers": {
+        "sparktf.driver.attempt.asynchronous.Asynchronous.saved": _coordinators_alone
     },
     "a take that was handed out again does not count": {"sparktf.feed.leased_feed.LeasedFeed.done": _done_of_any},
 }

@@ -4,19 +4,19 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 from pydantic import ValidationError
 from simulation.disk import File
 from simulation.nodes import WEIGHTS
-from simulation.servers import DOUBT
+from simulation.servers import DOUBT, UNSEEN
 from simulation.strategies import PARAMETER_SERVER
 
 from sparktf.errors import ErrorRecord, Verdict
-from sparktf.result import AttemptResult, RunResult
-from sparktf.rundir import RunDirectory, checkpoint_step
+from sparktf.result import AttemptResult, EpochRows, RunResult
+from sparktf.rundir import RunDirectory, checkpoint_name, checkpoint_step
 from sparktf.sequence import Cursor
 from sparktf.storage.checkpoints import MANIFEST, FileManifest, Manifest
 
@@ -38,16 +38,28 @@ def published(world: World, target: str) -> Iterator[str]:
     """Yields what is wrong with what has just appeared at a path."""
     if target == world.rundir.model:
         yield from _whole(world, target, FileManifest)
-        if (weights := _weights(world, target)) is not None:
-            yield from _trained(world, weights - _doubt(world, target), Cursor(epoch=world.config.train.epochs))
+        if (content := _content(world, target)) is not None:
+            yield from _trained(world, content.sure, _end(world))
     elif target.startswith(world.rundir.checkpoints):
         yield from _whole(world, target, Manifest)
-        manifest, weights = _manifest(world, target, Manifest), _weights(world, target)
-        if isinstance(manifest, Manifest) and weights is not None:
-            weights = weights - _doubt(world, target)
-            yield from _trained(world, weights, manifest.cursor)
-            if manifest.rows_trained != int(weights.sum()):
-                yield f"the manifest tells of {manifest.rows_trained} rows, and the weights of {int(weights.sum())}"
+        manifest, content = _manifest(world, target, Manifest), _content(world, target)
+        if isinstance(manifest, Manifest) and content is not None:
+            yield from _trained(world, content.sure, manifest.cursor)
+            yield from _told_of(world, manifest, content)
+
+
+def _told_of(world: World, manifest: Manifest, content: Content) -> Iterator[str]:
+    """Yields which counts of a checkpoint's manifest are not those of its weights."""
+    aside = sum(_aside_at(world, manifest.cursor.epoch, interval) for interval in manifest.cursor.done)
+    trained = int(content.sure.sum(dtype=int))
+    if manifest.rows_trained != trained + manifest.cursor.epoch * int(world.rows.bad.sum()) + aside:
+        yield f"the manifest tells of {manifest.rows_trained} rows, and the weights of {trained}"
+    if manifest.extra.get("set_aside", 0) != aside:
+        yield f"the manifest tells of {manifest.extra['set_aside']} rows set aside, and there are {aside}"
+
+
+def _aside_at(world: World, epoch: int, interval: tuple[int, int]) -> int:
+    return int(world.rows.bad[world.rows.at(epoch, interval)].sum())
 
 
 def is_done(world: World, path: str) -> bool:
@@ -71,6 +83,8 @@ def told(world: World, submission: Submission) -> Iterator[str]:
         yield from (f"{name} told that it is done: {found}" for found in _done(world, result))
     if result.verdict is Verdict.REFUSED and not world.disk_was_full:
         yield f"{name} refused the run: {submission.error}"
+    if result.verdict is Verdict.DATA_REFUSED and not world.is_refused:
+        yield f"{name} refused rows: {submission.error}"
     yield from _attempts(world, submission, result)
     if len(result.attempts) > world.config.train.max_attempts:
         yield f"{name} made {len(result.attempts)} attempts"
@@ -112,24 +126,66 @@ def held(world: World) -> Iterator[str]:
 
 
 def _done(world: World, result: RunResult) -> Iterator[str]:
-    model = world.rundir.model
+    model, config = world.rundir.model, world.config.train
+    if any(rows.set_aside > world.config.data.max_bad_rows for rows in result.rows):
+        yield "more rows are set aside than may be"
     yield from _whole(world, model, FileManifest)
-    if (weights := _weights(world, model)) is not None:
-        yield from _trained(world, weights - _doubt(world, model), Cursor(epoch=world.config.train.epochs))
+    if (content := _content(world, model)) is None:
+        return
+    yield from _trained(world, content.sure, _end(world))
     for rows in result.rows:
-        if rows.replayed > world.replayed[rows.epoch]:
-            may_be = world.replayed[rows.epoch]
-            yield f"{rows.replayed} rows of epoch {rows.epoch} are told as replayed, and {may_be} may be"
-        if not rows.complete or not rows.planned == rows.fed == rows.trained + rows.set_aside == world.rows.count:
-            yield f"the rows of epoch {rows.epoch} are told as {rows!r}"
-    if [rows.epoch for rows in result.rows] != list(range(world.config.train.epochs)):
+        yield from _rows_told(world, rows, content)
+    all_rows = [rows.epoch for rows in result.rows if rows.complete] == list(range(config.epochs))
+    if [rows.epoch for rows in result.rows] != list(range(len(result.rows))):
         yield f"the rows of epochs {[rows.epoch for rows in result.rows]} are told"
+    if not all_rows and (config.max_steps is None or result.steps < config.max_steps):
+        yield f"it ends at step {result.steps}, and not all rows are trained: {result.rows!r}"
+    if config.max_steps is not None and result.steps > config.max_steps + world.untold_steps:
+        yield f"it ends at step {result.steps}, and train.max_steps is {config.max_steps}"
+    yield from _evaluated(world, result)
+
+
+def _rows_told(world: World, rows: EpochRows, content: Content) -> Iterator[str]:
+    """Yields what is wrong with what is told of the rows of an epoch."""
+    trained, aside = int(content.sure[rows.epoch].sum(dtype=int)), int(world.rows.bad.sum())
+    replayed, most = content.twice(rows.epoch), world.replays.most(rows.epoch)
+    if not replayed <= rows.replayed <= most:
+        may_be = f"{replayed} to {most} may be"
+        yield f"{rows.replayed} rows of epoch {rows.epoch} are told as replayed, and {may_be}"
+    is_whole = not rows.complete or (rows.fed == rows.planned and rows.set_aside == aside)
+    if not (is_whole and rows.planned == world.rows.count and rows.fed == rows.trained + rows.set_aside):
+        yield f"the rows of epoch {rows.epoch} are told as {rows!r}"
+    if rows.trained != trained:
+        yield f"{rows.trained} rows of epoch {rows.epoch} are told as trained, and {trained} are"
+
+
+def _evaluated(world: World, result: RunResult) -> Iterator[str]:
+    """Yields what is wrong with the evaluations that are told: not one of each epoch, or not of its weights."""
+    told, end = [evaluation.epoch for evaluation in result.validation], _end(world)
+    if world.rows.validation and told != list(range(end.epoch + bool(end.done))):
+        yield f"evaluations of epochs {told} are told"
+    for evaluation in result.validation:
+        seen = (world.rows.count - int(world.rows.bad.sum())) * (evaluation.epoch + 1)
+        is_whole = any(rows.epoch == evaluation.epoch and rows.complete for rows in result.rows)
+        if evaluation.rows != world.rows.validation or (is_whole and evaluation.values["seen"] != seen):
+            yield f"{evaluation!r} is told, and the weights had seen {seen} rows"
+
+
+def _end(world: World) -> Cursor:
+    """Returns the position at which the model that is published was."""
+    folder = world.disk.find(world.rundir.checkpoints) if world.config.train.max_steps is not None else None
+    steps = [step for name in folder if (step := checkpoint_step(name)) is not None] if isinstance(folder, dict) else []
+    if steps:
+        manifest = _manifest(world, f"{world.rundir.checkpoints}/{checkpoint_name(max(steps))}", Manifest)
+        if isinstance(manifest, Manifest):
+            return manifest.cursor
+    return Cursor(epoch=world.config.train.epochs)
 
 
 def _blame(world: World, submission: Submission, attempt: AttemptResult) -> Iterator[str]:
     """Yields what is wrong with the root cause of an attempt: the node that is named is not one that was hit."""
     cause = attempt.root_cause
-    if cause is None or cause.node == "driver":
+    if cause is None or cause.node == "driver" or cause.verdict is Verdict.DATA_REFUSED:
         return
     node = cause.message.rpartition(" lost its peers: ")[2] if cause.peer else cause.node
     trainers = [t for t in submission.site.trainers if t.spec.attempt == attempt.attempt]
@@ -197,19 +253,41 @@ def _manifest(world: World, folder: str, kind: type[FileManifest]) -> FileManife
         return f"its manifest does not parse: {error}"
 
 
-def _weights(world: World, folder: str) -> Weights | None:
-    found, shape = world.disk.find(f"{folder}/{WEIGHTS}"), (world.config.train.epochs, world.rows.count)
-    if not isinstance(found, File) or len(found.content) != shape[0] * shape[1]:
+class Content(NamedTuple):
+    """What is in a model or a checkpoint: how often each row of each epoch is.
+
+    Attributes:
+        sure: Without what is in doubt.
+        doubt: For executions that broke off, which no position says.
+        unseen: Which of these nobody has counted as replayed.
+    """
+
+    sure: Weights
+    doubt: Weights
+    unseen: Weights
+
+    def twice(self, epoch: int) -> int:
+        """Returns how many rows are in the weights more than once, and somebody knows."""
+        return int(((self.sure[epoch] == 1) & (self.doubt[epoch] > 0) & (self.unseen[epoch] == 0)).sum())
+
+
+def _content(world: World, folder: str) -> Content | None:
+    weights = _array(world, folder, WEIGHTS)
+    if weights is None:
         return None
-    return np.frombuffer(found.content, np.uint8).reshape(shape)
+    doubt, unseen = (_array(world, folder, name) for name in (DOUBT, UNSEEN))
+    none = np.zeros_like(weights)
+    doubt, unseen = none if doubt is None else doubt, none if unseen is None else unseen
+    return Content(weights - doubt, doubt, unseen)
 
 
-def _doubt(world: World, folder: str) -> Weights:
-    """Returns how often rows are in the weights for executions that broke off, which no position says."""
-    found, shape = world.disk.find(f"{folder}/{DOUBT}"), (world.config.train.epochs, world.rows.count)
-    if not isinstance(found, File) or len(found.content) != shape[0] * shape[1]:
-        return np.zeros(shape, np.uint8)
-    return np.frombuffer(found.content, np.uint8).reshape(shape)
+def _array(world: World, folder: str, name: str) -> Weights | None:
+    """Returns what is in a file, or in the files of which each has a part."""
+    found, shape = world.disk.find(folder), (world.config.train.epochs, world.rows.count)
+    names = sorted(file for file in found if file.partition("-")[0] == name) if isinstance(found, dict) else []
+    files = [world.disk.find(f"{folder}/{file}") for file in names]
+    content = b"".join(file.content for file in files if isinstance(file, File))
+    return np.frombuffer(content, np.uint8).reshape(shape) if len(content) == shape[0] * shape[1] else None
 
 
 def _trained(world: World, weights: Weights, cursor: Cursor) -> Iterator[str]:
@@ -218,6 +296,7 @@ def _trained(world: World, weights: Weights, cursor: Cursor) -> Iterator[str]:
     expected[: cursor.epoch] = 1
     for interval in cursor.done:
         expected[cursor.epoch][world.rows.at(cursor.epoch, interval)] += 1
+    expected[:, world.rows.bad] = 0
     for epoch in np.unique(np.nonzero(weights != expected)[0]).tolist():
         wrong = np.nonzero(weights[epoch] != expected[epoch])[0]
         seen, said = int(weights[epoch][wrong[0]]), int(expected[epoch][wrong[0]])

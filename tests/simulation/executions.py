@@ -109,14 +109,14 @@ class Executions:
 
     def _break(self, waiter: Waiter, execution: Execution, *, aborted: bool) -> None:
         if not waiter.done:
-            rows = execution.updates * self._coordinator.spec.config.train.batch_size
-            self._line.may_replay(execution.epoch, rows)
             execution.aborted = aborted
             waiter.wake(BrokeOffError())
 
     def _fetch(self, worker: Worker, execution: Execution, task: Task, value: bytes | Exception) -> None:
-        if chance := self._line.faults.strike("result-late", f"{task.number} of {worker.process}"):
-            self._process.sleep(chance.choice((0.3, 2.0, 6.0)))
+        strike = self._line.faults.strike("result-late", f"{task.number} of {worker.process}")
+        late_s, is_asked = (strike.choice((0.3, 2.0, 6.0)), strike.random() < 0.5) if strike else (0.0, False)
+        if late_s and not is_asked:
+            self._process.sleep(late_s)
         waiter = Waiter(self._process)
         answer = self._answer(waiter)
         try:
@@ -124,6 +124,8 @@ class Executions:
         except WorkerLostError:
             self._again(task, execution)
             return
+        if is_asked:  # it is here, and nobody has looked at it
+            self._process.sleep(late_s)
         with self._changed:
             self._came.append(value if isinstance(value, Exception) else Result(task.number, value))
             self._changed.notify_all()

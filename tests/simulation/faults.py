@@ -47,10 +47,20 @@ ASYNC_RATES: Mapping[str, tuple[float, float]] = {
     "result-late": (0.02, 0.3),
     "caller-dies": (0.002, 0.03),
     "caller-freezes": (0.002, 0.03),
+    "server-dies": (0.0002, 0.004),
+    "coordinator-dies": (0.0005, 0.01),
+    "worker-dies": (0.003, 0.05),
+    "successor-dies": (0.1, 0.5),
+    "answer-late": (0.002, 0.03),
+    "voice-of-the-dead": (0.1, 0.6),
 }
-"""The same of runs under parameter servers: per execution, per result, and per call of a trainer."""
+"""The same of runs under parameter servers: per execution, per result, per call of a trainer, of a server and of the
+coordinator, per lease and execution of a worker, per successor, per answer, and for each kind of message of somebody
+who is gone."""
 
-LOSSES = frozenset(("trainer-dies", "node-dies", "caller-dies", "execution-breaks", "message-twice"))
+LOSSES = frozenset(
+    ("worker-dies", "successor-dies", "execution-breaks", "result-late", "message-twice", "voice-of-the-dead")
+)
 """Of every fourth seed under parameter servers nothing else: training goes on through all of it."""
 
 _ON = 0.3

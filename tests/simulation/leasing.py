@@ -11,7 +11,7 @@ import numpy as np
 from simulation.hub import SimCondition
 from simulation.nodes import Ids
 
-from sparktf.errors import SparkTFError
+from sparktf.errors import BadValueError, SparkTFError
 from sparktf.feed.aside import Handed
 from sparktf.feed.leased_parts import LeasedParts
 from sparktf.sequence import Assignment, Piece, Stream
@@ -23,16 +23,21 @@ if TYPE_CHECKING:
 
 
 class Part(NamedTuple):
-    """Rows of a piece, in the order in which they are trained."""
+    """Rows of a piece, in the order in which they are trained.
+
+    Attributes:
+        places: Which of them do not fail a check.
+    """
 
     first_row: int
     ids: Ids
+    places: Ids
 
 
 class Reader:
     """Reads pieces; see `PieceReader`."""
 
-    def __init__(self, read: Callable[[Assignment, int], Ids], epoch: int) -> None:
+    def __init__(self, read: Callable[[Assignment, int], tuple[Ids, Ids]], epoch: int) -> None:
         self._read = read
         self._epoch = epoch
 
@@ -40,7 +45,7 @@ class Reader:
         """Yields the rows of each."""
         for piece in pieces:
             one = Assignment(stream=Stream.TRAIN, epoch=self._epoch, pieces=(piece,))
-            yield Part(piece.first_row, self._read(one, self._epoch))
+            yield Part(piece.first_row, *self._read(one, self._epoch))
 
 
 class LeasedRows:
@@ -60,6 +65,7 @@ class LeasedRows:
         self._ready: deque[Ids] = deque()
         self._handed: list[Handed] = []
         self._is_dry = self._is_over = False
+        self._rows_aside = 0
         self._error: SparkTFError | None = None
         worker.process.spawn(self._run)
 
@@ -110,6 +116,7 @@ class LeasedRows:
         return np.concatenate(found) if found else np.empty(0, np.int64)
 
     def _lease(self, rows: int) -> BlockLease:
+        self._worker.strike_called("worker-dies", "leases rows")
         sender = self._worker.spec.sender
         request = BlockLeaseRequest(**sender, epoch=self._epoch, number=next(self._numbers), rows=rows)
         answer: BlockLease = self._worker._call(Action.LEASE_BLOCKS, request)
@@ -120,17 +127,26 @@ class LeasedRows:
             for part in cast("Iterator[Part | None]", iter(self._parts)):
                 if part is not None:
                     self._worker.process.sleep(self._worker.process.rng.uniform(0.001, 0.05))
+                    self._judge(part)
                 self._add(part)
         except SparkTFError as error:
             self._error = error
         self._end()
 
+    def _judge(self, part: Part) -> None:
+        """Refuses more bad rows than may be set aside, as `NodeFeed` does."""
+        self._rows_aside += len(part.ids) - len(part.places)
+        limit = self._worker.spec.config.data.max_bad_rows
+        if self._rows_aside > limit:
+            raise BadValueError(f"{self._rows_aside} rows fail a check, and data.max_bad_rows is {limit}")
+
     def _add(self, part: Part | None) -> None:
         with self._changed:
             self._is_dry = part is None
             if part is not None and not self._is_over:
-                self._handed.append(Handed(part.first_row, len(part.ids)))
-                self._ready.append(part.ids)
+                places = None if len(part.places) == len(part.ids) else part.places
+                self._handed.append(Handed(part.first_row, len(part.ids), places))
+                self._ready.append(part.ids[part.places])
             self._changed.notify_all()
             self._changed.wait_for(lambda: self._in_hand < self._parts.ahead_rows or self._is_over)
 

@@ -5,7 +5,6 @@ The names in brackets are those of old defects, whose mend is what is taken out.
 
 from __future__ import annotations
 
-import logging
 import multiprocessing
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
@@ -14,7 +13,7 @@ from unittest import mock
 
 from simulation.async_mutants import GUARDS
 from simulation.strategies import LOCKSTEP, PARAMETER_SERVER
-from simulation.world import World
+from simulation.world import play, settle
 
 from sparktf.driver.attempt.health import Failure, Lateness, Now, Since, late
 from sparktf.driver.attempt.ledger import Ledger
@@ -32,8 +31,6 @@ from sparktf.topology import NodeId
 from sparktf.wire.control import AgentHeartbeat, Order, Orders, Uploaded
 from sparktf.wire.data import Lease, LeaseRequest
 from sparktf.wire.sender import NodeMessage
-
-_PROCESSES = 2
 
 
 class Mutant(NamedTuple):
@@ -171,7 +168,7 @@ MUTANTS = (
     Mutant("a split that comes again is dropped", {"sparktf.feed.staging.Staging.seal": _sealed_again}),
     Mutant(
         "[10] no checkpoint after an epoch whose rows do not add up",
-        {"sparktf.driver.attempt.attempt.Attempt._is_wrong_before": lambda self, cursor: False},
+        {"sparktf.driver.attempt.attempt.is_wrong_before": lambda epoch, accounts: False},
     ),
     *(Mutant(guard, patches, PARAMETER_SERVER) for guard, patches in GUARDS.items()),
 )
@@ -190,20 +187,19 @@ def without(guard: str) -> Iterator[Mutant]:
 def caught(job: tuple[str, int, int]) -> Caught:
     """Returns which of some seeds is the first to notice that a guard is missing."""
     guard, first, seeds = job
-    logging.disable()
     with without(guard) as mutant:
         for seed in range(first, first + seeds):
-            if found := World(seed, strategy=mutant.strategy).play().violations:
+            if found := play((seed, None, mutant.strategy)).violations:
                 return Caught(guard, seed, found[0])
     return Caught(guard, -1, "nothing")
 
 
-def print_table(seeds: int, first: int, strategy: str | None = None) -> int:
+def print_table(seeds: int, first: int, strategy: str | None, processes: int) -> int:
     """Takes out each guard in turn, and prints what noticed; returns how many nobody missed."""
     missed = 0
     jobs = [(mutant.guard, first, seeds) for mutant in MUTANTS if strategy in (None, mutant.strategy)]
     each: Callable[[tuple[str, int, int]], Caught] = caught
-    with multiprocessing.get_context("spawn").Pool(_PROCESSES) as pool:
+    with multiprocessing.get_context("spawn").Pool(processes, settle) as pool:
         for found in pool.imap(each, jobs):
             missed += found.seed < 0
             seed = f"seed {found.seed}" if found.seed >= 0 else "NO SEED"

@@ -111,7 +111,7 @@ class Line(Protocol):
     def empty(self) -> npt.NDArray[np.uint8]:
         """Returns the weights of a model that has seen no row: how often it saw each, by epoch."""
 
-    def hit(self, process: Process, what: str) -> None:
+    def hit(self, process: Process, what: str, *, lasts: bool = False) -> None:
         """Notes that something happened to a process, for which it may be blamed."""
 
     def trainer(self, agent: Agent, spec: TrainerSpec) -> Trainer:
@@ -229,6 +229,7 @@ class Trainer:
         self._storage = line.storage(self.process)
         self._rundir = RunDirectory(spec.run_root, spec.config.name, spec.run_id)
         self._progress = Progress()
+        self._last_beat: Heartbeat | None = None
         self._finished = False
         self._upload: Waiter | None = None
         self._uploading = False
@@ -290,9 +291,10 @@ class Trainer:
             self.process.sleep(beat_s)
 
     def _beat(self) -> float:
-        spec = self.spec
-        beat = Heartbeat.model_construct(**spec.sender, progress=self._progress)
-        answer = self.line.call(self.process, Action.HEARTBEAT, beat, spec.config.timeouts.heartbeat)
+        if self._last_beat is None or self._last_beat.progress is not self._progress:
+            self._last_beat = Heartbeat.model_construct(**self.spec.sender, progress=self._progress)
+        heartbeat_s = self.spec.config.timeouts.heartbeat
+        answer = self.line.call(self.process, Action.HEARTBEAT, self._last_beat, heartbeat_s)
         for order in answer.orders:
             self._obey(order)
         return float(answer.beat_s)
@@ -373,10 +375,10 @@ class Trainer:
             step, rows = step + updates, rows + len(taken)
             self._update(epoch=epoch, step=step, rows_trained=rows)
             if step % every == 0:
-                self._save(together, step, epoch, leading(given.intervals, rows))
+                self._save(together, step, epoch, leading(given.intervals, rows), last=False)
         done = EpochDone(**spec.sender, epoch=epoch, step=step, rows_fed=rows, rows_trained=rows, complete=True)
         self._send(Action.EPOCH_DONE, done)
-        self._save(together, step, epoch + 1, [])
+        self._save(together, step, epoch + 1, [], last=epoch + 1 >= spec.config.train.epochs)
         return step
 
     def _raise_perhaps(self) -> None:
@@ -397,17 +399,20 @@ class Trainer:
         content = self._storage.read_bytes(f"{restore.path}/{WEIGHTS}")
         return np.frombuffer(content, np.uint8).reshape(weights.shape).copy()
 
-    def _save(self, together: Weighty, step: int, epoch: int, done: Sequence[tuple[int, int]]) -> None:
+    def _save(
+        self, together: Weighty, step: int, epoch: int, done: Sequence[tuple[int, int]], *, aside: int = 0, last: bool
+    ) -> None:
         if step == self._saved_step:
             return
         self._saved_step = step
         self._update(phase="saving")
-        last = epoch >= self.spec.config.train.epochs
-        content = together.weights.tobytes() if self.is_chief else b""
+        files = self._files(together.weights.tobytes()) if self.is_chief else {}
         late = not self._wait_for_upload(self.spec.config.timeouts.upload if last else 2.0)
         if late and last:
             raise NotStoredError("a checkpoint's upload took longer than timeouts.upload")
-        position = Uploaded(**self.spec.sender, step=step, epoch=epoch, done=tuple(done), keras="keras")
+        position = Uploaded(
+            **self.spec.sender, step=step, epoch=epoch, done=tuple(done), rows_aside=aside, keras="keras"
+        )
         if late:
             error = "the upload before was still under way" if self.is_chief else ""
             if self.is_chief:
@@ -416,15 +421,14 @@ class Trainer:
         else:
             self._not_stored = None
             self._uploading = True
-            self.process.spawn(lambda: self._store(position, content))
+            self.process.spawn(lambda: self._store(position, files))
         self._update(phase="training")
 
-    def _store(self, position: Uploaded, content: bytes) -> None:
+    def _store(self, position: Uploaded, files: dict[str, bytes]) -> None:
         said: dict[str, Any] = {}
-        if self.is_chief:
-            target = self._rundir.staged(self.spec.attempt, checkpoint_name(position.step))
+        if files:
             try:
-                said = {"files": self._put(target, {**self._files(content), "optimizer": b"o" * 10})}
+                said = {"files": self._put(self._staged(position.step), {**files, "optimizer": b"o" * 10})}
             except StorageError as error:
                 self._not_stored = error
                 said = {"error": str(error)}
@@ -432,9 +436,16 @@ class Trainer:
             self._send(Action.UPLOADED, position.model_copy(update=said))
         except SparkTFError:
             self.exit(1)
+        self._settle()
         self._uploading = False
         if self._upload is not None:
             self._upload.wake(True)
+
+    def _settle(self) -> None:
+        """Waits for those who upload a part of the same checkpoint."""
+
+    def _staged(self, step: int) -> str:
+        return self._rundir.staged(self.spec.attempt, checkpoint_name(step))
 
     def _store_last(self) -> None:
         self._wait_for_upload(self.spec.config.timeouts.upload)

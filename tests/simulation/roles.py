@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
+from dataclasses import replace
+from functools import partial
 from types import SimpleNamespace
 from typing import Any, Protocol, cast
 
@@ -11,7 +14,8 @@ from simulation.executions import Executions, Result, Task
 from simulation.hub import Waiter
 from simulation.leasing import LeasedRows
 from simulation.nodes import WEIGHTS, Agent, Ids, Line, PeerLostError, Trainer
-from simulation.servers import DOUBT, Counts, Execution, Parameters
+from simulation.replays import Lessee, Replays
+from simulation.servers import DOUBT, UNSEEN, Counts, Execution, Parameters
 
 from sparktf.errors import SparkTFError, StorageError
 from sparktf.feed.leased_feed import LeasedFeed
@@ -26,23 +30,28 @@ from sparktf.trainer.parameter_server.tally import Known, Tally
 from sparktf.trainer.parameter_server.telling import Telling
 from sparktf.wire.control import (
     Action,
+    AssignmentRequest,
     EpochDone,
     Finished,
+    Metrics,
     Ready,
     TrainerOrder,
     TrainerSpec,
+    Uploaded,
     WorkerPlace,
     WorkersOrder,
 )
 from sparktf.wire.leasing import Receipt
 
 _LOOK_S = 0.2
-_UNTOLD = 2
-"""Executions of a lost worker that nobody may have been told of: the one that it was at, and one on its way."""
+_EVALUATION_S = 0.8
+_NO_ROWS = np.empty(0, np.int64)
 
 
 class AsyncLine(Line, Protocol):
     """What nodes of roles share besides."""
+
+    replays: Replays
 
     def listen_at(self, address: str, trainer: Member) -> None:
         """Notes who listens at an address from now on."""
@@ -53,11 +62,11 @@ class AsyncLine(Line, Protocol):
     def worker_at(self, address: str) -> Worker:
         """Returns the worker that has listened there last."""
 
-    def member_at(self, address: str) -> Member:
-        """Returns whoever has listened there last."""
+    def member_at(self, address: str) -> Member | None:
+        """Returns whoever has listened there last; None if nobody has."""
 
-    def read(self, assignment: Assignment, epoch: int) -> Ids:
-        """Returns rows by content."""
+    def read(self, assignment: Assignment, epoch: int) -> tuple[Ids, Ids]:
+        """Returns rows by content, and at which places of these they do not fail a check."""
 
     def parameters(self, attempt: int) -> Parameters:
         """Returns those of an attempt."""
@@ -65,8 +74,8 @@ class AsyncLine(Line, Protocol):
     def hold(self, attempt: int, parameters: Parameters) -> None:
         """Notes those of an attempt."""
 
-    def may_replay(self, epoch: int, rows: int) -> None:
-        """Notes that so many rows more may be in the weights twice."""
+    def lessee(self, attempt: int, node: NodeId, incarnation: int) -> Lessee:
+        """Returns who leases rows."""
 
     def violate(self, what: str) -> None:
         """Notes that something is wrong."""
@@ -97,6 +106,12 @@ class Member(Trainer):
             raise StorageError("another address than the agent holds")
         self.line.listen_at(self._address, self)
 
+    def strike_called(self, kind: str, what: str, within_s: float = 0.1) -> None:
+        """Has it die, perhaps, around the moment at which somebody calls it, or it calls somebody."""
+        if (chance := self.line.faults.strike(kind, f"{self.process} {what}")) is not None:
+            self.line.hit(self.process, kind, lasts=True)
+            self.line.hub.at(chance.uniform(0.0, within_s), lambda: self.exit(-9))
+
     def _ready(self) -> None:
         self._send(
             Action.READY, Ready(**self.spec.sender, replicas=1, keras="keras", versions={}, weights=10, data=None)
@@ -104,13 +119,39 @@ class Member(Trainer):
 
 
 class Server(Member):
-    """A parameter server: there, and nothing else."""
+    """A parameter server: it holds variables, and uploads its own of a checkpoint; see `shard.Shard`.
+
+    Attributes:
+        is_busy: It is at the files of a checkpoint.
+        error: Why it could not store them; "" if it could.
+    """
+
+    is_busy = False
+    error = ""
 
     def _train(self) -> None:
         self._listen()
         self._finished = True
         self._ready()
         self._update(phase="serving")
+
+    def upload(self, step: int, epoch: int, name: str, content: bytes) -> None:
+        """Begins to upload a file of a checkpoint, and tells the driver of it."""
+        self.is_busy, self.error = True, ""
+        message = Uploaded(**self.spec.sender, step=step, epoch=epoch, done=(), keras="keras")
+        begin = partial(self.process.spawn, partial(self._upload_file, message, name, content))
+        self.process.when_awake(begin)
+
+    def _upload_file(self, message: Uploaded, name: str, content: bytes) -> None:
+        said: dict[str, Any]
+        try:
+            said = {"files": self._put(self._staged(message.step), {name: content})}
+        except StorageError as error:
+            self.error = str(error)
+            said = {"error": f"{self.spec.node}: {error}"}
+        with suppress(SparkTFError):
+            self._send(Action.UPLOADED, message.model_copy(update=said))
+        self.is_busy = False
 
 
 class Worker(Member):
@@ -138,12 +179,15 @@ class Worker(Member):
 
     def execute(self, execution: Execution, task: Task, answer: Callable[[bytes | Exception], None]) -> None:
         """Begins to make updates; answers the receipts that are not acknowledged."""
+        self.strike_called("worker-dies", f"executes {task.number}", within_s=1.5)
         self._begun.append(execution)
         self.process.spawn(lambda: self._execute(execution, task, answer))
 
     def _execute(self, execution: Execution, task: Task, answer: Callable[[bytes | Exception], None]) -> None:
         self._receipts.acknowledge(*task.acknowledged[self.spec.node.index])
         number, ids = self._rows(task)
+        lessee = self.line.lessee(self.spec.attempt, self.spec.node, self.spec.incarnation)
+        self.line.replays.handed(lessee, task.epoch, len(ids))
         batch, parameters = self.spec.config.train.batch_size, self.line.parameters(self.spec.attempt)
         try:
             for start in range(0, len(ids), batch):
@@ -155,22 +199,29 @@ class Worker(Member):
         except PeerLostError as error:
             answer(error)
             return
-        self._mark(execution, number)
+        if self._mark(execution, number):
+            self.line.replays.handed(lessee, task.epoch, -len(ids))
         answer(self._receipts.unacknowledged())
+
+    def held(self, epoch: int) -> Ids:
+        """Returns rows that it has handed out, and not marked as trained: it would hand them out again."""
+        feed = self._feed
+        return cast("Ids", feed._held.get("x", _NO_ROWS)) if feed is not None and feed.epoch == epoch else _NO_ROWS
 
     def _rows(self, task: Task) -> tuple[int, Ids]:
         try:
             if (feed := self._feed_of(task.epoch)) is not None:
                 take = feed.take(task.updates, KNOBS.take_wait_s)
-                return take.number, cast("Ids", take.columns["x"]) if take.rows else np.empty(0, np.int64)
+                return take.number, cast("Ids", take.columns["x"]) if take.rows else _NO_ROWS
         except SparkTFError as error:
             self._error = error
             if self._failed is not None:
                 self._failed.wake()
         self.process.sleep(KNOBS.take_wait_s)
-        return 0, np.empty(0, np.int64)
+        return 0, _NO_ROWS
 
-    def _mark(self, execution: Execution, number: int) -> None:
+    def _mark(self, execution: Execution, number: int) -> bool:
+        """Marks a take as trained; returns whether it counts."""
         trained = self._feed.done(number, 1.0) if self._feed is not None else None
         if trained is None and number and not execution.broke_off:
             # One that broke off, and went on, asked for rows after this one had: each may revoke one take.
@@ -182,6 +233,7 @@ class Worker(Member):
             self.line.parameters(self.spec.attempt).receipt(execution, self._made)
             rows = self._progress.rows_trained + trained.rows
             self._update(step=self._progress.step + trained.steps, rows_trained=rows)
+        return trained is not None
 
     def _feed_of(self, epoch: int) -> LeasedFeed | None:
         train = self.spec.config.train
@@ -212,18 +264,18 @@ class SimTelling(Telling):
 
     def add(self, receipts: Iterable[Receipt]) -> None:
         """See `Telling`."""
-        receipts = list(receipts)
+        receipts, line = list(receipts), self._coordinator.line
         for receipt in receipts:
             self._parameters.tell(receipt.node, receipt.incarnation, receipt.number)
+            lessee = line.lessee(self._coordinator.spec.attempt, receipt.node, receipt.incarnation)
+            line.replays.told(lessee, receipt.epoch, receipt.rows + receipt.rows_aside)
         super().add(receipts)
 
     def close(self, lost: Iterable[tuple[NodeId, int]]) -> None:
         """See `Telling`."""
-        lost = list(lost)
-        train = self._coordinator.spec.config.train
-        self._coordinator.line.may_replay(
-            self._coordinator.epoch, _UNTOLD * len(lost) * train.steps_per_call * train.batch_size
-        )
+        lost, line = list(lost), self._coordinator.line
+        for node, incarnation in lost:
+            line.replays.closed(line.lessee(self._coordinator.spec.attempt, node, incarnation))
         super().close(lost)
 
 
@@ -244,18 +296,20 @@ class Coordinator(Member):
     @property
     def weights(self) -> Counts:
         """What its checkpoints hold: the weights, and what of them is in doubt."""
-        loop = self._loop
-        assert loop is not None
+        return np.stack(self._content())
+
+    def _content(self) -> list[Counts]:
+        assert self._loop is not None
         places = {node: place.incarnation for node, place in self.workers().items()}
-        content = self._parameters.content(loop._late, places)
-        return np.frombuffer(content, np.uint8)
+        return self._parameters.content(self._loop._late, places)
 
     def _train(self) -> None:
         spec = self.spec
         self._listen()
         self._connect()
         self._parameters = self._restore()
-        self._parameters.place([self.line.member_at(address) for address in spec.cluster.ps])
+        self._servers = [cast("Server", self.line.member_at(address)) for address in spec.cluster.ps]
+        self._parameters.place(self._servers)
         self.line.hold(spec.attempt, self._parameters)
         self._executions = Executions(self)
         train = spec.config.train
@@ -268,8 +322,10 @@ class Coordinator(Member):
         )
         self._ready()
         self._update(phase="ready")
+        self._make_up(loop.position)
         while (epoch := loop.begin_epoch()) is not None:
             self._train_epoch(loop, epoch)
+            self._evaluate(loop.position)
         self._finish(loop)
 
     def _connect(self) -> None:
@@ -280,10 +336,11 @@ class Coordinator(Member):
     def _restore(self) -> Parameters:
         restore, none = self.spec.restore, self.line.empty()
         if restore is None:
-            return Parameters(none, none.copy(), 0)
-        read = [self._storage.read_bytes(f"{restore.path}/{name}") for name in (WEIGHTS, DOUBT)]
-        weights, doubt = (np.frombuffer(content, np.uint8).reshape(none.shape).copy() for content in read)
-        return Parameters(weights, doubt, restore.step)
+            return Parameters(none, none.copy(), none.copy(), 0)
+        names = [sorted(name for name in restore.files if name.startswith(kind)) for kind in (WEIGHTS, DOUBT, UNSEEN)]
+        read = [b"".join(self._storage.read_bytes(f"{restore.path}/{name}") for name in some) for some in names]
+        weights, doubt, unseen = (np.frombuffer(content, np.uint8).reshape(none.shape).copy() for content in read)
+        return Parameters(weights, doubt, unseen, restore.step)
 
     def _train_epoch(self, loop: AsyncLoop, epoch: int) -> None:
         restore = self.spec.restore
@@ -302,7 +359,38 @@ class Coordinator(Member):
         self._send(Action.EPOCH_DONE, done)
         self.save(at, loop.done)
 
+    def _make_up(self, position: Position) -> None:
+        """Evaluates what is restored, where that was not told; see `Weights.make_up`."""
+        restore = self.spec.restore
+        if restore is None or restore.evaluated:
+            return
+        if not restore.cursor.rows and restore.cursor.epoch:
+            self._evaluate(replace(position, epoch=restore.cursor.epoch - 1))
+        elif Extent.of(self.spec.config.train).epoch_after(position) is None:
+            self._evaluate(position)
+
+    def _evaluate(self, position: Position) -> None:
+        """Evaluates the weights that there are: tells how often a row is in them, but for what is in doubt."""
+        if not self.spec.has(Stream.VALIDATION):
+            return
+        self._update(phase="evaluating")
+        request = AssignmentRequest(**self.spec.sender, stream=Stream.VALIDATION, epoch=position.epoch)
+        answer = self._call(Action.ASSIGNMENT, request)
+        self._parameters.reach(self.process)
+        weights, doubt, _ = self._content()
+        self.process.sleep(self.process.rng.uniform(0.05, _EVALUATION_S))
+        metrics = Metrics(
+            **self.spec.sender,
+            stream=Stream.VALIDATION,
+            epoch=position.epoch,
+            step=position.step,
+            rows=sum(piece.rows for piece in answer.assignment.pieces),
+            values={"seen": float(weights.sum(dtype=int) - doubt.sum(dtype=int))},
+        )
+        self._send(Action.METRICS, metrics)
+
     def _finish(self, loop: AsyncLoop) -> None:
+        self.strike_called("coordinator-dies", "exports")
         self._parameters.reach(self.process)
         self._export(self)
         self._store_last()
@@ -313,12 +401,29 @@ class Coordinator(Member):
         self._finished = True
 
     def _files(self, content: bytes) -> dict[str, bytes]:
-        half = len(content) // 2
-        return {WEIGHTS: content[:half], DOUBT: content[half:]}
+        third = len(content) // 3
+        return {name: content[i * third : (i + 1) * third] for i, name in enumerate((WEIGHTS, DOUBT, UNSEEN))}
+
+    def _store(self, position: Uploaded, files: dict[str, bytes]) -> None:
+        """Has each server upload its part of the weights, and uploads what none of them holds."""
+        weights, names = files.pop(WEIGHTS), [f"{WEIGHTS}-{i}" for i in range(len(self._servers))]
+        size = -(-len(weights) // len(names))
+        for i, server in enumerate(self._servers):
+            server.upload(position.step, position.epoch, names[i], weights[i * size : (i + 1) * size])
+        super()._store(position.model_copy(update={"others": tuple(names)}), files)
+
+    def _settle(self) -> None:
+        while any(server.is_busy and not server.process.dead for server in self._servers):
+            self.process.sleep(KNOBS.shard_poll_s)
+        if error := next((server.error for server in self._servers if server.error), ""):
+            self._not_stored = StorageError(error)
 
     def _obey(self, order: TrainerOrder) -> None:
         super()._obey(order)
         if isinstance(order, WorkersOrder):
+            for place in order.workers:
+                if place.address and self.line.member_at(place.address) is None:
+                    self.line.violate(f"{self.process} is told that {place.node} is at {place.address}: nobody is")
             self._places = order.workers
 
     def _beat(self) -> float:
@@ -338,11 +443,15 @@ class Coordinator(Member):
     def send(self, number: int, epoch: int, updates: int, acknowledged: Sequence[Known]) -> None:
         """See `Surroundings`."""
         self._raise_perhaps()
+        self.strike_called("coordinator-dies", f"sends execution {number}")
         self._executions.send(number, epoch, updates, acknowledged)
 
     def next(self, wait_s: float) -> Result | None:
         """See `Surroundings`."""
-        return self._executions.next(wait_s)
+        result = self._executions.next(wait_s)
+        if result is not None:
+            self.strike_called("coordinator-dies", f"takes execution {result.number}")
+        return result
 
     def steps_made(self) -> int:
         """See `Surroundings`."""
@@ -361,8 +470,10 @@ class Coordinator(Member):
 
     def save(self, position: Position, done: Done) -> None:
         """See `Surroundings`."""
+        self.strike_called("coordinator-dies", f"saves step {position.step}")
         self._parameters.reach(self.process)
-        self._save(self, position.step, position.next_epoch, done.intervals)
+        last = Extent.of(self.spec.config.train).epoch_after(position) is None
+        self._save(self, position.step, position.next_epoch, done.intervals, aside=done.rows_aside, last=last)
         self._saved_s = self.line.hub.now
 
     def trained(self, position: Position) -> None:

@@ -32,9 +32,25 @@ class Rows:
 
     Attributes:
         count: Rows of an epoch.
+        bad: bool [count], those that fail a check.
+        validation: Rows that are evaluated; 0 for none.
     """
 
-    def __init__(self, config: JobConfig, groups: int, hosts: tuple[str, ...], seed: int) -> None:
+    def __init__(
+        self,
+        config: JobConfig,
+        groups: int,
+        hosts: tuple[str, ...],
+        seed: int,
+        *,
+        bad: float = 0.0,
+        validation: int = 0,
+    ) -> None:
+        """Draws them.
+
+        Args:
+            bad: About which part of them fails a check.
+        """
         chance = random.Random(f"{seed} rows")
         sizes = np.array([chance.randint(1, 12) for _ in range(groups)], np.int64)
         block = np.sort(np.array([chance.randrange(max(groups // 2, 1)) for _ in range(groups)], np.int64))
@@ -48,12 +64,18 @@ class Rows:
             Keep.ALL, block, file, np.arange(groups, dtype=np.int64) % 4, sizes, sizes, zeros, sizes * 8, replicas
         )
         self.count = int(sizes.sum())
+        self.bad = np.array([chance.random() < bad for _ in range(self.count)], np.bool_)
+        self.validation = validation
+        tables, files = {Stream.TRAIN: table}, tuple(f"/lake/{i}.parquet" for i in range(int(file[-1]) + 1))
+        if validation:
+            tables[Stream.VALIDATION] = _one_group(len(files), validation)
+            files = (*files, "/lake/validation.parquet")
         self.plan = Plan(
             spec=FeedSpec(features=_FEATURES, shuffle=config.data.shuffle, seed=config.train.seed),
             plan_hash=config.plan_hash(),
-            files=tuple(f"/lake/{i}.parquet" for i in range(int(file[-1]) + 1)),
-            partition_values=((),) * (int(file[-1]) + 1),
-            tables={Stream.TRAIN: table},
+            files=files,
+            partition_values=((),) * len(files),
+            tables=tables,
             hosts=hosts,
         )
         starts = np.concatenate([[0], np.cumsum(sizes)])
@@ -88,11 +110,19 @@ class Rows:
         return generator(Draw.BLOCK_ROWS, self.plan.spec.seed, epoch, block).permutation(rows)
 
 
+def _one_group(file: int, rows: int) -> SplitTable:
+    """Returns the table of a stream that is one row group, on the first host."""
+    zero = np.zeros(1, np.int64)
+    replicas = Replicas(np.zeros((1, 1), np.int64), np.full((1, 1), rows * 8, np.int64))
+    count = np.array([rows], np.int64)
+    return SplitTable(Keep.ALL, zero, np.array([file], np.int64), zero, count, count, zero, count * 8, replicas)
+
+
 class FedRows:
     """What Spark computes: a few partitions of a few rows, some of none; every row has a number.
 
     Attributes:
-        count: Rows of an epoch.
+        count: Rows of an epoch, of which none is bad.
         splits: How many rows each partition has.
     """
 
@@ -100,6 +130,8 @@ class FedRows:
         chance = random.Random(f"{seed} rows")
         self.splits = [chance.choice((0, 1, 5, 12, 30)) for _ in range(splits - 1)] + [chance.randint(1, 30)]
         self.count = sum(self.splits)
+        self.bad = np.zeros(self.count, np.bool_)
+        self.validation = 0
         self.plan = Plan(
             spec=FeedSpec(features=_FEATURES, shuffle=config.data.shuffle, seed=config.train.seed),
             plan_hash=config.plan_hash(),

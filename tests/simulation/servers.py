@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Container
+from collections.abc import Container, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -20,6 +20,10 @@ Counts = npt.NDArray[np.uint8]
 
 DOUBT = "doubt"
 """Beside the weights: how often each row is in them for executions that broke off."""
+
+UNSEEN = "unseen"
+"""Beside them: which of these rows a worker was to hand out again when the checkpoint was made. If the attempt ends
+before it does, nobody has counted them as replayed."""
 
 _LOOK_S = 0.25
 
@@ -56,21 +60,23 @@ class Parameters:
         twice: Receipts that the coordinator has taken more than once.
     """
 
-    def __init__(self, weights: Counts, doubt: Counts, steps: int) -> None:
+    def __init__(self, weights: Counts, doubt: Counts, unseen: Counts, steps: int) -> None:
         """Begins with those of a checkpoint.
 
         Args:
             doubt: What is in them for executions that broke off.
+            unseen: Which rows of it nobody has counted.
         """
         self.weights = weights
         self.steps = steps
         self.twice: list[str] = []
         self._doubt = doubt
-        self._servers: list[Member] = []
+        self._unseen = unseen
+        self._servers: Sequence[Member] = ()
         self._executions: list[Execution] = []
         self._receipts: dict[tuple[NodeId, int, int], Execution] = {}
 
-    def place(self, servers: list[Member]) -> None:
+    def place(self, servers: Sequence[Member]) -> None:
         """Puts them on servers, which are there."""
         self._servers = servers
 
@@ -81,6 +87,7 @@ class Parameters:
             PeerLostError: one is gone.
         """
         for server in self._servers:
+            server.strike_called("server-dies", f"called by {caller}")
             while server.process.frozen and not server.process.dead:
                 caller.sleep(_LOOK_S)
             if server.process.dead:
@@ -106,18 +113,27 @@ class Parameters:
             self.twice.append(f"receipt {number} of incarnation {incarnation} of {node} was taken twice")
         execution.told = True
 
-    def content(self, given_up: Container[int], places: dict[NodeId, int]) -> bytes:
-        """Returns the weights, then which of it is in doubt: of executions that broke off, and of no others.
+    @property
+    def untold_steps(self) -> int:
+        """Updates of which the coordinator has not been told."""
+        return sum(len(execution.applied) for execution in self._executions if not execution.told)
+
+    def content(self, given_up: Container[int], places: dict[NodeId, int]) -> list[Counts]:
+        """Returns the weights, what of it is in doubt, and which of that nobody has counted.
+
+        In doubt is what executions that broke off have brought, and no others.
 
         Args:
             given_up: Executions, by number, that the coordinator does not wait for any more.
             places: The incarnation that each worker has now.
         """
-        doubt = self._doubt.copy()
+        doubt, unseen = self._doubt.copy(), self._unseen.copy()
         for execution in self._executions:
             spec = execution.worker.spec
-            is_excused = execution.broke_off or execution.number in given_up or spec.incarnation < places[spec.node]
-            if not execution.told and is_excused:
+            is_lost = spec.incarnation < places[spec.node]
+            if not execution.told and (execution.broke_off or execution.number in given_up or is_lost):
                 for rows in execution.applied:
                     np.add.at(doubt[execution.epoch], rows, 1)
-        return self.weights.tobytes() + doubt.tobytes()
+                    if not is_lost:
+                        unseen[execution.epoch][rows[np.isin(rows, execution.worker.held(execution.epoch))]] = 1
+        return [self.weights.copy(), doubt, unseen]

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import random
-from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import partial
 from typing import Any, NamedTuple, Protocol, cast
 
@@ -16,6 +16,7 @@ from simulation.feeders import FedShare, SimFeeders, SimIntake
 from simulation.feeders import Server as DataServer
 from simulation.hub import Hub, Process, SimClock, Waiter
 from simulation.nodes import Agent, Collective, GoneError, Ids, Share, Trainer
+from simulation.replays import Lessee, Replays
 from simulation.roles import ROLES, Member, Worker
 from simulation.rows import FedRows, Rows
 from simulation.servers import Parameters
@@ -41,8 +42,10 @@ from sparktf.message import Message
 from sparktf.result import Application
 from sparktf.sequence import Assignment, Stream
 from sparktf.storage import FileSystems, Storage
-from sparktf.wire.control import Action, AgentHeartbeat, Order, Orders, TrainerSpec
+from sparktf.topology import NodeId
+from sparktf.wire.control import Action, AgentHeartbeat, Order, Orders, TrainerExited, TrainerSpec
 from sparktf.wire.data import DataAddress
+from sparktf.wire.leasing import BlockLease, BlockLeaseRequest
 from sparktf.wire.security import ControlAccess
 from sparktf.wire.sender import NodeMessage
 
@@ -61,7 +64,7 @@ class World(Protocol):
     rows: Rows | FedRows
     config: JobConfig
     hosts: tuple[str, ...]
-    replayed: Counter[int]
+    replays: Replays
 
     def disk_is_full(self) -> bool:
         """Whether nothing can be written now."""
@@ -113,6 +116,8 @@ class SimSite:
         self._collectives: dict[int, Collective] = {}
         self._members: dict[str, Member] = {}
         self._parameters: dict[int, Parameters] = {}
+        self._said: defaultdict[Process, dict[Action, Message]] = defaultdict(dict)
+        self.replays = world.replays
         self._started = 0
         self.spares = self.homes = 0
 
@@ -195,6 +200,7 @@ class SimSite:
         host = hosts[partition % len(hosts)] if self._started <= len(hosts) else chance.choice(hosts)
         agent = Agent(self, partition, host, self._started, self.world.seed, skew_s=skew_s)
         self.agents.append(agent)
+        agent.process.on_end.append(partial(self._echo, agent.process))
         self._perhaps(agent.process, "node-dies", agent.die)
         self._perhaps(agent.process, "node-freezes", agent.freeze)
 
@@ -207,12 +213,22 @@ class SimSite:
         self.trainers.append(trainer)
         self._perhaps(trainer.process, "trainer-dies", lambda: trainer.exit(-9))
         self._perhaps(trainer.process, "trainer-freezes", trainer.freeze)
+        if trainer.spec.incarnation:
+            self._perhaps(trainer.process, "successor-dies", lambda: trainer.exit(-9), within_s=6.0)
+        trainer.process.on_end.append(partial(self._echo, trainer.process))
 
-    def _perhaps(self, process: Process, kind: str, act: Callable[..., None]) -> None:
-        weight = 2.0 / self.world.config.cluster.nodes
+    def _echo(self, process: Process) -> None:
+        """Has what somebody who is gone has said last of each kind come again, when others may have his place."""
+        for action, message in self._said.pop(process, {}).items():
+            if chance := self.faults.strike("voice-of-the-dead", f"{process} {action}"):
+                after_s = chance.choice((0.5, 2.0, 5.0, 12.0))
+                self.hub.at(after_s, partial(self._deliver, Waiter(process), action, message, 0.01))
+
+    def _perhaps(self, process: Process, kind: str, act: Callable[..., None], within_s: float = 25.0) -> None:
+        weight = 1.0 if kind.startswith("successor") else 2.0 / self.world.config.cluster.nodes
         if (chance := self.faults.strike(kind, f"{process}", weight=weight)) is None:
             return
-        after_s = chance.uniform(0.0, 25.0)
+        after_s = chance.uniform(0.0, within_s)
         args = () if kind.endswith("dies") else (chance.choice((1.0, 4.0, 9.0, 15.0, 40.0)),)
         note = f"{process} {kind.partition('-')[2]} in {after_s:.1f} s" + (f" for {args[0]:g} s" if args else "")
         self.faults.schedule[-1] = self.faults.schedule[-1]._replace(what=note)
@@ -254,6 +270,10 @@ class SimSite:
         if faults.strike("message-lost", what):
             self.world.hit(caller, "lost")
             ways.clear()
+        if "voice-of-the-dead" in faults.kinds:
+            self._said[caller][action] = message
+            if isinstance(message, TrainerExited) and (chance := faults.strike("voice-of-the-dead", what)):
+                ways.append(chance.choice((2.0, 5.0, 12.0)))
         for way_s in ways:
             self.hub.at(way_s, partial(self._deliver, waiter, action, message, rng.uniform(0.001, 0.02)))
         if isinstance(message, NodeMessage):
@@ -285,6 +305,9 @@ class SimSite:
             self.driver.when_awake(partial(self._deliver, waiter, action, message, back_s))
         else:
             answer = self._answer(action, message)
+            if chance := self.faults.strike("answer-late", f"to {waiter.process} {action}"):
+                back_s += chance.choice((0.5, 2.0, 5.0))
+                self.world.hit(waiter.process, "late")
             if self.faults.strike("message-lost", f"answer to {waiter.process} {action}"):
                 self.world.hit(waiter.process, "lost")
             else:
@@ -295,6 +318,9 @@ class SimSite:
             answer = self._handlers[action].answer(message)
             if isinstance(message, AgentHeartbeat) and isinstance(answer, Orders) and answer.order is Order.STOP:
                 self.world.stopped(self, message)
+            if isinstance(message, BlockLeaseRequest) and isinstance(answer, BlockLease):
+                lessee = self.lessee(message.attempt, message.node, message.incarnation)
+                self.world.replays.leased(lessee, message.epoch, message.number, answer.pieces)
             return answer
         except RefusedError as error:
             return error
@@ -338,9 +364,9 @@ class SimSite:
         """Returns the weights of a model that has seen no row."""
         return np.zeros((self.world.config.train.epochs, self.world.rows.count), np.uint8)
 
-    def hit(self, process: Process, what: str) -> None:
+    def hit(self, process: Process, what: str, *, lasts: bool = False) -> None:
         """See `World`."""
-        self.world.hit(process, what)
+        self.world.hit(process, what, lasts=lasts)
 
     # ---- what nodes of roles share ----
 
@@ -356,13 +382,20 @@ class SimSite:
         """See `AsyncLine`."""
         return cast("Worker", self._members[address])
 
-    def member_at(self, address: str) -> Member:
+    def member_at(self, address: str) -> Member | None:
         """See `AsyncLine`."""
-        return self._members[address]
+        return self._members.get(address)
 
-    def read(self, assignment: Assignment, epoch: int) -> Ids:
+    def read(self, assignment: Assignment, epoch: int) -> tuple[Ids, Ids]:
         """See `AsyncLine`."""
-        return cast("Rows", self.world.rows).of(assignment, epoch)
+        rows = cast("Rows", self.world.rows)
+        ids = rows.of(assignment, epoch)
+        return ids, np.flatnonzero(~rows.bad[ids])
+
+    @property
+    def all_parameters(self) -> Collection[Parameters]:
+        """Those of all attempts."""
+        return self._parameters.values()
 
     def parameters(self, attempt: int) -> Parameters:
         """See `AsyncLine`."""
@@ -372,9 +405,9 @@ class SimSite:
         """See `AsyncLine`."""
         self._parameters[attempt] = parameters
 
-    def may_replay(self, epoch: int, rows: int) -> None:
+    def lessee(self, attempt: int, node: NodeId, incarnation: int) -> Lessee:
         """See `AsyncLine`."""
-        self.world.replayed[epoch] += rows
+        return Lessee(self.driver.name, attempt, node, incarnation)
 
     def violate(self, what: str) -> None:
         """See `AsyncLine`."""

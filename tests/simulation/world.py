@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import gc
 import json
 import logging
 import random
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -21,6 +22,7 @@ from simulation.disk import Disk
 from simulation.faults import Faults
 from simulation.hub import EPOCH_S, THREADING, Hub, Process, SimCondition, SimLock
 from simulation.nodes import Agent
+from simulation.replays import Replays
 from simulation.rows import FedRows, Rows
 from simulation.site import SimSite
 from simulation.strategies import LOCKSTEP, PARAMETER_SERVER
@@ -47,6 +49,9 @@ _LOOK_S = 0.0002
 
 _MANY = 6
 """Workers that read too many rows for updates of one or two to be played in no time."""
+
+_COLLECTED = 10
+"""Of so many seeds one begins with a clean memory."""
 
 _QUIET_S = 60.0
 _BOUND_S = 400.0
@@ -142,7 +147,7 @@ class World:
         self.config = _with_servers(chance, _config(chance, count)) if is_async else _config(chance, count)
         self.nodes = self.config.cluster.nodes
         self.hosts = tuple(f"h{i}" for i in range(self.nodes + 1))
-        self.replayed = Counter[int]()
+        self.replays = Replays()
         self.rows: Rows | FedRows
         if self.is_fed:
             cache = chance.choice(("auto", "off"))
@@ -150,7 +155,8 @@ class World:
             self.config = self.config.model_copy(update={"data": data})
             self.rows = FedRows(self.config, chance.randint(1, 2 * count + 6), seed)
         else:
-            self.rows = Rows(self.config, chance.randint(count, 4 * count + 8), self.hosts, seed)
+            groups, more = chance.randint(count, 4 * count + 8), _more_rows(chance) if is_async else {}
+            self.rows = Rows(self.config, groups, self.hosts, seed, **more)
         self.disk = Disk(lambda: EPOCH_S + self.hub.now)
         self.rundir = RunDirectory(self.config.output.path, self.config.name, "r")
         self.submissions: list[Submission] = []
@@ -168,6 +174,17 @@ class World:
         """See `site.World`."""
         begun_s, for_s = self._full_s
         return begun_s <= self.hub.now < min(begun_s + for_s, self.faults.until_s)
+
+    @property
+    def is_refused(self) -> bool:
+        """Whether more rows fail a check than may be set aside."""
+        return int(self.rows.bad.sum()) > self.config.data.max_bad_rows
+
+    @property
+    def untold_steps(self) -> int:
+        """Updates under parameter servers of which no coordinator has been told."""
+        sites = [submission.site for submission in self.submissions]
+        return sum(parameters.untold_steps for site in sites for parameters in site.all_parameters)
 
     @property
     def disk_was_full(self) -> bool:
@@ -309,7 +326,10 @@ class World:
         return [s for s in self.submissions if not s.process.dead]
 
     def _is_decided(self) -> bool:
-        return any(s.over and s.result is not None and s.result.verdict is Verdict.DONE for s in self.submissions)
+        ends = [Verdict.DATA_REFUSED] if self.is_refused else [Verdict.DONE]
+        if self.config.train.max_steps is not None:
+            ends.append(Verdict.DONE)  # before anybody has read too many of them
+        return any(s.over and s.result is not None and s.result.verdict in ends for s in self.submissions)
 
     def _is_over(self) -> bool:
         if self._living():
@@ -337,10 +357,18 @@ class World:
         return f"{told} after {len(self.submissions)} submission(s), {self.hub.now:.0f} s"
 
 
+def settle() -> None:
+    """Begins a process that plays seeds: the circles of small things that they leave are looked for now and then."""
+    logging.disable()
+    gc.freeze()
+    gc.disable()
+
+
 def play(job: tuple[int, int | None, str]) -> Verdicts:
     """Plays one seed of a strategy, with so many nodes that train if that is said."""
     seed, nodes, strategy = job
-    logging.disable()
+    if seed % _COLLECTED == 0:
+        gc.collect()
     return World(seed, nodes=nodes, strategy=strategy).play()
 
 
@@ -390,7 +418,11 @@ def _with_servers(chance: random.Random, config: JobConfig) -> JobConfig:
     return JobConfig.model_validate(
         {
             **config.model_dump(),
-            "data": {**config.data.model_dump(), "rebalance": True},
+            "data": {
+                **config.data.model_dump(),
+                "rebalance": True,
+                "max_bad_rows": chance.choice((0, 3, 10, 1000, 1000)),
+            },
             "cluster": {
                 "strategy": PARAMETER_SERVER,
                 "workers": workers,
@@ -401,6 +433,7 @@ def _with_servers(chance: random.Random, config: JobConfig) -> JobConfig:
                 **config.train.model_dump(),
                 "batch_size": chance.choice((1, 2, 4) if workers < _MANY else (4, 8)),
                 "steps_per_call": chance.choice((1, 2, 4, 8)),
+                "max_steps": chance.choice((None, None, None, chance.randint(2, 60))),
             },
             "checkpoint": {
                 **config.checkpoint.model_dump(),
@@ -411,8 +444,15 @@ def _with_servers(chance: random.Random, config: JobConfig) -> JobConfig:
     )
 
 
+def _more_rows(chance: random.Random) -> dict[str, Any]:
+    """Returns what part of the rows fails a check, and how many there are to evaluate."""
+    return {"bad": chance.choice((0.0, 0.0, 0.02, 0.2)), "validation": chance.choice((0, 7))}
+
+
 class _Silent(Console):
     """A console that nobody looks at."""
+
+    is_terminal = False  # what a console finds out each time it is asked
 
     def print(self, *objects: Any, **how: Any) -> None:
         """Says nothing."""
@@ -427,11 +467,11 @@ def _in_simulation(world: World) -> Iterator[None]:
         process = next(s.process for s in world.submissions if greenlet.getcurrent() in s.process._threads)
         return SimLock(process)
 
-    threads, now = mock.Mock(Lock=lock), SimpleNamespace(monotonic=lambda: world.hub.now)
+    threads, now = SimpleNamespace(Lock=lock), SimpleNamespace(monotonic=lambda: world.hub.now)
     with (
         mock.patch("secrets.token_hex", lambda n: f"{chance.getrandbits(8 * n):0{2 * n}x}"),
         mock.patch("sparktf.event_log.threading", threads),
-        mock.patch("sparktf.feed.staging.time", mock.Mock(monotonic=lambda: world.hub.now)),
+        mock.patch("sparktf.feed.staging.time", now),
         mock.patch("sparktf.feed.leased_feed.time", now),
         mock.patch("sparktf.feed.leased_feed.threading", THREADING),
         mock.patch("sparktf.feed.leased_parts.threading", THREADING),
