@@ -110,6 +110,10 @@ class Display:
             now_s,
         )
 
+    def evaluating(self, now_s: float) -> None:
+        """Shows that the training is done, and an evaluator is not."""
+        self._show("training is done: waiting for the last checkpoint's evaluation", now_s)
+
     def metrics(self, metrics: Metrics) -> None:
         """Prints the metrics of a stream."""
         values = "  ".join(f"{name} {value:.4f}" for name, value in metrics.values.items())

@@ -29,6 +29,7 @@ class Due(NamedTuple):
         commits: Checkpoints that are whole.
         weights: Of the model, once it is known.
         metrics: What nobody has shown yet; `warnings` likewise.
+        evaluates: The training is done, and the evaluator is not.
     """
 
     outcome: Outcome
@@ -37,6 +38,7 @@ class Due(NamedTuple):
     metrics: list[Metrics]
     warnings: list[str]
     progress: list[Progress]
+    evaluates: bool
 
 
 @dataclass
@@ -91,7 +93,10 @@ class Watch:
             if due.outcome is not Outcome.RUNNING:
                 return due.outcome
             now_s = clock.now_s()
-            self.display.training(due.progress, self.planned, self._before(due), ready_s - now_s, now_s)
+            if due.evaluates:
+                self.display.evaluating(now_s)
+            else:
+                self.display.training(due.progress, self.planned, self._before(due), ready_s - now_s, now_s)
 
     def settle(self) -> None:
         """Has the last checkpoints committed, once the attempt is done or has failed.
@@ -161,8 +166,8 @@ class Watch:
             ready = next(iter(attempt.trainers.values())).ready
             metrics, self._shown = attempt.metrics[self._shown :], len(attempt.metrics)
             warnings, self._warned = attempt.warnings[self._warned :], len(attempt.warnings)
-            progress = attempt.progress()
-        return Due(outcome, commits, ready.weights if ready else None, metrics, warnings, progress)
+            progress, evaluates = attempt.progress(), attempt.evaluation.is_waited_for(attempt.trainers)
+        return Due(outcome, commits, ready.weights if ready else None, metrics, warnings, progress, evaluates)
 
     # ---- act ----
 

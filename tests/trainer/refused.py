@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Callable
+from types import SimpleNamespace
 from typing import Any
 
+from specs import trainer_spec
 from trainer.lake import CLASSES
 
 from sparktf.config.job import JobConfig
 from sparktf.errors import SparkTFError
 from sparktf.feature import Feature, FeedSpec, Kind
+from sparktf.sequence import Stream
 
 Build = Callable[[Any], Any]
 
@@ -51,6 +54,16 @@ def _answer(config: JobConfig, what: str, construct: Callable[..., None]) -> tup
     except ValueError as error:
         return type(error).__name__, 1, " ".join([str(error), *error.__notes__])
     return "", 0, "accepted"
+
+
+def of_evaluator(config: JobConfig, rows: int) -> str:
+    """Returns why an evaluator evaluates nothing of a run with so many rows for validation."""
+    evaluator = importlib.import_module("sparktf.trainer.evaluator")
+    try:
+        evaluator.evaluate(SimpleNamespace(spec=trainer_spec(config=config, rows={Stream.VALIDATION: rows})))
+    except SparkTFError as error:
+        return f"{type(error).__name__}: {error}"
+    return ""
 
 
 def functional(

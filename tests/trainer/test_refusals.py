@@ -92,6 +92,17 @@ def test_the_error_of_a_subclassed_models_first_call_says_what_it_was_given(
         assert "it was given input:numbers float32 [batch, 4], target:label int64 [batch]" in message
 
 
+def test_an_evaluator_without_a_model_or_rows_to_evaluate_is_refused_with_the_setting(
+    tmp_path: Path, elsewhere: ProcessPoolExecutor
+) -> None:
+    config = lake.job(tmp_path, "loop", params={"flavour": "keras"}, data=lake.NUMBERS_TO_LABEL)
+    said = elsewhere.submit(refused.of_evaluator, config, 5).result()
+    assert said.startswith("ModelContractError: cluster.evaluator: true evaluates what build(params, assets) returns")
+    config = lake.job(tmp_path, "everything", params={"flavour": "keras"}, data=lake.NUMBERS_TO_LABEL)
+    said = elsewhere.submit(refused.of_evaluator, config, 0).result()
+    assert said.startswith("PreflightError: cluster.evaluator: true, and data.validation has no rows")
+
+
 @pytest.mark.parametrize(
     ("model", "message"),
     [

@@ -6,7 +6,7 @@ import json
 import multiprocessing
 import os
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from multiprocessing.connection import Connection
 from multiprocessing.synchronize import Event
 from pathlib import Path
@@ -168,6 +168,22 @@ class TestCommit:
         store.fence(1)
         commit(store, rundir, 10, 20, 30, 40)
         assert store.list() == (30, 40)
+
+    def test_what_is_not_released_stays_until_it_is(self, rundir: RunDirectory) -> None:
+        store = open_store(rundir, keep=1)
+        store.fence(1)
+        asked = []
+
+        def release(steps: Sequence[int]) -> Sequence[int]:
+            asked.append(tuple(steps))
+            return [step for step in steps if step != 10]
+
+        for step in (10, 20, 30):
+            store.commit(*stage(rundir, step), release=release)
+        assert store.list() == (10, 30)
+        assert asked == [(), (10,), (10, 20)]
+        commit(store, rundir, 40)
+        assert store.list() == (40,)
 
     def test_the_best_stays_beside_the_newest(self, rundir: RunDirectory) -> None:
         store = open_store(rundir, keep=1)

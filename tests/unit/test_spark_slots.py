@@ -75,13 +75,14 @@ def test_too_few_slots_for_all_roles_are_told_with_each_of_them(feeders: bool | 
         ),
     ],
 )
-def test_an_evaluator_takes_a_slot_too(cluster: ClusterConfig, named: str, lower: str) -> None:
+@pytest.mark.parametrize("feeders", [None, False])
+def test_an_evaluator_takes_a_slot_too(feeders: bool | None, cluster: ClusterConfig, named: str, lower: str) -> None:
     with pytest.raises(PreflightError) as refused:
-        check_slots(LOCAL, cluster, feeders=False)
+        check_slots(LOCAL, cluster, feeders=feeders)
     assert str(refused.value) == (
         f"{named} need as many slots, but local[4] has 4: use --master 'local[5]'; or lower {lower}"
     )
-    check_slots(Slots("local[5]", 1, 5, one_machine=True), cluster, feeders=False)
+    check_slots(Slots("local[5]", 1, 5, one_machine=True), cluster, feeders=feeders)
 
 
 @pytest.mark.parametrize(
