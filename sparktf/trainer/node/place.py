@@ -8,6 +8,7 @@ from typing import TypeVar
 
 from sparktf.message import Message
 from sparktf.rundir import RunDirectory
+from sparktf.sequence import Stream
 from sparktf.storage import FileSystems, SimpleCredentials
 from sparktf.topology import NodeId
 from sparktf.trainer.node.position import Positioned
@@ -49,6 +50,11 @@ class Place:
     def leads(self) -> bool:
         """Whether this node speaks and writes for all, where one is enough."""
         return self.spec.leads
+
+    @property
+    def evaluates(self) -> bool:
+        """Whether those who train evaluate as well: there are rows for that, and no evaluator."""
+        return self.spec.has(Stream.VALIDATION) and not self.spec.config.cluster.evaluator
 
     def follow(self, loop: Positioned) -> None:
         """Has heartbeats say where a loop is from now on."""

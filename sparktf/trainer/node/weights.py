@@ -93,7 +93,7 @@ class Weights:
         Where there is an evaluator, that is its business.
         """
         spec = self._member.place.spec
-        if not spec.has(Stream.VALIDATION) or spec.config.cluster.evaluator:
+        if not self._member.place.evaluates:
             return None
         self._evaluator = Evaluator(self._copy.model, self._sum, spec.config.train.validation_batch_size)
         self._evaluator.warm_up()

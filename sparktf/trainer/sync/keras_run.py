@@ -37,7 +37,7 @@ class KerasRun:
         # One replica's model has no distributed variables: it is its own plain copy.
         plain: KerasModel | None = self._model
         if replicas > 1:
-            used = place.leads or spec.has(Stream.VALIDATION)
+            used = place.leads or place.evaluates
             plain = KerasModel(build, config, spec.assets, spec.feed) if used else None
         checkpoint = LocalCheckpoint(model=self._model.model, optimizer=self._model.optimizer)
         self._weights = Weights(member, CopyOfVariables(self._model, plain, checkpoint), self._collective.sum)
