@@ -70,6 +70,8 @@ class EpochRows(Message):
     Attributes:
         replayed: Rows that may have gone into two updates, since a worker was lost or broken off between them; 0 where
             all nodes make every update together.
+        dropped: Gradients that came too late for their update, under `train.replicas_to_aggregate`, in the last
+            attempt; their rows went into other ones.
     """
 
     epoch: int
@@ -78,6 +80,7 @@ class EpochRows(Message):
     trained: int
     set_aside: int = 0
     replayed: int = 0
+    dropped: int = 0
     complete: bool
 
 

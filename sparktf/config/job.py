@@ -29,6 +29,7 @@ from sparktf.config.timeouts import TimeoutsConfig
 from sparktf.config.train import TrainConfig
 from sparktf.predicate import FillValue
 from sparktf.rundir import NAME_LENGTH, NAME_PATTERN
+from sparktf.topology import GangShape
 
 _FUNCTION = r"^[A-Za-z_][\w.]*:[A-Za-z_]\w*$"
 
@@ -293,10 +294,33 @@ class JobConfig(Section):
         return self
 
     @model_validator(mode="after")
+    def _enough_workers_aggregate(self) -> Self:
+        wanted, cluster = self.train.replicas_to_aggregate, self.cluster
+        if wanted is None:
+            return self
+        if cluster.strategy != "parameter_server":
+            raise ValueError(
+                f"train.replicas_to_aggregate: {wanted} needs cluster.strategy: parameter_server; under "
+                f"{cluster.strategy} all workers make every update"
+            )
+        if wanted > cluster.workers:
+            raise ValueError(
+                f"train.replicas_to_aggregate: {wanted} is more than the workers there are: set it to at most "
+                f"cluster.workers: {cluster.workers}"
+            )
+        return self
+
+    @model_validator(mode="after")
     def _best_is_known(self) -> Self:
         if self.train.keep == "best" and self.data.validation is None:
             raise ValueError("train.keep: best needs validation metrics to compare epochs by: give data.validation")
         return self
+
+    @property
+    def shape(self) -> GangShape:
+        """How many nodes the gang has, and with how few it goes on: with as many workers as an update takes."""
+        least = max(self.cluster.min_workers, self.train.replicas_to_aggregate or 1)
+        return self.cluster.model_copy(update={"min_workers": least}).shape
 
     @property
     def model_module(self) -> str:

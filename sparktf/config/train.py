@@ -21,6 +21,12 @@ class TrainConfig(Section):
         description="Rows per optimizer update, over all workers; each brings its share. Under `parameter_server`: of "
         "the one worker that makes the update.",
     )
+    replicas_to_aggregate: PositiveInt | None = Field(
+        default=None,
+        description="Under `parameter_server`: each update is the mean, weighted by rows, of the first so many "
+        "gradients that workers have computed at its step; workers beyond them are backups. Default: each gradient is "
+        "an update of its own ([async.md](async.md)).",
+    )
     steps_per_call: PositiveInt = Field(default=32, description="Updates run by one call into TensorFlow.")
     validation_batch_size: PositiveInt = Field(default=4096, description="Rows per worker and evaluation step.")
     seed: int = Field(default=0, ge=0, description="Seed of initial weights, shuffling and the validation fraction.")

@@ -252,6 +252,7 @@ class Committer:
                     trained=a.trained,
                     set_aside=a.aside,
                     replayed=a.replayed,
+                    dropped=a.dropped,
                     complete=a.complete,
                 )
         return tuple(by_epoch[epoch] for epoch in sorted(by_epoch))

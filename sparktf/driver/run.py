@@ -176,7 +176,7 @@ class Run:
             self._fence.put(self._rundir.config, show_config(self._config).encode())
         seating = seat(
             agents,
-            self._config.cluster.shape,
+            self._config.shape,
             plan.host_nbytes(),
             self._storage,
             self._rundir.plan,

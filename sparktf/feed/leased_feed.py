@@ -28,12 +28,21 @@ class Take(NamedTuple):
         number: By which they are marked when they are trained; 0 where there are none.
         rows: How many.
         drained: There will be none any more.
+        dry: Others have all that is left: there can be none for the moment.
     """
 
     number: int
     columns: Columns
     rows: int
     drained: bool
+    dry: bool = False
+
+
+class Out(NamedTuple):
+    """A take that is not marked."""
+
+    number: int
+    rows: int
 
 
 class LeasedFeed:
@@ -59,7 +68,8 @@ class LeasedFeed:
         self._lock = threading.Lock()
         self._closed = threading.Event()
         self._held: Columns = {}  # handed out, and not marked
-        self._out: tuple[int, int, bool] | None = None  # number and rows of the take; whether they were out before
+        self._doubtful = 0  # so many of these may be trained
+        self._out: Out | None = None
         self._trail = Trail()
         self._meter = Meter(feed)
 
@@ -85,38 +95,41 @@ class LeasedFeed:
         again = row_count(self._held) > 0
         if not again and not self._closed.is_set():
             self._held = self._feed.take_now(rows, wait_s, batch_rows=self._batch_rows)
+        if self._out is not None:
+            self._doubtful = max(self._doubtful, self._out.rows)
         n = min(row_count(self._held), rows)
         if n:
-            number = next(self._receipts.takes)
-            self._out = (number, n, again)
-            return Take(number, slice_rows(self._held, 0, n), n, drained=False)
+            self._out = Out(next(self._receipts.takes), n)
+            return Take(self._out.number, slice_rows(self._held, 0, n), n, drained=False)
         self._out = None
         if not again:
             self._mark(0, replayed=0, loss=0.0)
         drained = not again and (self._closed.is_set() or self._feed.is_drained)
-        return Take(0, empty_columns(self._spec.features), 0, drained)
+        dry = drained or (not again and self._feed.is_dry)
+        return Take(0, empty_columns(self._spec.features), 0, drained, dry)
 
-    def done(self, take: int, loss: float) -> Trained | None:
+    def done(self, take: int, loss: float, rows: int | None = None) -> Trained | None:
         """Marks a take as trained; returns what counts, None where it was handed out again since, or there is none.
 
         Args:
             take: Its number.
             loss: Sum over its rows.
+            rows: So many of its rows are trained, by default all. The others are certainly not: they come again next.
         """
         with self._lock:
-            if self._out is None or self._out[0] != take:
+            if self._out is None or self._out.number != take:
                 return None
-            _, rows, again = self._out
-            self._out = None
+            rows = self._out.rows if rows is None else rows
+            doubtful, self._out, self._doubtful = min(self._doubtful, rows), None, max(self._doubtful - rows, 0)
             left = row_count(self._held) - rows
             self._held = slice_rows(self._held, rows, rows + left) if left else {}
-            return self._mark(rows, replayed=rows if again else 0, loss=loss)
+            return self._mark(rows, replayed=doubtful, loss=loss)
 
     def close(self) -> None:
         """Ends reading. Nothing is handed out any more."""
         with self._lock:
             self._closed.set()
-            self._held, self._out = {}, None
+            self._held, self._out, self._doubtful = {}, None, 0
             self._feed.stop()
 
     def _mark(self, rows: int, *, replayed: int, loss: float) -> Trained | None:

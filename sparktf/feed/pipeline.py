@@ -182,6 +182,12 @@ class NodeFeed:
         """Whether the share's end has been met, and nothing is left to hand out."""
         return self._drained and not self._in_hand
 
+    @property
+    def is_dry(self) -> bool:
+        """Whether nothing is at hand, nor can be had for the moment; those who have the rest may give it back."""
+        with self._changed:
+            return (self._dry or self._finished) and not self._ready and not self._in_hand
+
     def handed_since(self, part: int) -> Sequence[Handed]:
         """Returns what is handed out of the parts, from one on that is counted from 0; those that are begun."""
         return self._begun[part:]

@@ -324,6 +324,7 @@ class EpochDone(NodeMessage):
     Attributes:
         rows_fed: Rows that its feed has gone through in this attempt; `rows_trained` those that went into updates,
             `rows_aside` those that were left out because they failed a check.
+        dropped: Gradients that came too late for their update.
         complete: False where `train.max_steps` ended the epoch early.
         input: What the node has read for it.
     """
@@ -334,6 +335,7 @@ class EpochDone(NodeMessage):
     rows_trained: int
     complete: bool
     rows_aside: int = 0
+    dropped: int = 0
     input: NodeInput = NodeInput()
 
 

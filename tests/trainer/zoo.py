@@ -80,7 +80,7 @@ def sharded(params: Params, assets: Params) -> Any:
     row, item = (keras.Input((), name=name, dtype="int64") for name in ("row", "item"))
     numbers = keras.Input((len(NUMBERS),), name="numbers")
     embedded = [
-        embedding(params["rows"], 2, shards=3, name="of_row")(row),
+        embedding(params["rows"], 2, shards=3, name="of_row")(told(keras, row) if params.get("told") else row),
         embedding(ITEMS, 3, shards=2, name="of_item")(item),
     ]
     hidden = layers.Dense(8, "tanh", name="hidden")(layers.Concatenate()([*embedded, numbers]))

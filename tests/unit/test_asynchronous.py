@@ -126,7 +126,7 @@ class Gang:
             first, trained = first + 1, trained + sum(piece.rows for piece in pieces)
         return trained
 
-    def epoch_done(self, fed: int, trained: int, aside: int = 0, *, complete: bool = True) -> None:
+    def epoch_done(self, fed: int, trained: int, aside: int = 0, *, dropped: int = 0, complete: bool = True) -> None:
         self.attempt.epoch_done(
             EpochDone(
                 **self.sender(CHIEF),
@@ -135,6 +135,7 @@ class Gang:
                 rows_fed=fed,
                 rows_trained=trained,
                 rows_aside=aside,
+                dropped=dropped,
                 complete=complete,
             )
         )
@@ -188,10 +189,11 @@ def test_an_epoch_adds_up_from_what_the_coordinator_has_fetched(gang: Gang) -> N
     others = gang.train_all(TWO)
     assert others + piece.rows == ROWS
     assert gang.lease(ONE, 2) == BlockLease(ended=True)
-    gang.epoch_done(ROWS, ROWS)
+    gang.epoch_done(ROWS, ROWS, dropped=3)
 
     account = gang.attempt.epochs[0]
     assert (account.planned, account.fed, account.trained, account.aside, account.replayed) == (ROWS, ROWS, ROWS, 0, 4)
+    assert account.dropped == 3
     assert account.complete
     assert not gang.attempt.failures
     assert gang.attempt.inputs() == {CHIEF: NodeInput(), PS: NodeInput(), ONE: read, TWO: NodeInput()}

@@ -253,6 +253,7 @@ def test_a_configuration_made_in_python_is_refused_as_one_from_a_file(make: Call
             "data.rebalance=false",
             r"data\.rebalance: off is for replays .* under cluster\.strategy: parameter_server, .*: leave",
         ),
+        ("train.replicas_to_aggregate=4", r"4 is more than the workers there are: .* at most cluster\.workers: 3"),
         ("data.mode=spark", r"data\.mode: spark is read through Spark, and under cluster\.strategy: parameter_server "),
         ("data.format=orc", r"data\.format: orc is read through Spark, and under cluster\.strategy: parameter_server "),
     ],
@@ -279,6 +280,19 @@ def test_what_an_evaluator_cannot_do_is_refused(strategy: str, override: str, sa
     assert cluster.nodes == cluster.replicas + 1 == {"single": 2}.get(strategy, 4)
     with pytest.raises(ConfigError, match=said):
         parse_config(text, [*evaluated, override])
+
+
+def test_workers_that_make_every_update_together_anyway_are_not_told_how_many() -> None:
+    said = (
+        "c.yaml: train.replicas_to_aggregate: 2 needs cluster.strategy: parameter_server; under multi_worker_mirrored"
+    )
+    assert refusal(MINIMAL, "train.replicas_to_aggregate=2").startswith(said)
+
+
+def test_a_gang_has_as_many_workers_left_as_an_update_takes() -> None:
+    cluster = "cluster: {strategy: parameter_server, workers: 3, ps: 1, min_workers: 1}"
+    assert parse_config(with_lines(cluster, "train: {replicas_to_aggregate: 2}")).shape.fewest == 4
+    assert parse_config(with_lines(cluster)).shape.fewest == 3
 
 
 def test_an_error_in_the_file_names_the_file() -> None:

@@ -87,6 +87,12 @@ def test_a_checkpoint_that_is_due_waits_for_what_is_under_way(due: dict[str, Any
     assert decide(course(**due), PACE) == Save()
 
 
+def test_what_workers_make_together_is_as_many_updates_for_each_of_them() -> None:
+    assert sent(course(together=True, until_end=3)) == [3] * 2 * IN_FLIGHT
+    assert sent(course(together=True, until_end=3, late=5, budgets=(3,) * 5)) == [3]
+    assert sent(course(together=True, until_end=9, until_save=2)) == [2] * 2 * IN_FLIGHT
+
+
 def test_a_checkpoint_by_steps_is_never_passed() -> None:
     assert sum(sent(course(until_save=7))) == 7
     assert decide(course(until_save=7, budgets=(4, 3)), PACE) == Rest()

@@ -283,6 +283,25 @@ class TestBrokenTakes:
         assert [r.replayed for r in receipts_of(receipts)] == [BATCH, 2 * BATCH, BATCH, 0]
         feed.close()
 
+    def test_what_is_certainly_not_trained_comes_again_and_does_not_count_as_replayed(self, tmp_path: Path) -> None:
+        plan, receipts = plan_lake(write_lake(tmp_path, [100])), Receipts(WORKER, 0)
+        feed = opened(plan, Lender(pieces_of(plan)), receipts)
+        take = first_take(feed, updates=4)
+        assert feed.done(take.number, 1.0, BATCH) is not None
+        again = first_take(feed, updates=2)
+        assert ids_in(again) == ids_in(take)[BATCH : 3 * BATCH]
+        assert feed.done(again.number, 0.0, 0) is None
+        broken = first_take(feed, updates=2)
+        assert ids_in(broken) == ids_in(again)
+        after = first_take(feed, updates=4)  # without a word about the one before
+        assert ids_in(after) == ids_in(take)[BATCH:]
+        assert feed.done(after.number, 3.0) is not None
+        assert [(r.rows, r.replayed, r.loss) for r in receipts_of(receipts)] == [
+            (BATCH, 0, 1.0),
+            (3 * BATCH, 2 * BATCH, 3.0),
+        ]
+        feed.close()
+
     def test_a_take_that_is_marked_late_counts_nothing_whatever_epoch_it_was_of(self, plan: Plan) -> None:
         receipts = Receipts(WORKER, 0)
         before = opened(plan, Lender(pieces_of(plan)), receipts)
@@ -391,6 +410,8 @@ class TestAhead:
         lend = Lender(pieces_of(plan), now=0)
         feed = opened(plan, lend)
         lend.wait_for_calls(1)
+        while not feed.take(UPDATES, 0.01).dry:
+            pass
         (reading,) = [t for t in threading.enumerate() if t not in before and t.name == "feed"]
         feed.close()
         reading.join(LONG_S / 2)

@@ -91,6 +91,11 @@ class EpochAccount:
         return self.replayed_before + (self.receipts.replayed if self.receipts else 0)
 
     @property
+    def dropped(self) -> int:
+        """Gradients that came too late for their update."""
+        return sum(report.dropped for report in self.reports.values())
+
+    @property
     def inputs(self) -> dict[NodeId, NodeInput]:
         """What each node has read for it."""
         return self.receipts.inputs if self.receipts else {node: r.input for node, r in self.reports.items()}

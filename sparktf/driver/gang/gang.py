@@ -126,7 +126,7 @@ class Gang:
         return agents
 
     def _gathered(self, config: JobConfig, plan: Plan, display: Display, *, first: bool) -> list[AgentRecord]:
-        shape, timeouts = config.cluster.shape, config.timeouts
+        shape, timeouts = config.shape, config.timeouts
         limit_s = timeouts.reserve if first else timeouts.replace
         wanted, least = shape.nodes, shape.nodes if first else shape.fewest
         deadline_s = self._clock.now_s() + limit_s

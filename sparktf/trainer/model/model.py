@@ -140,6 +140,10 @@ class KerasModel:
         """Returns the tf.Variables of the model, those of its optimizer not among them."""
         return [_tensorflow_variable(variable) for variable in self.model.variables]
 
+    def trained(self) -> list[Any]:
+        """Returns the tf.Variables that have a gradient, in the order of `gradients`."""
+        return [_tensorflow_variable(variable) for variable in self.model.trainable_variables]
+
     def _build_variables(self) -> None:
         """Creates every variable now: inside a traced function under a strategy it would be too late."""
         rows = example(self.spec)
@@ -161,7 +165,7 @@ class KerasModel:
         with tf.GradientTape() as tape:
             y_pred = self.model(self.layout.x(rows), training=True)
             loss = tf.cast(self.compute_loss(rows, y_pred, training=True), tf.float32) * scale
-        return loss, tape.gradient(loss, [_tensorflow_variable(v) for v in self.model.trainable_variables])
+        return loss, tape.gradient(loss, self.trained())
 
     @contextmanager
     def unchanged(self) -> Iterator[None]:

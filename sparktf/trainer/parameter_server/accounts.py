@@ -14,11 +14,12 @@ def rows_to_train(spec: TrainerSpec, epoch: int) -> int:
     return spec.rows[Stream.TRAIN] - before
 
 
-def epoch_done(spec: TrainerSpec, at: Position, rows_aside: int) -> EpochDone:
+def epoch_done(spec: TrainerSpec, at: Position, rows_aside: int, dropped: int = 0) -> EpochDone:
     """Returns what has become of an epoch that has ended.
 
     Args:
         rows_aside: Rows of it that were left out in this attempt.
+        dropped: Gradients that came too late for their update.
     """
     return EpochDone(
         **spec.sender,
@@ -27,5 +28,6 @@ def epoch_done(spec: TrainerSpec, at: Position, rows_aside: int) -> EpochDone:
         rows_fed=at.rows + rows_aside,
         rows_trained=at.rows,
         rows_aside=rows_aside,
+        dropped=dropped,
         complete=at.is_complete,
     )

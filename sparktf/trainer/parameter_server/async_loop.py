@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
@@ -75,6 +75,26 @@ class Surroundings(Protocol):
         """Is told when updates were made."""
 
 
+class Together(Protocol):
+    """What the loop needs where workers make updates together: `Aggregation`."""
+
+    @property
+    def steps(self) -> int:
+        """Updates that were made in this attempt."""
+
+    def begin_epoch(self) -> None:
+        """Is told before an epoch."""
+
+    def open(self, updates: int | None) -> None:
+        """Has workers make updates, so many at most."""
+
+    def close(self) -> None:
+        """Has nobody make updates any more; waits for the one that is under way."""
+
+    def succeed(self, incarnations: Mapping[NodeId, int]) -> None:
+        """Is told who the workers are now."""
+
+
 class AsyncLoop:
     """Trains epochs; the caller owns model and checkpoints.
 
@@ -83,7 +103,13 @@ class AsyncLoop:
     """
 
     def __init__(
-        self, settings: LoopSettings, around: Surroundings, tally: Tally, telling: Telling, position: Position
+        self,
+        settings: LoopSettings,
+        around: Surroundings,
+        tally: Tally,
+        telling: Telling,
+        position: Position,
+        together: Together | None = None,
     ) -> None:
         """Sends nothing out yet.
 
@@ -91,8 +117,11 @@ class AsyncLoop:
             tally: Of what the workers have trained.
             telling: Tells the driver.
             position: Where it begins.
+            together: How workers make an update together; None where each makes its own.
         """
         self.position = position
+        self._together = together
+        self._step_before = position.step
         self._settings = settings
         self._around = around
         self._tally = tally
@@ -128,9 +157,13 @@ class AsyncLoop:
         """Begins to train so many rows, step by step as `decide` says."""
         self._rows = rows
         self._tempo.begin(time.monotonic())
+        if self._together is not None:
+            self._together.begin_epoch()
+        self._open()
 
     def end(self) -> None:
         """Ends the epoch, or what is trained of it; nothing is under way any more."""
+        self._close()
         self._settle()
         self.position = self.position.ended(complete=self.left <= 0)
 
@@ -165,6 +198,8 @@ class AsyncLoop:
         """Returns what to do next."""
         self._follow_workers()
         self._save_asked = self._around.save_wanted() or self._save_asked
+        if self._together is not None:
+            self.position = replace(self.position, step=self._step_before + self._together.steps)
         now_s, step = time.monotonic(), self.position.step
         rested_s = 0.0 if self._rests_since is None else now_s - max(self._rests_since, self._moved_s)
         course = Course(
@@ -174,6 +209,7 @@ class AsyncLoop:
             workers=self._workers,
             until_end=self._settings.extent.steps_left(step),
             until_save=None if self._next_save is None else self._next_save - step,
+            together=self._together is not None,
             save=self._save_asked,
             rested_s=rested_s,
         )
@@ -189,13 +225,30 @@ class AsyncLoop:
         match step:
             case Send():
                 self._send(step.updates)
-            case Await() | Rest():
+            case Await():
+                self._receive()
+            case Rest():
+                self._close()
                 self._receive()
             case GiveUp():
                 self._late.update((number, updates) for number, (updates, _) in self._under_way.items())
                 self._under_way.clear()
             case Save():
+                self._close()
                 self._save()
+                self._open()
+
+    def _open(self) -> None:
+        """Has workers make updates together, until the end or a checkpoint by steps."""
+        if self._together is not None:
+            step = self.position.step
+            until_save = None if self._next_save is None else self._next_save - step
+            limits = (self._settings.extent.steps_left(step), until_save)
+            self._together.open(min((limit for limit in limits if limit is not None), default=None))
+
+    def _close(self) -> None:
+        if self._together is not None:
+            self._together.close()
 
     def _send(self, updates: int) -> None:
         self._number += 1
@@ -224,7 +277,9 @@ class AsyncLoop:
         if loss is None:
             return
         rows = self._tally.of(self.position.epoch).rows
-        self.position = replace(self.position, step=self.position.step + steps, rows=rows, loss=loss)
+        # What they have made together, they cannot tell by themselves.
+        step = self.position.step + (0 if self._together else steps)
+        self.position = replace(self.position, step=step, rows=rows, loss=loss)
         self._around.trained(self.position)
 
     def _save(self) -> None:
@@ -249,6 +304,8 @@ class AsyncLoop:
         incarnations = {node: place.incarnation for node, place in workers.items()}
         if incarnations != self._incarnations:
             self._take_all(0.0)  # what has come of a lost one before counts: nobody is to train it again
+            if self._together is not None:
+                self._together.succeed(incarnations)
             self._telling.close(self._tally.succeed(incarnations))
             self._incarnations = incarnations
 

@@ -8,6 +8,7 @@ from typing import Any
 
 import tensorflow as tf
 
+from sparktf.errors import ModelContractError
 from sparktf.topology import NodeId
 from sparktf.trainer.model.large_tables import on_large_tables
 from sparktf.trainer.model.model import KerasModel, is_low_level, load_function
@@ -20,6 +21,8 @@ from sparktf.trainer.node.report import say
 from sparktf.trainer.node.saving import Saves
 from sparktf.trainer.node.weights import Weights
 from sparktf.trainer.parameter_server.accounts import epoch_done, rows_to_train
+from sparktf.trainer.parameter_server.aggregated_closure import AggregatedClosure
+from sparktf.trainer.parameter_server.aggregation import Aggregation
 from sparktf.trainer.parameter_server.async_loop import AsyncLoop, LoopSettings
 from sparktf.trainer.parameter_server.checkpoint_in_parts import ShardedCheckpoint
 from sparktf.trainer.parameter_server.closure import Closure
@@ -29,6 +32,7 @@ from sparktf.trainer.parameter_server.fetching import Executions, Result
 from sparktf.trainer.parameter_server.hand_written import CoordinatorNode
 from sparktf.trainer.parameter_server.packing import asked_for
 from sparktf.trainer.parameter_server.plain_copy import CommittedCopy
+from sparktf.trainer.parameter_server.rounds import Rounds
 from sparktf.trainer.parameter_server.servers import Servers
 from sparktf.trainer.parameter_server.succession import Succession
 from sparktf.trainer.parameter_server.tally import Known, Tally
@@ -46,6 +50,11 @@ def coordinate(place: Place) -> None:
     function: Callable[..., Any] = load_function(place.spec.config)
     member = Member(place, connection.strategy, Input(place), Saves(place), Output(place))
     if is_low_level(function):
+        if place.spec.config.train.replicas_to_aggregate is not None:
+            raise ModelContractError(
+                "train.replicas_to_aggregate is for what build(params, assets) returns, not for a train(node), whose "
+                "updates are its own: leave it out"
+            )
         CoordinatorNode(member, connection).run(function)
     else:
         Coordinator(member, connection, function).run()
@@ -61,7 +70,11 @@ class Coordinator:
         self._spec = spec
         with connection.strategy.scope():
             self._model = KerasModel(build, config, spec.assets, spec.feed, unseen=True)
-            self._closure = Closure(connection.strategy, self._model, batch_size=config.train.batch_size)
+            wanted = config.train.replicas_to_aggregate
+            kind = Closure if wanted is None else AggregatedClosure
+            self._closure: Closure | AggregatedClosure = kind(
+                connection.strategy, self._model, batch_size=config.train.batch_size
+            )
         for index, nbytes in enumerate(connection.placement.nbytes):
             say(f"sparktf: ps {index} holds {nbytes} bytes of variables")
         for text in on_large_tables(self._model.model):
@@ -81,11 +94,19 @@ class Coordinator:
             threads=2 * IN_FLIGHT * place.workers,
             patience_s=config.timeouts.progress,
         )
-        Succession(connection.coordinator, place.workers_now).take_over()
+        succession = Succession(connection.coordinator, place.workers_now)
+        succession.take_over()
+        self._together = None
+        if isinstance(self._closure, AggregatedClosure):
+            rounds = Rounds(config.train.replicas_to_aggregate or 1, place.workers)
+            self._together = Aggregation(rounds, self._closure.update, self._closure.throw_away, succession.sending)
+            self._together.start()
+        self._dropped = 0
         self._telling = Telling(place)
         settings = LoopSettings(config.train.batch_size, config.train.steps_per_call, member.extent)
         tally = Tally(spec.cluster.workers())
-        self._loop = AsyncLoop(settings, self, tally, self._telling, Position.restored(spec.restore))
+        at = Position.restored(spec.restore)
+        self._loop = AsyncLoop(settings, self, tally, self._telling, at, self._together)
         place.follow(self._loop)
 
     def run(self) -> None:
@@ -103,9 +124,14 @@ class Coordinator:
     def _train_epoch(self, epoch: int) -> None:
         self._member.place.enter("training")
         self._loop.run_epoch(rows_to_train(self._spec, epoch))
-        message = epoch_done(self._spec, self._loop.position, self._loop.rows_aside)
+        message = epoch_done(self._spec, self._loop.position, self._loop.rows_aside, self._dropped_since_told())
         self._member.place.send(Action.EPOCH_DONE, message)
         self.save(self._loop.position, self._loop.done)
+
+    def _dropped_since_told(self) -> int:
+        """Returns the gradients that were computed for nothing since the epoch before."""
+        told, self._dropped = self._dropped, self._together.dropped if self._together is not None else 0
+        return self._dropped - told
 
     # ---- what the loop needs ----
 

@@ -18,6 +18,7 @@ class Course(NamedTuple):
         workers: How many can be given work.
         until_end: Updates until the run's last one, None where there is no such limit.
         until_save: Updates until a checkpoint is due by steps, None where there is no such rule.
+        together: Executions make the same updates, each a part of them: their budgets do not add up.
         save: A checkpoint is due, whatever the steps.
         rested_s: How long nothing has been sent out, nor come back, since that was decided.
     """
@@ -28,6 +29,7 @@ class Course(NamedTuple):
     workers: int
     until_end: int | None
     until_save: int | None
+    together: bool = False
     save: bool = False
     rested_s: float = 0.0
 
@@ -44,8 +46,8 @@ class Course(NamedTuple):
     @property
     def spare(self) -> int | None:
         """Updates that may still be sent out before the end or a checkpoint; None for any number."""
-        busy = sum(self.budgets)
-        before_end = None if self.until_end is None else self.until_end - busy - self.late
+        busy, late = (0, 0) if self.together else (sum(self.budgets), self.late)
+        before_end = None if self.until_end is None else self.until_end - busy - late
         before_save = None if self.until_save is None else self.until_save - busy
         return min((limit for limit in (before_end, before_save) if limit is not None), default=None)
 
@@ -107,7 +109,7 @@ def decide(course: Course, pace: Pace) -> Step:
     if spare is None:
         return Send(pace.call_steps)
     # What is left before a limit is shared, so that all workers come to it at about the same time.
-    return Send(min(pace.call_steps, -(-spare // course.workers)))
+    return Send(min(pace.call_steps, spare if course.together else -(-spare // course.workers)))
 
 
 def next_call_steps(before: int, most: int, *, steps: int, seconds: float, workers: int, call_s: float) -> int:

@@ -23,6 +23,16 @@ ROWS = "sparktf_rows"
 DONE = "sparktf_done"
 """Token of the PyFunc that marks a take as trained: (take, sum of the loss over its rows) -> receipts, as JSON."""
 
+PART_DONE = "sparktf_part_done"
+"""As `DONE`, of a take's first rows: (take, how many rows, sum of the loss over them) -> receipts."""
+
+WHO = "sparktf_who"
+"""Token of the PyFunc that says who it is that was asked for a take, (take) -> int64 [3]: the worker's index, its
+incarnation, and 0 if it can have no rows at present."""
+
+PAUSE = "sparktf_pause"
+"""Token of the PyFunc that waits a little, (how often it has waited before) -> the same + 1."""
+
 
 def flat_specs(spec: FeedSpec) -> list[tf.TensorSpec]:
     """Returns dtype and shape of each flat tensor, any number of rows."""

@@ -9,6 +9,7 @@ address that answers, and then sent with the addresses of now.
 from __future__ import annotations
 
 import socket
+import threading
 import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
@@ -30,7 +31,11 @@ _HELLO = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + bytes([0, 0, 0, 4, 0, 0, 0, 0, 0]
 
 
 class Succession:
-    """Holds the cluster's definition while a seat is empty, and puts the addresses of successors into it."""
+    """Holds the cluster's definition while a seat is empty, and puts the addresses of successors into it.
+
+    Attributes:
+        sending: Held while it is sent out.
+    """
 
     def __init__(self, coordinator: Any, workers: Callable[[], dict[NodeId, WorkerPlace]]) -> None:
         """Changes nothing yet.
@@ -44,6 +49,7 @@ class Succession:
         self._seated = [place.incarnation for place in workers().values()]
         self._answered: list[Any] = [None] * len(self._seated)
         self._send: Callable[..., Any] = context.context().update_server_def
+        self.sending = threading.Lock()
 
     def take_over(self) -> None:
         """Takes the sending of the cluster's definition over.
@@ -87,7 +93,8 @@ class Succession:
             if job.name == "worker":
                 for index, seat in enumerate(seats):
                     job.tasks[index] = seat.now.address
-        sent = self._send(server_def, *args, **kwargs)
+        with self.sending:
+            sent = self._send(server_def, *args, **kwargs)
         self._seated, self._answered = [seat.now.incarnation for seat in seats], errors
         return sent
 

@@ -22,7 +22,7 @@ from sparktf.trainer.node.inputs import Input
 from sparktf.trainer.node.place import Place
 from sparktf.trainer.node.position import Position
 from sparktf.trainer.parameter_server.listening import listen, ready
-from sparktf.trainer.parameter_server.packing import DONE, ROWS, flatten
+from sparktf.trainer.parameter_server.packing import DONE, PART_DONE, PAUSE, ROWS, WHO, flatten
 
 
 def work(place: Place) -> None:
@@ -48,7 +48,7 @@ def work(place: Place) -> None:
 
 
 class Worker:
-    """Answers the two PyFuncs of `packing`.
+    """Answers the PyFuncs of `packing`.
 
     Attributes:
         position: What this incarnation has trained.
@@ -64,10 +64,17 @@ class Worker:
         self._lock = threading.Lock()
         self._feed: LeasedFeed | None = None
         # TensorFlow holds them by weak references alone.
-        self._functions = {ROWS: self.rows, DONE: self.done}
+        self._functions = {
+            ROWS: self.rows,
+            DONE: self.done,
+            PART_DONE: self.part_done,
+            WHO: self.who,
+            PAUSE: self.pause,
+        }
+        self._is_dry = False
 
     def register(self) -> None:
-        """Has TensorFlow call `rows` and `done` of this object, wherever in this process a graph names them."""
+        """Has TensorFlow call these functions of this object, wherever in this process a graph names them."""
         script_ops._py_funcs._funcs.update(self._functions)
 
     def failure(self, wait_s: float) -> BaseException | None:
@@ -91,6 +98,7 @@ class Worker:
         except BaseException as error:  # noqa: BLE001 - TensorFlow's edge: the main thread raises it
             self._failures.put(error)
             taken = self._none()
+        self._is_dry = taken.dry
         return [*flatten(self._spec.feed, taken.columns), np.int64(taken.rows), np.int64(taken.number)]
 
     def done(self, take: Any, loss: Any) -> bytes:
@@ -100,9 +108,31 @@ class Worker:
             take: int64.
             loss: Sum over its rows.
         """
+        return self._done(int(take), None, float(loss))
+
+    def part_done(self, take: Any, rows: Any, loss: Any) -> bytes:
+        """Marks the first rows of a take as trained, and the others as not: `packing.PART_DONE`.
+
+        Args:
+            take: int64.
+            rows: How many.
+            loss: Sum over them.
+        """
+        return self._done(int(take), int(rows), float(loss))
+
+    def who(self, take: Any) -> Array:
+        """Says who was asked for a take: `packing.WHO`."""
+        return np.array([self._spec.node.index, self._spec.incarnation, int(take or not self._is_dry)], np.int64)
+
+    def pause(self, tries: Any) -> Any:
+        """Waits, the longer the more often it has: `packing.PAUSE`."""
+        time.sleep(min(KNOBS.pause_s * 1.1 ** int(tries), KNOBS.take_wait_s))
+        return np.int64(tries + 1)
+
+    def _done(self, take: int, rows: int | None, loss: float) -> bytes:
         try:
             with self._lock:
-                trained = self._feed.done(int(take), float(loss)) if self._feed is not None else None
+                trained = self._feed.done(take, loss, rows) if self._feed is not None else None
                 self.position = self._advanced(trained) if trained is not None else self.position
         except BaseException as error:  # noqa: BLE001 - as above
             self._failures.put(error)
@@ -115,7 +145,7 @@ class Worker:
     def _none(self) -> Take:
         """Returns no rows, but not at once: the coordinator would ask again and again."""
         time.sleep(KNOBS.take_wait_s)
-        return Take(0, empty_columns(self._spec.feed.features), 0, drained=True)
+        return Take(0, empty_columns(self._spec.feed.features), 0, drained=True, dry=True)
 
     def _feed_of(self, epoch: int) -> LeasedFeed | None:
         """Returns the feed of an epoch, which begins when it is first asked for; None for one that is over."""

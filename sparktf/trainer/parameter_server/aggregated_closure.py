@@ -1,0 +1,147 @@
+"""What runs on a worker where several workers' gradients make one update: gradients, and their way to the others."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import tensorflow as tf
+
+from sparktf.trainer.model.contract import naming_tensors
+from sparktf.trainer.model.model import KerasModel, recorded
+from sparktf.trainer.model.tensors import Tensors, example, rows_of
+from sparktf.trainer.model.trackables import count_atomically, optimizers_in
+from sparktf.trainer.parameter_server.accumulators import Accumulators, Round
+from sparktf.trainer.parameter_server.packing import PART_DONE, PAUSE, WHO, bring_rows
+from sparktf.trainer.parameter_server.rounds import Verdict
+
+BEGIN = "sparktf_begin"
+"""Tokens of PyFuncs of the coordinator, which has a `Rounds`: (who) -> number of the round."""
+
+ENTER = "sparktf_enter"
+"""(who, number, rows) -> whether the gradient goes into the round."""
+
+OUTCOME = "sparktf_outcome"
+"""(who, number, whether the gradient is there) -> int64 [2]: the verdict, and the number of the next round."""
+
+_COORDINATOR = "/job:chief/replica:0/task:0/device:CPU:0"
+
+
+class AggregatedClosure:
+    """As `Closure`, but for its updates: the coordinator makes them, once it has the gradients of so many workers.
+
+    A gradient that comes too late is computed again, of the same rows, with the variables of the next round.
+
+    Attributes:
+        function: To be scheduled with what `packing.asked_for` returns; returns the receipts as JSON.
+        update: For the coordinator to make an update: int64 [3], as `Round` has them.
+        throw_away: For the coordinator to forget what a round has.
+    """
+
+    def __init__(self, strategy: Any, model: KerasModel, *, batch_size: int) -> None:
+        """Lets the model create its lazy variables, and traces all functions; to be called in the strategy's scope.
+
+        Args:
+            batch_size: Rows of a gradient.
+        """
+        self._strategy = strategy
+        self._model = model
+        self._batch_size = batch_size
+        self._kinds: list[Any] = []
+        model.use_own_reduction()
+        for optimizer in optimizers_in([model.model]):
+            count_atomically(optimizer)
+        with naming_tensors(model.spec), recorded():
+            strategy.run(self._warm_up)
+        used = [(v, kind) for v, kind in zip(model.trained(), self._kinds, strict=True) if kind is not None]
+        self._accumulators = Accumulators([v for v, _ in used], [kind for _, kind in used])
+        asked, of = tf.TensorSpec((None,), tf.int64), tf.TensorSpec((len(Round._fields),), tf.int64)
+        self.function = tf.function(self._run, input_signature=[asked], autograph=False).get_concrete_function()
+        self.update = tf.function(self._make_update, input_signature=[of], autograph=False).get_concrete_function()
+        self.throw_away = tf.function(self._throw_away, input_signature=[], autograph=False).get_concrete_function()
+
+    def _run(self, asked: Any) -> Any:
+        rows, n, take = bring_rows(self._model.spec, asked)
+        who = _called(WHO, [take], tf.int64, (3,))
+        with tf.device(_COORDINATOR):
+            number = _called(BEGIN, [who], tf.int64)
+        done, total = self._gradients_of(rows, n, asked[1], who, number)
+        return _called(PART_DONE, [take, done, total], tf.string)
+
+    def _gradients_of(self, rows: Tensors, n: Any, tries: Any, who: Any, number: Any) -> tuple[Any, Any]:
+        """Has gradients of all rows go into updates; returns of how many rows they did, and the sum of their loss.
+
+        Args:
+            tries: It computes so many at most: one that is always late comes back, too.
+        """
+
+        def goes_on(left: Any, done: Any, total: Any, number: Any) -> Any:
+            del total
+            return (left > 0) & (done < n) & (number >= 0)
+
+        def step(left: Any, done: Any, total: Any, number: Any) -> tuple[Any, Any, Any, Any]:
+            stop = tf.minimum(done + self._batch_size, n)
+            # The variables are read once the round's number is known: the loop's condition asks for it.
+            loss, *gradients = self._strategy.run(self._gradients, args=(rows_of(rows, done, stop),))
+            verdict, following = self._take_part(gradients, stop - done, who, number)
+            is_made = tf.equal(verdict, Verdict.MADE.value)
+            loss = tf.where(is_made, loss * tf.cast(stop - done, tf.float32), 0.0)
+            return left - 1, tf.where(is_made, stop, done), total + loss, following
+
+        begin = (tries, tf.constant(0, tf.int64), tf.constant(0.0), number)
+        _, done, total, _ = tf.while_loop(goes_on, step, begin, parallel_iterations=1)
+        return done, total
+
+    def _take_part(self, gradients: list[Any], rows: Any, who: Any, number: Any) -> tuple[Any, Any]:
+        """Has the gradients go into a round, and waits for its end; returns verdict, and number of the next one."""
+        with tf.control_dependencies(tf.nest.flatten(gradients, expand_composites=True)), tf.device(_COORDINATOR):
+            is_in = _called(ENTER, [who, number, rows], tf.bool)
+
+        def bring() -> Any:
+            with tf.control_dependencies(self._accumulators.add(gradients, number, rows)):
+                return tf.constant(value=True)
+
+        brought = tf.cond(is_in, bring, lambda: tf.constant(value=False))
+
+        def pending(tries: Any, outcome: Any) -> Any:
+            del tries
+            return tf.equal(outcome[0], Verdict.PENDING.value)
+
+        def ask(tries: Any, outcome: Any) -> tuple[Any, Any]:
+            del outcome
+            tries = _called(PAUSE, [tries], tf.int64)
+            with tf.control_dependencies([tries]), tf.device(_COORDINATOR):
+                return tries, _called(OUTCOME, [who, number, tf.constant(value=False)], tf.int64, (2,))
+
+        with tf.device(_COORDINATOR):
+            outcome = _called(OUTCOME, [who, number, brought], tf.int64, (2,))
+        begin = (tf.constant(0, tf.int64), outcome)
+        _, outcome = tf.while_loop(pending, ask, begin, parallel_iterations=1)
+        return outcome[0], outcome[1]
+
+    def _gradients(self, rows: Tensors) -> tuple[Any, ...]:
+        loss, gradients = self._model.gradients(rows, tf.constant(1.0))
+        return loss, *(gradient for gradient in gradients if gradient is not None)
+
+    def _make_update(self, of: Any) -> Any:
+        means = iter(self._accumulators.take(Round(*tf.unstack(of))))
+        gradients = [None if kind is None else next(means) for kind in self._kinds]
+        self._strategy.run(self._apply, args=(gradients,))
+        return tf.constant(value=True)
+
+    def _apply(self, gradients: list[Any]) -> None:
+        self._model.apply(gradients)
+
+    def _throw_away(self) -> Any:
+        with tf.control_dependencies(self._accumulators.throw_away()):
+            return tf.constant(value=True)
+
+    def _warm_up(self) -> None:
+        """Calls the model once, so that Keras makes its lazy loss and metric variables before the trace."""
+        _, self._kinds = self._model.gradients(example(self._model.spec), tf.constant(1.0))
+        self._model.check_losses()
+
+
+def _called(token: str, inputs: list[Any], kind: Any, shape: tuple[int, ...] = ()) -> Any:
+    (answer,) = tf.raw_ops.PyFunc(input=inputs, token=token, Tout=[kind])
+    answer.set_shape(shape)
+    return answer

@@ -1,0 +1,137 @@
+"""The coordinator's end of updates that several workers make together: who takes part, and making them."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+from tensorflow.python.ops import script_ops
+
+from sparktf.feed.columns import Array
+from sparktf.topology import NodeId
+from sparktf.trainer.parameter_server.aggregated_closure import BEGIN, ENTER, OUTCOME
+from sparktf.trainer.parameter_server.rounds import Phase, Rounds, Who
+
+
+class Aggregation:
+    """Answers the PyFuncs of `aggregated_closure`, and makes the updates, in a thread of its own; thread-safe."""
+
+    def __init__(
+        self, rounds: Rounds, update: Callable[[Any], Any], throw_away: Callable[[], Any], sending: threading.Lock
+    ) -> None:
+        """Makes nothing before `open`.
+
+        Args:
+            update: Makes an update of the gradients that are there: int64 [3], as `Rounds.sizes`.
+            throw_away: Forgets what is there.
+            sending: Held while the cluster's definition is sent out: functions would be refused then.
+        """
+        self._rounds = rounds
+        self._update = update
+        self._throw_away = throw_away
+        self._sending = sending
+        self._changed = threading.Condition()
+        self._error: BaseException | None = None
+        # TensorFlow holds them by weak references alone.
+        self._functions = {BEGIN: self._begin, ENTER: self._enter, OUTCOME: self._outcome}
+
+    def start(self) -> None:
+        """Has TensorFlow call this object, and begins to make updates."""
+        script_ops._py_funcs._funcs.update(self._functions)
+        threading.Thread(target=self._run, name="updates", daemon=True).start()
+
+    # ---- what the loop needs ----
+
+    @property
+    def steps(self) -> int:
+        """Updates that were made.
+
+        Raises:
+            Exception: what has kept one from being made.
+        """
+        with self._changed:
+            if self._error is not None:
+                raise self._error
+            return self._rounds.steps
+
+    @property
+    def dropped(self) -> int:
+        """Gradients that were computed for nothing."""
+        with self._changed:
+            return self._rounds.dropped
+
+    def begin_epoch(self) -> None:
+        """Takes everybody for somebody with rows."""
+        with self._changed:
+            self._rounds.begin_epoch()
+
+    def open(self, updates: int | None) -> None:
+        """Has workers make updates, so many at most."""
+        with self._changed:
+            self._rounds.open(updates)
+
+    def close(self) -> None:
+        """Has nobody make updates any more; the one that is being made still is."""
+        with self._changed:
+            self._rounds.close()
+            self._changed.notify_all()
+            self._changed.wait_for(lambda: self._error or self._rounds.phase is Phase.CLOSED)
+
+    def succeed(self, incarnations: Mapping[NodeId, int]) -> None:
+        """Takes nothing more of incarnations of workers before these."""
+        with self._changed:
+            for node, incarnation in incarnations.items():
+                self._rounds.succeed(node.index, incarnation)
+            self._changed.notify_all()
+
+    # ---- what workers call ----
+
+    def _begin(self, who: Array) -> Any:
+        index, incarnation, has_rows = who.tolist()
+        with self._changed:
+            number = self._rounds.begin(Who(index, incarnation), has_rows=bool(has_rows))
+            self._changed.notify_all()
+        return np.int64(number)
+
+    def _enter(self, who: Array, number: Any, rows: Any) -> Any:
+        with self._changed:
+            return np.bool_(self._rounds.enter(_who(who), int(number), int(rows)))
+
+    def _outcome(self, who: Array, number: Any, is_there: Any) -> Array:
+        with self._changed:
+            if is_there:
+                self._rounds.arrive(_who(who), int(number))
+                self._changed.notify_all()
+            verdict, following = self._rounds.outcome(_who(who), int(number))
+        return np.array([verdict.value, following], np.int64)
+
+    # ---- the thread ----
+
+    def _run(self) -> None:
+        try:
+            while True:
+                self._make()
+        except BaseException as error:  # noqa: BLE001 - the end of a thread: `steps` raises it where it is waited for
+            with self._changed:
+                self._error = error
+                self._changed.notify_all()
+
+    def _make(self) -> None:
+        with self._changed:
+            self._changed.wait_for(lambda: self._rounds.phase in (Phase.FULL, Phase.VOID))
+            is_full, of = self._rounds.phase is Phase.FULL, self._rounds.sizes
+        with self._sending:
+            if is_full:
+                self._update(np.array(of, np.int64))
+            else:
+                self._throw_away()
+        with self._changed:
+            self._rounds.finish()
+            self._changed.notify_all()
+
+
+def _who(who: Array) -> Who:
+    index, incarnation, _ = who.tolist()
+    return Who(index, incarnation)
