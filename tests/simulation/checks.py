@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import itertools
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -10,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 from pydantic import ValidationError
 from simulation.disk import File
+from simulation.hub import EPOCH_S
 from simulation.nodes import WEIGHTS
 from simulation.servers import DOUBT, UNSEEN
 from simulation.strategies import PARAMETER_SERVER
@@ -22,6 +24,9 @@ from sparktf.storage.checkpoints import MANIFEST, FileManifest, Manifest
 
 if TYPE_CHECKING:
     from simulation.world import Submission, World
+
+_FILLED_S = 6.0
+"""Within so long a loss is noticed, and all places are filled."""
 
 Weights = npt.NDArray[np.uint8]
 
@@ -199,7 +204,10 @@ def _blame(world: World, submission: Submission, attempt: AttemptResult) -> Iter
     if "timeouts.progress" in cause.message and any(f.name in world.hits for f in submission.site.feeders):
         return  # nodes wait for what feeders do not bring
     if world.strategy == PARAMETER_SERVER and "timeouts.progress" in cause.message:
-        # Training goes on when a worker is lost: only what stands still, or is not heard, holds it up.
+        # Training goes on when a worker is lost: only what stands still, or is not heard, holds it up, or one loss
+        # after the other, since successors join when all places are filled.
+        if _are_lost_all_the_time([hit.time_s for hit in hits if hit.what.endswith("dies")], world, cause):
+            return
         hits = [hit for hit in hits if not hit.what.endswith("dies")]
     if not hits:
         yield f"{node} is named as the root cause, and nothing had happened to it: {cause.message}"
@@ -207,6 +215,14 @@ def _blame(world: World, submission: Submission, attempt: AttemptResult) -> Iter
         return  # its driver lost the run while it still looked for the one that the peers had lost
     elif cause.peer and any(hit.lasts for hit in hits) and not any(hit.what in ("lost", "late") for hit in hits):
         yield f"{cause.node} is blamed for the loss of {node}, which was gone: {cause.message}"
+
+
+def _are_lost_all_the_time(deaths_s: list[float], world: World, cause: ErrorRecord) -> bool:
+    """Whether there was no time, before nothing moved any more, in which all places could be filled."""
+    until_s = cause.time_s - EPOCH_S
+    since_s = until_s - world.config.timeouts.progress
+    times = [since_s, *sorted(time_s for time_s in deaths_s if since_s < time_s < until_s), until_s]
+    return max(after - before for before, after in itertools.pairwise(times)) < _FILLED_S
 
 
 def _losses(world: World, submission: Submission, attempt: AttemptResult) -> Iterator[str]:

@@ -104,7 +104,9 @@ class Executions:
         waiter = Waiter(self._process)
         if chance := self._line.faults.strike("execution-breaks", f"{task.number} on {worker.process}"):
             aborted = chance.random() < 0.5
-            self._line.hub.at(chance.uniform(0.0, 1.5), partial(self._break, waiter, execution, aborted=aborted))
+            execution.stalls_s = chance.choice((0.0, 0.0, 1.0, 4.0))
+            within_s = 0.3 * task.updates
+            self._line.hub.at(chance.uniform(0.0, within_s), partial(self._break, waiter, execution, aborted=aborted))
         return self._called(waiter, worker, partial(worker.execute, execution, task, self._answer(waiter)))
 
     def _break(self, waiter: Waiter, execution: Execution, *, aborted: bool) -> None:

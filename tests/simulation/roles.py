@@ -193,6 +193,9 @@ class Worker(Member):
             for start in range(0, len(ids), batch):
                 self.process.sleep(self.process.rng.uniform(0.05, 0.4))
                 parameters.reach(self.process)
+                if execution.broke_off and execution.stalls_s:
+                    self.process.sleep(execution.stalls_s)
+                    execution.stalls_s = 0.0
                 if execution.aborted:
                     return
                 parameters.apply(execution, ids[start : start + batch])

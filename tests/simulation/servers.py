@@ -36,6 +36,7 @@ class Execution:
         applied: Rows of the updates that it has made.
         broke_off: Whoever sent it out has lost it.
         aborted: It makes no other update.
+        stalls_s: So long it stands still, once it has broken off.
         told: The coordinator has its receipt.
         has_revoked: It came for rows late, and got those of the one that had followed it.
     """
@@ -47,6 +48,7 @@ class Execution:
     applied: list[Ids] = field(default_factory=list)
     broke_off: bool = False
     aborted: bool = False
+    stalls_s: float = 0.0
     told: bool = False
     has_revoked: bool = False
 
