@@ -67,8 +67,8 @@ def _never_closed(self: Tally, incarnations: Mapping[NodeId, int]) -> list[tuple
     return []
 
 
-def _done_of_any(self: LeasedFeed, take: int, loss: float) -> Trained | None:
-    return _done(self, self._out[0] if self._out is not None else take, loss)
+def _done_of_any(self: LeasedFeed, take: int, loss: float, rows: int | None = None) -> Trained | None:
+    return _done(self, self._out.number if self._out is not None else take, loss, rows)
 
 
 def _saved_at_once(course: dispatch.Course, pace: dispatch.Pace) -> dispatch.Step:

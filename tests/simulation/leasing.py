@@ -74,6 +74,11 @@ class LeasedRows:
         """See `NodeFeed`."""
         return self._is_over and not self._in_hand
 
+    @property
+    def is_dry(self) -> bool:
+        """See `NodeFeed`."""
+        return (self._is_dry or self._is_over) and not self._in_hand
+
     def take_now(self, rows: int, wait_s: float, *, batch_rows: int) -> dict[str, Ids]:
         """See `NodeFeed`."""
         with self._changed:
