@@ -52,6 +52,22 @@ class NodeInput(Message):
             feeders_wait_s=self.feeders_wait_s + later.feeders_wait_s,
         )
 
+    def since(self, earlier: NodeInput) -> NodeInput:
+        """Returns what was read since an earlier look at the same feed; what is kept is what this one keeps."""
+        counts = {way: rows - earlier.rows.get(way, 0) for way, rows in self.rows.items()}
+        return NodeInput(
+            rows={way: rows for way, rows in counts.items() if rows},
+            given=self.given - earlier.given,
+            nbytes=self.nbytes - earlier.nbytes,
+            local_nbytes=self.local_nbytes - earlier.local_nbytes,
+            spilled_nbytes=self.spilled_nbytes - earlier.spilled_nbytes,
+            memory_nbytes=self.memory_nbytes,
+            disk_nbytes=self.disk_nbytes,
+            wait_s=self.wait_s - earlier.wait_s,
+            seconds=self.seconds - earlier.seconds,
+            feeders_wait_s=self.feeders_wait_s - earlier.feeders_wait_s,
+        )
+
 
 class Application(NamedTuple):
     """The Spark application that a run belongs to.

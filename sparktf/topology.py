@@ -154,6 +154,10 @@ class ClusterSpec(BaseModel):
         by_role = {Role.CHIEF: self.chief, Role.WORKER: self.worker, Role.PS: self.ps}
         return tuple(NodeId(role=role, index=i) for role, addresses in by_role.items() for i in range(len(addresses)))
 
+    def address(self, node: NodeId) -> str:
+        """Where a node is. Raises `KeyError` if it is not in the cluster."""
+        return dict(zip(self.nodes(), [*self.chief, *self.worker, *self.ps], strict=True))[node]
+
     def workers(self) -> dict[NodeId, str]:
         """The address of each worker, in index order."""
         return {NodeId(role=Role.WORKER, index=i): address for i, address in enumerate(self.worker)}

@@ -267,16 +267,10 @@ class JobConfig(Section):
 
     @model_validator(mode="after")
     def _strategy_fits_data(self) -> Self:
-        under, data = f"cluster.strategy: {self.cluster.strategy}", self.data
-        if not self.cluster.may_be_fed and (data.mode == "spark" or data.format != "parquet"):
-            asked = "mode: spark" if data.mode == "spark" else f"format: {data.format}"
-            raise ValueError(
-                f"data.{asked} is read through Spark, and under {under} workers read Parquet files themselves"
-            )
         if not self.data.rebalance and self.cluster.strategy == "parameter_server":
             raise ValueError(
-                f"data.rebalance: off is for replays update by update, and there are none under {under}, whose workers "
-                "take rows as they come to need them: leave it on"
+                "data.rebalance: off is for replays update by update, and there are none under cluster.strategy: "
+                f"{self.cluster.strategy}, whose workers take rows as they come to need them: leave it on"
             )
         return self
 

@@ -120,8 +120,8 @@ class ClusterConfig(Section):
 
     @property
     def may_be_fed(self) -> bool:
-        """Whether nodes can train on rows that Spark brings them."""
-        return self.strategy != "parameter_server"
+        """Whether Spark can bring all nodes their rows: an evaluator reads files."""
+        return not self.evaluator
 
     @property
     def outlives_losses(self) -> bool:

@@ -288,7 +288,7 @@ class Committer:
         return merged((*self._evaluated, *new))
 
     def _books(self, attempt: Attempt, save: Save) -> Commit:
-        epoch, ledger = save.cursor.epoch, attempt.ledger
+        epoch, ledger = save.cursor.epoch, attempt.fed.ledger
         ready = next((t.ready for t in attempt.trainers.values() if t.ready), None)
         return Commit(
             save,

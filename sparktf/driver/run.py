@@ -11,6 +11,7 @@ from sparktf.config.job import JobConfig
 from sparktf.config.load import show_config
 from sparktf.driver.attempt import restart
 from sparktf.driver.attempt.attempt import Attempt
+from sparktf.driver.attempt.disciplines import DISCIPLINES
 from sparktf.driver.attempt.feeding import Feeding
 from sparktf.driver.attempt.health import Outcome, rhythm_of
 from sparktf.driver.attempt.ledger import Ledger
@@ -194,7 +195,7 @@ class Run:
         attempt.rows_aside, attempt.rows_replayed = restore.rows_aside if restore else 0, committer.replayed
         attempt.evaluation.commits.begin(restore)
         if plan.staged:
-            attempt.ledger = self._ledger(seating, cursor)
+            attempt.fed.ledger = self._ledger(seating, cursor, plan)
         feeding = Feeding(attempt, partial(gang.feed, self._config, plan, number))
         committer.attempt = attempt
         self._announce(number, seating, restore)
@@ -244,13 +245,17 @@ class Run:
             warn_once=self._warn_once,
         )
 
-    def _ledger(self, seating: Seating, cursor: Cursor) -> Ledger:
+    def _ledger(self, seating: Seating, cursor: Cursor, plan: Plan) -> Ledger:
+        discipline = DISCIPLINES[self._config.cluster.strategy]
+        takers = {stream: discipline.fed(stream, seating.members) for stream in plan.staged}
+        fed = {node for nodes in takers.values() for node in nodes}
         return Ledger(
-            seating.places(),
+            {node: place for node, place in seating.places().items() if node in fed},
             self._clock.now_s,
             expected=self._need_committer().splits,
             epoch=cursor.epoch,
             rebalance=self._config.data.rebalance,
+            takers=takers,
         )
 
     def _leader(

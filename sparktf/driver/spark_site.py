@@ -136,7 +136,8 @@ class SparkSite:
         feeders = bool(plan.staged)
         # Nothing keeps two agents of one core each from sharing an executor of two: as many are started as there are
         # cores, and one of each executor is chosen.
-        count *= SHARED_CORES if feeders and self._slots.cores == SHARED_CORES and not self._slots.is_local else 1
+        if feeders and self._slots.cores == SHARED_CORES and not self._slots.is_local:
+            count = min(count * SHARED_CORES, self._slots.total or count * SHARED_CORES)
         spares = count - config.cluster.nodes
         self._agents = SparkAgents(self._spark, count, self._slots, settings, spares=spares, feeders=feeders)
         return self._agents

@@ -47,10 +47,17 @@ class DataClient:
         Raises:
             pyarrow.flight.FlightError: the node refuses it, or is gone.
         """
+        return self.send(span, batches) if self.admit(span) else Sent(0, 0, "")
+
+    def admit(self, span: Span) -> bool:
+        """Waits until there is room for a split; returns whether the node wants it. Raises what `put` does."""
         header = span.model_dump_json().encode()
         (answer,) = self._client.do_action(flight.Action(ADMIT, header), self._options)
-        if answer.body.to_pybytes() != GO:
-            return Sent(0, 0, "")
+        return bool(answer.body.to_pybytes() == GO)
+
+    def send(self, span: Span, batches: Iterator[pa.RecordBatch]) -> Sent:
+        """Sends a split that is wanted. Raises what `put` does."""
+        header = span.model_dump_json().encode()
         first = next(batches, None)
         schema = pa.schema([]) if first is None else first.schema
         writer, reader = self._client.do_put(flight.FlightDescriptor.for_command(header), schema, self._options)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import threading
 import time
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
 from sparktf.feature import FeedSpec
@@ -52,15 +52,27 @@ class LeasedFeed:
 
     Attributes:
         epoch: Whose rows they are.
+        covered: Rows that there are receipts of: trained ones, and those set aside around them.
     """
 
-    def __init__(self, epoch: int, spec: FeedSpec, feed: NodeFeed, receipts: Receipts, *, batch_rows: int) -> None:
+    def __init__(
+        self,
+        epoch: int,
+        spec: FeedSpec,
+        feed: NodeFeed,
+        receipts: Receipts,
+        *,
+        batch_rows: int,
+        meter: Meter | None = None,
+    ) -> None:
         """Hands out nothing yet.
 
         Args:
             batch_rows: Rows of an update.
+            meter: Of what is read. Default: of a feed that reads files.
         """
         self.epoch = epoch
+        self.covered = 0
         self._spec = spec
         self._feed = feed
         self._receipts = receipts
@@ -71,7 +83,7 @@ class LeasedFeed:
         self._doubtful = 0  # so many of these may be trained
         self._out: Out | None = None
         self._trail = Trail()
-        self._meter = Meter(feed)
+        self._meter = meter or Meter(feed)
 
     def take(self, updates: int, wait_s: float) -> Take:
         """Returns rows for so many updates at most: first those of takes that were broken off.
@@ -150,6 +162,7 @@ class LeasedFeed:
             input=self._meter.read(covered),
         )
         self._receipts.add(trained)
+        self.covered += covered
         return trained
 
 
@@ -192,10 +205,16 @@ class Trail:
 class Meter:
     """What a feed has read since it was looked at before."""
 
-    def __init__(self, feed: NodeFeed) -> None:
-        """Begins now."""
+    def __init__(self, feed: NodeFeed, came: Callable[[], NodeInput] | None = None) -> None:
+        """Begins now.
+
+        Args:
+            came: Returns what others have brought to it so far. Default: nobody brings it anything.
+        """
         self._feed = feed
+        self._came = came
         self._seen = NodeInput()
+        self._rows = 0
         self._began_s = time.monotonic()
 
     def read(self, rows: int) -> NodeInput:
@@ -204,18 +223,12 @@ class Meter:
         Args:
             rows: How many rows are accounted for by now.
         """
-        feed, seen = self._feed, self._seen
-        now = NodeInput(
-            nbytes=feed.nbytes,
-            local_nbytes=feed.local_nbytes,
-            wait_s=feed.wait_s,
-            seconds=time.monotonic() - self._began_s,
-        )
+        feed = self._feed
+        self._rows += rows
+        read = NodeInput(rows={"direct": self._rows}, nbytes=feed.nbytes, local_nbytes=feed.local_nbytes)
+        if self._came is not None:
+            read = self._came()
+        now = read.model_copy(update={"wait_s": feed.wait_s, "seconds": time.monotonic() - self._began_s})
+        since = now.since(self._seen)
         self._seen = now
-        return NodeInput(
-            rows={"direct": rows},
-            nbytes=now.nbytes - seen.nbytes,
-            local_nbytes=now.local_nbytes - seen.local_nbytes,
-            wait_s=now.wait_s - seen.wait_s,
-            seconds=now.seconds - seen.seconds,
-        )
+        return since

@@ -39,16 +39,22 @@ class Receipts:
         self._node = node
         self._incarnation = incarnation
         self._lock = threading.Lock()
-        self._numbers = itertools.count(1)
+        self._made = 0
         self._left: deque[tuple[int, str]] = deque()
 
     def add(self, trained: Trained) -> None:
         """Makes a receipt."""
         with self._lock:
-            number = next(self._numbers)
+            self._made = number = self._made + 1
             fields = trained._asdict() | {"intervals": tuple(trained.intervals)}
             receipt = Receipt(node=self._node, incarnation=self._incarnation, number=number, **fields)
             self._left.append((number, receipt.model_dump_json()))
+
+    @property
+    def made(self) -> int:
+        """The number of the last one; 0 while there is none."""
+        with self._lock:
+            return self._made
 
     def acknowledge(self, incarnation: int, number: int) -> None:
         """Forgets the receipts up to a number, which the coordinator has, if it speaks of this incarnation."""

@@ -20,7 +20,7 @@ from pydantic import ValidationError
 from sparktf.errors import RefusedError, SparkTFError
 from sparktf.feed.staging import Staging
 from sparktf.sequence import Stream
-from sparktf.wire.data import DataAddress, Given, Span, SplitEnd
+from sparktf.wire.data import DataAddress, Given, Offer, Span, SplitEnd
 from sparktf.wire.flight import server_options
 from sparktf.wire.security import TlsMaterial
 
@@ -101,12 +101,15 @@ class _Server(flight.FlightServerBase):  # type: ignore[misc]
         if action.type != ADMIT:
             raise flight.FlightUnauthorizedError(f"unknown action {action.type[:80]!r}")
         span = self._span(action.body.to_pybytes())
-        held = self._answered(lambda: self._stagings[span.stream].admit(span.epoch, span.split))
+        staging = self._stagings[span.stream]
+        held = self._answered(lambda: staging.admit(span.epoch, span.split, span.turn))
         if held is None:
             yield flight.Result(GO)
             return
         # The feeder that brought it may have died before the driver knew.
         self._answered(lambda: self._sealed(span, held))
+        if span.turn:
+            self._answered(lambda: staging.queue_again(span.epoch, span.split, span.turn, span.done))
         yield flight.Result(SKIP)
 
     def do_put(
@@ -128,12 +131,15 @@ class _Server(flight.FlightServerBase):  # type: ignore[misc]
                     end = SplitEnd.model_validate_json(chunk.app_metadata.to_pybytes())
             if end is None or end.rows != rows.rows:
                 raise flight.FlightServerError(f"{rows.rows} rows came, not the {end.rows if end else 'whole split'}")
+            held = self._answered(lambda: staging.end(span.epoch, span.split, rows))
+            # Before a row of it can be trained: what the driver hears of a split is never of one that it does not know.
+            # Also of what another feeder brought first: Spark may be done once this one is, and the driver must know.
+            self._answered(lambda: self._sealed(span, held))
         except BaseException:
             rows.release()
             raise
-        held = self._answered(lambda: staging.seal(span.epoch, span.split, rows, self._wire))
-        # Also of what another feeder brought first: Spark may be done once this one is, and the driver must know.
-        self._answered(lambda: self._sealed(span, held))
+        done = span.done if span.turn else None
+        self._answered(lambda: staging.seal(span.epoch, span.split, rows, self._wire, turn=span.turn, done=done))
         writer.write(b"sealed")
 
     def do_get(self, context: flight.ServerCallContext, ticket: flight.Ticket) -> flight.RecordBatchStream:
@@ -147,9 +153,9 @@ class _Server(flight.FlightServerBase):  # type: ignore[misc]
         schema = batches[0].schema.with_metadata({GIVEN: given.model_dump_json()})
         return flight.RecordBatchStream(pa.RecordBatchReader.from_batches(schema, batches))
 
-    def _span(self, body: bytes) -> Span:
+    def _span(self, body: bytes) -> Offer:
         try:
-            span = Span.model_validate_json(body)
+            span = Offer.model_validate_json(body)
         except ValidationError:
             raise flight.FlightUnauthorizedError("malformed call") from None
         if span.attempt != self._attempt or span.stream not in self._stagings:

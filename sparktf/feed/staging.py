@@ -16,10 +16,8 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -28,54 +26,13 @@ from sparktf.errors import RefusedError
 from sparktf.feature import FeedSpec
 from sparktf.feed.blocks import BlockPart
 from sparktf.feed.convert import RowGroup
+from sparktf.feed.held import SPLIT_SPAN, Held, Queued, nbytes_of, within
 from sparktf.feed.staged_rows import Budget, StagedRows
 from sparktf.result import NodeInput
 from sparktf.sequence import Draw, Interval, Stream, generator, remaining
 
-SPLIT_SPAN = 1 << 40
-"""Numbers in the epoch sequence that are set aside for each split: more than any has rows."""
-
-
 _WORTH_GIVING = 8192
 """The last part that waits is cut for another node only if it has so many rows: the whole block must be sent for it."""
-
-
-class Queued(NamedTuple):
-    """Rows `[start, stop)` of a permuted shuffle block that wait to be trained.
-
-    Attributes:
-        first_row: Number of the block's first row in its split.
-        rows: Rows of the whole block.
-        held: Where they are.
-    """
-
-    split: int
-    first_row: int
-    rows: int
-    start: int
-    stop: int
-    held: Held
-
-
-@dataclass(slots=True)
-class Held:
-    """The rows of a sealed split, or of a block that another node gave away.
-
-    Attributes:
-        offset: Number in the split of the first row here.
-        queued: Parts of it that are not read yet.
-        kept: Whether it stays for later epochs.
-    """
-
-    data: StagedRows
-    offset: int = 0
-    queued: int = 0
-    kept: bool = False
-
-    def read(self, first_row: int, rows: int) -> list[pa.RecordBatch]:
-        """Returns the rows of a block."""
-        start = first_row - self.offset
-        return self.data.read(start, start + rows)
 
 
 class Staging:
@@ -109,6 +66,8 @@ class Staging:
         self._keep = False
         self._done: Sequence[Interval] = ()
         self._splits: dict[int, Held] = {}
+        self._turns: dict[int, int] = {}
+        self._moves = 0
         self._queue: deque[Queued] = deque()
         self._waiting_nbytes = 0
         self._fed_s = 0.0
@@ -127,12 +86,13 @@ class Staging:
             self._epoch, self._done, self._keep = epoch, tuple(done), keep
             self._came = NodeInput()
             self._fed_s = time.monotonic()
+            self._turns.clear()
             self._queue.clear()
             self._waiting_nbytes = 0
             if again:
                 for split, held in sorted(self._splits.items()):
                     held.queued = 0
-                    self._enqueue(split, held)
+                    self._enqueue(split, held, self._done)
                 if self._permutes:
                     order = generator(Draw.BLOCK_ORDER, self._spec.seed, epoch).permutation(len(self._queue))
                     self._queue = deque([self._queue[i] for i in order])
@@ -145,6 +105,12 @@ class Staging:
         """The current epoch, -1 before the first."""
         with self._changed:
             return self._epoch
+
+    @property
+    def moves(self) -> int:
+        """How often parts have come to those that wait, or left them."""
+        with self._changed:
+            return self._moves
 
     @property
     def starved_s(self) -> float:
@@ -162,10 +128,13 @@ class Staging:
 
     # ---- feeders ----
 
-    def admit(self, epoch: int, split: int) -> int | None:
+    def admit(self, epoch: int, split: int, turn: int = 0) -> int | None:
         """Waits until there is room for another split; returns the rows of one that is here already, else None.
 
         A split that has begun may always end: what is trained next may be in it.
+
+        Args:
+            turn: See `Span`: in a later one, what has not been kept must come again.
 
         Raises:
             RefusedError: the epoch is over.
@@ -179,7 +148,23 @@ class Staging:
                 raise RefusedError(f"epoch {epoch} of {self._stream} is over")
             self._came += NodeInput(feeders_wait_s=time.monotonic() - since_s)
             held = self._splits.get(split)
+            if held is not None and not held.kept and turn > self._turns.get(split, 0):
+                held = None
+                self._splits.pop(split).data.release()
             return None if held is None else held.data.rows
+
+    def queue_again(self, epoch: int, split: int, turn: int, done: Sequence[Interval]) -> None:
+        """Has what is left to train of a split that was kept wait once more, since it was lost elsewhere.
+
+        Args:
+            done: What of it is trained.
+        """
+        with self._changed:
+            held = self._splits.get(split)
+            if self._epoch == epoch and held is not None and turn > self._turns.get(split, 0):
+                self._turns[split] = turn
+                self._enqueue(split, held, done)
+                self._changed.notify_all()
 
     def new_rows(self) -> StagedRows:
         """Returns what a feeder's rows go into until they are sealed."""
@@ -187,11 +172,36 @@ class Staging:
             self._files += 1
             return StagedRows(self._budget, self._folder / f"{self._stream}-{self._files}.arrow")
 
-    def seal(self, epoch: int, split: int, rows: StagedRows, wire: str) -> int:
+    def end(self, epoch: int, split: int, rows: StagedRows) -> int:
+        """Ends the writing of a whole split, which `seal` is to take; returns its rows, or those of one that is here.
+
+        Raises:
+            RefusedError: the epoch is over.
+            OSError: the file of what exceeds the memory cannot be written.
+        """
+        rows.seal()
+        with self._changed:
+            if self._epoch != epoch:
+                raise RefusedError(f"epoch {epoch} of {self._stream} is over")
+            known = self._splits.get(split)
+            return rows.rows if known is None else known.data.rows
+
+    def seal(
+        self,
+        epoch: int,
+        split: int,
+        rows: StagedRows,
+        wire: str,
+        *,
+        turn: int = 0,
+        done: Sequence[Interval] | None = None,
+    ) -> int:
         """Takes a whole split, unless it is here already; returns the rows of the one that is here then.
 
         Args:
             wire: "unix" where the feeder runs on this node's own executor, else "tcp".
+            turn: See `Span`.
+            done: What of it is trained already. Default: what the epoch began with.
 
         Raises:
             RefusedError: the epoch is over.
@@ -207,9 +217,10 @@ class Staging:
             if not over and known is None:
                 held = Held(rows, kept=self._keep)
                 self._splits[split] = held
+                self._turns[split] = turn
                 self._fed_s = time.monotonic()
                 self._count(rows, wire)
-                self._enqueue(split, held)
+                self._enqueue(split, held, self._done if done is None else done)
                 self._changed.notify_all()
                 return rows.rows
         rows.release()
@@ -219,11 +230,15 @@ class Staging:
 
     # ---- the node's own feed ----
 
-    def next(self, wait_s: float) -> Queued | None:
-        """Returns the next part, waiting so long for one; None where there is none."""
+    def next(self, wait_s: float, epoch: int | None = None) -> Queued | None:
+        """Returns the next part, waiting so long for one; None where there is none.
+
+        Args:
+            epoch: Whose it must be. Default: the current one's.
+        """
         with self._changed:
             self._changed.wait_for(lambda: self._queue, wait_s)
-            return self._pop() if self._queue else None
+            return self._pop() if self._queue and epoch in (None, self._epoch) else None
 
     def part(self, queued: Queued) -> BlockPart:
         """Returns what the pipeline reads."""
@@ -275,9 +290,9 @@ class Staging:
     def _has_room(self) -> bool:
         return self._waiting_nbytes < self._room
 
-    def _enqueue(self, split: int, held: Held) -> None:
+    def _enqueue(self, split: int, held: Held, done: Sequence[Interval]) -> None:
         """Queues what is left to train of a sealed split, block by block."""
-        todo = remaining(held.data.rows, _within(self._done, split))
+        todo = remaining(held.data.rows, within(done, split))
         for first in range(0, held.data.rows, self._block_rows):
             last = min(first + self._block_rows, held.data.rows)
             for start, stop in todo:
@@ -289,12 +304,14 @@ class Staging:
 
     def _push(self, queued: Queued) -> None:
         queued.held.queued += 1
-        self._waiting_nbytes += _nbytes(queued)
+        self._moves += 1
+        self._waiting_nbytes += nbytes_of(queued)
         self._queue.append(queued)
 
     def _pop(self, *, last: bool = False) -> Queued:
         queued = self._queue.pop() if last else self._queue.popleft()
-        self._waiting_nbytes -= _nbytes(queued)
+        self._moves += 1
+        self._waiting_nbytes -= nbytes_of(queued)
         self._changed.notify_all()
         return queued
 
@@ -341,16 +358,3 @@ class Staging:
         return partial(
             generator, Draw.BLOCK_ROWS, self._spec.seed, epoch, queued.split, queued.first_row // self._block_rows
         )
-
-
-def _within(done: Sequence[Interval], split: int) -> list[Interval]:
-    """Returns the rows of a split that are done, numbered in the split."""
-    first = split * SPLIT_SPAN
-    found = ((max(start - first, 0), min(stop - first, SPLIT_SPAN)) for start, stop in done)
-    return [(start, stop) for start, stop in found if start < stop]
-
-
-def _nbytes(queued: Queued) -> int:
-    """Returns how much of its split's bytes a part stands for."""
-    data = queued.held.data
-    return data.nbytes * (queued.stop - queued.start) // max(data.rows, 1)

@@ -40,12 +40,24 @@ class Span(Message):
 
     Attributes:
         split: Partition of the DataFrame; -1 where the call is about none in particular.
+        turn: How often Spark had fed the epoch before: more than once where what lost nodes had is fed again.
     """
 
     attempt: int
     stream: Stream
     epoch: int
     split: int = -1
+    turn: int = 0
+
+
+class Offer(Span):
+    """A feeder has a split for a node.
+
+    Attributes:
+        done: What of it is trained already, numbered in the epoch's sequence, where it is fed again.
+    """
+
+    done: tuple[Interval, ...] = ()
 
 
 class LeaseRequest(Message):
@@ -61,9 +73,17 @@ class LeaseRequest(Message):
 
 
 class Lease(Message):
-    """The one node that gets the split in this attempt, whoever feeds it; the same for every feeder that asks."""
+    """The one node that gets the split, whoever feeds it: the same for every feeder that asks, while that node lives.
 
-    data: DataAddress
+    Attributes:
+        data: Where it takes rows; None where nobody does for the moment, and where it is `sealed`.
+        sealed: Nobody wants it: all of it is with nodes already.
+        done: See `Offer`.
+    """
+
+    data: DataAddress | None = None
+    sealed: bool = False
+    done: tuple[Interval, ...] = ()
 
 
 class SplitEnd(Message):
@@ -79,26 +99,48 @@ class Sealed(NodeMessage):
     rows: int
 
 
+class Holding(Message):
+    """What a worker under parameter servers has of an epoch that Spark feeds.
+
+    Attributes:
+        number: Greater than that of anything it has said before.
+        in_hand: Rows that wait for nobody else: read ahead, or handed out, and not marked as trained.
+        moves: How often parts have come to what waits for training, or left it.
+        receipts: Number of the last receipt that it has made.
+    """
+
+    number: int
+    in_hand: int
+    moves: int
+    receipts: int
+
+
 class WorkRequest(NodeMessage):
     """A node has run dry.
 
     Attributes:
         starved_s: Seconds since feeders last brought it something.
+        holding: What it has besides; None where that follows from what it has trained.
     """
 
     span: Span
     starved_s: float
+    holding: Holding | None = None
 
 
 class Work(Message):
     """What a node that has run dry can do.
 
     Attributes:
-        ended: No feeder will bring anything more in this epoch.
+        ended: No row will come any more in this epoch.
+        fed: Spark has brought all that there is, for the moment.
+        rows: How many that are, of all nodes together; None while Spark is at it for the first time.
         peers: Nodes that may have rows to give, those with most first.
     """
 
     ended: bool
+    fed: bool = False
+    rows: int | None = None
     peers: tuple[DataAddress, ...] = ()
 
 

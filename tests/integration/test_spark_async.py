@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -11,6 +13,7 @@ from integration.application import Application
 from integration.gates import Gates
 from integration.processes import executor_of
 from integration.rows import job, write_rows
+from integration.sandbox import RunFolder
 from integration.serving import predict
 
 from sparktf import Verdict
@@ -23,6 +26,14 @@ BATCH = 25
 @pytest.fixture
 def gates(tmp_path: Path) -> Iterator[Gates]:
     made = Gates(tmp_path / "gates", every=2 * BATCH)
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def barrier(tmp_path: Path) -> Iterator[Gates]:
+    """Gates of which every update comes to the first."""
+    made = Gates(tmp_path / "barrier", every=1)
     yield made
     made.close()
 
@@ -80,14 +91,51 @@ def test_too_few_slots_for_all_roles_are_refused_by_their_settings(
     assert (outcome.error, outcome.verdict) == ("PreflightError", Verdict.REFUSED)
     assert outcome.message == (
         "cluster.workers: 5, cluster.ps: 1 and a coordinator: 7 nodes need as many slots, but local[6] has 6: "
-        "use --master 'local[7]'; or lower cluster.workers or cluster.ps"
+        "use --master 'local[7]', or 'local[8]' if Spark is to feed the nodes, which takes a slot besides; or lower "
+        "cluster.workers or cluster.ps"
     )
 
 
-def test_rows_that_spark_would_have_to_feed_are_refused(local: Application, rows: Path, tmp_path: Path) -> None:
-    config = job(rows, tmp_path / "runs", "cases.watched:build", cluster=SERVED)
-    del config["data"]["path"]
-    outcome = local.train(config, frame="cases.frames:joined", rows=10, own_gang=True)
-    assert (outcome.error, outcome.verdict) == ("ConfigError", Verdict.REFUSED)
-    assert outcome.message.startswith("train(data=...) is read through Spark, ")
-    assert "under cluster.strategy: parameter_server workers read Parquet files themselves" in outcome.message
+def test_rows_that_spark_feeds_are_trained_once_an_epoch_also_those_of_a_killed_worker(
+    cluster: Application, barrier: Gates
+) -> None:
+    config = job(
+        Path(),
+        cluster.sandbox.runs,
+        "cases.gated:build",
+        name="fed",
+        params=barrier.params(),
+        cluster=SERVED,
+        data={"path": None, "shuffle_rows": 50, "validation": {"where": "id % 7 = 0"}},
+        train={"epochs": 2, "batch_size": BATCH},
+        timeouts={"heartbeat": 5},
+    )
+    cluster.begin(config, "r", "cases.frames:partitions", sizes=[400, 0, 130, 0, 61, 9])
+    killed, _ = barrier.waiting(cluster.family, barrier.first, 2)
+    killed.process.kill()
+    for gate in (barrier.first, barrier.second):
+        barrier.open(gate)
+
+    done = cluster.outcome().done
+    expected = Counter(dict.fromkeys((i for i in range(1, 601) if i % 7), 2))
+    accounts = [(rows.planned, rows.fed, rows.trained, rows.complete) for rows in done.rows]
+    assert accounts == [(515, 515, 515, True)] * 2
+    first, second = (rows.replayed for rows in done.rows)
+    assert (first > 0, second) == (True, 0)
+    updates = updates_of(cluster.run(config, "r"))
+    assert set(updates) == set(expected)
+    assert not expected - updates
+    assert (updates - expected).total() <= first
+    (attempt,) = done.attempts
+    assert [loss.node for loss in attempt.losses] == [killed.name.replace("-", " ")]
+    assert [(one.epoch, one.rows) for one in done.validation] == [(0, 85), (1, 85)]
+    assert not cluster.family.trainers()
+
+
+def updates_of(run: RunFolder) -> Counter[int]:
+    """Returns how often each row was in an update, as the logs of the workers tell."""
+    logs = [path.read_text() for path in (run.path / "logs").glob("*-worker-*.log")]
+    assert logs
+    return Counter(
+        int(i) for log in logs for ids in re.findall(r"^update of \[([\d ]+)\]$", log, re.M) for i in ids.split()
+    )

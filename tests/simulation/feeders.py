@@ -100,7 +100,7 @@ class FedShare:
 
     def __init__(self, parts: StagedParts) -> None:
         self.intervals: list[Interval] = []
-        self._parts: Iterator[BlockPart] = iter(parts)
+        self._parts: Iterator[BlockPart] = (part for part in parts if part is not None)
         self._ids: Ids = np.empty(0, np.int64)
 
     def first(self, rows: int) -> Ids:
@@ -342,11 +342,14 @@ class SimFeeders:
         if strike := site.feed_fault("feeder-late", process, "is late"):
             process.sleep(strike.choice((1.0, 4.0, 12.0, 30.0)))
         self._die_perhaps(process, "before it asks")
-        span = Span(attempt=settings.attempt, stream=settings.stream, epoch=settings.epoch, split=split)
+        span = Span(
+            attempt=settings.attempt, stream=settings.stream, epoch=settings.epoch, split=split, turn=settings.turn
+        )
         request = LeaseRequest(span=span, host=host, jvm=jvm)
         try:
             lease: Lease = patiently(site, process, Action.LEASE, request, settings.driver_lost_s, 6.0)
-            data_client(site, process, lease.data).put(span, self._batches(process, split))
+            if lease.data is not None:
+                data_client(site, process, lease.data).put(span, self._batches(process, split))
         except (SparkTFError, flight.FlightError):
             return
         self._die_perhaps(process, "before it tells Spark")

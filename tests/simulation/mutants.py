@@ -127,9 +127,9 @@ def _any_count(self: Any, context: Any, descriptor: Any, reader: Iterable[Any], 
 _seal = Staging.seal
 
 
-def _sealed_again(self: Staging, epoch: int, split: int, rows: StagedRows, wire: str) -> int:
+def _sealed_again(self: Staging, epoch: int, split: int, rows: StagedRows, wire: str, **more: Any) -> int:
     self._splits.pop(split, None)
-    return _seal(self, epoch, split, rows, wire)
+    return _seal(self, epoch, split, rows, wire, **more)
 
 
 def _nothing(*arguments: Any, **named: Any) -> list[Any]:

@@ -348,7 +348,8 @@ class Coordinator(Member):
     def _train_epoch(self, loop: AsyncLoop, epoch: int) -> None:
         restore = self.spec.restore
         before = restore.cursor.rows if restore is not None and restore.cursor.epoch == epoch else 0
-        loop.run_epoch(self.spec.rows[Stream.TRAIN] - before)
+        rows = self.spec.rows[Stream.TRAIN] - before
+        loop.run_epoch(lambda: rows)
         at, aside = loop.position, loop.rows_aside
         done = EpochDone(
             **self.spec.sender,

@@ -57,20 +57,6 @@ def test_the_roles_of_a_gang_are_counted(config: str, capsys: pytest.CaptureFixt
     assert capsys.readouterr().err.startswith("cluster.workers: 2, cluster.ps: 1 and a coordinator: 4 nodes need")
 
 
-def test_files_that_spark_alone_reads_are_refused_to_workers_that_must_read_them_themselves(
-    config: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    (tmp_path / "lake/_spark_metadata").mkdir()
-    asked = ["cluster.strategy=parameter_server", "cluster.ps=1"]
-    assert main(["check", config, "--master", "local[4]", *(part for set_ in asked for part in ("--set", set_))]) == 2
-    said = capsys.readouterr().err
-    assert said.startswith("data.path is read through Spark, ")
-    assert said.endswith(
-        "and under cluster.strategy: parameter_server workers read Parquet files themselves: write the rows as Parquet "
-        "files and name these by data.path, or set cluster.strategy: multi_worker_mirrored\n"
-    )
-
-
 def test_all_that_is_wrong_is_said_and_the_exit_code_is_the_runs(
     config: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -142,3 +128,15 @@ def test_a_run_here_takes_the_master_that_submit_hadoop_or_spark_say(
     monkeypatch.setenv("HADOOP_CONF_DIR", str(tmp_path))
     assert nodes() == "# nodes: 2 on yarn"
     assert nodes("--master", "local-cluster[3,2,1024]") == "# nodes: 2 on local-cluster[3,2,1024], which has 6 slots"
+
+
+def test_updates_that_are_made_together_are_not_of_rows_that_spark_feeds(
+    config: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "lake/_spark_metadata").mkdir()
+    asked = ["cluster.strategy=parameter_server", "cluster.ps=1", "train.replicas_to_aggregate=1"]
+    line = ["check", config, "--master", "local[5]", *(part for set_ in asked for part in ("--set", set_))]
+    assert main(line) == 2
+    said = capsys.readouterr().err
+    assert said.startswith("data.path is read through Spark, ")
+    assert "and train.replicas_to_aggregate is for rows that workers read from files themselves: " in said

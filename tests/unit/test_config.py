@@ -254,8 +254,6 @@ def test_a_configuration_made_in_python_is_refused_as_one_from_a_file(make: Call
             r"data\.rebalance: off is for replays .* under cluster\.strategy: parameter_server, .*: leave",
         ),
         ("train.replicas_to_aggregate=4", r"4 is more than the workers there are: .* at most cluster\.workers: 3"),
-        ("data.mode=spark", r"data\.mode: spark is read through Spark, and under cluster\.strategy: parameter_server "),
-        ("data.format=orc", r"data\.format: orc is read through Spark, and under cluster\.strategy: parameter_server "),
     ],
 )
 def test_what_updates_that_do_not_wait_for_each_other_cannot_do_is_refused(override: str, said: str) -> None:

@@ -7,7 +7,7 @@ import os
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import FIRST_COMPLETED, ThreadPoolExecutor, wait
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,7 +18,10 @@ from integration.processes import wait_for
 from lakes import array, id_table, plan_lake, write_lake
 from pyarrow import flight
 
+from sparktf.driver.gang.control_server import LocalControlServer
+from sparktf.driver.gang.site import Handler
 from sparktf.errors import RefusedError
+from sparktf.executor.feeder import FeederSettings, feed
 from sparktf.feature import FeedSpec
 from sparktf.feed.client import DataClient, Sent, data_client
 from sparktf.feed.pipeline import NodeFeed
@@ -26,9 +29,11 @@ from sparktf.feed.server import DataServer
 from sparktf.feed.staged_parts import StagedParts
 from sparktf.feed.staged_rows import Budget
 from sparktf.feed.staging import Staging
+from sparktf.knobs import KNOBS
 from sparktf.sequence import Stream
 from sparktf.wire.certificates import new_tls_material
-from sparktf.wire.data import DataAddress, Span
+from sparktf.wire.control import Action
+from sparktf.wire.data import DataAddress, Lease, LeaseRequest, Span
 from sparktf.wire.security import ControlAccess, TlsMaterial, new_secret
 
 ATTEMPT = 3
@@ -231,6 +236,8 @@ class TestBreakingOff:
         node.refusal = RefusedError("partition 0 has other rows than before")
         with pytest.raises(flight.FlightUnauthorizedError, match="other rows than before"):
             put(node, 0, rows(0, 50))
+        assert node.is_empty(), "what the driver does not know must not be trained"
+        assert node.ids() == []
 
 
 _DYING_FEEDER = """
@@ -316,3 +323,46 @@ class TestTaking:
         batches = found.held.read(found.first_row, found.rows)
         moved = pa.Table.from_batches(batches)
         assert moved["s"].to_pylist() == [f"row {i}" for i in moved["id"].to_pylist()]
+
+
+class TestFeeders:
+    """What a feeder does on the driver's word."""
+
+    @pytest.fixture
+    def feed_to(self, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., Sent]]:
+        monkeypatch.setattr(KNOBS, "staged_poll_s", 0.001)
+        servers = []
+
+        def feed_to(*leases: Lease, turn: int = 0) -> Sent:
+            left = list(leases)
+            server = LocalControlServer(None, SECRET, {Action.LEASE: Handler(LeaseRequest, lambda asked: left.pop(0))})
+            servers.append(server)
+            settings = FeederSettings(server.access(), ATTEMPT, Stream.TRAIN, 0, 10.0, turn)
+            sent = feed(0, rows(0, 30), settings)
+            assert not left
+            return sent
+
+        yield feed_to
+        for server in servers:
+            server.shutdown()
+            server.withdraw()
+
+    def test_it_asks_again_while_nobody_takes_rows_and_where_a_node_is_lost(
+        self, node: Node, feed_to: Callable[..., Sent]
+    ) -> None:
+        gone = node.address.model_copy(update={"host": "another-host", "location": "grpc://127.0.0.1:1"})
+        assert feed_to(Lease(), Lease(data=gone), Lease(data=node.address)).rows == 30
+        assert sorted(node.ids()) == list(range(30))
+
+    def test_it_computes_nothing_of_what_nobody_lacks(self, feed_to: Callable[..., Sent]) -> None:
+        assert feed_to(Lease(sealed=True)) == Sent(0, 0, "")
+
+    def test_what_comes_again_is_trained_but_for_what_is_trained_already(
+        self, node: Node, feed_to: Callable[..., Sent]
+    ) -> None:
+        put(node, 0, rows(0, 30))
+        assert len(node.ids()) == 30
+        assert feed_to(Lease(data=node.address, done=((0, 20),)), turn=1).rows == 30
+        assert len(node.ids()) == 10
+        assert node.sealed == [(0, 30), (0, 30)]
+        assert node.is_empty()

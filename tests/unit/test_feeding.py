@@ -53,12 +53,13 @@ class Fed:
         self.attempt = Attempt(1, config, plan, Cursor(), trainers, lambda: self.now_s, lambda: self.now_s)
         places = {node: FeedPlace("h", f"jvm {node.index}") for node in NODES}
         self.ledger = Ledger(places, lambda: self.now_s, expected={0: 10}, epoch=0, rebalance=True)
-        self.attempt.ledger = self.ledger
+        self.attempt.fed.ledger = self.ledger
         self.started: list[tuple[Stream, int]] = []
         self.feeders: list[Feeders] = []
         self.feeding = Feeding(self.attempt, self.start)
 
-    def start(self, stream: Stream, epoch: int) -> Feeders:
+    def start(self, stream: Stream, epoch: int, turn: int) -> Feeders:
+        assert not turn
         self.started.append((stream, epoch))
         self.feeders.append(Feeders())
         return self.feeders[-1]

@@ -55,6 +55,17 @@ class TestLeases:
         books = ledger()
         assert [lease(books, i, "host2", "jvm3") for i in range(3)] == [C, C, C]
 
+    def test_only_nodes_that_take_the_stream_get_any(self) -> None:
+        places = {A: FeedPlace("host1", "jvm1"), B: FeedPlace("host2", "jvm2")}
+        takers = {TRAIN: [B], Stream.VALIDATION: [A]}
+        books = Ledger(places, lambda: 7.0, expected={}, epoch=0, rebalance=True, takers=takers)
+        for node in (A, B, C):
+            books.ready(node, ADDRESSES[node])
+        books.open(TRAIN, 0)
+        assert lease(books, 0, "host1", "jvm1") == B
+        seal(books, 0, 50, B)
+        assert peers(books, A) == [B]
+
     def test_it_stays_with_its_node_whoever_asks(self) -> None:
         books = ledger()
         assert lease(books, 0, "host2", "jvm2") == B
@@ -116,6 +127,14 @@ class TestSeals:
         lease(books, 0)
         seal(books, 0, 50)
         seal(books, 0, 50)
+        assert books.rows(TRAIN, 0) == 50
+
+    def test_of_two_feeders_of_a_partition_the_one_with_other_rows_is_sent_away(self) -> None:
+        books = ledger()
+        lease(books, 0)
+        seal(books, 0, 50)
+        with pytest.raises(RefusedError, match="partition 0 is here already, with 50 rows and not 49"):
+            seal(books, 0, 49)
         assert books.rows(TRAIN, 0) == 50
 
     @pytest.mark.parametrize("split", [0, 5])

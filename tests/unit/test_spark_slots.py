@@ -48,16 +48,18 @@ def test_too_few_slots_are_told_with_all_that_are_needed(
         check_slots(slots, ClusterConfig(workers=nodes), feeders=feeders)
 
 
-@pytest.mark.parametrize("feeders", [None, False])
-def test_too_few_slots_for_all_roles_are_told_with_each_of_them(feeders: bool | None) -> None:
+def test_too_few_slots_for_all_roles_are_told_with_each_of_them() -> None:
     cluster = ClusterConfig(strategy="parameter_server", workers=2, ps=2)
     with pytest.raises(
         PreflightError,
         match=r"^cluster\.workers: 2, cluster\.ps: 2 and a coordinator: 5 nodes need as many slots, but "
         r"local\[4\] has 4: use --master 'local\[5\]'; or lower cluster\.workers or cluster\.ps$",
     ):
-        check_slots(LOCAL, cluster, feeders=feeders)
-    check_slots(LOCAL, ClusterConfig(strategy="parameter_server", workers=2, ps=1), feeders=feeders)
+        check_slots(LOCAL, cluster, feeders=False)
+    four = ClusterConfig(strategy="parameter_server", workers=2, ps=1)
+    check_slots(LOCAL, four)
+    with pytest.raises(PreflightError, match=r"Spark feeds them from one besides, .* use --master 'local\[5\]'"):
+        check_slots(LOCAL, four, feeders=True)
 
 
 @pytest.mark.parametrize(

@@ -15,10 +15,11 @@ from lakes import array, deal, id_table, plan_lake, write_lake
 from sparktf.errors import RefusedError
 from sparktf.feature import FeedSpec
 from sparktf.feed.blocks import PlannedParts
+from sparktf.feed.held import SPLIT_SPAN
 from sparktf.feed.pipeline import NodeFeed
 from sparktf.feed.staged_parts import StagedParts
 from sparktf.feed.staged_rows import Budget, StagedRows
-from sparktf.feed.staging import SPLIT_SPAN, Staging
+from sparktf.feed.staging import Staging
 from sparktf.sequence import Interval, Stream, merge, remaining
 from sparktf.storage import open_storage
 
@@ -61,7 +62,7 @@ class Node:
         for split, rows in enumerate(sizes):
             assert self.seal(split, sum(sizes[:split]), rows, epoch) == rows
 
-    def feed(self, more: Callable[[], bool] = lambda: False) -> NodeFeed:
+    def feed(self, more: Callable[[], bool | None] = lambda: False) -> NodeFeed:
         return NodeFeed(self.spec, StagedParts(self.staging, more))
 
     def ids(self) -> list[int]:
@@ -461,3 +462,61 @@ class TestParts:
         node.staging.seal(0, 7, staged, "unix")
         with node.feed() as feed, pytest.raises(ValueError, match=r"partition 7 of the data.*row 41"):
             feed.next_rows(50)
+
+
+class TestComingAgain:
+    """What a node does with a partition that is fed again, since a lost node had rows of it."""
+
+    DONE = ((0, 30), (35, 40))
+
+    def test_what_it_has_not_kept_comes_anew_without_what_is_trained(self, node: Node) -> None:
+        node.fill([50])
+        node.ids()
+        assert node.staging.admit(0, 0) == 50
+        assert node.staging.admit(0, 0, turn=1) is None
+        node.staging.seal(0, 0, node.stage(0, 50), "unix", turn=1, done=self.DONE)
+        assert node.staging.admit(0, 0, turn=1) == 50, "a second feeder of the same turn"
+        assert len(node.ids()) == 15
+        assert node.memory_left()
+
+    def test_what_it_has_kept_waits_once_more_and_is_not_computed(self, node: Node) -> None:
+        node.begin(1, keep=True)
+        node.fill([50], epoch=1)
+        first = node.ids()
+        assert node.staging.admit(1, 0, turn=1) == 50
+        for _ in range(2):
+            node.staging.queue_again(1, 0, 1, self.DONE)
+        assert node.ids() == [*first[30:35], *first[40:]]
+
+    def test_whatever_comes_or_goes_is_a_move(self, node: Node) -> None:
+        seen = {node.staging.moves}
+        node.fill([100])
+        seen.add(node.staging.moves)
+        node.staging.next(0.0)
+        seen.add(node.staging.moves)
+        assert node.staging.give(0) is not None
+        seen.add(node.staging.moves)
+        assert len(seen) == 4
+
+
+class TestTakingWithoutWaiting:
+    """What a worker under parameter servers does with what waits here."""
+
+    def test_a_last_batch_waits_while_spark_may_bring_more_and_comes_once_it_has_brought_all(self, node: Node) -> None:
+        is_fed = threading.Event()
+        node.fill([BATCH_ROWS + 3])
+        with node.feed(lambda: None if is_fed.is_set() else True) as feed:
+            first = feed.take_now(1 << 20, WAIT_S, batch_rows=BATCH_ROWS)
+            assert len(array(first, "input:id")) == BATCH_ROWS
+            assert not len(array(feed.take_now(1 << 20, 0.3, batch_rows=BATCH_ROWS), "input:id"))
+            is_fed.set()
+            assert len(array(feed.take_now(1 << 20, WAIT_S, batch_rows=BATCH_ROWS), "input:id")) == 3
+            assert not feed.is_drained
+
+    def test_a_feed_of_an_epoch_before_takes_nothing_of_the_next(self, node: Node) -> None:
+        parts = iter(StagedParts(node.staging, lambda: None))
+        assert next(parts) is None
+        node.begin(1)
+        node.fill([10], epoch=1)
+        assert next(parts) is None
+        assert sorted(node.ids()) == list(range(10))

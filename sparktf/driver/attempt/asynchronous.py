@@ -31,6 +31,10 @@ class Asynchronous:
         """See `Discipline`."""
         return tuple(node for node in nodes if node.role is Role.WORKER)
 
+    def fed(self, stream: Stream, nodes: Iterable[NodeId]) -> tuple[NodeId, ...]:
+        """See `Discipline`. Workers train, the coordinator evaluates."""
+        return self.lessees(nodes) if stream is Stream.TRAIN else self.reporters(nodes)
+
     def on_loss(self, member: Trainer, record: ErrorRecord, members: Members) -> Fail | Replace:
         """See `Discipline`. Workers are replaced, once all nodes have found each other.
 

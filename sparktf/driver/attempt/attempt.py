@@ -10,6 +10,7 @@ from sparktf.driver.attempt.accounting import EpochAccount, inputs, is_wrong_bef
 from sparktf.driver.attempt.discipline import Discipline, Fail, Replace
 from sparktf.driver.attempt.disciplines import DISCIPLINES
 from sparktf.driver.attempt.evaluation import Evaluating
+from sparktf.driver.attempt.fed_rows import FedRows
 from sparktf.driver.attempt.health import (
     Failures,
     Now,
@@ -23,11 +24,10 @@ from sparktf.driver.attempt.health import (
     rhythm_of,
 )
 from sparktf.driver.attempt.lease_books import LeaseBooks
-from sparktf.driver.attempt.ledger import Ledger
 from sparktf.driver.attempt.losses import Losses, Vacancy
 from sparktf.driver.attempt.members import Members, Trainer, rows_trained, speaker
 from sparktf.driver.attempt.saves import Save, Start, Uploads
-from sparktf.driver.attempt.shares import Dealing, done_of
+from sparktf.driver.attempt.shares import Dealing, done_of, keeps
 from sparktf.driver.plan.plan import Plan
 from sparktf.errors import DataError, ErrorRecord, RefusedError, RowAccountingError, record_of
 from sparktf.lifecycle import ATTEMPT, AttemptEvent, AttemptState, TrainerEvent, TrainerState, step
@@ -67,10 +67,9 @@ class Attempt:
         epochs: Row accounts by epoch.
         warnings: What is to be mentioned, each once.
         rows_aside: Rows of the cursor's epoch set aside before this attempt; `rows_replayed`: perhaps trained twice.
-        ledger: The books of what Spark feeds, where it does.
+        fed: What it knows of rows that Spark feeds.
         losses: Trainers that were lost while it went on.
         evaluation: What an evaluator is at; there need not be one.
-        wanted: Epochs that Spark is to feed, and nobody has begun to; whoever begins one takes it out.
     """
 
     def __init__(
@@ -98,8 +97,6 @@ class Attempt:
         self.warnings: list[str] = []
         self.cursor = cursor
         self.rows_aside = self.rows_replayed = 0
-        self.ledger: Ledger | None = None
-        self.wanted: list[tuple[Stream, int]] = []
         self.losses = Losses()
         self._config = config
         self._rhythm = rhythm_of(config)
@@ -118,6 +115,7 @@ class Attempt:
         self._failures = Failures()
         self._dealing = Dealing(plan, config.data)
         self._leases = LeaseBooks(plan, cursor, config, {node: self.trainers[node].host for node in self._lessees})
+        self.fed = FedRows(self._leases)
         self._uploads = Uploads()
 
     # ---- messages ----
@@ -127,8 +125,7 @@ class Attempt:
         if trainer.ready is None:  # a repeated message changes nothing
             trainer.apply(TrainerEvent.READY)
             trainer.ready = message
-            if self.ledger is not None and message.data is not None:
-                self.ledger.ready(message.node, message.data)
+            self.fed.ready(message.node, message.data)
         return Ack()
 
     def heartbeat(self, message: Heartbeat) -> TrainerOrders:
@@ -145,11 +142,8 @@ class Attempt:
         """Returns what answers a node, to be called without the lock: dealing may take seconds."""
         self._trainer(message)
         stream, epoch = message.stream, message.epoch
-        if self.ledger is not None and stream in self._plan.staged:
-            keep = self._config.data.cache != "off" and self._config.train.epochs > 1
-            staged, is_new = self.ledger.share(stream, epoch, done_of(self.cursor, stream, epoch), keep=keep)
-            if is_new:
-                self.wanted.append((stream, epoch))
+        if self.fed.ledger is not None and stream in self._plan.staged:
+            staged = self.fed.share(message, done_of(self.cursor, stream, epoch), keep=keeps(self._config))
             return lambda: AssignmentAnswer(staged=staged)
         number, among = self._discipline.deal(message, self.trainers)
         shares = self._dealing.shares(self.cursor, lambda: [self._hosts[node] for node in among], stream, epoch)
@@ -174,12 +168,12 @@ class Attempt:
         return Ack()
 
     def lease(self, message: LeaseRequest) -> Lease:
-        return self._ledger_of(message.span).lease(message)
+        return self._fed_of(message.span).lease(message)
 
     def sealed(self, message: Sealed) -> Ack:
         self._trainer(message)
         try:
-            self._ledger_of(message.span).sealed(message)
+            self._fed_of(message.span).sealed(message)
         except DataError as e:
             self.fail(record_of(e, time_s=self._wall()))
             raise RefusedError(str(e)) from e
@@ -187,7 +181,7 @@ class Attempt:
 
     def work(self, message: WorkRequest) -> Work:
         self._trainer(message)
-        return self._ledger_of(message.span).work(message, rows_trained(self.trainers, message.span.epoch))
+        return self._fed_of(message.span).work(message, rows_trained(self.trainers, message.span.epoch))
 
     def metrics_reported(self, message: Metrics) -> Ack:
         self._trainer(message)
@@ -289,7 +283,7 @@ class Attempt:
         """Looks for trainers that are late, then says where the attempt stands."""
         now, timeouts, trainers = Now(self._clock(), self._wall()), self._timeouts, self.trainers.values()
         # Until Spark last gave rows, or had given all, nodes that got none have waited for that.
-        since = Since(self._started_s, self.ledger.moved_s if self.ledger is not None else 0.0)
+        since = Since(self._started_s, self.fed.moved_s)
         movers = [self.trainers[node] for node in self._reporters]
         if not self.failures and (misled := left_behind(movers, now, since.fed_s, timeouts)):
             self.fail(misled)
@@ -321,11 +315,12 @@ class Attempt:
         goes_on = not self.failures and self.state is AttemptState.RUNNING
         return self.evaluation.vacant(self.losses.vacant(self.trainers)) if goes_on else ()
 
-    def succeed(self, node: NodeId, agent: str, host: str, address: str) -> Trainer:
+    def succeed(self, node: NodeId, agent: str, host: str, address: str, jvm: str = "") -> Trainer:
         """Gives a node whose trainer is lost another one, launched now, and returns it; earlier ones are refused.
 
         Args:
             agent: By id; `address` is the one that it holds.
+            jvm: Identity of its executor.
 
         Raises:
             LifecycleError: the node has one.
@@ -334,6 +329,7 @@ class Attempt:
         self.trainers = {**self.trainers, node: successor}
         if node in self._lessees:
             self._leases.move(node, host)
+        self.fed.succeed(node, host, jvm)
         return successor
 
     def stop(self) -> None:
@@ -359,14 +355,14 @@ class Attempt:
         planned = self._plan.rows(Stream.TRAIN)
         account = self.epochs.setdefault(epoch, EpochAccount(epoch, planned, len(self._reporters), *before))
         account.receipts = self._leases.receipts(epoch)
-        if self.ledger is not None and Stream.TRAIN in self._plan.staged:
-            account.planned = self.ledger.rows(Stream.TRAIN, epoch)
+        if self.fed.ledger is not None and Stream.TRAIN in self._plan.staged:
+            account.planned = self.fed.ledger.rows(Stream.TRAIN, epoch)
         return account
 
-    def _ledger_of(self, span: Span) -> Ledger:
-        if self.ledger is None or span.attempt != self.number:
+    def _fed_of(self, span: Span) -> FedRows:
+        if self.fed.ledger is None or span.attempt != self.number:
             raise RefusedError(f"attempt {span.attempt} is over")
-        return self.ledger
+        return self.fed
 
     def _lost(self, trainer: Trainer, record: ErrorRecord, *, is_silence: bool = False) -> None:
         """Notes the loss of a trainer, unless the work is done: nothing has failed then."""
@@ -376,6 +372,7 @@ class Attempt:
         if isinstance(ruling, Fail):
             self._failures.note(ruling.record, self._clock(), is_silence=is_silence)
         if isinstance(ruling, Replace):
+            self.fed.lose(trainer.node, trainer.incarnation)
             self.losses.note(trainer, record, self._clock(), is_silence=is_silence)
             if is_silence:
                 trainer.apply(TrainerEvent.EXIT)  # should it wake up, it is refused

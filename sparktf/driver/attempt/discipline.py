@@ -8,6 +8,7 @@ from typing import NamedTuple, Protocol
 from sparktf.driver.attempt.members import Members, Trainer
 from sparktf.driver.attempt.saves import Save, Start
 from sparktf.errors import ErrorRecord
+from sparktf.sequence import Stream
 from sparktf.topology import NodeId
 from sparktf.wire.control import AssignmentRequest, Uploaded
 
@@ -53,6 +54,9 @@ class Discipline(Protocol):
 
     def lessees(self, nodes: Iterable[NodeId]) -> tuple[NodeId, ...]:
         """Returns which nodes lease the rows they train as they go, and leave it to a reporter to tell of them."""
+
+    def fed(self, stream: Stream, nodes: Iterable[NodeId]) -> tuple[NodeId, ...]:
+        """Returns which nodes take the rows of a stream that Spark feeds."""
 
     def on_loss(self, member: Trainer, record: ErrorRecord, members: Members) -> Fail | Replace | GoOn:
         """Returns what it means that a trainer has failed, ended or fallen silent."""

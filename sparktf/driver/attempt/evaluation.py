@@ -66,6 +66,10 @@ class Evaluating:
         """See `Discipline`."""
         return self._trains.lessees(node for node in nodes if node != self._node)
 
+    def fed(self, stream: Stream, nodes: Iterable[NodeId]) -> tuple[NodeId, ...]:
+        """See `Discipline`. The evaluator reads files."""
+        return self._trains.fed(stream, (node for node in nodes if node != self._node))
+
     def on_loss(self, member: Trainer, record: ErrorRecord, members: Members) -> Fail | Replace | GoOn:
         """See `Discipline`. The evaluator is replaced, once all nodes were ready: nobody waits for it.
 

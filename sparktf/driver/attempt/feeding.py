@@ -27,11 +27,11 @@ class Feeders(Protocol):
 class Feeding:
     """The feeders of one attempt. Used by the driver's watching thread alone."""
 
-    def __init__(self, attempt: Attempt, start: Callable[[Stream, int], Feeders]) -> None:
+    def __init__(self, attempt: Attempt, start: Callable[[Stream, int, int], Feeders]) -> None:
         """Starts nothing yet.
 
         Args:
-            start: Has Spark feed a stream in an epoch.
+            start: Has Spark feed a stream in an epoch, for the turn that is named (`sparktf.wire.data.Span`).
         """
         self._attempt = attempt
         self._start = start
@@ -42,15 +42,18 @@ class Feeding:
 
         Called without the attempt's lock: starting takes a moment.
         """
-        if self._attempt.ledger is None or not self._attempt.ledger.is_ready:
+        if self._attempt.fed.ledger is None or not self._attempt.fed.ledger.is_ready:
             return
-        wanted, self._attempt.wanted = self._attempt.wanted, []
+        wanted, self._attempt.fed.wanted = self._attempt.fed.wanted, []
         for stream, epoch in wanted:
-            self._feeders[stream, epoch] = self._start(stream, epoch)
+            self._feeders[stream, epoch] = self._start(stream, epoch, self._attempt.fed.ledger.book(stream, epoch).turn)
 
     def settle(self) -> SparkTFError | None:
-        """Closes the books of feeders that have ended, with the attempt's lock held; returns why one failed."""
-        ledger = self._attempt.ledger
+        """Closes the books of feeders that have ended, with the attempt's lock held; returns why one failed.
+
+        Where rows were with workers that are lost, they are wanted again.
+        """
+        ledger = self._attempt.fed.ledger
         for (stream, epoch), feeders in list(self._feeders.items()):
             try:
                 splits = feeders.splits()
@@ -61,6 +64,10 @@ class Feeding:
             except SparkTFError as e:
                 self._feeders.pop((stream, epoch), None)
                 return e
+        try:
+            self._attempt.fed.feed_again()
+        except SparkTFError as e:
+            return e
         return None
 
     def cancel(self) -> None:

@@ -11,11 +11,12 @@ from sparktf.config.job import JobConfig
 from sparktf.driver.attempt.accounting import Receipts
 from sparktf.driver.attempt.leases import BlockLeases, Lessee, layout_of
 from sparktf.driver.attempt.shares import done_of
+from sparktf.driver.attempt.staged_leases import StagedLeases
 from sparktf.driver.attempt.unleased import Layout
 from sparktf.driver.plan.locality import NO_HOST
 from sparktf.driver.plan.plan import Plan
 from sparktf.errors import RefusedError, RowAccountingError
-from sparktf.sequence import Cursor, Slices, Stream, remaining
+from sparktf.sequence import Cursor, Interval, Slices, Stream, remaining
 from sparktf.topology import NodeId
 from sparktf.wire.leasing import BlockLease, BlockLeaseRequest, Fetched, Receipt
 
@@ -36,11 +37,11 @@ class Book:
     """One epoch.
 
     Attributes:
-        leases: None before somebody first asks, and once the epoch is over.
+        leases: None before somebody first asks, and once the epoch is over; where Spark feeds the rows, what is left.
         opening: Held by who makes them, which may take long; never waited for under the books' own lock.
     """
 
-    leases: BlockLeases | None = None
+    leases: BlockLeases | StagedLeases | None = None
     is_over: bool = False
     opening: threading.Lock = field(default_factory=threading.Lock)
     answers: dict[Lessee, Answer] = field(default_factory=dict)
@@ -63,6 +64,7 @@ class LeaseBooks:
         self._untold_rows = _UNTOLD * config.train.steps_per_call * config.train.batch_size
         self._locality = config.data.locality
         self._workers = dict(workers)
+        self._is_fed = Stream.TRAIN in plan.staged
         self._lock = threading.Lock()
         self._books: dict[int, Book] = {}
         self._told: dict[Lessee, int] = {}
@@ -85,17 +87,66 @@ class LeaseBooks:
         with self._lock:
             workers = self._workers.copy()
             book = self._book(message.epoch)
-        if message.node not in workers:
+        if message.node not in workers or self._is_fed:
             raise RefusedError(f"{message.node} leases no rows")
         host = self._plan.host_number(workers[message.node])
         self._open(book, message.epoch, workers)
         with self._lock:
-            if book.leases is None:
+            if not isinstance(book.leases, BlockLeases):
                 return BlockLease(ended=True)
             answer = self._answer(book, book.leases, lessee, message, host, len(workers))
             ended = book.leases.is_done
         pieces = self._plan.pieces(Stream.TRAIN, answer.found, host)
         return BlockLease.model_construct(pieces=pieces, ended=ended and not pieces)
+
+    def sealed(self, epoch: int, split: int, rows: int) -> None:
+        """Notes a split that a worker has from Spark, before a row of it is trained; told again, it counts once."""
+        with self._lock:
+            leases = self._book(epoch).leases if self._workers else None
+            if isinstance(leases, StagedLeases):
+                leases.add(split, rows)
+
+    def kept(self, epoch: int, splits: Mapping[int, int]) -> None:
+        """Notes the rows of splits that workers have kept from an epoch before; told again, they count once."""
+        for split, rows in splits.items():
+            self.sealed(epoch, split, rows)
+
+    def left(self, epoch: int) -> int | None:
+        """Returns how many rows of those that Spark has brought are not trained; None where rows are not leased."""
+        with self._lock:
+            if not self._workers:
+                return None
+            leases = self._book(epoch).leases
+            return leases.left if isinstance(leases, StagedLeases) else 0
+
+    def done(self, epoch: int, split: int) -> list[Interval]:
+        """Returns what is trained of a split that Spark has fed."""
+        with self._lock:
+            leases = self._book(epoch).leases
+            return leases.done(split) if isinstance(leases, StagedLeases) else []
+
+    def missing(self, epoch: int) -> set[int]:
+        """Returns the splits that Spark has fed and of which rows are not trained."""
+        with self._lock:
+            leases = self._book(epoch).leases
+            return leases.missing() if isinstance(leases, StagedLeases) else set()
+
+    def knows_of(self, lessee: Lessee, receipts: int) -> bool:
+        """Whether so many receipts of an incarnation have been told."""
+        with self._lock:
+            return self._told.get(lessee, 0) >= receipts
+
+    def is_closed(self, lessee: Lessee) -> bool:
+        """Whether nothing more will be told of an incarnation."""
+        with self._lock:
+            return lessee.incarnation <= self._closed.get(lessee.node, -1)
+
+    def fed_again(self, epoch: int, lost: int) -> None:
+        """Notes that Spark feeds once more what is not trained of an epoch, since so many incarnations were lost."""
+        with self._lock:
+            book = self._book(epoch)
+            left = book.leases.left if isinstance(book.leases, StagedLeases) else 0
+            book.receipts.replayed += min(left, lost * self._untold_rows)
 
     def fetched(self, message: Fetched) -> None:
         """Notes what has been trained, and who takes no part any more; told again, it counts once.
@@ -122,7 +173,12 @@ class LeaseBooks:
             book.answers.clear()
 
     def _book(self, epoch: int) -> Book:
-        return self._books.setdefault(epoch, Book(is_over=epoch < self._cursor.epoch))
+        book = self._books.get(epoch)
+        if book is None:
+            book = self._books[epoch] = Book(is_over=epoch < self._cursor.epoch)
+            if self._is_fed and not book.is_over:
+                book.leases = StagedLeases(done_of(self._cursor, Stream.TRAIN, epoch))
+        return book
 
     def _open(self, book: Book, epoch: int, workers: Mapping[NodeId, str]) -> None:
         with book.opening:
@@ -187,6 +243,6 @@ class LeaseBooks:
         for lessee in (Lessee(node, i) for i in range(first, incarnation + 1)):
             for book in self._books.values():
                 book.answers.pop(lessee, None)
-                if book.leases is not None:
+                if isinstance(book.leases, BlockLeases):
                     # What it had leased for later, nobody has trained.
                     book.receipts.replayed += min(book.leases.close(lessee), self._untold_rows)

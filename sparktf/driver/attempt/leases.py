@@ -7,7 +7,7 @@ incarnation has leased is its own until its receipts say that it is trained, or 
 from __future__ import annotations
 
 import math
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -110,10 +110,19 @@ class Held:
         """All of them, in order."""
         return list(zip(self._starts, self._stops, strict=True))
 
+    def between(self, start: int, stop: int) -> list[Interval]:
+        """Returns those that begin in an interval, in order."""
+        found = slice(bisect_left(self._starts, start), bisect_left(self._starts, stop))
+        return list(zip(self._starts[found], self._stops[found], strict=True))
+
     def add(self, slices: Slices) -> None:
         """Adds what nobody had."""
         for start, rows in zip(slices.first_row.tolist(), slices.rows.tolist(), strict=True):
             self._put(bisect_right(self._starts, start), start, start + rows)
+
+    def put(self, start: int, stop: int) -> None:
+        """Adds an interval that nobody had."""
+        self._put(bisect_right(self._starts, start), start, stop)
 
     def remove(self, start: int, stop: int) -> bool:
         """Removes the rows of an interval; returns False, and removes nothing, if they are not all here."""

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
 from sparktf.errors import DataError, EmptySourceError, RefusedError, RowAccountingError
 from sparktf.knobs import KNOBS
 from sparktf.sequence import Interval, Stream
 from sparktf.topology import NodeId
-from sparktf.wire.data import DataAddress, Lease, LeaseRequest, Sealed, StagedShare, Work, WorkRequest
+from sparktf.wire.data import DataAddress, Lease, LeaseRequest, Sealed, Span, StagedShare, Work, WorkRequest
+from sparktf.wire.sender import NodeMessage
 
 Epoch = tuple[Stream, int]
 
@@ -20,12 +21,14 @@ class FeedPlace:
 
     Attributes:
         jvm: Identity of its executor.
-        data: Where it takes rows; None until it is ready.
+        data: Where it takes rows; None until it is ready, and once it is lost.
+        follows: Its trainer follows one that was lost: nobody waits for it.
     """
 
     host: str
     jvm: str
     data: DataAddress | None = None
+    follows: bool = False
 
 
 @dataclass(slots=True)
@@ -36,13 +39,25 @@ class Book:
         leases: Split -> the node that gets it, whoever feeds it.
         rows: Split -> rows, of those that are sealed.
         ended: No feeder is at work any more.
-        again: Nodes train on what they kept; nobody feeds.
+        again: Nodes train on what they kept; feeders bring what lost ones had.
+        gone: Splits that were sealed by nodes which are lost.
+        turn: How often what lost nodes had was fed again.
+        todo: Splits that are still to come in a later turn.
+        begun: Nodes that have asked for the epoch, and live: in which incarnation.
     """
 
     leases: dict[int, NodeId] = field(default_factory=dict)
     rows: dict[int, int] = field(default_factory=dict)
     ended: bool = False
     again: bool = False
+    gone: set[int] = field(default_factory=set)
+    turn: int = 0
+    todo: set[int] = field(default_factory=set)
+    begun: dict[NodeId, int] = field(default_factory=dict)
+
+    def is_awaited(self, split: int) -> bool:
+        """Whether a split is still to come to a node in this turn."""
+        return split in self.todo if self.turn else split not in self.rows
 
 
 class Ledger:
@@ -60,28 +75,68 @@ class Ledger:
         expected: Mapping[int, int],
         epoch: int,
         rebalance: bool,
+        takers: Mapping[Stream, Collection[NodeId]] | None = None,
     ) -> None:
         """Knows of no split yet.
 
         Args:
+            takers: Which nodes take the rows of a stream. Default: all take those of any.
             expected: Rows of the splits of the training stream in `epoch` that the checkpoint knew.
             rebalance: Whether a node that has run dry takes rows from others.
         """
         self.moved_s = clock()
-        self._places = places
+        self._places = dict(places)
         self._clock = clock
         self._expected = (Stream.TRAIN, epoch), expected
         self._rebalance = rebalance
+        self._takers = takers or {}
         self._books: dict[Epoch, Book] = {}
 
     def ready(self, node: NodeId, data: DataAddress) -> None:
-        """Notes where a node takes rows."""
-        self._places[node].data = data
+        """Notes where a node takes rows, if it is to."""
+        if node in self._places:
+            self._places[node].data = data
 
     @property
     def is_ready(self) -> bool:
-        """Whether every node takes rows."""
-        return all(place.data is not None for place in self._places.values())
+        """Whether every node takes rows, but for those that follow lost ones."""
+        return all(place.data is not None or place.follows for place in self._places.values())
+
+    def lose(self, node: NodeId) -> bool:
+        """Notes that a node's trainer is lost, and all that it had been fed with it; others get what it had not yet.
+
+        Returns:
+            Whether it takes rows at all.
+        """
+        if node not in self._places:
+            return False
+        self._places[node] = replace(self._places[node], data=None, follows=True)
+        for book in self._books.values():
+            book.begun.pop(node, None)
+            had = [split for split, holder in book.leases.items() if holder == node]
+            for split in had:
+                if not book.is_awaited(split):
+                    book.gone.add(split)
+                elif not book.ended:
+                    del book.leases[split]
+        return True
+
+    def succeed(self, node: NodeId, host: str, jvm: str) -> None:
+        """Notes where the trainer is that follows a lost one."""
+        if node in self._places:
+            self._places[node] = replace(self._places[node], host=host, jvm=jvm)
+
+    def feed_again(self, stream: Stream, epoch: int, splits: Collection[int]) -> None:
+        """Opens an epoch that had ended, for splits of which lost nodes had rows.
+
+        Who kept one of them whole trains the rows from there, and the others are computed again.
+        """
+        book = self.book(stream, epoch)
+        book.turn, book.ended, book.todo = book.turn + 1, False, set(splits)
+        for split in book.todo & book.gone:
+            del book.leases[split]
+        book.gone -= book.todo
+        self.moved_s = self._clock()
 
     def knows(self, stream: Stream, epoch: int) -> bool:
         """Whether an epoch has begun."""
@@ -95,6 +150,11 @@ class Ledger:
         """Returns the book of an epoch; an empty one if it has not begun."""
         return self._books.get((stream, epoch), Book())
 
+    def holders(self, stream: Stream, epoch: int) -> set[NodeId]:
+        """Returns the nodes that have splits of an epoch, and live."""
+        book = self.book(stream, epoch)
+        return {node for split, node in book.leases.items() if split not in book.gone}
+
     def rows(self, stream: Stream, epoch: int) -> int:
         """Returns the rows of all sealed splits."""
         return sum(self.book(stream, epoch).rows.values())
@@ -106,37 +166,52 @@ class Ledger:
             RefusedError: the epoch is not fed any more.
         """
         span = message.span
-        book = self._open_book(span.stream, span.epoch)
+        book = self._open_book(span)
         self.moved_s = self._clock()
+        if not book.is_awaited(span.split) and (book.turn or book.again or span.split in book.gone):
+            return Lease(sealed=True)
         node = book.leases.get(span.split)
         if node is None:
-            node = book.leases[span.split] = self._nearest(book, message)
-        data = self._places[node].data
-        if data is None:
-            raise RefusedError(f"{node} takes no rows yet")
-        return Lease(data=data)
+            node = self._nearest(book, message, self._places_of(span.stream))
+        if node is None:
+            return Lease()
+        book.leases[span.split] = node
+        return Lease(data=self._places[node].data)
 
     def sealed(self, message: Sealed) -> None:
         """Notes a split that is wholly with its node.
 
         Raises:
             RefusedError: the epoch is over, or the split is another node's.
-            DataError: it has not the rows that it had when the checkpoint was made.
+            DataError: it has not the rows that it had when the checkpoint was made, or when a lost node had it.
         """
         span = message.span
-        book = self._open_book(span.stream, span.epoch)
+        book = self._open_book(span)
         if book.leases.get(span.split) != message.node:
             raise RefusedError(f"partition {span.split} is not leased to {message.node}")
+        self._check_rows(book, span, message.rows)
+        book.rows[span.split] = message.rows
+        book.todo.discard(span.split)
+        self.moved_s = self._clock()
+
+    def _check_rows(self, book: Book, span: Span, rows: int) -> None:
         epoch, expected = self._expected
         before = expected.get(span.split) if epoch == (span.stream, span.epoch) else None
-        if before is not None and before != message.rows:
+        if before is not None and before != rows:
             raise DataError(
-                f"partition {span.split} of the data has {message.rows:,} rows; it had {before:,} when the "
+                f"partition {span.split} of the data has {rows:,} rows; it had {before:,} when the "
                 "checkpoint was made: Spark does not compute the same rows again, so a run cannot be resumed inside an "
                 "epoch. Sort or checkpoint the DataFrame, or write it to a table"
             )
-        book.rows[span.split] = message.rows
-        self.moved_s = self._clock()
+        here = book.rows.get(span.split, rows)
+        if here != rows and book.turn:
+            raise DataError(
+                f"partition {span.split} of the data has {rows:,} rows; it had {here:,} before a worker was lost "
+                "that had it: Spark does not compute the same rows again, so they cannot be fed again inside an epoch. "
+                "Sort or checkpoint the DataFrame, or write it to a table"
+            )
+        if here != rows:
+            raise RefusedError(f"partition {span.split} is here already, with {here:,} rows and not {rows:,}")
 
     def end(self, stream: Stream, epoch: int, splits: int) -> None:
         """Notes that Spark has fed everything.
@@ -151,7 +226,7 @@ class Ledger:
         book = self.book(stream, epoch)
         book.ended = True
         self.moved_s = self._clock()
-        missing = sorted(set(range(splits)) - book.rows.keys())
+        missing = sorted((set(range(splits)) - book.rows.keys()) | book.todo)
         if missing or len(book.rows) > splits:
             raise RowAccountingError(
                 f"epoch {epoch}: Spark fed {splits} partitions, and {len(book.rows)} came to the nodes"
@@ -163,26 +238,33 @@ class Ledger:
     def keep(self, stream: Stream, epoch: int) -> bool:
         """Opens an epoch in which nodes train on what they kept; returns False if they have not got everything.
 
-        Everything is what one epoch of this attempt brought.
+        Everything is what one epoch of this attempt brought; what lost nodes had of it, feeders bring.
         """
         earlier = [b for (s, e), b in self._books.items() if s is stream and e < epoch and b.ended]
         if not earlier:
             return False
         kept = earlier[-1]
-        self._books[stream, epoch] = Book(dict(kept.leases), dict(kept.rows), ended=True, again=True)
+        leases = {split: node for split, node in kept.leases.items() if split not in kept.gone}
+        rows = {split: rows for split, rows in kept.rows.items() if split in leases}
+        self._books[stream, epoch] = Book(leases, rows, ended=not kept.gone, again=True)
         return True
 
-    def share(self, stream: Stream, epoch: int, done: Sequence[Interval], *, keep: bool) -> tuple[StagedShare, bool]:
+    def share(
+        self, stream: Stream, epoch: int, done: Sequence[Interval], *, keep: bool, sender: NodeMessage
+    ) -> tuple[StagedShare, bool]:
         """Returns a share that feeders bring, the same for every node, and whether somebody is to have the epoch fed.
 
         Args:
             done: What of the epoch is trained already.
             keep: Nodes keep what comes for later epochs.
+            sender: Who asks.
         """
-        is_new = not self.knows(stream, epoch) and not (keep and self.keep(stream, epoch))
-        if is_new:
+        is_new = not self.knows(stream, epoch)
+        if is_new and not (keep and self.keep(stream, epoch)):
             self.open(stream, epoch)
-        return StagedShare(done=tuple(done), keep=keep, again=self.book(stream, epoch).again), is_new
+        book = self.book(stream, epoch)
+        book.begun[sender.node] = sender.incarnation
+        return StagedShare(done=tuple(done), keep=keep, again=book.again), is_new and not book.ended
 
     def work(self, message: WorkRequest, trained: Mapping[NodeId, int]) -> Work:
         """Answers a node that has run dry.
@@ -192,11 +274,13 @@ class Ledger:
         """
         span = message.span
         book = self.book(span.stream, span.epoch)
+        said = Work(ended=book.ended, fed=book.ended, rows=sum(book.rows.values()) if book.ended else None)
         if not self._rebalance or not (book.ended or message.starved_s >= KNOBS.own_feeders_s):
-            return Work(ended=book.ended)
-        held = dict.fromkeys(self._places, 0)
+            return said
+        held = dict.fromkeys(self._places_of(span.stream), 0)
         for split, rows in book.rows.items():
-            held[book.leases[split]] += rows
+            if split in book.leases and split not in book.gone:
+                held[book.leases[split]] += rows
         left = {node: rows - trained.get(node, 0) for node, rows in held.items() if node != message.node}
         peers = sorted((node for node, rows in left.items() if rows > 0), key=lambda node: -left[node])
         if not book.ended:
@@ -204,16 +288,24 @@ class Ledger:
             # while those that gave theirs away seem to have some for ever.
             peers += sorted((node for node in left if held[node] and left[node] <= 0), key=lambda node: -held[node])
         found = [self._places[node].data for node in peers]
-        return Work(ended=book.ended, peers=tuple(data for data in found if data is not None))
+        return said.model_copy(update={"peers": tuple(data for data in found if data is not None)})
 
-    def _open_book(self, stream: Stream, epoch: int) -> Book:
-        book = self._books.get((stream, epoch))
-        if book is None or book.ended:
-            raise RefusedError(f"epoch {epoch} of {stream} is not fed")
+    def _open_book(self, span: Span) -> Book:
+        book = self._books.get((span.stream, span.epoch))
+        if book is None or book.ended or book.turn != span.turn:
+            raise RefusedError(f"epoch {span.epoch} of {span.stream} is not fed")
         return book
 
-    def _nearest(self, book: Book, message: LeaseRequest) -> NodeId:
-        places = self._places
+    def _places_of(self, stream: Stream) -> Mapping[NodeId, FeedPlace]:
+        takers = self._takers.get(stream, self._places)
+        return {node: place for node, place in self._places.items() if node in takers}
+
+    def _nearest(self, book: Book, message: LeaseRequest, places: Mapping[NodeId, FeedPlace]) -> NodeId | None:
+        """Returns the node that gets a split; None where nobody takes rows now."""
+        # What follows a lost one may take long before it trains: it must have begun to.
+        places = {n: p for n, p in places.items() if p.data is not None and (n in book.begun or not p.follows)}
+        if not places:
+            return None
         near = [node for node, place in places.items() if (place.host, place.jvm) == (message.host, message.jvm)]
         near = near or [node for node, place in places.items() if place.host == message.host] or list(places)
         load = _load(book, near)

@@ -9,6 +9,7 @@ from sparktf.driver.attempt.members import Members, Trainer
 from sparktf.driver.attempt.saves import Save, Start, joined
 from sparktf.errors import ErrorRecord
 from sparktf.lifecycle import TrainerState
+from sparktf.sequence import Stream
 from sparktf.topology import NodeId
 from sparktf.wire.control import AssignmentRequest, Uploaded
 
@@ -28,6 +29,11 @@ class Lockstep:
         """See `Discipline`. Rows are dealt."""
         del nodes
         return ()
+
+    def fed(self, stream: Stream, nodes: Iterable[NodeId]) -> tuple[NodeId, ...]:
+        """See `Discipline`. All train, and all evaluate."""
+        del stream
+        return tuple(nodes)
 
     def on_loss(self, member: Trainer, record: ErrorRecord, members: Members) -> Fail:
         """See `Discipline`. The others would wait for it in the next update."""

@@ -10,7 +10,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Sequence
 
-from sparktf.config.job import DataConfig
+from sparktf.config.job import DataConfig, JobConfig
 from sparktf.driver.plan.plan import Plan
 from sparktf.sequence import Assignment, Cursor, Interval, Stream, remaining
 from sparktf.wire.control import AssignmentAnswer
@@ -19,6 +19,11 @@ from sparktf.wire.control import AssignmentAnswer
 def done_of(cursor: Cursor, stream: Stream, epoch: int) -> tuple[Interval, ...]:
     """Returns what is done of a stream in an epoch, where an attempt begins at `cursor`."""
     return cursor.done if stream is Stream.TRAIN and epoch == cursor.epoch else ()
+
+
+def keeps(config: JobConfig) -> bool:
+    """Returns whether nodes keep what Spark feeds them for later epochs."""
+    return config.data.cache != "off" and config.train.epochs > 1
 
 
 def deal(

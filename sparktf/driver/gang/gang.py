@@ -185,15 +185,15 @@ class Gang:
             self._dispatcher.attempt = attempt
             self.roster.start(specs)
 
-    def feed(self, config: JobConfig, plan: Plan, attempt: int, stream: Stream, epoch: int) -> Feeders:
-        """Has Spark feed a stream in an epoch to the nodes of an attempt.
+    def feed(self, config: JobConfig, plan: Plan, attempt: int, stream: Stream, epoch: int, turn: int) -> Feeders:
+        """Has Spark feed a stream in an epoch to the nodes of an attempt, for the turn that is named.
 
         Raises:
             LifecycleError: there are no agents yet.
         """
         if self._server is None:
             raise LifecycleError("feeders start after the agents")
-        settings = FeederSettings(self._server.access(), attempt, stream, epoch, config.timeouts.driver_lost)
+        settings = FeederSettings(self._server.access(), attempt, stream, epoch, config.timeouts.driver_lost, turn)
         return self.site.feed(config, plan, settings, self.wake)
 
     def end_attempt(self, attempt: Attempt, limit_s: float) -> bool:

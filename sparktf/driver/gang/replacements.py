@@ -44,7 +44,8 @@ class Replacements:
         followers = vacancies(lost, roster.here(), self._gang.site.clock.now_s(), roster.silence_s)
         self._gang.check_agents([follower.agent for follower in followers])
         for node, agent in followers:
-            successor = attempt.succeed(node, agent.id, agent.registration.host, agent.address)
+            here = agent.registration
+            successor = attempt.succeed(node, agent.id, here.host, agent.address, here.jvm)
             spec = successor_spec(self._leader, successor)
             roster.start([(agent.id, spec)])
             self._leader = self._leader.model_copy(update={"cluster": spec.cluster})

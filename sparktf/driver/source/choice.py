@@ -39,7 +39,7 @@ def choose_feed(
         say: Takes one line of progress.
 
     Raises:
-        ConfigError: `data.mode` asks for what cannot be had, or `cluster.strategy` does; and what `open_dataframe` and
+        ConfigError: `data.mode` asks for what cannot be had, or `cluster.evaluator` does; and what `open_dataframe` and
             `plan_source` raise.
         SourceNotFoundError: files are gone since Spark listed them.
     """
@@ -107,21 +107,21 @@ def _through_spark(config: JobConfig, origin: Origin, reason: str, say: Callable
 
 
 def check_may_be_fed(config: JobConfig, reason: str) -> None:
-    """Refuses a source that Spark alone can read where the nodes have to read it themselves.
+    """Refuses a source that Spark alone can read where a node has to read it itself.
 
     Args:
         reason: Why it is read through Spark.
 
     Raises:
-        ConfigError: they have to.
+        ConfigError: an evaluator has to, or workers that make updates together.
     """
-    if not config.cluster.may_be_fed:
+    if config.train.replicas_to_aggregate is not None:
         raise ConfigError(
-            f"{_name(config)} is read through Spark, {reason}, and under cluster.strategy: {config.cluster.strategy} "
-            "workers read Parquet files themselves: write the rows as Parquet files and name these by data.path, or "
-            "set cluster.strategy: multi_worker_mirrored"
+            f"{_name(config)} is read through Spark, {reason}, and train.replicas_to_aggregate is for rows that "
+            "workers read from files themselves: write the rows as Parquet files and name these by data.path, or leave "
+            "it out"
         )
-    if config.cluster.evaluator:
+    if not config.cluster.may_be_fed:
         raise ConfigError(
             f"{_name(config)} is read through Spark, {reason}, and an evaluator reads Parquet files itself: write the "
             "rows as Parquet files and name these by data.path, or set cluster.evaluator: false"

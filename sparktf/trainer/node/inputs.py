@@ -11,7 +11,7 @@ from sparktf.errors import LifecycleError
 from sparktf.feature import FeedLimits
 from sparktf.feed.aside import BadRow
 from sparktf.feed.blocks import Parts, PieceReader, PlannedParts
-from sparktf.feed.leased_feed import LeasedFeed
+from sparktf.feed.leased_feed import LeasedFeed, Meter
 from sparktf.feed.leased_parts import LeasedParts
 from sparktf.feed.memory import SpareMemory
 from sparktf.feed.pipeline import NodeFeed
@@ -20,11 +20,11 @@ from sparktf.result import NodeInput
 from sparktf.rundir import trainer_name
 from sparktf.sequence import Stream
 from sparktf.trainer.node.bad_rows import BadRowFile
-from sparktf.trainer.node.intake import Intake
+from sparktf.trainer.node.intake import Held, Intake
 from sparktf.trainer.node.place import Place
 from sparktf.trainer.node.position import Done, Position
 from sparktf.wire.control import Action, AssignmentAnswer, AssignmentRequest, EpochDone
-from sparktf.wire.data import DataAddress
+from sparktf.wire.data import DataAddress, StagedShare
 from sparktf.wire.leasing import BlockLease, BlockLeaseRequest
 
 
@@ -59,16 +59,41 @@ class Input:
         return feed
 
     def lease(self, epoch: int, receipts: Receipts) -> LeasedFeed:
-        """Begins to lease rows of the training stream from the driver, and to read them; waits for none of them.
+        """Begins to take rows of the training stream, and waits for none of them: leased from the driver, or fed.
 
         Args:
             receipts: Those of this node, over all epochs.
         """
         spec, train = self._place.spec, self._place.spec.config.train
+        if self._intake is not None and Stream.TRAIN in spec.staged:
+            return self._fed(self._intake, epoch, receipts)
         reader = PieceReader(spec.feed, Stream.TRAIN, epoch, self._place.file_systems.open, sets_aside=self._sets_aside)
         ask = partial(self._ask_for_rows, epoch, itertools.count(1))
         feed = self._read(Stream.TRAIN, epoch, LeasedParts(reader, ask, train.steps_per_call * train.batch_size))
         return LeasedFeed(epoch, spec.feed, feed, receipts, batch_rows=train.batch_size)
+
+    def _fed(self, intake: Intake, epoch: int, receipts: Receipts) -> LeasedFeed:
+        leased: list[LeasedFeed] = []
+
+        def held() -> Held:
+            # Receipts are made before rows count as covered: they are looked at in the other order.
+            in_hand = parts.rows_given - (leased[0].covered if leased else -1)
+            return Held(in_hand, receipts.made)
+
+        spec = self._place.spec
+        parts = intake.lease(epoch, partial(self._ask_for_share, epoch), held)
+        feed = self._read(Stream.TRAIN, epoch, parts)
+        meter = Meter(feed, partial(intake.input, Stream.TRAIN))
+        batch_rows = spec.config.train.batch_size
+        leased.append(LeasedFeed(epoch, spec.feed, feed, receipts, batch_rows=batch_rows, meter=meter))
+        return leased[0]
+
+    def _ask_for_share(self, epoch: int) -> StagedShare:
+        request = AssignmentRequest(**self._place.spec.sender, stream=Stream.TRAIN, epoch=epoch)
+        answer = self._place.ask(Action.ASSIGNMENT, request, AssignmentAnswer)
+        if answer.staged is None:
+            raise LifecycleError(f"{self._place.spec.node} was given no share of what Spark feeds")
+        return answer.staged
 
     def _ask_for_rows(self, epoch: int, numbers: Iterator[int], rows: int) -> BlockLease:
         request = BlockLeaseRequest(**self._place.spec.sender, epoch=epoch, number=next(numbers), rows=rows)

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import itertools
 import sys
+from collections.abc import Callable
 from functools import partial
+from typing import NamedTuple
 
 from pyarrow import flight
 
@@ -17,7 +20,14 @@ from sparktf.result import NodeInput
 from sparktf.sequence import Stream
 from sparktf.trainer.node.place import Place
 from sparktf.wire.control import Action
-from sparktf.wire.data import DataAddress, Sealed, Span, StagedShare, Work, WorkRequest
+from sparktf.wire.data import DataAddress, Holding, Sealed, Span, StagedShare, Work, WorkRequest
+
+
+class Held(NamedTuple):
+    """What a worker has of an epoch besides what waits to be read: see `Holding`."""
+
+    in_hand: int
+    receipts: int
 
 
 class Intake:
@@ -32,6 +42,7 @@ class Intake:
         spec, work = place.spec, place.work
         data = spec.config.data
         self._place = place
+        self._numbers = itertools.count(1)
         nbytes = data.staging_mib << 20
         budget = Budget(nbytes)
         # Where rows do not move between nodes, a feeder that waited for one node might keep another one's rows from it,
@@ -41,7 +52,7 @@ class Intake:
             stream: Staging(spec.feed, stream, block_rows=data.shuffle_rows, budget=budget, room=room, folder=work)
             for stream in spec.staged
         }
-        host = spec.cluster.worker[spec.node.index].rpartition(":")[0]
+        host = spec.cluster.address(spec.node).rpartition(":")[0]
         access = place.client.access
         common = (work, access.secret, access.tls, spec.attempt, self._stagings, self._sealed)
         self._server = at_free_port(spec.config.cluster.node_ports, lambda port: DataServer(host, port, *common))
@@ -53,6 +64,28 @@ class Intake:
         staging.begin(epoch, share.done, keep=share.keep, again=share.again)
         return StagedParts(staging, partial(self._find_more, stream, epoch))
 
+    def lease(self, epoch: int, ask: Callable[[], StagedShare], held: Callable[[], Held]) -> StagedParts:
+        """Returns the parts of an epoch of the training stream, which begins when the first one is asked for.
+
+        Args:
+            ask: Asks the driver for the share, and may take its time.
+            held: Returns what the worker has besides what waits here.
+        """
+        staging = self._stagings[Stream.TRAIN]
+
+        def begin() -> None:
+            share = ask()
+            staging.begin(epoch, share.done, keep=share.keep, again=share.again)
+
+        numbers = self._numbers
+
+        def holding() -> Holding:
+            # In this order: whatever comes here once it is asked what else there is, is counted by the moves.
+            moves, (in_hand, receipts) = staging.moves, held()
+            return Holding(number=next(numbers), in_hand=in_hand, moves=moves, receipts=receipts)
+
+        return StagedParts(staging, partial(self._find_more, Stream.TRAIN, epoch, holding), begin)
+
     def input(self, stream: Stream) -> NodeInput:
         """Returns what has come in for the current epoch of a stream."""
         return self._stagings[stream].input
@@ -60,16 +93,19 @@ class Intake:
     def _sealed(self, span: Span, rows: int) -> None:
         self._place.send(Action.SEALED, Sealed(**self._place.spec.sender, span=span, rows=rows))
 
-    def _find_more(self, stream: Stream, epoch: int) -> bool:
-        """Takes rows from a node that has some; returns False when no more will come."""
+    def _find_more(self, stream: Stream, epoch: int, holding: Callable[[], Holding] | None = None) -> bool | None:
+        """Takes rows from a node that has some; see `StagedParts`."""
         spec = self._place.spec
         span = Span(attempt=spec.attempt, stream=stream, epoch=epoch)
-        request = WorkRequest(**spec.sender, span=span, starved_s=self._stagings[stream].starved_s)
+        starved_s, held = self._stagings[stream].starved_s, None if holding is None else holding()
+        request = WorkRequest(**spec.sender, span=span, starved_s=starved_s, holding=held)
         work = self._place.ask(Action.WORK, request, Work)
         for peer in work.peers:
             if self._take(peer, span):
                 return True
-        return not work.ended
+        if work.ended:
+            return False
+        return None if work.fed else True
 
     def _take(self, peer: DataAddress, span: Span) -> bool:
         try:

@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from sparktf.sequence import Stream
+from sparktf.trainer.node.place import Place
 from sparktf.trainer.node.position import Position
+from sparktf.trainer.parameter_server.epoch_rows import EpochRows
 from sparktf.wire.control import EpochDone, TrainerSpec
 
 
-def rows_to_train(spec: TrainerSpec, epoch: int) -> int:
-    """Returns how many rows of an epoch are left when an attempt begins with it."""
-    restore = spec.restore
+def rows_to_train(place: Place, epoch: int) -> Callable[[], int | None]:
+    """Returns what says how many rows of an epoch are left when an attempt begins with it; see `EpochRows`."""
+    spec, restore = place.spec, place.spec.restore
     before = restore.cursor.rows if restore is not None and restore.cursor.epoch == epoch else 0
-    return spec.rows[Stream.TRAIN] - before
+    if Stream.TRAIN in spec.staged:
+        return EpochRows(place, epoch, before).left
+    left = spec.rows[Stream.TRAIN] - before
+    return lambda: left
 
 
 def epoch_done(spec: TrainerSpec, at: Position, rows_aside: int, dropped: int = 0) -> EpochDone:

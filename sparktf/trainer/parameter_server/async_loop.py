@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
@@ -29,6 +29,12 @@ from sparktf.wire.control import WorkerPlace
 
 if TYPE_CHECKING:  # the loop itself is played without TensorFlow
     from sparktf.trainer.parameter_server.fetching import Result
+
+MANY = 1 << 62
+"""More rows than there are."""
+
+Rows = Callable[[], int | None]
+"""How many rows there are; None while nobody knows."""
 
 _LOOK_S = 0.1
 """The loop looks so often who the workers are, and whether a checkpoint is wanted."""
@@ -126,7 +132,7 @@ class AsyncLoop:
         self._around = around
         self._tally = tally
         self._telling = telling
-        self._rows = 0
+        self._rows: Rows = lambda: None
         self._number = 0
         self._under_way: dict[int, tuple[int, float]] = {}
         self._late: dict[int, int] = {}
@@ -146,15 +152,19 @@ class AsyncLoop:
             self._tally.forget_before(epoch)
         return epoch
 
-    def run_epoch(self, rows: int) -> None:
-        """Trains so many rows, which are what is left of the epoch."""
+    def run_epoch(self, rows: Rows) -> None:
+        """Trains what is left of the epoch; see `begin`."""
         self.begin(rows)
         while not isinstance(step := self.decide(), End):
             self.do(step)
         self.end()
 
-    def begin(self, rows: int) -> None:
-        """Begins to train so many rows, step by step as `decide` says."""
+    def begin(self, rows: Rows) -> None:
+        """Begins to train, step by step as `decide` says.
+
+        Args:
+            rows: What is left of the epoch; it is asked all the time.
+        """
         self._rows = rows
         self._tempo.begin(time.monotonic())
         if self._together is not None:
@@ -191,8 +201,9 @@ class AsyncLoop:
 
     @property
     def left(self) -> int:
-        """Rows of the epoch that nobody has told of yet."""
-        return self._rows - self._tally.of(self.position.epoch).covered
+        """Rows of the epoch that nobody has told of yet; more than `MANY` while nobody knows."""
+        rows = self._rows()
+        return (2 * MANY if rows is None else rows) - self._tally.of(self.position.epoch).covered
 
     def decide(self) -> Step:
         """Returns what to do next."""

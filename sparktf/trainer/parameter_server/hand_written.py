@@ -16,6 +16,7 @@ from sparktf.trainer.node.datasets import Datasets
 from sparktf.trainer.node.member import Member
 from sparktf.trainer.node.position import Position
 from sparktf.trainer.parameter_server.accounts import epoch_done, rows_to_train
+from sparktf.trainer.parameter_server.async_loop import MANY
 from sparktf.trainer.parameter_server.checkpoint_in_parts import ShardedCheckpoint
 from sparktf.trainer.parameter_server.connect import Connection
 from sparktf.trainer.parameter_server.local_copy import local_copy
@@ -117,7 +118,7 @@ class CoordinatorNode:
         self._begun = True
         while (epoch := self._loop.begin_epoch()) is not None:
             self._member.place.enter("training")
-            self.coordinator.open(rows_to_train(self._spec, epoch))
+            self.coordinator.open(rows_to_train(self._member.place, epoch))
             yield epoch
             self._end_epoch()
 
@@ -130,8 +131,9 @@ class CoordinatorNode:
         left = self.coordinator.close()
         at = self._loop.position
         if left and not last and not self._extent.is_exhausted(at.step):
+            rows = f"{left} rows" if left < MANY else "rows"
             raise ModelError(
-                f"train(node) left {left} rows of epoch {at.epoch} untrained, and went on: call "
+                f"train(node) left {rows} of epoch {at.epoch} untrained, and went on: call "
                 "node.coordinator.schedule(function) until it returns False; to stop early, leave the loop over "
                 "node.epochs()"
             )

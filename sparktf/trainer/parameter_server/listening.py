@@ -9,6 +9,7 @@ import tensorflow as tf
 from sparktf.trainer.model.model import versions
 from sparktf.trainer.node.place import Place
 from sparktf.wire.control import Action, Ready
+from sparktf.wire.data import DataAddress
 
 
 def listen(place: Place) -> Any:
@@ -20,7 +21,11 @@ def listen(place: Place) -> Any:
     return tf.distribute.Server(addresses, job_name=spec.node.role.value, task_index=spec.node.index, protocol="grpc")
 
 
-def ready(place: Place) -> None:
-    """Tells the driver that the coordinator may come."""
-    message = Ready(**place.spec.sender, replicas=1, keras="none", versions=versions("none"), weights=0)
+def ready(place: Place, data: DataAddress | None = None) -> None:
+    """Tells the driver that the coordinator may come.
+
+    Args:
+        data: Where feeders find this node, if Spark feeds it.
+    """
+    message = Ready(**place.spec.sender, replicas=1, keras="none", versions=versions("none"), weights=0, data=data)
     place.send(Action.READY, message)

@@ -11,7 +11,7 @@ from sparktf.errors import ModelError
 from sparktf.topology import NodeId
 from sparktf.trainer.node.member import Member
 from sparktf.trainer.node.position import Done, Position
-from sparktf.trainer.parameter_server.async_loop import AsyncLoop, LoopSettings
+from sparktf.trainer.parameter_server.async_loop import AsyncLoop, LoopSettings, Rows
 from sparktf.trainer.parameter_server.dispatch import IN_FLIGHT, End, Send
 from sparktf.trainer.parameter_server.fetching import Executions, Result
 from sparktf.trainer.parameter_server.packing import asked_for
@@ -52,8 +52,8 @@ class Scheduling:
         tally = Tally(spec.cluster.workers())
         self.loop = AsyncLoop(settings, self, tally, Telling(place), Position.restored(spec.restore))
 
-    def open(self, rows: int) -> None:
-        """Begins to train so many rows of an epoch."""
+    def open(self, rows: Rows) -> None:
+        """Begins to train what is left of an epoch."""
         self.loop.begin(rows)
         self.is_open = True
 

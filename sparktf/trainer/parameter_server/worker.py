@@ -39,7 +39,7 @@ def work(place: Place) -> None:
     worker.register()
     place.follow(worker)
     place.expect_stop()
-    ready(place)
+    ready(place, source.address)
     place.enter("training")
     while not (failed := worker.failure(KNOBS.bad_rows_s)):
         source.flush()
