@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 from sparktf.errors import ErrorRecord, RunInterruptedError, Verdict
 from sparktf.keep import Evaluation, Kept
 from sparktf.message import Message
+from sparktf.usage import Made, Usage
 
 
 class NodeInput(Message):
@@ -108,6 +109,7 @@ class NodeResult(Message):
         local_nbytes: How many of them lay on its own host; None where the file system does not say.
         log: Address of its executor's log, "" where there is none.
         input: More of what it read in these epochs.
+        made: What it has trained, where each worker makes updates of its own; `usage` what that took.
     """
 
     node: str
@@ -116,6 +118,8 @@ class NodeResult(Message):
     local_nbytes: int | None = None
     log: str = ""
     input: NodeInput = NodeInput()
+    made: Made | None = None
+    usage: Usage | None = None
 
 
 class AttemptResult(Message):
@@ -124,6 +128,7 @@ class AttemptResult(Message):
     Attributes:
         nodes: As they were at its end.
         losses: Of trainers whose places others took while it went on.
+        advice: What to change in the ratio of workers to parameter servers, with the figure behind it; "" for nothing.
     """
 
     attempt: int
@@ -136,6 +141,7 @@ class AttemptResult(Message):
     nodes: tuple[NodeResult, ...] = ()
     failures: tuple[ErrorRecord, ...] = ()
     losses: tuple[ErrorRecord, ...] = ()
+    advice: str = ""
 
 
 class RunResult(Message):

@@ -209,6 +209,18 @@ def _input(result: RunResult) -> Iterator[tuple[str, str]]:
         yield "kept", f"{memory / 1e6:,.1f} MB in memory and {disk / 1e6:,.1f} MB on disk, for later epochs"
 
 
+def _made(result: RunResult) -> str:
+    """Returns how fast workers were that make updates of their own, and how stale these."""
+    made = [node.made for node in (result.attempts[-1].nodes if result.attempts else ()) if node.made is not None]
+    rates = [m.steps_s for m in made]
+    stale = [m.staleness for m in made if m.staleness is not None]
+    if not rates:
+        return ""
+    speed = f"{len(rates)} with {min(rates):,.1f} to {max(rates):,.1f} steps/s"
+    most = f"{max(s.median for s in stale)}, and {max(s.p99 for s in stale)} at most of 99 %" if stale else ""
+    return f"{speed}, updates between reading and applying: {most}" if most else speed
+
+
 def _facts(result: RunResult) -> list[tuple[str, str]]:
     rows = result.rows
     facts = []
@@ -225,6 +237,10 @@ def _facts(result: RunResult) -> list[tuple[str, str]]:
     if locality := _locality(result):
         facts.append(("read", locality))
     facts.extend(_input(result))
+    if made := _made(result):
+        facts.append(("workers", made))
+    if result.attempts and result.attempts[-1].advice:
+        facts.append(("advice", result.attempts[-1].advice))
     if result.kept is not None:
         kept = result.kept
         facts.append(("weights", f"of epoch {kept.epoch + 1}, step {kept.step:,}: best {kept.metric} {kept.value:.4f}"))

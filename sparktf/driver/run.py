@@ -287,7 +287,10 @@ class Run:
     def _keep_attempt(
         self, attempt: Attempt, nodes: tuple[NodeResult, ...], restore: Restore | None, duration_s: float
     ) -> None:
-        kept = attempt_result(attempt, nodes, restore.step if restore else 0, duration_s)
+        cluster = self._config.cluster
+        server_nbytes = (cluster.ps_memory_mib or cluster.trainer_memory_mib) * 2**20
+        from_step = restore.step if restore else 0
+        kept = attempt_result(attempt, nodes, from_step, duration_s, server_nbytes=server_nbytes)
         self._attempts.append(kept)
         self._emit(AttemptEnded(**dict(kept)))
 

@@ -20,6 +20,7 @@ from sparktf.message import Message
 from sparktf.result import NodeInput
 from sparktf.sequence import Assignment, Interval, Stream
 from sparktf.topology import ClusterSpec, NodeId
+from sparktf.usage import Usage
 from sparktf.wire.data import DataAddress, StagedShare
 from sparktf.wire.restore import Restore
 from sparktf.wire.security import ControlAccess
@@ -242,9 +243,10 @@ class Progress(Message):
 
 
 class Heartbeat(NodeMessage):
-    """Sent by a trainer, as often as the answers say."""
+    """Sent by a trainer, as often as the answers say; with what its process has used, where it tells of that."""
 
     progress: Progress
+    usage: Usage | None = None
 
 
 class StopOrder(Message):

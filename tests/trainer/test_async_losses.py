@@ -23,6 +23,7 @@ from sparktf.config.job import JobConfig
 from sparktf.errors import BadValueError, Verdict
 from sparktf.knobs import KNOBS
 from sparktf.result import RunResult
+from sparktf.usage import Usage
 
 ROWS, BATCH, CALL_STEPS, FILES = 1200, 4, 4, 48
 SILENCE_S = 5.0
@@ -135,6 +136,23 @@ def test_no_row_is_missing_whoever_is_lost_and_those_trained_twice_are_told_of(l
     assert counts.total() - ROWS <= told.replayed <= 2 * losses * CALL_STEPS * BATCH
     assert min(steps_saved(result)) >= ROWS // BATCH
     assert {update.trainer for update in updates} == {f"worker-{name}" for name in (0, 0.1, 0.2, 0.3, 1, 1.1, 1.2)}
+
+
+def test_each_node_tells_what_it_has_used_whoever_has_had_its_place(lossy: Lossy) -> None:
+    attempt = lossy.result.attempts[0]
+    telling = {node.node for node in attempt.nodes if node.usage is not None}
+    assert telling == {"chief 0", "worker 0", "worker 1", "ps 0"}
+    assert sum(node.made.rows for node in attempt.nodes if node.made is not None) >= ROWS
+    for node in attempt.nodes:
+        usage = node.usage or Usage()
+        assert 0 < usage.seconds < attempt.duration_s
+        assert 0 < usage.busy < 1.5  # processor time and seconds are not read at once
+        assert min(usage.received_nbytes, usage.sent_nbytes) > 1_000
+        assert (usage.work is None) == (node.made is None) == (not usage.staleness)
+        if usage.work is not None and node.made is not None:
+            assert all((seconds > 0) == (name != "function_s") for name, seconds in usage.work)
+            assert usage.work.seconds < attempt.duration_s
+            assert node.made.steps_s == pytest.approx(node.made.steps / usage.work.seconds)
 
 
 def test_a_lost_server_or_coordinator_is_named_and_the_next_attempt_goes_on_from_the_last_checkpoint(

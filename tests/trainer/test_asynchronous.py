@@ -17,6 +17,7 @@ from trainer.told import rows_by_epoch, updates_of_attempt
 from sparktf.config.job import JobConfig
 from sparktf.errors import ModelError, Verdict
 from sparktf.result import RunResult
+from sparktf.usage import Made, Staleness
 
 FLAVOURS = ("keras", "tf_keras")
 TOLERANCE = 1e-5
@@ -68,6 +69,8 @@ def test_a_run_goes_on_exactly_under_another_strategy_and_on_other_numbers_of_no
     first = train(served(tmp_path, workers=1, **given, train={"batch_size": 32, "max_steps": 3}))
     made = [list(update.rows) for update in updates_of_attempt(first)]
     assert [len(rows) for rows in made] == [32] * 3
+    (alone,) = [node.made for node in first.attempts[0].nodes if node.made is not None]
+    assert alone.staleness == Staleness(median=0, p99=0)
     cursor = steps_saved(first)[3]
     assert cursor.rows == 96
 
@@ -87,6 +90,11 @@ def test_a_run_goes_on_exactly_under_another_strategy_and_on_other_numbers_of_no
     assert sorted(rows[:400]) == sorted(rows[400:]) == list(range(400))
     assert accounts(third) == [(400, 400, 400, True)] * 2
     assert [rows.replayed for rows in third.rows] == [0] * 2
+    for node in third.attempts[0].nodes:
+        own = [update for update in updates if update.trainer == node.node.replace(" ", "-")]
+        told_of = node.made or Made()
+        assert (told_of.steps, told_of.rows) == (len(own), sum(len(update.rows) for update in own))
+        assert (told_of.staleness is not None) == bool(own)
     assert third.attempts[0].from_step == 5
     assert third.steps == 5 + len(updates)
     assert steps_saved(third)[third.steps].epoch == 2

@@ -172,7 +172,7 @@ def test_a_second_loss_knows_where_the_first_has_moved(agents: Agents) -> None:
         spec = agents.take(agent, address)
     assert spec.cluster.worker == ("z:1", "y:1")
     assert spec.incarnation == 2
-    losses = attempt_result(agents.attempt, (), 0, 1.0).losses
+    losses = attempt_result(agents.attempt, (), 0, 1.0, server_nbytes=2**30).losses
     assert [(loss.node, loss.exit_code) for loss in losses] == [("worker 0", -9), ("worker 1", -9), ("worker 0", -9)]
 
 

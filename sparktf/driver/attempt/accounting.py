@@ -24,6 +24,13 @@ class Counts(NamedTuple):
 NO_ROWS = Counts()
 
 
+class Trained(NamedTuple):
+    """What a worker has trained: updates, and the rows that went into them."""
+
+    steps: int = 0
+    rows: int = 0
+
+
 @dataclass(slots=True)
 class Receipts:
     """What workers that lease rows have trained of one epoch in this attempt, as the coordinator has told it.
@@ -33,11 +40,13 @@ class Receipts:
         replayed: Rows that may have gone into an update before as well: those of executions that broke off, and of what
             a lost worker leaves as many as it may have trained.
         inputs: What each worker has read for it.
+        made: What each has trained.
     """
 
     counts: Counts = NO_ROWS
     replayed: int = 0
     inputs: dict[NodeId, NodeInput] = field(default_factory=dict)
+    made: dict[NodeId, Trained] = field(default_factory=dict)
 
     def add(self, receipt: Receipt, rows: int) -> None:
         """Notes one receipt, which is of so many rows."""
@@ -45,6 +54,8 @@ class Receipts:
         self.counts = Counts(fed + rows, trained + receipt.rows, aside + receipt.rows_aside)
         self.replayed += receipt.replayed
         self.inputs[receipt.node] = self.inputs.get(receipt.node, NodeInput()) + receipt.input
+        before = self.made.get(receipt.node, Trained())
+        self.made[receipt.node] = Trained(before.steps + receipt.steps, before.rows + receipt.rows)
 
 
 @dataclass(slots=True)

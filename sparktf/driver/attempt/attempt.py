@@ -25,7 +25,7 @@ from sparktf.driver.attempt.health import (
 )
 from sparktf.driver.attempt.lease_books import LeaseBooks
 from sparktf.driver.attempt.losses import Losses, Vacancy
-from sparktf.driver.attempt.members import Members, Trainer, rows_trained, speaker
+from sparktf.driver.attempt.members import Members, Trainer, are_training, rows_trained, speaker
 from sparktf.driver.attempt.saves import Save, Start, Uploads
 from sparktf.driver.attempt.shares import Dealing, done_of, keeps
 from sparktf.driver.plan.plan import Plan
@@ -130,7 +130,7 @@ class Attempt:
 
     def heartbeat(self, message: Heartbeat) -> TrainerOrders:
         trainer = self._trainer(message)
-        trainer.advance(message.progress)
+        trainer.beat(message, trains=are_training(self._reporters, self.trainers))
         waits = trainer.state is TrainerState.FINISHED and not self.evaluation.is_waited_for(self.trainers)
         beat_s = self._rhythm.waiting_s if waits else self._rhythm.steady_s
         if self.is_stopped:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from sparktf.errors import RefusedError
 from sparktf.lifecycle import TRAINER, TrainerEvent, TrainerState, step
 from sparktf.topology import NodeId
-from sparktf.wire.control import Finished, Progress, Ready
+from sparktf.usage import Usage
+from sparktf.wire.control import Finished, Heartbeat, Progress, Ready
 from sparktf.wire.sender import NodeMessage
 
 
@@ -22,6 +23,8 @@ class Trainer:
         launched_s: When it was launched, if that was later than the attempt.
         incarnation: Which of the trainers that its node has had in the attempt.
         address: Where it will listen, if it follows one that was lost.
+        usage: What its node's processes have used in the attempt; None where none tells of that.
+        told: What its own has told last.
     """
 
     node: NodeId
@@ -36,6 +39,8 @@ class Trainer:
     progress: Progress = field(default_factory=Progress)
     ready: Ready | None = None
     finished: Finished | None = None
+    usage: Usage | None = None
+    told: Usage | None = None
 
     def apply(self, event: TrainerEvent) -> None:
         self.state = step(TRAINER, self.state, event, str(self.node))
@@ -51,6 +56,28 @@ class Trainer:
         if new.step > old.step and self.state in (TrainerState.READY, TrainerState.TRAINING):
             self.apply(TrainerEvent.PROGRESS)
 
+    def beat(self, beat: Heartbeat, *, trains: bool) -> None:
+        """Notes where it is, and what its process has used.
+
+        Args:
+            trains: Whether the gang has trained since the beat before.
+        """
+        self.advance(beat.progress)
+        if beat.usage is not None:
+            self.use(beat.usage, trains=trains)
+
+    def use(self, told: Usage, *, trains: bool) -> None:
+        """Notes what its process has used; as in `advance`, what is older than what is known does not count.
+
+        Args:
+            trains: Whether the gang has trained since it told before.
+        """
+        # What its process used before it began to tell was its start.
+        before = self.told or told.model_copy(update={"work": None, "staleness": {}})
+        if told.seconds >= before.seconds:
+            self.usage = (self.usage or Usage()).advanced(before, told, trains=trains)
+            self.told = told
+
     def successor(self, agent: str, host: str, address: str, now_s: float) -> Trainer:
         """Returns the trainer that follows this one on its node, launched now."""
         return Trainer(
@@ -62,6 +89,7 @@ class Trainer:
             launched_s=now_s,
             incarnation=self.incarnation + 1,
             address=address,
+            usage=self.usage,
         )
 
     @property
@@ -72,6 +100,11 @@ class Trainer:
 
 Members = Mapping[NodeId, Trainer]
 """By node, in the order of roles and indices."""
+
+
+def are_training(nodes: Iterable[NodeId], members: Members) -> bool:
+    """Whether all of some nodes say that they train, rather than start, save or evaluate."""
+    return all(members[node].progress.phase == "training" for node in nodes)
 
 
 def have_met(members: Members) -> bool:

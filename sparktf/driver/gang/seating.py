@@ -7,7 +7,9 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
+from sparktf.driver.attempt.advice import advise
 from sparktf.driver.attempt.attempt import Attempt
+from sparktf.driver.attempt.figures import made_by
 from sparktf.driver.attempt.ledger import FeedPlace
 from sparktf.driver.attempt.members import Trainer
 from sparktf.driver.attempt.restart import root_cause
@@ -18,6 +20,7 @@ from sparktf.result import AttemptResult, NodeResult
 from sparktf.sequence import Cursor
 from sparktf.storage.base import Storage
 from sparktf.topology import ClusterSpec, GangShape, NodeId, Role, in_words
+from sparktf.usage import Usage
 from sparktf.wire.control import TrainerSpec
 
 
@@ -76,13 +79,13 @@ class Seating:
         return replace(self, agents=(*self.agents[:seat], agent, *self.agents[seat + 1 :]))
 
     def results(self, attempt: Attempt, facts: Sequence[ExecutorFacts], *, located: bool) -> tuple[NodeResult, ...]:
-        """Returns what each node has read, and where its log is.
+        """Returns what each node has read and trained, what it took, and where its log is.
 
         Args:
             facts: Of each agent's executor.
             located: Whether it is known where the data lies.
         """
-        read = attempt.inputs()
+        read, made = attempt.inputs(), made_by(attempt.epochs.values(), attempt.trainers)
         return tuple(
             NodeResult(
                 node=str(node),
@@ -91,6 +94,8 @@ class Seating:
                 local_nbytes=read[node].local_nbytes if located else None,
                 log=known.log,
                 input=read[node],
+                made=made.get(node),
+                usage=attempt.trainers[node].usage,
             )
             for node, agent, known in zip(self.members, self.agents, facts, strict=True)
         )
@@ -124,8 +129,14 @@ def _for_nodes(leader: TrainerSpec) -> TrainerSpec:
     return leader.model_copy(update={"restore": thin})
 
 
-def attempt_result(attempt: Attempt, nodes: tuple[NodeResult, ...], from_step: int, duration_s: float) -> AttemptResult:
-    """Returns what the run's result says of an attempt that has ended."""
+def attempt_result(
+    attempt: Attempt, nodes: tuple[NodeResult, ...], from_step: int, duration_s: float, *, server_nbytes: int
+) -> AttemptResult:
+    """Returns what the run's result says of an attempt that has ended.
+
+    Args:
+        server_nbytes: Memory that a parameter server may take.
+    """
     return AttemptResult(
         attempt=attempt.number,
         workers=sum(node.role is Role.WORKER for node in attempt.trainers),
@@ -137,7 +148,18 @@ def attempt_result(attempt: Attempt, nodes: tuple[NodeResult, ...], from_step: i
         failures=tuple(attempt.failures),
         losses=tuple(attempt.losses.records),
         nodes=nodes,
+        advice=_advice(attempt, server_nbytes),
     )
+
+
+def _advice(attempt: Attempt, server_nbytes: int) -> str:
+    used = {node: trainer.usage for node, trainer in attempt.trainers.items() if trainer.usage is not None}
+
+    def of(role: Role) -> dict[str, Usage]:
+        return {str(node): usage for node, usage in used.items() if node.role is role}
+
+    coordinator = next(iter(of(Role.CHIEF).values()), Usage())
+    return advise(of(Role.WORKER), of(Role.PS), coordinator, server_nbytes=server_nbytes)
 
 
 def seat(

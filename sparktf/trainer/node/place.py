@@ -12,7 +12,7 @@ from sparktf.sequence import Stream
 from sparktf.storage import FileSystems, SimpleCredentials
 from sparktf.topology import NodeId
 from sparktf.trainer.node.position import Positioned
-from sparktf.trainer.node.report import Reporter, say
+from sparktf.trainer.node.report import Metered, Reporter, say
 from sparktf.wire.channel import ControlClient
 from sparktf.wire.control import Action, TrainerSpec, Warned, WorkerPlace
 
@@ -59,6 +59,10 @@ class Place:
     def follow(self, loop: Positioned) -> None:
         """Has heartbeats say where a loop is from now on."""
         self._reporter.follow(loop)
+
+    def measure(self, meter: Metered) -> None:
+        """Has heartbeats say what this process uses from now on."""
+        self._reporter.measure(meter)
 
     def enter(self, phase: str) -> None:
         """Has heartbeats say what this node is at."""

@@ -6,12 +6,14 @@ import os
 import threading
 import time
 from contextlib import suppress
+from typing import Protocol
 
 from sparktf.beats import QUICK_S
 from sparktf.errors import ControlError, DriverLostError, RefusedError
 from sparktf.knobs import KNOBS
 from sparktf.message import Message
 from sparktf.trainer.node.position import Position, Positioned
+from sparktf.usage import Usage
 from sparktf.wire.channel import ControlClient, patience_with
 from sparktf.wire.control import (
     Ack,
@@ -38,6 +40,13 @@ def say(text: str) -> None:
         print(text, flush=True)
 
 
+class Metered(Protocol):
+    """Knows what this process uses."""
+
+    def read(self) -> Usage:
+        """Returns it, from whatever thread."""
+
+
 class Reporter:
     """Sends heartbeats from a thread of its own and ends the process when told to, or when the driver is gone.
 
@@ -48,6 +57,7 @@ class Reporter:
         self._client = client
         self._spec = spec
         self._loop: Positioned | None = None
+        self._meter: Metered | None = None
         self._phase = "starting"
         self._lock = threading.Lock()
         self._save = False
@@ -67,6 +77,10 @@ class Reporter:
     def follow(self, loop: Positioned) -> None:
         """Has heartbeats say where a loop is from now on."""
         self._loop = loop
+
+    def measure(self, meter: Metered) -> None:
+        """Has heartbeats say what this process uses from now on."""
+        self._meter = meter
 
     def enter(self, phase: str) -> None:
         """Has heartbeats say what this node is at."""
@@ -130,7 +144,8 @@ class Reporter:
     def _beat(self) -> float:
         """Says where this node is and does what is ordered; returns in how many seconds it is to be heard again."""
         spec = self._spec
-        beat = Heartbeat(**spec.sender, progress=self.progress)
+        usage = None if self._meter is None else self._meter.read()
+        beat = Heartbeat(**spec.sender, progress=self.progress, usage=usage)
         answer = self._client.call(Action.HEARTBEAT, beat, TrainerOrders, timeout_s=spec.config.timeouts.heartbeat)
         for order in answer.orders:
             self._obey(order)

@@ -11,6 +11,8 @@ from sparktf.trainer.model.model import KerasModel, recorded
 from sparktf.trainer.model.tensors import Tensors, example, rows_of
 from sparktf.trainer.model.trackables import count_atomically, optimizers_in
 from sparktf.trainer.parameter_server.packing import bring_rows, mark_trained
+from sparktf.trainer.parameter_server.stages import Stages
+from sparktf.trainer.parameter_server.staleness import StaleUpdates
 
 
 class Closure:
@@ -37,34 +39,49 @@ class Closure:
             count_atomically(optimizer)
         with naming_tensors(model.spec), recorded():
             strategy.run(self._warm_up)
+        self._variables = model.trained()
+        self._stale = StaleUpdates(self._variables[0])
         asked = tf.TensorSpec((None,), tf.int64)
         self.function = tf.function(self._run, input_signature=[asked], autograph=False).get_concrete_function()
 
     def _run(self, asked: Any) -> Any:
         rows, n, take = bring_rows(self._model.spec, asked)
-        # The loop is over when its loss is there: a graph's outputs wait for all that it changes.
-        return mark_trained(take, self._updates(rows, n))
+        table = self._stale.begin()
+        sums = self._updates(rows, n, table)
+        # The loop is over when its sums are there: a graph's outputs wait for all that it changes.
+        return mark_trained(take, sums, self._stale.end(table))
 
-    def _updates(self, rows: Tensors, n: Any) -> Any:
-        """Makes the updates of all rows; returns the sum of the loss over them."""
+    def _updates(self, rows: Tensors, n: Any, table: Any) -> Any:
+        """Makes the updates of all rows.
+
+        Args:
+            table: For how stale they are.
+
+        Returns:
+            float32 [3]: the sum of the loss over the rows, and the seconds that updates took to read and to compute.
+        """
         updates = (n + self._batch_size - 1) // self._batch_size
 
         # Not inside of `strategy.run`: Keras 3 could not apply gradients there.
-        def update(k: Any, total: Any) -> tuple[Any, Any]:
+        def update(k: Any, sums: Any) -> tuple[Any, Any]:
             start = k * self._batch_size
             stop = tf.minimum(start + self._batch_size, n)
-            loss = self._strategy.run(self._update, args=(rows_of(rows, start, stop),))
-            return k + 1, total + loss * tf.cast(stop - start, tf.float32)
+            made = self._strategy.run(self._update, args=(rows_of(rows, start, stop), table))
+            return k + 1, sums + made * tf.stack([tf.cast(stop - start, tf.float32), 1.0, 1.0])
 
-        start = (tf.constant(0, tf.int64), tf.constant(0.0))
+        start = (tf.constant(0, tf.int64), tf.zeros(3))
         return tf.while_loop(lambda k, _: k < updates, update, start)[1]
 
     # Nothing of ours is for AutoGraph; Keras converts a layer's own `call` where its flavour does so.
     @tf.autograph.experimental.do_not_convert  # type: ignore[untyped-decorator]
-    def _update(self, rows: Tensors) -> Any:
+    def _update(self, rows: Tensors, table: Any) -> Any:
+        stages, applied = Stages(self._variables), self._stale.read()
         loss, gradients = self._model.gradients(rows, tf.constant(float(self._replicas)))
+        stages.end_reading()
+        stages.end_computing(gradients)
         self._model.apply(gradients)
-        return loss / self._replicas
+        self._stale.note(table, applied, stages.writes())
+        return tf.stack([loss / self._replicas, *stages.seconds()])
 
     def _warm_up(self) -> None:
         """Calls the model once, so that Keras makes its lazy loss and metric variables before the trace."""

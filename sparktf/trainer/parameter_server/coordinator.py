@@ -30,6 +30,7 @@ from sparktf.trainer.parameter_server.connect import Connection, connect
 from sparktf.trainer.parameter_server.dispatch import IN_FLIGHT
 from sparktf.trainer.parameter_server.fetching import Executions, Result
 from sparktf.trainer.parameter_server.hand_written import CoordinatorNode
+from sparktf.trainer.parameter_server.meter import Meter
 from sparktf.trainer.parameter_server.packing import asked_for
 from sparktf.trainer.parameter_server.plain_copy import CommittedCopy
 from sparktf.trainer.parameter_server.rounds import Rounds
@@ -108,6 +109,7 @@ class Coordinator:
         at = Position.restored(spec.restore)
         self._loop = AsyncLoop(settings, self, tally, self._telling, at, self._together)
         place.follow(self._loop)
+        place.measure(Meter())
 
     def run(self) -> None:
         """Trains, evaluates after each epoch, exports, and ends the process."""

@@ -20,6 +20,7 @@ from sparktf.trainer.parameter_server.async_loop import MANY
 from sparktf.trainer.parameter_server.checkpoint_in_parts import ShardedCheckpoint
 from sparktf.trainer.parameter_server.connect import Connection
 from sparktf.trainer.parameter_server.local_copy import local_copy
+from sparktf.trainer.parameter_server.meter import Meter
 from sparktf.trainer.parameter_server.scheduling import Scheduling
 from sparktf.trainer.parameter_server.servers import Servers
 from sparktf.wire.control import Action
@@ -51,6 +52,7 @@ class CoordinatorNode:
         self.batch_size = spec.config.train.batch_size
         self._datasets = Datasets(spec.feed, self.batch_size)
         member.place.follow(self)
+        member.place.measure(Meter())
 
     @property
     def position(self) -> Position:

@@ -21,7 +21,11 @@ ROWS = "sparktf_rows"
 """Token of the PyFunc that brings rows: (epoch, updates, acknowledged) -> flat tensors, number of rows, take."""
 
 DONE = "sparktf_done"
-"""Token of the PyFunc that marks a take as trained: (take, sum of the loss over its rows) -> receipts, as JSON."""
+"""Token of the PyFunc that marks a take as trained: (take, sums, stale) -> receipts, as JSON.
+
+sums: float32 [3], of the loss over the rows, and of the seconds that updates took to read and to compute; [1] where
+nobody tells these apart. stale: int64 [updates], how many others were applied between reading and applying.
+"""
 
 PART_DONE = "sparktf_part_done"
 """As `DONE`, of a take's first rows: (take, how many rows, sum of the loss over them) -> receipts."""
@@ -110,12 +114,12 @@ def bring_rows(spec: FeedSpec, asked: Any) -> tuple[Tensors, Any, Any]:
     return unflatten(spec, flat), count, take
 
 
-def mark_trained(take: Any, loss: Any) -> Any:
-    """Marks a take as trained, once its loss is there; returns the receipts, as JSON.
+def mark_trained(take: Any, sums: Any, stale: Any) -> Any:
+    """Marks a take as trained, once its sums are there; returns the receipts, as JSON.
 
     Args:
-        loss: Sum over its rows.
+        sums: As of `DONE`, and so is `stale`.
     """
-    (receipts,) = tf.raw_ops.PyFunc(input=[take, loss], token=DONE, Tout=[tf.string])
+    (receipts,) = tf.raw_ops.PyFunc(input=[take, sums, stale], token=DONE, Tout=[tf.string])
     receipts.set_shape(())
     return receipts

@@ -52,7 +52,7 @@ class ScheduledFunction:
         rows, count, take = bring_rows(self._spec, asked)
         value = self._function(BatchesOfRows(self._layout, rows, count, self._batch_size), *args)
         with tf.control_dependencies(_effects()):
-            return mark_trained(take, tf.constant(0.0)), count, value
+            return mark_trained(take, tf.zeros(1), tf.zeros(0, tf.int64)), count, value
 
 
 def _effects() -> Sequence[Any]:

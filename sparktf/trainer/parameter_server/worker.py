@@ -22,6 +22,7 @@ from sparktf.trainer.node.inputs import Input
 from sparktf.trainer.node.place import Place
 from sparktf.trainer.node.position import Position
 from sparktf.trainer.parameter_server.listening import listen, ready
+from sparktf.trainer.parameter_server.meter import Meter, WorkMeter
 from sparktf.trainer.parameter_server.packing import DONE, PART_DONE, PAUSE, ROWS, WHO, flatten
 
 
@@ -38,6 +39,7 @@ def work(place: Place) -> None:
     worker = Worker(place, source)
     worker.register()
     place.follow(worker)
+    place.measure(Meter(worker.meter))
     place.expect_stop()
     ready(place, source.address)
     place.enter("training")
@@ -52,11 +54,13 @@ class Worker:
 
     Attributes:
         position: What this incarnation has trained.
+        meter: What its time goes into.
     """
 
     def __init__(self, place: Place, source: Input) -> None:
         """Opens nothing yet."""
         self.position = Position()
+        self.meter = WorkMeter()
         self._spec = place.spec
         self._source = source
         self._receipts = Receipts(place.spec.node, place.spec.incarnation)
@@ -91,6 +95,7 @@ class Worker:
             epoch: int64, and so are the updates that are made of them at most.
             acknowledged: int64 [workers, 2], for each its incarnation and the last of its receipts that are known.
         """
+        self.meter.ask(int(epoch))
         try:
             incarnation, number = acknowledged[self._spec.node.index].tolist()
             self._receipts.acknowledge(incarnation, number)
@@ -99,16 +104,20 @@ class Worker:
             self._failures.put(error)
             taken = self._none()
         self._is_dry = taken.dry
+        self.meter.take()
         return [*flatten(self._spec.feed, taken.columns), np.int64(taken.rows), np.int64(taken.number)]
 
-    def done(self, take: Any, loss: Any) -> bytes:
+    def done(self, take: Any, sums: Array, stale: Array) -> bytes:
         """Marks rows as trained, and answers the receipts that are not acknowledged: `packing.DONE`.
 
         Args:
             take: int64.
-            loss: Sum over its rows.
+            sums: float32 [3]: of the loss over its rows, and of the seconds of reading and of computing, or [1].
+            stale: int64 [updates]: how stale each was.
         """
-        return self._done(int(take), None, float(loss))
+        loss, *stages = sums.tolist()
+        self.meter.update(stages, stale)
+        return self._done(int(take), None, loss)
 
     def part_done(self, take: Any, rows: Any, loss: Any) -> bytes:
         """Marks the first rows of a take as trained, and the others as not: `packing.PART_DONE`.
@@ -118,6 +127,7 @@ class Worker:
             rows: How many.
             loss: Sum over them.
         """
+        self.meter.update((), np.zeros(0, np.int64))
         return self._done(int(take), int(rows), float(loss))
 
     def who(self, take: Any) -> Array:

@@ -1,0 +1,81 @@
+"""What to change in the ratio of workers to parameter servers: a function of how their time went."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+
+from sparktf.usage import Usage, Work
+
+_LEAST_S = 10.0
+"""What trains for less is as much its start as its training."""
+_MOST = 0.5
+"""Of their time, workers do that mostly which takes so much of it."""
+_FULL = 0.75
+"""A process that takes so much of what it may has no more to give."""
+_CALM = 0.4
+"""So busy parameter servers may be that have taken over what others did."""
+
+
+def advise(
+    workers: Mapping[str, Usage], servers: Mapping[str, Usage], coordinator: Usage, *, server_nbytes: int
+) -> str:
+    """Returns one line: what to change, with the figure behind it; "" where nothing follows from the figures.
+
+    Args:
+        workers: By node; `servers` likewise.
+        server_nbytes: Memory that a parameter server may take.
+    """
+    works = [usage.work for usage in workers.values() if usage.work is not None]
+    work = sum(works, Work())
+    if not servers or not works or work.seconds / len(works) < _LEAST_S:
+        return ""
+    busy = {node: usage.busy for node, usage in servers.items()}
+    return (
+        _too_few_servers(work, busy)
+        or _too_slow_coordinator(work, coordinator)
+        or _too_slow_input(work)
+        or _too_many_servers(work, busy, list(servers.values()), server_nbytes)
+    )
+
+
+def _too_few_servers(work: Work, busy: Mapping[str, float]) -> str:
+    at_servers = (work.reading_s + work.applying_s) / work.seconds
+    busiest = max(busy, key=lambda node: busy[node])
+    if at_servers < _MOST or busy[busiest] < _FULL:
+        return ""
+    others = [share for node, share in busy.items() if node != busiest]
+    figure = f"{busiest} is busy {busy[busiest]:.0%}, and workers wait for ps {at_servers:.0%} of their time"
+    if others and max(others) < busy[busiest] / 2:
+        return f"{figure}, while no other ps is busy more than {max(others):.0%}: split the variables that it holds"
+    return f"{figure}: {math.ceil(1.5 * len(busy))} ps"
+
+
+def _too_slow_coordinator(work: Work, coordinator: Usage) -> str:
+    waiting, seconds = work.waiting_s / work.seconds, coordinator.seconds
+    # It is one thread of Python that sends out what workers do.
+    one_core = coordinator.cpu_s / seconds if seconds else 0.0
+    if waiting < _MOST or one_core < _FULL:
+        return ""
+    return (
+        f"workers have nothing to do {waiting:.0%} of their time, and the coordinator takes {one_core:.0%} of a core: "
+        "a larger train.steps_per_call, or fewer workers"
+    )
+
+
+def _too_slow_input(work: Work) -> str:
+    rows = work.rows_s / work.seconds
+    return "" if rows < _MOST else f"workers wait for rows {rows:.0%} of their time: more ps would not help"
+
+
+def _too_many_servers(work: Work, busy: Mapping[str, float], servers: Sequence[Usage], server_nbytes: int) -> str:
+    nbytes = sum(usage.resident_nbytes for usage in servers)
+    count = max(math.ceil(sum(busy.values()) / _CALM), math.ceil(nbytes / server_nbytes), 1)
+    computing = work.computing_s / work.seconds
+    if computing < _MOST or count >= len(busy):
+        return ""
+    busiest = max(busy, key=lambda node: busy[node])
+    return (
+        f"workers compute {computing:.0%} of their time, and {busiest} is the busiest ps with {busy[busiest]:.0%}: "
+        f"{count} ps, or more workers"
+    )

@@ -1,0 +1,63 @@
+"""How long the stages of an update took, and how stale it was, as the update's own graph tells it."""
+
+from __future__ import annotations
+
+import importlib
+import time
+from concurrent.futures import ProcessPoolExecutor
+
+import pytest
+
+SLOW_S = 0.2
+
+
+def stale_updates() -> list[list[int]]:
+    """Returns how stale updates of two executions are, of which all of one come between those of the other."""
+    tf = importlib.import_module("tensorflow")
+    stale = importlib.import_module("sparktf.trainer.parameter_server.staleness").StaleUpdates(tf.Variable(0.0))
+    slow, fast = stale.begin(), stale.begin()
+    stale.note(slow, stale.read(), [])
+    before = stale.read()
+    for _ in range(5):
+        stale.note(fast, stale.read(), [])
+    stale.note(slow, before, [])
+    return [sorted(stale.end(table).numpy().tolist()) for table in (slow, fast)]
+
+
+def test_an_update_is_as_stale_as_there_were_others_since_it_read(elsewhere: ProcessPoolExecutor) -> None:
+    assert elsewhere.submit(stale_updates).result() == [[0, 5], [0] * 5]
+
+
+def timed(slow: str) -> tuple[list[float], float]:
+    """Makes an update a stage of which is slow; returns the seconds of reading and computing, and the variable."""
+    tf = importlib.import_module("tensorflow")
+    stages = importlib.import_module("sparktf.trainer.parameter_server.stages").Stages
+    variable, unused = tf.Variable(1.0), tf.Variable(1.0)
+
+    def slowly(value: float) -> float:
+        time.sleep(SLOW_S)
+        return value
+
+    def at(stage: str, value: float) -> float:
+        return tf.numpy_function(slowly, [value], tf.float32) if stage == slow else value
+
+    @tf.function  # type: ignore[untyped-decorator]
+    def update() -> list[float]:
+        here = stages([unused, variable])
+        gradient = at("computing", 2 * variable)
+        here.end_reading()
+        here.end_computing([gradient, None])
+        variable.assign_sub(at("applying", gradient))
+        assert [op.type for op in here.writes()] == ["AssignSubVariableOp"]
+        found: list[float] = here.seconds()
+        return found
+
+    return [float(seconds) for seconds in update()], float(variable)
+
+
+@pytest.mark.parametrize("slow", ["computing", "applying"])
+def test_a_stage_has_the_time_that_it_takes(slow: str, elsewhere: ProcessPoolExecutor) -> None:
+    (reading_s, computing_s), value = elsewhere.submit(timed, slow).result()
+    assert value == -1.0
+    assert 0 <= reading_s < SLOW_S
+    assert (computing_s >= SLOW_S) == (slow == "computing")
