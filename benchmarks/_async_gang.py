@@ -45,6 +45,25 @@ def coordinate(script: Sequence[object], out: Path, *, workers: int, servers: in
     return {**json.loads(out.read_text()), "started": started}
 
 
+def in_cluster(script: Sequence[object], out: Path) -> dict[str, Any]:
+    """Runs a script that brings a mini Hadoop up and takes it down; the arguments as of `alone`.
+
+    Raises:
+        SystemExit: the script failed.
+    """
+    yarn = HERE.parent / "yarn"
+    file, *arguments = map(str, [*script, out])
+    done = subprocess.run(
+        [yarn / "minihadoop.sh", "as-root", "--", sys.executable, str(HERE / file), *arguments],
+        env={**os.environ, "PYTHON": sys.executable, "PYTHONPATH": str(yarn)},
+        check=False,
+    )
+    if done.returncode:
+        raise SystemExit(f"{script} ended with {done.returncode}")
+    found: dict[str, Any] = json.loads(out.read_text())
+    return found
+
+
 def alone(script: Sequence[object], out: Path) -> dict[str, Any]:
     """Runs a script without a cluster; the arguments as of `coordinate`.
 

@@ -48,6 +48,31 @@ def table(updates: int, rows: int = TABLE_ROWS) -> Workload:
     return Workload(f"table of {rows:,} x {WIDTH}", "_async_models:build_table", schema, 256, params)
 
 
+def server_bound() -> Workload:
+    """A table that the parameter servers pass over in each update."""
+    schema = id_columns(256 * 300, 16_000, columns=4, ids=1_000_000)
+    params = {"rows": 1_000_000, "width": WIDTH}
+    return Workload("table passed over", "_async_models:build_server_bound", schema, 256, params)
+
+
+def worker_bound() -> Workload:
+    """Much to compute with few weights."""
+    return Workload(
+        "100 layers of the same 64 units",
+        "_async_models:build_worker_bound",
+        float_columns(2_048 * 300, 16_000, columns=8),
+        2_048,
+    )
+
+
+def advice(done: Run) -> str:
+    """Returns what a run has advised; ends the process if that is nothing."""
+    attempt = done.result["attempts"][-1]
+    if not attempt["advice"]:
+        raise SystemExit(f"the run advised nothing: {[(node['node'], node['usage']) for node in attempt['nodes']]}")
+    return str(attempt["advice"])
+
+
 def run(
     folder: Path,
     work: Path,

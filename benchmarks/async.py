@@ -1,12 +1,14 @@
 """Asynchronous training beside TensorFlow's own scripts, and what its faults and checkpoints cost: `make bench-async`.
 
-ARGS names some of its parts, by default all: steps, tables, losses, checkpoints, memory, sizes. Whatever is
-compared is measured in turn on this machine; sparktf is started as users start it, by spark-submit on local[n].
+ARGS names some of its parts, by default all: steps, tables, losses, checkpoints, memory, advice, link, sizes.
+Whatever is compared is measured in turn on this machine; sparktf is started as users start it, by spark-submit on
+local[n], and for `link` by sparktf submit on a mini Hadoop.
 """
 
 from __future__ import annotations
 
 import os
+import re
 import statistics
 import sys
 import tempfile
@@ -14,11 +16,27 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from _async_gang import alone, coordinate
+from _async_gang import alone, coordinate, in_cluster
 from _async_memory import LARGE_ROWS, grow
-from _async_runs import TABLE_ROWS, WIDTH, Loss, Workload, dense, lose_worker, run, steps_s, stood_still_s, table
+from _async_runs import (
+    TABLE_ROWS,
+    WIDTH,
+    Loss,
+    Workload,
+    advice,
+    dense,
+    lose_worker,
+    run,
+    server_bound,
+    steps_s,
+    stood_still_s,
+    table,
+    worker_bound,
+)
 from _lake import write_lake
 from _report import Figure, figure, report
+
+from sparktf.usage import Usage
 
 HERE = Path(__file__).parent
 RUNS = 5
@@ -143,6 +161,30 @@ class Bench:
             ),
         ]
 
+    def advice(self) -> list[Figure]:
+        """Starves parameter servers, and then workers, once each, and looks whether their run says so."""
+        figures = []
+        for load, servers, expected in ((server_bound(), 1, r": \d ps$"), (worker_bound(), 2, "or more workers$")):
+            done = run(self._lake(load), self._work(), load, servers=servers)
+            said = advice(done)
+            print(said, file=sys.stderr)
+            nodes = {node["node"]: Usage.model_validate(node["usage"]) for node in done.result["attempts"][-1]["nodes"]}
+            name = f"{load.name}, 2 workers, {servers} ps: advised as it should be"
+            figures += [
+                figure(name, [float(bool(re.search(expected, said)))], unit="", goal=">= 1"),
+                figure(f"{load.name}: ps 0 is busy", [nodes["ps 0"].busy], unit="ratio"),
+            ]
+        return figures
+
+    def link(self) -> list[Figure]:
+        """Measures once what crosses the links of a cluster's hosts, as their kernels count it."""
+        nbytes = in_cluster(["_async_link.py"], self._work() / "out.json")
+        coordinator = nbytes.pop("chief 0")
+        return [
+            figure("over the coordinator's link", [coordinator], unit="bytes/row", goal="<= 2"),
+            *(figure(f"over the link of {node}", [nbytes[node]], unit="bytes/row") for node in sorted(nbytes)),
+        ]
+
     def sizes(self) -> list[Figure]:
         """Measures once how gangs of several sizes compare."""
         figures = []
@@ -164,7 +206,8 @@ class Bench:
 
 
 PARTS: dict[str, Callable[[Bench], list[Figure]]] = {
-    name: getattr(Bench, name) for name in ("steps", "tables", "losses", "checkpoints", "memory", "sizes")
+    name: getattr(Bench, name)
+    for name in ("steps", "tables", "losses", "checkpoints", "memory", "advice", "link", "sizes")
 }
 
 

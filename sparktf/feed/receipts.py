@@ -48,7 +48,8 @@ class Receipts:
             self._made = number = self._made + 1
             fields = trained._asdict() | {"intervals": tuple(trained.intervals)}
             receipt = Receipt(node=self._node, incarnation=self._incarnation, number=number, **fields)
-            self._left.append((number, receipt.model_dump_json()))
+            # Each crosses the coordinator's link several times, until it is acknowledged.
+            self._left.append((number, receipt.model_dump_json(exclude_defaults=True)))
 
     @property
     def made(self) -> int:
