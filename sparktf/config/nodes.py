@@ -47,7 +47,8 @@ class ClusterConfig(Section):
     )
     min_workers: PositiveInt = Field(
         default=1,
-        description="After a lost node, an attempt may start with as few as this many when no replacement comes.",
+        description="After a lost node, an attempt may start with as few as this many when no replacement comes; under "
+        "`parameter_server` it also goes on with as few.",
     )
     devices: PositiveInt = Field(
         default=1, description="Devices of a `mirrored` node. Without GPUs: logical CPU devices."

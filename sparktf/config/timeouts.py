@@ -14,7 +14,7 @@ class TimeoutsConfig(Section):
     replace: PositiveFloat = Field(
         default=30.0,
         description="For a lost agent to come back before going on with fewer; under `parameter_server`, for another "
-        "one to take a lost worker's place before the attempt fails.",
+        "one to take a lost worker's place before a stand-in does, or the attempt fails: [async.md](async.md).",
     )
     start: PositiveFloat = Field(
         default=180.0, description="For every trainer to build its model and call itself ready."

@@ -266,12 +266,13 @@ class WorkerPlace(Message):
 
     Attributes:
         incarnation: Whatever was before it is lost.
-        address: Where its server listens; "" while it does not yet, and where nobody has its place.
+        address: Where its server listens; "" while nobody does. `stand_in`: the coordinator's own has the place then.
     """
 
     node: NodeId
     incarnation: int
     address: str = ""
+    stand_in: bool = False
 
 
 class WorkersOrder(Message):

@@ -19,6 +19,9 @@ if TYPE_CHECKING:
     from simulation.roles import Coordinator, Worker
 
 
+STAND_IN = "beside the coordinator"
+
+
 class BrokeOffError(Exception):
     """An execution has to be made again, although its worker lives."""
 
@@ -50,6 +53,7 @@ class Chair:
     address: str
     incarnation: int = 0
     is_lost: bool = False
+    is_stood_in: bool = False
 
 
 class Executions:
@@ -65,6 +69,11 @@ class Executions:
         for chair in self._chairs:
             self._process.spawn(partial(self._serve, chair))
         self._process.spawn(self._look_after_chairs)
+
+    def look(self) -> None:
+        """The driver has told who the workers are."""
+        with self._changed:
+            self._changed.notify_all()
 
     def send(self, number: int, epoch: int, updates: int, acknowledged: Sequence[Known]) -> None:
         """Has some worker execute."""
@@ -86,7 +95,7 @@ class Executions:
     def _serve(self, chair: Chair) -> None:
         while True:
             with self._changed:
-                self._changed.wait_for(lambda: self._queue and not chair.is_lost)
+                self._changed.wait_for(lambda: self._queue and not (chair.is_lost or chair.is_stood_in))
                 task = self._queue.popleft()
             worker = self._line.worker_at(chair.address)
             execution = Execution(task.number, task.epoch, task.updates, worker)
@@ -165,7 +174,7 @@ class Executions:
     def _look_after_chairs(self) -> None:
         while True:
             with self._changed:
-                self._changed.wait_for(lambda: any(chair.is_lost for chair in self._chairs))
+                self._changed.wait_for(self._is_one_to_be_filled)
             began_s = self._line.hub.now
             while not (self._are_filled(self._line.hub.now - began_s) and self._all_listen()):
                 self._process.sleep(KNOBS.fetch_again_s)
@@ -175,14 +184,24 @@ class Executions:
             with self._changed:
                 for chair, place in zip(self._chairs, places, strict=True):
                     chair.address, chair.incarnation = place.address, place.incarnation
+                    chair.is_stood_in = place.stand_in
                 for chair in lost:
                     chair.is_lost = False
                 self._changed.notify_all()
 
+    def _is_one_to_be_filled(self) -> bool:
+        """Whether one is lost, or somebody has come in the place of a stand-in."""
+        pairs = zip(self._chairs, self._coordinator.workers().values(), strict=True)
+        return any(chair.is_lost or (chair.is_stood_in and place.address) for chair, place in pairs)
+
     def _are_filled(self, waited_s: float) -> bool:
-        places = self._coordinator.workers().values()
+        places = [
+            place.model_copy(update={"address": STAND_IN}) if place.stand_in else place
+            for place in self._coordinator.workers().values()
+        ]
         seats = [Seat(c.is_lost, c.incarnation, place) for c, place in zip(self._chairs, places, strict=True)]
         return are_filled(seats, waited_s)
 
     def _all_listen(self) -> bool:
-        return all(self._line.listens(place.address) for place in self._coordinator.workers().values())
+        places = self._coordinator.workers().values()
+        return all(place.stand_in or self._line.listens(place.address) for place in places)

@@ -429,6 +429,8 @@ class Coordinator(Member):
                 if place.address and self.line.member_at(place.address) is None:
                     self.line.violate(f"{self.process} is told that {place.node} is at {place.address}: nobody is")
             self._places = order.workers
+            if self._loop is not None:
+                self._executions.look()
 
     def _beat(self) -> float:
         if self._loop is not None:

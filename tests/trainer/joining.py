@@ -2,18 +2,102 @@
 
 from __future__ import annotations
 
+import threading
 import time
-from types import SimpleNamespace
-from typing import Any
+from collections.abc import Callable
+from typing import Any, NamedTuple
 
 import tensorflow as tf
 from tensorflow.python.eager import context
 
+from sparktf.errors import NodeLostError
+from sparktf.knobs import KNOBS
 from sparktf.topology import NodeId, Role
+from sparktf.trainer.parameter_server.stand_ins import StandIns
 from sparktf.trainer.parameter_server.succession import Succession
 from sparktf.wire.control import WorkerPlace
 
 WORKERS = tuple(NodeId(role=Role.WORKER, index=i) for i in range(2))
+WITHIN_S = 20.0
+
+
+class Worker:
+    """TensorFlow's thread for a worker, as far as `Succession` knows it."""
+
+    def __init__(self) -> None:
+        self._is_dead_with_error: Any = None
+
+    def _process_closure(self, closure: threading.Event) -> None:
+        """Executes until the test says that it is over."""
+        closure.wait(WITHIN_S)
+
+
+class Cluster:
+    """TensorFlow's cluster of two workers, as far as `Succession` knows it.
+
+    Attributes:
+        sent: The addresses of both, each time that the definition was sent.
+        back: Executions that were put back.
+    """
+
+    def __init__(self) -> None:
+        self.workers = [Worker() for _ in WORKERS]
+        self.closure_queue = self.failure_handler = self._cluster = self
+        self.back: list[Any] = []
+        self.put_back = self.back.append
+        self._cluster_due_for_update_or_finish = threading.Event()
+        self.places = {node: WorkerPlace(node=node, incarnation=0, address=serve()) for node in WORKERS}
+        self.sent: list[list[str]] = []
+        context.context().update_server_def = lambda definition: self.sent.append(list(definition.cluster.job[0].tasks))
+        self.succession = Succession(self, lambda: self.places, StandIns("127.0.0.1"), stop_s=0.0)
+        self.succession.take_over()
+
+    def lose(self, worker: int) -> None:
+        """TensorFlow and the driver lose a worker."""
+        self.workers[worker]._is_dead_with_error = ConnectionError("Socket closed")
+        self.place(worker, 1)
+
+    def place(self, worker: int, incarnation: int, **more: Any) -> None:
+        """The driver tells who has a place."""
+        self.places[WORKERS[worker]] = WorkerPlace(node=WORKERS[worker], incarnation=incarnation, **more)
+
+    def reunite(self) -> None:
+        """TensorFlow sends the definition, and then knows of nobody lost."""
+        context.context().update_server_def(Definition())
+        for worker in self.workers:
+            worker._is_dead_with_error = False
+
+    def execute(self, worker: int) -> threading.Event:
+        """Has a thread of TensorFlow's execute something; returns what ends it."""
+        closure = threading.Event()
+        threading.Thread(target=self.workers[worker]._process_closure, args=(closure,), daemon=True).start()
+        return closure
+
+
+class Definition:
+    """The cluster's definition, as far as `Succession` knows it."""
+
+    def __init__(self) -> None:
+        self.name, self.tasks = "worker", ["gone:1", "gone:1"]
+        self.cluster, self.job = self, [self]
+
+
+class StoodIn(NamedTuple):
+    """What becomes of a place that nobody takes.
+
+    Attributes:
+        others: Whether the address of the worker that lives is sent each time.
+        stand_in: Whether that of a server of this process was, first.
+        late: Whether it was the late worker's at last.
+        put_back: Whether the place left executions to others while the stand-in had it.
+        executes: Whether it executes again.
+    """
+
+    others: bool
+    stand_in: bool
+    late: bool
+    put_back: bool
+    executes: bool
 
 
 def two_lost_at_once() -> tuple[list[list[str]], float]:
@@ -21,25 +105,74 @@ def two_lost_at_once() -> tuple[list[list[str]], float]:
 
     TensorFlow would send the definition once for the first that it has noticed, and once more for the second.
     """
-    sent: list[list[str]] = []
-    servers = [tf.distribute.Server({"worker": ["127.0.0.1:0"]}, job_name="worker", task_index=0) for _ in WORKERS]
-    ports = [server.target.rpartition(":")[2] for server in servers]
-    places = {node: WorkerPlace(node=node, incarnation=0, address="gone:1") for node in WORKERS}
-    workers = [SimpleNamespace(_is_dead_with_error=None) for _ in WORKERS]
-    coordinator = SimpleNamespace(_cluster=SimpleNamespace(workers=workers))
-    context.context().update_server_def = lambda definition: sent.append(list(definition.cluster.job[0].tasks))
-    Succession(coordinator, lambda: places).take_over()
-
-    for worker, node, port in zip(workers, WORKERS, ports, strict=True):
-        worker._is_dead_with_error = ConnectionError("Socket closed")
-        places[node] = WorkerPlace(node=node, incarnation=1, address=f"127.0.0.1:{port}")
+    cluster, addresses = Cluster(), [serve() for _ in WORKERS]
+    for index, address in enumerate(addresses):
+        cluster.lose(index)
+        cluster.place(index, 1, address=address)
     began_s = time.monotonic()
-    for worker in workers:
-        context.context().update_server_def(_definition())
+    for worker in cluster.workers:
+        context.context().update_server_def(Definition())
         worker._is_dead_with_error = False
-    took_s = time.monotonic() - began_s
-    return [ports, *[[at.rpartition(":")[2] for at in each] for each in sent]], took_s
+    return [addresses, *cluster.sent], time.monotonic() - began_s
 
 
-def _definition() -> Any:
-    return SimpleNamespace(cluster=SimpleNamespace(job=[SimpleNamespace(name="worker", tasks=["gone:1", "gone:1"])]))
+def stood_in() -> StoodIn:
+    """Has nobody follow a lost worker for a while."""
+    cluster, late = Cluster(), serve()
+    living = cluster.places[WORKERS[0]].address
+    cluster.lose(1)
+    cluster.place(1, 1, stand_in=True)
+    cluster.reunite()
+    closure = cluster.execute(1)
+    _wait("what the stand-in left", lambda: closure in cluster.back)
+
+    cluster.place(1, 1, address=late)
+    assert cluster._cluster_due_for_update_or_finish.wait(WITHIN_S)
+    cluster.reunite()
+    cluster.execute(1)
+    _wait("an execution", lambda: cluster.succession._doors[1].call is not None)
+    (one, two), (other, last) = cluster.sent
+    return StoodIn(
+        others=(one, other) == (living, living),
+        stand_in=two.startswith("127.0.0.1:") and two not in (living, late),
+        late=last == late,
+        put_back=cluster.back == [closure],
+        executes=True,
+    )
+
+
+def cut_off() -> tuple[str, str]:
+    """Returns what a call to a lost worker fails with that never ends, and the address that it was to."""
+    cluster, before_s = Cluster(), KNOBS.reconnect_s
+    address = cluster.places[WORKERS[0]].address
+    KNOBS.reconnect_s = 0.5
+    try:
+        closures = [cluster.execute(0), cluster.execute(1)]
+        cluster.place(0, 1)
+        _wait("an error", lambda: cluster.succession._failed is not None)
+        cluster.succession.check()
+    except NodeLostError as error:
+        return str(error), address
+    finally:
+        KNOBS.reconnect_s = before_s
+        for closure in closures:
+            closure.set()
+    return "", address
+
+
+def serve() -> str:
+    """Starts a worker's server; returns its address."""
+    server = tf.distribute.Server({"worker": ["127.0.0.1:0"]}, job_name="worker", task_index=0)
+    _SERVERS.append(server)
+    return f"127.0.0.1:{server.target.rpartition(':')[2]}"
+
+
+_SERVERS: list[Any] = []
+
+
+def _wait(what: str, holds: Callable[[], bool]) -> None:
+    until_s = time.monotonic() + WITHIN_S
+    while not holds():
+        if time.monotonic() > until_s:
+            raise TimeoutError(what)
+        time.sleep(0.01)

@@ -178,6 +178,18 @@ class LocalAgents:
         """Returns the agents' processes."""
         return [process.pid for process in self._processes if process.pid]
 
+    def children(self) -> list[psutil.Process]:
+        """Returns all processes that the agents' own have started, and these in turn."""
+        return [child for process in self._processes for child in _below(process.pid or 0)]
+
+    def partition_of(self, pid: int) -> int:
+        """Returns whose agent has started a process."""
+        return next(
+            partition
+            for partition, process in enumerate(self._processes)
+            if any(child.pid == pid for child in _below(process.pid or 0))
+        )
+
     def kill(self, partition: int) -> None:
         """Ends an executor, as YARN does: its agent, the trainer and their folder are gone at once."""
         process = self._processes[partition]

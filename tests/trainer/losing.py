@@ -99,6 +99,31 @@ class LosingRun:
         """Kills a trainer that makes no updates."""
         self._process(name).kill()
 
+    def take_executor(self, name: str) -> int:
+        """Kills a trainer together with its agent, so that nobody can follow it; returns which place is free.
+
+        Its log goes with it, and is put where it would have come in the end.
+        """
+        agents, process = self._gang.agents, self._training(name)
+        assert agents is not None
+        process.suspend()
+        (log,) = agents.folder.rglob(f"{name}.log")
+        said = log.read_bytes()
+        partition = agents.partition_of(process.pid)
+        agents.kill(partition)
+        (self._path / "logs" / log.name).write_bytes(said)
+        return partition
+
+    def give_executor(self, partition: int) -> None:
+        """Has another agent in the place of one that was killed."""
+        agents = self._gang.agents
+        assert agents is not None
+        agents.start_again(partition)
+
+    def wait_for_words(self, text: str) -> None:
+        """Waits until the driver has said something."""
+        self._wait(text, lambda: text in self._gang.output.getvalue())
+
     def wait_for_updates(self, *names: str) -> None:
         """Waits until each of these trainers has made one."""
         for name in names:
@@ -127,8 +152,7 @@ class LosingRun:
         """Returns the process that writes the log of this name."""
         agents = self._gang.agents
         assert agents is not None
-        children = [child for pid in agents.pids() for child in psutil.Process(pid).children(recursive=True)]
-        (found,) = (child for child in children if _output(child) == f"{name}.log")
+        (found,) = (child for child in agents.children() if _output(child) == f"{name}.log")
         return found
 
     def _has_trained(self, name: str) -> bool:
@@ -138,7 +162,11 @@ class LosingRun:
         return False
 
     def _wait(self, what: str, found: Callable[[], bool]) -> None:
-        wait_for(what, lambda: self._run.done() or found(), within_s=WITHIN_S)
+        try:
+            wait_for(what, lambda: self._run.done() or found(), within_s=WITHIN_S)
+        except AssertionError as error:
+            error.add_note(self._gang.output.getvalue())
+            raise
         if self._run.done():
             raise AssertionError(f"the run is over before {what}: {self._run.exception()}")
 

@@ -27,6 +27,7 @@ from sparktf.usage import Usage
 
 ROWS, BATCH, CALL_STEPS, FILES = 1200, 4, 4, 48
 SILENCE_S = 5.0
+REPLACE_S = 10.0
 
 
 class Lossy(NamedTuple):
@@ -50,7 +51,7 @@ class Lossy(NamedTuple):
 
 @pytest.fixture(scope="module")
 def gate() -> Gate:
-    return Gate(ROWS // 10)
+    return Gate(ROWS // 12)
 
 
 @pytest.fixture(scope="module")
@@ -70,7 +71,13 @@ def lossy(tmp_path_factory: pytest.TempPathFactory, gang: LocalGang, gate: Gate)
     run.kill("001-worker-0.1", "001-worker-1")
     run.freeze("001-worker-1.1")
     run.kill("001-worker-0.2")  # before anybody knows of the frozen one
-    run.wait_for_updates("001-worker-0.3", "001-worker-1.2")
+    run.wait_for_updates("001-worker-0.3")
+    place = run.take_executor("001-worker-1.2")
+    run.wait_for_words("nobody took its place")
+    run.kill("001-worker-0.3")
+    run.wait_for_updates("001-worker-0.4")
+    run.give_executor(place)
+    run.wait_for_updates("001-worker-1.3")
     gate.open(0)
     run.wait_for_commit()
     wait_for("the second epoch", lambda: (1, 1) in gate.asked_us, within_s=60)
@@ -90,30 +97,52 @@ def job(folder: Path) -> JobConfig:
         cluster={"strategy": "parameter_server", "workers": 2, "ps": 1},
         params={"flavour": "keras", "rows": ROWS, "told": True},
         train={"batch_size": BATCH, "steps_per_call": CALL_STEPS, "epochs": 2, "max_attempts": 3},
-        timeouts={"reserve": 60, "start": 120, "stop": 2, "driver_lost": 20, "heartbeat": SILENCE_S, "replace": 60},
+        timeouts={
+            "reserve": 60,
+            "start": 120,
+            "stop": 2,
+            "driver_lost": 20,
+            "heartbeat": SILENCE_S,
+            "replace": REPLACE_S,
+        },
     )
 
 
 def test_training_goes_on_without_lost_workers_and_their_successors_join_it(lossy: Lossy) -> None:
     result = lossy.result
     attempt = result.attempts[0]
+    host = attempt.hosts[0]
     assert [(lost.node, lost.exit_code) for lost in attempt.losses] == [
         ("worker 0", -signal.SIGKILL),
         *((lost.node, -signal.SIGKILL) for lost in attempt.losses[1:3]),  # at once: in any order
         ("worker 0", -signal.SIGKILL),
         ("worker 1", -signal.SIGTERM),
+        ("worker 1", None),  # with its executor, whose end nobody tells of
+        ("worker 0", -signal.SIGKILL),
     ]
     assert {lost.node for lost in attempt.losses[1:3]} == {"worker 0", "worker 1"}
-    silent = f"worker 1 on {attempt.hosts[0]} was silent for {SILENCE_S:g} s"
+    silent = f"worker 1 on {host} was silent for {SILENCE_S:g} s"
     assert attempt.losses[4].message == silent
-    killed = [f"worker {i} on {attempt.hosts[0]} exited with -9 (SIGKILL)" for i in (0, 1)]
-    assert {lost.message for lost in attempt.losses[:4]} == set(killed)
+    killed = [f"worker {i} on {host} exited with -9 (SIGKILL)" for i in (0, 1)]
+    assert {lost.message for lost in (*attempt.losses[:4], attempt.losses[6])} == set(killed)
     assert {f"{text}: training goes on" for text in (*killed, silent)} <= set(result.warnings)
-    assert {Path(lost.log).name for lost in attempt.losses} == {
-        f"001-{name}.log" for name in ("worker-0", "worker-0.1", "worker-0.2", "worker-1", "worker-1.1")
-    }
-    assert all(has_trained(Path(lost.log)) for lost in attempt.losses)
+    logs = ("worker-0", "worker-0.1", "worker-0.2", "worker-0.3", "worker-1", "worker-1.1")
+    told = [Path(lost.log) for lost in attempt.losses if lost.log]
+    assert {log.name for log in told} == {f"001-{name}.log" for name in logs}
+    assert all(has_trained(log) for log in told)
     assert all(not failure.node.startswith("worker") for failure in attempt.failures)
+
+
+def test_training_goes_on_without_a_worker_whose_place_nobody_takes_until_somebody_comes(lossy: Lossy) -> None:
+    result = lossy.result
+    attempt = result.attempts[0]
+    lost = attempt.losses[5]
+    late = f"; nobody took its place within timeouts.replace: {REPLACE_S:g} s"
+    assert lost.message.startswith(f"worker 1 on {attempt.hosts[0]} ")
+    assert lost.message.endswith(late)
+    assert f"{lost.message}: training goes on" in result.warnings
+    assert [text for text in result.warnings if late in text] == [f"{lost.message}: training goes on"]
+    assert attempt.losses[6].node == "worker 0", "lost meanwhile, and followed"
 
 
 def test_workers_that_are_lost_at_once_are_both_back_as_soon_as_somebody_listens_in_their_places(
@@ -135,7 +164,8 @@ def test_no_row_is_missing_whoever_is_lost_and_those_trained_twice_are_told_of(l
     losses = len(result.attempts[0].losses)
     assert counts.total() - ROWS <= told.replayed <= 2 * losses * CALL_STEPS * BATCH
     assert min(steps_saved(result)) >= ROWS // BATCH
-    assert {update.trainer for update in updates} == {f"worker-{name}" for name in (0, 0.1, 0.2, 0.3, 1, 1.1, 1.2)}
+    names = (0, 0.1, 0.2, 0.3, 0.4, 1, 1.1, 1.2, 1.3)
+    assert {update.trainer for update in updates} == {f"worker-{name}" for name in names}
 
 
 def test_each_node_tells_what_it_has_used_whoever_has_had_its_place(lossy: Lossy) -> None:

@@ -1,4 +1,4 @@
-"""How successors of lost workers join a cluster that TensorFlow has fixed."""
+"""How successors of lost workers join a cluster that TensorFlow has fixed, and what has their places without any."""
 
 from __future__ import annotations
 
@@ -13,3 +13,17 @@ def test_two_workers_that_are_lost_at_once_join_one_right_after_the_other(elsewh
     (expected, *sent), took_s = elsewhere.submit(joining.two_lost_at_once).result()
     assert sent == [expected], "the second has its successor since the first"
     assert took_s < KNOBS.reconnect_s / 4
+
+
+def test_a_place_that_nobody_takes_has_a_server_that_executes_nothing_until_somebody_comes(
+    elsewhere: ProcessPoolExecutor,
+) -> None:
+    found = elsewhere.submit(joining.stood_in).result()
+    assert all(found), found
+
+
+def test_a_call_to_a_lost_worker_that_never_ends_fails_with_its_name(elsewhere: ProcessPoolExecutor) -> None:
+    said, address = elsewhere.submit(joining.cut_off).result()
+    assert said == (
+        f"worker 0 at {address} is lost, and a call to it neither ends nor breaks off: its host cannot be reached"
+    )

@@ -459,14 +459,69 @@ def test_two_workers_lost_at_once_are_both_followed(gang: Gang) -> None:
     assert gang.beat(CHIEF).orders == (WorkersOrder(workers=places),)
 
 
-def test_a_place_that_nobody_takes_in_time_ends_the_attempt_with_the_cause(gang: Gang) -> None:
+def test_a_place_that_nobody_takes_in_time_gets_a_stand_in_and_then_whoever_comes_late(gang: Gang) -> None:
     limit_s = gang.attempt._timeouts.replace
     gang.exited(ONE)
+    assert gang.pass_time(limit_s + 1) is Outcome.RUNNING
+    (loss,) = gang.attempt.losses.records
+    assert loss.message == (
+        f"worker 0 on h2 exited with -9 (SIGKILL); nobody took its place within timeouts.replace: {limit_s:g} s"
+    )
+    held = WorkersOrder(workers=(WorkerPlace(node=ONE, incarnation=1, stand_in=True),))
+    assert gang.beat(CHIEF).orders == (held,)
+    assert [vacancy.node for vacancy in gang.attempt.vacant()] == [ONE]
+
+    gang.attempt.succeed(ONE, "agent 7", "h7", "h7:1")
+    assert gang.beat(CHIEF).orders == (held,), "until the new one is ready"
+    gang.ready(ONE)
+    there = WorkerPlace(node=ONE, incarnation=1, address="h7:1")
+    assert gang.beat(CHIEF).orders == (WorkersOrder(workers=(there,)),)
+    gang.exited(ONE)
+    assert gang.beat(CHIEF).orders == (WorkersOrder(workers=(WorkerPlace(node=ONE, incarnation=2),)),)
+    assert gang.pass_time(limit_s) is Outcome.RUNNING
+
+
+def test_a_stand_in_stays_when_whoever_was_to_follow_it_is_lost_before_it_is_ready(gang: Gang) -> None:
+    gang.exited(ONE)
+    gang.pass_time(gang.attempt._timeouts.replace + 1)
+    gang.attempt.succeed(ONE, "agent 7", "h7", "h7:1")
+    gang.exited(ONE)
+    held = WorkerPlace(node=ONE, incarnation=2, stand_in=True)
+    assert gang.beat(CHIEF).orders == (WorkersOrder(workers=(held,)),)
+
+
+def test_without_any_worker_the_attempt_ends_with_the_last_that_was_lost(gang: Gang) -> None:
+    limit_s = gang.attempt._timeouts.replace
+    gang.exited(ONE)
+    assert gang.pass_time(limit_s + 1) is Outcome.RUNNING
+    gang.exited(TWO)
     assert gang.pass_time(limit_s) is Outcome.RUNNING
     assert gang.pass_time(5) is Outcome.FAILED
     assert gang.attempt.vacant() == ()
-    assert root_cause(gang.attempt.failures).message == (
-        f"worker 0 on h2 exited with -9 (SIGKILL); nobody took its place within timeouts.replace: {limit_s:g} s"
+    late = f"exited with -9 (SIGKILL); nobody took its place within timeouts.replace: {limit_s:g} s"
+    assert root_cause(gang.attempt.failures).message == f"worker 1 on h3 {late}, and no worker is left"
+    assert gang.attempt.losses.records[0].message == f"worker 0 on h2 {late}"
+
+
+def test_a_worker_that_is_lost_again_and_again_without_training_anything_gets_no_other(gang: Gang) -> None:
+    for _ in range(2):
+        gang.exited(ONE)
+        gang.attempt.succeed(ONE, "agent 2", "h2", "h2:9")
+    (piece,) = gang.lease(ONE, 1).pieces
+    gang.tell(gang.train(ONE, (piece.first_row, piece.first_row + piece.rows)))
+    for _ in range(4):
+        gang.exited(ONE)
+        assert gang.attempt.losses.may_be_followed(gang.attempt.trainers[ONE])
+        assert gang.pass_time(1) is Outcome.RUNNING
+        assert gang.beat(CHIEF).orders[0].workers[0].stand_in is False  # type: ignore[union-attr]
+        gang.attempt.succeed(ONE, "agent 2", "h2", "h2:9")
+    gang.exited(ONE)
+    lost = gang.attempt.trainers[ONE]
+    assert not gang.attempt.losses.may_be_followed(lost)
+    assert gang.pass_time(1) is Outcome.RUNNING
+    assert gang.beat(CHIEF).orders[0].workers[0].stand_in is True  # type: ignore[union-attr]
+    assert gang.attempt.losses.records[-1].message == (
+        "worker 0 on h2 exited with -9 (SIGKILL); the last 4 of worker 0 trained no row: it gets no other"
     )
 
 

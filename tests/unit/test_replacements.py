@@ -221,15 +221,49 @@ def test_a_worker_that_freezes_is_ended_by_its_agent_before_another_takes_its_pl
     assert [agents.beat(other).order for other in others] == [Order.WAIT] * 3
 
 
-def test_an_attempt_whose_worker_nobody_follows_ends_with_what_was_lost(agents: Agents) -> None:
+def test_an_attempt_whose_worker_nobody_follows_goes_on_and_takes_whoever_comes_late(agents: Agents) -> None:
+    agent = agents.dies(WORKERS[1])
+    agents.passes(33)
+    assert agents.outcome() is Outcome.RUNNING
+    [loss] = agents.attempt.losses.records
+    assert loss.message.endswith("exited with -9 (SIGKILL); nobody took its place within timeouts.replace: 30 s")
+    assert agents.fill() == []
+
+    agents.register("b9", int(agent[1]), host="h9", task=9)
+    assert agents.fill() == ["worker 1 gets another trainer, on h9"]
+    assert agents.take("b9").incarnation == 1
+
+
+def test_a_place_without_a_stand_in_is_filled_before_one_that_has_waited_for_longer(agents: Agents) -> None:
     agents.dies(WORKERS[1])
+    agents.passes(33)
+    agent = agents.dies(WORKERS[0])
+    agents.beat(agent)
+    assert agents.fill() == [f"worker 0 gets another trainer, on h{agent[1]}"]
+
+
+def test_an_attempt_whose_workers_nobody_follows_ends_with_what_was_lost(agents: Agents) -> None:
+    for node in WORKERS:
+        agents.dies(node)
     agents.passes(29)
     assert agents.outcome() is Outcome.RUNNING
     agents.passes(4)
     assert agents.outcome() is Outcome.FAILED
     [failure] = agents.attempt.failures
-    assert failure.message.endswith("exited with -9 (SIGKILL); nobody took its place within timeouts.replace: 30 s")
+    late = "exited with -9 (SIGKILL); nobody took its place within timeouts.replace: 30 s"
+    assert failure.message.endswith(f"{late}, and no worker is left")
     assert agents.fill() == []
+
+
+def test_a_node_whose_trainers_train_nothing_again_and_again_gets_no_other(agents: Agents) -> None:
+    for _ in range(3):
+        agent = agents.dies(WORKERS[0])
+        agents.beat(agent)
+        assert len(agents.fill()) == 1
+        agents.take(agent)
+    agents.beat(agents.dies(WORKERS[0]))
+    assert agents.fill() == []
+    assert agents.outcome() is Outcome.RUNNING
 
 
 def test_an_agent_that_cannot_start_trainers_ends_the_run_with_what_is_wrong_there(agents: Agents) -> None:

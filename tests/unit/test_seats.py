@@ -4,13 +4,21 @@ from __future__ import annotations
 
 from sparktf.knobs import KNOBS
 from sparktf.topology import NodeId, Role
-from sparktf.trainer.parameter_server.seats import Seat, are_filled
+from sparktf.trainer.parameter_server.seats import Call, Seat, are_filled, is_cut_off
 from sparktf.wire.control import WorkerPlace
 
 
-def seat(*, is_lost: bool = False, knew: int = 0, now: int = 0, address: str = "h:1") -> Seat:
-    node = NodeId(role=Role.WORKER, index=0)
-    return Seat(is_lost, knew, WorkerPlace(node=node, incarnation=now, address=address))
+def seat(
+    *,
+    is_lost: bool = False,
+    knew: int = 0,
+    now: int = 0,
+    address: str = "h:1",
+    stand_in: bool = False,
+    is_called: bool = False,
+) -> Seat:
+    place = WorkerPlace(node=NodeId(role=Role.WORKER, index=0), incarnation=now, address=address, stand_in=stand_in)
+    return Seat(is_lost, knew, place, is_called)
 
 
 def test_a_lost_worker_is_waited_for_until_its_successor_has_an_address() -> None:
@@ -28,3 +36,20 @@ def test_one_that_the_driver_alone_knows_to_be_lost_is_waited_for() -> None:
 
 def test_one_that_only_tensorflow_has_lost_is_called_again_after_a_while() -> None:
     assert are_filled([seat(is_lost=True)], KNOBS.reconnect_s)
+
+
+def test_a_stand_in_takes_a_place_once_nothing_is_under_way_there() -> None:
+    assert not are_filled([seat(is_lost=True, now=1, address="", stand_in=True)], KNOBS.reconnect_s)
+    assert are_filled([seat(is_lost=True, now=1, stand_in=True, is_called=True)], 0.0), "what broke off there waits"
+    assert are_filled([seat(now=1, stand_in=True)], 0.0), "TensorFlow has not called there since"
+    assert not are_filled([seat(now=1, stand_in=True, is_called=True)], KNOBS.reconnect_s)
+    assert are_filled([seat(knew=1, now=1, stand_in=True)], 0.0), "it has the place"
+    assert are_filled([seat(knew=1, now=1)], 0.0), "who comes late has the stand-in's number"
+
+
+def test_a_call_to_a_lost_worker_is_given_up_once_that_would_have_been_ended() -> None:
+    place = seat().now
+    limit_s = 5 + KNOBS.reconnect_s
+    assert not is_cut_off(Call(place), 1e9, 5)
+    assert not is_cut_off(Call(place, gone_s=100), 100 + limit_s - 0.1, 5)
+    assert is_cut_off(Call(place, gone_s=100), 100 + limit_s, 5)

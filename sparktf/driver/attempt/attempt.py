@@ -97,7 +97,6 @@ class Attempt:
         self.warnings: list[str] = []
         self.cursor = cursor
         self.rows_aside = self.rows_replayed = 0
-        self.losses = Losses()
         self._config = config
         self._rhythm = rhythm_of(config)
         self._timeouts = config.timeouts.model_copy(update={"heartbeat": self._rhythm.silence_s})
@@ -115,6 +114,7 @@ class Attempt:
         self._failures = Failures()
         self._dealing = Dealing(plan, config.data)
         self._leases = LeaseBooks(plan, cursor, config, {node: self.trainers[node].host for node in self._lessees})
+        self.losses = Losses(self._lessees, config, self._leases.fruitful)
         self.fed = FedRows(self._leases)
         self._uploads = Uploads()
 
@@ -311,7 +311,7 @@ class Attempt:
         return [self.trainers[node].progress for node in (self.trainers if starts else self._reporters)]
 
     def vacant(self) -> tuple[Vacancy, ...]:
-        """Returns the nodes that are to get another trainer; without one for `timeouts.replace`, the attempt fails."""
+        """Returns the nodes that are to get another trainer."""
         goes_on = not self.failures and self.state is AttemptState.RUNNING
         return self.evaluation.vacant(self.losses.vacant(self.trainers)) if goes_on else ()
 

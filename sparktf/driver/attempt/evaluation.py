@@ -133,7 +133,8 @@ class Evaluating:
     def overdue(self, losses: Losses, members: Members, now_s: float, limit_s: float) -> ErrorRecord | None:
         """Returns the loss of a trainer whose place nobody takes in time, and that the training cannot do without.
 
-        An evaluator whose place nobody takes while nothing else is left to be done is given up.
+        Where it can, a stand-in is to have the place. An evaluator whose place nobody takes while nothing else is left
+        to be done is given up.
 
         Args:
             limit_s: `timeouts.replace`.
@@ -146,7 +147,7 @@ class Evaluating:
             if is_overdue and self._last_loss is not None:
                 self._give_up(self._last_loss, f"nobody took its place within timeouts.replace: {limit_s:g} s")
         needed = [vacancy for vacancy in self.vacant(vacancies) if vacancy.node != self._node]
-        return losses.overdue(needed, members, now_s, limit_s)
+        return losses.settle(needed, members, now_s, limit_s)
 
     def _is_at_work(self, members: Members) -> bool:
         if self._node is None or self.failed is not None:

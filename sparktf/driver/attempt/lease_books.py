@@ -165,6 +165,11 @@ class LeaseBooks:
         with self._lock:
             return self._book(epoch).receipts if self._workers else None
 
+    def fruitful(self, node: NodeId) -> int:
+        """Returns the last incarnation of a worker of which rows are known to be trained; -1 for none."""
+        with self._lock:
+            return max((lessee.incarnation for lessee in self._told if lessee.node == node), default=-1)
+
     def end(self, epoch: int) -> None:
         """Leases nothing more of an epoch, whatever is left of it."""
         with self._lock:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Collection, Iterable
 from typing import Any, NamedTuple
 
+from sparktf.config.job import JobConfig
 from sparktf.driver.attempt.health import Failure
 from sparktf.driver.attempt.members import Members, Trainer
+from sparktf.driver.attempt.unfollowed import GiveUp, Loss, decide
 from sparktf.errors import ErrorRecord, LifecycleError
 from sparktf.topology import NodeId
 from sparktf.wire.control import WorkerPlace, WorkersOrder
@@ -28,13 +30,26 @@ class Vacancy(NamedTuple):
 class Losses:
     """What is known of them, in the order in which it was noticed."""
 
-    def __init__(self) -> None:
+    def __init__(self, workers: Collection[NodeId], config: JobConfig, fruitful: Callable[[NodeId], int]) -> None:
+        """Knows of none.
+
+        Args:
+            workers: The nodes whose trainers train, of which it can do without some.
+            fruitful: Returns which incarnation of a node was the last that has trained rows; -1 for none.
+        """
+        self._workers = workers
+        # An update of several gradients would wait for that of a worker who is not there.
+        all_needed = config.train.replicas_to_aggregate is not None
+        self._least = len(workers) if all_needed else min(config.cluster.min_workers, len(workers))
+        self._fruitful = fruitful
         self._noted: dict[tuple[NodeId, int], Failure] = {}
+        self._unfollowed: dict[tuple[NodeId, int], str] = {}
+        self._stood_in: set[NodeId] = set()
 
     @property
     def records(self) -> list[ErrorRecord]:
-        """Why each of them was lost."""
-        return [loss.record for loss in self._noted.values()]
+        """Why each of them was lost, and why nobody has followed it, if a stand-in did."""
+        return [_with(loss.record, self._unfollowed.get(key, "")) for key, loss in self._noted.items()]
 
     def has(self, trainer: Trainer) -> bool:
         """Whether this trainer is lost."""
@@ -50,6 +65,8 @@ class Losses:
         key = (trainer.node, trainer.incarnation)
         if key not in self._noted:
             self._noted[key] = Failure(record, now_s, is_silence)
+            if trainer.ready is not None:
+                self._stood_in.discard(trainer.node)
         elif self._noted[key].is_silence and not is_silence:
             self._noted[key] = Failure(record, self._noted[key].noted_s)
 
@@ -71,16 +88,35 @@ class Losses:
             if members[node].incarnation == incarnation
         )
 
-    def overdue(
+    def may_be_followed(self, lost: Trainer) -> bool:
+        """Whether its node is to get another trainer."""
+        return lost.node not in self._workers or not self._loss(lost).is_hopeless
+
+    def has_stand_in(self, lost: Trainer) -> bool:
+        """Whether its place is held for whoever comes, and keeps nobody else waiting."""
+        return lost.node in self._stood_in
+
+    def settle(
         self, vacancies: Iterable[Vacancy], members: Members, now_s: float, limit_s: float
     ) -> ErrorRecord | None:
-        """Returns the loss of a trainer that nobody has followed within a limit, `timeouts.replace`."""
-        for vacancy in vacancies:
-            if now_s - vacancy.since_s > limit_s:
-                record = self._noted[vacancy.node, members[vacancy.node].incarnation].record
-                message = f"{record.message}; nobody took its place within timeouts.replace: {limit_s:g} s"
-                return record.model_copy(update={"message": message})
+        """Has stand-ins take the places that nobody takes; returns what the attempt fails of, if too few are left.
+
+        Args:
+            vacancies: Of workers, those that have lacked a trainer for longest first.
+            limit_s: So long a place may be vacant, `timeouts.replace`.
+        """
+        losses = {node: self._loss(members[node]) for node, *_ in vacancies}
+        ruling = decide(losses, now_s, limit_s, workers=len(self._workers), least=self._least)
+        if isinstance(ruling, GiveUp):
+            return _with(self._noted[ruling.node, members[ruling.node].incarnation].record, ruling.reason)
+        for node, reason in ruling.reasons.items():
+            self._unfollowed[node, members[node].incarnation] = reason
+            self._stood_in.add(node)
         return None
+
+    def _loss(self, lost: Trainer) -> Loss:
+        noted_s = self._noted[lost.node, lost.incarnation].noted_s
+        return Loss(noted_s, lost.incarnation - self._fruitful(lost.node), lost.node in self._stood_in)
 
     def successor(self, lost: Trainer, agent: str, host: str, address: str, now_s: float) -> Trainer:
         """Returns a trainer that follows one that is lost.
@@ -95,14 +131,17 @@ class Losses:
     def order(self, workers: Iterable[Trainer]) -> tuple[WorkersOrder, ...]:
         """Returns what the coordinator is told of workers that are lost, or follow one that was; nothing if none is."""
         moved = [worker for worker in workers if worker.incarnation or self.has(worker)]
-        places = tuple(_vacant_place(worker) if self.has(worker) else _place(worker) for worker in moved)
+        places = tuple(self._place(worker) for worker in moved)
         return (WorkersOrder(workers=places),) if places else ()
 
+    def _place(self, worker: Trainer) -> WorkerPlace:
+        node, stand_in = worker.node, worker.node in self._stood_in
+        if self.has(worker):
+            return WorkerPlace(node=node, incarnation=worker.incarnation + 1, stand_in=stand_in)
+        if worker.ready is None:
+            return WorkerPlace(node=node, incarnation=worker.incarnation, stand_in=stand_in)
+        return WorkerPlace(node=node, incarnation=worker.incarnation, address=worker.address)
 
-def _vacant_place(lost: Trainer) -> WorkerPlace:
-    return WorkerPlace(node=lost.node, incarnation=lost.incarnation + 1)
 
-
-def _place(successor: Trainer) -> WorkerPlace:
-    address = "" if successor.ready is None else successor.address
-    return WorkerPlace(node=successor.node, incarnation=successor.incarnation, address=address)
+def _with(record: ErrorRecord, reason: str) -> ErrorRecord:
+    return record.model_copy(update={"message": f"{record.message}; {reason}"}) if reason else record

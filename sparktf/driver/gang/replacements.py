@@ -34,14 +34,16 @@ class Replacements:
         Raises:
             PreflightError: an agent cannot start trainers.
         """
-        attempt, roster = self._attempt, self._gang.roster
-        for vacancy in attempt.losses.vacant(attempt.trainers):
+        attempt, roster, losses = self._attempt, self._gang.roster, self._attempt.losses
+        for vacancy in losses.vacant(attempt.trainers):
             trainer = attempt.trainers[vacancy.node]
             roster.stop_trainer(trainer.agent, TrainerKey(attempt.number, trainer.node, trainer.incarnation))
         lost = [attempt.trainers[vacancy.node] for vacancy in attempt.vacant()]
         if not lost:
             return []
-        followers = vacancies(lost, roster.here(), self._gang.site.clock.now_s(), roster.silence_s)
+        # A place without even a stand-in keeps the successors of others waiting.
+        wanted = sorted((trainer for trainer in lost if losses.may_be_followed(trainer)), key=losses.has_stand_in)
+        followers = vacancies(wanted, roster.here(), self._gang.site.clock.now_s(), roster.silence_s)
         self._gang.check_agents([follower.agent for follower in followers])
         for node, agent in followers:
             here = agent.registration

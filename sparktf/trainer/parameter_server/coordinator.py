@@ -35,7 +35,7 @@ from sparktf.trainer.parameter_server.packing import asked_for
 from sparktf.trainer.parameter_server.plain_copy import CommittedCopy
 from sparktf.trainer.parameter_server.rounds import Rounds
 from sparktf.trainer.parameter_server.servers import Servers
-from sparktf.trainer.parameter_server.succession import Succession
+from sparktf.trainer.parameter_server.succession import look_after_workers
 from sparktf.trainer.parameter_server.tally import Known, Tally
 from sparktf.trainer.parameter_server.telling import Telling
 from sparktf.wire.control import Action, WorkerPlace
@@ -95,12 +95,12 @@ class Coordinator:
             threads=2 * IN_FLIGHT * place.workers,
             patience_s=config.timeouts.progress,
         )
-        succession = Succession(connection.coordinator, place.workers_now)
-        succession.take_over()
+        self._succession = look_after_workers(connection.coordinator, place)
         self._together = None
         if isinstance(self._closure, AggregatedClosure):
             rounds = Rounds(config.train.replicas_to_aggregate or 1, place.workers)
-            self._together = Aggregation(rounds, self._closure.update, self._closure.throw_away, succession.sending)
+            sending = self._succession.sending
+            self._together = Aggregation(rounds, self._closure.update, self._closure.throw_away, sending)
             self._together.start()
         self._dropped = 0
         self._telling = Telling(place)
@@ -147,6 +147,7 @@ class Coordinator:
 
     def next(self, wait_s: float) -> Result | None:
         """See `Surroundings`."""
+        self._succession.check()
         return self._executions.next(wait_s)
 
     def steps_made(self) -> int:

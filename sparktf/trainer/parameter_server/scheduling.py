@@ -16,7 +16,7 @@ from sparktf.trainer.parameter_server.dispatch import IN_FLIGHT, End, Send
 from sparktf.trainer.parameter_server.fetching import Executions, Result
 from sparktf.trainer.parameter_server.packing import asked_for
 from sparktf.trainer.parameter_server.scheduled import ScheduledFunction
-from sparktf.trainer.parameter_server.succession import Succession
+from sparktf.trainer.parameter_server.succession import look_after_workers
 from sparktf.trainer.parameter_server.tally import Known, Tally
 from sparktf.trainer.parameter_server.telling import Telling
 from sparktf.wire.control import WorkerPlace
@@ -44,7 +44,7 @@ class Scheduling:
         self._executions = Executions(
             coordinator, threads=2 * IN_FLIGHT * place.workers, patience_s=config.timeouts.progress
         )
-        Succession(coordinator, place.workers_now).take_over()
+        self._succession = look_after_workers(coordinator, place)
         self._functions: dict[Callable[..., Any], ScheduledFunction] = {}
         self._next: tuple[Any, tuple[Any, ...]] = (None, ())
         self._results: list[Any] = []
@@ -106,6 +106,7 @@ class Scheduling:
 
     def next(self, wait_s: float) -> Result | None:
         """See `Surroundings`."""
+        self._succession.check()
         result = self._executions.next(wait_s)
         if result is None:
             return None

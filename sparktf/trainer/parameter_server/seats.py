@@ -1,4 +1,4 @@
-"""Whether each worker's place has somebody who can be called: a function of who is there, and of time."""
+"""Whether each worker's place has somebody who can be called: functions of who is there, and of time."""
 
 from __future__ import annotations
 
@@ -15,12 +15,26 @@ class Seat(NamedTuple):
     Attributes:
         is_lost: TensorFlow has lost who sat there.
         incarnation: Who sat there, as far as TensorFlow knows.
-        now: Who has the place, as far as the driver has told.
+        now: Who has the place, as far as the driver has told; with the address of the stand-in, if that is there.
+        is_called: An execution is under way there.
     """
 
     is_lost: bool
     incarnation: int
     now: WorkerPlace
+    is_called: bool = False
+
+
+class Call(NamedTuple):
+    """An execution at a worker.
+
+    Attributes:
+        place: Of the worker that TensorFlow has called.
+        gone_s: When that was first known to be lost, by the monotonic clock; None while it lives.
+    """
+
+    place: WorkerPlace
+    gone_s: float | None = None
 
 
 def are_filled(seats: Sequence[Seat], waited_s: float) -> bool:
@@ -30,8 +44,25 @@ def are_filled(seats: Sequence[Seat], waited_s: float) -> bool:
         waited_s: How long it is waited for that. By `KNOBS.reconnect_s` the driver would have told of a worker that is
             really lost: TensorFlow has only lost its connection.
     """
-    return all(_is_filled(seat) or (seat.now.address and waited_s >= KNOBS.reconnect_s) for seat in seats)
+    return all(_is_filled(seat) or _is_back(seat, waited_s) for seat in seats)
+
+
+def is_cut_off(call: Call, now_s: float, stop_s: float) -> bool:
+    """Returns whether nothing will ever come of a call, and nobody will say so: the worker's host is out of reach.
+
+    Args:
+        stop_s: A worker that is frozen may take so long to be ended, which breaks the connection.
+    """
+    return call.gone_s is not None and now_s - call.gone_s >= stop_s + KNOBS.reconnect_s
 
 
 def _is_filled(seat: Seat) -> bool:
-    return bool(seat.now.address) and not (seat.is_lost and seat.now.incarnation <= seat.incarnation)
+    if not seat.now.address:
+        return False
+    if seat.now.stand_in:  # what is under way to the worker before must not end there
+        return seat.is_lost or not seat.is_called
+    return not (seat.is_lost and seat.now.incarnation <= seat.incarnation)
+
+
+def _is_back(seat: Seat, waited_s: float) -> bool:
+    return bool(seat.now.address) and not seat.now.stand_in and waited_s >= KNOBS.reconnect_s

@@ -3,7 +3,8 @@
 When TensorFlow loses a worker it sends the cluster's definition out once more, to bring in whoever listens at the same
 address by then, and goes on with the other workers. What it sends must name a server that answers in every seat: a
 call to one that does not never returns, not even when the seat is filled later. So it is held until each seat has an
-address that answers, and then sent with the addresses of now.
+address that answers, and then sent with the addresses of now. Where the driver says that nobody may come for long, that
+is the address of a stand-in, which gets no executions; should somebody come, it is sent once more.
 """
 
 from __future__ import annotations
@@ -18,10 +19,13 @@ from typing import Any
 import tensorflow as tf
 from tensorflow.python.eager import context
 
-from sparktf.errors import PreflightError
+from sparktf.errors import NodeLostError, PreflightError
 from sparktf.knobs import KNOBS
 from sparktf.topology import NodeId
-from sparktf.trainer.parameter_server.seats import Seat, are_filled
+from sparktf.trainer.node.place import Place
+from sparktf.trainer.parameter_server.doors import Door
+from sparktf.trainer.parameter_server.seats import Call, Seat, are_filled, is_cut_off
+from sparktf.trainer.parameter_server.stand_ins import StandIns
 from sparktf.wire.control import WorkerPlace
 
 _KNOWN = "2.21."
@@ -37,22 +41,35 @@ class Succession:
         sending: Held while it is sent out.
     """
 
-    def __init__(self, coordinator: Any, workers: Callable[[], dict[NodeId, WorkerPlace]]) -> None:
+    def __init__(
+        self,
+        coordinator: Any,
+        workers: Callable[[], dict[NodeId, WorkerPlace]],
+        stand_ins: StandIns,
+        *,
+        stop_s: float,
+    ) -> None:
         """Changes nothing yet.
 
         Args:
             coordinator: TensorFlow's.
             workers: Returns who the workers are now, in the order of their indices.
+            stop_s: A trainer that is told to stop may take so long, `timeouts.stop`.
         """
         self._coordinator = coordinator
         self._workers = workers
-        self._seated = [place.incarnation for place in workers().values()]
+        self._stand_ins = stand_ins
+        self._stop_s = stop_s
+        self._seated = list(workers().values())
         self._answered: list[Any] = [None] * len(self._seated)
+        self._doors: list[Door] = []
+        self._standing: dict[int, str] = {}
+        self._failed: BaseException | None = None
         self._send: Callable[..., Any] = context.context().update_server_def
         self.sending = threading.Lock()
 
     def take_over(self) -> None:
-        """Takes the sending of the cluster's definition over.
+        """Takes the sending of the cluster's definition over, and looks after the seats from now on.
 
         Raises:
             PreflightError: this version of TensorFlow does it otherwise.
@@ -62,7 +79,24 @@ class Succession:
                 f"cluster.strategy: parameter_server replaces lost workers in TensorFlow {_KNOWN}x alone, and this is "
                 f"{tf.__version__}"
             )
+        cluster = self._coordinator._cluster
+        self._doors = [
+            Door(place, worker, cluster.closure_queue)
+            for place, worker in zip(self._seated, cluster.workers, strict=True)
+        ]
         context.context().update_server_def = self._send_when_filled
+        threading.Thread(target=self._run, name="seats", daemon=True).start()
+
+    def check(self) -> None:
+        """Raises what ends the attempt.
+
+        Raises:
+            NodeLostError: a worker is cut off: what it was called for neither ends nor breaks off.
+        """
+        if self._failed is not None:
+            raise self._failed
+
+    # ---- the definition ----
 
     def _errors(self) -> list[Any] | None:
         """Returns by which errors TensorFlow has lost which workers; None where it does not tell so."""
@@ -78,7 +112,13 @@ class Succession:
         lost = [
             error is not None and error is not answered for error, answered in zip(errors, self._answered, strict=True)
         ]
-        return [Seat(*seat) for seat in zip(lost, self._seated, self._workers().values(), strict=True)]
+        incarnations = [place.incarnation for place in self._seated]
+        places = [self._with_stand_in(index, place) for index, place in enumerate(self._workers().values())]
+        called = [door.call is not None for door in self._doors]
+        return [Seat(*seat) for seat in zip(lost, incarnations, places, called, strict=True)]
+
+    def _with_stand_in(self, index: int, place: WorkerPlace) -> WorkerPlace:
+        return place.model_copy(update={"address": self._standing.get(index, "")}) if place.stand_in else place
 
     def _send_when_filled(self, server_def: Any, *args: Any, **kwargs: Any) -> Any:
         began_s = time.monotonic()
@@ -87,16 +127,75 @@ class Succession:
             if are_filled(seats, time.monotonic() - began_s) and _all_answer(seats):
                 break
             time.sleep(KNOBS.fetch_again_s)
-        if not any(seat.is_lost or seat.now.incarnation != seat.incarnation for seat in seats):
-            return None  # TensorFlow knows them all: each time less that somebody may be lost meanwhile
-        for job in server_def.cluster.job:
-            if job.name == "worker":
-                for index, seat in enumerate(seats):
-                    job.tasks[index] = seat.now.address
-        with self.sending:
-            sent = self._send(server_def, *args, **kwargs)
-        self._seated, self._answered = [seat.now.incarnation for seat in seats], errors
+        places = [seat.now for seat in seats]
+        sent = None
+        if any(seat.is_lost for seat in seats) or places != self._seated:
+            # Else TensorFlow knows them all: each time less that somebody may be lost meanwhile.
+            for job in server_def.cluster.job:
+                if job.name == "worker":
+                    for index, place in enumerate(places):
+                        job.tasks[index] = place.address
+            with self.sending:
+                sent = self._send(server_def, *args, **kwargs)
+            self._seated, self._answered = places, errors
+        for index, place in enumerate(places):
+            self._doors[index].place = place
+            if not place.stand_in:
+                self._standing.pop(index, None)
+                self._doors[index].open()
         return sent
+
+    # ---- the seats ----
+
+    def _run(self) -> None:
+        try:
+            while self._failed is None:
+                self._look()
+                time.sleep(KNOBS.fetch_again_s)
+        except BaseException as error:  # noqa: BLE001 - the end of a thread: `check` raises it
+            self._failed = error
+
+    def _look(self) -> None:
+        seats = zip(self._workers().items(), self._doors, self._errors() or [], strict=True)
+        for (node, place), door, error in seats:
+            if place.stand_in:
+                door.close()
+                if node.index not in self._standing:
+                    self._standing[node.index] = self._stand_ins.start(node.index)
+            elif place.address and not door.is_open:
+                # TensorFlow misses nobody there: it is told to send the definition all the same.
+                self._coordinator._cluster.failure_handler._cluster_due_for_update_or_finish.set()
+            if (call := door.call) is not None:
+                is_gone = error is None and place.incarnation > call.place.incarnation
+                self._follow(node, door, call, is_gone=is_gone)
+
+    def _follow(self, node: NodeId, door: Door, call: Call, *, is_gone: bool) -> None:
+        """Fails where a call to a worker that is gone would never end."""
+        now_s = time.monotonic()
+        if is_gone != (call.gone_s is not None):
+            door.note(call, now_s if is_gone else None)
+        elif is_cut_off(call, now_s, self._stop_s):
+            raise NodeLostError(
+                f"{node} at {call.place.address} is lost, and a call to it neither ends nor breaks off: "
+                "its host cannot be reached"
+            )
+
+
+def look_after_workers(coordinator: Any, place: Place) -> Succession:
+    """Has successors of lost workers join from now on, and stand-ins where none comes.
+
+    Args:
+        coordinator: TensorFlow's.
+        place: Of the coordinator's node.
+
+    Raises:
+        PreflightError: this version of TensorFlow does it otherwise.
+    """
+    host = place.spec.cluster.chief[0].rpartition(":")[0]
+    stop_s = place.spec.config.timeouts.stop
+    succession = Succession(coordinator, place.workers_now, StandIns(host), stop_s=stop_s)
+    succession.take_over()
+    return succession
 
 
 def _all_answer(seats: Sequence[Seat]) -> bool:
@@ -106,7 +205,7 @@ def _all_answer(seats: Sequence[Seat]) -> bool:
 def _answers(address: str) -> bool:
     """Whether a server of gRPC's is there that runs: the kernel takes connections for a frozen one, too.
 
-    TensorFlow would wait for it with Python's lock held, and the driver would hear nothing more of this process.
+    TensorFlow would wait for it, and the successors of all others with it.
     """
     host, _, port = address.rpartition(":")
     try:
