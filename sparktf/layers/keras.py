@@ -53,6 +53,9 @@ class ShardedEmbedding(Sharded, keras.layers.Layer):  # type: ignore[misc]
         """Makes the shards."""
         del input_shape
         self.shard_weights = self._make_shards(lambda **options: self.add_weight(**options, autocast=False))
+        for i, shard in enumerate(self.shard_weights):
+            # In a list, TensorFlow's checkpoints would have it only as a variable of the optimizer.
+            setattr(self, f"shard_{i}", shard)
         self.built = True
 
     def call(self, ids: Any) -> Any:
