@@ -15,6 +15,8 @@ from minihadoop.waiting import wait_for
 
 FILES = 8
 ROWS = FILES * GROUPS_PER_FILE * ROWS_PER_GROUP
+BATCH = 4096
+"""A hundred updates make an epoch: with pauses it takes five seconds."""
 
 
 @pytest.fixture(scope="module")
@@ -51,8 +53,9 @@ def test_training_outlives_what_hdfs_suffers_and_the_last_commit_stays_whole(
         few_clicks,
         "/runs",
         name="faults",
+        model="click_model:unhurried",
         cluster={"workers": 2},
-        train={"epochs": 100_000, "batch_size": 512},
+        train={"epochs": 100_000, "batch_size": BATCH},
         checkpoint={"every_seconds": 2},
         submit={"deploy_mode": "client"},  # in cluster mode, what the driver says comes by way of HDFS
     )
@@ -63,7 +66,7 @@ def test_training_outlives_what_hdfs_suffers_and_the_last_commit_stays_whole(
     left = max(run.steps())
     assert run.wait() == 130  # by Ctrl-C, which in client mode the driver takes itself
     assert run.ended_application().state == "FINISHED"
-    epochs = left * 512 // ROWS + 2
+    epochs = left * BATCH // ROWS + 2
     job["train"] |= {"epochs": epochs}
     with ClickRun(hadoop, tmp_path / "again", job, run_id="r") as again:
         assert again.wait() == 0, again.output()
@@ -120,7 +123,8 @@ def test_an_application_that_is_stopped_leaves_nothing_on_any_host(
 ) -> None:
     def submit(name: str, workers: int) -> ClickRun:
         cluster = {"workers": workers, "trainer_memory_mib": 1024}  # so small that both have room
-        job = click_job(few_clicks, "/runs", name=name, cluster=cluster, train={"epochs": 100_000})
+        train = {"epochs": 100_000}
+        job = click_job(few_clicks, "/runs", name=name, model="click_model:unhurried", cluster=cluster, train=train)
         return ClickRun(hadoop, tmp_path / name, job)
 
     with submit("killed", 2) as killed, submit("interrupted", 1) as interrupted:
