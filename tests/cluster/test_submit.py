@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 import psutil
 import pytest
-from cluster.submission import MODES, SPARK, Submission, digits_config, in_each_mode, put_digits
+from cluster.submission import SPARK, Submission, digits_config, in_each_mode, put_digits
 
 from minihadoop import MiniHadoop
 from minihadoop.waiting import wait_for
@@ -74,12 +74,12 @@ def test_a_run_that_is_done_returns_0(hadoop: MiniHadoop, tmp_path: Path, lake: 
 
 
 class Failed(NamedTuple):
-    """Runs that have ended badly: one whose model raises, in cluster mode, and in each mode one that is refused."""
+    """Runs in cluster mode that have ended badly: one whose model raises, and one that is refused."""
 
     raising: Submission
     raising_code: int
-    refused: dict[str, Submission]
-    refused_codes: dict[str, int]
+    refused: Submission
+    refused_code: int
 
 
 @pytest.fixture(scope="module")
@@ -90,15 +90,13 @@ def failed(shared_cluster: MiniHadoop, lake: str, tmp_path_factory: pytest.TempP
     (folder / "says.txt").write_text("no such layer", encoding="utf-8")
     raising = {**digits_config(folder, lake, cluster={"workers": 1}), "model": "raising:build"}
     too_small = ("--set", "submit.conf.spark.executor.memoryOverhead=512m")
+    beside = tmp_path_factory.mktemp("refused")
     with (
         shared_cluster.inside(),
         Submission(shared_cluster, folder, raising) as raised,
-        in_each_mode(
-            shared_cluster, tmp_path_factory.mktemp("refused"), lambda own: digits_config(own, lake), *too_small
-        ) as refused,
+        Submission(shared_cluster, beside, digits_config(beside, lake), *too_small) as refused,
     ):
-        codes = {mode: submission.wait() for mode, submission in refused.items()}
-        return Failed(raised, raised.wait(), refused, codes)
+        return Failed(raised, raised.wait(), refused, refused.wait())
 
 
 def test_a_model_that_raises_returns_1_and_is_failed_in_yarn(hadoop: MiniHadoop, failed: Failed) -> None:
@@ -121,14 +119,12 @@ def test_a_model_that_raises_returns_1_and_is_failed_in_yarn(hadoop: MiniHadoop,
     )
 
 
-@pytest.mark.parametrize("mode", MODES)
-def test_a_run_that_preflight_refuses_returns_2(failed: Failed, mode: str) -> None:
-    submission = failed.refused[mode]
-    said = submission.output()
-    assert failed.refused_codes[mode] == 2, said
+def test_a_run_that_preflight_refuses_returns_2(failed: Failed) -> None:
+    said = failed.refused.output()
+    assert failed.refused_code == 2, said
     assert "memoryOverhead is 512 MiB: --conf spark.executor.memoryOverhead=1664m" in said
     assert "org.apache.spark" not in said
-    assert submission.ended_application().final_status == "FAILED"
+    assert failed.refused.ended_application().final_status == "FAILED"
 
 
 REFUSALS = {
