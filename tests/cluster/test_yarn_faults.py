@@ -122,7 +122,8 @@ def test_an_application_that_is_stopped_leaves_nothing_on_any_host(
     hadoop: MiniHadoop, few_clicks: str, tmp_path: Path
 ) -> None:
     def submit(name: str, workers: int) -> ClickRun:
-        cluster = {"workers": workers, "trainer_memory_mib": 1024}  # so small that both have room
+        # So small that both have room.
+        cluster = {"workers": workers, "trainer_memory_mib": 1024, "placement": "any"}
         train = {"epochs": 100_000}
         job = click_job(few_clicks, "/runs", name=name, model="click_model:unhurried", cluster=cluster, train=train)
         return ClickRun(hadoop, tmp_path / name, job)
@@ -157,7 +158,7 @@ def test_a_container_killed_for_its_memory_names_the_setting(
         name="greedy",
         model="click_model:greedy",
         params={"mib": 3000},
-        cluster={"workers": 1, "trainer_memory_mib": 1024},
+        cluster={"workers": 1, "trainer_memory_mib": 1024, "placement": "any"},
         train={"max_attempts": 1, "epochs": 100_000},
     )
     with ClickRun(hadoop, tmp_path, job, run_id="r") as run:
