@@ -238,6 +238,9 @@ class Committer:
             staged = self._rundir.staged(attempt.number, models[0].folder)
             self._store.publish(models[0].model, staged, self._rundir.model)
             self.model = self._rundir.model
+        if self._is_evaluated_beside:
+            # What was read, or was the best, when the last checkpoint was committed: since then nothing was removed.
+            self._store.prune(self.step, release=partial(self._release, self._keep))
 
     def epoch_rows(self) -> tuple[EpochRows, ...]:
         """Returns the row accounts of the whole run, epoch by epoch. The caller holds the lock, as for `acquire`."""

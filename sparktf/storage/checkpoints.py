@@ -223,12 +223,20 @@ class CheckpointStore:
         """
         target = self._rundir.checkpoint(manifest.step)
         self._publish(manifest, staged, target, partial(self._put_in_place, kind=Manifest))
-        try:
-            self._prune(manifest.step, best, release)
-        except StorageError as error:
-            # The commit stands whatever becomes of the old ones; the next commit tries again.
-            self._on_not_pruned(self._rundir.checkpoints, str(error))
+        self.prune(manifest.step, best=best, release=release)
         return target
+
+    def prune(
+        self, committed: int, *, best: int | None = None, release: Callable[[Sequence[int]], Sequence[int]] = tuple
+    ) -> None:
+        """Removes checkpoints that are too old beside the one at a step; see `commit`.
+
+        Those that cannot be removed are reported: the commit stands whatever becomes of them, and the next tries again.
+        """
+        try:
+            self._prune(committed, best, release)
+        except StorageError as error:
+            self._on_not_pruned(self._rundir.checkpoints, str(error))
 
     def publish(self, files: Sequence[StagedFile], staged: str, target: str) -> None:
         """Makes a staged folder appear as `target` (a model), whole, with a `FileManifest` beside the files.

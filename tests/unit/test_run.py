@@ -6,12 +6,15 @@ import os
 from pathlib import Path
 
 import pytest
-from lakes import plan_lake, write_lake
+from lakes import lake_config, plan_lake, write_lake
 from pretend import CHIEF, PretendDriver, SetClock, pretend_config
 
+from sparktf.driver.attempt.attempt import Attempt
+from sparktf.driver.attempt.members import Trainer
 from sparktf.driver.attempt.saves import Save, is_given_up
 from sparktf.driver.commit import Commit, Committer
 from sparktf.errors import NotStoredError, Verdict
+from sparktf.keep import Evaluation, KeepRule
 from sparktf.knobs import KNOBS
 from sparktf.result import Application
 from sparktf.rundir import RunDirectory, checkpoint_name
@@ -112,3 +115,41 @@ def test_rows_that_were_replayed_before_a_checkpoint_still_count_after_it(tmp_pa
     after = committer()
     assert after.begin() is not None
     assert after.replayed == 7
+
+
+def test_what_an_evaluator_held_until_its_last_result_goes_at_the_runs_end(tmp_path: Path) -> None:
+    lake = write_lake(tmp_path / "lake", [ROWS])
+    rundir = RunDirectory(str(tmp_path / "runs"), "t", "r")
+    data = lake_config(lake, validation={"fraction": 0.3}).model_dump(exclude_unset=True)["data"]
+    wanted = {"data": data, "train": {"keep": "best"}, "checkpoint": {"keep": 1}}
+    config = pretend_config(lake, tmp_path / "runs", cluster={"workers": 1, "evaluator": True}, **wanted)
+    plan, rule = plan_lake(lake, validation={"fraction": 0.3}), KeepRule(metric="loss", mode="min")
+    trainers = [Trainer(node, node.role, "h", 0.0, 0.0) for node in config.cluster.shape.members(2)]
+    attempt = Attempt(1, config, plan, Cursor(), trainers, lambda: 0.0, lambda: 0.0)
+    committer = Committer(config, LocalStorage(), rundir, plan, lambda text: None, clock=SetClock())
+    committer.fence(lambda after: after + 1)
+    committer.attempt = attempt
+
+    def save(step: int) -> None:
+        uploaded = Uploaded(attempt=1, node=CHIEF, step=step, epoch=0, done=(), keras="keras")
+        Path(rundir.staged(1, checkpoint_name(step))).mkdir(parents=True)
+        committer.commit(Commit(Save(uploaded, Cursor()), (), None, {}, keep=rule))
+
+    def there() -> list[str]:
+        return sorted(name for name in os.listdir(rundir.checkpoints) if name.startswith("step-"))
+
+    def evaluated(step: int, loss: float) -> None:
+        commits = attempt.evaluation.commits
+        assert commits.next(rule).commit is not None
+        commits.evaluated(Evaluation(epoch=0, step=step, rows=5, values={"loss": loss}))
+
+    save(1)
+    evaluated(1, 0.5)
+    save(2)
+    assert attempt.evaluation.commits.next(rule).commit is not None  # the best so far, and one that is being read
+    save(3)
+    attempt.evaluation.commits.evaluated(Evaluation(epoch=0, step=2, rows=5, values={"loss": 0.1}))
+    evaluated(3, 0.3)
+    assert there() == [checkpoint_name(step) for step in (1, 2, 3)]
+    committer.publish(attempt)
+    assert there() == [checkpoint_name(step) for step in (2, 3)]
