@@ -87,6 +87,7 @@ def run(command: str, folder: Path, environment: dict[str, str]) -> str:
     return done.stdout
 
 
+@pytest.mark.timeout(600)  # two clusters, and a run on each, beside another suite: it has taken 260 s
 @pytest.mark.usefixtures("own_clusters")
 @pytest.mark.parametrize("command", SUBMITS)
 def test_a_submission_to_a_cluster_publishes_a_model(hadoop: MiniHadoop, tmp_path: Path, command: str) -> None:
@@ -101,6 +102,7 @@ def test_a_submission_to_a_cluster_publishes_a_model(hadoop: MiniHadoop, tmp_pat
     assert (result.verdict, result.model) == (0, f"{result.path}/model")
 
 
+@pytest.mark.timeout(600)
 @pytest.mark.parametrize("command", OWN_CLUSTER)
 def test_it_trains_on_a_cluster_that_it_starts(own_clusters: dict[str, Beside], command: str) -> None:
     beside = own_clusters[command]
