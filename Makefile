@@ -36,7 +36,7 @@ JAVA := $(if $(JAVA_HOME),$(JAVA_HOME)/bin/java,java)
 # Each suite leaves the times of its tests there.
 TIMES := .pytest_cache/times
 PYTEST = $(PY) -m pytest --junitxml=$(TIMES)/$@.xml
-HALVES_trainer := trainer-exactness trainer-others
+HALVES_trainer := trainer-others trainer-exactness
 HALVES_integration := integration-runs integration-rows
 HALVES_cluster := cluster-yarn cluster-hdfs
 # Of `make test`, two at once: first those that fail soonest, then the longest, and last what is short and keeps both
