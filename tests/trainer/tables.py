@@ -248,11 +248,11 @@ def export(config: JobConfig, folder: str) -> Values:
         ValueError: a checkpoint of it, read into another one, does not give the same weights.
     """
     trainer = importlib.import_module("sparktf.trainer.model.model")
-    checkpoints = importlib.import_module("sparktf.trainer.node.checkpoint")
+    local = importlib.import_module("sparktf.trainer.node.checkpoint").LocalCheckpoint
     model, other = (trainer.KerasModel(zoo.sharded, config, {}, FeedSpec(features=FEATURES)) for _ in range(2))
     other.model.set_weights([weight + 1 for weight in other.model.get_weights()])
-    checkpoints.write(checkpoints.checkpoint_of(model=model.model, optimizer=model.optimizer), Path(folder, "ckpt"))
-    checkpoints.read(checkpoints.checkpoint_of(model=other.model, optimizer=other.optimizer), Path(folder, "ckpt"))
+    local(model=model.model, optimizer=model.optimizer).write(Path(folder, "ckpt"))
+    local(model=other.model, optimizer=other.optimizer).read(Path(folder, "ckpt"))
     if any((a != b).any() for a, b in zip(model.model.get_weights(), other.model.get_weights(), strict=True)):
         raise ValueError("not what was written")
     importlib.import_module("sparktf.trainer.model.export").export_model(model, {}, Path(folder))
