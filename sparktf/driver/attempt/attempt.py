@@ -130,7 +130,8 @@ class Attempt:
 
     def heartbeat(self, message: Heartbeat) -> TrainerOrders:
         trainer = self._trainer(message)
-        trainer.beat(message, trains=are_training(self._reporters, self.trainers))
+        trains = message.usage is not None and are_training(self._reporters, self.trainers)
+        trainer.beat(message, trains=trains)
         waits = trainer.state is TrainerState.FINISHED and not self.evaluation.is_waited_for(self.trainers)
         beat_s = self._rhythm.waiting_s if waits else self._rhythm.steady_s
         if self.is_stopped:
