@@ -32,6 +32,7 @@ class Knobs:
         fence_look_s: A driver may train so long before it looks whether the run is still its own; each commit
             finds out by itself.
         driver_gone_s: A driver whose process seems to be gone is asked again for so long.
+        late_s: A call that comes back so long after its deadline was held up in the caller's own process.
         agent_poll_s: An agent looks after its trainer so often.
         log_upload_s: Deadline of a trainer's log on its way to the run directory: the agent does nothing else
             meanwhile, and its heartbeats are missed.
@@ -79,6 +80,7 @@ class Knobs:
     rate_window_s: float = 10.0
     fence_look_s: float = 10.0
     driver_gone_s: float = 3.0
+    late_s: float = 0.5
     agent_poll_s: float = 0.1
     log_upload_s: float = 5.0
     last_upload_s: float = 5.0

@@ -28,7 +28,7 @@ from sparktf.message import Message
 from sparktf.module_search import find_module
 from sparktf.ports import HeldPort
 from sparktf.version import __version__
-from sparktf.wire.channel import ControlClient, is_gone, patience_with
+from sparktf.wire.channel import ControlClient, Silence, is_gone
 from sparktf.wire.control import Ack, Action, AgentHeartbeat, Order, Orders, Registered, Registration
 from sparktf.wire.security import ControlAccess
 
@@ -91,7 +91,7 @@ class Agent:
         self._trainer: TrainerProcess | None = None
         self._began_s = time.monotonic()
         self._waits = False
-        self._unanswered_s: float | None = None
+        self._silence = Silence(settings.driver_lost_s)
 
     def run(self) -> None:
         """Registers, then obeys until dismissed, or until the driver's process is gone.
@@ -226,19 +226,17 @@ class Agent:
             RefusedError: the driver needs no such agent.
             ControlError: it has been silent for too long, and was asked since: one that was itself frozen asks again.
         """
-        began_s = time.monotonic()
+        began_s, timeout_s = time.monotonic(), self._settings.heartbeat_s
         try:
-            said = self._client.call(action, request, answer, timeout_s=self._settings.heartbeat_s)
+            said = self._client.call(action, request, answer, timeout_s=timeout_s)
         except RefusedError:
             raise
         except ControlError as e:
             print(f"sparktf agent {self._partition}: {e}", file=sys.stderr)
-            if self._unanswered_s is None:
-                self._unanswered_s = began_s
-            if began_s - self._unanswered_s > patience_with(e, self._settings.driver_lost_s):
+            if self._silence.is_too_long(e, began_s=began_s, ended_s=time.monotonic(), timeout_s=timeout_s):
                 raise
             return None
-        self._unanswered_s = None
+        self._silence.end()
         return said
 
     def _address(self) -> str:

@@ -5,7 +5,14 @@ from __future__ import annotations
 from typing import TypeVar
 
 from pyarrow import flight
-from tenacity import Retrying, retry_if_exception_type, stop_after_delay, wait_random_exponential
+from tenacity import (
+    Retrying,
+    retry_if_exception_type,
+    stop_after_attempt,
+    stop_after_delay,
+    stop_all,
+    wait_random_exponential,
+)
 
 from sparktf.errors import ControlError, DriverLostError, RefusedError
 from sparktf.knobs import KNOBS
@@ -53,10 +60,13 @@ class ControlClient:
         return answer.model_validate_json(results[0].body.to_pybytes())
 
     def call_patiently(self, action: Action, request: Message, answer: type[_Answer], *, patience_s: float) -> _Answer:
-        """Like `call`, but asks a lost driver again, with growing pauses, for `patience_s`; for idempotent actions."""
+        """Like `call`, but asks a lost driver again, with growing pauses, for `patience_s`; for idempotent actions.
+
+        It asks twice at least: the first call fails where this process stood still for longer than that.
+        """
         retrying = Retrying(
             retry=retry_if_exception_type(DriverLostError),
-            stop=stop_after_delay(patience_s),
+            stop=stop_all(stop_after_delay(patience_s), stop_after_attempt(2)),
             wait=wait_random_exponential(multiplier=0.1, max=2.0),
             reraise=True,
         )
@@ -67,17 +77,41 @@ class ControlClient:
         self._client.close()
 
 
+class Silence:
+    """How long the driver has not answered one caller, who asks it again and again."""
+
+    def __init__(self, driver_lost_s: float) -> None:
+        """Args:
+        driver_lost_s: Seconds of silence after which it counts as lost; fewer do where its process is gone.
+        """
+        self._driver_lost_s = driver_lost_s
+        self._since_s: float | None = None
+
+    def end(self) -> None:
+        """Notes that it has answered."""
+        self._since_s = None
+
+    def is_too_long(self, error: ControlError, *, began_s: float, ended_s: float, timeout_s: float) -> bool:
+        """Notes a failed call, and returns whether the driver counts as lost.
+
+        It does with a call that *began* after so much silence: before, nobody has asked. And a call that comes back
+        much later than its deadline tells nothing of the driver: the caller itself stood still. It was frozen, or
+        TensorFlow held Python's lock: `MultiWorkerMirroredStrategy()` does for as long as a peer is missing.
+        """
+        if ended_s - began_s > timeout_s + KNOBS.late_s:
+            return False
+        if self._since_s is None:
+            self._since_s = began_s
+        patience_s = min(KNOBS.driver_gone_s, self._driver_lost_s) if is_gone(error) else self._driver_lost_s
+        return began_s - self._since_s > patience_s
+
+
 def is_gone(error: ControlError) -> bool:
     """Whether a failed call says that the driver's process is gone.
 
     A refused connection does, or a socket that is not there: nothing else will ever listen at its address.
     """
     return isinstance(error, DriverLostError) and any(words in str(error) for words in _GONE_WORDS)
-
-
-def patience_with(error: ControlError, driver_lost_s: float) -> float:
-    """Returns how many seconds of silence to bear after a failed call."""
-    return min(KNOBS.driver_gone_s, driver_lost_s) if is_gone(error) else driver_lost_s
 
 
 def _reason(error: Exception) -> str:

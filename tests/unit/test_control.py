@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import datetime
+import itertools
 import logging
 import socket
 import stat
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 
 import psutil
@@ -19,7 +21,7 @@ from sparktf.errors import ControlError, DriverLostError, RefusedError, SparkTFE
 from sparktf.knobs import KNOBS
 from sparktf.message import Message
 from sparktf.wire.certificates import new_tls_material
-from sparktf.wire.channel import ControlClient, patience_with
+from sparktf.wire.channel import ControlClient, Silence
 from sparktf.wire.control import Action, AgentHeartbeat, Order, Orders
 from sparktf.wire.flight import SECRET_HEADER
 from sparktf.wire.security import ControlAccess, TlsMaterial, new_secret
@@ -146,7 +148,35 @@ def test_on_one_machine_it_is_a_socket_that_only_its_user_can_reach(tmp_path: Pa
     assert not folder.exists()
     with pytest.raises(DriverLostError) as caught:
         call(access)
-    assert patience_with(caught.value, 60.0) == KNOBS.driver_gone_s, "no node waits for a driver that has ended"
+    assert lost_after(caught.value, 60.0) == KNOBS.driver_gone_s, "no node waits for a driver that has ended"
+
+
+def lost_after(error: ControlError, driver_lost_s: float) -> float:
+    """Returns for how many seconds calls that fail at once, ten a second, leave the driver a chance."""
+    silence = Silence(driver_lost_s)
+    began_s = (tenth / 10 for tenth in itertools.count())
+    is_too_long = partial(silence.is_too_long, error, timeout_s=1.0)
+    return next(s for s in began_s if is_too_long(began_s=s, ended_s=s)) - 0.1
+
+
+def test_a_driver_that_is_silent_is_lost_after_its_time_and_one_that_answers_begins_anew() -> None:
+    late, silence = DriverLostError("Deadline Exceeded"), Silence(6.0)
+    assert lost_after(late, 6.0) == 6.0
+
+    def is_lost(began_s: float) -> bool:
+        return silence.is_too_long(late, began_s=began_s, ended_s=began_s + 5, timeout_s=5)
+
+    assert [is_lost(0), is_lost(6)] == [False, False], "the last call began in time"
+    silence.end()
+    assert [is_lost(11), is_lost(17), is_lost(18)] == [False, False, True]
+
+
+def test_a_caller_that_stood_still_takes_no_driver_for_lost() -> None:
+    late, silence = DriverLostError("Deadline Exceeded"), Silence(6.0)
+    stood_still = [silence.is_too_long(late, began_s=s, ended_s=s + 50, timeout_s=5) for s in (0.0, 50.0, 100.0)]
+    assert stood_still == [False, False, False]
+    assert not silence.is_too_long(late, began_s=150.0, ended_s=155.0, timeout_s=5)
+    assert silence.is_too_long(late, began_s=157.0, ended_s=162.0, timeout_s=5)
 
 
 def test_a_socket_that_a_killed_driver_left_is_a_driver_that_is_gone(tmp_path: Path) -> None:
@@ -155,7 +185,7 @@ def test_a_socket_that_a_killed_driver_left_is_a_driver_that_is_gone(tmp_path: P
         left.bind(str(path))
     with pytest.raises(DriverLostError) as caught:
         call(ControlAccess(location=f"grpc+unix://{path}", secret="s"))
-    assert patience_with(caught.value, 60.0) == KNOBS.driver_gone_s
+    assert lost_after(caught.value, 60.0) == KNOBS.driver_gone_s
 
 
 def test_mutual_tls_serves_the_nodes_of_the_run(encrypted: ControlServer) -> None:

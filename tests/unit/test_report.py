@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import threading
 from collections.abc import Iterator
 
@@ -109,10 +110,34 @@ def test_an_order_to_save_in_an_answer_is_carried_out_once(driver: Driver) -> No
 
 
 class EndingReporter(Reporter):
-    """Ends its thread where another ends its process."""
+    """Ends its thread where another ends its process.
+
+    Attributes:
+        exits: The code and the reason.
+    """
+
+    exits: tuple[tuple[int, str], ...] = ()
 
     def _exit(self, code: int, reason: str) -> None:
+        self.exits += ((code, reason),)
         raise SystemExit
+
+
+@pytest.mark.filterwarnings("ignore:Exception in thread heartbeat")
+def test_a_trainer_whose_threads_all_stood_still_asks_the_driver_again(driver: Driver) -> None:
+    timeouts = SPEC.config.timeouts.model_copy(update={"heartbeat": 0.5, "driver_lost": 0.6})
+    spec = SPEC.model_copy(update={"config": SPEC.config.model_copy(update={"timeouts": timeouts})})
+    driver.answer = TrainerOrders(beat_s=0.01)
+    reporter = EndingReporter(ControlClient(driver.server.access()), spec)
+    reporter.start()
+    assert driver.heard.acquire(timeout=30)
+    ctypes.PyDLL(None).usleep(2_000_000)  # as TensorFlow does: a call that keeps Python's lock
+    while driver.heard.acquire(blocking=False):
+        pass
+    assert driver.heard.acquire(timeout=30), reporter.exits
+    driver.answer = TrainerOrders(orders=(StopOrder(),))
+    reporter.finish()
+    assert reporter.exits == ((0, "stopped by the driver"),)
 
 
 @pytest.mark.filterwarnings("ignore:Exception in thread heartbeat")

@@ -14,7 +14,7 @@ from sparktf.knobs import KNOBS
 from sparktf.message import Message
 from sparktf.trainer.node.position import Position, Positioned
 from sparktf.usage import Usage
-from sparktf.wire.channel import ControlClient, patience_with
+from sparktf.wire.channel import ControlClient, Silence
 from sparktf.wire.control import (
     Ack,
     Action,
@@ -124,17 +124,17 @@ class Reporter:
         self._finished.set()
 
     def _run(self) -> None:
-        unanswered_s = None
+        timeouts = self._spec.config.timeouts
+        silence = Silence(timeouts.driver_lost)
         while True:
             began_s, beat_s = time.monotonic(), QUICK_S
             try:
                 beat_s = self._beat()
-                unanswered_s = None
+                silence.end()
             except RefusedError as e:
                 self._exit(EXIT_STOPPED, str(e))
             except DriverLostError as e:
-                unanswered_s = began_s if unanswered_s is None else unanswered_s
-                if time.monotonic() - unanswered_s > patience_with(e, self._spec.config.timeouts.driver_lost):
+                if silence.is_too_long(e, began_s=began_s, ended_s=time.monotonic(), timeout_s=timeouts.heartbeat):
                     self._exit(EXIT_DRIVER_LOST, str(e))
             except ControlError as e:
                 say(f"sparktf: heartbeat: {e}")
