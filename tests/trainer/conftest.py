@@ -27,8 +27,8 @@ def keep_files_in(folder: str) -> None:
 
 @pytest.fixture(scope="session")
 def gang(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalGang]:
-    """A gang of up to three nodes."""
+    """A gang of up to five nodes: a coordinator with three workers and a parameter server, or two of each."""
     any_job = lake.job(Path(tmp_path_factory.mktemp("none")), "everything", data=lake.EVERYTHING)
-    gang = LocalGang(any_job, 3)
+    gang = LocalGang(any_job, 5)
     yield gang
     gang.close()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
@@ -20,15 +20,6 @@ from trainer.told import Update, updates_of_attempt
 from sparktf.errors import ModelContractError
 
 TOLERANCE = 1e-5
-
-
-@pytest.fixture(scope="module")
-def gang(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalGang]:
-    """A gang of up to five nodes."""
-    any_job = lake.job(Path(tmp_path_factory.mktemp("none")), "everything", data=lake.EVERYTHING)
-    gang = LocalGang(any_job, 5)
-    yield gang
-    gang.close()
 
 
 @pytest.mark.parametrize(("flavour", "model"), [("keras", "sharded"), ("tf_keras", "everything")])

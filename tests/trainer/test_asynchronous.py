@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -21,15 +20,6 @@ from sparktf.usage import Made, Staleness
 
 FLAVOURS = ("keras", "tf_keras")
 TOLERANCE = 1e-5
-
-
-@pytest.fixture(scope="module")
-def gang(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalGang]:
-    """A gang of up to five nodes."""
-    any_job = lake.job(Path(tmp_path_factory.mktemp("none")), "everything", data=lake.EVERYTHING)
-    gang = LocalGang(any_job, 5)
-    yield gang
-    gang.close()
 
 
 def served(folder: Path, model: str, *, workers: int = 2, ps: int = 1, **sections: Any) -> JobConfig:

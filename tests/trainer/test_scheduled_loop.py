@@ -5,7 +5,6 @@ from __future__ import annotations
 import subprocess
 import sys
 from collections import Counter
-from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -24,15 +23,6 @@ from sparktf.errors import ModelContractError, ModelError, Verdict
 JOBS = Path(sparktf.__file__).parents[1] / "jobs"
 DIGITS = 1797
 LARGE = 2_200_000
-
-
-@pytest.fixture(scope="module")
-def gang(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalGang]:
-    """A gang of up to five nodes."""
-    any_job = lake.job(Path(tmp_path_factory.mktemp("none")), "everything", data=lake.EVERYTHING)
-    gang = LocalGang(any_job, 5)
-    yield gang
-    gang.close()
 
 
 def scheduling(
