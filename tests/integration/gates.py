@@ -28,39 +28,54 @@ class Waiting(NamedTuple):
     updates: tuple[tuple[int, ...], ...]
 
 
+class Pipe:
+    """A pipe that nobody reads until it is opened: who writes a file of this path waits.
+
+    Attributes:
+        path: The file.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._pipe = path.with_suffix(".pipe")
+        self._readers: list[int] = []
+        os.mkfifo(self._pipe)
+        os.link(self._pipe, path)
+
+    def open(self) -> None:
+        """Lets all pass, those that wait and those to come."""
+        regular = self.path.with_suffix(".open")
+        regular.touch()
+        regular.replace(self.path)
+        self._readers.append(os.open(self._pipe, os.O_RDONLY | os.O_NONBLOCK))
+
+    def close(self) -> None:
+        """Lets all go for ever."""
+        self.open()
+        for reader in self._readers:
+            os.close(reader)
+
+
 class Gates:
     """Two gates: `first` before the rows whose id is an odd multiple of `every`, `second` before even ones."""
 
     def __init__(self, folder: Path, every: int) -> None:
         folder.mkdir()
         self._every = every
-        self.first, self.second = self._paths = folder / "first", folder / "second"
-        self._readers: list[int] = []
-        for gate in self._paths:
-            os.mkfifo(_pipe(gate))
-            os.link(_pipe(gate), gate)
+        self.first, self.second = self._pipes = Pipe(folder / "first"), Pipe(folder / "second")
 
     def params(self) -> dict[str, Any]:
         """Returns `params` for `cases.gated`."""
-        return {"gates": [str(gate) for gate in self._paths], "every": self._every}
-
-    def open(self, gate: Path) -> None:
-        """Lets all trainers pass, those that wait and those to come."""
-        regular = gate.with_suffix(".open")
-        regular.touch()
-        regular.replace(gate)
-        self._readers.append(os.open(_pipe(gate), os.O_RDONLY | os.O_NONBLOCK))
+        return {"gates": [str(gate.path) for gate in self._pipes], "every": self._every}
 
     def close(self) -> None:
         """Lets all trainers go for ever."""
-        for gate in self._paths:
-            self.open(gate)
-        for reader in self._readers:
-            os.close(reader)
+        for gate in self._pipes:
+            gate.close()
 
-    def waiting(self, family: Family, gate: Path, count: int, *, within_s: float = 120) -> list[Waiting]:
+    def waiting(self, family: Family, gate: Pipe, count: int, *, within_s: float = 120) -> list[Waiting]:
         """Waits until so many trainers wait at a gate; returns them by name."""
-        rest = self._every if gate == self.first else 0
+        rest = self._every if gate is self.first else 0
 
         def found() -> list[Waiting]:
             known = (said for process in family.trainers() if (said := _said(process)))
@@ -68,10 +83,6 @@ class Gates:
             return sorted(here, key=lambda one: one.name) if len(here) >= count else []
 
         return wait_for(f"{count} trainers wait at a gate", found, within_s=within_s)
-
-
-def _pipe(gate: Path) -> Path:
-    return gate.with_suffix(".pipe")
 
 
 def _said(process: psutil.Process) -> Waiting | None:

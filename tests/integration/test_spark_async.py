@@ -4,19 +4,23 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
+import psutil
 import pytest
 from integration.application import Application
-from integration.gates import Gates
-from integration.processes import executor_of
+from integration.cases.rdds import SCHEMA
+from integration.gates import Gates, Waiting
+from integration.processes import executor_of, wait_for
 from integration.rows import job, write_rows
 from integration.sandbox import RunFolder
 from integration.serving import predict
 
-from sparktf import Verdict
+from sparktf import RunResult, Verdict
+from sparktf.result import AttemptResult
 
 SERVED = {"strategy": "parameter_server", "workers": 2, "ps": 1}
 ROWS = 1200
@@ -61,10 +65,10 @@ def test_training_goes_on_without_a_killed_executor_and_another_worker_joins(
     assert len(executors) == 4
     killed, other = sorted(held, key=lambda one: executors.count(executor_of(one.process.pid)))
     executor_of(killed.process.pid).kill()
-    gates.open(gates.first)
+    gates.first.open()
     held = gates.waiting(cluster.family, gates.second, 2)
     assert [one.name for one in held] == sorted([other.name, f"{killed.name}.1"])
-    gates.open(gates.second)
+    gates.second.open()
 
     result = cluster.outcome().done
     assert result.verdict is Verdict.DONE
@@ -96,38 +100,84 @@ def test_too_few_slots_for_all_roles_are_refused_by_their_settings(
     )
 
 
-def test_rows_that_spark_feeds_are_trained_once_an_epoch_also_those_of_a_killed_worker(
-    cluster: Application, barrier: Gates
-) -> None:
-    config = job(
+def fed(
+    application: Application, gates: Gates, name: str, model: str, data: dict[str, Any], **params: Any
+) -> dict[str, Any]:
+    """Returns the configuration of a run of two epochs whose rows Spark feeds."""
+    return job(
         Path(),
-        cluster.sandbox.runs,
-        "cases.gated:build",
-        name="fed",
-        params=barrier.params(),
+        application.sandbox.runs,
+        model,
+        name=name,
+        params={**gates.params(), **params},
         cluster=SERVED,
-        data={"path": None, "shuffle_rows": 50, "validation": {"where": "id % 7 = 0"}},
+        data={"path": None, "shuffle_rows": 50, **data},
         train={"epochs": 2, "batch_size": BATCH},
         timeouts={"heartbeat": 5},
     )
-    cluster.begin(config, "r", "cases.frames:partitions", sizes=[400, 0, 130, 0, 61, 9])
-    killed, _ = barrier.waiting(cluster.family, barrier.first, 2)
-    killed.process.kill()
-    for gate in (barrier.first, barrier.second):
-        barrier.open(gate)
 
-    done = cluster.outcome().done
-    expected = Counter(dict.fromkeys((i for i in range(1, 601) if i % 7), 2))
+
+def check_books(run: RunFolder, done: RunResult, ids: Iterable[int], lost: Waiting) -> AttemptResult:
+    """Checks that each row was trained once in each epoch, and what of it twice; returns the only attempt."""
+    expected = Counter(dict.fromkeys(ids, 2))
     accounts = [(rows.planned, rows.fed, rows.trained, rows.complete) for rows in done.rows]
-    assert accounts == [(515, 515, 515, True)] * 2
+    assert accounts == [(len(expected),) * 3 + (True,)] * 2
     first, second = (rows.replayed for rows in done.rows)
     assert (first > 0, second) == (True, 0)
-    updates = updates_of(cluster.run(config, "r"))
+    updates = updates_of(run)
     assert set(updates) == set(expected)
     assert not expected - updates
     assert (updates - expected).total() <= first
     (attempt,) = done.attempts
-    assert [loss.node for loss in attempt.losses] == [killed.name.replace("-", " ")]
+    assert [loss.node for loss in attempt.losses] == [lost.name.replace("-", " ")]
+    return attempt
+
+
+def test_rows_of_an_rdd_are_trained_once_an_epoch_in_a_loop_of_the_users_own_also_those_of_a_killed_worker(
+    cluster: Application, barrier: Gates
+) -> None:
+    sizes = [400, 0, 130, 0, 61, 9]
+    config = fed(cluster, barrier, "fed-rdd", "cases.gated:train", {"rdd_schema": SCHEMA})
+    cluster.begin(config, "r", "cases.rdds:rows", sizes=sizes, kind="tuples")
+    killed, _ = barrier.waiting(cluster.family, barrier.first, 2)
+    killed.process.kill()
+    for gate in (barrier.first, barrier.second):
+        gate.open()
+
+    check_books(cluster.run(config, "r"), cluster.outcome().done, range(1, 601), killed)
+    assert not cluster.family.trainers()
+
+
+def test_rows_are_trained_once_an_epoch_also_where_an_executor_is_killed_that_feeds_them(
+    cluster: Application, barrier: Gates, tmp_path: Path
+) -> None:
+    feeding = tmp_path / "feeding"
+    feeding.mkdir()
+    (feeding / "wait").touch()
+    data = {"validation": {"where": "id % 7 = 0"}}
+    config = fed(cluster, barrier, "fed-frame", "cases.gated:build", data, flavour="tf_keras")
+    # The rest of the first four partitions is there before a feeder waits in each of the last two.
+    cluster.begin(
+        config, "r", "cases.frames:waiting", sizes=[100] * 6, every=100, at=50, after=400, folder=str(feeding)
+    )
+    held = barrier.waiting(cluster.family, barrier.first, 2)
+    executors = [executor_of(trainer.pid) for trainer in cluster.family.trainers()]
+    killed = min(held, key=lambda one: executors.count(executor_of(one.process.pid)))
+    executor = executor_of(killed.process.pid)
+
+    def feeders() -> list[psutil.Process]:
+        return [executor_of(int(path.name.partition("-")[2])) for path in feeding.glob("pid-*")]
+
+    wait_for("a feeder on the executor that is killed", lambda: executor in feeders(), within_s=60)
+    executor.kill()
+    killed.process.wait(60)  # not to train what it holds while it ends: its log is gone
+    (feeding / "wait").unlink()
+    for gate in (barrier.first, barrier.second):
+        gate.open()
+
+    done = cluster.outcome().done
+    attempt = check_books(cluster.run(config, "r"), done, (i for i in range(1, 601) if i % 7), killed)
+    assert "lost its executor" in attempt.losses[0].message
     assert [(one.epoch, one.rows) for one in done.validation] == [(0, 85), (1, 85)]
     assert not cluster.family.trainers()
 

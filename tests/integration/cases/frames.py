@@ -108,11 +108,15 @@ def dividing(spark: SparkSession, sizes: Sequence[int], at: int) -> DataFrame:
     return _through(spark, sizes, sql.expr(f"id + int(0 / (id - {at}))"))
 
 
-def waiting(spark: SparkSession, sizes: Sequence[int], every: int, at: int, folder: str) -> DataFrame:
-    """Returns rows of which the one at `at` of `every` waits while `folder`/wait is there, and leaves its pid there."""
+def waiting(spark: SparkSession, sizes: Sequence[int], every: int, at: int, folder: str, after: int = 0) -> DataFrame:
+    """Returns rows of which the one at `at` of `every` waits while `folder`/wait is there, and leaves its pid there.
+
+    Args:
+        after: Rows up to this one do not wait.
+    """
 
     def checked(i: int) -> int:
-        if i % every == at:
+        if i % every == at and i > after:
             Path(folder, f"pid-{os.getpid()}").touch()
             while os.path.exists(f"{folder}/wait"):
                 time.sleep(_POLL_S)
