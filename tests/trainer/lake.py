@@ -22,6 +22,8 @@ EVERYTHING: dict[str, Any] = {
     "sample_weight": {"price": "price_weight", "label": "weight"},
 }
 """What `zoo.everything` is fed with."""
+RICH: dict[str, Any] = {**EVERYTHING, "inputs": {**EVERYTHING["inputs"], "colour": "colour"}}
+"""What it is fed with if it is rich."""
 METERED: dict[str, Any] = {
     "inputs": {"numbers": NUMBERS},
     "targets": {"label": "label", "click": "click"},

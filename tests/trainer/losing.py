@@ -14,7 +14,7 @@ from pathlib import Path
 import psutil
 from integration.processes import wait_for
 from trainer.local_gang import LocalGang, LocalSite
-from trainer.told import has_trained
+from trainer.told import has_trained, rows_in
 
 from sparktf.config.job import JobConfig
 from sparktf.driver.gang.site import Handler, Server
@@ -128,6 +128,25 @@ class LosingRun:
         """Waits until each of these trainers has made one."""
         for name in names:
             self._wait(f"updates of {name}", partial(self._has_trained, name))
+
+    def who_trains(self, row: int) -> str:
+        """Waits until somebody trains a row; returns the name of its log."""
+        found: list[str] = []
+
+        def look() -> bool:
+            found.extend(name for name, updates in self.updates().items() if any(row in rows for rows in updates))
+            return bool(found)
+
+        self._wait(f"an update of row {row}", look)
+        return found[0]
+
+    def updates(self) -> dict[str, list[tuple[int, ...]]]:
+        """Returns the rows of each update so far of the trainers there are, by the names of their logs."""
+        agents, updates = self._gang.agents, {}
+        for log in agents.folder.rglob("*-worker-*.log") if agents is not None else ():
+            with suppress(OSError):  # it goes to the run directory meanwhile
+                updates[log.stem] = rows_in(log)
+        return updates
 
     def wait_for_commit(self) -> None:
         """Waits for the first checkpoint."""

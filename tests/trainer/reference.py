@@ -34,6 +34,18 @@ class Comparison(NamedTuple):
     norms: list[float]
 
 
+class Export(NamedTuple):
+    """An exported model beside the checkpoint that it comes from.
+
+    Attributes:
+        difference: Greatest absolute difference of any weight.
+        unmoved: Names of weights that the training has left as they began.
+    """
+
+    difference: float
+    unmoved: list[str]
+
+
 def compare_training(config: JobConfig, updates: Sequence[Rows], exported: str) -> Comparison:
     """Trains the configuration's model with one `train_on_batch` for each update, given as rows of the lake.
 
@@ -82,6 +94,17 @@ def iterations(checkpoint: str) -> int:
     reader = tf.train.load_checkpoint(f"{checkpoint}/ckpt")
     (name,) = (name for name in reader.get_variable_to_shape_map() if name.startswith("optimizer/_iterations/"))
     return int(reader.get_tensor(name))
+
+
+def compare_checkpoint(config: JobConfig, checkpoint: str, folder: str) -> Export:
+    """Compares a run's `model.keras` with a committed checkpoint, as TensorFlow alone reads it."""
+    tf = importlib.import_module("tensorflow")
+    model = _build(config)
+    names, before = [getattr(w, "path", w.name) for w in model.weights], model.get_weights()
+    tf.train.Checkpoint(model=model).read(f"{checkpoint}/ckpt").expect_partial()
+    exported = weights_of(config, f"{folder}/model.keras")
+    unmoved = [name for name, a, b in zip(names, before, exported, strict=True) if np.array_equal(a, b)]
+    return Export(_difference(exported, model.get_weights()), unmoved)
 
 
 def weights_of(config: JobConfig, exported: str) -> list[Values]:

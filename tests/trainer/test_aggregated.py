@@ -3,23 +3,31 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Sequence
-from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
-from functools import partial
+import signal
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 from typing import Any
 
-import psutil
 import pytest
-from integration.processes import wait_for
+from integration.gates import Pipe
 from trainer import lake, reference
 from trainer.local_gang import LocalGang
+from trainer.losing import LosingRun
 from trainer.results import accounts, steps_saved
 from trainer.told import Update, updates_of_attempt
 
 from sparktf.errors import ModelContractError
 
 TOLERANCE = 1e-5
+
+
+@pytest.fixture
+def pipes(tmp_path: Path) -> Iterator[tuple[Pipe, Pipe]]:
+    made = Pipe(tmp_path / "first"), Pipe(tmp_path / "last")
+    yield made
+    for pipe in made:
+        pipe.close()
 
 
 @pytest.mark.parametrize(("flavour", "model"), [("keras", "sharded"), ("tf_keras", "everything")])
@@ -73,36 +81,48 @@ def together(gradients: Sequence[Update]) -> list[list[int]]:
     return [[row for rows in update.values() for row in rows] for update in updates]
 
 
-def test_a_slow_worker_costs_the_others_nothing_where_an_update_takes_fewer_and_nor_does_a_lost_one(
-    tmp_path: Path, gang: LocalGang
+def test_a_stuck_worker_costs_the_others_nothing_where_an_update_takes_fewer_and_nor_does_a_lost_one(
+    tmp_path: Path, gang: LocalGang, pipes: tuple[Pipe, Pipe], elsewhere: ProcessPoolExecutor
 ) -> None:
-    lake.write(tmp_path / "lake", [60] * 20)
+    """The model has a vocabulary, BatchNorm and Dropout, too, and a successor must have all of it."""
+    rows, block = 600, 60
+    first, last = pipes
+    lake.write(tmp_path / "lake", [block] * (rows // block))
     config = lake.job(
         tmp_path,
         "everything",
-        params={"flavour": "keras", "rows": 1200, "told": True},
-        data={**lake.EVERYTHING, "shuffle_rows": 1},
+        params={
+            "flavour": "tf_keras",
+            "rows": rows,
+            "told": True,
+            "rich": True,
+            "gates": [(0, str(first.path)), (rows - 1, str(last.path))],
+        },
+        data={**lake.RICH, "shuffle": False, "shuffle_rows": 1},
         cluster={"strategy": "parameter_server", "workers": 2, "ps": 1},
         train={"batch_size": 4, "epochs": 2, "replicas_to_aggregate": 1, "steps_per_call": 8},
-        timeouts={"heartbeat": 60, "driver_lost": 60},
+        timeouts={"start": 120, "heartbeat": 60, "driver_lost": 60},
     )
-    with ThreadPoolExecutor(1) as thread:
-        running = thread.submit(gang.train, config)
-        slow = wait_for("a gradient of worker 1", partial(training, gang, "worker-1", 1), within_s=60)[0]
-        for _ in range(2):
-            slow.suspend()
-            others = gradients_so_far(gang, "worker-0")
-            wait_for("updates without it", partial(training, gang, "worker-0", others + 10), within_s=60)
-            mine = gradients_so_far(gang, "worker-1")
-            slow.resume()
-            wait_for("a gradient of its own", partial(training, gang, "worker-1", mine + 2), within_s=60)
-        others = gradients_so_far(gang, "worker-0")
-        slow.kill()
-        wait_for("updates after its end", partial(training, gang, "worker-0", others + 10), within_s=60)
-        result = running.result()
-    assert len(result.attempts) == 1
-    assert accounts(result) == [(1200, 1200, 1200, True)] * 2
-    assert sum(rows.dropped for rows in result.rows) >= 2
+    run = LosingRun(gang, config)
+    stuck, other = run.who_trains(0), run.who_trains(rows - 1)
+    updates = run.updates()
+    assert len(updates[stuck]) == 1
+    assert sum(map(len, updates[other])) >= rows - 3 * block  # all but what the stuck one has leased
+    run.kill(other)
+    last.open()
+    run.wait_for_updates(f"{other}.1")
+    assert len(run.updates()[stuck]) == 1
+    first.open()
+    result = run.result()
+    (attempt,) = result.attempts
+    assert [(lost.node, lost.exit_code) for lost in attempt.losses] == [(f"worker {other[-1]}", -signal.SIGKILL)]
+    assert accounts(result) == [(rows, rows, rows, True)] * 2
+    assert result.rows[0].dropped >= 1, "the one that the stuck one had computed"
+    assert {row for update in updates_of_attempt(result) for row in update.rows} == set(range(rows))
+    trained = elsewhere.submit(reference.compare_checkpoint, config, result.checkpoint, result.model).result()
+    assert trained.difference == 0
+    assert trained.unmoved == []
+    assert elsewhere.submit(reference.compare_exports, config, result.model).result()[1] <= 1e-6
 
 
 def test_a_loop_of_the_users_own_is_not_told_how_many_make_an_update(tmp_path: Path, gang: LocalGang) -> None:
@@ -117,18 +137,3 @@ def test_a_loop_of_the_users_own_is_not_told_how_many_make_an_update(tmp_path: P
     )
     with pytest.raises(ModelContractError, match="replicas_to_aggregate is for what build"):
         gang.train(config)
-
-
-def gradients_so_far(gang: LocalGang, trainer: str) -> int:
-    """Returns how many gradients a trainer has computed so far, by its log."""
-    (process,) = training(gang, trainer, 0)
-    return Path(f"/proc/{process.pid}/fd/1").read_text().count("trained")
-
-
-def training(gang: LocalGang, trainer: str, updates: int) -> list[psutil.Process]:
-    """Returns the process of a trainer, once it has made so many updates."""
-    if gang.agents is None:
-        return []
-    logs = [log for log in gang.agents.folder.rglob(f"*-{trainer}.log") if log.read_text().count("trained") >= updates]
-    every = [child for agent in gang.agents.pids() for child in psutil.Process(agent).children(recursive=True)]
-    return [child for child in every if Path(f"/proc/{child.pid}/fd/1").resolve() in logs]

@@ -37,6 +37,7 @@ class Lossy(NamedTuple):
         second_us: Before this moment all updates of the first epoch were made, and none of the second.
     """
 
+    config: JobConfig
     result: RunResult
     second_us: int
 
@@ -66,7 +67,8 @@ def lossy(tmp_path_factory: pytest.TempPathFactory, gang: LocalGang, gate: Gate)
     """Takes trainers away, one after the other, in one run: it starts once."""
     folder = tmp_path_factory.mktemp("lossy")
     lake.write(folder / "lake", [ROWS // FILES] * FILES)
-    run = LosingRun(gang, job(folder))
+    config = job(folder)
+    run = LosingRun(gang, config)
     run.kill("001-worker-0")
     run.kill("001-worker-0.1", "001-worker-1")
     run.freeze("001-worker-1.1")
@@ -86,16 +88,16 @@ def lossy(tmp_path_factory: pytest.TempPathFactory, gang: LocalGang, gate: Gate)
     run.end("002-chief-0")
     run.wait_for_updates("003-worker-0", "003-worker-1")
     gate.open(1)
-    return Lossy(run.result(), gate.asked_us[1, 1])
+    return Lossy(config, run.result(), gate.asked_us[1, 1])
 
 
 def job(folder: Path) -> JobConfig:
     return lake.job(
         folder,
         "everything",
-        data={**lake.EVERYTHING, "shuffle_rows": 1},
+        data={**lake.RICH, "shuffle_rows": 1},
         cluster={"strategy": "parameter_server", "workers": 2, "ps": 1},
-        params={"flavour": "keras", "rows": ROWS, "told": True},
+        params={"flavour": "keras", "rows": ROWS, "told": True, "rich": True},
         train={"batch_size": BATCH, "steps_per_call": CALL_STEPS, "epochs": 2, "max_attempts": 3},
         timeouts={
             "reserve": 60,
@@ -206,6 +208,19 @@ def test_a_lost_server_or_coordinator_is_named_and_the_next_attempt_goes_on_from
     assert result.steps == elsewhere.submit(reference.iterations, result.checkpoint).result()
 
 
+def test_successors_have_the_vocabulary_and_the_exported_model_is_the_one_that_was_trained(
+    lossy: Lossy, elsewhere: ProcessPoolExecutor
+) -> None:
+    """A worker that looks colours up otherwise fails; see `zoo.looked_up`."""
+    config, result = lossy.config, lossy.result
+    trained = elsewhere.submit(reference.compare_checkpoint, config, result.checkpoint, result.model).result()
+    assert trained.difference == 0
+    assert trained.unmoved == []
+    shapes, difference = elsewhere.submit(reference.compare_exports, config, result.model).result()
+    assert shapes == {"price": [ROWS, 1], "label": [ROWS, lake.CLASSES]}
+    assert difference <= 1e-6
+
+
 def test_a_value_that_a_worker_refuses_ends_the_run_with_its_place_and_no_other_attempt(
     tmp_path: Path, gang: LocalGang
 ) -> None:
@@ -234,10 +249,10 @@ def test_a_lost_evaluator_is_followed_by_another_and_the_best_weights_are_found_
     gate.open(1)
     config = lake.job(
         tmp_path,
-        "spoiled",
+        "everything",
         cluster={"strategy": "parameter_server", "workers": 1, "ps": 1, "evaluator": True},
-        params={"flavour": "keras", "until": 2 * rows // BATCH},
-        data={**lake.NUMBERS_TO_LABEL, "shuffle_rows": 1, "validation": {"path": str(held_out)}},
+        params={"flavour": "tf_keras", "rows": rows, "rich": True, "until": 2 * rows // BATCH},
+        data={**lake.RICH, "shuffle_rows": 1, "validation": {"path": str(held_out)}},
         train={"batch_size": BATCH, "steps_per_call": CALL_STEPS, "epochs": 3, "keep": "best"},
         checkpoint={"keep": 1},
         timeouts={"reserve": 60, "start": 120, "stop": 2, "driver_lost": 20, "replace": 60},

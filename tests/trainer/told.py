@@ -39,6 +39,11 @@ def has_trained(log: Path) -> bool:
     return _UPDATE.search(log.read_text()) is not None
 
 
+def rows_in(log: Path) -> list[tuple[int, ...]]:
+    """Returns the rows of each update that a trainer has told of in its log."""
+    return [tuple(map(int, rows.split())) for _, rows in _UPDATE.findall(log.read_text())]
+
+
 def rows_by_epoch(updates: Sequence[Update], rows: int) -> list[list[int]]:
     """Returns the rows of each epoch, sorted: all updates of one are made before those of the next."""
     every = [row for update in updates for row in update.rows]

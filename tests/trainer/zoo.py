@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib
 import json
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -22,17 +22,18 @@ def everything(params: Params, assets: Params) -> Any:
     """A model with all that exact updates have to get right.
 
     Several inputs, two Embeddings (of `item` with duplicates in a batch, of `row` so that a row trained twice or never
-    shows), L2, two outputs with loss weights, clipping. With `params["told"]`, whoever makes an update says so. With
-    `params["rich"]`, there is what asynchronous training has to get right, too: a vocabulary, BatchNorm, Dropout. It
-    unlearns from step `params["until"]` on.
+    shows), L2, two outputs with loss weights, clipping. With `params["told"]`, whoever makes an update says so, and
+    waits at `params["gates"]`; see `told`. With `params["rich"]`, there is what asynchronous training has to get right,
+    too: a vocabulary, BatchNorm, Dropout. It unlearns from step `params["until"]` on.
     """
     del assets
     keras = _flavour(params)
     layers, l2 = keras.layers, keras.regularizers.L2(0.01)
     row, item = (keras.Input((), name=name, dtype="int64") for name in ("row", "item"))
     numbers = keras.Input((len(NUMBERS),), name="numbers")
+    known = told(keras, row, params.get("gates", ())) if params.get("told") else row
     embedded = [
-        layers.Embedding(params["rows"], 2, name="of_row")(told(keras, row) if params.get("told") else row),
+        layers.Embedding(params["rows"], 2, name="of_row")(known),
         layers.Embedding(ITEMS, 3, name="of_item", embeddings_regularizer=l2)(item),
     ]
     inputs = [row, item, numbers]
@@ -87,17 +88,31 @@ def sharded(params: Params, assets: Params) -> Any:
     return _classifier(keras, params, {"row": row, "item": item, "numbers": numbers}, hidden)
 
 
-def told(keras: Any, row: Any) -> Any:
-    """Returns the rows, and has the process that trains on them write into its log when it does; see `trainer.told`."""
+def told(keras: Any, row: Any, gates: Sequence[tuple[int, str]] = ()) -> Any:
+    """Returns the rows, and has the process that trains on them write into its log when it does; see `trainer.told`.
+
+    Args:
+        gates: Rows, and pipes that a process then waits at which trains on them: `integration.gates.Pipe`.
+    """
     tf = importlib.import_module("tensorflow")
+
+    def passed(pipe: str) -> Any:
+        with tf.control_dependencies([tf.io.write_file(pipe, "")]):
+            return tf.constant(True)
 
     @keras.saving.register_keras_serializable(package="zoo")
     class Told(keras.layers.Layer):  # type: ignore[misc]
         def call(self, row: Any, training: bool = False) -> Any:
+            done = []
             if training:
                 now_us = tf.cast(tf.timestamp() * 1e6, tf.int64)
-                tf.print("trained at", now_us, "rows", row, summarize=-1, output_stream=sys.stderr)
-            return tf.identity(row)
+                done = [tf.print("trained at", now_us, "rows", row, summarize=-1, output_stream=sys.stderr)]
+            for at, pipe in gates if training else ():
+                with tf.control_dependencies(done):
+                    here = tf.reduce_any(tf.equal(row, at))
+                    done = [tf.cond(here, lambda pipe=pipe: passed(pipe), lambda: True)]
+            with tf.control_dependencies(done):
+                return tf.identity(row)
 
         def compute_output_spec(self, row: Any, training: bool = False) -> Any:  # Keras 3
             del training
