@@ -150,7 +150,7 @@ def check_slots(slots: Slots, cluster: ClusterConfig, *, feeders: bool | None = 
         return
     if slots.is_local:
         remedy = f"'local[{nodes + besides}]'"
-        if feeders is None and cluster.may_be_fed and not cluster.evaluator:
+        if feeders is None and cluster.may_be_fed:
             remedy += f", or 'local[{nodes + 1}]' if Spark is to feed the nodes, which takes a slot besides"
     else:
         remedy = f"'local-cluster[{nodes},{max(slots.cores, cores)},...]'"
