@@ -11,7 +11,6 @@ from sparktf.config.job import JobConfig
 from sparktf.config.load import show_config
 from sparktf.driver.attempt import restart
 from sparktf.driver.attempt.attempt import Attempt
-from sparktf.driver.attempt.disciplines import DISCIPLINES
 from sparktf.driver.attempt.feeding import Feeding
 from sparktf.driver.attempt.health import Outcome, rhythm_of
 from sparktf.driver.attempt.ledger import Ledger
@@ -195,7 +194,7 @@ class Run:
         attempt.rows_aside, attempt.rows_replayed = restore.rows_aside if restore else 0, committer.replayed
         attempt.evaluation.commits.begin(restore)
         if plan.staged:
-            attempt.fed.ledger = self._ledger(seating, cursor, plan)
+            attempt.fed.ledger = self._ledger(attempt, seating, plan)
         feeding = Feeding(attempt, partial(gang.feed, self._config, plan, number))
         committer.attempt = attempt
         self._announce(number, seating, restore)
@@ -245,15 +244,14 @@ class Run:
             warn_once=self._warn_once,
         )
 
-    def _ledger(self, seating: Seating, cursor: Cursor, plan: Plan) -> Ledger:
-        discipline = DISCIPLINES[self._config.cluster.strategy]
-        takers = {stream: discipline.fed(stream, seating.members) for stream in plan.staged}
+    def _ledger(self, attempt: Attempt, seating: Seating, plan: Plan) -> Ledger:
+        takers = {stream: attempt.evaluation.fed(stream, seating.members) for stream in plan.staged}
         fed = {node for nodes in takers.values() for node in nodes}
         return Ledger(
             {node: place for node, place in seating.places().items() if node in fed},
             self._clock.now_s,
             expected=self._need_committer().splits,
-            epoch=cursor.epoch,
+            epoch=attempt.cursor.epoch,
             rebalance=self._config.data.rebalance,
             takers=takers,
         )
