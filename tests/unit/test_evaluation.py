@@ -10,9 +10,9 @@ from lakes import lake_config, plan_lake, write_lake
 
 from sparktf.config.nodes import ClusterConfig
 from sparktf.driver.attempt.attempt import Attempt
-from sparktf.driver.attempt.evaluation import IN_A_ROW
 from sparktf.driver.attempt.health import Outcome
 from sparktf.driver.attempt.members import Trainer
+from sparktf.driver.attempt.unfollowed import FRUITLESS
 from sparktf.errors import ErrorRecord, RefusedError, Verdict
 from sparktf.sequence import Cursor, Stream
 from sparktf.topology import NodeId, Role
@@ -272,12 +272,12 @@ def test_those_who_train_are_followed_first(lake: Path) -> None:
 
 
 def test_evaluators_that_are_lost_again_and_again_without_a_result_are_given_up(gang: Gang) -> None:
-    for _ in range(IN_A_ROW - 1):
+    for _ in range(FRUITLESS - 1):
         gang.lose()
     gang.commit(10)
     gang.ask()
     gang.tell(10)
-    for _ in range(IN_A_ROW - 1):
+    for _ in range(FRUITLESS - 1):
         gang.lose()
     assert gang.attempt.evaluation.failed is None, "there was a result"
     gang.exit(EVALUATOR)
@@ -287,7 +287,7 @@ def test_evaluators_that_are_lost_again_and_again_without_a_result_are_given_up(
     assert failed is not None
     assert failed.message == (
         "evaluation has failed, the training has not: evaluator 0 on h9 exited with -9 (SIGKILL); "
-        f"{IN_A_ROW} evaluators in a row were lost without a result"
+        f"{FRUITLESS} evaluators in a row were lost without a result"
     )
     assert gang.attempt.warnings == [failed.message]
     gang.finish(*gang.leaders)

@@ -9,6 +9,7 @@ from sparktf.driver.attempt.discipline import Discipline, Fail, GoOn, Replace, S
 from sparktf.driver.attempt.losses import Losses, Vacancy
 from sparktf.driver.attempt.members import Members, Trainer, have_met
 from sparktf.driver.attempt.saves import Save, Start
+from sparktf.driver.attempt.unfollowed import FRUITLESS
 from sparktf.errors import ErrorRecord, RefusedError, Verdict
 from sparktf.keep import Evaluation
 from sparktf.lifecycle import TrainerState
@@ -16,9 +17,6 @@ from sparktf.sequence import Stream
 from sparktf.topology import NodeId, Role
 from sparktf.wire.control import AssignmentRequest, Metrics, Uploaded
 from sparktf.wire.evaluating import NextCommit
-
-IN_A_ROW = 4
-"""An evaluator that is lost so often without a result in between would be lost again."""
 
 
 class Evaluating:
@@ -81,8 +79,8 @@ class Evaluating:
             return Fail(record)
         self._lost.add(member.incarnation)
         self._last_loss = record
-        if len(self._lost) >= IN_A_ROW:
-            self._give_up(record, f"{IN_A_ROW} evaluators in a row were lost without a result")
+        if len(self._lost) >= FRUITLESS:
+            self._give_up(record, f"{FRUITLESS} evaluators in a row were lost without a result")
         return Replace(member.node)
 
     def saved(self, uploads: Mapping[NodeId, Uploaded], members: Members, start: Start) -> Save | None:

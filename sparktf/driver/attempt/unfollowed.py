@@ -8,8 +8,8 @@ from typing import NamedTuple
 from sparktf.topology import NodeId
 
 FRUITLESS = 4
-"""So many trainers of a node in a row are lost without any rows trained, and none follows; as spark.task.maxFailures is
-by default."""
+"""So many trainers of a node in a row are lost without any rows trained, or checkpoint evaluated, and none follows; as
+spark.task.maxFailures is by default."""
 
 
 class Loss(NamedTuple):
