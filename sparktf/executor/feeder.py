@@ -6,7 +6,6 @@ import socket
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
 
 import pyarrow as pa
 from pyarrow import flight
@@ -46,13 +45,14 @@ def feed(split: int, batches: Iterator[pa.RecordBatch], settings: FeederSettings
         ControlError: driver or node are gone, or the attempt is over.
     """
     driver = ControlClient(settings.access)
+    span = Span(attempt=settings.attempt, stream=settings.stream, epoch=settings.epoch, split=split, turn=settings.turn)
     lost_since_s: float | None = None
     while True:
-        lease = _lease(driver, split, settings)
+        lease = _lease(driver, span, settings)
         if lease.data is None:
             return Sent(0, 0, "")
         try:
-            return _put(lease, lease.data, split, batches, settings)
+            return _put(Offer(**dict(span), done=lease.done), lease.data, batches, settings)
         except NodeLostError:
             lost_since_s = lost_since_s or time.monotonic()
             if time.monotonic() - lost_since_s > settings.driver_lost_s:
@@ -60,9 +60,9 @@ def feed(split: int, batches: Iterator[pa.RecordBatch], settings: FeederSettings
             time.sleep(KNOBS.staged_poll_s)
 
 
-def _lease(driver: ControlClient, split: int, settings: FeederSettings) -> Lease:
+def _lease(driver: ControlClient, span: Span, settings: FeederSettings) -> Lease:
     """Asks until there is a node that takes the split, or nobody wants it."""
-    request = LeaseRequest(span=Span(**_span(split, settings)), host=socket.gethostname(), jvm=executor_identity())
+    request = LeaseRequest(span=span, host=socket.gethostname(), jvm=executor_identity())
     while True:
         lease = driver.call_patiently(Action.LEASE, request, Lease, patience_s=settings.driver_lost_s)
         if lease.data is not None or lease.sealed:
@@ -70,30 +70,17 @@ def _lease(driver: ControlClient, split: int, settings: FeederSettings) -> Lease
         time.sleep(KNOBS.staged_poll_s)
 
 
-def _put(
-    lease: Lease, data: DataAddress, split: int, batches: Iterator[pa.RecordBatch], settings: FeederSettings
-) -> Sent:
+def _put(offer: Offer, data: DataAddress, batches: Iterator[pa.RecordBatch], settings: FeederSettings) -> Sent:
     """Raises `NodeLostError` where the node cannot be reached, and nothing has been computed yet; see `feed`."""
-    offer = Offer(**_span(split, settings), done=lease.done)
     try:
         with data_client(data, settings.access) as node:
             try:
                 if not node.admit(offer):
                     return Sent(0, 0, "")
             except flight.FlightUnavailableError as e:
-                raise NodeLostError(f"the node at {data.host} took no part of partition {split}: {e}") from e
+                raise NodeLostError(f"the node at {data.host} took no part of partition {offer.split}: {e}") from e
             return node.send(offer, batches)
     except flight.FlightUnauthorizedError as e:
-        raise RefusedError(f"the node at {data.host} refused partition {split}: {e}") from e
+        raise RefusedError(f"the node at {data.host} refused partition {offer.split}: {e}") from e
     except flight.FlightError as e:
-        raise ControlError(f"the node at {data.host} took no part of partition {split}: {e}") from e
-
-
-def _span(split: int, settings: FeederSettings) -> dict[str, Any]:
-    return {
-        "attempt": settings.attempt,
-        "stream": settings.stream,
-        "epoch": settings.epoch,
-        "split": split,
-        "turn": settings.turn,
-    }
+        raise ControlError(f"the node at {data.host} took no part of partition {offer.split}: {e}") from e
