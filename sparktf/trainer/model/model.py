@@ -21,6 +21,7 @@ from sparktf.layers.model_tables import Tables
 from sparktf.layers.row_updates import update_rows
 from sparktf.trainer.model.contract import check_inputs, check_targets, naming_tensors
 from sparktf.trainer.model.tensors import Layout, Tensors, example
+from sparktf.trainer.model.trackables import tensorflow_variable
 from sparktf.wire.control import Flavour
 
 _EXACT_REDUCTIONS = {"sum_over_batch_size", "mean", "auto"}
@@ -138,11 +139,11 @@ class KerasModel:
 
     def variables(self) -> list[Any]:
         """Returns the tf.Variables of the model, those of its optimizer not among them."""
-        return [_tensorflow_variable(variable) for variable in self.model.variables]
+        return [tensorflow_variable(variable) for variable in self.model.variables]
 
     def trained(self) -> list[Any]:
         """Returns the tf.Variables that have a gradient, in the order of `gradients`."""
-        return [_tensorflow_variable(variable) for variable in self.model.trainable_variables]
+        return [tensorflow_variable(variable) for variable in self.model.trainable_variables]
 
     def _build_variables(self) -> None:
         """Creates every variable now: inside a traced function under a strategy it would be too late."""
@@ -235,11 +236,6 @@ class KerasModel:
             self.optimizer.apply_gradients(pairs)
         else:
             self.optimizer.apply_gradients([p for p in pairs if p[0] is not None], skip_gradients_aggregation=True)
-
-
-def _tensorflow_variable(variable: Any) -> Any:
-    """Returns the tf.Variable behind a Keras 3 variable; tf_keras's are tf.Variables themselves."""
-    return variable if isinstance(variable, tf.Variable) else variable.value
 
 
 def _flavour(model: Any, name: str) -> Flavour:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 import tensorflow as tf
@@ -33,11 +33,20 @@ def optimizers_in(trackables: Iterable[Any]) -> Iterator[Any]:
     return (one for one in found if hasattr(one, "_iterations") and flavour_of([one]) == "keras")
 
 
-def count_atomically(optimizer: Any) -> None:
-    """Has each update of an optimizer of Keras 3 count, also while others make theirs.
+def count_atomically(trackables: Iterable[Any]) -> None:
+    """Has each update of the optimizers among some objects count, also while others make theirs.
 
     Keras 3 reads its iterations and assigns one more; two updates at a time would then count once. Schedules and Adam's
     correction of its bias follow them.
     """
-    iterations = optimizer._iterations
-    iterations.assign_add = lambda n: iterations.value.assign_add(tf.cast(n, iterations.value.dtype))
+    for optimizer in optimizers_in(trackables):
+        optimizer._iterations.assign_add = _adding_to(optimizer._iterations)
+
+
+def tensorflow_variable(variable: Any) -> Any:
+    """Returns the tf.Variable behind a Keras 3 variable; tf_keras's are tf.Variables themselves."""
+    return variable if isinstance(variable, tf.Variable) else variable.value
+
+
+def _adding_to(iterations: Any) -> Callable[[Any], Any]:
+    return lambda n: iterations.value.assign_add(tf.cast(n, iterations.value.dtype))

@@ -9,7 +9,7 @@ import tensorflow as tf
 from sparktf.trainer.model.contract import naming_tensors
 from sparktf.trainer.model.model import KerasModel, recorded
 from sparktf.trainer.model.tensors import Tensors, example, rows_of
-from sparktf.trainer.model.trackables import count_atomically, optimizers_in
+from sparktf.trainer.model.trackables import count_atomically
 from sparktf.trainer.parameter_server.accumulators import Accumulators, Round
 from sparktf.trainer.parameter_server.packing import PART_DONE, PAUSE, WHO, bring_rows
 from sparktf.trainer.parameter_server.rounds import Verdict
@@ -48,8 +48,7 @@ class AggregatedClosure:
         self._batch_size = batch_size
         self._kinds: list[Any] = []
         model.use_own_reduction()
-        for optimizer in optimizers_in([model.model]):
-            count_atomically(optimizer)
+        count_atomically([model.model])
         with naming_tensors(model.spec), recorded():
             strategy.run(self._warm_up)
         used = [(v, kind) for v, kind in zip(model.trained(), self._kinds, strict=True) if kind is not None]

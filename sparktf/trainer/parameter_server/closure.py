@@ -9,7 +9,7 @@ import tensorflow as tf
 from sparktf.trainer.model.contract import naming_tensors
 from sparktf.trainer.model.model import KerasModel, recorded
 from sparktf.trainer.model.tensors import Tensors, example, rows_of
-from sparktf.trainer.model.trackables import count_atomically, optimizers_in
+from sparktf.trainer.model.trackables import count_atomically
 from sparktf.trainer.parameter_server.packing import bring_rows, mark_trained
 from sparktf.trainer.parameter_server.stages import Stages
 from sparktf.trainer.parameter_server.staleness import StaleUpdates
@@ -35,8 +35,7 @@ class Closure:
         self._batch_size = batch_size
         self._replicas = int(strategy.num_replicas_in_sync)
         model.use_own_reduction()
-        for optimizer in optimizers_in([model.model]):
-            count_atomically(optimizer)
+        count_atomically([model.model])
         with naming_tensors(model.spec), recorded():
             strategy.run(self._warm_up)
         self._variables = model.trained()

@@ -11,7 +11,7 @@ import tensorflow as tf
 from sparktf.errors import ModelContractError, ModelError
 from sparktf.sequence import Stream
 from sparktf.trainer.model.large_tables import on_large_tables
-from sparktf.trainer.model.trackables import count_atomically, flavour_of, models_in, optimizers_in, weights_of
+from sparktf.trainer.model.trackables import count_atomically, flavour_of, models_in, tensorflow_variable, weights_of
 from sparktf.trainer.node.datasets import Datasets
 from sparktf.trainer.node.member import Member
 from sparktf.trainer.node.position import Position
@@ -101,8 +101,7 @@ class CoordinatorNode:
     def restore(self, **trackables: Any) -> bool:
         """See `sparktf.Node`."""
         objects = list(trackables.values())
-        for optimizer in optimizers_in(objects):
-            count_atomically(optimizer)
+        count_atomically(objects)
         for text in (text for model in models_in(objects) for text in on_large_tables(model)):
             self._member.place.warn(text)
         servers = Servers(len(self._spec.cluster.ps))
@@ -181,5 +180,4 @@ class CoordinatorNode:
 
 def _weights(objects: Iterable[Any]) -> list[Any]:
     """Returns the tf.Variables of the models among some objects."""
-    variables = [variable for model in models_in(objects) for variable in model.variables]
-    return [variable if isinstance(variable, tf.Variable) else variable.value for variable in variables]
+    return [tensorflow_variable(variable) for model in models_in(objects) for variable in model.variables]
