@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 import tensorflow as tf
 
 from sparktf.errors import ModelContractError, PreflightError
+from sparktf.feed.columns import row_count
 from sparktf.feed.pipeline import NodeFeed
 from sparktf.keep import KeepRule, Kept, keep_rule
 from sparktf.knobs import KNOBS
@@ -57,7 +58,7 @@ class _Counted(NamedTuple):
     def next_rows(self, rows: int) -> Any:
         """See `RowSource`."""
         columns = self.feed.next_rows(rows)
-        self.told(len(next(iter(columns.values()))))
+        self.told(row_count(columns))
         return columns
 
 

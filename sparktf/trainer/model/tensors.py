@@ -153,6 +153,11 @@ class Layout:
         }
         return self._outputs(targets, bare=len(targets) == 1 and not self._outputs_are_list)
 
+    def batch(self, rows: Tensors) -> tuple[Any, ...]:
+        """Returns `(x, y)` or `(x, y, sample_weight)`, as hand-written loops get them."""
+        x, y, weight = self.x(rows), self.y(rows), self.sample_weight(rows)
+        return (x, y) if weight is None else (x, y, weight)
+
     def sample_weight(self, rows: Tensors) -> Any:
         """Returns the sample weights, None where there are none."""
         weights = {w.name: rows[w.key] for w in self._spec.weights}

@@ -10,6 +10,7 @@ import tensorflow as tf
 
 from sparktf.errors import SparkTFError
 from sparktf.feature import FeedSpec
+from sparktf.feed.columns import row_count
 from sparktf.trainer.model.evaluate import RowSource
 from sparktf.trainer.model.tensors import Layout, decoded, decoded_signature, to_tensors
 
@@ -33,10 +34,8 @@ class Datasets:
         def generate() -> Iterator[Any]:
             with self._keeping_the_error():
                 feed = open_feed()
-                while (columns := feed.next_rows(self._batch_size)) and len(next(iter(columns.values()))):
-                    rows = decoded(to_tensors(columns))
-                    x, y, weight = self._layout.x(rows), self._layout.y(rows), self._layout.sample_weight(rows)
-                    yield (x, y) if weight is None else (x, y, weight)
+                while (columns := feed.next_rows(self._batch_size)) and row_count(columns):
+                    yield self._layout.batch(decoded(to_tensors(columns)))
 
         # There is nothing to tune, and TensorFlow's tuning thread lets a loop over the dataset end only when it wakes
         # up next: 5.12 s, 10.24 s, 20.48 s, ... after the loop began.

@@ -26,9 +26,7 @@ class BatchesOfRows:
     def batch(self, number: Any) -> tuple[Any, ...]:
         """See `sparktf.node.Rows`."""
         start = tf.cast(number, tf.int64) * self._batch_size
-        rows = rows_of(self._rows, start, tf.minimum(start + self._batch_size, self.count))
-        x, y, weight = self._layout.x(rows), self._layout.y(rows), self._layout.sample_weight(rows)
-        return (x, y) if weight is None else (x, y, weight)
+        return self._layout.batch(rows_of(self._rows, start, tf.minimum(start + self._batch_size, self.count)))
 
 
 class ScheduledFunction:
