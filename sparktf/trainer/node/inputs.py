@@ -51,9 +51,7 @@ class Input:
     def open(self, stream: Stream, epoch: int) -> NodeFeed:
         """Asks the driver for this node's share of an epoch, and begins to read it."""
         began_s = time.monotonic()
-        request = AssignmentRequest(**self._place.spec.sender, stream=stream, epoch=epoch)
-        answer = self._place.ask(Action.ASSIGNMENT, request, AssignmentAnswer)
-        feed = self._read(stream, epoch, self._parts(stream, epoch, answer))
+        feed = self._read(stream, epoch, self._parts(stream, epoch, self._ask_for_share(stream, epoch)))
         if stream is Stream.TRAIN:
             self._feed, self._began_s = feed, began_s
         return feed
@@ -81,16 +79,19 @@ class Input:
             return Held(in_hand, receipts.made)
 
         spec = self._place.spec
-        parts = intake.lease(epoch, partial(self._ask_for_share, epoch), held)
+        parts = intake.lease(epoch, partial(self._ask_for_staged, epoch), held)
         feed = self._read(Stream.TRAIN, epoch, parts)
         meter = Meter(feed, partial(intake.input, Stream.TRAIN))
         batch_rows = spec.config.train.batch_size
         leased.append(LeasedFeed(epoch, spec.feed, feed, receipts, batch_rows=batch_rows, meter=meter))
         return leased[0]
 
-    def _ask_for_share(self, epoch: int) -> StagedShare:
-        request = AssignmentRequest(**self._place.spec.sender, stream=Stream.TRAIN, epoch=epoch)
-        answer = self._place.ask(Action.ASSIGNMENT, request, AssignmentAnswer)
+    def _ask_for_share(self, stream: Stream, epoch: int) -> AssignmentAnswer:
+        request = AssignmentRequest(**self._place.spec.sender, stream=stream, epoch=epoch)
+        return self._place.ask(Action.ASSIGNMENT, request, AssignmentAnswer)
+
+    def _ask_for_staged(self, epoch: int) -> StagedShare:
+        answer = self._ask_for_share(Stream.TRAIN, epoch)
         if answer.staged is None:
             raise LifecycleError(f"{self._place.spec.node} was given no share of what Spark feeds")
         return answer.staged

@@ -205,6 +205,10 @@ class AsyncLoop:
         rows = self._rows()
         return (2 * MANY if rows is None else rows) - self._tally.of(self.position.epoch).covered
 
+    @property
+    def _until_save(self) -> int | None:
+        return None if self._next_save is None else self._next_save - self.position.step
+
     def decide(self) -> Step:
         """Returns what to do next."""
         self._follow_workers()
@@ -219,7 +223,7 @@ class AsyncLoop:
             late=sum(self._late.values()),
             workers=self._workers,
             until_end=self._settings.extent.steps_left(step),
-            until_save=None if self._next_save is None else self._next_save - step,
+            until_save=self._until_save,
             together=self._together is not None,
             save=self._save_asked,
             rested_s=rested_s,
@@ -252,9 +256,7 @@ class AsyncLoop:
     def _open(self) -> None:
         """Has workers make updates together, until the end or a checkpoint by steps."""
         if self._together is not None:
-            step = self.position.step
-            until_save = None if self._next_save is None else self._next_save - step
-            limits = (self._settings.extent.steps_left(step), until_save)
+            limits = (self._settings.extent.steps_left(self.position.step), self._until_save)
             self._together.open(min((limit for limit in limits if limit is not None), default=None))
 
     def _close(self) -> None:
