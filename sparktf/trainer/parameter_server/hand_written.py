@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from typing import Any
-
-import tensorflow as tf
 
 from sparktf.errors import ModelContractError, ModelError
 from sparktf.sequence import Stream
 from sparktf.trainer.model.large_tables import on_large_tables
 from sparktf.trainer.model.trackables import count_atomically, flavour_of, models_in, tensorflow_variable, weights_of
-from sparktf.trainer.node.datasets import Datasets
+from sparktf.trainer.node.low_level import LowLevelNode
 from sparktf.trainer.node.member import Member
 from sparktf.trainer.node.position import Position
 from sparktf.trainer.parameter_server.accounts import epoch_done, rows_to_train
@@ -26,7 +24,7 @@ from sparktf.trainer.parameter_server.servers import Servers
 from sparktf.wire.control import Action
 
 
-class CoordinatorNode:
+class CoordinatorNode(LowLevelNode):
     """Implements `sparktf.Node` on the coordinator.
 
     Attributes:
@@ -34,23 +32,11 @@ class CoordinatorNode:
     """
 
     def __init__(self, member: Member, connection: Connection) -> None:
-        spec = member.place.spec
+        self._spec = member.place.spec
+        super().__init__(member, self._spec.config.train.batch_size)
         self.coordinator = Scheduling(member, connection.coordinator)
-        self._member = member
-        self._spec = spec
-        self._extent = member.extent
         self._loop = self.coordinator.loop
-        self._has_epochs = self._extent.epoch_after(self._loop.position) is not None
         self._loss: float | None = None
-        self._begun = self._restored = False
-        self.role = spec.node.role.value
-        self.index = spec.node.index
-        self.workers = member.place.workers
-        self.params: Mapping[str, Any] = spec.config.params
-        self.assets: Mapping[str, Any] = spec.assets
-        self.strategy = member.strategy
-        self.batch_size = spec.config.train.batch_size
-        self._datasets = Datasets(spec.feed, self.batch_size)
         member.place.follow(self)
         member.place.measure(Meter())
 
@@ -60,43 +46,16 @@ class CoordinatorNode:
         return replace(self._loop.position, loss=self._loss)
 
     @property
-    def step(self) -> int:
-        """See `sparktf.Node`."""
-        return self._loop.position.step
+    def _is_inside(self) -> bool:
+        return self.coordinator.is_open
 
-    def run(self, train: Callable[[Any], None]) -> None:
-        """Runs a `train(node)` to its end, closes the books and ends the process.
-
-        Raises:
-            ModelContractError: `train.keep` cannot be had.
-            ModelError: it returned without having trained, where there was something to train.
-            SparkTFError: the validation stream failed; TensorFlow wraps that into an error of its own.
-        """
-        if self._spec.config.train.keep == "best":
-            raise ModelContractError("train.keep: best is not for a train(node), which exports what it chooses itself")
-        try:
-            train(self)
-        except tf.errors.OpError as error:
-            if self._datasets.error is not None:
-                raise self._datasets.error from error
-            raise
-        early = self._left_early()
-        if early:
-            self._end_epoch(last=True)
-        self._member.finish(self.position, early=early)
-
-    def _left_early(self) -> bool:
-        """Whether there are epochs left, the one that the loop was in included."""
-        if not self._restored:
-            raise ModelError("train(node) returned without having called node.restore(model=..., ...)")
-        if not self._begun and self._has_epochs:
-            raise ModelError("train(node) returned without having gone over node.epochs(), of which some are left")
-        if self.coordinator.is_open and not self.coordinator.has_sent:
+    def _leave_epoch(self) -> None:
+        if not self.coordinator.has_sent:
             raise ModelError(
                 f"train(node) returned in epoch {self.position.epoch} without having scheduled anything: call "
                 "node.coordinator.schedule(function) until it returns False"
             )
-        return self.coordinator.is_open
+        self._end_epoch(last=True)
 
     def restore(self, **trackables: Any) -> bool:
         """See `sparktf.Node`."""
@@ -114,9 +73,7 @@ class CoordinatorNode:
 
     def epochs(self) -> Iterator[int]:
         """See `sparktf.Node`."""
-        if not self._restored:
-            raise ModelError("train(node) must call node.restore(model=..., ...) before node.epochs()")
-        self._begun = True
+        self._begin()
         while (epoch := self._loop.begin_epoch()) is not None:
             self._member.place.enter("training")
             self.coordinator.open(rows_to_train(self._member.place, epoch))
@@ -149,7 +106,7 @@ class CoordinatorNode:
                 "node.dataset('train') is not for a coordinator, which reads no training data: a function that "
                 "node.coordinator.schedule is given gets rows"
             )
-        return self._datasets.of(lambda: self._member.input.open(Stream(stream), self.position.epoch))
+        return self._dataset(Stream(stream))
 
     def report(self, *, step: int, rows: int, loss: float | None = None) -> None:
         """See `sparktf.Node`."""
@@ -158,10 +115,6 @@ class CoordinatorNode:
             raise ModelError(f"train(node) reported step {step}, and {self.step} updates are made: report node.step")
         self._loss = loss
         self._member.output.loss(self.position)
-
-    def metrics(self, values: Mapping[str, float], *, rows: int, stream: str = "validation") -> None:
-        """See `sparktf.Node`."""
-        self._member.output.metrics(Stream(stream), self.position, rows, dict(values))
 
     def checkpoint(self) -> bool:
         """See `sparktf.Node`."""

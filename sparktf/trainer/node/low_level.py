@@ -1,0 +1,99 @@
+"""What the low-level contract, `train(node)`, is on every node that it runs on: `sparktf.Node`'s common part."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import tensorflow as tf
+
+from sparktf.errors import ModelContractError, ModelError
+from sparktf.sequence import Stream
+from sparktf.trainer.node.datasets import Datasets
+from sparktf.trainer.node.member import Member
+from sparktf.trainer.node.position import Position
+
+
+class LowLevelNode(ABC):
+    """A node as a `train(node)` sees it, and how one is run."""
+
+    def __init__(self, member: Member, batch_size: int) -> None:
+        spec = member.place.spec
+        self._member = member
+        self._extent = member.extent
+        self._begun = self._restored = False
+        self.role = spec.node.role.value
+        self.index = spec.node.index
+        self.workers = member.place.workers
+        self.params: Mapping[str, Any] = spec.config.params
+        self.assets: Mapping[str, Any] = spec.assets
+        self.strategy = member.strategy
+        self.batch_size = batch_size
+        self._datasets = Datasets(spec.feed, batch_size)
+
+    @property
+    @abstractmethod
+    def position(self) -> Position:
+        """Where the user's loop is."""
+
+    @property
+    def step(self) -> int:
+        """See `sparktf.Node`."""
+        return self.position.step
+
+    def run(self, train: Callable[[Any], None]) -> None:
+        """Runs a `train(node)` to its end, closes the books and ends the process.
+
+        A loop that leaves `epochs()` early is done, as with early stopping: the rows that it has trained are accounted
+        for, and saved.
+
+        Raises:
+            ModelContractError: `train.keep` cannot be had.
+            ModelError: it returned without having trained, where there was something to train.
+            SparkTFError: the feed failed; TensorFlow wraps that into an error of its own.
+        """
+        if self._member.place.spec.config.train.keep == "best":
+            raise ModelContractError("train.keep: best is not for a train(node), which exports what it chooses itself")
+        has_epochs = self._extent.epoch_after(self.position) is not None
+        try:
+            train(self)
+        except tf.errors.OpError as error:
+            if self._datasets.error is not None:
+                raise self._datasets.error from error
+            raise
+        if not self._restored:
+            raise ModelError("train(node) returned without having called node.restore(model=..., ...)")
+        if not self._begun and has_epochs:
+            raise ModelError("train(node) returned without having gone over node.epochs(), of which some are left")
+        early = self._is_inside
+        if early:
+            self._leave_epoch()
+        self._member.finish(self.position, early=early)
+
+    @property
+    @abstractmethod
+    def _is_inside(self) -> bool:
+        """Whether the loop has not come to the end of the epoch that it is in."""
+
+    @abstractmethod
+    def _leave_epoch(self) -> None:
+        """Accounts for the epoch that the loop has left, and saves it as the last checkpoint.
+
+        Raises:
+            ModelError: nothing of it was trained.
+        """
+
+    def _begin(self) -> None:
+        """Notes that the loop goes over its epochs."""
+        if not self._restored:
+            raise ModelError("train(node) must call node.restore(model=..., ...) before node.epochs()")
+        self._begun = True
+
+    def _dataset(self, stream: Stream) -> Any:
+        """Returns this node's rows of a stream, read anew."""
+        return self._datasets.of(lambda: self._member.input.open(stream, self.position.epoch))
+
+    def metrics(self, values: Mapping[str, float], *, rows: int, stream: str = "validation") -> None:
+        """See `sparktf.Node`."""
+        self._member.output.metrics(Stream(stream), self.position, rows, dict(values))
