@@ -44,5 +44,5 @@ def told(config: JobConfig, nodes: int, folder: Path) -> tuple[int, int, int]:
 def node(config: JobConfig, nodes: int, folder: Path) -> Any:
     """Returns the first node of so many."""
     training = importlib.import_module("sparktf.trainer.sync.training")
-    lowlevel = importlib.import_module("sparktf.trainer.sync.lowlevel")
-    return lowlevel.TrainerNode(training.member_of(place_of(spec_of(config, nodes), folder), mirrored=False))
+    module = importlib.import_module("sparktf.trainer.sync.trainer_node")
+    return module.TrainerNode(training.member_of(place_of(spec_of(config, nodes), folder), mirrored=False))

@@ -27,9 +27,9 @@ from sparktf.trainer.parameter_server.async_loop import AsyncLoop, LoopSettings
 from sparktf.trainer.parameter_server.checkpoint_in_parts import ShardedCheckpoint
 from sparktf.trainer.parameter_server.closure import Closure
 from sparktf.trainer.parameter_server.connect import Connection, connect
+from sparktf.trainer.parameter_server.coordinator_node import CoordinatorNode
 from sparktf.trainer.parameter_server.dispatch import IN_FLIGHT
 from sparktf.trainer.parameter_server.fetching import Executions, Result
-from sparktf.trainer.parameter_server.hand_written import CoordinatorNode
 from sparktf.trainer.parameter_server.meter import Meter
 from sparktf.trainer.parameter_server.packing import asked_for
 from sparktf.trainer.parameter_server.plain_copy import CommittedCopy

@@ -14,8 +14,8 @@ from sparktf.trainer.node.outputs import Output
 from sparktf.trainer.node.place import Place
 from sparktf.trainer.node.saving import Saves
 from sparktf.trainer.sync.keras_run import KerasRun
-from sparktf.trainer.sync.lowlevel import TrainerNode
 from sparktf.trainer.sync.strategy import make_strategy
+from sparktf.trainer.sync.trainer_node import TrainerNode
 
 
 def train(place: Place, *, mirrored: bool) -> None:
