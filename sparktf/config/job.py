@@ -317,6 +317,12 @@ class JobConfig(Section):
         return self.cluster.model_copy(update={"min_workers": least}).shape
 
     @property
+    def steps_per_call(self) -> int:
+        """Updates of a call into TensorFlow, or of a worker's execution, at most."""
+        by_default = 256 if self.cluster.strategy == "parameter_server" else 32
+        return self.train.steps_per_call or by_default
+
+    @property
     def model_module(self) -> str:
         return self.model.partition(":")[0]
 

@@ -27,7 +27,11 @@ class TrainConfig(Section):
         "gradients that workers have computed at its step; workers beyond them are backups. Default: each gradient is "
         "an update of its own ([async.md](async.md)).",
     )
-    steps_per_call: PositiveInt = Field(default=32, description="Updates run by one call into TensorFlow.")
+    steps_per_call: PositiveInt | None = Field(
+        default=None,
+        description="Updates run by one call into TensorFlow at most, under `parameter_server` by one execution on a "
+        "worker: as many as take about half a second. Default: 32, and 256 under `parameter_server`.",
+    )
     validation_batch_size: PositiveInt = Field(default=4096, description="Rows per worker and evaluation step.")
     seed: int = Field(default=0, ge=0, description="Seed of initial weights, shuffling and the validation fraction.")
     keep: Literal["last", "best"] = Field(

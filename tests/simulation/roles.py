@@ -244,7 +244,7 @@ class Worker(Member):
             self._feed.close()
             self._feed = None
         if self._feed is None:
-            rows = LeasedRows(self, epoch, train.steps_per_call * train.batch_size)
+            rows = LeasedRows(self, epoch, self.spec.config.steps_per_call * train.batch_size)
             self._feed = LeasedFeed(
                 epoch, self.spec.feed, cast("Any", rows), self._receipts, batch_rows=train.batch_size
             )
@@ -317,7 +317,7 @@ class Coordinator(Member):
         self._executions = Executions(self)
         train = spec.config.train
         self._loop = loop = AsyncLoop(
-            LoopSettings(train.batch_size, train.steps_per_call, Extent.of(train)),
+            LoopSettings(train.batch_size, self.spec.config.steps_per_call, Extent.of(train)),
             cast("Any", self),
             Tally(spec.cluster.workers()),
             SimTelling(self, self._parameters),

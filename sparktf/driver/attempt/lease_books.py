@@ -61,7 +61,7 @@ class LeaseBooks:
         self._plan = plan
         self._cursor = cursor
         self._batch_rows = config.train.batch_size
-        self._untold_rows = _UNTOLD * config.train.steps_per_call * config.train.batch_size
+        self._untold_rows = _UNTOLD * config.steps_per_call * config.train.batch_size
         self._locality = config.data.locality
         self._workers = dict(workers)
         self._is_fed = Stream.TRAIN in plan.staged

@@ -62,13 +62,14 @@ class Input:
         Args:
             receipts: Those of this node, over all epochs.
         """
-        spec, train = self._place.spec, self._place.spec.config.train
+        spec, config = self._place.spec, self._place.spec.config
         if self._intake is not None and Stream.TRAIN in spec.staged:
             return self._fed(self._intake, epoch, receipts)
         reader = PieceReader(spec.feed, Stream.TRAIN, epoch, self._place.file_systems.open, sets_aside=self._sets_aside)
         ask = partial(self._ask_for_rows, epoch, itertools.count(1))
-        feed = self._read(Stream.TRAIN, epoch, LeasedParts(reader, ask, train.steps_per_call * train.batch_size))
-        return LeasedFeed(epoch, spec.feed, feed, receipts, batch_rows=train.batch_size)
+        batch_rows = config.train.batch_size
+        feed = self._read(Stream.TRAIN, epoch, LeasedParts(reader, ask, config.steps_per_call * batch_rows))
+        return LeasedFeed(epoch, spec.feed, feed, receipts, batch_rows=batch_rows)
 
     def _fed(self, intake: Intake, epoch: int, receipts: Receipts) -> LeasedFeed:
         leased: list[LeasedFeed] = []

@@ -104,7 +104,7 @@ class Coordinator:
             self._together.start()
         self._dropped = 0
         self._telling = Telling(place)
-        settings = LoopSettings(config.train.batch_size, config.train.steps_per_call, member.extent)
+        settings = LoopSettings(config.train.batch_size, config.steps_per_call, member.extent)
         tally = Tally(spec.cluster.workers())
         at = Position.restored(spec.restore)
         self._loop = AsyncLoop(settings, self, tally, self._telling, at, self._together)

@@ -48,7 +48,7 @@ class Scheduling:
         self._functions: dict[Callable[..., Any], ScheduledFunction] = {}
         self._next: tuple[Any, tuple[Any, ...]] = (None, ())
         self._results: list[Any] = []
-        settings = LoopSettings(config.train.batch_size, config.train.steps_per_call, member.extent)
+        settings = LoopSettings(config.train.batch_size, config.steps_per_call, member.extent)
         tally = Tally(spec.cluster.workers())
         self.loop = AsyncLoop(settings, self, tally, Telling(place), Position.restored(spec.restore))
 

@@ -52,7 +52,7 @@ class KerasRun:
             nodes=member.place.workers,
             devices=self._devices,
             batch_size=spec.config.train.batch_size,
-            steps_per_call=spec.config.train.steps_per_call,
+            steps_per_call=spec.config.steps_per_call,
             extent=member.extent,
         )
         return SyncLoop(
