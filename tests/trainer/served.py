@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import json
 import os
+import zlib
 from collections.abc import Sequence
 from multiprocessing.connection import Connection
 from pathlib import Path
@@ -98,7 +99,7 @@ def execution(spec: FeedSpec) -> Any:
 
 def receipts_in(answer: bytes) -> list[Receipt]:
     """Returns the receipts that an execution has answered."""
-    return [Receipt.model_validate(fields) for fields in json.loads(answer)]
+    return [Receipt.model_validate(fields) for fields in json.loads(zlib.decompress(answer))]
 
 
 class Epoch(NamedTuple):

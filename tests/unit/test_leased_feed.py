@@ -7,6 +7,7 @@ import json
 import random
 import threading
 import time
+import zlib
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -142,7 +143,7 @@ def first_take(feed: LeasedFeed, updates: int = UPDATES) -> Take:
 
 
 def receipts_of(receipts: Receipts) -> list[Receipt]:
-    return [Receipt.model_validate(fields) for fields in json.loads(receipts.unacknowledged())]
+    return [Receipt.model_validate(fields) for fields in json.loads(zlib.decompress(receipts.unacknowledged()))]
 
 
 def covered(receipts: Receipts) -> list[Interval]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import zlib
 from typing import Any
 
 import pytest
@@ -23,7 +24,7 @@ def receipt(number: int, *intervals: Interval, node: NodeId = ONE, **fields: Any
 
 
 def answer(*receipts: Receipt) -> bytes:
-    return TypeAdapter(list[Receipt]).dump_json(list(receipts))
+    return zlib.compress(TypeAdapter(list[Receipt]).dump_json(list(receipts)))
 
 
 def numbers(receipts: list[Receipt]) -> list[int]:
