@@ -12,7 +12,10 @@ SLOW_S = 0.2
 
 
 def stale_updates() -> list[list[int]]:
-    """Returns how stale updates of two executions are, of which all of one come between those of the other."""
+    """Returns how stale updates of two executions are, of which all of one come between those of the other.
+
+    And of one around which some are applied that tell nothing of themselves.
+    """
     tf = importlib.import_module("tensorflow")
     stale = importlib.import_module("sparktf.trainer.parameter_server.staleness").StaleUpdates(tf.Variable(0.0))
     slow, fast = stale.begin(), stale.begin()
@@ -21,17 +24,22 @@ def stale_updates() -> list[list[int]]:
     for _ in range(5):
         stale.note(fast, stale.read(), [])
     stale.note(slow, before, [])
-    return [sorted(stale.end(table).numpy().tolist()) for table in (slow, fast)]
+    plain = stale.begin()
+    before = stale.read()
+    for _ in range(3):
+        stale.count([])
+    stale.note(plain, before, [])
+    return [sorted(stale.end(table).numpy().tolist()) for table in (slow, fast, plain)]
 
 
 def test_an_update_is_as_stale_as_there_were_others_since_it_read(elsewhere: ProcessPoolExecutor) -> None:
-    assert elsewhere.submit(stale_updates).result() == [[0, 5], [0] * 5]
+    assert elsewhere.submit(stale_updates).result() == [[0, 5], [0] * 5, [3]]
 
 
 def timed(slow: str) -> tuple[list[float], float]:
     """Makes an update a stage of which is slow; returns the seconds of reading and computing, and the variable."""
     tf = importlib.import_module("tensorflow")
-    stages = importlib.import_module("sparktf.trainer.parameter_server.stages").Stages
+    stages = importlib.import_module("sparktf.trainer.parameter_server.stages")
     variable, unused = tf.Variable(1.0), tf.Variable(1.0)
 
     def slowly(value: float) -> float:
@@ -43,12 +51,13 @@ def timed(slow: str) -> tuple[list[float], float]:
 
     @tf.function  # type: ignore[untyped-decorator]
     def update() -> list[float]:
-        here = stages([unused, variable])
+        touched = stages.Touched([unused, variable])
+        here = stages.Stages(touched)
         gradient = at("computing", 2 * variable)
         here.end_reading()
         here.end_computing([gradient, None])
         variable.assign_sub(at("applying", gradient))
-        assert [op.type for op in here.writes()] == ["AssignSubVariableOp"]
+        assert [op.type for op in touched.writes()] == ["AssignSubVariableOp"]
         found: list[float] = here.seconds()
         return found
 

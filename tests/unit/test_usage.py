@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import socket
 from itertools import pairwise
 
@@ -71,6 +72,22 @@ def test_a_workers_time_is_divided_without_a_rest_and_without_what_lies_between_
         rows_s=1.0 + 0.5 + 0.5, reading_s=0.5, computing_s=4.0, applying_s=1.5, function_s=2.5, waiting_s=0.5
     )
     assert meter.staleness == {0: 1, 1: 2, 1000: 1}
+
+
+def test_executions_that_measure_nothing_have_spent_their_time_as_those_that_do() -> None:
+    times = iter([0.0, 0.0, 4.0, 4.0, 4.0, 10.0, 10.0, 10.0, 12.0])
+    meter = WorkMeter(lambda: next(times))
+    nobody = [math.nan, math.nan]
+    for stages, stale, expected in (
+        (nobody, [], Work(function_s=4.0)),
+        ([3.0, 1.5], [2], Work(reading_s=5.0, computing_s=2.5, applying_s=2.5)),
+        (nobody, [], Work(reading_s=6.0, computing_s=3.0, applying_s=3.0)),
+    ):
+        meter.ask(0)
+        meter.take()
+        meter.update(stages, np.array(stale, np.int64))
+        assert meter.work == expected
+    assert meter.staleness == {2: 1}
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import math
+import time
+from collections.abc import Callable
 from typing import Any
 
 import tensorflow as tf
@@ -11,7 +14,7 @@ from sparktf.trainer.model.model import KerasModel, recorded
 from sparktf.trainer.model.tensors import Tensors, example, rows_of
 from sparktf.trainer.model.trackables import count_atomically
 from sparktf.trainer.parameter_server.packing import bring_rows, mark_trained
-from sparktf.trainer.parameter_server.stages import Stages
+from sparktf.trainer.parameter_server.stages import Stages, Touched
 from sparktf.trainer.parameter_server.staleness import StaleUpdates
 
 
@@ -21,7 +24,9 @@ class Closure:
     It is not said which worker runs it, and it may be run again where it was broken off.
 
     Attributes:
-        function: To be scheduled with what `packing.asked_for` returns; returns the receipts as JSON.
+        function: To be scheduled with what `packing.asked_for` returns; returns the receipts as JSON. It measures where
+            its time goes, and how stale its updates are.
+        traced_s: So long it took to trace it.
     """
 
     def __init__(self, strategy: Any, model: KerasModel, *, batch_size: int) -> None:
@@ -40,24 +45,42 @@ class Closure:
             strategy.run(self._warm_up)
         self._variables = model.trained()
         self._stale = StaleUpdates(self._variables[0])
+        began_s = time.monotonic()
+        self.function = self._traced(self._run)
+        self.traced_s = time.monotonic() - began_s
+
+    def plain(self) -> Any:
+        """Traces and returns what does as `function`, and measures nothing; to be called once."""
+        with self._strategy.scope(), naming_tensors(self._model.spec):
+            return self._traced(self._run_plain)
+
+    @staticmethod
+    def _traced(run: Callable[[Any], Any]) -> Any:
         asked = tf.TensorSpec((None,), tf.int64)
-        self.function = tf.function(self._run, input_signature=[asked], autograph=False).get_concrete_function()
+        return tf.function(run, input_signature=[asked], autograph=False).get_concrete_function()
 
     def _run(self, asked: Any) -> Any:
         rows, n, take = bring_rows(self._model.spec, asked)
         table = self._stale.begin()
-        sums = self._updates(rows, n, table)
+        sums = self._updates(rows, n, self._update, table)
         # The loop is over when its sums are there: a graph's outputs wait for all that it changes.
         return mark_trained(take, sums, self._stale.end(table))
 
-    def _updates(self, rows: Tensors, n: Any, table: Any) -> Any:
+    def _run_plain(self, asked: Any) -> Any:
+        rows, n, take = bring_rows(self._model.spec, asked)
+        sums = self._updates(rows, n, self._update_plain)
+        return mark_trained(take, sums, tf.zeros(0, tf.int64))
+
+    def _updates(self, rows: Tensors, n: Any, make: Callable[..., Any], *args: Any) -> Any:
         """Makes the updates of all rows.
 
         Args:
-            table: For how stale they are.
+            make: Makes one of some rows; returns its loss, and the seconds that it took to read and to compute:
+                float32 [3].
+            args: For `make`, behind the rows.
 
         Returns:
-            float32 [3]: the sum of the loss over the rows, and the seconds that updates took to read and to compute.
+            float32 [3]: the sum of the loss over the rows, and those of the seconds.
         """
         updates = (n + self._batch_size - 1) // self._batch_size
 
@@ -65,7 +88,7 @@ class Closure:
         def update(k: Any, sums: Any) -> tuple[Any, Any]:
             start = k * self._batch_size
             stop = tf.minimum(start + self._batch_size, n)
-            made = self._strategy.run(self._update, args=(rows_of(rows, start, stop), table))
+            made = self._strategy.run(make, args=(rows_of(rows, start, stop), *args))
             return k + 1, sums + made * tf.stack([tf.cast(stop - start, tf.float32), 1.0, 1.0])
 
         start = (tf.constant(0, tf.int64), tf.zeros(3))
@@ -74,13 +97,22 @@ class Closure:
     # Nothing of ours is for AutoGraph; Keras converts a layer's own `call` where its flavour does so.
     @tf.autograph.experimental.do_not_convert  # type: ignore[untyped-decorator]
     def _update(self, rows: Tensors, table: Any) -> Any:
-        stages, applied = Stages(self._variables), self._stale.read()
+        touched, applied = Touched(self._variables), self._stale.read()
+        stages = Stages(touched)
         loss, gradients = self._model.gradients(rows, tf.constant(float(self._replicas)))
         stages.end_reading()
         stages.end_computing(gradients)
         self._model.apply(gradients)
-        self._stale.note(table, applied, stages.writes())
+        self._stale.note(table, applied, touched.writes())
         return tf.stack([loss / self._replicas, *stages.seconds()])
+
+    @tf.autograph.experimental.do_not_convert  # type: ignore[untyped-decorator]
+    def _update_plain(self, rows: Tensors) -> Any:
+        touched = Touched(self._variables)
+        loss, gradients = self._model.gradients(rows, tf.constant(float(self._replicas)))
+        self._model.apply(gradients)
+        self._stale.count(touched.writes())
+        return tf.stack([loss / self._replicas, math.nan, math.nan])
 
     def _warm_up(self) -> None:
         """Calls the model once, so that Keras makes its lazy loss and metric variables before the trace."""

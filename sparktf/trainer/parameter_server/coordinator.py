@@ -34,6 +34,7 @@ from sparktf.trainer.parameter_server.meter import Meter
 from sparktf.trainer.parameter_server.packing import asked_for
 from sparktf.trainer.parameter_server.plain_copy import CommittedCopy
 from sparktf.trainer.parameter_server.rounds import Rounds
+from sparktf.trainer.parameter_server.sampling import Sampling
 from sparktf.trainer.parameter_server.servers import Servers
 from sparktf.trainer.parameter_server.succession import look_after_workers
 from sparktf.trainer.parameter_server.tally import Known, Tally
@@ -102,6 +103,11 @@ class Coordinator:
             sending = self._succession.sending
             self._together = Aggregation(rounds, self._closure.update, self._closure.throw_away, sending)
             self._together.start()
+        self._sampling = None
+        if isinstance(self._closure, Closure):
+            plain = partial(self._trace_plain, self._closure)
+            first = IN_FLIGHT * place.workers
+            self._sampling = Sampling(self._closure.function, plain, traced_s=self._closure.traced_s, first=first)
         self._dropped = 0
         self._telling = Telling(place)
         settings = LoopSettings(config.train.batch_size, config.steps_per_call, member.extent)
@@ -135,6 +141,10 @@ class Coordinator:
         told, self._dropped = self._dropped, self._together.dropped if self._together is not None else 0
         return self._dropped - told
 
+    def _trace_plain(self, closure: Closure) -> Any:
+        with self._succession.sending:
+            return closure.plain()
+
     # ---- what the loop needs ----
 
     def workers(self) -> dict[NodeId, WorkerPlace]:
@@ -143,7 +153,11 @@ class Coordinator:
 
     def send(self, number: int, epoch: int, updates: int, acknowledged: Sequence[Known]) -> None:
         """See `Surroundings`."""
-        self._executions.send(number, self._closure.function, (asked_for(epoch, updates, acknowledged),))
+        function = self._closure.function
+        if self._sampling is not None:
+            incarnations = tuple(place.incarnation for place in self.workers().values())
+            function = self._sampling.choose(number, incarnations)
+        self._executions.send(number, function, (asked_for(epoch, updates, acknowledged),))
 
     def next(self, wait_s: float) -> Result | None:
         """See `Surroundings`."""

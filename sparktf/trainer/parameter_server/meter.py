@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import math
 import os
 import resource
 import socket
@@ -98,18 +99,25 @@ class WorkMeter:
     """What a worker's time goes into, and how stale its updates are; thread-safe.
 
     Attributes:
-        work: So far.
-        staleness: How many updates were so stale.
+        staleness: How many updates were so stale, of those that were measured.
     """
 
     def __init__(self, now_s: Callable[[], float] = time.monotonic) -> None:
         """Measures from the first call on."""
-        self.work = Work()
         self.staleness: dict[int, int] = {}
+        self._work = Work()
+        self._stages = Work()
+        self._unmeasured_s = 0.0
         self._now_s = now_s
         self._lock = threading.Lock()
         self._epoch: int | None = None
         self._since_s = 0.0
+
+    @property
+    def work(self) -> Work:
+        """So far. Executions that did not measure their stages count as those that did have spent their time."""
+        with self._lock:
+            return self._work + divided(self._stages, self._stages.seconds + self._unmeasured_s)
 
     def ask(self, epoch: int) -> None:
         """An execution asks for rows. What lies between two epochs is not counted."""
@@ -128,8 +136,9 @@ class WorkMeter:
         """Its updates are made.
 
         Args:
-            stages: So many seconds they were reading, and computing; empty where nobody tells that.
-            stale: int64 [updates]: how stale each was.
+            stages: So many seconds they were reading, and computing, NaN where that was not measured; empty where
+                nobody can tell that.
+            stale: int64 [updates]: how stale each was; empty where that was not measured.
         """
         with self._lock:
             counts = Counter(self.staleness)
@@ -140,12 +149,22 @@ class WorkMeter:
                 self._add(function_s=seconds)
                 return
             reading_s, computing_s = stages
+            if math.isnan(reading_s):
+                self._unmeasured_s += seconds
+                return
             applying_s = max(seconds - reading_s - computing_s, 0.0)
-            self._add(reading_s=reading_s, computing_s=computing_s, applying_s=applying_s)
+            self._stages += Work(reading_s=reading_s, computing_s=computing_s, applying_s=applying_s)
 
     def _lap(self) -> float:
         since_s, self._since_s = self._since_s, self._now_s()
         return self._since_s - since_s
 
     def _add(self, **seconds: float) -> None:
-        self.work += Work(**seconds)
+        self._work += Work(**seconds)
+
+
+def divided(stages: Work, seconds: float) -> Work:
+    """Returns so many seconds, divided as those of `stages` are; all of them as a function's where these are none."""
+    if not stages.seconds:
+        return Work(function_s=seconds)
+    return Work(**{name: seconds * each / stages.seconds for name, each in stages})

@@ -23,8 +23,9 @@ ROWS = "sparktf_rows"
 DONE = "sparktf_done"
 """Token of the PyFunc that marks a take as trained: (take, sums, stale) -> receipts, as JSON.
 
-sums: float32 [3], of the loss over the rows, and of the seconds that updates took to read and to compute; [1] where
-nobody tells these apart. stale: int64 [updates], how many others were applied between reading and applying.
+sums: float32 [3], of the loss over the rows, and of the seconds that updates took to read and to compute, NaN where
+that was not measured; [1] where nobody tells these apart. stale: int64 [updates], how many others were applied between
+reading and applying; none where that was not measured.
 """
 
 PART_DONE = "sparktf_part_done"

@@ -14,11 +14,11 @@ import tensorflow as tf
 _READS = {"ReadVariableOp", "ResourceGather", "ResourceGatherNd", "VariableShape"}
 
 
-class Stages:
-    """One update in the graph that is being recorded; it begins when this is made."""
+class Touched:
+    """What is done with some variables in the graph that is being recorded, from when this is made."""
 
     def __init__(self, variables: Sequence[Any]) -> None:
-        """Reads the clock.
+        """Begins.
 
         Args:
             variables: The tf.Variables that an update reads and changes.
@@ -26,12 +26,41 @@ class Stages:
         self._variables = variables
         self._graph = tf.compat.v1.get_default_graph()
         self._before = len(self._graph.get_operations())
+
+    def reads(self) -> list[Any]:
+        """Returns what was read of the variables."""
+        return [op.outputs[0] for op in self._operations(self._variables) if op.type in _READS and op.outputs]
+
+    def writes(self) -> list[Any]:
+        """Returns the operations that change the first of the variables that is changed."""
+        found = ([op for op in self._operations([v]) if op.type not in _READS] for v in self._variables)
+        return next(filter(None, found), [])
+
+    def _operations(self, variables: Sequence[Any]) -> list[Any]:
+        """Returns the operations on some variables since the beginning."""
+        handles = {id(variable.handle) for variable in variables}
+        inner = {handle.name for outer, handle in self._graph.captures if id(outer) in handles}
+        new = self._graph.get_operations()[self._before :]
+        return [op for op in new if any(tensor.name in inner for tensor in op.inputs)]
+
+
+class Stages:
+    """One update in the graph that is being recorded; it begins when this is made."""
+
+    def __init__(self, touched: Touched) -> None:
+        """Reads the clock.
+
+        Args:
+            touched: What the update does with its variables.
+        """
+        self._touched = touched
+        self._graph = tf.compat.v1.get_default_graph()
         self._clocks: list[Any] = []
         self._read_clock([])
 
     def end_reading(self) -> None:
         """Reads the clock once all that was read of the variables has come."""
-        values = [op.outputs[0] for op in self._operations(self._variables) if op.type in _READS and op.outputs]
+        values = self._touched.reads()
         # An operation that takes the values, and looks at `True` alone. One that only came after the reading would cost
         # a message more from where it is done, and say nothing of when the values have come here.
         come = tf.raw_ops.Assert(condition=True, data=values, summarize=1) if values else None
@@ -46,11 +75,6 @@ class Stages:
         began, read, computed = self._clocks
         return [tf.cast(read - began, tf.float32), tf.cast(computed - read, tf.float32)]
 
-    def writes(self) -> list[Any]:
-        """Returns the operations that change the first of the variables that is changed."""
-        found = ([op for op in self._operations([v]) if op.type not in _READS] for v in self._variables)
-        return next(filter(None, found), [])
-
     def _read_clock(self, after: Sequence[Any]) -> None:
         with tf.control_dependencies([*self._clocks[-1:], *after]):
             clock = tf.timestamp()
@@ -64,10 +88,3 @@ class Stages:
         """
         self._graph.experimental_acd_manager.run_independently(operation)
         return operation
-
-    def _operations(self, variables: Sequence[Any]) -> list[Any]:
-        """Returns the operations on some variables since the beginning."""
-        handles = {id(variable.handle) for variable in variables}
-        inner = {handle.name for outer, handle in self._graph.captures if id(outer) in handles}
-        new = self._graph.get_operations()[self._before :]
-        return [op for op in new if any(tensor.name in inner for tensor in op.inputs)]

@@ -1,4 +1,4 @@
-"""How stale updates are: told by the parameter server that applies them, once for each execution.
+"""How stale updates are: told by the parameter server that applies them, once for each execution that measures.
 
 The server holds how many updates it has applied. An update reads that with the variables, and again when its gradients
 have been applied there. Both stay on the server, in a table of the execution's own: a number that crosses in each
@@ -47,6 +47,11 @@ class StaleUpdates:
             now = self.read()
             # Two may find the same number, and never of one execution.
             tf.raw_ops.LookupTableInsertV2(table_handle=table, keys=now, values=now - before)
+        self.count(writes)
+
+    def count(self, writes: Sequence[Any]) -> None:
+        """Counts an update when it is applied, which tells nothing of itself; the argument as of `note`."""
+        with tf.device(self._device), tf.control_dependencies(list(writes)):
             tf.raw_ops.AssignAddVariableOp(resource=self._applied, value=tf.ones((), tf.int64))
 
     def end(self, table: Any) -> Any:

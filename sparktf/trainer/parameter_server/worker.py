@@ -113,7 +113,7 @@ class Worker:
         Args:
             take: int64.
             sums: float32 [3]: of the loss over its rows, and of the seconds of reading and of computing, or [1].
-            stale: int64 [updates]: how stale each was.
+            stale: int64 [updates]: how stale each was, if that was measured.
         """
         loss, *stages = sums.tolist()
         self.meter.update(stages, stale)
