@@ -52,12 +52,16 @@ class Written(NamedTuple):
         others: What `write` says that servers have written.
         settled: What `settle` says.
         grown_mib: By how much the coordinator grew meanwhile.
+        bare: The checksums as a function finds them that has captured no handle of a variable, plus one each.
+        captured: Tensors that this function has captured.
     """
 
     variables: list[Variable]
     others: tuple[str, ...]
     settled: str
     grown_mib: float
+    bare: list[int]
+    captured: int
 
 
 def filled(flavour: str, *, trains: bool = True) -> Any:
@@ -91,16 +95,35 @@ def described(variables: Sequence[Any]) -> list[Variable]:
     def checksums() -> Any:
         return [checksum(variable) for variable in variables]
 
-    def checksum(variable: Any) -> Any:
-        with tf.device(variable.device):
-            values = variable.read_value()
-            bits = tf.bitcast(values, tf.int32) if values.dtype == tf.float32 else values
-            places = tf.range(tf.size(bits, tf.int64), dtype=tf.int64) % 1009 + 1
-            return tf.reduce_sum(tf.cast(tf.reshape(bits, [-1]), tf.int64) * places)
-
     sizes = [int(v.shape.num_elements()) * int(v.dtype.size) for v in variables]
     sums = [int(value) for value in checksums()]
     return [Variable(v.device, *rest) for v, *rest in zip(variables, sizes, sums, strict=True)]
+
+
+def checksum(variable: Any) -> Any:
+    """Returns that of a variable, as a tensor; made where the variable is."""
+    tf = importlib.import_module("tensorflow")
+    with tf.device(variable.device):
+        values = variable.read_value()
+        bits = tf.bitcast(values, tf.int32) if values.dtype == tf.float32 else values
+        places = tf.range(tf.size(bits, tf.int64), dtype=tf.int64) % 1009 + 1
+        return tf.reduce_sum(tf.cast(tf.reshape(bits, [-1]), tf.int64) * places)
+
+
+def without_handles(variables: Sequence[Any]) -> tuple[list[int], int]:
+    """Returns what `Written` has as `bare` and `captured`."""
+    tf = importlib.import_module("tensorflow")
+    handles = importlib.import_module("sparktf.trainer.parameter_server.handles")
+
+    def more(number: Any) -> Any:
+        def once(k: Any, _: Any) -> Any:  # in a loop, as updates are
+            return k + 1, tf.stack([checksum(variable) for variable in variables]) + number
+
+        return tf.while_loop(lambda k, _: k < number, once, [0 * number, tf.zeros(len(variables), tf.int64)])[1]
+
+    function = tf.function(more, input_signature=[tf.TensorSpec((), tf.int64)]).get_concrete_function()
+    bare = handles.without_handles(function)
+    return bare(tf.constant(1, tf.int64)).numpy().tolist(), len(bare.captured_inputs)
 
 
 def fill(variables: Sequence[Any], start: int = 0) -> None:
@@ -134,7 +157,7 @@ def write(cluster: ClusterSpec, flavour: str, folder: Path, vanishes: str) -> Wr
     checkpoint, model = _connected(cluster, flavour)
     variables = variables_of(model)
     fill(variables)
-    found = described(variables)
+    found, bare = described(variables), without_handles(variables)
     process = psutil.Process()
     before = process.memory_info().rss
     others = checkpoint.write(folder)
@@ -143,7 +166,7 @@ def write(cluster: ClusterSpec, flavour: str, folder: Path, vanishes: str) -> Wr
     checkpoint.upload(Uploaded(attempt=1, node=COORDINATOR, step=7, epoch=1, done=(), keras="keras"))
     settled = checkpoint.settle()
     grown = process.memory_info().rss - before
-    return Written(found, others, settled, grown / 2**20)
+    return Written(found, others, settled, grown / 2**20, *bare)
 
 
 def restore(cluster: ClusterSpec, flavour: str, paths: Sequence[Path], work: Path) -> list[list[Variable]]:

@@ -77,6 +77,11 @@ def test_each_server_writes_and_uploads_what_it_holds_and_the_coordinator_none_o
     assert written.grown_mib < 32
 
 
+def test_a_function_finds_the_handles_of_variables_on_the_servers_and_captures_none(committed: Committed) -> None:
+    assert committed.written.bare == [checksum + 1 for checksum in checksums(committed.written.variables)]
+    assert committed.written.captured == 0
+
+
 @pytest.mark.parametrize("ps", [1, 3])
 def test_other_numbers_of_servers_go_on_from_it_and_from_what_one_process_has_written(
     ps: int, flavour: str, committed: Committed, tmp_path: Path, elsewhere: ProcessPoolExecutor

@@ -13,6 +13,7 @@ from sparktf.trainer.model.contract import naming_tensors
 from sparktf.trainer.model.model import KerasModel, recorded
 from sparktf.trainer.model.tensors import Tensors, example, rows_of
 from sparktf.trainer.model.trackables import count_atomically
+from sparktf.trainer.parameter_server.handles import without_handles
 from sparktf.trainer.parameter_server.packing import bring_rows, mark_trained
 from sparktf.trainer.parameter_server.stages import Stages, Touched
 from sparktf.trainer.parameter_server.staleness import StaleUpdates
@@ -57,7 +58,7 @@ class Closure:
     @staticmethod
     def _traced(run: Callable[[Any], Any]) -> Any:
         asked = tf.TensorSpec((None,), tf.int64)
-        return tf.function(run, input_signature=[asked], autograph=False).get_concrete_function()
+        return without_handles(tf.function(run, input_signature=[asked], autograph=False).get_concrete_function())
 
     def _run(self, asked: Any) -> Any:
         rows, n, take = bring_rows(self._model.spec, asked)
