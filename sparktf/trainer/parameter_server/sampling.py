@@ -1,7 +1,7 @@
 """Which executions measure where their time goes: enough of them for the figures, few enough to cost next to nothing.
 
 All do until there is time to trace the function that does not: a run that is over by then has its figures, and none
-begins later for it.
+begins later for it. Where tracing takes long, all do to the end.
 """
 
 from __future__ import annotations
@@ -17,6 +17,8 @@ _GOLDEN = (5**0.5 - 1) / 2
 take their turns have one that measures as often as each other."""
 _WORTH = 20
 """Tracing is worth its time once training has gone on for so many times as long: what it saves is a few percent."""
+_LONG_S = 2.0
+"""A function that takes longer to trace is that of a large model, beside whose updates measuring is nothing."""
 
 
 def is_measured(number: int, since_new: int, first: int) -> bool:
@@ -37,7 +39,7 @@ def is_worth_tracing(trained_s: float, traced_s: float) -> bool:
         trained_s: So long training has gone on.
         traced_s: So long tracing took the first time.
     """
-    return trained_s >= _WORTH * traced_s
+    return traced_s <= _LONG_S and trained_s >= _WORTH * traced_s
 
 
 class Sampling:
