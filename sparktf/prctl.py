@@ -7,7 +7,6 @@ import os
 import signal
 
 _PR_SET_PDEATHSIG = 1
-_PR_SET_CHILD_SUBREAPER = 36
 
 
 def die_with(parent: int) -> bool:
@@ -20,10 +19,10 @@ def die_with(parent: int) -> bool:
     return os.getppid() == parent
 
 
-def adopt_orphans(*, wanted: bool) -> bool:
-    """Makes this process the parent of the orphans below it, in place of init; returns whether the kernel does that."""
-    return _prctl(_PR_SET_CHILD_SUBREAPER, int(wanted)) == 0
+def outlive_parent() -> None:
+    """Takes back what `die_with` has asked for."""
+    _prctl(_PR_SET_PDEATHSIG, 0)
 
 
-def _prctl(option: int, value: int) -> int:
-    return int(ctypes.CDLL(None, use_errno=True).prctl(option, value, 0, 0, 0))
+def _prctl(option: int, value: int) -> None:
+    ctypes.CDLL(None).prctl(option, value, 0, 0, 0)

@@ -80,8 +80,8 @@ class ClusterConfig(Section):
     )
     nursery: Switch = Field(
         default="auto",
-        description="Whether each node has TensorFlow imported by a process of its own, beforehand, and forks its "
-        "trainers from that one; a trainer that cannot be forked starts from nothing. `auto`: where no GPU is seen.",
+        description="Whether each executor has TensorFlow imported beforehand by a process from which the trainers of "
+        "its nodes are forked; one that cannot be forked starts from nothing. `auto`: where no GPU is seen.",
     )
 
     @property

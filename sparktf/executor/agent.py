@@ -124,7 +124,8 @@ class Agent:
             return None
         try:
             also = named_in(self._settings.model_module, python_path().split(os.pathsep))
-            return Nursery(self._base, trainer_environment(self._base), also)
+            local = _local_dir()
+            return Nursery(self._base, trainer_environment(self._base), also, Path(local) if local else None)
         except OSError as e:
             print(f"sparktf agent {self._partition}: there is no nursery: {e}", file=sys.stderr)
             return None

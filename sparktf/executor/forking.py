@@ -2,22 +2,21 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import signal
 import socket
-import subprocess
 import sys
-import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import IO, Any
 
 from sparktf.config.section import Switch
+from sparktf.executor.rendezvous import meet
 from sparktf.knobs import KNOBS
 from sparktf.module_search import find_module
-from sparktf.prctl import adopt_orphans
 
 _MESSAGE_NBYTES = 4096
 _LOG_NBYTES = 2000
@@ -26,27 +25,38 @@ _SOME_NEED = ("tf_keras",)
 
 
 class ForkedProcess:
-    """A trainer that the nursery has forked, a child of this process: as much of `subprocess.Popen` as is needed."""
+    """A trainer that the nursery has forked: as much of `subprocess.Popen` as is needed.
 
-    def __init__(self, pid: int, stdin: IO[bytes]) -> None:
+    Attributes:
+        parent: The nursery's process, with which it ends.
+    """
+
+    def __init__(self, pid: int, parent: int, stdin: IO[bytes], nursery: Nursery) -> None:
         self.pid = pid
+        self.parent = parent
         self.stdin: IO[bytes] | None = stdin
+        self._nursery = nursery
         self._code: int | None = None
 
     def poll(self) -> int | None:
         """Returns the exit code, None while it runs."""
-        return self._reap(os.WNOHANG)
+        if self._code is None:
+            self._code = self._nursery.exit_code(self.pid, wait_s=0.0)
+        return self._code
 
     def wait(self) -> int:
-        """Waits for the end; returns the exit code."""
-        code = self._reap(0)
-        assert code is not None
-        return code
+        """Waits for the end of one that has ended, or is killed; returns the exit code."""
+        if self._code is None:
+            self._code = self._nursery.exit_code(self.pid, wait_s=KNOBS.nursery_answer_s)
+        if self._code is None:
+            self._code = -signal.SIGKILL  # nobody who would know is there to tell: the nursery is frozen
+        return self._code
 
     def send_signal(self, number: int) -> None:
         """Sends a signal, unless it has ended."""
         if self.poll() is None:
-            os.kill(self.pid, number)
+            with suppress(ProcessLookupError):  # the word of its end is on its way
+                os.kill(self.pid, number)
 
     def terminate(self) -> None:
         """Asks it to end."""
@@ -56,67 +66,62 @@ class ForkedProcess:
         """Ends it."""
         self.send_signal(signal.SIGKILL)
 
-    def _reap(self, options: int) -> int | None:
-        if self._code is None:
-            pid, status = os.waitpid(self.pid, options)
-            if pid:
-                self._code = os.waitstatus_to_exitcode(status)
-        return self._code
-
 
 class Nursery:
-    """A process that imports what trainers share, and then forks them.
+    """A process that imports what trainers share, and then forks them: one for all agents of an executor.
 
-    It must be started by a thread that lives as long as trainers are to live: the kernel ends the nursery with it.
-    Trainers become children of this process, which adopts all orphans below it until `close`.
+    The first agent starts it; the others find its socket. It lives as long as one of them is connected, kills what it
+    has forked for one that is gone, and takes its trainers with it if it dies.
     """
 
-    def __init__(self, base: Path, environment: Mapping[str, str], also: Sequence[str] = ()) -> None:
-        """Starts the process.
+    def __init__(
+        self, base: Path, environment: Mapping[str, str], also: Sequence[str] = (), shared: Path | None = None
+    ) -> None:
+        """Finds the process that another agent has started in the same environment, or starts one.
+
+        It must be started by a thread that lives while it imports: the kernel ends it with that.
 
         Args:
-            base: Folder for what it writes.
+            base: Folder of this agent alone.
             environment: What trainers get, too.
             also: Modules that it imports beside those that every trainer needs, where they are installed.
+            shared: Folder that the agents of this executor have in common, and no other user can write to; None: this
+                agent shares with none.
 
         Raises:
-            OSError: this system has no such processes.
+            OSError: it cannot be started.
         """
-        if not adopt_orphans(wanted=True):
-            raise OSError("the kernel gives orphans to init alone")
         self._log = base / "nursery.log"
-        self._began_s = time.monotonic()
-        self._ready = False
-        self._socket, its = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        with its, self._log.open("wb") as log:
-            self._process = self._start(its, log, environment, also)
+        self._pid: int | None = None
+        self._ready = self._dead = False
+        self._codes: dict[int, int] = {}
+        self._place = (shared or base) / f"nursery-{_key(environment, also)}"
+
+        def begin(listening: socket.socket) -> None:
+            with self._log.open("wb") as log:
+                arguments = (str(os.getpid()), str(self._place), *also)
+                self._pid = self._start(listening, log, environment, arguments)
+
+        self._socket = meet(self._place, begin)
 
     def _start(
-        self, its: socket.socket, log: IO[bytes], environment: Mapping[str, str], also: Sequence[str]
-    ) -> subprocess.Popen[bytes] | ForkedProcess:
-        return subprocess.Popen(
-            [sys.executable, "-P", "-m", "sparktf.trainer.nursery", str(os.getpid()), *also],
-            stdin=its.fileno(),
-            stdout=log,
-            stderr=subprocess.STDOUT,
-            env=environment,
-        )
+        self, listening: socket.socket, log: IO[bytes], environment: Mapping[str, str], arguments: Sequence[str]
+    ) -> int:
+        """Starts the process, a child of this one; returns its number."""
+        files = [(os.POSIX_SPAWN_DUP2, file, to) for to, file in enumerate((listening.fileno(), *[log.fileno()] * 2))]
+        command = [sys.executable, "-P", "-m", "sparktf.trainer.nursery", *arguments]
+        return os.posix_spawn(sys.executable, command, environment, file_actions=files)
 
     @property
-    def pid(self) -> int:
-        return self._process.pid
+    def is_own(self) -> bool:
+        """Whether this agent has started it."""
+        return self._pid is not None
 
     def is_importing(self) -> bool:
         """Whether it lives, and cannot fork yet."""
-        if not self._ready and self._process.poll() is None:
-            self._socket.setblocking(False)
-            with suppress(BlockingIOError, OSError):
-                self._ready = bool(self._socket.recv(_MESSAGE_NBYTES))
-        return not self._ready and self._process.poll() is None
-
-    def age_s(self) -> float:
-        """Returns how long ago it was started."""
-        return time.monotonic() - self._began_s
+        if not self._ready:
+            self._hear(0.0)
+        return not self._ready and not self._dead
 
     def fork(self, work: Path, log: IO[bytes]) -> ForkedProcess:
         """Has it fork a trainer.
@@ -126,50 +131,90 @@ class Nursery:
             log: What the trainer says goes there.
 
         Raises:
-            OSError: it cannot, or it has died. After anything but a refusal it is ended, and forks no more.
+            OSError: it cannot, or it has died. After anything but a refusal it forks no more for this agent.
         """
-        if not self._ready:
-            raise self._ended("it has not finished importing" if self._process.poll() is None else "it died")
+        if self.is_importing():
+            raise self._ended("it has not finished importing")
         reading, writing = os.pipe()
         stdin = os.fdopen(writing, "wb")
         try:
             answer = self._ask(work, reading, log)
-            if answer.get("parent") != os.getpid():
-                raise OSError(f"it cannot fork: {answer.get('refused', 'its trainers are not adopted')}")
+            if "refused" in answer:
+                raise OSError(f"it cannot fork: {answer['refused']}")
         except BaseException:
             stdin.close()  # a trainer that comes all the same reads nothing, and ends
             raise
         finally:
             os.close(reading)
-        return ForkedProcess(int(answer["pid"]), stdin)
+        return ForkedProcess(answer["pid"], answer["parent"], stdin, self)
 
     def _ask(self, work: Path, reading: int, log: IO[bytes]) -> dict[str, Any]:
-        try:
-            self._socket.settimeout(KNOBS.nursery_answer_s)
+        with suppress(OSError):  # that it is dead is heard below
             socket.send_fds(self._socket, [json.dumps({"work": str(work)}).encode()], [reading, log.fileno()])
-            answer = self._socket.recv(_MESSAGE_NBYTES)
-        except TimeoutError:
-            raise self._ended(f"it did not answer within {KNOBS.nursery_answer_s:g} s") from None
-        except OSError as e:
-            raise self._ended("it died") from e
-        if not answer:
-            raise self._ended("it died")
-        found: dict[str, Any] = json.loads(answer)
+        while answer := self._hear(KNOBS.nursery_answer_s):
+            if "pid" in answer or "refused" in answer:
+                return answer
+        raise self._ended("it died" if self._dead else f"it did not answer within {KNOBS.nursery_answer_s:g} s")
+
+    def exit_code(self, pid: int, wait_s: float) -> int | None:
+        """Returns the exit code of a trainer, once, and None while that runs.
+
+        Args:
+            wait_s: How long it may take until it says something.
+        """
+        while pid not in self._codes and self._hear(wait_s):
+            pass
+        return self._codes.pop(pid, -signal.SIGKILL if self._dead else None)
+
+    def _hear(self, wait_s: float) -> dict[str, Any]:
+        """Returns what it says next, nothing where that does not come in time, or it is dead."""
+        if self._dead:
+            return {}
+        self._socket.settimeout(wait_s)
+        try:
+            said = self._socket.recv(_MESSAGE_NBYTES)
+        except (BlockingIOError, TimeoutError):
+            return {}
+        except OSError:
+            said = b""
+        if not said:
+            self._dead = True
+            return {}
+        self._ready = True
+        found: dict[str, Any] = json.loads(said)
+        if "exited" in found:
+            self._codes[found["exited"]] = found["code"]
         return found
 
     def _ended(self, why: str) -> OSError:
-        """Ends the process; returns the error that tells of it."""
-        self._process.kill()
-        code = self._process.wait()
+        """Does without it from now on; returns the error that tells of it."""
+        is_useless, self._dead = self._dead or not self._ready, True
+        self._socket.close()
+        if self._pid is None or not is_useless:
+            return OSError(why)
+        code = self._kill(self._pid)
         said = self._log.read_bytes()[-_LOG_NBYTES:].decode(errors="replace").strip().splitlines()
         return OSError(f"{why}, exit code {code}" + (f": {said[-1]}" if said else ""))
 
+    def _kill(self, pid: int) -> int:
+        """Ends the process, which no other agent can have a use for; returns its exit code."""
+        self._pid = None
+        os.kill(pid, signal.SIGKILL)
+        return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+
     def close(self) -> None:
-        """Ends it. Trainers live on."""
-        self._process.kill()
-        self._process.wait()
+        """Leaves it, with which the trainers end that it has forked for this agent; it ends with the last to leave."""
+        is_over = is_stuck = self.is_importing()
+        if not is_stuck and not self._dead:
+            self._socket.shutdown(socket.SHUT_WR)
+            while answer := self._hear(KNOBS.nursery_answer_s):
+                is_over = "over" in answer
+            is_stuck = not self._dead
+        if self._pid is not None and (is_over or is_stuck):
+            self._kill(self._pid)
+            self._place.unlink(missing_ok=True)
+        self._dead = True
         self._socket.close()
-        adopt_orphans(wanted=False)
         self._log.unlink(missing_ok=True)
 
 
@@ -185,6 +230,12 @@ def named_in(module: str, path: Sequence[str]) -> tuple[str, ...]:
         text = Path(found.origin).read_bytes()  # in a zip, there is no such file
         return tuple(name for name in _SOME_NEED if name.encode() in text)
     return ()
+
+
+def _key(environment: Mapping[str, str], also: Sequence[str]) -> str:
+    """Returns what agents have in common that can have a nursery in common."""
+    alike = {name: value for name, value in environment.items() if name != "TMPDIR"}
+    return hashlib.sha256(json.dumps([alike, list(also)], sort_keys=True).encode()).hexdigest()[:16]
 
 
 def wants_nursery(setting: Switch) -> bool:

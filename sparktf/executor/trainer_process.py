@@ -46,7 +46,8 @@ class TrainerProcess:
         self._stop_asked_s: float | None = None
         with self._log.open("wb") as log:
             self._process = self._fork(nursery, log) or self._spawn(log)
-        bootstrap = Bootstrap(spec=spec, access=access, work=str(self._work), parent=os.getpid())
+        parent = self._process.parent if isinstance(self._process, ForkedProcess) else os.getpid()
+        bootstrap = Bootstrap(spec=spec, access=access, work=str(self._work), parent=parent)
         self._say(bootstrap.model_dump_json())
 
     def _fork(self, nursery: Nursery | None, log: IO[bytes]) -> ForkedProcess | None:

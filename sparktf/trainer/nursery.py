@@ -1,9 +1,9 @@
-"""The nursery: a process of an agent's that has imported TensorFlow, and forks trainers.
+"""The nursery: a process of an executor's that has imported TensorFlow, and forks trainers.
 
-Importing is most of what a trainer's start costs. The agent starts
-`python -m sparktf.trainer.nursery PARENT [MODULE...]`, with a socket as its standard input, and asks there for
-trainers: one message for each, with the reading end of the trainer's standard input and its log. A trainer becomes the
-child of the agent, as one that is started from nothing, and the nursery may die without it.
+Importing is most of what a trainer's start costs. The first agent of an executor starts
+`python -m sparktf.trainer.nursery PARENT PLACE [MODULE...]`, with a socket as its standard input that listens at PLACE.
+Agents connect, and ask for trainers: one message for each, with the reading end of the trainer's standard input and its
+log. They are told its process and, in the end, its exit code.
 
 A fork copies the thread that forks, and no other: so until then there is one, no channel, and no device.
 """
@@ -14,17 +14,19 @@ import ctypes
 import importlib
 import json
 import os
+import selectors
 import signal
 import socket
 import sys
 import tempfile
-import time
 import traceback
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
+from typing import Any, NoReturn
 
 from sparktf.module_search import forget_folders
-from sparktf.prctl import die_with
+from sparktf.prctl import die_with, outlive_parent
 from sparktf.trainer.preload import complete_environment, import_all, without_collector
 
 _BLAS_THREADS = ("OPENBLAS_NUM_THREADS", "GOTO_NUM_THREADS", "OMP_NUM_THREADS")
@@ -39,17 +41,13 @@ _NAME, _TRAINER = b"sparktf.trainer.nursery", b"sparktf.trainer"
 
 
 def main() -> None:
-    """Imports, says "ready", and serves until the agent has closed the socket or is gone."""
+    """Imports, and serves until the last agent is gone."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the whole terminal; the driver decides what it means
     if not die_with(int(sys.argv[1])):
         os._exit(0)
-    import_with_one_thread(sys.argv[2:])
-    with socket.socket(fileno=0) as agent:
-        agent.send(json.dumps({"ready": True}).encode())
-        if _serve(agent):
-            _forget_files()
-            while _serve(agent):
-                pass
+    import_with_one_thread(sys.argv[3:])
+    outlive_parent()  # others may be connected, too
+    Agents(socket.socket(fileno=0), Path(sys.argv[2])).serve()
     os._exit(0)
 
 
@@ -81,51 +79,117 @@ def _forget_files() -> None:
             libc.madvise(begin, end - begin, _MADV_DONTNEED)
 
 
-def _serve(agent: socket.socket) -> bool:
-    """Answers one request; returns whether there was one."""
-    request, files, _, _ = socket.recv_fds(agent, _REQUEST_NBYTES, 2)
-    if not request:
-        return False
-    try:
-        refused = _fork(agent, json.loads(request)["work"], *files)
-    finally:
-        for file in files:
-            os.close(file)
-    if refused:
-        agent.send(json.dumps({"refused": refused}).encode())
-    return True
+class Agents:
+    """Those who are connected, and the trainers of each."""
+
+    def __init__(self, listening: socket.socket, place: Path) -> None:
+        self._listening = listening
+        self._place = place
+        self._trainers: dict[socket.socket, set[int]] = {}
+        self._has_forked = self._is_over = False
+        self._woken, self._wakes = socket.socketpair()
+        self._selector = selectors.DefaultSelector()
+
+    def serve(self) -> None:
+        """Does what they ask until the last is gone."""
+        for end in (self._listening, self._woken, self._wakes):
+            end.setblocking(False)
+        signal.signal(signal.SIGCHLD, lambda *_: None)
+        signal.set_wakeup_fd(self._wakes.fileno(), warn_on_full_buffer=False)
+        self._selector.register(self._listening, selectors.EVENT_READ, self._admit)
+        self._selector.register(self._woken, selectors.EVENT_READ, self._reap)
+        while not self._is_over:
+            for key, _ in self._selector.select():
+                key.data(key.fileobj)
+
+    def _admit(self, listening: socket.socket) -> bool:
+        """Takes in an agent; returns whether there was one."""
+        try:
+            agent, _ = listening.accept()
+        except BlockingIOError:
+            return False
+        self._trainers[agent] = set()
+        self._selector.register(agent, selectors.EVENT_READ, self._obey)
+        _tell(agent, {"ready": True})
+        return True
+
+    def _obey(self, agent: socket.socket) -> None:
+        """Answers a request, or hears that an agent is gone."""
+        try:
+            request, files, _, _ = socket.recv_fds(agent, _REQUEST_NBYTES, 2)
+        except ConnectionError:
+            request, files = b"", []
+        if not request:
+            self._dismiss(agent)
+            return
+        try:
+            _tell(agent, self._fork(agent, json.loads(request)["work"], *files))
+        finally:
+            for file in files:
+                os.close(file)
+        if not self._has_forked:
+            self._has_forked = True
+            _forget_files()
+
+    def _dismiss(self, agent: socket.socket) -> None:
+        """Kills the trainers of an agent that is gone, and ends the nursery if it was the last."""
+        self._selector.unregister(agent)
+        for trainer in self._trainers.pop(agent):
+            os.kill(trainer, signal.SIGKILL)
+        if not self._trainers:
+            self._place.unlink(missing_ok=True)  # who has connected before was in time
+            self._is_over = not self._admit(self._listening)
+        if self._is_over:
+            _tell(agent, {"over": True})
+        agent.close()
+
+    def _reap(self, woken: socket.socket) -> None:
+        """Tells agents of the ends of their trainers: before the number of one can be another process's."""
+        with suppress(BlockingIOError):
+            woken.recv(_REQUEST_NBYTES)
+        with suppress(ChildProcessError):
+            while (end := os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)) is not None:
+                code = end.si_status if end.si_code == os.CLD_EXITED else -end.si_status
+                for agent, trainers in self._trainers.items():
+                    if end.si_pid in trainers:
+                        trainers.remove(end.si_pid)
+                        _tell(agent, {"exited": end.si_pid, "code": code})
+                os.waitpid(end.si_pid, 0)
+
+    def _fork(self, agent: socket.socket, work: str, stdin: int, log: int) -> dict[str, Any]:
+        """Forks a trainer; returns what its agent is told."""
+        threads = len(os.listdir("/proc/self/task"))
+        if threads > 1:
+            return {"refused": f"it has {threads} threads, and a fork would copy one"}
+        parent = os.getpid()
+        try:
+            trainer = os.fork()
+        except OSError as e:
+            return {"refused": str(e)}
+        if not trainer:
+            self._be_gone()
+            _become_trainer(work, stdin, log)
+        self._trainers[agent].add(trainer)
+        return {"pid": trainer, "parent": parent}
+
+    def _be_gone(self) -> None:
+        """Lets go of everything, in a fork: agents would not see the nursery's end."""
+        signal.set_wakeup_fd(-1)
+        signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+        self._selector.close()
+        for end in (self._woken, self._wakes, self._listening, *self._trainers):
+            end.close()
 
 
-def _fork(agent: socket.socket, work: str, stdin: int, log: int) -> str:
-    """Forks a trainer, by way of a process that ends at once, so that the agent adopts it; returns why not, or ""."""
-    threads = len(os.listdir("/proc/self/task"))
-    if threads > 1:
-        return f"it has {threads} threads, and a fork would copy one"
-    try:
-        between = os.fork()
-    except OSError as e:
-        return str(e)
-    if between:
-        code = os.waitstatus_to_exitcode(os.waitpid(between, 0)[1])
-        return "" if code == 0 else os.strerror(code)
-    between = os.getpid()
-    try:
-        if os.fork():
-            os._exit(0)
-    except OSError as e:
-        os._exit(e.errno or 1)
-    while os.getppid() == between:
-        time.sleep(0.001)
-    _become_trainer(agent, work, stdin, log)
-    return ""
+def _tell(agent: socket.socket, message: Mapping[str, Any]) -> None:
+    with suppress(ConnectionError):  # it is gone, which is heard next
+        agent.send(json.dumps(message).encode())
 
 
-def _become_trainer(agent: socket.socket, work: str, stdin: int, log: int) -> None:
-    """Makes of this process what `python -m sparktf.trainer` is, and runs it; never returns."""
+def _become_trainer(work: str, stdin: int, log: int) -> NoReturn:
+    """Makes of this process what `python -m sparktf.trainer` is, and runs it."""
     code = 1
     try:
-        agent.send(json.dumps({"pid": os.getpid(), "parent": os.getppid()}).encode())
-        agent.detach()
         for target, file in ((0, stdin), (1, log), (2, log)):
             os.dup2(file, target)
         os.close(stdin)

@@ -173,7 +173,7 @@ class Bootstrap(Message):
 
     Attributes:
         work: Folder for local files; the trainer deletes it at its end.
-        parent: Process id of the agent, without which the trainer does not live.
+        parent: Process that has started the trainer, without which it does not live: its agent, or the nursery.
     """
 
     spec: TrainerSpec

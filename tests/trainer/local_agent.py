@@ -5,7 +5,6 @@ Imports nothing of Spark: a trainer must not see it.
 
 from __future__ import annotations
 
-import io
 import json
 import os
 import socket
@@ -14,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from typing import IO
 
 from sparktf.executor import agent
-from sparktf.executor.forking import ForkedProcess, Nursery, wants_nursery
+from sparktf.executor.forking import Nursery, wants_nursery
 from sparktf.trainer import nursery
 
 _REQUEST_NBYTES = 1 << 16
@@ -36,22 +35,22 @@ def run_agent(partition: int, settings: agent.AgentSettings, folder: str, task: 
 
 
 class ForkOfThis(Nursery):
-    """A nursery that is there already, and waits to be told what one gets that is started."""
+    """A nursery whose process is there already, and waits to be told what one gets that is started."""
 
     talk: socket.socket
     child: int
 
     def _start(
-        self, its: socket.socket, log: IO[bytes], environment: Mapping[str, str], also: Sequence[str]
-    ) -> ForkedProcess:
-        socket.send_fds(self.talk, [json.dumps(dict(environment)).encode()], [its.fileno(), log.fileno()])
+        self, listening: socket.socket, log: IO[bytes], environment: Mapping[str, str], arguments: Sequence[str]
+    ) -> int:
+        said = json.dumps([dict(environment), list(arguments)]).encode()
+        socket.send_fds(self.talk, [said], [listening.fileno(), log.fileno()])
         self.talk.close()
-        return ForkedProcess(self.child, io.BytesIO())
+        return self.child
 
 
 def _fork_nursery() -> tuple[socket.socket, int]:
     """Returns the socket that it waits at, and its process."""
-    parent = os.getpid()
     here, there = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     if child := os.fork():
         there.close()
@@ -66,8 +65,9 @@ def _fork_nursery() -> tuple[socket.socket, int]:
     for file in files:
         os.close(file)
     sys.stdin = os.fdopen(0, closefd=False)  # multiprocessing has put another one there
+    environment, arguments = json.loads(said)
     os.environ.clear()
-    os.environ.update(json.loads(said))
-    sys.argv = [sys.argv[0], str(parent)]
+    os.environ.update(environment)
+    sys.argv = [sys.argv[0], *arguments]
     nursery.main()
     os._exit(0)

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
+from typing import NamedTuple
 
 import psutil
 import pytest
@@ -18,6 +19,9 @@ from trainer.local_gang import LocalAgents, LocalGang, LocalSite
 
 from sparktf.config.job import JobConfig
 from sparktf.errors import NodeLostError, SparkTFError
+from sparktf.executor.forking import ForkedProcess, Nursery
+from sparktf.executor.trainer_process import trainer_environment
+from sparktf.trainer.node.report import EXIT_STOPPED
 
 TRAINER, NURSERY = "sparktf.trainer", "sparktf.trainer.nursery"
 
@@ -46,11 +50,12 @@ class Training:
         return agents
 
     def child(self, module: str, but: int = 0) -> psutil.Process:
-        """Returns the agent's child that runs a module, once there is one."""
+        """Returns the process below the agent's that runs a module, once there is one."""
         return wait_for(f"a process of {module}", partial(self._children, module, but), within_s=120)[0]
 
     def _children(self, module: str, but: int) -> list[psutil.Process]:
-        return [child for child in self.agent().children() if child.pid != but and module in _command(child)]
+        children = self.agent().children(recursive=True)
+        return [child for child in children if child.pid != but and module in _command(child)]
 
     def log(self, attempt: int) -> str:
         """Returns what a trainer has said that still runs, or whose agent is gone."""
@@ -96,16 +101,82 @@ def test_after_a_killed_trainer_the_next_is_forked_again_and_all_end_with_a_kill
     assert not psutil.wait_procs([nursery, second], timeout=10)[1]
 
 
-def test_without_its_nursery_a_trainer_lives_on_and_the_next_starts_from_nothing_and_says_so(
-    training: Training,
-) -> None:
+def test_a_trainer_ends_with_its_nursery_and_the_next_starts_from_nothing_and_says_so(training: Training) -> None:
     first, nursery = training.child(TRAINER), training.child(NURSERY)
     nursery.kill()
-    wait_for("its end", lambda: nursery.status() == psutil.STATUS_ZOMBIE, within_s=10)
-    assert first.is_running()
-    first.kill()
     training.child(TRAINER, but=first.pid)
+    assert not first.is_running() or first.status() == psutil.STATUS_ZOMBIE
     wait_for("the reason", lambda: "nursery cannot fork it: it died, exit code -9" in training.log(2), within_s=30)
+
+
+class Sharing(NamedTuple):
+    """An agent of an executor, as far as it has to do with the nursery."""
+
+    nursery: Nursery
+    base: Path
+
+    @classmethod
+    def of(cls, folder: Path, name: str) -> Sharing:
+        """Returns one that has come to the executor whose folder that is."""
+        base = folder / name
+        base.mkdir()
+        return cls(Nursery(base, trainer_environment(base), (), folder), base)
+
+    def trainer(self) -> ForkedProcess:
+        """Returns a trainer that waits to be told what to train."""
+        wait_for("the imports", lambda: not self.nursery.is_importing(), within_s=120)
+        with (self.base / "log").open("wb") as log:
+            return self.nursery.fork(self.base, log)
+
+
+def test_agents_of_an_executor_share_a_nursery_and_each_is_told_of_its_own_trainers(tmp_path: Path) -> None:
+    first, second = Sharing.of(tmp_path, "first"), Sharing.of(tmp_path, "second")
+    assert (first.nursery.is_own, second.nursery.is_own) == (True, False)
+    by_itself, killed, left, last = first.trainer(), second.trainer(), first.trainer(), second.trainer()
+    nursery = psutil.Process(last.parent)
+    assert {process.pid for process in nursery.children()} == {by_itself.pid, killed.pid, left.pid, last.pid}
+    _end_of(by_itself)
+    killed.kill()
+    assert (_code_of(by_itself), _code_of(killed)) == (EXIT_STOPPED, -signal.SIGKILL)
+
+    trainer = psutil.Process(left.pid)
+    first.nursery.close()
+    assert not psutil.wait_procs([trainer], timeout=30)[1], "it goes with its agent"
+    assert (last.poll(), nursery.is_running()) == (None, True), "the others' go on, whoever has started the nursery"
+
+    trainer = psutil.Process(last.pid)
+    second.nursery.close()
+    for rest in (killed, left, last):
+        _end_of(rest)
+    assert not psutil.wait_procs([trainer, nursery], timeout=30)[1]
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["first", "second"]
+
+
+def test_who_comes_after_a_nursery_was_killed_has_another_one(tmp_path: Path) -> None:
+    first = Sharing.of(tmp_path, "first")
+    trainer = first.trainer()
+    os.kill(trainer.parent, signal.SIGKILL)
+    assert _code_of(trainer) == -signal.SIGKILL
+    _end_of(trainer)
+    with pytest.raises(OSError, match="it died, exit code -9"):
+        first.trainer()
+    second = Sharing.of(tmp_path, "second")
+    assert second.nursery.is_own
+    first.nursery.close()
+    second.nursery.close()
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["first", "second"]
+
+
+def _code_of(trainer: ForkedProcess) -> int | None:
+    """Waits for a trainer's end, and returns what its agent is told of it."""
+    wait_for("its end", lambda: trainer.poll() is not None, within_s=60)
+    return trainer.poll()
+
+
+def _end_of(trainer: ForkedProcess) -> None:
+    """Closes a trainer's standard input."""
+    assert trainer.stdin is not None
+    trainer.stdin.close()
 
 
 def _command(process: psutil.Process) -> list[str]:
