@@ -37,7 +37,7 @@ JAVA := $(if $(JAVA_HOME),$(JAVA_HOME)/bin/java,java)
 TIMES := .pytest_cache/times
 PYTEST = $(PY) -m pytest --junitxml=$(TIMES)/$@.xml
 HALVES_trainer := trainer-others trainer-exactness
-HALVES_integration := integration-runs integration-rows
+HALVES_integration := integration-local integration-others
 HALVES_cluster := cluster-yarn cluster-hdfs
 # Of `make test`, two at once: first those that fail soonest, then the longest, and last what is short and keeps both
 # processors busy to the end.
@@ -127,17 +127,14 @@ trainer-others:
 integration: java $(VENV)/.dev ## Tests of real Spark with real trainers, in two halves at once
 	@$(AT_ONCE) $(HALVES_$@)
 
-# Each half with applications of its own: what becomes of rows, and what becomes of runs.
-RUNS_TESTS := $(patsubst %,tests/integration/test_%.py,readme spark_applications spark_control spark_digits \
-	spark_exactness spark_failures spark_refusals spark_resume)
+# One half are all that train in the shared application of one machine; tests/integration/conftest.py marks them.
+.PHONY: integration-local
+integration-local:
+	@$(PYTEST) tests/integration -m local $(ARGS) $(CHOSEN)
 
-.PHONY: integration-rows
-integration-rows:
-	@$(PYTEST) $(filter-out $(RUNS_TESTS),$(sort $(wildcard tests/integration/test_*.py))) $(ARGS) $(CHOSEN)
-
-.PHONY: integration-runs
-integration-runs:
-	@$(PYTEST) $(RUNS_TESTS) $(ARGS) $(CHOSEN)
+.PHONY: integration-others
+integration-others:
+	@$(PYTEST) tests/integration -m "not local" $(ARGS) $(CHOSEN)
 
 .PHONY: cluster
 cluster: java $(VENV)/.dev ## Tests on a real HDFS and YARN, in two halves at once: each waits more than it computes

@@ -16,6 +16,12 @@ from integration.watch import Watch
 from pyspark.sql import SparkSession
 
 
+def pytest_itemcollected(item: pytest.Item) -> None:
+    """Marks what trains in the shared application of one machine: one half of the suite, that only it starts one."""
+    if isinstance(item, pytest.Function) and "local" in item.fixturenames:
+        item.add_marker("local")
+
+
 @pytest.fixture(scope="session")
 def local(tmp_path_factory: pytest.TempPathFactory, rows: Path) -> Iterator[Application]:
     """An application on `local[6]`, whose trainings share a gang of three nodes."""
