@@ -1,4 +1,4 @@
-"""Several runs: one after the other in one application, and two applications at the same time."""
+"""Several runs, one after the other, in one application; test_spark_resume has two applications at the same time."""
 
 from __future__ import annotations
 
@@ -11,9 +11,6 @@ import pyarrow.parquet as pq
 import pytest
 from integration.application import Application
 from integration.rows import job
-from integration.sandbox import Sandbox
-from integration.submit import Submit
-from integration.watch import Watch
 
 from sparktf import Verdict
 
@@ -32,22 +29,6 @@ def test_a_cluster_trains_again_on_the_agents_it_has_also_after_a_run_that_faile
     assert "waiting for nodes" in first.output
     assert "waiting for nodes" not in second.output
     assert not local.family.trainers()
-
-
-def test_two_applications_train_at_the_same_time(
-    sandbox: Sandbox, local: Application, rows: Path, watch: Watch
-) -> None:
-    watch.hold()
-    config = job(rows, sandbox.runs, "cases.watched:build", params=watch.params(hold_at=2))
-    submit = Submit(sandbox, "local[2]", config, "--run-id", "r0")
-    local.begin(config, "r1")
-    watch.held(4)
-    watch.release()
-    assert submit.wait(within_s=120) == 0
-    assert local.outcome().done.run_id == "r1"
-    results = [sandbox.run(config, f"r{i}").result() for i in range(2)]
-    assert [(len(r.attempts), r.rows_trained) for r in results] == [(1, 600), (1, 600)]
-    assert watch.ids(watch.pids()) == dict.fromkeys(range(1, 601), 2)
 
 
 @pytest.mark.parametrize("shipped", ["beside the script", "by --py-files"])

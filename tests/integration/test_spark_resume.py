@@ -44,6 +44,8 @@ def test_ctrl_c_stops_everything_and_the_run_id_goes_on_inside_the_epoch_with_mo
     wait_for("a commit", run.committed, within_s=20)
     said = len(submit.output())
     wait_for("the driver goes on after the commit", lambda: len(submit.output()) > said + 1, within_s=20)
+    beside = local.train(job(rows, local.sandbox.runs, "cases.watched:build", name="beside")).done
+    assert (len(beside.attempts), beside.rows_trained) == (1, ROWS), "two applications train at the same time"
     submit.press_ctrl_c()
     assert submit.wait(within_s=20) == 130
     assert submit.output()[-1] == "interrupted"
@@ -96,7 +98,7 @@ def test_ctrl_c_in_a_notebook_stops_the_run_and_leaves_the_session(
     assert error is not None
     assert error.type == "RunInterruptedError"
     watch.release()
-    assert local.train(config, "r", own_gang=True).done.rows_trained == 2 * ROWS
+    assert local.train(config, "r").done.rows_trained == 2 * ROWS
 
 
 def test_a_run_that_is_done_repeats_its_result_without_training(local: Application, rows: Path, watch: Watch) -> None:
