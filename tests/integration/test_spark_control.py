@@ -52,7 +52,7 @@ def waiting_run(application: Application, rows: Path, watch: Watch, folder: Path
         security={"tls": tls},
     )
     watch.hold()
-    application.begin(config, "r", own_gang=True)
+    application.begin(config, "r", own_gang=tls != "auto")  # the shared gang is on one machine, and asks for no TLS
     watch.held(2)
 
     def finish() -> Outcome:
