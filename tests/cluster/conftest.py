@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 import psutil
 import pytest
+from integration.sandbox import QUICK_START
 
 from minihadoop import ClusterConfig, MiniHadoop, down, lifecycle, up
 
@@ -26,7 +27,11 @@ def _no_leftovers() -> None:
 def shared_cluster() -> Iterator[MiniHadoop]:
     config = ClusterConfig(f"{PREFIX}{os.getpid()}")
     try:
-        yield up(config, print)
+        with pytest.MonkeyPatch.context() as environment:
+            # Containers inherit it from their NodeManager, also those of runs that are submitted as users do.
+            environment.setenv("JDK_JAVA_OPTIONS", QUICK_START)
+            cluster = up(config, print)
+        yield cluster
     finally:
         down(config.name, print)
 

@@ -1,74 +1,27 @@
-"""The commands of README.md that want a Hadoop, as they stand there, in a fresh copy without an active environment."""
+"""The commands of README.md that want a Hadoop, as they stand there, in a fresh copy without an active environment.
+
+`make` is told the name of the tests' own cluster, and takes it for one that an earlier command has started: that the
+command line starts one from nothing is shown by test_lifecycle.
+"""
 
 from __future__ import annotations
 
-import os
-import signal
 import subprocess
-from collections.abc import Iterator
-from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
 import readme
+from integration.sandbox import QUICK_START
 
 from minihadoop import MiniHadoop
-from minihadoop.jars import distribution
 from sparktf.result import RunResult
 
 README = readme.read_readme()
 THERE = [command for command in README.commands if readme.needs_hadoop(command)]
 SUBMITS = [command for command in THERE if "sparktf submit" in command]
-OWN_CLUSTER = [command for command in THERE if command not in SUBMITS]
+MAKES = [command for command in THERE if command not in SUBMITS]
 
 pytestmark = pytest.mark.timeout(600)
-
-
-class Beside:
-    """A command that runs beside other tests, with a cluster of its own, in a fresh copy."""
-
-    def __init__(self, command: str, folder: Path) -> None:
-        self._copy = readme.fresh_copy(folder)
-        self.cache = folder / "cache"
-        self.cache.mkdir()
-        (self.cache / distribution().path.name).symlink_to(distribution().path)  # the jars alone
-        self._environment = {"SPARKTF_CACHE": str(self.cache)}
-        self._log = folder / "said.log"
-        with self._log.open("wb") as log:
-            self._process = subprocess.Popen(
-                ["bash", "-c", command],
-                cwd=self._copy,
-                env=readme.bare_environment(self._environment),
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=subprocess.STDOUT,
-                process_group=0,
-            )
-
-    def outcome(self) -> str:
-        """Waits until it has succeeded; returns what it printed."""
-        code = self._process.wait()
-        said = self._log.read_text(encoding="utf-8", errors="replace")
-        assert code == 0, said
-        return said
-
-    def close(self) -> None:
-        """Ends it, where it has not ended, and its cluster."""
-        if self._process.poll() is None:
-            os.killpg(self._process.pid, signal.SIGINT)
-            self._process.wait()
-        run("make hadoop-down", self._copy, self._environment)
-
-
-@pytest.fixture(scope="module")
-def own_clusters(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Beside]]:
-    """What the README's commands do that start a cluster: each is under way from here on, for they wait much."""
-    with ExitStack() as stack:
-        started = {}
-        for command in OWN_CLUSTER:
-            started[command] = Beside(command, tmp_path_factory.mktemp("copy"))
-            stack.callback(started[command].close)
-        yield started
 
 
 def run(command: str, folder: Path, environment: dict[str, str]) -> str:
@@ -76,7 +29,7 @@ def run(command: str, folder: Path, environment: dict[str, str]) -> str:
     done = subprocess.run(
         ["bash", "-c", command],
         cwd=folder,
-        env=readme.bare_environment(environment),
+        env=readme.bare_environment({"SPARK_SUBMIT_OPTS": QUICK_START, **environment}),
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
@@ -87,8 +40,6 @@ def run(command: str, folder: Path, environment: dict[str, str]) -> str:
     return done.stdout
 
 
-@pytest.mark.timeout(600)  # two clusters, and a run on each, beside another suite: it has taken 260 s
-@pytest.mark.usefixtures("own_clusters")
 @pytest.mark.parametrize("command", SUBMITS)
 def test_a_submission_to_a_cluster_publishes_a_model(hadoop: MiniHadoop, tmp_path: Path, command: str) -> None:
     copy = readme.fresh_copy(tmp_path)
@@ -102,12 +53,11 @@ def test_a_submission_to_a_cluster_publishes_a_model(hadoop: MiniHadoop, tmp_pat
     assert (result.verdict, result.model) == (0, f"{result.path}/model")
 
 
-@pytest.mark.timeout(600)
-@pytest.mark.parametrize("command", OWN_CLUSTER)
-def test_it_trains_on_a_cluster_that_it_starts(own_clusters: dict[str, Beside], command: str) -> None:
-    beside = own_clusters[command]
-    said = beside.outcome()
+@pytest.mark.parametrize("command", MAKES)
+def test_it_trains_on_the_cluster_of_this_machine(shared_cluster: MiniHadoop, tmp_path: Path, command: str) -> None:
+    name = shared_cluster.config.name
+    minihadoop = f"PYTHON=.venv/bin/python yarn/minihadoop.sh --name {name}".replace(" ", r"\ ")
+    said = run(command, readme.fresh_copy(tmp_path), {"MAKEFLAGS": f"MINIHADOOP={minihadoop}"})
+    assert f"cluster {name} is up" in said
     assert "done" in said
     assert "on the reader's own host" in said
-    beside.close()
-    assert not list(beside.cache.glob("clusters/*"))
