@@ -50,6 +50,8 @@ BENCHES := $(patsubst benchmarks/%.py,bench-%,$(filter-out benchmarks/_% benchma
 
 # A cluster's settings in the user's environment must not leak into runs on this machine.
 unexport SPARK_HOME SPARK_CONF_DIR HADOOP_CONF_DIR YARN_CONF_DIR PYTHONHOME
+# Hundreds of processes are started: none compiles again what another one has compiled.
+unexport PYTHONDONTWRITEBYTECODE
 export PYSPARK_PYTHON := $(abspath $(PY))
 export PYSPARK_DRIVER_PYTHON := $(abspath $(PY))
 
