@@ -61,7 +61,7 @@ def test_a_killed_datanode_is_noticed_and_comes_back_with_its_blocks(hadoop: Min
     hadoop.kill("datanode", host)
     assert hadoop.state("datanode", host) is State.ENDED
     hadoop.wait_for_datanode(host, DataNodeState.DEAD)
-    wait_for("the lost block is missed", lambda: "" if "CORRUPT" in hadoop.hdfs.fsck("/one") else "not yet", 10)
+    wait_for("the lost block is missed", lambda: "" if "CORRUPT" in hadoop.hdfs.fsck("/one") else "not yet", 60)
     hadoop.restart("datanode", host)
     wait_for("it reports the block", lambda: "" if replicas(hadoop, "/one") == [(host,)] else "not yet", 20)
     assert hadoop.hdfs.get("/one") == DATA[:MIB]

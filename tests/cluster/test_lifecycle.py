@@ -105,7 +105,7 @@ def test_a_cluster_in_a_user_namespace_is_used_from_outside_and_leaves_nothing(
     arguments = ("up", "--hosts", "1", "--user-namespace", "--set", "dfs.blocksize=2097152")
     with command.started(*arguments) as other:
         said = command.run(*arguments)
-        also, _ = other.communicate(timeout=60)
+        also, _ = other.communicate(timeout=150)
     row = re.search(r"^datanode +host1 +\d+ +10\.77\.0\.11:9866 +running +live *$", said, re.M)
     assert row, said
     assert row.group() in also
@@ -140,7 +140,7 @@ def test_an_interrupted_start_leaves_nothing(command: Command, number: signal.Si
         wait_for_record(command, "nodemanager@host2", process)
         assert len(command.marked()) >= 4 + 6
         process.send_signal(number)
-        said, _ = process.communicate(timeout=60)
+        said, _ = process.communicate(timeout=150)
     assert process.returncode == 130
     assert said.endswith("interrupted\n")
     assert command.marked() == []
@@ -154,7 +154,7 @@ def test_what_a_killed_start_leaves_is_swept_by_down(command: Command, last_reco
         wait_for_record(command, last_record, process)
         process.kill()
     assert command.run("down") == f"cluster {command.name} is down\n"
-    wait_for("the last processes end", lambda: str(command.marked() or ""), 10)
+    wait_for("the last processes end", lambda: str(command.marked() or ""), 60)
     assert machine() == before
 
 
@@ -171,7 +171,7 @@ def test_containers_are_ended_also_when_nothing_else_is_left(command: Command) -
         process.kill()
     for known in recorded(command.folder).values():
         known.send(signal.SIGKILL)
-    wait_for("only the container is left", lambda: "" if len(command.marked()) == 1 else "others", 10)
+    wait_for("only the container is left", lambda: "" if len(command.marked()) == 1 else "others", 60)
     command.run("down")
     assert command.marked() == []
     assert machine() == before

@@ -71,7 +71,7 @@ def test_every_module_of_driver_agent_and_trainer_comes_from_the_archive(
     one_host: MiniHadoop, packing: tuple[Path, subprocess.Popen[bytes]], tmp_path: Path
 ) -> None:
     archive, process = packing
-    assert process.wait(200) == 0
+    assert process.wait(400) == 0
     (tmp_path / "shown.py").write_text(MODEL, encoding="utf-8")
     with one_host.inside():
         lake = put_digits(one_host, tmp_path / "lake")

@@ -41,7 +41,7 @@ def _nothing_is_left(hadoop: MiniHadoop) -> Iterator[None]:
     wait_for(
         "every application has ended",
         lambda: ", ".join(a.id for a in hadoop.yarn.applications() if not a.has_ended),
-        30,
+        120,
     )
 
 
@@ -217,7 +217,7 @@ def full_queue(hadoop: MiniHadoop) -> Iterator[None]:
         def waiting() -> str:
             return ", ".join(a for a in applications if hadoop.yarn.application(a).memory_mib == 0)
 
-        wait_for("every master has its container", waiting, 30)
+        wait_for("every master has its container", waiting, 120)
         yield
 
 
@@ -228,8 +228,7 @@ def test_a_full_queue_is_waited_for_until_the_reservation_ends(hadoop: MiniHadoo
     for mode, submission in submissions.items():
         said = submission.output()
         assert codes[mode] == 4, said
-        assert "waiting for YARN: queue default, 8 s left" in said
-        assert "waiting for YARN: queue default, 2 s left" in said
+        assert len(set(re.findall(r"waiting for YARN: queue default, (\d) s left", said))) > 1, said
         application = submission.ended_application()
         assert f"YARN's queue default did not start {application.id} within 8 s (timeouts.reserve)" in said
         assert "AM resource limit exceeded" in said

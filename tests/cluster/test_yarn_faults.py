@@ -134,7 +134,7 @@ def test_an_application_that_is_stopped_leaves_nothing_on_any_host(
             assert any("sparktf.trainer" in command for command in processes_of(run.application().id))
         interrupted.press_ctrl_c()
         hadoop.tool("application", "-kill", killed.application().id)
-        assert killed.wait(60) == 4, killed.output()
+        assert killed.wait() == 4, killed.output()
         assert interrupted.wait() == 130, interrupted.output()
     assert hadoop.yarn.ended_application(killed.application().id).final_status == "KILLED"
     assert interrupted.ended_application().state == "KILLED"
@@ -145,7 +145,7 @@ def test_an_application_that_is_stopped_leaves_nothing_on_any_host(
             command[:80] for run in (killed, interrupted) for command in processes_of(run.application().id)
         )
 
-    wait_for("every process of the applications has ended", left, 30)
+    wait_for("every process of the applications has ended", left, 120)
 
 
 @pytest.mark.timeout(600)

@@ -21,8 +21,8 @@ from integration.sandbox import RunFolder, Sandbox
 from sparktf.result import RunResult
 
 _HOST = Path(__file__).parent / "host.py"
-_START_S = 150.0
-_TRAIN_S = 120.0
+_START_S = 240.0
+_TRAIN_S = 240.0
 
 
 @dataclass(frozen=True)
@@ -164,7 +164,7 @@ class Application:
         if self._process.stdin is not None:
             with suppress(BrokenPipeError):  # it has ended already, with a command unread
                 self._process.stdin.close()
-        left = self.family.wait(within_s=30)
+        left = self.family.wait(within_s=60)
         self.family.kill()
         self._process.wait()
         self._listener.join()

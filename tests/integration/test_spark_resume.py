@@ -41,13 +41,13 @@ def test_ctrl_c_stops_everything_and_the_run_id_goes_on_inside_the_epoch_with_mo
     submit = Submit(sandbox, "local[2]", config, "--run-id", "r")
     run = submit.run("r")
     first = [held.pid for held in watch.held(2)]
-    wait_for("a commit", run.committed, within_s=20)
+    wait_for("a commit", run.committed, within_s=60)
     said = len(submit.output())
-    wait_for("the driver goes on after the commit", lambda: len(submit.output()) > said + 1, within_s=20)
+    wait_for("the driver goes on after the commit", lambda: len(submit.output()) > said + 1, within_s=60)
     beside = local.train(job(rows, local.sandbox.runs, "cases.watched:build", name="beside")).done
     assert (len(beside.attempts), beside.rows_trained) == (1, ROWS), "two applications train at the same time"
     submit.press_ctrl_c()
-    assert submit.wait(within_s=20) == 130
+    assert submit.wait(within_s=60) == 130
     assert submit.output()[-1] == "interrupted"
     assert "Traceback" not in "\n".join(submit.output())
     assert not sandbox.family.wait()
@@ -76,7 +76,7 @@ def test_sigterm_to_spark_submit_stops_everything(sandbox: Sandbox, rows: Path, 
     submit = Submit(sandbox, "local[2]", config, "--run-id", "r")
     watch.held(1)
     submit.terminate()
-    assert submit.wait(within_s=20) == 143
+    assert submit.wait(within_s=60) == 143
     assert not sandbox.family.wait()
     assert not sandbox.leftovers()
     error = submit.run("r").result().error
