@@ -100,7 +100,7 @@ def test_a_stuck_worker_costs_the_others_nothing_where_an_update_takes_fewer_and
         },
         data={**lake.RICH, "shuffle": False, "shuffle_rows": 1},
         cluster={"strategy": "parameter_server", "workers": 2, "ps": 1},
-        train={"batch_size": 4, "epochs": 2, "replicas_to_aggregate": 1, "steps_per_call": 8},
+        train={"batch_size": 4, "replicas_to_aggregate": 1, "steps_per_call": 8},
         timeouts={"start": 120, "heartbeat": 60, "driver_lost": 60},
     )
     run = LosingRun(gang, config)
@@ -116,7 +116,7 @@ def test_a_stuck_worker_costs_the_others_nothing_where_an_update_takes_fewer_and
     result = run.result()
     (attempt,) = result.attempts
     assert [(lost.node, lost.exit_code) for lost in attempt.losses] == [(f"worker {other[-1]}", -signal.SIGKILL)]
-    assert accounts(result) == [(rows, rows, rows, True)] * 2
+    assert accounts(result) == [(rows, rows, rows, True)]
     assert result.rows[0].dropped >= 1, "the one that the stuck one had computed"
     assert {row for update in updates_of_attempt(result) for row in update.rows} == set(range(rows))
     trained = elsewhere.submit(reference.compare_checkpoint, config, result.checkpoint, result.model).result()

@@ -72,7 +72,8 @@ def test_rows_and_updates_are_exact_also_where_a_worker_is_lost_and_after_a_resu
     assert len(saved) > 1
     Path(first.path, "result.json").unlink()  # as if the driver had been killed before its end
 
-    run = LosingRun(gang, scheduling(tmp_path, 1200, ps=2, train={**train, "epochs": 2}, checkpoint=often))
+    seldom = {**often, "every_steps": 100}
+    run = LosingRun(gang, scheduling(tmp_path, 1200, ps=2, train={**train, "epochs": 2}, checkpoint=seldom))
     run.kill(f"{first.attempts[-1].attempt + 1:03d}-worker-1")
     result = run.result()
     (attempt,) = result.attempts
