@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -23,6 +24,7 @@ from sparktf.driver.source.choice import check_may_be_fed, choose_feed
 from sparktf.driver.source.hdfs_blocks import locate_or_warn
 from sparktf.driver.source.origin import Origin
 from sparktf.driver.source.prepare import prepare_assets
+from sparktf.driver.spark import early_nursery
 from sparktf.driver.spark.agents import SparkAgents
 from sparktf.driver.spark.application import (
     SHARED_CORES,
@@ -83,6 +85,8 @@ class SparkSite:
     def preflight(self, config: JobConfig, voice: Voice) -> None:
         """See `Site`. Raises what `check_code` does, too."""
         check_code(config)
+        if self._slots.is_local:
+            early_nursery.begin(config)
         # What Spark surely feeds; a DataFrame may turn out to be a plain scan, which trainers read themselves.
         is_fed = config.data.mode == "spark" or isinstance(self._given, RDD)
         check_slots(self._slots, config.cluster, feeders=is_fed or None)
@@ -139,6 +143,8 @@ class SparkSite:
         if feeders and self._slots.cores == SHARED_CORES and not self._slots.is_local:
             count = min(count * SHARED_CORES, self._slots.total or count * SHARED_CORES)
         spares = count - config.cluster.nodes
+        if self._slots.is_local:
+            settings = replace(settings, nurseries=early_nursery.begin(config))
         self._agents = SparkAgents(self._spark, count, self._slots, settings, spares=spares, feeders=feeders)
         return self._agents
 

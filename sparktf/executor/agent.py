@@ -46,6 +46,7 @@ class AgentSettings:
         host: Address that peers reach this executor at; empty to take the host's own name.
         model_module: Must be importable here.
         nursery: Whether trainers are forked: `cluster.nursery`.
+        nurseries: Folder where one may be that the driver has started, on its own machine; empty elsewhere.
     """
 
     access: ControlAccess
@@ -55,6 +56,7 @@ class AgentSettings:
     heartbeat_s: float
     driver_lost_s: float
     nursery: Switch
+    nurseries: str = ""
 
 
 def run_agent(partition: int, settings: AgentSettings, task: int = 0) -> None:
@@ -124,8 +126,8 @@ class Agent:
             return None
         try:
             also = named_in(self._settings.model_module, python_path().split(os.pathsep))
-            local = _local_dir()
-            return Nursery(self._base, trainer_environment(self._base), also, Path(local) if local else None)
+            shared = self._settings.nurseries or _local_dir()
+            return Nursery(self._base, trainer_environment(self._base), also, Path(shared) if shared else None)
         except OSError as e:
             print(f"sparktf agent {self._partition}: there is no nursery: {e}", file=sys.stderr)
             return None

@@ -8,6 +8,7 @@ import os
 import signal
 import socket
 import sys
+import tempfile
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -22,6 +23,8 @@ _MESSAGE_NBYTES = 4096
 _LOG_NBYTES = 2000
 _GPUS = ("nvidia[0-9]*", "kfd")
 _SOME_NEED = ("tf_keras",)
+_READ_BY_IMPORTS = ("CUDA", "GRPC_", "HOME", "KERAS_", "LD_", "MALLOC_", "NVIDIA", "ONEDNN", "TF_", "XLA_")
+"""How the names of variables begin that are read when TensorFlow is imported, or never again."""
 
 
 class ForkedProcess:
@@ -70,8 +73,8 @@ class ForkedProcess:
 class Nursery:
     """A process that imports what trainers share, and then forks them: one for all agents of an executor.
 
-    The first agent starts it; the others find its socket. It lives as long as one of them is connected, kills what it
-    has forked for one that is gone, and takes its trainers with it if it dies.
+    The first agent starts it, on local[n] the driver; the others find its socket. It lives as long as one of them is
+    connected, kills what it has forked for one that is gone, and takes its trainers with it if it dies.
     """
 
     def __init__(
@@ -83,10 +86,9 @@ class Nursery:
 
         Args:
             base: Folder of this agent alone.
-            environment: What trainers get, too.
+            environment: That of its process.
             also: Modules that it imports beside those that every trainer needs, where they are installed.
-            shared: Folder that the agents of this executor have in common, and no other user can write to; None: this
-                agent shares with none.
+            shared: Folder that all have in common who share it, and no other user can write to; None: nobody does.
 
         Raises:
             OSError: it cannot be started.
@@ -123,11 +125,11 @@ class Nursery:
             self._hear(0.0)
         return not self._ready and not self._dead
 
-    def fork(self, work: Path, log: IO[bytes]) -> ForkedProcess:
+    def fork(self, environment: Mapping[str, str], log: IO[bytes]) -> ForkedProcess:
         """Has it fork a trainer.
 
         Args:
-            work: Folder for the trainer's temporary files.
+            environment: The trainer's, with where it finds modules (`PYTHONPATH`) and its own folder (`TMPDIR`).
             log: What the trainer says goes there.
 
         Raises:
@@ -138,7 +140,7 @@ class Nursery:
         reading, writing = os.pipe()
         stdin = os.fdopen(writing, "wb")
         try:
-            answer = self._ask(work, reading, log)
+            answer = self._ask(environment, reading, log)
             if "refused" in answer:
                 raise OSError(f"it cannot fork: {answer['refused']}")
         except BaseException:
@@ -148,9 +150,11 @@ class Nursery:
             os.close(reading)
         return ForkedProcess(answer["pid"], answer["parent"], stdin, self)
 
-    def _ask(self, work: Path, reading: int, log: IO[bytes]) -> dict[str, Any]:
-        with suppress(OSError):  # that it is dead is heard below
-            socket.send_fds(self._socket, [json.dumps({"work": str(work)}).encode()], [reading, log.fileno()])
+    def _ask(self, environment: Mapping[str, str], reading: int, log: IO[bytes]) -> dict[str, Any]:
+        with tempfile.TemporaryFile() as said, suppress(OSError):  # that it is dead is heard below
+            said.write(json.dumps(dict(environment)).encode())  # on YARN, there can be more than goes into a message
+            said.seek(0)
+            socket.send_fds(self._socket, [b"fork"], [reading, log.fileno(), said.fileno()])
         while answer := self._hear(KNOBS.nursery_answer_s):
             if "pid" in answer or "refused" in answer:
                 return answer
@@ -233,9 +237,9 @@ def named_in(module: str, path: Sequence[str]) -> tuple[str, ...]:
 
 
 def _key(environment: Mapping[str, str], also: Sequence[str]) -> str:
-    """Returns what agents have in common that can have a nursery in common."""
-    alike = {name: value for name, value in environment.items() if name != "TMPDIR"}
-    return hashlib.sha256(json.dumps([alike, list(also)], sort_keys=True).encode()).hexdigest()[:16]
+    """Returns what those have in common that can have a nursery in common: all that shows when it imports."""
+    alike = {name: value for name, value in environment.items() if name.startswith(_READ_BY_IMPORTS)}
+    return hashlib.sha256(json.dumps([sys.executable, alike, list(also)], sort_keys=True).encode()).hexdigest()[:16]
 
 
 def wants_nursery(setting: Switch) -> bool:

@@ -55,7 +55,7 @@ class TrainerProcess:
         if nursery is None:
             return None
         try:
-            return nursery.fork(self._work, log)
+            return nursery.fork(trainer_environment(self._work), log)
         except OSError as e:
             said = f"sparktf: this trainer starts from nothing, since the nursery cannot fork it: {e}\n"
             print(said, end="", file=sys.stderr)

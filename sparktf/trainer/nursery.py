@@ -2,8 +2,8 @@
 
 Importing is most of what a trainer's start costs. The first agent of an executor starts
 `python -m sparktf.trainer.nursery PARENT PLACE [MODULE...]`, with a socket as its standard input that listens at PLACE.
-Agents connect, and ask for trainers: one message for each, with the reading end of the trainer's standard input and its
-log. They are told its process and, in the end, its exit code.
+Agents connect, and ask for trainers: one message for each, with the reading end of the trainer's standard input, its
+log and its environment. They are told its process and, in the end, its exit code.
 
 A fork copies the thread that forks, and no other: so until then there is one, no channel, and no device.
 """
@@ -35,7 +35,7 @@ _BLAS_THREADS = ("OPENBLAS_NUM_THREADS", "GOTO_NUM_THREADS", "OMP_NUM_THREADS")
 _FOR_ONE_THREAD = {_BLAS_THREADS[0]: "1", "JE_ARROW_MALLOC_CONF": "background_thread:false"}
 """Keeps NumPy and Arrow from starting threads when they are imported. Trainers do not see it."""
 
-_REQUEST_NBYTES = 1 << 16
+_REQUEST_NBYTES = 1 << 12
 _MADV_DONTNEED = 4
 _NAME, _TRAINER = b"sparktf.trainer.nursery", b"sparktf.trainer"
 
@@ -116,14 +116,14 @@ class Agents:
     def _obey(self, agent: socket.socket) -> None:
         """Answers a request, or hears that an agent is gone."""
         try:
-            request, files, _, _ = socket.recv_fds(agent, _REQUEST_NBYTES, 2)
+            request, files, _, _ = socket.recv_fds(agent, _REQUEST_NBYTES, 3)
         except ConnectionError:
             request, files = b"", []
         if not request:
             self._dismiss(agent)
             return
         try:
-            _tell(agent, self._fork(agent, json.loads(request)["work"], *files))
+            _tell(agent, self._fork(agent, *files))
         finally:
             for file in files:
                 os.close(file)
@@ -156,7 +156,7 @@ class Agents:
                         _tell(agent, {"exited": end.si_pid, "code": code})
                 os.waitpid(end.si_pid, 0)
 
-    def _fork(self, agent: socket.socket, work: str, stdin: int, log: int) -> dict[str, Any]:
+    def _fork(self, agent: socket.socket, stdin: int, log: int, environment: int) -> dict[str, Any]:
         """Forks a trainer; returns what its agent is told."""
         threads = len(os.listdir("/proc/self/task"))
         if threads > 1:
@@ -168,7 +168,7 @@ class Agents:
             return {"refused": str(e)}
         if not trainer:
             self._be_gone()
-            _become_trainer(work, stdin, log)
+            _become_trainer(stdin, log, environment)
         self._trainers[agent].add(trainer)
         return {"pid": trainer, "parent": parent}
 
@@ -186,15 +186,19 @@ def _tell(agent: socket.socket, message: Mapping[str, Any]) -> None:
         agent.send(json.dumps(message).encode())
 
 
-def _become_trainer(work: str, stdin: int, log: int) -> NoReturn:
-    """Makes of this process what `python -m sparktf.trainer` is, and runs it."""
+def _become_trainer(stdin: int, log: int, environment: int) -> NoReturn:
+    """Makes of this process what `python -m sparktf.trainer` is in an environment, and runs it."""
     code = 1
     try:
+        with os.fdopen(environment) as said:
+            names = json.load(said)
         for target, file in ((0, stdin), (1, log), (2, log)):
             os.dup2(file, target)
         os.close(stdin)
         os.close(log)
-        os.environ["TMPDIR"] = work
+        os.environ.clear()
+        os.environ.update(names)
+        sys.path[:] = names["PYTHONPATH"].split(os.pathsep)
         tempfile.tempdir = None  # as the environment says
         forget_folders()
         _be_called_trainer()

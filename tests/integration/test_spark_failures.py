@@ -96,6 +96,8 @@ def test_an_error_inside_of_training_is_told_by_the_line_that_raised_it(
     assert "\x1b" not in outcome.output
     assert len(outcome.failed.attempts) == 1
     assert not local.family.trainers()
+    (nursery,) = local.family.processes("sparktf.trainer.nursery")
+    assert nursery.parent() == local.family.driver(), "one for all nodes, from before there was Spark to after all runs"
 
 
 def test_a_run_outlives_a_killed_trainer_a_killed_executor_and_a_frozen_executor_without_a_smaller_gang(

@@ -126,7 +126,7 @@ class Sharing(NamedTuple):
         """Returns a trainer that waits to be told what to train."""
         wait_for("the imports", lambda: not self.nursery.is_importing(), within_s=120)
         with (self.base / "log").open("wb") as log:
-            return self.nursery.fork(self.base, log)
+            return self.nursery.fork(trainer_environment(self.base), log)
 
 
 def test_agents_of_an_executor_share_a_nursery_and_each_is_told_of_its_own_trainers(tmp_path: Path) -> None:

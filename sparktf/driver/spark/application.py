@@ -15,6 +15,7 @@ from pyspark.sql import SparkSession
 
 from sparktf.config.job import JobConfig
 from sparktf.config.nodes import ClusterConfig
+from sparktf.driver.spark import early_nursery
 from sparktf.driver.spark.catalog import catalog_settings
 from sparktf.driver.spark.log import quiet_settings
 from sparktf.errors import PreflightError
@@ -87,6 +88,8 @@ def start_session(config: JobConfig, settings: Mapping[str, str] | None = None) 
     """
     SparkContext._ensure_initialized()
     jvm, conf = SparkContext._jvm, SparkConf()
+    if _LOCAL.match(conf.get("spark.master") or ""):
+        early_nursery.begin(config)
     tables = catalog_settings(jvm, conf) if config.data.source_key in _ASK_FOR_TABLES else {}
     builder = SparkSession.builder.appName(f"sparktf {config.name}")
     for key, value in {**quiet_settings(jvm, conf), **tables, **(settings or {})}.items():

@@ -1,0 +1,52 @@
+"""TensorFlow imported while Spark starts, on `local[n]`, where the trainers will be on the driver's machine.
+
+What is begun here lives as long as this process: the application's next run has it as well.
+"""
+
+from __future__ import annotations
+
+import atexit
+import shutil
+import tempfile
+from pathlib import Path
+
+from sparktf.config.job import JobConfig
+from sparktf.driver.code.module import search_path
+from sparktf.executor.forking import Nursery, named_in, wants_nursery
+from sparktf.executor.trainer_process import trainer_environment
+
+_begun: dict[tuple[str, ...], Nursery] = {}
+_folders: list[Path] = []
+
+
+def begin(config: JobConfig) -> str:
+    """Has what a run's trainers need imported, if it is not.
+
+    Returns:
+        The folder where agents find the process; "" where they do without, or see for themselves.
+    """
+    if not wants_nursery(config.cluster.nursery):
+        return ""
+    also = named_in(config.model_module, search_path(config.code_folder))
+    folder = _folder()
+    if also not in _begun:
+        try:
+            _begun[also] = Nursery(folder, trainer_environment(folder), also, folder)
+        except OSError:
+            return ""  # agents say why it cannot be
+    return str(folder)
+
+
+def _folder() -> Path:
+    if not _folders:
+        _folders.append(Path(tempfile.mkdtemp(prefix="sparktf-")))
+        atexit.register(_end)
+    return _folders[0]
+
+
+def _end() -> None:
+    for nursery in _begun.values():
+        nursery.close()
+    _begun.clear()
+    while _folders:
+        shutil.rmtree(_folders.pop(), ignore_errors=True)
