@@ -8,7 +8,7 @@ from concurrent.futures import ProcessPoolExecutor
 
 import pytest
 
-SLOW_S = 0.2
+SLOW_S = 0.5
 
 
 def stale_updates() -> list[list[int]]:
@@ -52,9 +52,9 @@ def timed(slow: str) -> tuple[list[float], float]:
     @tf.function  # type: ignore[untyped-decorator]
     def update() -> list[float]:
         touched = stages.Touched([unused, variable])
-        here = stages.Stages(touched)
+        here = stages.Stages()
         gradient = at("computing", 2 * variable)
-        here.end_reading()
+        here.end_reading(touched.reads())
         here.end_computing([gradient, None])
         variable.assign_sub(at("applying", gradient))
         assert [op.type for op in touched.writes()] == ["AssignSubVariableOp"]
@@ -69,4 +69,5 @@ def test_a_stage_has_the_time_that_it_takes(slow: str, elsewhere: ProcessPoolExe
     (reading_s, computing_s), value = elsewhere.submit(timed, slow).result()
     assert value == -1.0
     assert 0 <= reading_s < SLOW_S
-    assert (computing_s >= SLOW_S) == (slow == "computing")
+    # Clocks are read beside what is slow, which may have begun by then.
+    assert (computing_s >= SLOW_S / 2) == (slow == "computing")

@@ -7,7 +7,7 @@ import inspect
 import platform
 import random
 import sys
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from typing import Any
 
@@ -157,16 +157,20 @@ class KerasModel:
             return self.model.compute_loss(x=x, y=y, y_pred=y_pred, sample_weight=weight, training=training)
         return self.model.compute_loss(x=x, y=y, y_pred=y_pred, sample_weight=weight)
 
-    def gradients(self, rows: Tensors, scale: Any) -> tuple[Any, list[Any]]:
+    def gradients(self, rows: Tensors, scale: Any, values: Sequence[Any] = ()) -> tuple[Any, list[Any]]:
         """Returns `scale` times the loss of the rows, and of its gradient by each trainable variable.
 
         The gradient by a variable that the loss does not use is None. Under a strategy both Keras flavours divide the
         loss, regularisers included, by the number of replicas.
+
+        Args:
+            values: Tensors by which there are gradients, too, behind the others.
         """
         with tf.GradientTape() as tape:
+            tape.watch(list(values))
             y_pred = self.model(self.layout.x(rows), training=True)
             loss = tf.cast(self.compute_loss(rows, y_pred, training=True), tf.float32) * scale
-        return loss, tape.gradient(loss, self.trained())
+        return loss, tape.gradient(loss, [*self.trained(), *values])
 
     @contextmanager
     def unchanged(self) -> Iterator[None]:

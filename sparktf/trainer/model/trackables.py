@@ -49,4 +49,8 @@ def tensorflow_variable(variable: Any) -> Any:
 
 
 def _adding_to(iterations: Any) -> Callable[[Any], Any]:
-    return lambda n: iterations.value.assign_add(tf.cast(n, iterations.value.dtype))
+    def add(n: Any) -> Any:
+        with tf.device(iterations.value.device):  # where it is: the number would cross in each update
+            return iterations.value.assign_add(tf.cast(n, iterations.value.dtype))
+
+    return add

@@ -17,6 +17,10 @@ from sparktf.trainer.parameter_server.handles import without_handles
 from sparktf.trainer.parameter_server.packing import bring_rows, mark_trained
 from sparktf.trainer.parameter_server.stages import Stages, Touched
 from sparktf.trainer.parameter_server.staleness import StaleUpdates
+from sparktf.trainer.parameter_server.together import Together, small
+
+_CLIPS = ("clipnorm", "clipvalue", "global_clipnorm")
+"""Settings of an optimizer."""
 
 
 class Closure:
@@ -42,9 +46,12 @@ class Closure:
         self._replicas = int(strategy.num_replicas_in_sync)
         model.use_own_reduction()
         count_atomically([model.model])
+        self._variables = model.trained()
+        self._small: list[int] = []
         with naming_tensors(model.spec), recorded():
             strategy.run(self._warm_up)
-        self._variables = model.trained()
+        # What clips gradients would fetch them back from the parameter servers.
+        self._clips = any(getattr(model.optimizer, name, None) for name in _CLIPS)
         self._stale = StaleUpdates(self._variables[0])
         began_s = time.monotonic()
         self.function = self._traced(self._run)
@@ -99,23 +106,35 @@ class Closure:
     @tf.autograph.experimental.do_not_convert  # type: ignore[untyped-decorator]
     def _update(self, rows: Tensors, table: Any) -> Any:
         touched, applied = Touched(self._variables), self._stale.read()
-        stages = Stages(touched)
-        loss, gradients = self._model.gradients(rows, tf.constant(float(self._replicas)))
-        stages.end_reading()
+        stages, together = Stages(), Together(self._variables, self._small)
+        alone = Touched(self._variables)
+        loss, gradients = self._gradients(rows, together)
+        stages.end_reading([*together.values, *alone.reads()])
         stages.end_computing(gradients)
-        self._model.apply(gradients)
+        self._apply(gradients, together)
         self._stale.note(table, applied, touched.writes())
         return tf.stack([loss / self._replicas, *stages.seconds()])
 
     @tf.autograph.experimental.do_not_convert  # type: ignore[untyped-decorator]
     def _update_plain(self, rows: Tensors) -> Any:
         touched = Touched(self._variables)
-        loss, gradients = self._model.gradients(rows, tf.constant(float(self._replicas)))
-        self._model.apply(gradients)
+        together = Together(self._variables, self._small)
+        loss, gradients = self._gradients(rows, together)
+        self._apply(gradients, together)
         self._stale.count(touched.writes())
         return tf.stack([loss / self._replicas, math.nan, math.nan])
 
+    def _gradients(self, rows: Tensors, together: Together) -> tuple[Any, list[Any]]:
+        with together.in_use():
+            loss, found = self._model.gradients(rows, tf.constant(float(self._replicas)), together.values)
+        count = len(self._variables)
+        return loss, together.gradients(found[:count], found[count:])
+
+    def _apply(self, gradients: list[Any], together: Together) -> None:
+        self._model.apply(gradients if self._clips else together.sent(gradients))
+
     def _warm_up(self) -> None:
         """Calls the model once, so that Keras makes its lazy loss and metric variables before the trace."""
-        self._model.gradients(example(self._model.spec), tf.constant(1.0))
+        _, gradients = self._model.gradients(example(self._model.spec), tf.constant(1.0))
+        self._small = small(self._variables, gradients)
         self._model.check_losses()

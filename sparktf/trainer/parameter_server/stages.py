@@ -47,23 +47,17 @@ class Touched:
 class Stages:
     """One update in the graph that is being recorded; it begins when this is made."""
 
-    def __init__(self, touched: Touched) -> None:
-        """Reads the clock.
-
-        Args:
-            touched: What the update does with its variables.
-        """
-        self._touched = touched
+    def __init__(self) -> None:
+        """Reads the clock."""
         self._graph = tf.compat.v1.get_default_graph()
         self._clocks: list[Any] = []
         self._read_clock([])
 
-    def end_reading(self) -> None:
-        """Reads the clock once all that was read of the variables has come."""
-        values = self._touched.reads()
+    def end_reading(self, values: Sequence[Any]) -> None:
+        """Reads the clock once all that was read of the variables has come: some tensors."""
         # An operation that takes the values, and looks at `True` alone. One that only came after the reading would cost
         # a message more from where it is done, and say nothing of when the values have come here.
-        come = tf.raw_ops.Assert(condition=True, data=values, summarize=1) if values else None
+        come = tf.raw_ops.Assert(condition=True, data=list(values), summarize=1) if values else None
         self._read_clock([] if come is None else [self._apart(come)])
 
     def end_computing(self, gradients: Sequence[Any]) -> None:

@@ -1,0 +1,111 @@
+"""Small variables cross together: an update reads those of one server in one message, and so go its gradients.
+
+Each message costs both sides as much processor time as copying a megabyte, whatever is in it: an update of a small
+model is little else than messages.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from itertools import groupby
+from typing import Any
+
+import tensorflow as tf
+from tensorflow.python.distribute.ps_values import CachingVariable
+from tensorflow.python.ops.resource_variable_ops import BaseResourceVariable
+
+_SMALL_NBYTES = 1 << 17
+"""A larger variable crosses by itself: its gradient need not wait for others, and its message is worth its cost."""
+
+
+def small(variables: Sequence[Any], gradients: Sequence[Any]) -> list[int]:
+    """Returns the places of the tf.Variables that may cross together.
+
+    Args:
+        gradients: By these variables, of some update: what only uses rows of a variable does not read all of it.
+    """
+    pairs = enumerate(zip(variables, gradients, strict=True))
+    return [i for i, (variable, gradient) in pairs if isinstance(gradient, tf.Tensor) and _is_small(variable, gradient)]
+
+
+class Together:
+    """The small variables of an update in the graph that is being recorded, as they are when this is made.
+
+    Attributes:
+        values: What was read of them, on the worker, in the order of their places.
+    """
+
+    def __init__(self, variables: Sequence[Any], places: Sequence[int]) -> None:
+        """Reads them.
+
+        Args:
+            variables: The tf.Variables of the update.
+            places: As `small` has them.
+        """
+        self._places = sorted(places, key=lambda place: variables[place].device)
+        self._variables = [variables[place] for place in self._places]
+        self.values: list[Any] = []
+        for device, some in groupby(self._variables, lambda variable: variable.device):
+            group = list(some)
+            with tf.device(device):
+                flat = _flat([variable.value() for variable in group])
+            self.values += _parts(tf.identity(flat), group)
+
+    @contextmanager
+    def in_use(self) -> Iterator[None]:
+        """Has the variables be what was read of them."""
+        inner = [_inner(variable) for variable in self._variables]
+        for variable, value in zip(inner, self.values, strict=True):
+            variable.value = lambda value=value: value
+        try:
+            yield
+        finally:
+            for variable in inner:
+                del variable.value
+
+    def gradients(self, by_variable: Sequence[Any], by_value: Sequence[Any]) -> list[Any]:
+        """Returns the gradients by all variables of the update.
+
+        Args:
+            by_variable: What reads a variable by itself, such as rows of it, has its part in these.
+            by_value: Those by `values`.
+        """
+        found = list(by_variable)
+        for place, gradient in zip(self._places, by_value, strict=True):
+            parts = [tf.convert_to_tensor(part) for part in (gradient, found[place]) if part is not None]
+            found[place] = tf.add_n(parts) if parts else None
+        return found
+
+    def sent(self, gradients: Sequence[Any]) -> list[Any]:
+        """Returns the same gradients, those by small variables on their parameter servers."""
+        found = list(gradients)
+        pairs = [pair for pair in zip(self._places, self._variables, strict=True) if found[pair[0]] is not None]
+        for device, some in groupby(pairs, lambda pair: pair[1].device):
+            places, group = zip(*some, strict=True)
+            flat = _flat([found[place] for place in places])
+            with tf.device(device):
+                for place, gradient in zip(places, _parts(tf.identity(flat), group), strict=True):
+                    found[place] = gradient
+        return found
+
+
+def _is_small(variable: Any, gradient: Any) -> bool:
+    # Others have a way of their own to be read, such as with another dtype.
+    is_plain = type(_inner(variable)).value is BaseResourceVariable.value and variable.dtype == gradient.dtype
+    is_known = variable.dtype == tf.float32 and variable.shape.is_fully_defined()
+    return is_plain and is_known and 4 * variable.shape.num_elements() <= _SMALL_NBYTES
+
+
+def _inner(variable: Any) -> Any:
+    """Returns what the strategy has wrapped, by which all of a variable is read in the end."""
+    return variable.get() if isinstance(variable, CachingVariable) else variable
+
+
+def _flat(tensors: Sequence[Any]) -> Any:
+    return tf.concat([tf.reshape(tensor, [-1]) for tensor in tensors], 0)
+
+
+def _parts(flat: Any, variables: Sequence[Any]) -> list[Any]:
+    parts = tf.split(flat, [variable.shape.num_elements() for variable in variables])
+    return [tf.reshape(part, variable.shape) for part, variable in zip(parts, variables, strict=True)]

@@ -1,0 +1,65 @@
+"""Small variables cross together in an update, and it is the same update."""
+
+from __future__ import annotations
+
+import importlib
+from concurrent.futures import ProcessPoolExecutor
+from typing import Any
+
+SHAPES = ((3, 4), (), (5, 4), (5, 4), (2,), (40_000,))
+"""Of a matrix, a scalar that is used in each case otherwise, a table of which rows are used, one that is read whole as
+well, an unused variable, and a large one."""
+
+
+def gradients() -> tuple[list[int], list[tuple[str, list[float] | None]], list[tuple[str, list[float] | None]]]:
+    """Returns which variables cross together, and each gradient, with its kind, as they do and as they do not."""
+    tf = importlib.import_module("tensorflow")
+    together = importlib.import_module("sparktf.trainer.parameter_server.together")
+    variables = [tf.Variable(tf.random.stateless_uniform(shape, [seed, 1])) for seed, shape in enumerate(SHAPES)]
+    x, ids = tf.random.stateless_uniform((2, 3), [9, 9]), tf.constant([4, 1, 4])
+
+    def loss(positive: Any) -> Any:
+        matrix, scalar, table, both, _, large = variables
+        used = tf.cond(positive > 0, lambda: scalar * 3.0, lambda: scalar * scalar)
+        rows = tf.gather(table, ids) * tf.gather(both, ids)
+        return tf.reduce_sum(tf.matmul(x, matrix) ** 2) * used + tf.reduce_sum(rows) + tf.norm(both) + tf.norm(large)
+
+    def as_is(positive: Any) -> list[Any]:
+        with tf.GradientTape() as tape:
+            value = loss(positive)
+        found: list[Any] = tape.gradient(value, variables)
+        return found
+
+    def crossing(positive: Any) -> list[Any]:
+        small = together.Together(variables, places)
+        with small.in_use(), tf.GradientTape() as tape:
+            tape.watch(small.values)
+            value = loss(positive)
+        found = tape.gradient(value, [*variables, *small.values])
+        merged = small.gradients(found[: len(variables)], found[len(variables) :])
+        return list(small.sent(merged))
+
+    places: list[int] = []
+
+    def kinds(found: list[Any]) -> list[tuple[str, list[float] | None]]:
+        dense = [None if each is None else tf.reshape(tf.convert_to_tensor(each), [-1]) for each in found]
+        values = [None if each is None else each.numpy().tolist() for each in dense]
+        return [(type(each).__name__, value) for each, value in zip(found, values, strict=True)]
+
+    recorded = importlib.import_module("sparktf.trainer.model.model").recorded
+    with recorded(), tf.GradientTape() as tape:
+        value = loss(tf.constant(1.0))
+        places += together.small(variables, tape.gradient(value, variables))
+    argument = tf.TensorSpec((), tf.float32)
+    both = [tf.function(each, input_signature=[argument]) for each in (as_is, crossing)]
+    found = [kinds(function(tf.constant(-2.0))) for function in both]
+    assert not any("value" in vars(variable) for variable in variables)
+    return places, found[1], found[0]
+
+
+def test_the_gradients_are_those_of_variables_that_cross_one_by_one(elsewhere: ProcessPoolExecutor) -> None:
+    places, crossing, as_is = elsewhere.submit(gradients).result()
+    assert places == [0, 1, 3]
+    assert [kind for kind, _ in crossing] == [kind for kind, _ in as_is]
+    for (_, value), (_, expected) in zip(crossing, as_is, strict=True):
+        assert value == expected
