@@ -13,8 +13,10 @@ from typing import Any
 
 import tensorflow as tf
 from tensorflow.python.distribute.ps_values import CachingVariable
+from tensorflow.python.ops import control_flow_v2_func_graphs as branches
 from tensorflow.python.ops.resource_variable_ops import BaseResourceVariable
 
+_BRANCHES = (branches.CondBranchFuncGraph, branches.WhileCondFuncGraph, branches.WhileBodyFuncGraph)
 _SMALL_NBYTES = 1 << 17
 """A larger variable crosses by itself: its gradient need not wait for others, and its message is worth its cost."""
 
@@ -45,6 +47,7 @@ class Together:
         """
         self._places = sorted(places, key=lambda place: variables[place].device)
         self._variables = [variables[place] for place in self._places]
+        self._graph = tf.compat.v1.get_default_graph()
         self.values: list[Any] = []
         for device, some in groupby(self._variables, lambda variable: variable.device):
             group = list(some)
@@ -54,15 +57,23 @@ class Together:
 
     @contextmanager
     def in_use(self) -> Iterator[None]:
-        """Has the variables be what was read of them."""
+        """Has the variables be what was read of them, but for functions in the graph: they may be called in others."""
         inner = [_inner(variable) for variable in self._variables]
         for variable, value in zip(inner, self.values, strict=True):
-            variable.value = lambda value=value: value
+            read = variable.value
+            variable.value = lambda value=value, read=read: value if self._is_here() else read()
         try:
             yield
         finally:
             for variable in inner:
                 del variable.value
+
+    def _is_here(self) -> bool:
+        """Whether the graph is being recorded, or a branch or a loop in it."""
+        graph = tf.compat.v1.get_default_graph()
+        while isinstance(graph, _BRANCHES):
+            graph = graph.outer_graph
+        return graph is self._graph
 
     def gradients(self, by_variable: Sequence[Any], by_value: Sequence[Any]) -> list[Any]:
         """Returns the gradients by all variables of the update.
