@@ -16,13 +16,13 @@ def gradients() -> tuple[list[int], list[tuple[str, list[float] | None]], list[t
     tf = importlib.import_module("tensorflow")
     together = importlib.import_module("sparktf.trainer.parameter_server.together")
     variables = [tf.Variable(tf.random.stateless_uniform(shape, [seed, 1])) for seed, shape in enumerate(SHAPES)]
-    x, ids = tf.random.stateless_uniform((2, 3), [9, 9]), tf.constant([4, 1, 4])
+    rows_of_x, ids = tf.random.stateless_uniform((2, 3), [9, 9]), tf.constant([4, 1, 4])
 
     @tf.function  # type: ignore[untyped-decorator]
     def product(x: Any) -> Any:  # as some layers have it: it is traced once, for all who call it
         return tf.matmul(x, variables[0])
 
-    def loss(positive: Any) -> Any:
+    def loss(positive: Any, x: Any = rows_of_x) -> Any:
         matrix, scalar, table, both, _, large = variables
         used = tf.cond(positive > 0, lambda: scalar * 3.0, lambda: scalar * scalar)
         rows = tf.gather(table, ids) * tf.gather(both, ids)
@@ -57,7 +57,7 @@ def gradients() -> tuple[list[int], list[tuple[str, list[float] | None]], list[t
 
     recorded = importlib.import_module("sparktf.trainer.model.model").recorded
     with recorded(), tf.GradientTape() as tape:
-        value = loss(tf.constant(1.0))
+        value = loss(tf.constant(1.0), rows_of_x[:1])  # other rows: what is traced for them is for them alone
         places += together.small(variables, tape.gradient(value, variables))
     argument = tf.TensorSpec((), tf.float32)
     crossings = [tf.function(crossing, input_signature=[argument]) for _ in range(2)]
