@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import ast
+import importlib.util
 import os
 import re
+import struct
+import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,7 +17,7 @@ from sparktf.errors import ConfigError
 # Paths below site-packages that no node needs: installers, C++ headers, and Spark's jars, which YARN brings itself.
 _LEFT_OUT = ("pip", "tensorflow/include", "pyspark/jars", "pyspark/examples")
 _TESTED = ("numpy", "pandas", "pyarrow", "scipy", "sklearn")
-_LEFT_OUT_NAMES = re.compile(r"^(__pycache__|pip-.*\.dist-info|direct_url\.json|.*\.(pyc|egg-link)|__editable__.*)$")
+_LEFT_OUT_NAMES = re.compile(r"^(pip-.*\.dist-info|direct_url\.json|.*\.egg-link|__editable__.*)$")
 
 _SHEBANG = re.compile(rb"^#!(?P<python>/[^\n]*/python[^\n]*)\n|^#!/bin/sh\n'''exec' [^\n]*\n' '''\n")
 _TRAMPOLINE = b"#!/bin/sh\n'''exec' \"$(dirname \"$0\")/python\" \"$0\" \"$@\"\n' '''\n"
@@ -29,6 +32,7 @@ class ArchiveMember:
         source: File to copy.
         content: What to write instead.
         link: Target of a symbolic link.
+        bytecode: Whether it is what Python reads in place of a source: it says when that was written.
     """
 
     name: str
@@ -36,6 +40,7 @@ class ArchiveMember:
     content: bytes | None = None
     link: str | None = None
     executable: bool = False
+    bytecode: bool = False
 
 
 def check_packable(prefix: Path) -> None:
@@ -104,6 +109,9 @@ def _walk(folder: Path, prefix: Path, below: str) -> Iterator[ArchiveMember]:
             yield ArchiveMember(below + relative, link=link)
         elif item.is_dir():
             yield from _walk(item, prefix, below)
+        elif item.suffix == ".pyc":
+            if _is_current(item):
+                yield ArchiveMember(below + relative, source=item, bytecode=True)
         elif item.is_file():
             yield _file(below + relative, relative, item)
 
@@ -114,6 +122,21 @@ def _is_left_out(relative: str) -> bool:
     if _LEFT_OUT_NAMES.match(name) or relative.startswith("bin/activate") or package in _LEFT_OUT:
         return True
     return name == "tests" and package.partition("/")[0] in _TESTED
+
+
+def _is_current(bytecode: Path) -> bool:
+    """Returns whether this Python would read that in place of a source, which is what it was when it was compiled."""
+    if not bytecode.name.endswith(f".{sys.implementation.cache_tag}.pyc"):
+        return False
+    try:
+        source = os.stat(importlib.util.source_from_cache(bytecode))
+        with bytecode.open("rb") as file:
+            header = file.read(16)
+    except (OSError, ValueError):
+        return False
+    checked_by_time = 0
+    written = struct.pack("<III", checked_by_time, int(source.st_mtime) & 0xFFFFFFFF, source.st_size & 0xFFFFFFFF)
+    return header == importlib.util.MAGIC_NUMBER + written
 
 
 def _link(item: Path, prefix: Path) -> str | None:

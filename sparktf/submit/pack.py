@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.util
 import io
 import os
+import struct
 import sys
 import tarfile
 import tempfile
@@ -126,12 +127,21 @@ def _write(entries: Iterable[ArchiveMember], file: IO[bytes]) -> int:
                 tar.addfile(member)
                 continue
             member.mode = 0o755 if entry.executable else 0o644
-            with io.BytesIO(entry.content or b"") if entry.source is None else entry.source.open("rb") as content:
+            with _content(entry) as content:
                 member.size = content.seek(0, os.SEEK_END)
                 content.seek(0)
                 tar.addfile(member, content)
             total += member.size
     return total
+
+
+def _content(entry: ArchiveMember) -> IO[bytes]:
+    if entry.source is None:
+        return io.BytesIO(entry.content or b"")
+    if entry.bytecode:  # its source gets another time in the archive; without this, each node would compile it again
+        compiled = entry.source.read_bytes()
+        return io.BytesIO(compiled[:8] + struct.pack("<I", _MTIME_S) + compiled[12:])
+    return entry.source.open("rb")
 
 
 class _GzipBlocks:

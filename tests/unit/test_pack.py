@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import py_compile
 import shutil
 import stat
 import subprocess
@@ -94,7 +95,24 @@ def test_what_no_node_needs_is_left_out(environment: Path, tmp_path: Path) -> No
         names = tar.getnames()
     assert f"{SITE}/plain/tests/__init__.py" in names
     assert f"{SITE}/numpy/tests/__init__.py" not in names
-    assert not [name for name in names if "__pycache__" in name or "activate" in name or "__editable__" in name]
+    assert not [name for name in names if "activate" in name or "__editable__" in name]
+
+
+def test_what_is_compiled_already_is_not_compiled_by_each_node(environment: Path, tmp_path: Path) -> None:
+    plain, stale = environment / SITE / "plain/__init__.py", environment / SITE / "plain/tests/__init__.py"
+    for source in (plain, stale):
+        py_compile.compile(str(source))
+    stale.write_text("NAME = 'another'\n", encoding="utf-8")
+    pack(environment, tmp_path / "env.tar")
+    moved = tmp_path / "elsewhere/env"
+    moved.mkdir(parents=True)
+    subprocess.run(["tar", "-xf", tmp_path / "env.tar", "-C", moved], check=True)
+    command = [str(moved / "bin/python"), "-v", "-c", "import plain.tests; print(plain.tests.NAME)"]
+    done = subprocess.run(command, cwd="/", env={}, capture_output=True, text=True, check=True)
+    assert done.stdout == "another\n"
+    below = f"{moved / SITE}/plain"
+    assert f"# code object from '{below}/__pycache__/" in done.stderr
+    assert f"# code object from {below}/tests/__init__.py" in done.stderr
 
 
 def test_credentials_stay_at_home_and_are_named(environment: Path, tmp_path: Path) -> None:
