@@ -97,7 +97,13 @@ class Submission:
                 stdout=log,
                 stderr=subprocess.STDOUT,
                 cwd=folder,
-                env={**environment, **hadoop.environment(), "PYTHONPATH": path, "PYTHONUNBUFFERED": "1"},
+                env={
+                    **environment,
+                    **hadoop.environment(),
+                    "PYTHONPATH": path,
+                    "PYTHONUNBUFFERED": "1",
+                    "SPARK_SUBMIT_OPTS": QUICK_START,  # in cluster mode, options of the driver are not this JVM's
+                },
             )
 
     def __enter__(self) -> Self:
