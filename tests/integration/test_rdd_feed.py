@@ -33,11 +33,18 @@ def test_each_row_is_trained_on_once_in_each_epoch(local: Application, watch: Wa
     assert [(e.planned, e.fed, e.trained, e.complete) for e in result.rows] == [(ROWS, ROWS, ROWS, True)] * 2
 
 
-def test_rows_are_read_by_name_on_executors_of_their_own(cluster: Application, watch: Watch) -> None:
-    config = rdd_job(cluster, watch, "rows")
-    result = cluster.train(config, "r", "cases.rdds:rows", sizes=SIZES, kind="rows").done
-    assert watch.ids(watch.pids()) == dict.fromkeys(range(1, ROWS + 1), 1)
-    assert [(e.planned, e.fed, e.trained) for e in result.rows] == [(ROWS, ROWS, ROWS)]
+def test_a_feeder_on_executors_that_fails_midway_is_tried_again_and_rows_are_read_by_name(
+    cluster: Application, watch: Watch, tmp_path: Path
+) -> None:
+    config = rdd_job(cluster, watch, "rows", train={"batch_size": 1024})
+    sizes = [500, 40_000, 0, 300]  # 16,384 rows are sent at once
+    rows = sum(sizes)
+    options: dict[str, Any] = {"sizes": sizes, "raises": 20_000, "exits": 38_000, "folder": str(tmp_path)}
+    result = cluster.train(config, "r", "cases.rdds:failing_once", **options).done
+    assert {path.name for path in tmp_path.glob("failed-*")} == {"failed-20000", "failed-38000"}
+    assert len(result.attempts) == 1
+    assert watch.ids(watch.pids()) == dict.fromkeys(range(1, rows + 1), 1)
+    assert [(e.planned, e.fed, e.trained) for e in result.rows] == [(rows, rows, rows)]
 
 
 def test_a_function_of_the_users_may_return_an_rdd(local: Application, watch: Watch) -> None:

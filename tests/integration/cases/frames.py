@@ -80,20 +80,6 @@ def replanned(spark: SparkSession, rows: int, flag: str) -> DataFrame:
     return frame
 
 
-def failing_once(spark: SparkSession, sizes: Sequence[int], at: int, flag: str, how: str) -> DataFrame:
-    """Returns rows of which that with the id `at` fails when it is computed first: "raise", or "exit" the worker."""
-
-    def checked(i: int) -> int:
-        if i == at and not os.path.exists(flag):
-            open(flag, "w").close()
-            if how == "exit":
-                os._exit(9)
-            raise ValueError("the first try fails")
-        return i
-
-    return _through(spark, sizes, sql.udf(checked, "bigint")(sql.col("id")))
-
-
 def failing(spark: SparkSession, sizes: Sequence[int], at: int) -> DataFrame:
     """Returns rows of which that with the id `at` can never be computed."""
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import threading
 from collections.abc import Iterator, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -38,6 +40,21 @@ def rows(
                 yield row if kind == "dicts" else Row(**dict(reversed(row.items())))
 
     return spark.sparkContext.parallelize(range(len(sizes)), len(sizes)).flatMap(partition)
+
+
+def failing_once(spark: SparkSession, sizes: Sequence[int], raises: int, exits: int, folder: str) -> RDD[Any]:
+    """Returns "rows" of which two fail when they are computed first: one raises, and one ends the worker."""
+
+    def checked(row: Any) -> Any:
+        flag = Path(folder, f"failed-{row.id}")
+        if row.id in (raises, exits) and not flag.exists():
+            flag.touch()
+            if row.id == exits:
+                os._exit(9)
+            raise ValueError("the first try fails")
+        return row
+
+    return rows(spark, sizes, "rows").map(checked)
 
 
 def nested(spark: SparkSession, sizes: Sequence[int]) -> RDD[Any]:
