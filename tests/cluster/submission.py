@@ -23,6 +23,7 @@ from sparktf.result import RunResult
 REPO = Path(__file__).parents[2]
 SPARK = Path(pyspark.__file__).parent
 _ID = re.compile(r"application_\d+_\d+")
+_PASSWORD = "hunter2"
 MODES = ("cluster", "client")
 
 SMALL_CONF = {
@@ -63,6 +64,14 @@ def put_digits(hadoop: MiniHadoop, folder: Path) -> str:
     for file in folder.rglob("*.parquet"):
         hadoop.hdfs.put(f"/lake/digits/{file.relative_to(folder)}", file.read_bytes())
     return "/lake/digits"
+
+
+def tags(name: str) -> tuple[str, ...]:
+    """Returns options for YARN's tags of a run: one looks like a password.
+
+    It travels apart from the line: Spark must find it, and nobody see it.
+    """
+    return "--set", f"submit.conf.spark.yarn.tags=sparktf,{name},password={_PASSWORD}"
 
 
 class Submission:
@@ -138,6 +147,28 @@ class Submission:
     def ended_application(self) -> Application:
         """Returns the application once YARN is done with it: in client mode that is a moment after the driver's end."""
         return self._hadoop.yarn.ended_application(self.application().id)
+
+    def assert_is_done(self, mode: str, run_id: str, epochs: int) -> None:
+        """Asserts that a run which was submitted with `tags` has ended well, and that everybody is told so."""
+        code, said = self.wait(), self.output()
+        assert code == 0, said
+        assert _PASSWORD not in said
+        unauthenticated = said.replace("--conf spark.authenticate=true", "")
+        assert "spark.authenticate" not in unauthenticated, "there is nothing to warn of"
+        assert f"--deploy-mode {mode}" in said
+        assert f"epoch {epochs}/{epochs}" in said
+        name = self._config["name"]
+        assert f"{name} / {run_id}: done" in said
+        application = self.ended_application()
+        assert (application.final_status, set(application.tags)) == (
+            "SUCCEEDED",
+            {"sparktf", name, f"password={_PASSWORD}"},
+        )
+        assert application.name == f"sparktf {name}"
+        result = self.result(run_id)
+        assert (result.application, result.application_attempt) == (application.id, 1 if mode == "cluster" else 0)
+        hosts = {host.fqdn for host in self._hadoop.config.workers}
+        assert {host for attempt in result.attempts for host in attempt.hosts} <= hosts
 
     def result(self, run_id: str) -> RunResult:
         """Returns what result.json says."""

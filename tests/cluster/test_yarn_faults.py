@@ -160,6 +160,7 @@ def test_a_container_killed_for_its_memory_names_the_setting(
         params={"mib": 3000},
         cluster={"workers": 1, "trainer_memory_mib": 1024, "placement": "any"},
         train={"max_attempts": 1, "epochs": 100_000},
+        submit={"max_app_attempts": 1},
     )
     with ClickRun(hadoop, tmp_path, job, run_id="r") as run:
         assert run.wait() == 4, run.output()
@@ -176,7 +177,8 @@ def test_an_output_that_may_not_be_written_is_found_before_anything_is_held(
     hadoop.hdfs.make_folder("/private", permission="700")
     hadoop.hdfs.make_folder("/user/alice", permission="777")
     monkeypatch.setenv("HADOOP_USER_NAME", "alice")
-    with ClickRun(hadoop, tmp_path, click_job(few_clicks, "/private", name="refused"), run_id="r") as run:
+    job = click_job(few_clicks, "/private", name="refused", submit={"max_app_attempts": 1})
+    with ClickRun(hadoop, tmp_path, job, run_id="r") as run:
         assert run.wait() == 2, run.output()
     assert "output.path cannot be written" in run.output()
     assert "user=alice" in run.output()

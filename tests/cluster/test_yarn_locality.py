@@ -1,7 +1,7 @@
 """Executors beside the blocks, and each worker reading its own: measured at the hosts' cables, and reported.
 
 And what comes out of it: the rows that Spark feeds there from a DataFrame, and the weights that the same plan gives on
-executors of one machine.
+one machine.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ import numpy.typing as npt
 import pytest
 from cluster.click_run import MODELS, ClickRun
 from cluster.clicks import FILES, GROUPS_PER_FILE, ROWS, click_job, put_clicks
-from cluster.submission import SMALL_CONF
+from cluster.submission import SMALL_CONF, tags
 from integration.application import Application
 from integration.sandbox import Sandbox
 
 from minihadoop import MiniHadoop
 from sparktf.result import NodeInput, RunResult
 
-EPOCHS = 4
+EPOCHS = 2
 
 # What goes from host to host besides rows: code, checkpoints' copies, gradients.
 OTHER_NBYTES = 40e6
@@ -39,15 +39,17 @@ class Measured:
         before = {host: hadoop.link_bytes(host) for host in hosts}
         sums = folder / "sums"
         sums.mkdir()
-        with ClickRun(hadoop, folder, {**job, "params": {"sums": str(sums)}}, run_id=run_id) as run:
+        told = {**job, "params": {"sums": str(sums)}}
+        with ClickRun(hadoop, folder, told, *tags(job["name"]), run_id=run_id) as run:
             assert run.wait(within_s=400) == 0, run.output()
+        self.run = run
         self.path = run.run_path
         self.output = run.output()
         self.sent = sum((hadoop.link_bytes(host) - before[host]).sent for host in hosts)
         self.result: RunResult = run.result(run_id)
-        told = [json.loads(path.read_text()) for path in sums.glob("*.json")]
-        self.rows = sum(one["rows"] for one in told)
-        self.checksum = sum(one["sum"] for one in told) % 2**64
+        kept = [json.loads(path.read_text()) for path in sums.glob("*.json")]
+        self.rows = sum(one["rows"] for one in kept)
+        self.checksum = sum(one["sum"] for one in kept) % 2**64
 
     @property
     def nbytes(self) -> int:
@@ -96,6 +98,7 @@ def beside(shared_cluster: MiniHadoop, clicks: str, tmp_path_factory: pytest.Tem
 
 @pytest.mark.timeout(600)
 def test_nine_of_ten_bytes_are_read_on_their_own_host(hadoop: MiniHadoop, beside: Measured) -> None:
+    beside.run.assert_is_done("cluster", "beside", EPOCHS)
     assert beside.result.rows_trained == EPOCHS * ROWS
     assert f"{ROWS:,} rows in {FILES * GROUPS_PER_FILE} row groups" in beside.output
     assert beside.nbytes > 60e6 * EPOCHS
@@ -120,7 +123,7 @@ def test_without_placement_and_locality_the_report_says_what_chance_gives(
 
 
 @pytest.mark.timeout(600)
-def test_the_stored_plan_gives_the_same_weights_on_executors_of_one_machine(
+def test_the_stored_plan_gives_the_same_weights_on_one_machine(
     hadoop: MiniHadoop, clicks: str, beside: Measured, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("HADOOP_CONF_DIR", str(hadoop.conf_dir()))
@@ -131,7 +134,7 @@ def test_the_stored_plan_gives_the_same_weights_on_executors_of_one_machine(
         (plan / name).write_bytes(hadoop.hdfs.get(f"{beside.path}/plan/{name}"))
     output = {"path": f"file:{sandbox.runs}"}
     config = job(clicks, data={"rebalance": False}, output=output, params={"sums": str(tmp_path)})
-    application = Application(sandbox, "local-cluster[3,1,1024]")
+    application = Application(sandbox, "local[3]")
     try:
         application.add_py_file(MODELS)
         application.begin(config, "replay")

@@ -1,4 +1,7 @@
-"""The same weights wherever the trainers run, with a worker that runs dry; tests/trainer has the whole matrix."""
+"""The same weights wherever the trainers run, with a worker that runs dry.
+
+tests/trainer has the whole matrix, and tests/cluster/test_yarn_locality the weights of executors and local Spark.
+"""
 
 from __future__ import annotations
 
@@ -69,9 +72,4 @@ def test_one_process_comes_to_the_weights_of_plain_gradient_descent(
 
 def test_two_workers_on_local_spark_come_to_the_same_weights(local: Application, lake: Path, expected: Weights) -> None:
     weights = trained(local, lake, "multi_worker_mirrored", 2)
-    np.testing.assert_allclose(weights, expected, rtol=0, atol=1e-5)
-
-
-def test_two_workers_on_executors_come_to_the_same_weights(cluster: Application, lake: Path, expected: Weights) -> None:
-    weights = trained(cluster, lake, "multi_worker_mirrored", 2)
     np.testing.assert_allclose(weights, expected, rtol=0, atol=1e-5)
