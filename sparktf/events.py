@@ -108,7 +108,7 @@ _Known = RunBegun | AttemptBegun | MetricsSeen | AttemptEnded | LineSaid | Warni
 Event = _Known | UnknownEvent
 
 
-class Entry(NamedTuple):
+class LogEntry(NamedTuple):
     """A line of the log.
 
     Attributes:
@@ -129,7 +129,7 @@ def event_line(time_s: float, event: Event) -> bytes:
     return json.dumps({"time_s": time_s, "kind": fields.pop("kind"), **fields}, separators=(",", ":")).encode()
 
 
-def read_events(lines: Iterable[str | bytes]) -> Iterator[Entry]:
+def read_events(lines: Iterable[str | bytes]) -> Iterator[LogEntry]:
     """Yields the entries of a segment's lines; empty lines are skipped.
 
     Raises:
@@ -140,7 +140,7 @@ def read_events(lines: Iterable[str | bytes]) -> Iterator[Entry]:
             continue
         try:
             fields = json.loads(line)
-            entry = Entry(float(fields.pop("time_s")), _event_of(fields))
+            entry = LogEntry(float(fields.pop("time_s")), _event_of(fields))
         except (ValidationError, ValueError, KeyError, AttributeError, TypeError) as error:
             raise ValueError(f"line {number} is not an event: {error}") from error
         yield entry

@@ -11,7 +11,7 @@ from typing import Self
 from sparktf.message import Message
 
 
-class Work(Message):
+class WorkTime(Message):
     """What a worker's time went into while it had an epoch to train, in seconds.
 
     Attributes:
@@ -37,9 +37,9 @@ class Work(Message):
         """All of them."""
         return self.rows_s + self.reading_s + self.computing_s + self.applying_s + self.function_s + self.waiting_s
 
-    def __add__(self, other: Work) -> Work:
+    def __add__(self, other: WorkTime) -> WorkTime:
         """Returns both together."""
-        return Work(**{name: mine + getattr(other, name) for name, mine in self})
+        return WorkTime(**{name: mine + getattr(other, name) for name, mine in self})
 
 
 class Usage(Message):
@@ -59,7 +59,7 @@ class Usage(Message):
     resident_nbytes: int = 0
     received_nbytes: int = 0
     sent_nbytes: int = 0
-    work: Work | None = None
+    work: WorkTime | None = None
     staleness: dict[int, int] = {}
 
     @property
@@ -126,5 +126,5 @@ class Made(Message):
     staleness: Staleness | None = None
 
 
-def _since(now: Work, before: Work) -> Work:
-    return Work(**{name: seconds - getattr(before, name) for name, seconds in now})
+def _since(now: WorkTime, before: WorkTime) -> WorkTime:
+    return WorkTime(**{name: seconds - getattr(before, name) for name, seconds in now})

@@ -73,7 +73,7 @@ def _feature(value: Any) -> Any:
     return {"columns": value} if isinstance(value, (str, list, tuple)) else value
 
 
-Feature = Annotated[FeatureConfig, BeforeValidator(_feature)]
+FeatureSetting = Annotated[FeatureConfig, BeforeValidator(_feature)]
 
 
 class ValidationConfig(Section):
@@ -120,10 +120,12 @@ class DataConfig(Section):
     where: str | None = Field(
         default=None, description="SQL predicate over partition columns, e.g. `date >= '2026-11-01'`."
     )
-    inputs: dict[str, Feature] = Field(
+    inputs: dict[str, FeatureSetting] = Field(
         min_length=1, description="Model input name -> column, list of columns, or a feature."
     )
-    targets: dict[str, Feature] = Field(min_length=1, description="Model output name -> column or feature to learn.")
+    targets: dict[str, FeatureSetting] = Field(
+        min_length=1, description="Model output name -> column or feature to learn."
+    )
     sample_weight: str | dict[str, str] | None = Field(
         default=None, description="Column that weights each row's loss, or one per output."
     )

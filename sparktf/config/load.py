@@ -17,7 +17,7 @@ from pydantic import ValidationError
 from sparktf.config.complaints import describe, shown
 from sparktf.config.job import JobConfig
 from sparktf.config.shape import DOTTED_NAMES, FREE_FORM, MAY_HOLD_SECRETS, OPTIONAL_SECTIONS, Key, dotted, one_line
-from sparktf.config.yaml import Switch, YamlError, dump_yaml, load_yaml
+from sparktf.config.yaml import BareSwitch, YamlError, dump_yaml, load_yaml
 from sparktf.errors import ConfigError
 from sparktf.redaction import REDACTED, redacted
 
@@ -159,7 +159,7 @@ def _refuse_switches(raw: Mapping[str, Any], origin: Callable[[Key], str]) -> No
     """Refuses a bare `off` where no type says whether it is a bool or text."""
     for section in FREE_FORM:
         for key, value in _leaves(_at(raw, section), section):
-            if isinstance(value, Switch):
+            if isinstance(value, BareSwitch):
                 meant = "true" if value.lower() in ("on", "yes") else "false"
                 remedy = f"a bare {value} is ambiguous: write {meant}, or '{value}' for the text"
                 raise ConfigError(f"{origin(key)}: {dotted(key)}: {remedy}")

@@ -2,7 +2,7 @@
 
 PyYAML follows YAML 1.1, where `2026-11-20` is a date object, `1e-3` a text, `12:30` the number 750 and `no` false. Here
 dates and times stay text, `1e-3` is a number, and only `true` and `false` are bools. A bare `on`, `off`, `yes` or `no`
-becomes a `Switch`: text that a bool field takes too, and that free-form values can refuse for being ambiguous.
+becomes a `BareSwitch`: text that a bool field takes too, and that free-form values can refuse for being ambiguous.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class YamlError(ValueError):
     """The text is not YAML that a configuration may use; the message is one line."""
 
 
-class Switch(str):
+class BareSwitch(str):
     """A bare `on`, `off`, `yes` or `no`: false or true in YAML 1.1, text in YAML 1.2."""
 
     __slots__ = ()
@@ -83,8 +83,8 @@ class _Dumper(yaml.SafeDumper):
         return True
 
 
-def _switch(loader: _Loader, node: yaml.ScalarNode) -> Switch:
-    return Switch(loader.construct_scalar(node))
+def _switch(loader: _Loader, node: yaml.ScalarNode) -> BareSwitch:
+    return BareSwitch(loader.construct_scalar(node))
 
 
 def _unknown(loader: _Loader, node: yaml.Node) -> Any:
@@ -96,11 +96,11 @@ for _tag, _pattern, _first in _PLAIN:
         _class.add_implicit_resolver(_tag, re.compile(f"^(?:{_pattern})$"), list(_first))
 _Loader.add_constructor(_SWITCH_TAG, _switch)
 _Loader.add_constructor(None, _unknown)
-_Dumper.add_representer(Switch, lambda dumper, value: dumper.represent_str(str(value)))
+_Dumper.add_representer(BareSwitch, lambda dumper, value: dumper.represent_str(str(value)))
 
 
 def load_yaml(text: str) -> Any:
-    """Returns what one YAML document says: mappings, lists, text, numbers, bools, None and `Switch`.
+    """Returns what one YAML document says: mappings, lists, text, numbers, bools, None and `BareSwitch`.
 
     Raises:
         YamlError: it is not one document of plain YAML; names the line.

@@ -10,12 +10,12 @@ import numpy.typing as npt
 
 from sparktf.errors import BadValueError
 
-Rows = npt.NDArray[np.int64]
+RowNumbers = npt.NDArray[np.int64]
 Number = Callable[[int], int]
 """Row of a row group -> its number in the file, from 0 on."""
 Reason = Callable[[int], str]
 """Position in the rows that are refused -> why."""
-Judge = Callable[[str, Rows, Reason], None]
+Judge = Callable[[str, RowNumbers, Reason], None]
 """(column, rows of a row group, reasons) over rows that fail a check, one at least: raises, or notes them."""
 
 
@@ -36,7 +36,7 @@ class BadRow(NamedTuple):
     reason: str
 
 
-def refuse(origin: str, number: Number, column: str, rows: Rows, reason: Reason) -> None:
+def refuse(origin: str, number: Number, column: str, rows: RowNumbers, reason: Reason) -> None:
     """Raises `BadValueError` over the first row: a `Judge` once origin and numbers are bound."""
     raise BadValueError(f"{origin}: column {column!r}, row {number(int(rows[0]))}: {reason(0)}")
 
@@ -50,7 +50,7 @@ class Handed(NamedTuple):
 
     first_row: int
     rows: int
-    places: Rows | None = None
+    places: RowNumbers | None = None
 
     @property
     def good(self) -> int:
@@ -86,10 +86,10 @@ class Aside:
         self,
         origin: str,
         number: Number,
-        kept: Rows | None,
+        kept: RowNumbers | None,
         start: int,
         column: str,
-        rows: Rows,
+        rows: RowNumbers,
         reason: Reason,
     ) -> None:
         """Notes rows of a row group: a `Judge` once all but its own arguments are bound.
@@ -117,7 +117,7 @@ class Aside:
         self.bad[start : start + rows] = True
         self._spans.append((start, start + rows, BadRow(origin, first_row, rows, "", reason)))
 
-    def among(self, rows: Rows) -> list[BadRow]:
+    def among(self, rows: RowNumbers) -> list[BadRow]:
         """Returns what is known of the bad ones among some rows of the block."""
         bad = np.sort(rows[self.bad[rows]])
         found = [self._single[row] for row in bad.tolist() if row in self._single] if self._single else []

@@ -63,7 +63,7 @@ class LeasedFeed:
         receipts: Receipts,
         *,
         batch_rows: int,
-        meter: Meter | None = None,
+        meter: FeedMeter | None = None,
     ) -> None:
         """Hands out nothing yet.
 
@@ -83,7 +83,7 @@ class LeasedFeed:
         self._doubtful = 0  # so many of these may be trained
         self._out: Out | None = None
         self._trail = Trail()
-        self._meter = meter or Meter(feed)
+        self._meter = meter or FeedMeter(feed)
 
     def take(self, updates: int, wait_s: float) -> Take:
         """Returns rows for so many updates at most: first those of takes that were broken off.
@@ -202,7 +202,7 @@ class Trail:
         return merge(found)
 
 
-class Meter:
+class FeedMeter:
     """What a feed has read since it was looked at before."""
 
     def __init__(self, feed: NodeFeed, came: Callable[[], NodeInput] | None = None) -> None:

@@ -9,7 +9,7 @@ from sparktf.feed.blocks import BlockPart, PieceReader
 from sparktf.knobs import KNOBS
 from sparktf.wire.leasing import BlockLease
 
-Lease = Callable[[int], BlockLease]
+LeaseBlock = Callable[[int], BlockLease]
 """About how many rows are wanted -> what is leased."""
 
 
@@ -23,7 +23,7 @@ class LeasedParts:
     rows = None
     max_ahead = None
 
-    def __init__(self, reader: PieceReader, lease: Lease, take_rows: int) -> None:
+    def __init__(self, reader: PieceReader, lease: LeaseBlock, take_rows: int) -> None:
         """Leases nothing yet.
 
         Args:

@@ -12,9 +12,9 @@ import pyarrow.compute as pc
 import pyarrow.types as pt
 
 from sparktf.feature import Feature
-from sparktf.feed.aside import Reason, Rows
+from sparktf.feed.aside import Reason, RowNumbers
 
-Refuse = Callable[[Rows, Reason], None]
+Refuse = Callable[[RowNumbers, Reason], None]
 """(rows, reasons) over rows that fail a check: raises, or notes them. See `sparktf.feed.aside.Judge`."""
 
 
@@ -42,7 +42,7 @@ class Lists(NamedTuple):
         taken: npt.NDArray[np.bool_] = np.arange(self.places) < self.lengths[:, None]
         return taken
 
-    def rows_of(self, values: Rows) -> Rows:
+    def rows_of(self, values: RowNumbers) -> RowNumbers:
         """Returns the rows of some of the values, given by their positions."""
         return np.searchsorted(np.cumsum(self.lengths), values, side="right")
 

@@ -91,10 +91,10 @@ class RowUpdates:
             gradient = summed(gradient)
         indices = getattr(optimizer, "_trainable_variables_indices", None) or optimizer._index_dict
         (learning_rate,) = rate or (optimizer.learning_rate,)
-        self._update(Rows(optimizer, variable, indices[key], gradient), tf.cast(learning_rate, variable.dtype))
+        self._update(ShardRows(optimizer, variable, indices[key], gradient), tf.cast(learning_rate, variable.dtype))
 
 
-class Rows:
+class ShardRows:
     """The rows of one shard that an update is for, and its gradient for them."""
 
     def __init__(self, optimizer: Any, variable: Any, index: int, gradient: Any) -> None:
@@ -117,7 +117,7 @@ class Rows:
         self._variable.scatter_sub(tf.IndexedSlices(values, self._indices))
 
 
-def _sgd(rows: Rows, rate: Any) -> None:
+def _sgd(rows: ShardRows, rate: Any) -> None:
     step = rate * rows.gradient
     momentum = rows.optimizer.momentum
     if momentum:
@@ -126,12 +126,12 @@ def _sgd(rows: Rows, rate: Any) -> None:
     rows.subtract(step)
 
 
-def _adagrad(rows: Rows, rate: Any) -> None:
+def _adagrad(rows: ShardRows, rate: Any) -> None:
     sums = rows.slot("_accumulators", lambda a: a + tf.square(rows.gradient))
     rows.subtract(rate * rows.gradient / tf.sqrt(sums + rows.optimizer.epsilon))
 
 
-def _adam(rows: Rows, rate: Any) -> None:
+def _adam(rows: ShardRows, rate: Any) -> None:
     optimizer, gradient = rows.optimizer, rows.gradient
     count = tf.cast(tf.convert_to_tensor(optimizer.iterations) + 1, gradient.dtype)
     beta_1, beta_2 = tf.cast(optimizer.beta_1, gradient.dtype), tf.cast(optimizer.beta_2, gradient.dtype)
@@ -146,10 +146,15 @@ def _adam(rows: Rows, rate: Any) -> None:
     rows.subtract(rate * correction / (1 - tf.pow(beta_1, count)) * m / (tf.sqrt(v) + epsilon))
 
 
-_UPDATES: dict[str, Callable[[Rows, Any], None]] = {"SGD": _sgd, "Adagrad": _adagrad, "Adam": _adam, "AdamW": _adam}
+_UPDATES: dict[str, Callable[[ShardRows, Any], None]] = {
+    "SGD": _sgd,
+    "Adagrad": _adagrad,
+    "Adam": _adam,
+    "AdamW": _adam,
+}
 
 
-def check_optimizer(optimizer: Any, layers: Sequence[Sharded]) -> Callable[[Rows, Any], None]:
+def check_optimizer(optimizer: Any, layers: Sequence[Sharded]) -> Callable[[ShardRows, Any], None]:
     """Returns how the optimizer updates rows.
 
     Raises:

@@ -38,7 +38,7 @@ from sparktf.wire.control import Flavour, StagedFile
 
 MANIFEST = "MANIFEST.json"
 
-Report = Callable[[str, str], None]
+ReportSkipped = Callable[[str, str], None]
 """Called with a path and the reason why it was skipped or left."""
 
 _log = logging.getLogger(__name__)
@@ -163,8 +163,8 @@ class CheckpointStore:
         keep: int,
         *,
         fence: Fence | None = None,
-        on_torn: Report | None = None,
-        on_not_pruned: Report | None = None,
+        on_torn: ReportSkipped | None = None,
+        on_not_pruned: ReportSkipped | None = None,
     ) -> None:
         """Opens the store; touches nothing.
 

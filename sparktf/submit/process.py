@@ -25,7 +25,7 @@ _TRACE = re.compile(r"\s+at |\s*\.\.\. \d+ more")
 
 
 @dataclass(slots=True)
-class Report:
+class ApplicationReport:
     """What `spark-submit` has said of its application.
 
     Attributes:
@@ -60,7 +60,7 @@ class SparkSubmit:
     """One `spark-submit`; its own output goes to ours, but for YARN's reports."""
 
     def __init__(self, line: Sequence[str], environment: Mapping[str, str]) -> None:
-        self.report = Report()
+        self.report = ApplicationReport()
         # A group of its own: Ctrl-C reaches us alone, and we stop things in order.
         self._process = subprocess.Popen(
             line, stdin=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, errors="replace", env=environment,

@@ -72,7 +72,7 @@ def _done_of_any(self: LeasedFeed, take: int, loss: float, rows: int | None = No
 
 
 def _saved_at_once(course: dispatch.Course, pace: dispatch.Pace) -> dispatch.Step:
-    return dispatch.Save() if course.is_save_due and not course.is_over else _decide(course, pace)
+    return dispatch.SaveNow() if course.is_save_due and not course.is_over else _decide(course, pace)
 
 
 def _told_some_day(self: Telling) -> None:

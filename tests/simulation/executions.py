@@ -13,7 +13,7 @@ from simulation.servers import Execution
 
 from sparktf.knobs import KNOBS
 from sparktf.trainer.parameter_server.seats import Seat, are_filled
-from sparktf.trainer.parameter_server.tally import Known
+from sparktf.trainer.parameter_server.tally import LastReceipt
 
 if TYPE_CHECKING:
     from simulation.roles import Coordinator, Worker
@@ -43,7 +43,7 @@ class Task(NamedTuple):
     number: int
     epoch: int
     updates: int
-    acknowledged: tuple[Known, ...]
+    acknowledged: tuple[LastReceipt, ...]
 
 
 @dataclass
@@ -75,7 +75,7 @@ class Executions:
         with self._changed:
             self._changed.notify_all()
 
-    def send(self, number: int, epoch: int, updates: int, acknowledged: Sequence[Known]) -> None:
+    def send(self, number: int, epoch: int, updates: int, acknowledged: Sequence[LastReceipt]) -> None:
         """Has some worker execute."""
         with self._changed:
             self._queue.append(Task(number, epoch, updates, tuple(acknowledged)))

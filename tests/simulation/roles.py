@@ -25,8 +25,8 @@ from sparktf.message import Message
 from sparktf.sequence import Assignment, Stream
 from sparktf.topology import NodeId, Role
 from sparktf.trainer.node.position import Done, Extent, Position
-from sparktf.trainer.parameter_server.async_loop import AsyncLoop, LoopSettings
-from sparktf.trainer.parameter_server.tally import Known, Tally
+from sparktf.trainer.parameter_server.async_loop import AsyncLoop, AsyncLoopSettings
+from sparktf.trainer.parameter_server.tally import LastReceipt, Tally
 from sparktf.trainer.parameter_server.telling import Telling
 from sparktf.wire.control import (
     Action,
@@ -317,7 +317,7 @@ class Coordinator(Member):
         self._executions = Executions(self)
         train = spec.config.train
         self._loop = loop = AsyncLoop(
-            LoopSettings(train.batch_size, self.spec.config.steps_per_call, Extent.of(train)),
+            AsyncLoopSettings(train.batch_size, self.spec.config.steps_per_call, Extent.of(train)),
             cast("Any", self),
             Tally(spec.cluster.workers()),
             SimTelling(self, self._parameters),
@@ -446,7 +446,7 @@ class Coordinator(Member):
         first = (WorkerPlace(node=node, incarnation=0, address=address) for node, address in at_first)
         return {place.node: place for place in (*first, *self._places)}
 
-    def send(self, number: int, epoch: int, updates: int, acknowledged: Sequence[Known]) -> None:
+    def send(self, number: int, epoch: int, updates: int, acknowledged: Sequence[LastReceipt]) -> None:
         """See `Surroundings`."""
         self._raise_perhaps()
         self.strike_called("coordinator-dies", f"sends execution {number}")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from sparktf.driver.attempt.commits import Commits, Known, best_of, epoch_of, is_over, may_go, next_commit
+from sparktf.driver.attempt.commits import Commits, KnownCommits, best_of, epoch_of, is_over, may_go, next_commit
 from sparktf.keep import Evaluation, KeepRule
 from sparktf.sequence import Cursor
 from sparktf.wire.restore import BestWeights, Committed, Restore
@@ -20,10 +20,10 @@ def result(step: int, loss: float = 1.0) -> Evaluation:
     return Evaluation(epoch=0, step=step, rows=5, values={"loss": loss})
 
 
-def known(*steps: int, reading: int | None = None, is_whole: bool = False, **losses: float) -> Known:
+def known(*steps: int, reading: int | None = None, is_whole: bool = False, **losses: float) -> KnownCommits:
     """Commits that are there; `at_10=0.5`: the one at step 10 has this loss."""
     results = {int(name.removeprefix("at_")): loss for name, loss in losses.items()}
-    return Known(
+    return KnownCommits(
         there=tuple(commit(step) for step in steps),
         results={step: result(step, loss) for step, loss in results.items()},
         reading=reading,
@@ -43,7 +43,7 @@ def known(*steps: int, reading: int | None = None, is_whole: bool = False, **los
     ],
     ids=["nothing yet", "the first", "the newest", "what is new", "no older one", "what a lost one was reading"],
 )
-def test_the_newest_commit_is_evaluated_next_and_older_ones_are_left_out(state: Known, step: int | None) -> None:
+def test_the_newest_commit_is_evaluated_next_and_older_ones_are_left_out(state: KnownCommits, step: int | None) -> None:
     found = next_commit(state)
     assert (found.step if found else None) == step
 
@@ -59,7 +59,7 @@ def test_the_newest_commit_is_evaluated_next_and_older_ones_are_left_out(state: 
     ],
     ids=["more may come", "none is evaluated", "the last is not", "the last is", "nothing was committed"],
 )
-def test_it_is_over_when_the_last_commit_is_evaluated(state: Known, *, over: bool) -> None:
+def test_it_is_over_when_the_last_commit_is_evaluated(state: KnownCommits, *, over: bool) -> None:
     assert is_over(state) is over
 
 
@@ -75,7 +75,9 @@ def test_it_is_over_when_the_last_commit_is_evaluated(state: Known, *, over: boo
     ],
     ids=["all", "what is read stays", "the best", "a better one", "both", "the best of those that are there"],
 )
-def test_what_is_read_and_the_best_are_not_removed(state: Known, rule: KeepRule | None, going: tuple[int, ...]) -> None:
+def test_what_is_read_and_the_best_are_not_removed(
+    state: KnownCommits, rule: KeepRule | None, going: tuple[int, ...]
+) -> None:
     assert may_go(state, (10, 20), rule) == going
 
 

@@ -9,13 +9,13 @@ import pytest
 
 from sparktf.trainer.parameter_server.dispatch import (
     IN_FLIGHT,
+    Abandon,
     Await,
     Course,
     End,
-    GiveUp,
     Pace,
     Rest,
-    Save,
+    SaveNow,
     Send,
     decide,
     next_call_steps,
@@ -84,7 +84,7 @@ def test_an_end_comes_before_a_checkpoint() -> None:
 @pytest.mark.parametrize("due", [{"save": True}, {"until_save": 0}, {"until_save": -1}])
 def test_a_checkpoint_that_is_due_waits_for_what_is_under_way(due: dict[str, Any]) -> None:
     assert decide(course(budgets=(4,), **due), PACE) == Rest()
-    assert decide(course(**due), PACE) == Save()
+    assert decide(course(**due), PACE) == SaveNow()
 
 
 def test_what_workers_make_together_is_as_many_updates_for_each_of_them() -> None:
@@ -101,12 +101,12 @@ def test_a_checkpoint_by_steps_is_never_passed() -> None:
 @pytest.mark.parametrize("due", [{"save": True}, {"rows_left": 0}, {"until_save": 4}])
 def test_what_does_not_come_back_is_given_up(due: dict[str, Any]) -> None:
     assert decide(course(budgets=(4,), rested_s=4.9, **due), PACE) == Rest()
-    assert decide(course(budgets=(4,), rested_s=5.0, **due), PACE) == GiveUp()
+    assert decide(course(budgets=(4,), rested_s=5.0, **due), PACE) == Abandon()
 
 
 def test_a_frozen_worker_holds_up_no_checkpoint_by_steps() -> None:
     at = course(until_save=4, budgets=(4,), rested_s=5.0)
-    assert decide(at, PACE) == GiveUp()
+    assert decide(at, PACE) == Abandon()
     assert sum(sent(at._replace(budgets=(), late=4, rested_s=0.0))) == 4
 
 
@@ -136,14 +136,14 @@ def test_a_run_ends_at_its_very_last_update_whatever_comes_back(seed: int) -> No
             case Send():
                 assert what.updates > 0
                 under_way.append(what.updates)
-            case Save():
+            case SaveNow():
                 assert every is not None
                 assert step == saved + every
                 saved = step
             case Await() | Rest():
                 budget = under_way.pop(draw.randrange(len(under_way)))
                 step += draw.randint(0, budget)  # the rest of it was not to be had
-            case GiveUp():
+            case Abandon():
                 pytest.fail("nothing was late")
     assert step == last
 

@@ -11,7 +11,7 @@ import pytest
 
 from sparktf.errors import StorageError
 from sparktf.event_log import EventLog, next_segment
-from sparktf.events import AttemptEnded, Entry, LineSaid, MetricsSeen, UnknownEvent, read_events
+from sparktf.events import AttemptEnded, LineSaid, LogEntry, MetricsSeen, UnknownEvent, read_events
 from sparktf.sequence import Stream
 from sparktf.storage.local import LocalStorage
 from sparktf.topology import NodeId, Role
@@ -46,7 +46,7 @@ def said(text: str) -> LineSaid:
     return LineSaid(text=text)
 
 
-def text_of(entry: Entry) -> str:
+def text_of(entry: LogEntry) -> str:
     assert isinstance(entry.event, LineSaid)
     return entry.event.text
 
@@ -80,15 +80,15 @@ def test_what_is_emitted_is_read_back(tmp_path: Path, clock: Clock) -> None:
     log.flush()
     with LocalStorage().open(f"{tmp_path}/events/000001.jsonl") as lines:
         assert list(read_events(lines)) == [
-            Entry(100.0, metrics),
-            Entry(101.5, said("two\nlines and ünïcode\u2028")),
-            Entry(101.5, ended),
+            LogEntry(100.0, metrics),
+            LogEntry(101.5, said("two\nlines and ünïcode\u2028")),
+            LogEntry(101.5, ended),
         ]
 
 
 def test_what_a_later_version_has_added_is_passed_over() -> None:
     lines = ['{"time_s": 1, "kind": "gate", "kept": true}', '{"time_s": 2, "kind": "line", "text": "a", "from": "b"}']
-    assert list(read_events(lines)) == [Entry(1.0, UnknownEvent(kind="gate")), Entry(2.0, said("a"))]
+    assert list(read_events(lines)) == [LogEntry(1.0, UnknownEvent(kind="gate")), LogEntry(2.0, said("a"))]
 
 
 def test_nothing_is_written_before_it_is_due(clock: Clock, segments: Segments) -> None:

@@ -16,7 +16,7 @@ from lakes import array, deal, plan_lake, rewrite
 from sparktf.driver.plan.plan import Plan
 from sparktf.errors import BadValueError, CorruptFileError
 from sparktf.feature import FeedLimits
-from sparktf.feed.aside import Aside, BadRow, Rows
+from sparktf.feed.aside import Aside, BadRow, RowNumbers
 from sparktf.feed.blocks import PlannedParts
 from sparktf.feed.columns import Strings
 from sparktf.feed.pipeline import NodeFeed
@@ -286,7 +286,7 @@ def test_many_bad_rows_are_noted_without_their_reasons() -> None:
 
 
 @pytest.mark.parametrize("kept", [None, np.array([0, 2])])
-def test_a_row_with_many_bad_values_takes_no_place_from_the_reasons_of_others(kept: Rows | None) -> None:
+def test_a_row_with_many_bad_values_takes_no_place_from_the_reasons_of_others(kept: RowNumbers | None) -> None:
     aside = Aside(3, limit=3)
     aside.judge("f", lambda row: row, kept, 0, "c", np.array([0, 0, 0, 1, 2, 2]), lambda i: f"value {i}")
     told = [(bad.row, bad.reason) for bad in aside.among(np.arange(3))]

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import ast
 import re
+from collections import defaultdict
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
@@ -12,6 +14,8 @@ FOLDERS = ("sparktf", "jobs", "tests", "benchmarks", "docs", "yarn", ".ci")
 DEVELOPER_PATH = re.compile(r"(?<![\w.])/(?:home|root|Users)/\w|file:///(?:home|root)")
 PACKAGE_INDEX = re.compile(r"pypi\.org|pythonhosted\.org|--(?:extra-)?index-url")
 MAX_LINES = 400
+OF_EACH_FLAVOUR = {"ShardedEmbedding"}
+"""Names that Keras 3 and tf_keras have one of each for."""
 
 
 def files() -> list[Path]:
@@ -41,6 +45,15 @@ def test_no_file_is_what_a_merge_left_behind() -> None:
     assert not [
         str(path) for folder in FOLDERS for path in (ROOT / folder).rglob("*") if path.suffix in (".orig", ".rej")
     ]
+
+
+def test_no_name_of_a_class_means_two_things() -> None:
+    places = defaultdict(list)
+    for path in (ROOT / "sparktf").rglob("*.py"):
+        for node in ast.parse(path.read_text(encoding="utf-8")).body:
+            if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
+                places[node.name].append(str(path.relative_to(ROOT)))
+    assert not {name: found for name, found in places.items() if len(found) > 1 and name not in OF_EACH_FLAVOUR}
 
 
 def test_no_module_is_bloated() -> None:

@@ -15,7 +15,7 @@ from lakes import lake_config, placed
 
 from sparktf.driver.attempt.lease_books import LeaseBooks
 from sparktf.driver.attempt.leases import BlockLeases, Lessee
-from sparktf.driver.attempt.unleased import Layout
+from sparktf.driver.attempt.unleased import BlockLayout
 from sparktf.driver.plan.locality import NO_HOST, Groups
 from sparktf.driver.plan.plan import Plan
 from sparktf.errors import RefusedError, RowAccountingError
@@ -46,7 +46,7 @@ def leases(
     starts = np.concatenate([[0], np.cumsum([len(each) for each in beside])])
     groups = Groups(starts, np.array([host for each in beside for host in each], np.int64))
     whole = [(0, int(rows.sum()))] if todo is None else todo
-    order, layout = EpochOrder(rows, epoch=0, seed=seed), Layout(rows, tuple(range(hosts)), groups)
+    order, layout = EpochOrder(rows, epoch=0, seed=seed), BlockLayout(rows, tuple(range(hosts)), groups)
     return BlockLeases(order, whole, layout, batch_rows)
 
 
@@ -437,7 +437,7 @@ def test_a_lease_takes_no_longer_where_there_are_many_blocks_and_workers() -> No
     rng = np.random.default_rng(0)
     beside = Groups(np.arange(0, 3 * blocks + 1, 3), np.sort(rng.integers(0, hosts, (blocks, 3)), axis=1).ravel())
     rows = np.full(blocks, 1_000)
-    layout = Layout(rows, tuple(range(hosts)), beside)
+    layout = BlockLayout(rows, tuple(range(hosts)), beside)
     books = BlockLeases(EpochOrder(rows, epoch=0, seed=1), [(0, blocks * 1_000)], layout, 32)
     lessees = [Lessee(NodeId(role=Role.WORKER, index=i), 0) for i in range(hosts)]
     begun_s = time.process_time()

@@ -7,10 +7,10 @@ from collections import Counter
 
 import pytest
 
-from sparktf.trainer.parameter_server.rounds import NO_ROUND, Outcome, Phase, Rounds, Verdict, Who
+from sparktf.trainer.parameter_server.rounds import NO_ROUND, Phase, RoundOutcome, Rounds, RoundVerdict, Who
 
 ONE, OTHER, BACKUP = (Who(index, 0) for index in range(3))
-PENDING, MADE, DROPPED = Verdict.PENDING, Verdict.MADE, Verdict.DROPPED
+PENDING, MADE, DROPPED = RoundVerdict.PENDING, RoundVerdict.MADE, RoundVerdict.DROPPED
 
 
 def opened(wanted: int = 2, workers: int = 2, updates: int | None = None) -> Rounds:
@@ -47,9 +47,9 @@ def test_an_update_is_made_once_all_gradients_it_takes_are_there() -> None:
     rounds.arrive(ONE, 0)
     assert is_full(rounds)
     assert rounds.sizes == (0, 2, 7)
-    assert rounds.outcome(ONE, 0) == Outcome(PENDING, 0)
+    assert rounds.outcome(ONE, 0) == RoundOutcome(PENDING, 0)
     rounds.finish()
-    assert [rounds.outcome(who, 0) for who in (ONE, OTHER)] == [Outcome(MADE, 1)] * 2
+    assert [rounds.outcome(who, 0) for who in (ONE, OTHER)] == [RoundOutcome(MADE, 1)] * 2
     assert (rounds.steps, rounds.dropped) == (1, 0)
 
 
@@ -58,13 +58,13 @@ def test_whoever_comes_late_is_told_the_next_round_and_holds_up_nobody() -> None
     slow = rounds.begin(BACKUP, has_rows=True)
     bring(rounds, ONE, OTHER)
     assert not rounds.enter(BACKUP, slow, rows=4)  # while the update is being made
-    assert rounds.outcome(BACKUP, slow) == Outcome(PENDING, 0)
+    assert rounds.outcome(BACKUP, slow) == RoundOutcome(PENDING, 0)
     make(rounds)
-    assert rounds.outcome(BACKUP, slow) == Outcome(DROPPED, 1)
+    assert rounds.outcome(BACKUP, slow) == RoundOutcome(DROPPED, 1)
     bring(rounds, ONE, OTHER)
     make(rounds)
     assert not rounds.enter(BACKUP, 1, rows=4)
-    assert rounds.outcome(BACKUP, 1) == Outcome(DROPPED, 2)
+    assert rounds.outcome(BACKUP, 1) == RoundOutcome(DROPPED, 2)
     assert (rounds.steps, rounds.dropped) == (2, 2)
 
 
@@ -107,7 +107,7 @@ def test_a_limit_is_met_exactly() -> None:
         bring(rounds, ONE)
         make(rounds)
     assert rounds.phase is Phase.CLOSED
-    assert rounds.outcome(ONE, 1) == Outcome(MADE, NO_ROUND)
+    assert rounds.outcome(ONE, 1) == RoundOutcome(MADE, NO_ROUND)
     assert rounds.begin(ONE, has_rows=True) == NO_ROUND
     rounds.open(0)
     assert rounds.phase is Phase.CLOSED
@@ -124,7 +124,7 @@ def test_what_waits_for_others_when_a_checkpoint_is_due_is_thrown_away() -> None
     assert rounds.phase is Phase.VOID
     assert not rounds.enter(OTHER, 0, rows=4)
     rounds.finish()
-    assert [rounds.outcome(who, 0) for who in (ONE, OTHER)] == [Outcome(DROPPED, NO_ROUND)] * 2
+    assert [rounds.outcome(who, 0) for who in (ONE, OTHER)] == [RoundOutcome(DROPPED, NO_ROUND)] * 2
     assert (rounds.steps, rounds.dropped, rounds.phase) == (0, 2, Phase.CLOSED)
     rounds.open(None)
     bring(rounds, ONE, OTHER)
@@ -136,7 +136,7 @@ def test_an_update_that_is_being_made_when_a_checkpoint_is_due_is_made() -> None
     bring(rounds, ONE, OTHER)
     rounds.close()
     make(rounds)
-    assert rounds.outcome(ONE, 0) == Outcome(MADE, NO_ROUND)
+    assert rounds.outcome(ONE, 0) == RoundOutcome(MADE, NO_ROUND)
 
 
 def test_with_nobody_in_it_a_round_is_closed_at_once() -> None:
@@ -145,7 +145,7 @@ def test_with_nobody_in_it_a_round_is_closed_at_once() -> None:
     rounds.close()
     assert rounds.phase is Phase.CLOSED
     assert not rounds.enter(ONE, number, rows=4)
-    assert rounds.outcome(ONE, number) == Outcome(DROPPED, NO_ROUND)
+    assert rounds.outcome(ONE, number) == RoundOutcome(DROPPED, NO_ROUND)
 
 
 def test_the_gradient_of_a_worker_that_is_lost_is_not_used() -> None:
@@ -154,7 +154,7 @@ def test_the_gradient_of_a_worker_that_is_lost_is_not_used() -> None:
     rounds.succeed(ONE.worker, 1)
     assert rounds.phase is Phase.VOID
     rounds.finish()
-    assert rounds.outcome(ONE, 0) == Outcome(DROPPED, NO_ROUND)
+    assert rounds.outcome(ONE, 0) == RoundOutcome(DROPPED, NO_ROUND)
     assert not rounds.enter(ONE, 1, rows=4)
     assert rounds.begin(ONE, has_rows=True) == NO_ROUND
     bring(rounds, OTHER)
@@ -169,7 +169,7 @@ def test_one_that_was_lost_while_its_update_was_made_is_in_it() -> None:
     bring(rounds, ONE, OTHER)
     rounds.succeed(ONE.worker, 1)
     make(rounds)
-    assert rounds.outcome(OTHER, 0) == Outcome(MADE, 1)
+    assert rounds.outcome(OTHER, 0) == RoundOutcome(MADE, 1)
 
 
 def test_a_worker_that_begins_anew_has_broken_off_and_nobody_waits_for_its_gradient() -> None:
@@ -190,8 +190,8 @@ def test_what_a_broken_execution_has_brought_is_not_told_as_the_next_ones() -> N
     assert rounds.begin(ONE, has_rows=True) == 0  # while the update is made
     make(rounds)
     assert not rounds.enter(ONE, 0, rows=4)
-    assert rounds.outcome(ONE, 0) == Outcome(DROPPED, 1)
-    assert rounds.outcome(OTHER, 0) == Outcome(MADE, 1)
+    assert rounds.outcome(ONE, 0) == RoundOutcome(DROPPED, 1)
+    assert rounds.outcome(OTHER, 0) == RoundOutcome(MADE, 1)
 
 
 @pytest.mark.parametrize("seed", range(30))

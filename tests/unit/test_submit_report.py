@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-from sparktf.submit.process import Report
+from sparktf.submit.process import ApplicationReport
 
 ID = "application_1795278152846_0003"
 
 
 def test_the_application_is_known_before_it_is_submitted() -> None:
-    report = Report()
+    report = ApplicationReport()
     assert not report.note(f"@yarn Submitting application {ID} to ResourceManager\n")
     assert report.application == ID
     assert not report.has_started
 
 
 def test_states_are_read_from_yarns_reports_whatever_prints_them() -> None:
-    report = Report()
+    report = ApplicationReport()
     assert not report.note(f"@yarn Application report for {ID} (state: ACCEPTED)\n")
     assert (report.state, report.has_started) == ("ACCEPTED", False)
     assert report.note(f"26/11/21 16:33:43 INFO Client: Application report for {ID} (state: RUNNING)\n")
@@ -23,14 +23,14 @@ def test_states_are_read_from_yarns_reports_whatever_prints_them() -> None:
 
 
 def test_diagnostics_are_read_from_the_details_on_one_line() -> None:
-    report = Report()
+    report = ApplicationReport()
     details = ("\t client token: N/A", "\t diagnostics: first\\nsecond", "\t ApplicationMaster host: h", "\t queue: q")
     assert not report.note("@yarn " + "\\n".join(("", *details)) + "\n")
     assert report.diagnostics == "first\nsecond"
 
 
 def test_sparks_last_words_in_cluster_mode_are_not_shown() -> None:
-    report = Report()
+    report = ApplicationReport()
     first = (
         f'Exception in thread "main" org.apache.spark.SparkException: Application {ID} finished with failed status\n'
     )

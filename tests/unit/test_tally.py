@@ -11,7 +11,7 @@ from pydantic import TypeAdapter
 from sparktf.errors import LifecycleError
 from sparktf.sequence import Interval
 from sparktf.topology import NodeId, Role
-from sparktf.trainer.parameter_server.tally import Known, Tally, loss_of
+from sparktf.trainer.parameter_server.tally import LastReceipt, Tally, loss_of
 from sparktf.wire.leasing import Receipt
 
 ONE, OTHER = (NodeId(role=Role.WORKER, index=i) for i in range(2))
@@ -40,7 +40,7 @@ def test_a_receipt_that_is_told_again_counts_once() -> None:
     of_epoch = tally.of(0)
     assert (of_epoch.steps, of_epoch.rows, of_epoch.rows_aside, of_epoch.covered) == (3, 28, 2, 30)
     assert of_epoch.intervals == [(0, 20), (30, 40)]
-    assert tally.acknowledged == [Known(0, 3), Known(0, 0)]
+    assert tally.acknowledged == [LastReceipt(0, 3), LastReceipt(0, 0)]
 
 
 def test_workers_count_for_themselves() -> None:
@@ -62,7 +62,7 @@ def test_nothing_counts_of_an_incarnation_that_is_lost_once_its_successor_is_kno
     assert tally.succeed({ONE: 2, OTHER: 0}) == [(ONE, 0), (ONE, 1)]  # the one between has told nothing
     assert tally.succeed({ONE: 2, OTHER: 0}) == []
     assert tally.take(answer(receipt(2, (10, 20)))) == []
-    assert tally.acknowledged == [Known(2, 0), Known(0, 0)]
+    assert tally.acknowledged == [LastReceipt(2, 0), LastReceipt(0, 0)]
     assert numbers(tally.take(answer(receipt(1, (10, 20), incarnation=2)))) == [1]
     assert tally.of(0).intervals == [(0, 20)]
 

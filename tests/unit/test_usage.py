@@ -12,8 +12,8 @@ import pytest
 from sparktf.driver.attempt.advice import advise
 from sparktf.driver.attempt.members import Trainer
 from sparktf.topology import NodeId, Role
-from sparktf.trainer.parameter_server.meter import Connections, Meter, WorkMeter
-from sparktf.usage import Staleness, Usage, Work
+from sparktf.trainer.parameter_server.meter import Connections, ProcessMeter, WorkMeter
+from sparktf.usage import Staleness, Usage, WorkTime
 
 WORKER = NodeId(role=Role.WORKER, index=0)
 GIB = 2**30
@@ -24,7 +24,7 @@ def trainer() -> Trainer:
 
 
 def told(seconds: float, cpu_s: float, sent: int, waiting_s: float, stale: int = 0) -> Usage:
-    work, staleness = Work(waiting_s=waiting_s), {1: stale, 2: 1} if stale else {}
+    work, staleness = WorkTime(waiting_s=waiting_s), {1: stale, 2: 1} if stale else {}
     return Usage(seconds=seconds, cpu_s=cpu_s, cores=2, sent_nbytes=sent, work=work, staleness=staleness)
 
 
@@ -33,7 +33,7 @@ def test_what_a_process_uses_counts_while_the_gang_trains_and_from_its_first_wor
     beats = [(told(1, 10, 100, 0.5), True), (told(3, 11, 150, 1.5), True), (told(7, 14, 950, 1.75), False)]
     for usage, trains in [*beats, (told(9, 15, 1000, 3.75), True)]:
         one.use(usage, trains=trains)
-    assert one.usage == Usage(seconds=4, cpu_s=2, cores=2, sent_nbytes=100, work=Work(waiting_s=3.75))
+    assert one.usage == Usage(seconds=4, cpu_s=2, cores=2, sent_nbytes=100, work=WorkTime(waiting_s=3.75))
     assert one.usage.busy == pytest.approx(0.25)
 
 
@@ -53,7 +53,7 @@ def test_a_successors_use_is_added_to_that_of_the_one_before() -> None:
     second = first.successor("b", "h", "h:1", 9.0)
     for usage in (told(0.5, 7, 0, 0.25), told(1.5, 8, 0, 0.5, 5)):
         second.use(usage, trains=True)
-    assert second.usage == Usage(seconds=3, cpu_s=2, cores=2, work=Work(waiting_s=2.5), staleness={1: 9, 2: 2})
+    assert second.usage == Usage(seconds=3, cpu_s=2, cores=2, work=WorkTime(waiting_s=2.5), staleness={1: 9, 2: 2})
 
 
 def test_a_workers_time_is_divided_without_a_rest_and_without_what_lies_between_epochs() -> None:
@@ -68,7 +68,7 @@ def test_a_workers_time_is_divided_without_a_rest_and_without_what_lies_between_
     meter.ask(1)
     meter.take()
     meter.update([], np.array([], np.int64))
-    assert meter.work == Work(
+    assert meter.work == WorkTime(
         rows_s=1.0 + 0.5 + 0.5, reading_s=0.5, computing_s=4.0, applying_s=1.5, function_s=2.5, waiting_s=0.5
     )
     assert meter.staleness == {0: 1, 1: 2, 1000: 1}
@@ -79,9 +79,9 @@ def test_executions_that_measure_nothing_have_spent_their_time_as_those_that_do(
     meter = WorkMeter(lambda: next(times))
     nobody = [math.nan, math.nan]
     for stages, stale, expected in (
-        (nobody, [], Work(function_s=4.0)),
-        ([3.0, 1.5], [2], Work(reading_s=5.0, computing_s=2.5, applying_s=2.5)),
-        (nobody, [], Work(reading_s=6.0, computing_s=3.0, applying_s=3.0)),
+        (nobody, [], WorkTime(function_s=4.0)),
+        ([3.0, 1.5], [2], WorkTime(reading_s=5.0, computing_s=2.5, applying_s=2.5)),
+        (nobody, [], WorkTime(reading_s=6.0, computing_s=3.0, applying_s=3.0)),
     ):
         meter.ask(0)
         meter.take()
@@ -124,7 +124,7 @@ def test_bytes_of_connections_count_also_once_they_are_closed() -> None:
 
 
 def test_a_process_tells_of_itself() -> None:
-    meter = Meter()
+    meter = ProcessMeter()
     looks = [meter.read() for _ in range(3)]
     for earlier, later in pairwise(looks):
         assert later.seconds > earlier.seconds
@@ -138,7 +138,7 @@ def used(cpu_s: float, *, resident: int = GIB, cores: int = 1) -> Usage:
 
 
 def worked(rows: float = 0, reading: float = 0, computing: float = 0, applying: float = 0, waiting: float = 0) -> Usage:
-    work = Work(rows_s=rows, reading_s=reading, computing_s=computing, applying_s=applying, waiting_s=waiting)
+    work = WorkTime(rows_s=rows, reading_s=reading, computing_s=computing, applying_s=applying, waiting_s=waiting)
     return Usage(seconds=100, cpu_s=50, work=work)
 
 

@@ -24,7 +24,7 @@ class Counts(NamedTuple):
 NO_ROWS = Counts()
 
 
-class Trained(NamedTuple):
+class MadeByWorker(NamedTuple):
     """What a worker has trained: updates, and the rows that went into them."""
 
     steps: int = 0
@@ -32,7 +32,7 @@ class Trained(NamedTuple):
 
 
 @dataclass(slots=True)
-class Receipts:
+class EpochReceipts:
     """What workers that lease rows have trained of one epoch in this attempt, as the coordinator has told it.
 
     Attributes:
@@ -46,7 +46,7 @@ class Receipts:
     counts: Counts = NO_ROWS
     replayed: int = 0
     inputs: dict[NodeId, NodeInput] = field(default_factory=dict)
-    made: dict[NodeId, Trained] = field(default_factory=dict)
+    made: dict[NodeId, MadeByWorker] = field(default_factory=dict)
 
     def add(self, receipt: Receipt, rows: int) -> None:
         """Notes one receipt, which is of so many rows."""
@@ -54,8 +54,8 @@ class Receipts:
         self.counts = Counts(fed + rows, trained + receipt.rows, aside + receipt.rows_aside)
         self.replayed += receipt.replayed
         self.inputs[receipt.node] = self.inputs.get(receipt.node, NodeInput()) + receipt.input
-        before = self.made.get(receipt.node, Trained())
-        self.made[receipt.node] = Trained(before.steps + receipt.steps, before.rows + receipt.rows)
+        before = self.made.get(receipt.node, MadeByWorker())
+        self.made[receipt.node] = MadeByWorker(before.steps + receipt.steps, before.rows + receipt.rows)
 
 
 @dataclass(slots=True)
@@ -77,7 +77,7 @@ class EpochAccount:
     aside_before: int = 0
     replayed_before: int = 0
     reports: dict[NodeId, EpochDone] = field(default_factory=dict)
-    receipts: Receipts | None = None
+    receipts: EpochReceipts | None = None
 
     def add(self, report: EpochDone) -> None:
         """Notes what a node says; told again, it counts once."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 
-from sparktf.usage import Usage, Work
+from sparktf.usage import Usage, WorkTime
 
 _LEAST_S = 10.0
 """What trains for less is as much its start as its training."""
@@ -27,7 +27,7 @@ def advise(
         server_nbytes: Memory that a parameter server may take.
     """
     works = [usage.work for usage in workers.values() if usage.work is not None]
-    work = sum(works, Work())
+    work = sum(works, WorkTime())
     if not servers or not works or work.seconds / len(works) < _LEAST_S:
         return ""
     busy = {node: usage.busy for node, usage in servers.items()}
@@ -39,7 +39,7 @@ def advise(
     )
 
 
-def _too_few_servers(work: Work, busy: Mapping[str, float]) -> str:
+def _too_few_servers(work: WorkTime, busy: Mapping[str, float]) -> str:
     at_servers = (work.reading_s + work.applying_s) / work.seconds
     busiest = max(busy, key=lambda node: busy[node])
     if at_servers < _MOST or busy[busiest] < _FULL:
@@ -51,7 +51,7 @@ def _too_few_servers(work: Work, busy: Mapping[str, float]) -> str:
     return f"{figure}: {math.ceil(1.5 * len(busy))} ps"
 
 
-def _too_slow_coordinator(work: Work, coordinator: Usage) -> str:
+def _too_slow_coordinator(work: WorkTime, coordinator: Usage) -> str:
     waiting, seconds = work.waiting_s / work.seconds, coordinator.seconds
     # It is one thread of Python that sends out what workers do.
     one_core = coordinator.cpu_s / seconds if seconds else 0.0
@@ -63,12 +63,12 @@ def _too_slow_coordinator(work: Work, coordinator: Usage) -> str:
     )
 
 
-def _too_slow_input(work: Work) -> str:
+def _too_slow_input(work: WorkTime) -> str:
     rows = work.rows_s / work.seconds
     return "" if rows < _MOST else f"workers wait for rows {rows:.0%} of their time: more ps would not help"
 
 
-def _too_many_servers(work: Work, busy: Mapping[str, float], servers: Sequence[Usage], server_nbytes: int) -> str:
+def _too_many_servers(work: WorkTime, busy: Mapping[str, float], servers: Sequence[Usage], server_nbytes: int) -> str:
     nbytes = sum(usage.resident_nbytes for usage in servers)
     count = max(math.ceil(sum(busy.values()) / _CALM), math.ceil(nbytes / server_nbytes), 1)
     computing = work.computing_s / work.seconds

@@ -13,7 +13,7 @@ from sparktf.wire.restore import BestWeights, Committed, Restore
 
 
 @dataclass(frozen=True, slots=True)
-class Known:
+class KnownCommits:
     """Commits and results.
 
     Attributes:
@@ -29,18 +29,18 @@ class Known:
     is_whole: bool = False
 
 
-def next_commit(known: Known) -> Committed | None:
+def next_commit(known: KnownCommits) -> Committed | None:
     """Returns what is evaluated next: the newest commit, unless it is already. Older ones are left out."""
     newest = known.there[-1] if known.there else None
     return None if newest is None or newest.step in known.results else newest
 
 
-def is_over(known: Known) -> bool:
+def is_over(known: KnownCommits) -> bool:
     """Whether nothing is left to evaluate, now or later: the last commit is evaluated."""
     return known.is_whole and next_commit(known) is None
 
 
-def best_of(known: Known, rule: KeepRule | None) -> BestWeights | None:
+def best_of(known: KnownCommits, rule: KeepRule | None) -> BestWeights | None:
     """Returns the best of the commits that are there and evaluated; None without a rule, or without numbers."""
     results = (known.results.get(commit.step) for commit in known.there)
     best = rule.best(result for result in results if result is not None) if rule is not None else None
@@ -50,7 +50,7 @@ def best_of(known: Known, rule: KeepRule | None) -> BestWeights | None:
     return BestWeights(evaluation=best, path=found.path, files=found.files)
 
 
-def may_go(known: Known, steps: Sequence[int], rule: KeepRule | None) -> tuple[int, ...]:
+def may_go(known: KnownCommits, steps: Sequence[int], rule: KeepRule | None) -> tuple[int, ...]:
     """Returns which of these commits, newer ones being there, may be removed: not what is being read, nor the best."""
     best = best_of(known, rule)
     stay = {known.reading, None if best is None else best.evaluation.step}
@@ -71,7 +71,7 @@ class Commits:
     def __init__(self) -> None:
         """Knows of none."""
         self._lock = threading.Lock()
-        self._known = Known()
+        self._known = KnownCommits()
 
     def begin(self, restore: Restore | None) -> None:
         """Takes what an attempt begins with: its weights, and the best before."""

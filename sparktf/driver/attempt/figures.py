@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from sparktf.driver.attempt.accounting import EpochAccount, Trained
+from sparktf.driver.attempt.accounting import EpochAccount, MadeByWorker
 from sparktf.driver.attempt.members import Members
 from sparktf.topology import NodeId
 from sparktf.usage import Made, Staleness, Usage
@@ -12,15 +12,15 @@ from sparktf.usage import Made, Staleness, Usage
 
 def made_by(accounts: Iterable[EpochAccount], members: Members) -> dict[NodeId, Made]:
     """Returns what each of them has trained, by the accounts of the attempt's epochs."""
-    found: dict[NodeId, Trained] = {}
+    found: dict[NodeId, MadeByWorker] = {}
     for receipts in [account.receipts for account in accounts if account.receipts]:
         for node, (steps, rows) in receipts.made.items():
-            before = found.get(node, Trained())
-            found[node] = Trained(before.steps + steps, before.rows + rows)
+            before = found.get(node, MadeByWorker())
+            found[node] = MadeByWorker(before.steps + steps, before.rows + rows)
     return {node: _made(trained, members[node].usage or Usage()) for node, trained in found.items()}
 
 
-def _made(trained: Trained, usage: Usage) -> Made:
+def _made(trained: MadeByWorker, usage: Usage) -> Made:
     seconds = usage.work.seconds if usage.work is not None else 0.0
     steps_s = trained.steps / seconds if seconds else 0.0
     return Made(steps=trained.steps, rows=trained.rows, steps_s=steps_s, staleness=Staleness.of(usage.staleness))

@@ -8,11 +8,11 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from sparktf.config.job import JobConfig
-from sparktf.driver.attempt.accounting import Receipts
+from sparktf.driver.attempt.accounting import EpochReceipts
 from sparktf.driver.attempt.leases import BlockLeases, Lessee, layout_of
 from sparktf.driver.attempt.shares import done_of
 from sparktf.driver.attempt.staged_leases import StagedLeases
-from sparktf.driver.attempt.unleased import Layout
+from sparktf.driver.attempt.unleased import BlockLayout
 from sparktf.driver.plan.locality import NO_HOST
 from sparktf.driver.plan.plan import Plan
 from sparktf.errors import RefusedError, RowAccountingError
@@ -25,7 +25,7 @@ _UNTOLD = 2
 whose result was on its way."""
 
 
-class Answer(NamedTuple):
+class LastAnswer(NamedTuple):
     """What a lessee was given last in an epoch."""
 
     number: int
@@ -33,7 +33,7 @@ class Answer(NamedTuple):
 
 
 @dataclass
-class Book:
+class EpochBook:
     """One epoch.
 
     Attributes:
@@ -44,8 +44,8 @@ class Book:
     leases: BlockLeases | StagedLeases | None = None
     is_over: bool = False
     opening: threading.Lock = field(default_factory=threading.Lock)
-    answers: dict[Lessee, Answer] = field(default_factory=dict)
-    receipts: Receipts = field(default_factory=Receipts)
+    answers: dict[Lessee, LastAnswer] = field(default_factory=dict)
+    receipts: EpochReceipts = field(default_factory=EpochReceipts)
 
 
 class LeaseBooks:
@@ -66,11 +66,11 @@ class LeaseBooks:
         self._workers = dict(workers)
         self._is_fed = Stream.TRAIN in plan.staged
         self._lock = threading.Lock()
-        self._books: dict[int, Book] = {}
+        self._books: dict[int, EpochBook] = {}
         self._told: dict[Lessee, int] = {}
         self._closed: dict[NodeId, int] = {}
         self._trained: dict[NodeId, int] = {}
-        self._layout: Layout | None = None
+        self._layout: BlockLayout | None = None
 
     def move(self, node: NodeId, host: str) -> None:
         """Notes where a node's next trainer is; from the next epoch on it gets the data there first."""
@@ -160,7 +160,7 @@ class LeaseBooks:
             for closed in message.closed:
                 self._close(closed.node, closed.incarnation)
 
-    def receipts(self, epoch: int) -> Receipts | None:
+    def receipts(self, epoch: int) -> EpochReceipts | None:
         """Returns what is told of an epoch, which goes on to grow; None where rows are dealt."""
         with self._lock:
             return self._book(epoch).receipts if self._workers else None
@@ -177,15 +177,15 @@ class LeaseBooks:
             book.is_over, book.leases = True, None
             book.answers.clear()
 
-    def _book(self, epoch: int) -> Book:
+    def _book(self, epoch: int) -> EpochBook:
         book = self._books.get(epoch)
         if book is None:
-            book = self._books[epoch] = Book(is_over=epoch < self._cursor.epoch)
+            book = self._books[epoch] = EpochBook(is_over=epoch < self._cursor.epoch)
             if self._is_fed and not book.is_over:
                 book.leases = StagedLeases(done_of(self._cursor, Stream.TRAIN, epoch))
         return book
 
-    def _open(self, book: Book, epoch: int, workers: Mapping[NodeId, str]) -> None:
+    def _open(self, book: EpochBook, epoch: int, workers: Mapping[NodeId, str]) -> None:
         with book.opening:
             if book.leases is not None or book.is_over:
                 return
@@ -196,7 +196,7 @@ class LeaseBooks:
             with self._lock:
                 book.leases = None if book.is_over else leases
 
-    def _layout_for(self, workers: Mapping[NodeId, str]) -> Layout:
+    def _layout_for(self, workers: Mapping[NodeId, str]) -> BlockLayout:
         """Returns how blocks lie on the hosts where workers are now: a successor may be on another one."""
         numbers = {self._plan.host_number(host) for host in workers.values()} if self._locality else set()
         hosts = tuple(sorted(numbers - {NO_HOST}))
@@ -206,8 +206,8 @@ class LeaseBooks:
         return layout
 
     def _answer(
-        self, book: Book, leases: BlockLeases, lessee: Lessee, message: BlockLeaseRequest, host: int, workers: int
-    ) -> Answer:
+        self, book: EpochBook, leases: BlockLeases, lessee: Lessee, message: BlockLeaseRequest, host: int, workers: int
+    ) -> LastAnswer:
         if lessee.incarnation <= self._closed.get(lessee.node, -1):
             raise RefusedError(f"{lessee} is closed: what it had leased is others' now")
         last = book.answers.get(lessee)
@@ -219,7 +219,7 @@ class LeaseBooks:
         batch, trained = self._batch_rows, self._trained
         share = (trained.get(lessee.node, 0) + batch) / (sum(trained.values()) + workers * batch)
         found = leases.lease(lessee, host, message.rows, share)
-        answer = book.answers[lessee] = Answer(message.number, found)
+        answer = book.answers[lessee] = LastAnswer(message.number, found)
         return answer
 
     def _count(self, receipt: Receipt) -> None:

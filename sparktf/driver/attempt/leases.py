@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from sparktf.driver.attempt.unleased import Layout, Unleased, Wanted, joined_slices
+from sparktf.driver.attempt.unleased import BlockLayout, Unleased, Wanted, joined_slices
 from sparktf.driver.plan.locality import Groups
 from sparktf.driver.plan.plan import Plan
 from sparktf.errors import RowAccountingError
@@ -34,7 +34,7 @@ class Lessee(NamedTuple):
 class BlockLeases:
     """The rows of one epoch. Not thread-safe."""
 
-    def __init__(self, order: EpochOrder, todo: Sequence[Interval], layout: Layout, batch_rows: int) -> None:
+    def __init__(self, order: EpochOrder, todo: Sequence[Interval], layout: BlockLayout, batch_rows: int) -> None:
         """Leases nothing yet.
 
         Args:
@@ -45,7 +45,7 @@ class BlockLeases:
         self._fresh = Unleased(order.slices(todo), layout, batch_rows)
         self._returned = Unleased(order.slices([]), layout, batch_rows)
         self._todo = self._fresh.rows
-        self._held: dict[Lessee, Held] = {}
+        self._held: dict[Lessee, HeldIntervals] = {}
         self._done = 0
 
     @property
@@ -73,7 +73,7 @@ class BlockLeases:
         for pool in pools:
             pool.lease_elsewhere(wanted)
         found = joined_slices(wanted.found)
-        self._held.setdefault(lessee, Held()).add(found)
+        self._held.setdefault(lessee, HeldIntervals()).add(found)
         return found
 
     def fetched(self, lessee: Lessee, intervals: Sequence[Interval]) -> int:
@@ -82,7 +82,7 @@ class BlockLeases:
         Raises:
             RowAccountingError: it has not leased them, or told of them before.
         """
-        held, rows = self._held.get(lessee, Held()), 0
+        held, rows = self._held.get(lessee, HeldIntervals()), 0
         for start, stop in intervals:
             if not held.remove(start, stop):
                 raise RowAccountingError(f"{lessee} has trained rows [{start}, {stop}), which it has not leased")
@@ -92,13 +92,13 @@ class BlockLeases:
 
     def close(self, lessee: Lessee) -> int:
         """Takes back what an incarnation has leased and not trained; returns how many rows that are."""
-        intervals = merge(self._held.pop(lessee, Held()).intervals)
+        intervals = merge(self._held.pop(lessee, HeldIntervals()).intervals)
         if intervals:
             self._returned = self._returned.with_more(self._order.slices(intervals))
         return sum(stop - start for start, stop in intervals)
 
 
-class Held:
+class HeldIntervals:
     """Intervals that one incarnation has leased: few, since it leases as it goes."""
 
     def __init__(self) -> None:
@@ -144,9 +144,9 @@ class Held:
             self._stops.insert(place, stop)
 
 
-def layout_of(plan: Plan, hosts: tuple[int, ...]) -> Layout:
+def layout_of(plan: Plan, hosts: tuple[int, ...]) -> BlockLayout:
     """Returns how the blocks of the training stream lie on some of the plan's hosts; a large plan takes a while."""
     block_rows = plan.block_rows(Stream.TRAIN)
     if not hosts:
-        return Layout(block_rows, hosts, Groups(np.zeros(len(block_rows) + 1, np.int64), np.empty(0, np.int64)))
-    return Layout(block_rows, hosts, plan.tables[Stream.TRAIN].block_hosts.local_nodes(hosts, len(block_rows)))
+        return BlockLayout(block_rows, hosts, Groups(np.zeros(len(block_rows) + 1, np.int64), np.empty(0, np.int64)))
+    return BlockLayout(block_rows, hosts, plan.tables[Stream.TRAIN].block_hosts.local_nodes(hosts, len(block_rows)))

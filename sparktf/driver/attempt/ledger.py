@@ -32,7 +32,7 @@ class FeedPlace:
 
 
 @dataclass(slots=True)
-class Book:
+class StreamBook:
     """One stream in one epoch.
 
     Attributes:
@@ -90,7 +90,7 @@ class Ledger:
         self._expected = (Stream.TRAIN, epoch), expected
         self._rebalance = rebalance
         self._takers = takers or {}
-        self._books: dict[Epoch, Book] = {}
+        self._books: dict[Epoch, StreamBook] = {}
 
     def ready(self, node: NodeId, data: DataAddress) -> None:
         """Notes where a node takes rows, if it is to."""
@@ -144,11 +144,11 @@ class Ledger:
 
     def open(self, stream: Stream, epoch: int) -> None:
         """Begins an epoch that Spark feeds."""
-        self._books[stream, epoch] = Book()
+        self._books[stream, epoch] = StreamBook()
 
-    def book(self, stream: Stream, epoch: int) -> Book:
+    def book(self, stream: Stream, epoch: int) -> StreamBook:
         """Returns the book of an epoch; an empty one if it has not begun."""
-        return self._books.get((stream, epoch), Book())
+        return self._books.get((stream, epoch), StreamBook())
 
     def holders(self, stream: Stream, epoch: int) -> set[NodeId]:
         """Returns the nodes that have splits of an epoch, and live."""
@@ -194,7 +194,7 @@ class Ledger:
         book.todo.discard(span.split)
         self.moved_s = self._clock()
 
-    def _check_rows(self, book: Book, span: Span, rows: int) -> None:
+    def _check_rows(self, book: StreamBook, span: Span, rows: int) -> None:
         epoch, expected = self._expected
         before = expected.get(span.split) if epoch == (span.stream, span.epoch) else None
         if before is not None and before != rows:
@@ -246,7 +246,7 @@ class Ledger:
         kept = earlier[-1]
         leases = {split: node for split, node in kept.leases.items() if split not in kept.gone}
         rows = {split: rows for split, rows in kept.rows.items() if split in leases}
-        self._books[stream, epoch] = Book(leases, rows, ended=not kept.gone, again=True)
+        self._books[stream, epoch] = StreamBook(leases, rows, ended=not kept.gone, again=True)
         return True
 
     def share(
@@ -290,7 +290,7 @@ class Ledger:
         found = [self._places[node].data for node in peers]
         return said.model_copy(update={"peers": tuple(data for data in found if data is not None)})
 
-    def _open_book(self, span: Span) -> Book:
+    def _open_book(self, span: Span) -> StreamBook:
         book = self._books.get((span.stream, span.epoch))
         if book is None or book.ended or book.turn != span.turn:
             raise RefusedError(f"epoch {span.epoch} of {span.stream} is not fed")
@@ -300,7 +300,7 @@ class Ledger:
         takers = self._takers.get(stream, self._places)
         return {node: place for node, place in self._places.items() if node in takers}
 
-    def _nearest(self, book: Book, message: LeaseRequest, places: Mapping[NodeId, FeedPlace]) -> NodeId | None:
+    def _nearest(self, book: StreamBook, message: LeaseRequest, places: Mapping[NodeId, FeedPlace]) -> NodeId | None:
         """Returns the node that gets a split; None where nobody takes rows now."""
         # What follows a lost one may take long before it trains: it must have begun to.
         places = {n: p for n, p in places.items() if p.data is not None and (n in book.begun or not p.follows)}
@@ -312,7 +312,7 @@ class Ledger:
         return min(near, key=lambda node: load[node])
 
 
-def _load(book: Book, nodes: Sequence[NodeId]) -> dict[NodeId, tuple[int, int]]:
+def _load(book: StreamBook, nodes: Sequence[NodeId]) -> dict[NodeId, tuple[int, int]]:
     """Returns for each node how many splits were leased to it, and their rows as far as they are known."""
     splits, rows = dict.fromkeys(nodes, 0), dict.fromkeys(nodes, 0)
     for split, node in book.leases.items():

@@ -17,7 +17,7 @@ _CUTS = 16
 """A block is cut into so many leases at most: whoever reads a part of a shuffled block reads all of it."""
 
 
-class Layout(NamedTuple):
+class BlockLayout(NamedTuple):
     """How blocks lie on the hosts of the workers.
 
     Attributes:
@@ -66,7 +66,7 @@ class Unleased:
         rows: Of all of them.
     """
 
-    def __init__(self, slices: Slices, layout: Layout, batch_rows: int) -> None:
+    def __init__(self, slices: Slices, layout: BlockLayout, batch_rows: int) -> None:
         """Takes slices in the order of the epoch.
 
         Args:

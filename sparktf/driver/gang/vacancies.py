@@ -10,14 +10,16 @@ from sparktf.driver.gang.roster import AgentRecord
 from sparktf.topology import NodeId
 
 
-class Follower(NamedTuple):
+class Successor(NamedTuple):
     """An agent that is to run a node's next trainer."""
 
     node: NodeId
     agent: AgentRecord
 
 
-def vacancies(lost: Sequence[Trainer], agents: Iterable[AgentRecord], now_s: float, silence_s: float) -> list[Follower]:
+def vacancies(
+    lost: Sequence[Trainer], agents: Iterable[AgentRecord], now_s: float, silence_s: float
+) -> list[Successor]:
     """Returns who takes which of the places that are vacant, as far as there are agents for them.
 
     Those that have been vacant for longest are taken: each by the agent that had it, whose host the rows that it reads
@@ -38,4 +40,4 @@ def vacancies(lost: Sequence[Trainer], agents: Iterable[AgentRecord], now_s: flo
     for *_, waiting, _, i in offers:
         if waiting not in taken and i not in taken.values():
             taken[waiting] = i
-    return [Follower(lost[waiting].node, free[i]) for waiting, i in sorted(taken.items())]
+    return [Successor(lost[waiting].node, free[i]) for waiting, i in sorted(taken.items())]

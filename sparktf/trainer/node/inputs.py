@@ -11,7 +11,7 @@ from sparktf.errors import LifecycleError
 from sparktf.feature import FeedLimits
 from sparktf.feed.aside import BadRow
 from sparktf.feed.blocks import Parts, PieceReader, PlannedParts
-from sparktf.feed.leased_feed import LeasedFeed, Meter
+from sparktf.feed.leased_feed import FeedMeter, LeasedFeed
 from sparktf.feed.leased_parts import LeasedParts
 from sparktf.feed.memory import SpareMemory
 from sparktf.feed.pipeline import NodeFeed
@@ -20,7 +20,7 @@ from sparktf.result import NodeInput
 from sparktf.rundir import trainer_name
 from sparktf.sequence import Stream
 from sparktf.trainer.node.bad_rows import BadRowFile
-from sparktf.trainer.node.intake import Held, Intake
+from sparktf.trainer.node.intake import InHand, Intake
 from sparktf.trainer.node.place import Place
 from sparktf.trainer.node.position import Done, Position
 from sparktf.wire.control import Action, AssignmentAnswer, AssignmentRequest, EpochDone
@@ -74,15 +74,15 @@ class Input:
     def _fed(self, intake: Intake, epoch: int, receipts: Receipts) -> LeasedFeed:
         leased: list[LeasedFeed] = []
 
-        def held() -> Held:
+        def held() -> InHand:
             # Receipts are made before rows count as covered: they are looked at in the other order.
             in_hand = parts.rows_given - (leased[0].covered if leased else -1)
-            return Held(in_hand, receipts.made)
+            return InHand(in_hand, receipts.made)
 
         spec = self._place.spec
         parts = intake.lease(epoch, partial(self._ask_for_staged, epoch), held)
         feed = self._read(Stream.TRAIN, epoch, parts)
-        meter = Meter(feed, partial(intake.input, Stream.TRAIN))
+        meter = FeedMeter(feed, partial(intake.input, Stream.TRAIN))
         batch_rows = spec.config.train.batch_size
         leased.append(LeasedFeed(epoch, spec.feed, feed, receipts, batch_rows=batch_rows, meter=meter))
         return leased[0]

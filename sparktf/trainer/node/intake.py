@@ -23,7 +23,7 @@ from sparktf.wire.control import Action
 from sparktf.wire.data import DataAddress, Holding, Sealed, Span, StagedShare, Work, WorkRequest
 
 
-class Held(NamedTuple):
+class InHand(NamedTuple):
     """What a worker has of an epoch besides what waits to be read: see `Holding`."""
 
     in_hand: int
@@ -64,7 +64,7 @@ class Intake:
         staging.begin(epoch, share.done, keep=share.keep, again=share.again)
         return StagedParts(staging, partial(self._find_more, stream, epoch))
 
-    def lease(self, epoch: int, ask: Callable[[], StagedShare], held: Callable[[], Held]) -> StagedParts:
+    def lease(self, epoch: int, ask: Callable[[], StagedShare], held: Callable[[], InHand]) -> StagedParts:
         """Returns the parts of an epoch of the training stream, which begins when the first one is asked for.
 
         Args:

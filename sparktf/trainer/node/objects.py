@@ -13,7 +13,7 @@ OBJECT_GRAPH = "_CHECKPOINTABLE_OBJECT_GRAPH"
 """The tensor by which TensorFlow finds the objects of a checkpoint again."""
 
 
-class Entry(NamedTuple):
+class CheckpointEntry(NamedTuple):
     """A tensor of a checkpoint.
 
     Attributes:
@@ -42,7 +42,7 @@ class Entry(NamedTuple):
         return value() if callable(value) else value
 
 
-def entries_of(root: Any) -> tuple[list[Entry], bytes]:
+def entries_of(root: Any) -> tuple[list[CheckpointEntry], bytes]:
     """Returns what a checkpoint of a trackable has, and its object graph; reads nothing.
 
     Raises:
@@ -53,14 +53,14 @@ def entries_of(root: Any) -> tuple[list[Entry], bytes]:
         raise NotImplementedError(f"{', '.join(savers)}: savers of one's own")
     names = {attribute.checkpoint_key: attribute.name for node in graph.nodes for attribute in node.attributes}
     entries = [
-        Entry(key, names[key], getattr(saver, "obj", saver), saver, value)
+        CheckpointEntry(key, names[key], getattr(saver, "obj", saver), saver, value)
         for saver, found in tensors.items()
         for key, value in found.items()
     ]
     return entries, graph.SerializeToString()
 
 
-def stored_keys(entries: Sequence[Entry], root: Any, prefix: Path) -> dict[str, str]:
+def stored_keys(entries: Sequence[CheckpointEntry], root: Any, prefix: Path) -> dict[str, str]:
     """Returns by what key a checkpoint has each entry; who wrote that may have given it other keys.
 
     Args:

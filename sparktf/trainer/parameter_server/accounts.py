@@ -7,16 +7,16 @@ from collections.abc import Callable
 from sparktf.sequence import Stream
 from sparktf.trainer.node.place import Place
 from sparktf.trainer.node.position import Position
-from sparktf.trainer.parameter_server.epoch_rows import EpochRows
+from sparktf.trainer.parameter_server.epoch_rows import AskedRows
 from sparktf.wire.control import EpochDone, TrainerSpec
 
 
 def rows_to_train(place: Place, epoch: int) -> Callable[[], int | None]:
-    """Returns what says how many rows of an epoch are left when an attempt begins with it; see `EpochRows`."""
+    """Returns what says how many rows of an epoch are left when an attempt begins with it; see `AskedRows`."""
     spec, restore = place.spec, place.spec.restore
     before = restore.cursor.rows if restore is not None and restore.cursor.epoch == epoch else 0
     if Stream.TRAIN in spec.staged:
-        return EpochRows(place, epoch, before).left
+        return AskedRows(place, epoch, before).left
     left = spec.rows[Stream.TRAIN] - before
     return lambda: left
 

@@ -12,7 +12,7 @@ from sparktf.trainer.model.tensors import Tensors, example, rows_of
 from sparktf.trainer.model.trackables import count_atomically
 from sparktf.trainer.parameter_server.accumulators import Accumulators, Round
 from sparktf.trainer.parameter_server.packing import PART_DONE, PAUSE, WHO, bring_rows
-from sparktf.trainer.parameter_server.rounds import Verdict
+from sparktf.trainer.parameter_server.rounds import RoundVerdict
 
 BEGIN = "sparktf_begin"
 """Tokens of PyFuncs of the coordinator, which has a `Rounds`: (who) -> number of the round."""
@@ -82,7 +82,7 @@ class AggregatedClosure:
             # The variables are read once the round's number is known: the loop's condition asks for it.
             loss, *gradients = self._strategy.run(self._gradients, args=(rows_of(rows, done, stop),))
             verdict, following = self._take_part(gradients, stop - done, who, number)
-            is_made = tf.equal(verdict, Verdict.MADE.value)
+            is_made = tf.equal(verdict, RoundVerdict.MADE.value)
             loss = tf.where(is_made, loss * tf.cast(stop - done, tf.float32), 0.0)
             return left - 1, tf.where(is_made, stop, done), total + loss, following
 
@@ -103,7 +103,7 @@ class AggregatedClosure:
 
         def pending(tries: Any, outcome: Any) -> Any:
             del tries
-            return tf.equal(outcome[0], Verdict.PENDING.value)
+            return tf.equal(outcome[0], RoundVerdict.PENDING.value)
 
         def ask(tries: Any, outcome: Any) -> tuple[Any, Any]:
             del outcome

@@ -11,19 +11,19 @@ from sparktf.knobs import KNOBS
 from sparktf.topology import NodeId
 from sparktf.trainer.node.position import Done, Extent, Position
 from sparktf.trainer.parameter_server.dispatch import (
+    Abandon,
     Await,
     Course,
     End,
-    GiveUp,
     Pace,
     Rest,
-    Save,
+    SaveNow,
     Send,
     Step,
     decide,
     next_call_steps,
 )
-from sparktf.trainer.parameter_server.tally import Known, Tally, loss_of
+from sparktf.trainer.parameter_server.tally import LastReceipt, Tally, loss_of
 from sparktf.trainer.parameter_server.telling import Telling
 from sparktf.wire.control import WorkerPlace
 
@@ -33,14 +33,14 @@ if TYPE_CHECKING:  # the loop itself is played without TensorFlow
 MANY = 1 << 62
 """More rows than there are."""
 
-Rows = Callable[[], int | None]
+CountRows = Callable[[], int | None]
 """How many rows there are; None while nobody knows."""
 
 _LOOK_S = 0.1
 """The loop looks so often who the workers are, and whether a checkpoint is wanted."""
 
 
-class LoopSettings(NamedTuple):
+class AsyncLoopSettings(NamedTuple):
     """Sizes of the loop.
 
     Attributes:
@@ -59,7 +59,7 @@ class Surroundings(Protocol):
     def workers(self) -> dict[NodeId, WorkerPlace]:
         """Returns who the workers are now."""
 
-    def send(self, number: int, epoch: int, updates: int, acknowledged: Sequence[Known]) -> None:
+    def send(self, number: int, epoch: int, updates: int, acknowledged: Sequence[LastReceipt]) -> None:
         """Has any of them make updates."""
 
     def next(self, wait_s: float) -> Result | None:
@@ -81,7 +81,7 @@ class Surroundings(Protocol):
         """Is told when updates were made."""
 
 
-class Together(Protocol):
+class SharedUpdates(Protocol):
     """What the loop needs where workers make updates together: `Aggregation`."""
 
     @property
@@ -110,12 +110,12 @@ class AsyncLoop:
 
     def __init__(
         self,
-        settings: LoopSettings,
+        settings: AsyncLoopSettings,
         around: Surroundings,
         tally: Tally,
         telling: Telling,
         position: Position,
-        together: Together | None = None,
+        together: SharedUpdates | None = None,
     ) -> None:
         """Sends nothing out yet.
 
@@ -132,7 +132,7 @@ class AsyncLoop:
         self._around = around
         self._tally = tally
         self._telling = telling
-        self._rows: Rows = lambda: None
+        self._rows: CountRows = lambda: None
         self._number = 0
         self._under_way: dict[int, tuple[int, float]] = {}
         self._late: dict[int, int] = {}
@@ -152,14 +152,14 @@ class AsyncLoop:
             self._tally.forget_before(epoch)
         return epoch
 
-    def run_epoch(self, rows: Rows) -> None:
+    def run_epoch(self, rows: CountRows) -> None:
         """Trains what is left of the epoch; see `begin`."""
         self.begin(rows)
         while not isinstance(step := self.decide(), End):
             self.do(step)
         self.end()
 
-    def begin(self, rows: Rows) -> None:
+    def begin(self, rows: CountRows) -> None:
         """Begins to train, step by step as `decide` says.
 
         Args:
@@ -180,7 +180,7 @@ class AsyncLoop:
     def drain(self) -> None:
         """Waits for what is under way, for as long as before a checkpoint, and sends nothing out."""
         self._save_asked = True
-        while not isinstance(step := self.decide(), Save | End):
+        while not isinstance(step := self.decide(), SaveNow | End):
             self.do(step)
         self._save_asked = False
         self._settle()
@@ -245,10 +245,10 @@ class AsyncLoop:
             case Rest():
                 self._close()
                 self._receive()
-            case GiveUp():
+            case Abandon():
                 self._late.update((number, updates) for number, (updates, _) in self._under_way.items())
                 self._under_way.clear()
-            case Save():
+            case SaveNow():
                 self._close()
                 self._save()
                 self._open()

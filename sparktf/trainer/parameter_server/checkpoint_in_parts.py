@@ -14,8 +14,8 @@ from typing import Any
 import tensorflow as tf
 
 from sparktf.storage.base import Storage
-from sparktf.trainer.node.objects import Entry, entries_of
-from sparktf.trainer.parameter_server.parts import Held, parts_of
+from sparktf.trainer.node.objects import CheckpointEntry, entries_of
+from sparktf.trainer.parameter_server.parts import HeldVariable, parts_of
 from sparktf.trainer.parameter_server.servers import Servers, server_of
 from sparktf.trainer.parameter_server.shard_orders import Upload
 from sparktf.trainer.parameter_server.shard_reading import ShardReader
@@ -63,13 +63,13 @@ class ShardedCheckpoint:
         self._reader.restore(storage, source, work)
 
 
-def _server(entry: Entry) -> int | None:
+def _server(entry: CheckpointEntry) -> int | None:
     return None if entry.variable is None else server_of(entry.variable)
 
 
-def _described(entry: Entry, *, is_weight: bool) -> Held:
+def _described(entry: CheckpointEntry, *, is_weight: bool) -> HeldVariable:
     variable: Any = entry.variable
-    return Held(
+    return HeldVariable(
         key=entry.key,
         server=server_of(variable) or 0,
         family="weights" if is_weight or not variable.shape.rank else "slots",

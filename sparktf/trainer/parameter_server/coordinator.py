@@ -23,21 +23,21 @@ from sparktf.trainer.node.weights import Weights
 from sparktf.trainer.parameter_server.accounts import epoch_done, rows_to_train
 from sparktf.trainer.parameter_server.aggregated_closure import AggregatedClosure
 from sparktf.trainer.parameter_server.aggregation import Aggregation
-from sparktf.trainer.parameter_server.async_loop import AsyncLoop, LoopSettings
+from sparktf.trainer.parameter_server.async_loop import AsyncLoop, AsyncLoopSettings
 from sparktf.trainer.parameter_server.checkpoint_in_parts import ShardedCheckpoint
 from sparktf.trainer.parameter_server.closure import Closure
 from sparktf.trainer.parameter_server.connect import Connection, connect
 from sparktf.trainer.parameter_server.coordinator_node import CoordinatorNode
 from sparktf.trainer.parameter_server.dispatch import IN_FLIGHT
 from sparktf.trainer.parameter_server.fetching import Executions, Result
-from sparktf.trainer.parameter_server.meter import Meter
+from sparktf.trainer.parameter_server.meter import ProcessMeter
 from sparktf.trainer.parameter_server.packing import asked_for
 from sparktf.trainer.parameter_server.plain_copy import CommittedCopy
 from sparktf.trainer.parameter_server.rounds import Rounds
 from sparktf.trainer.parameter_server.sampling import Sampling
 from sparktf.trainer.parameter_server.servers import Servers
 from sparktf.trainer.parameter_server.succession import look_after_workers
-from sparktf.trainer.parameter_server.tally import Known, Tally
+from sparktf.trainer.parameter_server.tally import LastReceipt, Tally
 from sparktf.trainer.parameter_server.telling import Telling
 from sparktf.wire.control import Action, WorkerPlace
 
@@ -59,10 +59,10 @@ def coordinate(place: Place) -> None:
             )
         CoordinatorNode(member, connection).run(function)
     else:
-        Coordinator(member, connection, function).run()
+        CoordinatedRun(member, connection, function).run()
 
 
-class Coordinator:
+class CoordinatedRun:
     """Everything between a built model and its export, and what its loop needs (`Surroundings`)."""
 
     def __init__(self, member: Member, connection: Connection, build: Callable[..., Any]) -> None:
@@ -110,12 +110,12 @@ class Coordinator:
             self._sampling = Sampling(self._closure.function, plain, traced_s=self._closure.traced_s, first=first)
         self._dropped = 0
         self._telling = Telling(place)
-        settings = LoopSettings(config.train.batch_size, config.steps_per_call, member.extent)
+        settings = AsyncLoopSettings(config.train.batch_size, config.steps_per_call, member.extent)
         tally = Tally(spec.cluster.workers())
         at = Position.restored(spec.restore)
         self._loop = AsyncLoop(settings, self, tally, self._telling, at, self._together)
         place.follow(self._loop)
-        place.measure(Meter())
+        place.measure(ProcessMeter())
 
     def run(self) -> None:
         """Trains, evaluates after each epoch, exports, and ends the process."""
@@ -151,7 +151,7 @@ class Coordinator:
         """See `Surroundings`."""
         return self._member.place.workers_now()
 
-    def send(self, number: int, epoch: int, updates: int, acknowledged: Sequence[Known]) -> None:
+    def send(self, number: int, epoch: int, updates: int, acknowledged: Sequence[LastReceipt]) -> None:
         """See `Surroundings`."""
         function = self._closure.function
         if self._sampling is not None:

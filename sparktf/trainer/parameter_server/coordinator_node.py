@@ -18,7 +18,7 @@ from sparktf.trainer.parameter_server.async_loop import MANY
 from sparktf.trainer.parameter_server.checkpoint_in_parts import ShardedCheckpoint
 from sparktf.trainer.parameter_server.connect import Connection
 from sparktf.trainer.parameter_server.local_copy import local_copy
-from sparktf.trainer.parameter_server.meter import Meter
+from sparktf.trainer.parameter_server.meter import ProcessMeter
 from sparktf.trainer.parameter_server.scheduling import Scheduling
 from sparktf.trainer.parameter_server.servers import Servers
 from sparktf.wire.control import Action
@@ -38,7 +38,7 @@ class CoordinatorNode(LowLevelNode):
         self._loop = self.coordinator.loop
         self._loss: float | None = None
         member.place.follow(self)
-        member.place.measure(Meter())
+        member.place.measure(ProcessMeter())
 
     @property
     def position(self) -> Position:

@@ -80,11 +80,11 @@ class Rest(NamedTuple):
     """Nothing more is sent out until what is under way has come back."""
 
 
-class GiveUp(NamedTuple):
+class Abandon(NamedTuple):
     """It is not waited any longer for what is under way: a worker is frozen, or its host is gone."""
 
 
-class Save(NamedTuple):
+class SaveNow(NamedTuple):
     """A checkpoint is written."""
 
 
@@ -92,7 +92,7 @@ class End(NamedTuple):
     """The epoch is over, or the run."""
 
 
-Step = Send | Await | Rest | GiveUp | Save | End
+Step = Send | Await | Rest | Abandon | SaveNow | End
 
 
 def decide(course: Course, pace: Pace) -> Step:
@@ -101,7 +101,7 @@ def decide(course: Course, pace: Pace) -> Step:
     if course.is_over or course.is_save_due:
         if count:
             return _rest(course, pace)
-        return End() if course.is_over else Save()
+        return End() if course.is_over else SaveNow()
     if spare is not None and spare <= 0:
         return _rest(course, pace) if count else Await()
     if count >= IN_FLIGHT * course.workers or _is_enough(course, pace):
@@ -124,8 +124,8 @@ def next_call_steps(before: int, most: int, *, steps: int, seconds: float, worke
     return max(1, min(most, wanted, 4 * before))
 
 
-def _rest(course: Course, pace: Pace) -> Rest | GiveUp:
-    return GiveUp() if course.rested_s >= pace.drain_s else Rest()
+def _rest(course: Course, pace: Pace) -> Rest | Abandon:
+    return Abandon() if course.rested_s >= pace.drain_s else Rest()
 
 
 def _is_enough(course: Course, pace: Pace) -> bool:

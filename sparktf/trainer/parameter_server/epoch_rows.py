@@ -13,7 +13,7 @@ from sparktf.wire.control import Action
 from sparktf.wire.data import Span, Work, WorkRequest
 
 
-class EpochRows:
+class AskedRows:
     """Asks the driver until it knows, beside the training, which does not wait for it."""
 
     def __init__(self, place: Place, epoch: int, before: int) -> None:

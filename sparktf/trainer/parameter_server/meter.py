@@ -19,7 +19,7 @@ from typing import NamedTuple
 import numpy as np
 
 from sparktf.feed.columns import Array
-from sparktf.usage import Usage, Work
+from sparktf.usage import Usage, WorkTime
 
 _LIBC = ctypes.CDLL(None, use_errno=True)
 _TCP_INFO_NBYTES = 256
@@ -65,7 +65,7 @@ def _carried(fd: int) -> Carried:
     return Carried(*_ACKED_AND_RECEIVED.unpack_from(told, _ACKED_OFFSET))
 
 
-class Meter:
+class ProcessMeter:
     """Of one process, from the time it is made."""
 
     def __init__(self, work: WorkMeter | None = None) -> None:
@@ -105,8 +105,8 @@ class WorkMeter:
     def __init__(self, now_s: Callable[[], float] = time.monotonic) -> None:
         """Measures from the first call on."""
         self.staleness: dict[int, int] = {}
-        self._work = Work()
-        self._stages = Work()
+        self._work = WorkTime()
+        self._stages = WorkTime()
         self._unmeasured_s = 0.0
         self._now_s = now_s
         self._lock = threading.Lock()
@@ -114,7 +114,7 @@ class WorkMeter:
         self._since_s = 0.0
 
     @property
-    def work(self) -> Work:
+    def work(self) -> WorkTime:
         """So far. Executions that did not measure their stages count as those that did have spent their time."""
         with self._lock:
             return self._work + divided(self._stages, self._stages.seconds + self._unmeasured_s)
@@ -153,18 +153,18 @@ class WorkMeter:
                 self._unmeasured_s += seconds
                 return
             applying_s = max(seconds - reading_s - computing_s, 0.0)
-            self._stages += Work(reading_s=reading_s, computing_s=computing_s, applying_s=applying_s)
+            self._stages += WorkTime(reading_s=reading_s, computing_s=computing_s, applying_s=applying_s)
 
     def _lap(self) -> float:
         since_s, self._since_s = self._since_s, self._now_s()
         return self._since_s - since_s
 
     def _add(self, **seconds: float) -> None:
-        self._work += Work(**seconds)
+        self._work += WorkTime(**seconds)
 
 
-def divided(stages: Work, seconds: float) -> Work:
+def divided(stages: WorkTime, seconds: float) -> WorkTime:
     """Returns so many seconds, divided as those of `stages` are; all of them as a function's where these are none."""
     if not stages.seconds:
-        return Work(function_s=seconds)
-    return Work(**{name: seconds * each / stages.seconds for name, each in stages})
+        return WorkTime(function_s=seconds)
+    return WorkTime(**{name: seconds * each / stages.seconds for name, each in stages})

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from sparktf.trainer.node.place import Place
 from sparktf.trainer.parameter_server.listening import listen, ready
-from sparktf.trainer.parameter_server.meter import Meter
+from sparktf.trainer.parameter_server.meter import ProcessMeter
 from sparktf.trainer.parameter_server.shard import Shard
 
 
@@ -18,6 +18,6 @@ def serve(place: Place) -> None:
     server = listen(place)
     ready(place)
     place.enter("serving")
-    place.measure(Meter())
+    place.measure(ProcessMeter())
     place.leave()
     del server, shard  # until here, they must live

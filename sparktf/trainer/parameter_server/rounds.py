@@ -37,7 +37,7 @@ class Who(NamedTuple):
     incarnation: int
 
 
-class Verdict(Enum):
+class RoundVerdict(Enum):
     """What has become of a gradient; numbers cross into graphs."""
 
     PENDING = 0
@@ -45,18 +45,18 @@ class Verdict(Enum):
     DROPPED = 2
 
 
-class Outcome(NamedTuple):
+class RoundOutcome(NamedTuple):
     """What a worker is told that has taken part, or wanted to.
 
     Attributes:
         number: Of the round to compute the next gradient for, `NO_ROUND` for none.
     """
 
-    verdict: Verdict
+    verdict: RoundVerdict
     number: int
 
 
-class Part(NamedTuple):
+class RoundPart(NamedTuple):
     """A worker's gradient in a round.
 
     Attributes:
@@ -91,7 +91,7 @@ class Rounds:
         self.phase = Phase.CLOSED
         self._wanted = wanted
         self._workers = workers
-        self._parts: dict[int, Part] = {}
+        self._parts: dict[int, RoundPart] = {}
         self._made: dict[int, tuple[Who, int]] = {}
         self._dry: set[int] = set()
         self._incarnations: dict[int, int] = {}
@@ -168,7 +168,7 @@ class Rounds:
             and not self._is_lost(who)
         )
         if is_in:
-            self._parts[who.worker] = Part(who, rows)
+            self._parts[who.worker] = RoundPart(who, rows)
         else:
             self.dropped += 1
         return is_in
@@ -180,14 +180,14 @@ class Rounds:
             self._parts[who.worker] = part._replace(is_there=True)
             self._look()
 
-    def outcome(self, who: Who, number: int) -> Outcome:
+    def outcome(self, who: Who, number: int) -> RoundOutcome:
         """Returns what has become of the gradient that a worker has computed for a round, let in or not."""
         if self._is_lost(who):
-            return Outcome(Verdict.DROPPED, NO_ROUND)
+            return RoundOutcome(RoundVerdict.DROPPED, NO_ROUND)
         if number == self.number and self.phase is not Phase.CLOSED:
-            return Outcome(Verdict.PENDING, number)
-        verdict = Verdict.MADE if self._made.get(who.worker) == (who, number) else Verdict.DROPPED
-        return Outcome(verdict, self._number_now)
+            return RoundOutcome(RoundVerdict.PENDING, number)
+        verdict = RoundVerdict.MADE if self._made.get(who.worker) == (who, number) else RoundVerdict.DROPPED
+        return RoundOutcome(verdict, self._number_now)
 
     # ----
 

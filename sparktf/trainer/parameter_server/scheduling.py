@@ -11,13 +11,13 @@ from sparktf.errors import ModelError
 from sparktf.topology import NodeId
 from sparktf.trainer.node.member import Member
 from sparktf.trainer.node.position import Done, Position
-from sparktf.trainer.parameter_server.async_loop import AsyncLoop, LoopSettings, Rows
+from sparktf.trainer.parameter_server.async_loop import AsyncLoop, AsyncLoopSettings, CountRows
 from sparktf.trainer.parameter_server.dispatch import IN_FLIGHT, End, Send
 from sparktf.trainer.parameter_server.fetching import Executions, Result
 from sparktf.trainer.parameter_server.packing import asked_for
 from sparktf.trainer.parameter_server.scheduled import ScheduledFunction
 from sparktf.trainer.parameter_server.succession import look_after_workers
-from sparktf.trainer.parameter_server.tally import Known, Tally
+from sparktf.trainer.parameter_server.tally import LastReceipt, Tally
 from sparktf.trainer.parameter_server.telling import Telling
 from sparktf.wire.control import WorkerPlace
 
@@ -48,11 +48,11 @@ class Scheduling:
         self._functions: dict[Callable[..., Any], ScheduledFunction] = {}
         self._next: tuple[Any, tuple[Any, ...]] = (None, ())
         self._results: list[Any] = []
-        settings = LoopSettings(config.train.batch_size, config.steps_per_call, member.extent)
+        settings = AsyncLoopSettings(config.train.batch_size, config.steps_per_call, member.extent)
         tally = Tally(spec.cluster.workers())
         self.loop = AsyncLoop(settings, self, tally, Telling(place), Position.restored(spec.restore))
 
-    def open(self, rows: Rows) -> None:
+    def open(self, rows: CountRows) -> None:
         """Begins to train what is left of an epoch."""
         self.loop.begin(rows)
         self.is_open = True
@@ -99,7 +99,7 @@ class Scheduling:
         """See `Surroundings`."""
         return self._member.place.workers_now()
 
-    def send(self, number: int, epoch: int, updates: int, acknowledged: Sequence[Known]) -> None:
+    def send(self, number: int, epoch: int, updates: int, acknowledged: Sequence[LastReceipt]) -> None:
         """See `Surroundings`."""
         function, args = self._next
         self._executions.send(number, function, (asked_for(epoch, updates, acknowledged), *args))

@@ -11,7 +11,7 @@ import tensorflow as tf
 
 from sparktf.errors import StorageError
 from sparktf.knobs import KNOBS
-from sparktf.trainer.parameter_server.shard_orders import SHARD, Answer, Look, Order
+from sparktf.trainer.parameter_server.shard_orders import SHARD, Look, ShardAnswer, ShardOrder
 
 
 def device_of(server: int) -> str:
@@ -38,7 +38,7 @@ class Servers:
         texts = tf.TensorSpec((count,), tf.string)
         self._asked = tf.function(self._ask_all, input_signature=[texts], autograph=False)
 
-    def ask(self, orders: Sequence[Order]) -> list[Answer]:
+    def ask(self, orders: Sequence[ShardOrder]) -> list[ShardAnswer]:
         """Gives each server its order; returns their answers.
 
         Raises:
@@ -53,7 +53,7 @@ class Servers:
                 raise StorageError(f"ps {server} was still at its files of the checkpoint before")
         return answers
 
-    def ask_all(self, order: Order) -> list[Answer]:
+    def ask_all(self, order: ShardOrder) -> list[ShardAnswer]:
         """Gives all servers one order; as `ask`."""
         return self.ask([order] * self.count)
 
@@ -93,9 +93,9 @@ class Servers:
             with tf.control_dependencies([last]):
                 return tf.constant(True)
 
-    def _answers(self, orders: Sequence[Order]) -> list[Answer]:
+    def _answers(self, orders: Sequence[ShardOrder]) -> list[ShardAnswer]:
         asked = np.array([order.model_dump_json() for order in orders], object)
-        return [Answer.model_validate_json(answer) for answer in self._asked(asked).numpy()]
+        return [ShardAnswer.model_validate_json(answer) for answer in self._asked(asked).numpy()]
 
     def _ask_all(self, orders: Any) -> Any:
         answers = []

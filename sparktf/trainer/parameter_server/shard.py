@@ -19,13 +19,13 @@ from sparktf.trainer.node.place import Place
 from sparktf.trainer.parameter_server.shard_orders import (
     ORDER,
     SHARD,
-    Answer,
     Begin,
     Check,
     Drop,
     Fetch,
     Look,
     PartFile,
+    ShardAnswer,
     Upload,
 )
 from sparktf.wire.control import Action, Uploaded
@@ -53,10 +53,10 @@ class Shard:
         try:
             answer = self._obey(order)
         except OSError as error:
-            answer = Answer(error=_said(error))
+            answer = ShardAnswer(error=_said(error))
         return answer.model_dump_json().encode()
 
-    def _obey(self, order: bytes) -> Answer:
+    def _obey(self, order: bytes) -> ShardAnswer:
         match ORDER.validate_json(order):
             case Begin():
                 return self._begin()
@@ -67,43 +67,43 @@ class Shard:
             case Fetch() as wanted:
                 return self._start(partial(self._fetch, wanted))
             case Look():
-                return Answer(busy=self._is_busy, error=self._error)
+                return ShardAnswer(busy=self._is_busy, error=self._error)
             case Drop():
                 shutil.rmtree(self._folder, ignore_errors=True)
-                return Answer()
+                return ShardAnswer()
 
     @property
     def _is_busy(self) -> bool:
         return self._thread is not None and self._thread.is_alive()
 
-    def _begin(self) -> Answer:
+    def _begin(self) -> ShardAnswer:
         if self._is_busy:
-            return Answer(busy=True)
+            return ShardAnswer(busy=True)
         shutil.rmtree(self._folder, ignore_errors=True)
         self._folder.mkdir(parents=True)
-        return Answer(folder=str(self._folder))
+        return ShardAnswer(folder=str(self._folder))
 
-    def _check(self, parts: Sequence[PartFile]) -> Answer:
+    def _check(self, parts: Sequence[PartFile]) -> ShardAnswer:
         """Keeps the data files under their names in the checkpoint, and gives their indexes away."""
         indexes = []
         for part in parts:
             data, index = (self._folder / f"{part.local}{end}" for end in (".data-00000-of-00001", ".index"))
             nbytes = data.stat().st_size
             if nbytes != part.nbytes:
-                return Answer(error=f"{data} has {nbytes} bytes instead of {part.nbytes}")
+                return ShardAnswer(error=f"{data} has {nbytes} bytes instead of {part.nbytes}")
             indexes.append(base64.b64encode(index.read_bytes()).decode())
             data.rename(self._folder / part.name)
             index.unlink()
         self._names = {part.name for part in parts}
-        return Answer(indexes=tuple(indexes))
+        return ShardAnswer(indexes=tuple(indexes))
 
-    def _start(self, work: Callable[[], None]) -> Answer:
+    def _start(self, work: Callable[[], None]) -> ShardAnswer:
         if self._is_busy:
-            return Answer(busy=True)
+            return ShardAnswer(busy=True)
         self._error = ""
         self._thread = threading.Thread(target=self._run, args=(work,), name="shard", daemon=True)
         self._thread.start()
-        return Answer(folder=str(self._folder))
+        return ShardAnswer(folder=str(self._folder))
 
     def _run(self, work: Callable[[], None]) -> None:
         try:

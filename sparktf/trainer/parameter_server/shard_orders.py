@@ -75,11 +75,11 @@ class Drop(Message):
     kind: Literal["drop"] = "drop"
 
 
-Order = Begin | Check | Upload | Fetch | Look | Drop
-ORDER: TypeAdapter[Order] = TypeAdapter(Annotated[Order, Field(discriminator="kind")])
+ShardOrder = Begin | Check | Upload | Fetch | Look | Drop
+ORDER: TypeAdapter[ShardOrder] = TypeAdapter(Annotated[ShardOrder, Field(discriminator="kind")])
 
 
-class Answer(Message):
+class ShardAnswer(Message):
     """What a parameter server says to an order.
 
     Attributes:

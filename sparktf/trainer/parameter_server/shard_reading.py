@@ -14,7 +14,7 @@ import tensorflow as tf
 from sparktf.errors import StorageError
 from sparktf.storage.base import Storage
 from sparktf.trainer.node.checkpoint import INDEX, PREFIX, Contents, fetch, fetch_index
-from sparktf.trainer.node.objects import Entry, stored_keys
+from sparktf.trainer.node.objects import CheckpointEntry, stored_keys
 from sparktf.trainer.parameter_server.servers import Servers, server_of
 from sparktf.trainer.parameter_server.shard_orders import Drop, Fetch
 from sparktf.wire.restore import Restore
@@ -23,7 +23,9 @@ from sparktf.wire.restore import Restore
 class ShardReader:
     """Reads checkpoints into variables that servers hold."""
 
-    def __init__(self, servers: Servers, objects: Any, held: Sequence[Entry], own: Sequence[Entry]) -> None:
+    def __init__(
+        self, servers: Servers, objects: Any, held: Sequence[CheckpointEntry], own: Sequence[CheckpointEntry]
+    ) -> None:
         """Reads nothing yet.
 
         Args:
@@ -68,7 +70,7 @@ class ShardReader:
 
     def _restore_own(self, prefix: Path, keys: Mapping[str, str]) -> None:
         reader = tf.train.load_checkpoint(str(prefix))
-        by_owner: dict[int, list[Entry]] = defaultdict(list)
+        by_owner: dict[int, list[CheckpointEntry]] = defaultdict(list)
         for entry in self._own:
             by_owner[id(entry.owner)].append(entry)
         for entries in by_owner.values():
@@ -76,7 +78,7 @@ class ShardReader:
             entries[0].saver._restore_from_tensors(tensors)
 
     def _restore_held(self, source: Restore, contents: Contents | None, keys: Mapping[str, str]) -> None:
-        by_server: dict[int, list[Entry]] = defaultdict(list)
+        by_server: dict[int, list[CheckpointEntry]] = defaultdict(list)
         for entry in self._held:
             by_server[server_of(_variable(entry)) or 0].append(entry)
         orders = []
@@ -96,7 +98,7 @@ class ShardReader:
         self._servers.ask_all(Drop())
 
 
-def _variable(entry: Entry) -> Any:
+def _variable(entry: CheckpointEntry) -> Any:
     return entry.variable
 
 

@@ -14,10 +14,10 @@ from sparktf.errors import StorageError
 from sparktf.sequence import Interval
 from sparktf.trainer.node.checkpoint import CONTENTS, PREFIX, Contents
 from sparktf.trainer.node.failure import LARGER_DISK, is_full_disk
-from sparktf.trainer.node.objects import OBJECT_GRAPH, Entry
+from sparktf.trainer.node.objects import OBJECT_GRAPH, CheckpointEntry
 from sparktf.trainer.parameter_server.parts import Part, slice_spec
 from sparktf.trainer.parameter_server.servers import Servers
-from sparktf.trainer.parameter_server.shard_orders import Answer, Begin, Check, Drop, PartFile
+from sparktf.trainer.parameter_server.shard_orders import Begin, Check, Drop, PartFile, ShardAnswer
 
 
 class ShardWriter:
@@ -28,7 +28,7 @@ class ShardWriter:
         servers: Servers,
         variables: Mapping[str, Any],
         parts: Sequence[Part],
-        own: Sequence[Entry],
+        own: Sequence[CheckpointEntry],
         graph: bytes,
     ) -> None:
         """Writes nothing yet.
@@ -88,7 +88,7 @@ class ShardWriter:
         rows = part.rows
         return lambda: [_read(variable) if rows is None else _read_rows(variable, rows) for variable in variables]
 
-    def _write_index(self, folder: Path, answers: Sequence[Answer]) -> None:
+    def _write_index(self, folder: Path, answers: Sequence[ShardAnswer]) -> None:
         """Writes the index of the whole checkpoint, and what no server holds.
 
         TensorFlow puts indexes together and renames the data files, which it numbers in the order in which they are

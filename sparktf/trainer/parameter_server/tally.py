@@ -16,7 +16,7 @@ from sparktf.wire.leasing import Receipt
 _RECEIPTS = TypeAdapter(tuple[Receipt, ...])
 
 
-class Known(NamedTuple):
+class LastReceipt(NamedTuple):
     """What has come from a worker.
 
     Attributes:
@@ -66,11 +66,11 @@ class Tally:
 
     def __init__(self, workers: Iterable[NodeId]) -> None:
         """Begins with the first incarnation of each worker."""
-        self._known: dict[NodeId, Known] = dict.fromkeys(workers, Known())
+        self._known: dict[NodeId, LastReceipt] = dict.fromkeys(workers, LastReceipt())
         self._epochs: dict[int, EpochTally] = {}
 
     @property
-    def acknowledged(self) -> list[Known]:
+    def acknowledged(self) -> list[LastReceipt]:
         """What has come from each worker, in their order."""
         return list(self._known.values())
 
@@ -111,7 +111,7 @@ class Tally:
             for node, known in self._known.items()
             for incarnation in range(known.incarnation, incarnations.get(node, 0))
         ]
-        self._known.update((node, Known(incarnations[node])) for node, _ in lost)
+        self._known.update((node, LastReceipt(incarnations[node])) for node, _ in lost)
         return lost
 
 

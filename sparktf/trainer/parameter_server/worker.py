@@ -22,7 +22,7 @@ from sparktf.trainer.node.inputs import Input
 from sparktf.trainer.node.place import Place
 from sparktf.trainer.node.position import Position
 from sparktf.trainer.parameter_server.listening import listen, ready
-from sparktf.trainer.parameter_server.meter import Meter, WorkMeter
+from sparktf.trainer.parameter_server.meter import ProcessMeter, WorkMeter
 from sparktf.trainer.parameter_server.packing import DONE, PART_DONE, PAUSE, ROWS, WHO, flatten
 
 
@@ -39,7 +39,7 @@ def work(place: Place) -> None:
     worker = Worker(place, source)
     worker.register()
     place.follow(worker)
-    place.measure(Meter(worker.meter))
+    place.measure(ProcessMeter(worker.meter))
     place.expect_stop()
     ready(place, source.address)
     place.enter("training")
