@@ -25,6 +25,8 @@ from sparktf.result import AttemptResult
 SERVED = {"strategy": "parameter_server", "workers": 2, "ps": 1}
 ROWS = 1200
 BATCH = 25
+SILENCE_S = 10
+"""By which a killed executor is noticed. Nothing else is to be silent for so long, however busy the machine is."""
 
 
 @pytest.fixture
@@ -54,7 +56,7 @@ def test_training_goes_on_without_a_killed_executor_and_another_worker_joins(
         params=gates.params(),
         cluster=SERVED,
         train={"epochs": 2, "batch_size": BATCH},
-        timeouts={"heartbeat": 5},
+        timeouts={"heartbeat": SILENCE_S, "driver_lost": 2 * SILENCE_S},
     )
     config["data"] |= {"shuffle": False, "shuffle_rows": 1}  # each row group is a block, read in order
     cluster.begin(config, "r")
@@ -113,7 +115,7 @@ def fed(
         cluster=SERVED,
         data={"path": None, "shuffle_rows": 50, **data},
         train={"epochs": 2, "batch_size": BATCH},
-        timeouts={"heartbeat": 5},
+        timeouts={"heartbeat": SILENCE_S, "driver_lost": 2 * SILENCE_S},
     )
 
 
