@@ -31,34 +31,25 @@ def meet(place: Path, begin: Callable[[socket.socket], None]) -> socket.socket:
 
 
 def _begun(place: Path, begin: Callable[[socket.socket], None]) -> socket.socket | None:
-    """Returns a connection to the socket that has been begun, None if somebody else was quicker."""
+    """Begins to serve a place, unless somebody else was quicker; returns a connection, None to be tried again."""
     own = place.with_name(f"{place.name}-{uuid.uuid4().hex[:8]}")
     with ExitStack() as stack, socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as listening:
         listening.bind(_short(own, stack))
         stack.callback(own.unlink)
         own.chmod(0o600)
         listening.listen()
-        if not _is_first(own, place):
-            return None
+        try:
+            place.hardlink_to(own)
+        except FileExistsError:
+            if (found := _connection(place)) is None:
+                place.unlink(missing_ok=True)  # whoever served it is dead
+            return found
         try:
             begin(listening)
         except BaseException:
             place.unlink()
             raise
         return _connection(place)  # while this process listens, too, there is one, whatever became of the other
-
-
-def _is_first(own: Path, place: Path) -> bool:
-    """Puts a socket at a place, if there is none; one that nobody serves is cleared away for the next time."""
-    try:
-        place.hardlink_to(own)
-    except FileExistsError:
-        if (served := _connection(place)) is None:
-            place.unlink(missing_ok=True)
-        else:
-            served.close()
-        return False
-    return True
 
 
 def _connection(place: Path) -> socket.socket | None:

@@ -52,8 +52,12 @@ def test_of_many_that_come_at_once_one_begins_and_all_are_connected(place: Path)
     for thread in threads:
         thread.join()
     (listening,) = server.begun
-    for _ in connected:
+    listening.settimeout(60)
+    for _ in connected:  # nobody has connected besides: who serves the place ends when the last is gone
         listening.accept()[0].close()
+    listening.setblocking(False)
+    with pytest.raises(BlockingIOError):
+        listening.accept()
     assert [connection.recv(1) for connection in connected] == [b""] * 20
     assert [path.name for path in place.parent.iterdir()] == ["place"]
     assert place.stat().st_mode & 0o777 == 0o600
