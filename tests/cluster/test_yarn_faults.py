@@ -89,8 +89,10 @@ def suffer(hadoop: MiniHadoop, run: ClickRun) -> None:
     hadoop.thaw("datanode", "host2")
     hadoop.wait_for_datanode("host2", DataNodeState.LIVE)
 
-    used = hosts_in_use(run.application().id)
-    idle = next(host.name for host in hadoop.config.workers if host.name not in used)
+    application, hosts = run.application().id, {host.name for host in hadoop.config.workers}
+    # A spare executor that is given back takes its time.
+    wait_for("a host is idle", lambda: "containers on all" if hosts == hosts_in_use(application) else "", 120)
+    idle = min(hosts - hosts_in_use(application))
     hadoop.cut(idle)
     hadoop.wait_for_datanode(idle, DataNodeState.STALE)
     run.wait_for_commit()
