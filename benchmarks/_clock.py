@@ -101,7 +101,7 @@ def _clock_sync(loop: Any, path: Path) -> None:
 
 def _clock_coordinator(coordinator: Any, path: Path) -> None:
     take, write, write_save = coordinator.Tally.take, _writer(path, CALLS), _writer(path, SAVES)
-    save, made = coordinator.Coordinator.save, [0]
+    save, made = coordinator.CoordinatedRun.save, [0]
 
     def clocked(self: Any, answer: bytes) -> Any:
         receipts = take(self, answer)
@@ -115,4 +115,4 @@ def _clock_coordinator(coordinator: Any, path: Path) -> None:
         save(self, *args)
         write_save(began_s, time.time(), made[0])
 
-    coordinator.Tally.take, coordinator.Coordinator.save = clocked, clocked_save
+    coordinator.Tally.take, coordinator.CoordinatedRun.save = clocked, clocked_save

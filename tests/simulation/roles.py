@@ -283,7 +283,7 @@ class SimTelling(Telling):
 
 
 class Coordinator(Member):
-    """The coordinator: the product's loop decides, and this does it; see `coordinator.Coordinator`."""
+    """The coordinator: the product's loop decides, and this does it; see `coordinator.CoordinatedRun`."""
 
     def __init__(self, line: AsyncLine, agent: Agent, spec: TrainerSpec) -> None:
         super().__init__(line, agent, spec)

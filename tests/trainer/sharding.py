@@ -233,7 +233,7 @@ def check(config: JobConfig, work: Path, nbytes: Sequence[int]) -> list[str]:
     shard = module.Shard(place_of(spec_of(config, FeedSpec(features=()), cluster, node), work))
 
     def said(order: Any) -> Any:
-        return orders.Answer.model_validate_json(shard.obey(order.model_dump_json().encode()))
+        return orders.ShardAnswer.model_validate_json(shard.obey(order.model_dump_json().encode()))
 
     folder = Path(said(orders.Begin()).folder)
     (folder / "1.data-00000-of-00001").write_bytes(b"12345678")
