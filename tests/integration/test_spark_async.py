@@ -55,7 +55,7 @@ def test_training_goes_on_without_a_killed_executor_and_another_worker_joins(
         name="async",
         params=gates.params(),
         cluster=SERVED,
-        train={"epochs": 2, "batch_size": BATCH},
+        train={"epochs": 2, "batch_size": BATCH, "steps_per_call": 8},
         timeouts={"heartbeat": SILENCE_S, "driver_lost": 2 * SILENCE_S},
     )
     config["data"] |= {"shuffle": False, "shuffle_rows": 1}  # each row group is a block, read in order
