@@ -8,7 +8,6 @@ import signal
 import subprocess
 import sys
 import threading
-import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -65,7 +64,7 @@ class Application:
         self.family = sandbox.family
         self._gang: Mapping[str, Any] | None = None
         self._answers: queue.SimpleQueue[str] = queue.SimpleQueue()
-        self._commands = 0
+        self._commands = self._awaited = 0
         with sandbox.log.open("wb") as log:
             self._process = subprocess.Popen(
                 [
@@ -84,6 +83,7 @@ class Application:
             )
         self._listener = threading.Thread(target=self._listen, name="answers", daemon=True)
         self._listener.start()
+        self._awaited += 1
         self._answer(_START_S)
 
     def share_gang(self, config: Mapping[str, Any]) -> None:
@@ -110,7 +110,7 @@ class Application:
 
     def train_together(self, *configs: Mapping[str, Any]) -> list[Outcome]:
         """Trains one configuration after the other on one `Cluster`."""
-        self._tell({"together": [dict(config) for config in configs]})
+        self._tell({"together": [dict(config) for config in configs]}, answers=len(configs))
         return [self.outcome() for _ in configs]
 
     def begin(
@@ -172,25 +172,35 @@ class Application:
             self._process.stdout.close()
         return left
 
-    def _tell(self, command: dict[str, Any]) -> None:
+    def _tell(self, command: dict[str, Any], answers: int = 1) -> None:
+        while self._awaited:  # a test gave up: its trainers are not to be taken for those of the next one
+            self._next(_TRAIN_S)
         assert self._process.stdin is not None
         self._commands += 1
+        self._awaited = answers
         self._process.stdin.write(json.dumps({**command, "number": self._commands}) + "\n")
         self._process.stdin.flush()
 
     def _answer(self, within_s: float) -> dict[str, Any]:
-        """Returns the next answer to the last command. A test that gave up may have left answers to earlier ones."""
-        deadline = time.monotonic() + within_s
-        while True:
-            try:
-                line = self._answers.get(timeout=max(0.0, deadline - time.monotonic()))
-            except queue.Empty:
-                raise AssertionError(f"the application did not answer within {within_s:g} s") from None
-            answer: dict[str, Any] = json.loads(line)
-            if answer.pop("to") == self._commands:
-                return answer
+        """Returns the next answer to the last command."""
+        answer = self._next(within_s)
+        assert answer.pop("to") == self._commands
+        return answer
+
+    def _next(self, within_s: float) -> dict[str, Any]:
+        try:
+            line = self._answers.get(timeout=within_s)
+        except queue.Empty:
+            raise AssertionError(f"the application did not answer within {within_s:g} s") from None
+        if not line:
+            self._answers.put(line)  # for who asks next
+            raise AssertionError("the application has ended")
+        self._awaited -= 1
+        answer: dict[str, Any] = json.loads(line)
+        return answer
 
     def _listen(self) -> None:
         assert self._process.stdout is not None
         for line in self._process.stdout:
             self._answers.put(line)
+        self._answers.put("")

@@ -67,6 +67,7 @@ def test_training_goes_on_without_a_killed_executor_and_another_worker_joins(
     assert len(executors) == 4
     killed, other = sorted(held, key=lambda one: executors.count(executor_of(one.process.pid)))
     executor_of(killed.process.pid).kill()
+    killed.process.wait(60)  # it may come to the second gate while it ends
     gates.first.open()
     held = gates.waiting(cluster.family, gates.second, 2)
     assert [one.name for one in held] == sorted([other.name, f"{killed.name}.1"])
