@@ -81,9 +81,7 @@ class Silence:
     """How long the driver has not answered one caller, who asks it again and again."""
 
     def __init__(self, driver_lost_s: float) -> None:
-        """Args:
-        driver_lost_s: Seconds of silence after which it counts as lost; fewer do where its process is gone.
-        """
+        """Args: driver_lost_s: So much silence makes it count as lost; less does where its process is gone."""
         self._driver_lost_s = driver_lost_s
         self._since_s: float | None = None
 

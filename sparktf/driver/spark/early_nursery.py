@@ -8,6 +8,7 @@ from __future__ import annotations
 import atexit
 import shutil
 import tempfile
+from functools import cache
 from pathlib import Path
 
 from sparktf.config.job import JobConfig
@@ -16,7 +17,6 @@ from sparktf.executor.forking import Nursery, named_in, wants_nursery
 from sparktf.executor.trainer_process import trainer_environment
 
 _begun: dict[tuple[str, ...], Nursery] = {}
-_folders: list[Path] = []
 
 
 def begin(config: JobConfig) -> str:
@@ -37,16 +37,14 @@ def begin(config: JobConfig) -> str:
     return str(folder)
 
 
+@cache
 def _folder() -> Path:
-    if not _folders:
-        _folders.append(Path(tempfile.mkdtemp(prefix="sparktf-")))
-        atexit.register(_end)
-    return _folders[0]
+    folder = Path(tempfile.mkdtemp(prefix="sparktf-"))
+    atexit.register(_end, folder)
+    return folder
 
 
-def _end() -> None:
+def _end(folder: Path) -> None:
     for nursery in _begun.values():
         nursery.close()
-    _begun.clear()
-    while _folders:
-        shutil.rmtree(_folders.pop(), ignore_errors=True)
+    shutil.rmtree(folder, ignore_errors=True)

@@ -12,6 +12,7 @@ from typing import Any, Protocol
 import numpy as np
 import tensorflow as tf
 
+from sparktf.feed.columns import row_count
 from sparktf.trainer.model.model import KerasModel
 from sparktf.trainer.model.tensors import Tensors, encoded_example, rows_of, signature, to_tensors
 
@@ -47,7 +48,7 @@ class Evaluator:
         self._model.model.reset_metrics()
         names = self._losses()
         sums = np.zeros(len(names) + 1)  # of each loss over rows, and last the rows
-        while n := _length(columns := feed.next_rows(self._batch_size)):
+        while n := row_count(columns := feed.next_rows(self._batch_size)):
             sums += n * np.append(self._step(to_tensors(columns), n), 1.0)
         *losses, rows = self._sum(sums)
         self._sum_metric_states()
@@ -90,7 +91,3 @@ class Evaluator:
         """Creates the metrics' variables, also on a worker that never gets a row."""
         self._step(encoded_example(self._model.spec), 1)
         self._model.model.reset_metrics()
-
-
-def _length(columns: Any) -> int:
-    return len(next(iter(columns.values())))

@@ -13,6 +13,7 @@ from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
+from sparktf.feed.columns import row_count
 from sparktf.knobs import KNOBS
 from sparktf.sequence import batch_shares
 from sparktf.trainer.model.tensors import to_tensors
@@ -118,7 +119,7 @@ class SyncLoop:
     def _train(self, feed: Feed) -> None:
         while not self._settings.extent.is_exhausted(self.position.step):
             columns = feed.next_rows(self._share * self._steps_of_call())
-            rows = len(next(iter(columns.values())))
+            rows = row_count(columns)
             counts = self._counts(rows)
             agreed = self._agree(counts)
             if agreed.save:
