@@ -5,6 +5,7 @@ Which one, and when it is enough, the driver says. It knows nothing of the strat
 
 from __future__ import annotations
 
+import itertools
 import time
 from collections.abc import Callable
 from dataclasses import replace
@@ -78,6 +79,7 @@ class CommitEvaluator:
         self._evaluator = Evaluator(self._model, lambda values: values, config.train.validation_batch_size)
         self._input = Input(place)
         self._output = Output(place, evaluates=True)
+        self._asked = itertools.count(1)
         self.position = Position()
 
     def run(self) -> None:
@@ -97,7 +99,9 @@ class CommitEvaluator:
         self._finish(kept)
 
     def _next(self) -> NextCommit:
-        return self._place.ask(Action.NEXT_COMMIT, NextCommitRequest(**self._place.spec.sender), NextCommit)
+        return self._place.ask(
+            Action.NEXT_COMMIT, NextCommitRequest(**self._place.spec.sender, number=next(self._asked)), NextCommit
+        )
 
     def _evaluate(self, commit: Committed) -> None:
         self._place.enter("evaluating")

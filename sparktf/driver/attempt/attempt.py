@@ -194,7 +194,7 @@ class Attempt:
     def next_commit(self, message: NextCommitRequest) -> NextCommit:
         trainer = self._trainer(message)
         trainer.moved_s = trainer.heard_s
-        return self.evaluation.next(trainer)
+        return self.evaluation.next(trainer, message.number)
 
     def epoch_done(self, message: EpochDone) -> Ack:
         self._reporter(message)

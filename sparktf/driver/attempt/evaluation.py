@@ -41,6 +41,7 @@ class Evaluating:
         self.failed: ErrorRecord | None = None
         self._trains = trains
         self._node = next((node for node in nodes if node.role is Role.EVALUATOR), None)
+        self._answered: tuple[tuple[int, int], NextCommit | None] = (0, 0), None
         self._lost: set[int] = set()
         self._last_loss: ErrorRecord | None = None
         self._is_trained = False
@@ -104,11 +105,23 @@ class Evaluating:
         """Returns who is late without progress: those who make steps, and the evaluator, which reads or asks."""
         return frozenset([*reporters, *([] if self._node is None else [self._node])])
 
-    def next(self, trainer: Trainer) -> NextCommit:
-        """Returns what the evaluator does next. Raises `RefusedError` for anybody else."""
+    def next(self, trainer: Trainer, number: int) -> NextCommit:
+        """Returns what the evaluator does next: what it was told before, where it asks the same again.
+
+        What it reads stays, and a repeated question must not let go of that.
+
+        Raises:
+            RefusedError: it is not the evaluator, or it has asked for more since.
+        """
         if trainer.node != self._node:
             raise RefusedError(f"{trainer.node} evaluates no commits")
-        return self.commits.next(None if trainer.ready is None else trainer.ready.keep)
+        asked, (last, answer) = (trainer.incarnation, number), self._answered
+        if asked < last:
+            raise RefusedError(f"{trainer.node} has asked for the next commit since")
+        if asked > last or answer is None:
+            answer = self.commits.next(None if trainer.ready is None else trainer.ready.keep)
+            self._answered = asked, answer
+        return answer
 
     def reported(self, metrics: Metrics) -> None:
         """Notes metrics, of which the evaluator's are those of a commit."""
