@@ -194,6 +194,21 @@ def test_what_a_broken_execution_has_brought_is_not_told_as_the_next_ones() -> N
     assert rounds.outcome(OTHER, 0) == RoundOutcome(MADE, 1)
 
 
+def test_an_execution_that_broke_off_and_goes_on_takes_part_no_more() -> None:
+    older, newer = Who(ONE.worker, 0, take=1), Who(ONE.worker, 0, take=2)
+    rounds = opened()
+    assert [rounds.begin(who, has_rows=True) for who in (older, newer)] == [0, 0]
+    assert not rounds.enter(older, 0, rows=4)
+    assert rounds.enter(newer, 0, rows=3)
+    rounds.arrive(newer, 0)
+    bring(rounds, OTHER)
+    make(rounds)
+    assert rounds.sizes == (1, 0, 0)
+    assert rounds.outcome(older, 0) == RoundOutcome(DROPPED, NO_ROUND)
+    assert rounds.outcome(newer, 0) == RoundOutcome(MADE, 1)
+    assert rounds.begin(older, has_rows=True) == NO_ROUND  # it began late
+
+
 @pytest.mark.parametrize("seed", range(30))
 def test_whatever_happens_every_row_goes_into_one_update_and_an_end_comes(seed: int) -> None:
     draw = random.Random(seed)

@@ -60,7 +60,7 @@ class AggregatedClosure:
 
     def _run(self, asked: Any) -> Any:
         rows, n, take = bring_rows(self._model.spec, asked)
-        who = _called(WHO, [take], tf.int64, (3,))
+        who = _called(WHO, [take], tf.int64, (4,))
         with tf.device(_COORDINATOR):
             number = _called(BEGIN, [who], tf.int64)
         done, total = self._gradients_of(rows, n, asked[1], who, number)

@@ -89,9 +89,9 @@ class Aggregation:
     # ---- what workers call ----
 
     def _begin(self, who: Array) -> Any:
-        index, incarnation, has_rows = who.tolist()
+        has_rows = bool(who[2])
         with self._changed:
-            number = self._rounds.begin(Who(index, incarnation), has_rows=bool(has_rows))
+            number = self._rounds.begin(_who(who), has_rows=has_rows)
             self._changed.notify_all()
         return np.int64(number)
 
@@ -133,5 +133,5 @@ class Aggregation:
 
 
 def _who(who: Array) -> Who:
-    index, incarnation, _ = who.tolist()
-    return Who(index, incarnation)
+    index, incarnation, _, take = who.tolist()
+    return Who(index, incarnation, take)

@@ -32,8 +32,8 @@ PART_DONE = "sparktf_part_done"
 """As `DONE`, of a take's first rows: (take, how many rows, sum of the loss over them) -> receipts."""
 
 WHO = "sparktf_who"
-"""Token of the PyFunc that says who it is that was asked for a take, (take) -> int64 [3]: the worker's index, its
-incarnation, and 0 if it can have no rows at present."""
+"""Token of the PyFunc that says who it is that was asked for a take, (take) -> int64 [4]: the worker's index, its
+incarnation, 0 if it can have no rows at present, and the take."""
 
 PAUSE = "sparktf_pause"
 """Token of the PyFunc that waits a little, (how often it has waited before) -> the same + 1."""

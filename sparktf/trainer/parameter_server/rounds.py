@@ -2,7 +2,8 @@
 
 A *round* is one try at an update. All gradients that go into it were computed from the variables that the update before
 has left: a worker asks for the round's number before it reads them, and comes too late with it once the round is over.
-A round that somebody broke off in is thrown away, and the next one has the same variables. Nothing here is thread-safe.
+A round that somebody broke off in is thrown away, and the next one has the same variables. An execution that broke off
+may go on beside the one that has its rows since: it takes part no more. Nothing here is thread-safe.
 """
 
 from __future__ import annotations
@@ -31,10 +32,15 @@ class Phase(Enum):
 
 
 class Who(NamedTuple):
-    """One incarnation of a worker, by its index."""
+    """One execution on a worker, by the worker's index.
+
+    Attributes:
+        take: The number of the rows that it has, the greater the later; 0 where it has none.
+    """
 
     worker: int
     incarnation: int
+    take: int = 0
 
 
 class RoundVerdict(Enum):
@@ -95,6 +101,7 @@ class Rounds:
         self._made: dict[int, tuple[Who, int]] = {}
         self._dry: set[int] = set()
         self._incarnations: dict[int, int] = {}
+        self._takes: dict[tuple[int, int], int] = {}
         self._last: int | None = None
         self._is_closing = False
 
@@ -145,7 +152,9 @@ class Rounds:
 
     def begin(self, who: Who, *, has_rows: bool) -> int:
         """Notes that a worker begins an execution; returns the round to compute a gradient for, `NO_ROUND` for none."""
-        if self._is_lost(who):
+        key = who.worker, who.incarnation
+        self._takes[key] = max(self._takes.get(key, 0), who.take)
+        if self._is_over(who):
             return NO_ROUND
         if (part := self._parts.get(who.worker)) is not None:
             # The execution that brought it has broken off: nobody will tell of these rows.
@@ -165,7 +174,7 @@ class Rounds:
             and number == self.number
             and len(self._parts) < self._wanted
             and who.worker not in self._parts
-            and not self._is_lost(who)
+            and not self._is_over(who)
         )
         if is_in:
             self._parts[who.worker] = RoundPart(who, rows)
@@ -182,7 +191,7 @@ class Rounds:
 
     def outcome(self, who: Who, number: int) -> RoundOutcome:
         """Returns what has become of the gradient that a worker has computed for a round, let in or not."""
-        if self._is_lost(who):
+        if self._is_over(who):
             return RoundOutcome(RoundVerdict.DROPPED, NO_ROUND)
         if number == self.number and self.phase is not Phase.CLOSED:
             return RoundOutcome(RoundVerdict.PENDING, number)
@@ -200,8 +209,10 @@ class Rounds:
         is_over = self._is_closing or (self._last is not None and self.steps >= self._last)
         return Phase.CLOSED if is_over else Phase.OPEN
 
-    def _is_lost(self, who: Who) -> bool:
-        return who.incarnation < self._incarnations.get(who.worker, 0)
+    def _is_over(self, who: Who) -> bool:
+        """Whether the worker is lost, or the execution broke off: another one has taken its rows."""
+        is_lost = who.incarnation < self._incarnations.get(who.worker, 0)
+        return is_lost or 0 < who.take < self._takes.get((who.worker, who.incarnation), 0)
 
     def _void(self) -> None:
         if self.phase is Phase.OPEN:

@@ -131,8 +131,9 @@ class Worker:
         return self._done(int(take), int(rows), float(loss))
 
     def who(self, take: Any) -> Array:
-        """Says who was asked for a take: `packing.WHO`."""
-        return np.array([self._spec.node.index, self._spec.incarnation, int(take or not self._is_dry)], np.int64)
+        """Says who was asked for a take, whether there are rows, and for which one: `packing.WHO`."""
+        node, has_rows = self._spec.node, bool(take) or not self._is_dry
+        return np.array([node.index, self._spec.incarnation, has_rows, take], np.int64)
 
     def pause(self, tries: Any) -> Any:
         """Waits, the longer the more often it has: `packing.PAUSE`."""
