@@ -8,15 +8,17 @@ from typing import Any
 from sparktf.driver.attempt.asynchronous import Asynchronous
 from sparktf.driver.attempt.attempt import Attempt
 from sparktf.driver.attempt.discipline import Fail, Replace
+from sparktf.driver.attempt.fed_rows import Claim, Claims
 from sparktf.driver.attempt.lease_books import LeaseBooks
 from sparktf.driver.attempt.leases import Lessee
+from sparktf.driver.attempt.losses import Losses
 from sparktf.driver.attempt.members import Members, Trainer, speaker
 from sparktf.driver.attempt.saves import Save, Start, joined
 from sparktf.errors import ErrorRecord
 from sparktf.feed.leased_feed import LeasedFeed
 from sparktf.feed.receipts import Trained
 from sparktf.topology import NodeId
-from sparktf.trainer.parameter_server import dispatch
+from sparktf.trainer.parameter_server import dispatch, rounds
 from sparktf.trainer.parameter_server.tally import Tally
 from sparktf.trainer.parameter_server.telling import Telling
 from sparktf.wire.control import Uploaded, WorkerPlace
@@ -29,6 +31,8 @@ _take = Tally._take
 _succeed = Tally.succeed
 _done = LeasedFeed.done
 _decide = dispatch.decide
+_enter = rounds.Rounds.enter
+_outcome = rounds.Rounds.outcome
 _on_loss = Asynchronous.on_loss
 
 
@@ -109,6 +113,32 @@ def _placed_at_once(successor: Trainer) -> WorkerPlace:
     return WorkerPlace(node=successor.node, incarnation=successor.incarnation, address=successor.address)
 
 
+def _without_stood_in(self: Losses, lost: Trainer) -> bool:
+    return lost.node not in self._stood_in
+
+
+def _settled_at_once(self: Claims, living: int) -> Mapping[Lessee, Claim] | None:
+    return self._of if living and len(self._of) == living else None
+
+
+def _taken_late(self: rounds.Rounds, who: rounds.Who, number: int, rows: int) -> bool:
+    return _enter(self, who, self.number, rows)
+
+
+def _always_made(self: rounds.Rounds, who: rounds.Who, number: int) -> rounds.RoundOutcome:
+    verdict, following = _outcome(self, who, number)
+    return rounds.RoundOutcome(
+        rounds.RoundVerdict.MADE if verdict is rounds.RoundVerdict.DROPPED else verdict, following
+    )
+
+
+def _done_wholly(self: LeasedFeed, take: int, loss: float, rows: int | None = None) -> Trained | None:
+    del rows
+    return _done(self, take, loss)
+
+
+_ROUNDS = "sparktf.trainer.parameter_server.rounds"
+_FED = "sparktf.driver.attempt.fed_rows"
 _DISPATCH = "sparktf.trainer.parameter_server.dispatch"
 
 GUARDS: Mapping[str, Mapping[str, Any]] = {
@@ -143,6 +173,20 @@ GUARDS: Mapping[str, Mapping[str, Any]] = {
     "a checkpoint has the files of all servers": {
         "sparktf.driver.attempt.asynchronous.Asynchronous.saved": _coordinators_alone
     },
+    "a stand-in has a place that nobody takes": {
+        "sparktf.driver.attempt.losses.Losses.settle": lambda self, vacancies, members, now_s, limit_s: None
+    },
+    "a worker that comes later takes a stand-in's place": {
+        "sparktf.driver.attempt.losses.Losses.may_be_followed": _without_stood_in
+    },
+    "what lost workers had is fed again": {f"{_FED}.FedRows.feed_again": lambda self: None},
+    "a split that is fed again has only the rows that are not trained": {
+        f"{_FED}.FedRows.lease": lambda self, message: self._open.lease(message)
+    },
+    "it is fed again once nobody has any of it": {f"{_FED}.Claims.settled": _settled_at_once},
+    "a gradient that comes late is dropped": {f"{_ROUNDS}.Rounds.enter": _taken_late},
+    "rows whose gradient was dropped are not trained": {f"{_ROUNDS}.Rounds.outcome": _always_made},
+    "rows count as far as updates took them": {"sparktf.feed.leased_feed.LeasedFeed.done": _done_wholly},
     "a take that was handed out again does not count": {"sparktf.feed.leased_feed.LeasedFeed.done": _done_of_any},
 }
 """Guard -> what to patch -> with what."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import itertools
+import math
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -11,12 +12,13 @@ import numpy as np
 import numpy.typing as npt
 from pydantic import ValidationError
 from simulation.disk import File
+from simulation.evaluating import DOUBT, UNSEEN, WEIGHTS, loss_of, values_of
 from simulation.hub import EPOCH_S
-from simulation.nodes import WEIGHTS
-from simulation.servers import DOUBT, UNSEEN
 from simulation.strategies import PARAMETER_SERVER
 
+from sparktf.driver.attempt.commits import epoch_of
 from sparktf.errors import ErrorRecord, Verdict
+from sparktf.keep import Evaluation
 from sparktf.result import AttemptResult, EpochRows, RunResult
 from sparktf.rundir import RunDirectory, checkpoint_name, checkpoint_step
 from sparktf.sequence import Cursor
@@ -44,13 +46,32 @@ def published(world: World, target: str) -> Iterator[str]:
     if target == world.rundir.model:
         yield from _whole(world, target, FileManifest)
         if (content := _content(world, target)) is not None:
-            yield from _trained(world, content.sure, _end(world))
+            yield from _of_some_time(world, content)
     elif target.startswith(world.rundir.checkpoints):
         yield from _whole(world, target, Manifest)
         manifest, content = _manifest(world, target, Manifest), _content(world, target)
         if isinstance(manifest, Manifest) and content is not None:
             yield from _trained(world, content.sure, manifest.cursor)
             yield from _told_of(world, manifest, content)
+            world.commits[manifest.step].append(Commit(manifest.cursor, values_of(content.weights, content.doubt)))
+
+
+def _of_some_time(world: World, content: Content) -> Iterator[str]:
+    """Yields what is wrong with a model's weights: those of the end, or any that may have been the best."""
+    cursors = [_end(world)]
+    if world.config.train.keep == "best":
+        cursors += [Cursor(epoch=epoch + 1) for epoch in range(world.config.train.epochs)]
+        cursors += [commit.cursor for commits in world.commits.values() for commit in commits]
+    found = [list(_trained(world, content.sure, cursor)) for cursor in cursors]
+    if all(found):
+        yield from found[0]
+
+
+class Commit(NamedTuple):
+    """A checkpoint that was committed: where the training was, and the metrics of its weights."""
+
+    cursor: Cursor
+    values: dict[str, float]
 
 
 def _told_of(world: World, manifest: Manifest, content: Content) -> Iterator[str]:
@@ -79,7 +100,7 @@ def told(world: World, submission: Submission) -> Iterator[str]:
     if result is None:
         yield f"{name} ended without a result: {submission.error}"
         return
-    lost = submission.site.rows_lost and "rows planned" in submission.error
+    lost = submission.site.rows_lost and ("rows planned" in submission.error or "no worker" in submission.error)
     if submission.error.startswith(("LifecycleError", "RowAccountingError")) and not lost:
         yield f"{name} ended with {submission.error}"
     if (result.verdict is Verdict.DONE) != (not submission.error):
@@ -105,11 +126,28 @@ def _attempts(world: World, submission: Submission, result: RunResult) -> Iterat
         books = ("LifecycleError", "RowAccountingError")
         if any(failure.type in books for failure in attempt.failures) and not submission.site.rows_lost:
             yield f"{name}, attempt {attempt.attempt}: {[failure.message for failure in attempt.failures]}"
+    for attempt in result.attempts:
+        cause = attempt.root_cause
+        if cause and cause.node == "evaluator 0" and _was_lost_later(world, submission, attempt.attempt, cause):
+            yield f"{name}, attempt {attempt.attempt} has ended for its evaluator: {cause.message}"
     for attempt in result.attempts[:-1]:
         if attempt.root_cause is not None and attempt.root_cause.type == "NotStoredError":
             yield f"{name} trained again after attempt {attempt.attempt}, which could not be stored"
         if attempt.root_cause is not None and attempt.root_cause.verdict is not Verdict.INFRASTRUCTURE:
             yield f"{name} tried again after attempt {attempt.attempt}: {attempt.root_cause.message}"
+
+
+def _was_lost_later(world: World, submission: Submission, attempt: int, cause: ErrorRecord) -> bool:
+    """Whether an evaluator was lost when all nodes of its attempt had been ready."""
+    site = submission.site
+    trainers = [trainer for trainer in site.trainers if trainer.spec.attempt == attempt]
+    ready_s = [site.ready_s.get((attempt, trainer.spec.node)) for trainer in trainers]
+    met_s = max((math.inf if time_s is None else time_s for time_s in ready_s), default=math.inf)
+    names = {
+        name for t in trainers if str(t.spec.node) == cause.node for name in (t.process.name, t.agent.process.name)
+    }
+    hits_s = [hit.time_s for name in names for hit in world.hits.get(name, ())]
+    return cause.verdict is Verdict.INFRASTRUCTURE and min(hits_s, default=0.0) > met_s
 
 
 def ends(world: World) -> Iterator[str]:
@@ -137,7 +175,9 @@ def _done(world: World, result: RunResult) -> Iterator[str]:
     yield from _whole(world, model, FileManifest)
     if (content := _content(world, model)) is None:
         return
-    yield from _trained(world, content.sure, _end(world))
+    yield from _kept(world, result, content)
+    if result.kept is not None:  # the rows that are told are those of all epochs
+        content = _content(world, result.checkpoint) or content
     for rows in result.rows:
         yield from _rows_told(world, rows, content)
     all_rows = [rows.epoch for rows in result.rows if rows.complete] == list(range(config.epochs))
@@ -158,7 +198,9 @@ def _rows_told(world: World, rows: EpochRows, content: Content) -> Iterator[str]
         may_be = f"{replayed} to {most} may be"
         yield f"{rows.replayed} rows of epoch {rows.epoch} are told as replayed, and {may_be}"
     is_whole = not rows.complete or (rows.fed == rows.planned and rows.set_aside == aside)
-    if not (is_whole and rows.planned == world.rows.count and rows.fed == rows.trained + rows.set_aside):
+    # What Spark feeds is known when it has come, and updates may be enough before.
+    counts = range(world.rows.count + 1) if world.is_fed and not rows.complete else (world.rows.count,)
+    if not (is_whole and rows.planned in counts and rows.fed == rows.trained + rows.set_aside):
         yield f"the rows of epoch {rows.epoch} are told as {rows!r}"
     if rows.trained != trained:
         yield f"{rows.trained} rows of epoch {rows.epoch} are told as trained, and {trained} are"
@@ -166,6 +208,9 @@ def _rows_told(world: World, rows: EpochRows, content: Content) -> Iterator[str]
 
 def _evaluated(world: World, result: RunResult) -> Iterator[str]:
     """Yields what is wrong with the evaluations that are told: not one of each epoch, or not of its weights."""
+    if world.config.cluster.evaluator:
+        yield from _evaluated_beside(world, result)
+        return
     told, end = [evaluation.epoch for evaluation in result.validation], _end(world)
     if world.rows.validation and told != list(range(end.epoch + bool(end.done))):
         yield f"evaluations of epochs {told} are told"
@@ -174,6 +219,55 @@ def _evaluated(world: World, result: RunResult) -> Iterator[str]:
         is_whole = any(rows.epoch == evaluation.epoch and rows.complete for rows in result.rows)
         if evaluation.rows != world.rows.validation or (is_whole and evaluation.values["seen"] != seen):
             yield f"{evaluation!r} is told, and the weights had seen {seen} rows"
+
+
+def _evaluated_beside(world: World, result: RunResult) -> Iterator[str]:
+    """Yields what is wrong with an evaluator's evaluations: not of commits, or not of the last."""
+    for evaluation in result.validation:
+        commits = world.commits.get(evaluation.step, [])
+        is_one = any(_is_of(evaluation, commit) for commit in commits)
+        if evaluation.rows != world.rows.validation or not is_one:
+            yield f"{evaluation!r} is told, and the commits at that step are {commits}"
+    if result.evaluation_error is None and result.steps not in {found.step for found in result.validation}:
+        yield f"it ends at step {result.steps}, which nobody has evaluated"
+    if result.evaluation_error is not None and not any("evaluator" in name for name in _hit(world)):
+        yield f"nothing had happened to an evaluator: {result.evaluation_error.message}"
+
+
+def _is_of(evaluation: Evaluation, commit: Commit) -> bool:
+    told, true = evaluation.values, commit.values
+    is_same = all(told[name] == true[name] or (math.isnan(told[name]) and math.isnan(true[name])) for name in true)
+    return is_same and evaluation.epoch == epoch_of(commit.cursor)
+
+
+def _hit(world: World) -> Iterator[str]:
+    """Yields who had something happen to him: trainers also by what happened to their agents."""
+    yield from world.hits
+    for submission in world.submissions:
+        for trainer in submission.site.trainers:
+            if trainer.agent.process.name in world.hits or submission.process.name in world.hits:
+                yield trainer.process.name
+
+
+def _kept(world: World, result: RunResult, content: Content) -> Iterator[str]:
+    """Yields what is wrong with the weights that are published: not the last, or not the best of what is evaluated."""
+    config, kept = world.config.train, result.kept
+    known = [found for found in result.validation if not math.isnan(found.values["loss"])]
+    # What was evaluated, and could not be stored, went with its attempt.
+    known = [found for found in known if found.step in world.commits]
+    if kept is None:
+        if config.keep == "best" and known and result.evaluation_error is None:
+            yield f"the last weights are published, and the best were to be kept: {known}"
+        yield from _trained(world, content.sure, _end(world))
+        return
+    commits = world.commits.get(kept.step) or [Commit(Cursor(epoch=kept.epoch + 1), {})]
+    found = [list(_trained(world, content.sure, commit.cursor)) for commit in commits]
+    if all(found):
+        yield from found[0]
+    if (loss := loss_of(content.weights)) != kept.value:
+        yield f"{kept!r} is told to be kept, and the loss of what is published is {loss}"
+    if best := [other for other in known if other.values["loss"] < kept.value]:
+        yield f"{kept!r} is told to be kept, and {best} are better"
 
 
 def _end(world: World) -> Cursor:
@@ -222,7 +316,10 @@ def _are_lost_all_the_time(deaths_s: list[float], world: World, cause: ErrorReco
     until_s = cause.time_s - EPOCH_S
     since_s = until_s - world.config.timeouts.progress
     times = [since_s, *sorted(time_s for time_s in deaths_s if since_s < time_s < until_s), until_s]
-    return max(after - before for before, after in itertools.pairwise(times)) < _FILLED_S
+    filled_s = _FILLED_S
+    if "agent-away" in world.faults.kinds:  # a stand-in fills it, and takes a while to start
+        filled_s += _FILLED_S + world.config.timeouts.replace
+    return max(after - before for before, after in itertools.pairwise(times)) < filled_s
 
 
 def _losses(world: World, submission: Submission, attempt: AttemptResult) -> Iterator[str]:
@@ -281,6 +378,11 @@ class Content(NamedTuple):
     sure: Weights
     doubt: Weights
     unseen: Weights
+
+    @property
+    def weights(self) -> Weights:
+        """All that is in it."""
+        return self.sure + self.doubt
 
     def twice(self, epoch: int) -> int:
         """Returns how many rows are in the weights more than once, and somebody knows."""

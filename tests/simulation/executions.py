@@ -14,12 +14,15 @@ from simulation.servers import Execution
 from sparktf.knobs import KNOBS
 from sparktf.trainer.parameter_server.seats import Seat, are_filled
 from sparktf.trainer.parameter_server.tally import LastReceipt
+from sparktf.wire.control import WorkerPlace
 
 if TYPE_CHECKING:
     from simulation.roles import Coordinator, Worker
 
 
 STAND_IN = "beside the coordinator"
+_STARTS_S = 2.0
+"""So long a stand-in takes until it answers."""
 
 
 class BrokeOffError(Exception):
@@ -48,12 +51,19 @@ class Task(NamedTuple):
 
 @dataclass
 class Chair:
-    """A worker's place in TensorFlow's cluster."""
+    """A worker's place in TensorFlow's cluster; see `seats.Seat` and `doors.Door`.
+
+    Attributes:
+        standing_s: When its stand-in was started; None while it needs none.
+    """
 
     address: str
     incarnation: int = 0
     is_lost: bool = False
     is_stood_in: bool = False
+    is_called: bool = False
+    is_closed: bool = False
+    standing_s: float | None = None
 
 
 class Executions:
@@ -95,8 +105,11 @@ class Executions:
     def _serve(self, chair: Chair) -> None:
         while True:
             with self._changed:
-                self._changed.wait_for(lambda: self._queue and not (chair.is_lost or chair.is_stood_in))
+                self._changed.wait_for(lambda: self._queue and not (chair.is_lost or chair.is_closed))
                 task = self._queue.popleft()
+                chair.is_called = True
+            if chair.is_stood_in:
+                self._line.violate(f"{self._process} gives execution {task.number} to a stand-in")
             worker = self._line.worker_at(chair.address)
             execution = Execution(task.number, task.epoch, task.updates, worker)
             try:
@@ -108,6 +121,7 @@ class Executions:
                 self._again(task, execution)
             else:
                 self._process.spawn(partial(self._fetch, worker, execution, task, value))
+            chair.is_called = False
 
     def _execute(self, worker: Worker, execution: Execution, task: Task) -> Any:
         waiter = Waiter(self._process)
@@ -178,29 +192,40 @@ class Executions:
             began_s = self._line.hub.now
             while not (self._are_filled(self._line.hub.now - began_s) and self._all_listen()):
                 self._process.sleep(KNOBS.fetch_again_s)
+                self._stand_in()
             places = list(self._coordinator.workers().values())
             lost = [chair for chair in self._chairs if chair.is_lost]
             self._process.sleep(self._process.rng.uniform(0.05, 0.3))
             with self._changed:
                 for chair, place in zip(self._chairs, places, strict=True):
                     chair.address, chair.incarnation = place.address, place.incarnation
-                    chair.is_stood_in = place.stand_in
+                    chair.is_stood_in = chair.is_closed = place.stand_in
+                    chair.standing_s = chair.standing_s if place.stand_in else None
                 for chair in lost:
                     chair.is_lost = False
                 self._changed.notify_all()
 
     def _is_one_to_be_filled(self) -> bool:
         """Whether one is lost, or somebody has come in the place of a stand-in."""
+        self._stand_in()
         pairs = zip(self._chairs, self._coordinator.workers().values(), strict=True)
-        return any(chair.is_lost or (chair.is_stood_in and place.address) for chair, place in pairs)
+        return any(chair.is_lost or (chair.is_closed and place.address) for chair, place in pairs)
+
+    def _stand_in(self) -> None:
+        """Starts stand-ins, and gives nothing more to whoever has their places."""
+        for chair, place in zip(self._chairs, self._coordinator.workers().values(), strict=True):
+            if place.stand_in and not chair.is_closed:
+                chair.is_closed, chair.standing_s = True, chair.standing_s or self._line.hub.now
 
     def _are_filled(self, waited_s: float) -> bool:
-        places = [
-            place.model_copy(update={"address": STAND_IN}) if place.stand_in else place
-            for place in self._coordinator.workers().values()
-        ]
-        seats = [Seat(c.is_lost, c.incarnation, place) for c, place in zip(self._chairs, places, strict=True)]
-        return are_filled(seats, waited_s)
+        pairs = zip(self._chairs, self._coordinator.workers().values(), strict=True)
+        return are_filled([self._seat(chair, place) for chair, place in pairs], waited_s)
+
+    def _seat(self, chair: Chair, place: WorkerPlace) -> Seat:
+        if place.stand_in:
+            stands = chair.standing_s is not None and self._line.hub.now - chair.standing_s >= _STARTS_S
+            place = place.model_copy(update={"address": STAND_IN if stands else ""})
+        return Seat(chair.is_lost, chair.incarnation, place, chair.is_called)
 
     def _all_listen(self) -> bool:
         places = self._coordinator.workers().values()

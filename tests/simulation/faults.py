@@ -58,8 +58,26 @@ ASYNC_RATES: Mapping[str, tuple[float, float]] = {
 coordinator, per lease and execution of a worker, per successor, per answer, and for each kind of message of somebody
 who is gone."""
 
+EVALUATOR_RATES: Mapping[str, tuple[float, float]] = {
+    "evaluator-dies": (0.01, 0.4),
+    **{kind: ASYNC_RATES[kind] for kind in ("caller-dies", "successor-dies", "answer-late", "voice-of-the-dead")},
+}
+"""The same of runs with an evaluator: per call of it."""
+
+AGENT_RATES: Mapping[str, tuple[float, float]] = {"agent-away": (0.2, 0.9)}
+"""The same of runs that go on without some workers: per agent that is gone, whose place somebody takes late."""
+
 LOSSES = frozenset(
-    ("worker-dies", "successor-dies", "execution-breaks", "result-late", "message-twice", "voice-of-the-dead")
+    (
+        "evaluator-dies",
+        "agent-away",
+        "worker-dies",
+        "successor-dies",
+        "execution-breaks",
+        "result-late",
+        "message-twice",
+        "voice-of-the-dead",
+    )
 )
 """Of every fourth seed under parameter servers nothing else: training goes on through all of it."""
 
@@ -92,20 +110,25 @@ class Faults:
         until_s: float,
         is_fed: bool,
         is_async: bool = False,
+        is_evaluated: bool = False,
         kinds: frozenset[str] | None = None,
         dropped: frozenset[str],
     ) -> None:
         """Draws the kinds of a seed, unless they are given.
 
         Args:
-            is_fed: Spark feeds the rows; `is_async`: parameter servers hold the weights.
+            is_fed: Spark feeds the rows; `is_async`: parameter servers hold the weights; `is_evaluated`: an evaluator
+                reads what is committed.
             dropped: Faults by name that do not happen, whatever is drawn.
         """
         chance = random.Random(f"{seed} faults")
         drawn = frozenset(kind for kind in RATES if chance.random() < _ON)
         rates = {kind: chance.uniform(*RATES[kind]) for kind in RATES}
-        for more in [FEED_RATES] * is_fed + [ASYNC_RATES] * is_async:
-            others = random.Random(f"{seed} feed faults")
+        of_these = {"evaluator": EVALUATOR_RATES} if is_evaluated else {}
+        of_these |= {"feed": FEED_RATES} if is_fed else {}
+        of_these |= {"feed": ASYNC_RATES, "agent": AGENT_RATES} if is_async else {}
+        for name, more in of_these.items():
+            others = random.Random(f"{seed} {name} faults")
             drawn |= frozenset(kind for kind in more if others.random() < _ON)
             rates |= {kind: others.uniform(*more[kind]) for kind in more}
         if is_async and seed % 4 == 3:

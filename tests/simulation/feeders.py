@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import random
 import sys
 from collections import Counter, deque
@@ -15,6 +16,7 @@ import numpy as np
 import pyarrow as pa
 from pyarrow import flight
 from simulation.hub import Process, SimCondition, Waiter
+from simulation.leasing import LeasedRows, fed
 from simulation.nodes import Trainer, patiently
 from simulation.rows import BLOCK_ROWS, FedRows, Ids
 
@@ -23,15 +25,20 @@ from sparktf.executor.feeder import FeederSettings
 from sparktf.feed import server
 from sparktf.feed.blocks import BlockPart
 from sparktf.feed.client import DataClient
+from sparktf.feed.leased_feed import LeasedFeed
+from sparktf.feed.receipts import Receipts
 from sparktf.feed.staged_parts import StagedParts
 from sparktf.feed.staged_rows import Budget
 from sparktf.feed.staging import Staging
+from sparktf.knobs import KNOBS
 from sparktf.sequence import Interval
+from sparktf.trainer.node.inputs import Input
 from sparktf.trainer.node.intake import Intake
 from sparktf.wire.control import Action
-from sparktf.wire.data import DataAddress, Lease, LeaseRequest, Span
+from sparktf.wire.data import DataAddress, Lease, LeaseRequest, Offer, Span
 
 if TYPE_CHECKING:
+    from simulation.roles import Worker
     from simulation.site import SimSite
 
 _BATCH_ROWS = 5
@@ -72,6 +79,7 @@ class SimIntake(Intake):
         chance = random.Random(f"{site.world.seed} {process} room")
         room = chance.choice((40, 200, 1 << 30)) if spec.config.data.rebalance else sys.maxsize
         self._site, self._trainer = site, trainer
+        self._numbers = itertools.count(1)
         self._place: Any = SimpleNamespace(spec=spec, send=trainer._send, ask=self._ask)
         folder, budget = Path("/nonexistent"), Budget(1 << 30)
         self._stagings = {
@@ -83,6 +91,14 @@ class SimIntake(Intake):
         self.server = Server(process, spec.attempt, self._stagings, self._sealed)
         self.address = DataAddress(host=trainer.agent.host, socket="", location=process.name)
         site.servers[process.name] = self.server
+
+    def feed(self, worker: Worker, epoch: int, receipts: Receipts) -> LeasedFeed:
+        """Returns what a worker takes of an epoch, as `Input` does."""
+        source: Any = SimpleNamespace(_place=self._place)
+        source._read = lambda stream, epoch, parts: LeasedRows(worker, parts)
+        source._ask_for_share = partial(Input._ask_for_share, source)
+        source._ask_for_staged = partial(Input._ask_for_staged, source)
+        return Input._fed(source, self, epoch, receipts)
 
     def _ask(self, action: Action, request: Any, kind: object) -> Any:
         return self._trainer._call(action, request)
@@ -106,11 +122,7 @@ class FedShare:
     def first(self, rows: int) -> Ids:
         """Returns so many rows, or all that there will be."""
         while len(self._ids) < rows and (part := next(self._parts, None)) is not None:
-            columns = [column for group in part.read() for column in group.columns["x"].chunks]
-            block = np.concatenate([column.to_numpy() for column in columns])
-            if part.draw is not None:
-                block = block[part.draw().permutation(len(block))]
-            self._ids = np.concatenate([self._ids, block[part.start :][: part.rows]])
+            self._ids = np.concatenate([self._ids, fed(part).ids])
             self.intervals.append((part.first_row, part.first_row + part.rows))
         return self._ids[:rows]
 
@@ -284,13 +296,15 @@ class SimFeeders:
         if not isinstance(site.world.rows, FedRows):
             raise LifecycleError("nothing is fed here")
         self._rows = site.world.rows
-        self._chance = random.Random(f"{site.world.seed} {site.driver} {settings.attempt} {settings.epoch}")
+        self._name = f"{settings.attempt}-{settings.epoch}" + (f"-{settings.turn}" if settings.turn else "")
+        self._chance = random.Random(f"{site.world.seed} {site.driver} {self._name}")
         self._waiting = deque(range(len(self._rows.splits)))
         self._failed = Counter[int]()
         self._number = 0
         self._done: set[int] = set()
         self._running: dict[Process, int] = {}
         self._well: set[Process] = set()
+        self._is_sending: dict[Process, bool] = {}
         self._is_over = False
         self._splits: int | None = None
         self._error: SparkTFError | None = None
@@ -321,9 +335,9 @@ class SimFeeders:
     def _start(self, split: int, *, again: bool) -> None:
         if self._is_over or (split in self._done and not again):
             return
-        site, settings, chance = self._site, self._settings, self._chance
+        site, chance = self._site, self._chance
         self._number += 1
-        name = f"{site.driver}:feeder-{settings.attempt}-{settings.epoch}-{split}.{self._number}"
+        name = f"{site.driver}:feeder-{self._name}-{split}.{self._number}"
         process = Process(site.hub, name, site.world.seed)
         site.feeders.append(process)
         self._running[process] = split
@@ -337,26 +351,40 @@ class SimFeeders:
 
     def _feed(self, process: Process, split: int, host: str, jvm: str) -> None:
         """Does what `sparktf.executor.feeder.feed` does."""
-        site, settings = self._site, self._settings
+        site = self._site
         process.sleep(process.rng.uniform(0.01, 0.3))
         if strike := site.feed_fault("feeder-late", process, "is late"):
             process.sleep(strike.choice((1.0, 4.0, 12.0, 30.0)))
         self._die_perhaps(process, "before it asks")
-        span = Span(
-            attempt=settings.attempt, stream=settings.stream, epoch=settings.epoch, split=split, turn=settings.turn
-        )
-        request = LeaseRequest(span=span, host=host, jvm=jvm)
         try:
-            lease: Lease = patiently(site, process, Action.LEASE, request, settings.driver_lost_s, 6.0)
-            if lease.data is not None:
-                data_client(site, process, lease.data).put(span, self._batches(process, split))
+            self._put(process, split, host, jvm)
         except (SparkTFError, flight.FlightError):
             return
         self._die_perhaps(process, "before it tells Spark")
         self._well.add(process)
 
+    def _put(self, process: Process, split: int, host: str, jvm: str) -> None:
+        settings, began_s = self._settings, self._site.hub.now
+        key = {name: getattr(settings, name) for name in ("attempt", "stream", "epoch", "turn")} | {"split": split}
+        request = LeaseRequest(span=Span(**key), host=host, jvm=jvm)
+        while True:
+            lease: Lease = patiently(self._site, process, Action.LEASE, request, settings.driver_lost_s, 6.0)
+            if lease.sealed:
+                return
+            try:
+                if lease.data is not None:
+                    node, offer = data_client(self._site, process, lease.data), Offer(**key, done=lease.done)
+                    if node.admit(offer):
+                        node.send(offer, self._batches(process, split))
+                    return
+            except flight.FlightUnavailableError:
+                if self._is_sending.pop(process, False) or self._site.hub.now - began_s > settings.driver_lost_s:
+                    raise
+            process.sleep(KNOBS.staged_poll_s)
+
     def _batches(self, process: Process, split: int) -> Iterator[pa.RecordBatch]:
         ids = self._rows.split(split)
+        self._is_sending[process] = True
         for start in range(0, len(ids), _BATCH_ROWS):
             self._die_perhaps(process, f"at row {start}")
             yield pa.record_batch({"x": ids[start : start + _BATCH_ROWS]})

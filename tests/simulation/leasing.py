@@ -13,7 +13,9 @@ from simulation.nodes import Ids
 
 from sparktf.errors import BadValueError, SparkTFError
 from sparktf.feed.aside import Handed
+from sparktf.feed.blocks import BlockPart
 from sparktf.feed.leased_parts import LeasedParts
+from sparktf.feed.staged_parts import StagedParts
 from sparktf.sequence import Assignment, Piece, Stream
 from sparktf.wire.control import Action
 from sparktf.wire.leasing import BlockLease, BlockLeaseRequest
@@ -48,19 +50,39 @@ class Reader:
             yield Part(piece.first_row, *self._read(one, self._epoch))
 
 
+def fed(part: BlockPart) -> Part:
+    """Returns what waits where Spark feeds it."""
+    columns = [column for group in part.read() for column in group.columns["x"].chunks]
+    ids = np.concatenate([column.to_numpy() for column in columns])
+    if part.draw is not None:
+        ids = ids[part.draw().permutation(len(ids))]
+    ids = ids[part.start :][: part.rows]
+    return Part(part.first_row, ids, np.arange(len(ids)))
+
+
+def leased(worker: Worker, epoch: int, take_rows: int) -> LeasedParts:
+    """Returns the parts of an epoch that a worker leases from the driver."""
+    numbers = itertools.count(1)
+
+    def lease(rows: int) -> BlockLease:
+        worker.strike_called("worker-dies", "leases rows")
+        request = BlockLeaseRequest(**worker.spec.sender, epoch=epoch, number=next(numbers), rows=rows)
+        answer: BlockLease = worker._call(Action.LEASE_BLOCKS, request)
+        return answer
+
+    return LeasedParts(cast("Any", Reader(worker.line.read, epoch)), lease, take_rows)
+
+
 class LeasedRows:
-    """What `LeasedFeed` asks of a `NodeFeed`: one thread leases and reads ahead, and others take what is there."""
+    """What `LeasedFeed` asks of a `NodeFeed`: one thread reads ahead, and others take what is there."""
 
     nbytes = local_nbytes = 0
     wait_s = 0.0
 
-    def __init__(self, worker: Worker, epoch: int, take_rows: int) -> None:
-        """Begins to lease."""
+    def __init__(self, worker: Worker, parts: LeasedParts | StagedParts) -> None:
+        """Begins to read."""
         self._worker = worker
-        self._epoch = epoch
-        self._numbers = itertools.count(1)
-        reader = Reader(worker.line.read, epoch)
-        self._parts = LeasedParts(cast("Any", reader), self._lease, take_rows)
+        self._parts = parts
         self._changed = SimCondition(worker.process, 0.0)
         self._ready: deque[Ids] = deque()
         self._handed: list[Handed] = []
@@ -103,6 +125,14 @@ class LeasedRows:
             self._changed.notify_all()
 
     @property
+    def _is_wanted(self) -> bool:
+        """Whether another part is read ahead."""
+        parts = self._parts
+        batch_rows = self._worker.spec.config.train.batch_size
+        few = parts.max_ahead is None or len(self._ready) < parts.max_ahead or self._in_hand < batch_rows
+        return few and (parts.ahead_rows is None or self._in_hand < parts.ahead_rows)
+
+    @property
     def _in_hand(self) -> int:
         return sum(map(len, self._ready))
 
@@ -120,20 +150,15 @@ class LeasedRows:
             rows -= len(found[-1])
         return np.concatenate(found) if found else np.empty(0, np.int64)
 
-    def _lease(self, rows: int) -> BlockLease:
-        self._worker.strike_called("worker-dies", "leases rows")
-        sender = self._worker.spec.sender
-        request = BlockLeaseRequest(**sender, epoch=self._epoch, number=next(self._numbers), rows=rows)
-        answer: BlockLease = self._worker._call(Action.LEASE_BLOCKS, request)
-        return answer
-
     def _run(self) -> None:
         try:
-            for part in cast("Iterator[Part | None]", iter(self._parts)):
+            for part in cast("Iterator[Part | BlockPart | None]", iter(self._parts)):
                 if part is not None:
                     self._worker.process.sleep(self._worker.process.rng.uniform(0.001, 0.05))
-                    self._judge(part)
-                self._add(part)
+                read = fed(part) if isinstance(part, BlockPart) else part
+                if read is not None:
+                    self._judge(read)
+                self._add(read)
         except SparkTFError as error:
             self._error = error
         self._end()
@@ -153,7 +178,7 @@ class LeasedRows:
                 self._handed.append(Handed(part.first_row, len(part.ids), places))
                 self._ready.append(part.ids[part.places])
             self._changed.notify_all()
-            self._changed.wait_for(lambda: self._in_hand < self._parts.ahead_rows or self._is_over)
+            self._changed.wait_for(lambda: self._is_wanted or self._is_over)
 
     def _end(self) -> None:
         with self._changed:

@@ -11,7 +11,7 @@ from contextlib import ExitStack, contextmanager
 from typing import Any, NamedTuple
 from unittest import mock
 
-from simulation.async_mutants import GUARDS
+from simulation import async_mutants, evaluation_mutants
 from simulation.strategies import LOCKSTEP, PARAMETER_SERVER
 from simulation.world import play, settle
 
@@ -170,7 +170,8 @@ MUTANTS = (
         "[10] no checkpoint after an epoch whose rows do not add up",
         {"sparktf.driver.attempt.attempt.is_wrong_before": lambda epoch, accounts: False},
     ),
-    *(Mutant(guard, patches, PARAMETER_SERVER) for guard, patches in GUARDS.items()),
+    *(Mutant(guard, patches) for guard, patches in evaluation_mutants.GUARDS.items()),
+    *(Mutant(guard, patches, PARAMETER_SERVER) for guard, patches in async_mutants.GUARDS.items()),
 )
 
 

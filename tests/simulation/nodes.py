@@ -9,6 +9,7 @@ from typing import Any, Protocol, TypeVar
 
 import numpy as np
 import numpy.typing as npt
+from simulation.evaluating import Best, Counts, as_files, read_counts, rule_of, values_of
 from simulation.faults import Faults
 from simulation.hub import Hub, Process, Waiter
 
@@ -23,6 +24,7 @@ from sparktf.errors import (
     Verdict,
     record_of,
 )
+from sparktf.keep import Evaluation, Kept
 from sparktf.knobs import KNOBS
 from sparktf.message import Message
 from sparktf.rundir import RunDirectory, checkpoint_name
@@ -36,6 +38,7 @@ from sparktf.wire.control import (
     Failed,
     Finished,
     Heartbeat,
+    Metrics,
     Order,
     Progress,
     Ready,
@@ -52,7 +55,6 @@ from sparktf.wire.data import DataAddress
 _A = TypeVar("_A", bound=Message)
 Ids = npt.NDArray[np.int64]
 
-WEIGHTS = "weights"
 BEAT_S = 1.0
 KNOBS.driver_gone_s = 1.0
 
@@ -83,7 +85,8 @@ class Weighty(Protocol):
     """Who has the weights of a model."""
 
     @property
-    def weights(self) -> npt.NDArray[np.uint8]: ...
+    def content(self) -> list[Counts]:
+        """What its checkpoints hold: the weights, and perhaps what of them is in doubt."""
 
 
 class Line(Protocol):
@@ -154,12 +157,20 @@ class Collective:
         self._said: dict[int, tuple[Waiter, Ids]] = {}
         self.broken_by = ""
 
+    @property
+    def content(self) -> list[Counts]:
+        """See `Weighty`."""
+        return [self.weights]
+
     def join(self, trainer: Trainer) -> None:
         self._here[trainer.spec.node.index] = trainer
         trainer.process.on_end.append(lambda: self._lose(trainer))
 
-    def sum(self, trainer: Trainer, epoch: int, rows: Ids, steps: int, takes_s: float) -> tuple[int, int]:
+    def sum(self, trainer: Trainer, epoch: int | None, rows: Ids, steps: int, takes_s: float) -> tuple[int, int]:
         """Waits for all; returns the rows of all nodes, and the updates that they make.
+
+        Args:
+            epoch: None where nothing is trained.
 
         Raises:
             PeerLostError: one of them is gone.
@@ -185,12 +196,12 @@ class Collective:
         if trainer.process.frozen:
             self._lose(trainer)
 
-    def _add(self, epoch: int, steps: int, takes_s: float) -> None:
+    def _add(self, epoch: int | None, steps: int, takes_s: float) -> None:
         said, self._said = self._said, {}
         total = 0
         for _, rows in said.values():
             total += len(rows)
-            if len(rows):
+            if len(rows) and epoch is not None:
                 np.add.at(self.weights[epoch], rows, 1)
         updates = max(-(-len(rows) // share) for share, (_, rows) in zip(self._shares, said.values(), strict=True))
         for waiter, _ in said.values():
@@ -235,6 +246,10 @@ class Trainer:
         self._uploading = False
         self._not_stored: StorageError | None = None
         self._saved_step = spec.restore.step if spec.restore else -1
+        self._rule = rule_of(spec.config) if self._evaluates else None
+        restored = spec.restore.best if spec.restore else None
+        self._best = Best(self._rule, restored) if self._rule is not None else None
+        self._kept: Kept | None = None
         self.process.spawn(self._main)
         self.process.spawn(self._beats)
 
@@ -337,27 +352,34 @@ class Trainer:
         together = line.collective(spec)
         together.join(self)
         nothing = np.empty(0, np.int64)
-        together.sum(self, 0, nothing, 0, 0.1)
+        together.sum(self, None, nothing, 0, 0.1)
         if self.is_chief:
             together.weights[:] = weights
-        self._send(
-            Action.READY,
-            Ready(**spec.sender, replicas=len(spec.cluster.worker), keras="keras", versions={}, weights=10, data=data),
-        )
+        self._ready(data)
         self._update(phase="ready")
         step = spec.restore.step if spec.restore else 0
         first = spec.restore.cursor.epoch if spec.restore else 0
         share = batch_shares(spec.config.train.batch_size, len(spec.cluster.worker))[spec.node.index]
         every = spec.config.checkpoint.every_steps or 10**9
+        if spec.restore and not spec.restore.evaluated and not spec.restore.cursor.rows and first:
+            self._evaluate(together, first - 1, step)
         for epoch in range(first, spec.config.train.epochs):
             step = self._epoch(together, epoch, step, share, every)
+            self._evaluate(together, epoch, step)
         self._export(together)
         self._store_last()
         model = self._model if self.is_chief else ()
         self.is_done = True
-        self._send(Action.FINISHED, Finished(**spec.sender, step=step, model=model))
+        self._send(Action.FINISHED, Finished(**spec.sender, step=step, model=model, kept=self._kept))
         self._update(phase="finished")
         self._finished = True
+
+    def _ready(self, data: DataAddress | None = None) -> None:
+        replicas = len(self.spec.cluster.worker) if not self.spec.cluster.ps else 1
+        ready = Ready(
+            **self.spec.sender, replicas=replicas, keras="keras", versions={}, weights=10, data=data, keep=self._rule
+        )
+        self._send(Action.READY, ready)
 
     def _epoch(self, together: Collective, epoch: int, step: int, share: int, every: int) -> int:
         spec, rng = self.spec, self.process.rng
@@ -381,6 +403,35 @@ class Trainer:
         self._save(together, step, epoch + 1, [], last=epoch + 1 >= spec.config.train.epochs)
         return step
 
+    # ---- evaluation ----
+
+    @property
+    def _evaluates(self) -> bool:
+        """Whether those who train evaluate as well; see `Place.evaluates`."""
+        return self.spec.has(Stream.VALIDATION) and not self.spec.config.cluster.evaluator
+
+    def _evaluate(self, together: Collective, epoch: int, step: int) -> None:
+        """Evaluates with all others, as the last of an epoch."""
+        if not self._evaluates:
+            return
+        rows = np.zeros(self._validation_rows(epoch), np.int64)
+        total, _ = together.sum(self, None, rows, 0, self.process.rng.uniform(0.1, 0.6))
+        if self.is_chief:
+            self._offer(epoch, step, total, [*together.content, self.line.empty()])
+
+    def _validation_rows(self, epoch: int) -> int:
+        self._update(phase="evaluating")
+        request = AssignmentRequest(**self.spec.sender, stream=Stream.VALIDATION, epoch=epoch)
+        answer = self._call(Action.ASSIGNMENT, request)
+        return sum(piece.rows for piece in answer.assignment.pieces)
+
+    def _offer(self, epoch: int, step: int, rows: int, content: list[Counts]) -> None:
+        """Tells of metrics, and keeps the weights if they are the best."""
+        found = Evaluation(epoch=epoch, step=step, rows=rows, values=values_of(content[0], content[1]))
+        self._send(Action.METRICS, Metrics(**self.spec.sender, stream=Stream.VALIDATION, **found.model_dump()))
+        if self._best is not None:
+            self._best.offer(found, content)
+
     def _raise_perhaps(self) -> None:
         if self.line.faults.strike("model-raises", f"{self.process}: the model's code raises", weight=0.05):
             self.line.hit(self.process, "model")
@@ -396,8 +447,7 @@ class Trainer:
         restore, weights = self.spec.restore, self.line.empty()
         if restore is None:
             return weights
-        content = self._storage.read_bytes(f"{restore.path}/{WEIGHTS}")
-        return np.frombuffer(content, np.uint8).reshape(weights.shape).copy()
+        return read_counts(self._storage, restore.path, restore.files, weights)[0]
 
     def _save(
         self, together: Weighty, step: int, epoch: int, done: Sequence[tuple[int, int]], *, aside: int = 0, last: bool
@@ -406,7 +456,7 @@ class Trainer:
             return
         self._saved_step = step
         self._update(phase="saving")
-        files = self._files(together.weights.tobytes()) if self.is_chief else {}
+        files = as_files(together.content) if self.is_chief else {}
         late = not self._wait_for_upload(self.spec.config.timeouts.upload if last else 2.0)
         if late and last:
             raise NotStoredError("a checkpoint's upload took longer than timeouts.upload")
@@ -452,10 +502,6 @@ class Trainer:
         if self._not_stored is not None:
             raise NotStoredError(f"the last checkpoint could not be stored: {self._not_stored}")
 
-    def _files(self, content: bytes) -> dict[str, bytes]:
-        """Returns the files of a model's weights."""
-        return {WEIGHTS: content}
-
     def _put(self, folder: str, files: dict[str, bytes]) -> tuple[StagedFile, ...]:
         for name, content in files.items():
             arrives = content
@@ -478,11 +524,16 @@ class Trainer:
         self._model: tuple[StagedFile, ...] = ()
         if not self.is_chief:
             return
+        found = self._best.restore(self._storage, self.line.empty()) if self._best is not None else None
+        content = together.content
+        if found is not None:
+            self._kept, content = found
+        self._export_as("model", content)
+
+    def _export_as(self, folder: str, content: list[Counts]) -> None:
         self._update(phase="exporting")
         try:
-            self._model = self._put(
-                self._rundir.staged(self.spec.attempt, "model"), self._files(together.weights.tobytes())
-            )
+            self._model = self._put(self._rundir.staged(self.spec.attempt, folder), as_files(content))
         except StorageError as error:
             raise NotStoredError(f"the model could not be stored: {error}") from error
 

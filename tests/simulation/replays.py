@@ -21,7 +21,13 @@ class Lessee(NamedTuple):
 class Replays:
     """Who was given which rows, by epoch, and what became of them."""
 
-    def __init__(self) -> None:
+    def __init__(self, untold: int | None) -> None:
+        """Knows of nobody.
+
+        Args:
+            untold: Where Spark feeds the rows: so many of them, at most, nobody was told of that a lost worker trained.
+        """
+        self._untold = untold
         self._leases: dict[tuple[Lessee, int, int], int] = {}
         self._told: Counter[tuple[Lessee, int]] = Counter()
         self._unmarked: defaultdict[Lessee, Counter[int]] = defaultdict(Counter)
@@ -46,6 +52,9 @@ class Replays:
     def most(self, epoch: int) -> int:
         """Returns how many rows may be replayed, and no more: what was handed to executions that did not mark it, and
         what a lost worker had leased and nobody was told of."""
+        unmarked = sum(rows[epoch] for rows in self._unmarked.values())
+        if self._untold is not None:
+            return self._untold * len(self._closed) + unmarked
         leased = sum(rows for (lessee, at, _), rows in self._leases.items() if at == epoch and lessee in self._closed)
         told = sum(rows for (lessee, at), rows in self._told.items() if at == epoch and lessee in self._closed)
-        return leased - told + sum(rows[epoch] for rows in self._unmarked.values())
+        return leased - told + unmarked

@@ -10,12 +10,14 @@ from types import SimpleNamespace
 from typing import Any, Protocol, cast
 
 import numpy as np
+from simulation.evaluating import WEIGHTS, Counts, read_counts
 from simulation.executions import Executions, Result, Task
 from simulation.hub import Waiter
-from simulation.leasing import LeasedRows
-from simulation.nodes import WEIGHTS, Agent, Ids, Line, PeerLostError, Trainer
+from simulation.leasing import LeasedRows, leased
+from simulation.nodes import Agent, Ids, Line, PeerLostError, Trainer
 from simulation.replays import Lessee, Replays
-from simulation.servers import DOUBT, UNSEEN, Counts, Execution, Parameters
+from simulation.servers import Execution, Parameters
+from simulation.together import Part, Together
 
 from sparktf.errors import SparkTFError, StorageError
 from sparktf.feed.leased_feed import LeasedFeed
@@ -25,16 +27,13 @@ from sparktf.message import Message
 from sparktf.sequence import Assignment, Stream
 from sparktf.topology import NodeId, Role
 from sparktf.trainer.node.position import Done, Extent, Position
+from sparktf.trainer.parameter_server.accounts import epoch_done, rows_to_train
 from sparktf.trainer.parameter_server.async_loop import AsyncLoop, AsyncLoopSettings
 from sparktf.trainer.parameter_server.tally import LastReceipt, Tally
 from sparktf.trainer.parameter_server.telling import Telling
 from sparktf.wire.control import (
     Action,
-    AssignmentRequest,
-    EpochDone,
     Finished,
-    Metrics,
-    Ready,
     TrainerOrder,
     TrainerSpec,
     Uploaded,
@@ -45,6 +44,9 @@ from sparktf.wire.leasing import Receipt
 
 _LOOK_S = 0.2
 _EVALUATION_S = 0.8
+_SLOW = (1.0, 1.0, 1.0, 5.0)
+"""By so much slower a worker is that shares updates with others."""
+
 _NO_ROWS = np.empty(0, np.int64)
 
 
@@ -71,7 +73,10 @@ class AsyncLine(Line, Protocol):
     def parameters(self, attempt: int) -> Parameters:
         """Returns those of an attempt."""
 
-    def hold(self, attempt: int, parameters: Parameters) -> None:
+    def together(self, attempt: int) -> Together | None:
+        """Returns where workers of an attempt make updates together; None where each makes its own."""
+
+    def hold(self, attempt: int, parameters: Parameters, together: Together | None) -> None:
         """Notes those of an attempt."""
 
     def lessee(self, attempt: int, node: NodeId, incarnation: int) -> Lessee:
@@ -79,6 +84,12 @@ class AsyncLine(Line, Protocol):
 
     def violate(self, what: str) -> None:
         """Notes that something is wrong."""
+
+    def fed(self, worker: Worker, epoch: int, receipts: Receipts) -> LeasedFeed:
+        """Returns what a worker takes of what Spark feeds."""
+
+    def missed(self, trainer: Member, what: str) -> None:
+        """Notes that a trainer does not find what it was told to read."""
 
 
 class Member(Trainer):
@@ -93,6 +104,10 @@ class Member(Trainer):
     @property
     def is_chief(self) -> bool:
         return self.spec.node.role is Role.CHIEF
+
+    @property
+    def _evaluates(self) -> bool:
+        return self.is_chief and super()._evaluates
 
     def freeze(self, for_s: float) -> None:
         self.process.freeze(for_s)
@@ -111,11 +126,6 @@ class Member(Trainer):
         if (chance := self.line.faults.strike(kind, f"{self.process} {what}")) is not None:
             self.line.hit(self.process, kind, lasts=True)
             self.line.hub.at(chance.uniform(0.0, within_s), lambda: self.exit(-9))
-
-    def _ready(self) -> None:
-        self._send(
-            Action.READY, Ready(**self.spec.sender, replicas=1, keras="keras", versions={}, weights=10, data=None)
-        )
 
 
 class Server(Member):
@@ -165,11 +175,14 @@ class Worker(Member):
         self._feed: LeasedFeed | None = None
         self._failed: Waiter | None = None
         self._error: SparkTFError | None = None
+        self._is_fed = Stream.TRAIN in spec.staged
+        self._is_dry = False
+        self.slow = self.process.rng.choice(_SLOW)
 
     def _train(self) -> None:
         self._listen()
         self._finished = True
-        self._ready()
+        self._ready(self.line.listen(self) if self._is_fed else None)
         self._update(phase="training")
         self._failed = Waiter(self.process)
         if self._error is None:
@@ -188,23 +201,33 @@ class Worker(Member):
         number, ids = self._rows(task)
         lessee = self.line.lessee(self.spec.attempt, self.spec.node, self.spec.incarnation)
         self.line.replays.handed(lessee, task.epoch, len(ids))
-        batch, parameters = self.spec.config.train.batch_size, self.line.parameters(self.spec.attempt)
         try:
-            for start in range(0, len(ids), batch):
-                self.process.sleep(self.process.rng.uniform(0.05, 0.4))
-                parameters.reach(self.process)
-                if execution.broke_off and execution.stalls_s:
-                    self.process.sleep(execution.stalls_s)
-                    execution.stalls_s = 0.0
-                if execution.aborted:
-                    return
-                parameters.apply(execution, ids[start : start + batch])
+            rows = self._apply(execution, ids, number)
         except PeerLostError as error:
             answer(error)
             return
-        if self._mark(execution, number):
+        if rows is None:
+            return
+        if self._mark(execution, number, rows):
             self.line.replays.handed(lessee, task.epoch, -len(ids))
         answer(self._receipts.unacknowledged())
+
+    def _apply(self, execution: Execution, ids: Ids, number: int) -> int | None:
+        """Makes updates; returns of how many rows, None where it is broken off, and goes no further."""
+        batch, parameters = self.spec.config.train.batch_size, self.line.parameters(self.spec.attempt)
+        if (together := self.line.together(self.spec.attempt)) is not None:
+            has_rows = number > 0 or not self._is_dry
+            return Part(self, together, execution, number).train(ids, has_rows=has_rows, batch_size=batch)
+        for start in range(0, len(ids), batch):
+            self.process.sleep(self.process.rng.uniform(0.05, 0.4))
+            parameters.reach(self.process)
+            if execution.broke_off and execution.stalls_s:
+                self.process.sleep(execution.stalls_s)
+                execution.stalls_s = 0.0
+            if execution.aborted:
+                return None
+            parameters.apply(execution, ids[start : start + batch])
+        return len(ids)
 
     def held(self, epoch: int) -> Ids:
         """Returns rows that it has handed out, and not marked as trained: it would hand them out again."""
@@ -215,17 +238,19 @@ class Worker(Member):
         try:
             if (feed := self._feed_of(task.epoch)) is not None:
                 take = feed.take(task.updates, KNOBS.take_wait_s)
+                self._is_dry = take.dry
                 return take.number, cast("Ids", take.columns["x"]) if take.rows else _NO_ROWS
         except SparkTFError as error:
             self._error = error
             if self._failed is not None:
                 self._failed.wake()
         self.process.sleep(KNOBS.take_wait_s)
+        self._is_dry = True
         return 0, _NO_ROWS
 
-    def _mark(self, execution: Execution, number: int) -> bool:
-        """Marks a take as trained; returns whether it counts."""
-        trained = self._feed.done(number, 1.0) if self._feed is not None else None
+    def _mark(self, execution: Execution, number: int, rows: int) -> bool:
+        """Marks the first rows of a take as trained; returns whether that counts."""
+        trained = self._feed.done(number, 1.0, rows) if self._feed is not None else None
         if trained is None and number and not execution.broke_off:
             # One that broke off, and went on, asked for rows after this one had: each may revoke one take.
             other = next((e for e in self._begun if e.broke_off and not e.has_revoked), None)
@@ -244,10 +269,13 @@ class Worker(Member):
             self._feed.close()
             self._feed = None
         if self._feed is None:
-            rows = LeasedRows(self, epoch, self.spec.config.steps_per_call * train.batch_size)
-            self._feed = LeasedFeed(
-                epoch, self.spec.feed, cast("Any", rows), self._receipts, batch_rows=train.batch_size
-            )
+            if self._is_fed:
+                self._feed = self.line.fed(self, epoch, self._receipts)
+            else:
+                rows = LeasedRows(self, leased(self, epoch, self.spec.config.steps_per_call * train.batch_size))
+                self._feed = LeasedFeed(
+                    epoch, self.spec.feed, cast("Any", rows), self._receipts, batch_rows=train.batch_size
+                )
             self._update(epoch=epoch, rows_trained=0)
         return self._feed if self._feed.epoch == epoch else None
 
@@ -256,12 +284,7 @@ class SimTelling(Telling):
     """Tells the driver, and the truth's book."""
 
     def __init__(self, coordinator: Coordinator, parameters: Parameters) -> None:
-        def ask(action: Action, message: Message, answer: Any) -> Any:
-            del answer
-            return coordinator._call(action, message)
-
-        place = SimpleNamespace(spec=coordinator.spec, ask=ask)
-        super().__init__(cast("Any", place))
+        super().__init__(cast("Any", coordinator._place))
         self._coordinator = coordinator
         self._parameters = parameters
 
@@ -289,7 +312,15 @@ class Coordinator(Member):
         super().__init__(line, agent, spec)
         self._places: tuple[WorkerPlace, ...] = ()
         self._loop: AsyncLoop | None = None
+        self._together: Together | None = None
+        self._told = 0
         self._saved_s = line.hub.now
+
+        def ask(action: Action, message: Message, answer: Any) -> Any:
+            del answer
+            return self._call(action, message)
+
+        self._place = SimpleNamespace(spec=spec, ask=ask)
 
     @property
     def epoch(self) -> int:
@@ -297,11 +328,8 @@ class Coordinator(Member):
         return self._loop.position.epoch if self._loop is not None else 0
 
     @property
-    def weights(self) -> Counts:
-        """What its checkpoints hold: the weights, and what of them is in doubt."""
-        return np.stack(self._content())
-
-    def _content(self) -> list[Counts]:
+    def content(self) -> list[Counts]:
+        """See `Weighty`."""
         assert self._loop is not None
         places = {node: place.incarnation for node, place in self.workers().items()}
         return self._parameters.content(self._loop._late, places)
@@ -313,7 +341,8 @@ class Coordinator(Member):
         self._parameters = self._restore()
         self._servers = [cast("Server", self.line.member_at(address)) for address in spec.cluster.ps]
         self._parameters.place(self._servers)
-        self.line.hold(spec.attempt, self._parameters)
+        self._together = self._share_updates()
+        self.line.hold(spec.attempt, self._parameters, self._together)
         self._executions = Executions(self)
         train = spec.config.train
         self._loop = loop = AsyncLoop(
@@ -322,14 +351,21 @@ class Coordinator(Member):
             Tally(spec.cluster.workers()),
             SimTelling(self, self._parameters),
             Position.restored(spec.restore),
+            self._together,
         )
         self._ready()
         self._update(phase="ready")
         self._make_up(loop.position)
         while (epoch := loop.begin_epoch()) is not None:
             self._train_epoch(loop, epoch)
-            self._evaluate(loop.position)
+            self._evaluate_at(loop.position)
         self._finish(loop)
+
+    def _share_updates(self) -> Together | None:
+        wanted = self.spec.config.train.replicas_to_aggregate
+        if wanted is None:
+            return None
+        return Together(self.process, self._parameters, wanted, len(self.spec.cluster.worker))
 
     def _connect(self) -> None:
         """Waits for all others, as TensorFlow does."""
@@ -337,31 +373,20 @@ class Coordinator(Member):
             self.process.sleep(_LOOK_S)
 
     def _restore(self) -> Parameters:
-        restore, none = self.spec.restore, self.line.empty()
+        restore, none, is_fed = self.spec.restore, self.line.empty(), Stream.TRAIN in self.spec.staged
         if restore is None:
-            return Parameters(none, none.copy(), none.copy(), 0)
-        names = [sorted(name for name in restore.files if name.startswith(kind)) for kind in (WEIGHTS, DOUBT, UNSEEN)]
-        read = [b"".join(self._storage.read_bytes(f"{restore.path}/{name}") for name in some) for some in names]
-        weights, doubt, unseen = (np.frombuffer(content, np.uint8).reshape(none.shape).copy() for content in read)
-        return Parameters(weights, doubt, unseen, restore.step)
+            return Parameters(none, none.copy(), none.copy(), 0, is_fed=is_fed)
+        weights, doubt, unseen = read_counts(self._storage, restore.path, restore.files, none)
+        return Parameters(weights, doubt, unseen, restore.step, is_fed=is_fed)
 
     def _train_epoch(self, loop: AsyncLoop, epoch: int) -> None:
-        restore = self.spec.restore
-        before = restore.cursor.rows if restore is not None and restore.cursor.epoch == epoch else 0
-        rows = self.spec.rows[Stream.TRAIN] - before
-        loop.run_epoch(lambda: rows)
-        at, aside = loop.position, loop.rows_aside
-        done = EpochDone(
-            **self.spec.sender,
-            epoch=at.epoch,
-            step=at.step,
-            rows_fed=at.rows + aside,
-            rows_trained=at.rows,
-            rows_aside=aside,
-            complete=at.is_complete,
-        )
-        self._send(Action.EPOCH_DONE, done)
-        self.save(at, loop.done)
+        loop.run_epoch(rows_to_train(cast("Any", self._place), epoch))
+        self._send(Action.EPOCH_DONE, epoch_done(self.spec, loop.position, loop.rows_aside, self._dropped()))
+        self.save(loop.position, loop.done)
+
+    def _dropped(self) -> int:
+        told, self._told = self._told, self._together.dropped if self._together is not None else 0
+        return self._told - told
 
     def _make_up(self, position: Position) -> None:
         """Evaluates what is restored, where that was not told; see `Weights.make_up`."""
@@ -369,44 +394,32 @@ class Coordinator(Member):
         if restore is None or restore.evaluated:
             return
         if not restore.cursor.rows and restore.cursor.epoch:
-            self._evaluate(replace(position, epoch=restore.cursor.epoch - 1))
+            self._evaluate_at(replace(position, epoch=restore.cursor.epoch - 1))
         elif Extent.of(self.spec.config.train).epoch_after(position) is None:
-            self._evaluate(position)
+            self._evaluate_at(position)
 
-    def _evaluate(self, position: Position) -> None:
-        """Evaluates the weights that there are: tells how often a row is in them, but for what is in doubt."""
-        if not self.spec.has(Stream.VALIDATION):
+    def _evaluate_at(self, position: Position) -> None:
+        """Evaluates the weights that there are."""
+        if not self._evaluates:
             return
-        self._update(phase="evaluating")
-        request = AssignmentRequest(**self.spec.sender, stream=Stream.VALIDATION, epoch=position.epoch)
-        answer = self._call(Action.ASSIGNMENT, request)
+        rows = self._validation_rows(position.epoch)
         self._parameters.reach(self.process)
-        weights, doubt, _ = self._content()
+        content = self.content
         self.process.sleep(self.process.rng.uniform(0.05, _EVALUATION_S))
-        metrics = Metrics(
-            **self.spec.sender,
-            stream=Stream.VALIDATION,
-            epoch=position.epoch,
-            step=position.step,
-            rows=sum(piece.rows for piece in answer.assignment.pieces),
-            values={"seen": float(weights.sum(dtype=int) - doubt.sum(dtype=int))},
-        )
-        self._send(Action.METRICS, metrics)
+        self._offer(position.epoch, position.step, rows, content)
 
     def _finish(self, loop: AsyncLoop) -> None:
         self.strike_called("coordinator-dies", "exports")
         self._parameters.reach(self.process)
         self._export(self)
         self._store_last()
-        for found in self._parameters.twice:
+        for found in (*self._parameters.twice, *(self._together.wrong if self._together is not None else ())):
             self.line.violate(f"{self.process}: {found}")
-        self._send(Action.FINISHED, Finished(**self.spec.sender, step=loop.position.step, model=self._model))
+        self._send(
+            Action.FINISHED, Finished(**self.spec.sender, step=loop.position.step, model=self._model, kept=self._kept)
+        )
         self._update(phase="finished")
         self._finished = True
-
-    def _files(self, content: bytes) -> dict[str, bytes]:
-        third = len(content) // 3
-        return {name: content[i * third : (i + 1) * third] for i, name in enumerate((WEIGHTS, DOUBT, UNSEEN))}
 
     def _store(self, position: Uploaded, files: dict[str, bytes]) -> None:
         """Has each server upload its part of the weights, and uploads what none of them holds."""
@@ -485,10 +498,3 @@ class Coordinator(Member):
     def trained(self, position: Position) -> None:
         """See `Surroundings`."""
         self._update(phase="training")
-
-
-ROLES: dict[Role, Callable[[Any, Agent, TrainerSpec], Trainer]] = {
-    Role.CHIEF: Coordinator,
-    Role.PS: Server,
-    Role.WORKER: Worker,
-}

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 import numpy as np
-import numpy.typing as npt
+from simulation.evaluating import Counts
 from simulation.nodes import Ids, PeerLostError
 
 from sparktf.topology import NodeId
@@ -15,15 +15,6 @@ from sparktf.topology import NodeId
 if TYPE_CHECKING:
     from simulation.hub import Process
     from simulation.roles import Member, Worker
-
-Counts = npt.NDArray[np.uint8]
-
-DOUBT = "doubt"
-"""Beside the weights: how often each row is in them for executions that broke off."""
-
-UNSEEN = "unseen"
-"""Beside them: which of these rows a worker was to hand out again when the checkpoint was made. If the attempt ends
-before it does, nobody has counted them as replayed."""
 
 _LOOK_S = 0.25
 
@@ -62,16 +53,18 @@ class Parameters:
         twice: Receipts that the coordinator has taken more than once.
     """
 
-    def __init__(self, weights: Counts, doubt: Counts, unseen: Counts, steps: int) -> None:
+    def __init__(self, weights: Counts, doubt: Counts, unseen: Counts, steps: int, *, is_fed: bool) -> None:
         """Begins with those of a checkpoint.
 
         Args:
             doubt: What is in them for executions that broke off.
             unseen: Which rows of it nobody has counted.
+            is_fed: By Spark: what a lost worker had trained is counted when it is fed again.
         """
         self.weights = weights
         self.steps = steps
         self.twice: list[str] = []
+        self._is_fed = is_fed
         self._doubt = doubt
         self._unseen = unseen
         self._servers: Sequence[Member] = ()
@@ -97,11 +90,16 @@ class Parameters:
 
     def apply(self, execution: Execution, rows: Ids) -> None:
         """Makes an update."""
-        np.add.at(self.weights[execution.epoch], rows, 1)
+        self.apply_mean([(execution, rows)])
+
+    def apply_mean(self, parts: Sequence[tuple[Execution, Ids]]) -> None:
+        """Makes an update of several gradients."""
         self.steps += 1
-        if not execution.applied:
-            self._executions.append(execution)
-        execution.applied.append(rows)
+        for execution, rows in parts:
+            np.add.at(self.weights[execution.epoch], rows, 1)
+            if not execution.applied:
+                self._executions.append(execution)
+            execution.applied.append(rows)
 
     def receipt(self, execution: Execution, number: int) -> None:
         """Notes which of its worker's receipts an execution has made."""
@@ -138,4 +136,6 @@ class Parameters:
                     np.add.at(doubt[execution.epoch], rows, 1)
                     if not is_lost:
                         unseen[execution.epoch][rows[np.isin(rows, execution.worker.held(execution.epoch))]] = 1
+        if self._is_fed:
+            unseen[(doubt > 0) & (self.weights == doubt)] = 1
         return [self.weights.copy(), doubt, unseen]

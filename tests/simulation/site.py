@@ -11,15 +11,18 @@ from typing import Any, NamedTuple, Protocol, cast
 import numpy as np
 import numpy.typing as npt
 from simulation.disk import Disk, SimStorage, Way
+from simulation.evaluator import Evaluator
 from simulation.faults import Faults
 from simulation.feeders import FedShare, SimFeeders, SimIntake
 from simulation.feeders import Server as DataServer
 from simulation.hub import Hub, Process, SimClock, Waiter
 from simulation.nodes import Agent, Collective, GoneError, Ids, Share, Trainer
 from simulation.replays import Lessee, Replays
-from simulation.roles import ROLES, Member, Worker
+from simulation.roles import Coordinator, Member, Worker
+from simulation.roles import Server as ParameterServer
 from simulation.rows import FedRows, Rows
 from simulation.servers import Parameters
+from simulation.together import Together
 
 from sparktf.config.job import JobConfig
 from sparktf.driver.attempt.feeding import Feeders
@@ -38,12 +41,14 @@ from sparktf.errors import (
 )
 from sparktf.executor.agent import AgentSettings
 from sparktf.executor.feeder import FeederSettings
+from sparktf.feed.leased_feed import LeasedFeed
+from sparktf.feed.receipts import Receipts
 from sparktf.message import Message
 from sparktf.result import Application
 from sparktf.sequence import Assignment, Stream
 from sparktf.storage import FileSystems, Storage
-from sparktf.topology import NodeId
-from sparktf.wire.control import Action, AgentHeartbeat, Order, Orders, TrainerExited, TrainerSpec
+from sparktf.topology import NodeId, Role
+from sparktf.wire.control import Action, AgentHeartbeat, Order, Orders, Ready, TrainerExited, TrainerSpec
 from sparktf.wire.data import DataAddress
 from sparktf.wire.leasing import BlockLease, BlockLeaseRequest
 from sparktf.wire.security import ControlAccess
@@ -84,6 +89,12 @@ class World(Protocol):
     def stopped(self, site: SimSite, beat: AgentHeartbeat) -> None:
         """Told of every agent that was ordered to stop the trainer that it runs."""
 
+    def waits(self, site: SimSite, beat: AgentHeartbeat, *, is_free: bool) -> None:
+        """Told of every agent whether it has nothing to do."""
+
+    def missed(self, site: SimSite, trainer: Trainer, what: str) -> None:
+        """Told of a trainer that does not find what it was told to read."""
+
 
 class SimSite:
     """The site of one submission.
@@ -91,6 +102,7 @@ class SimSite:
     Attributes:
         agents: All that were ever started; `trainers` and `feeders`, too.
         servers: Where trainers take what Spark feeds, by location.
+        ready_s: When the driver had heard first that a node of an attempt is ready.
         rows_lost: Rows that one node gave away came to no other.
         closed: The gang was dismissed.
     """
@@ -116,9 +128,11 @@ class SimSite:
         self._collectives: dict[int, Collective] = {}
         self._members: dict[str, Member] = {}
         self._parameters: dict[int, Parameters] = {}
+        self._together: dict[int, Together | None] = {}
         self._said: defaultdict[Process, dict[Action, Message]] = defaultdict(dict)
         self.replays = world.replays
         self._started = 0
+        self.ready_s: dict[tuple[int, NodeId], float] = {}
         self.spares = self.homes = 0
 
     # ---- what the gang asks for ----
@@ -206,7 +220,13 @@ class SimSite:
 
     def trainer(self, agent: Agent, spec: TrainerSpec) -> Trainer:
         """Starts a trainer of the node's role."""
-        return ROLES[spec.node.role](self, agent, spec) if spec.cluster.ps else Trainer(self, agent, spec)
+        lives: dict[Role, Callable[[Any, Agent, TrainerSpec], Trainer]] = {
+            Role.CHIEF: Coordinator,
+            Role.PS: ParameterServer,
+            Role.WORKER: Worker if spec.cluster.ps else Trainer,
+            Role.EVALUATOR: Evaluator,
+        }
+        return lives[spec.node.role](self, agent, spec)
 
     def began(self, trainer: Trainer) -> None:
         """Told of each trainer that is started."""
@@ -246,7 +266,10 @@ class SimSite:
             self.homes += 1
             self.world.went_home(self, agent)
         elif not self.closed and not self.driver.dead:
-            self._start_later(agent.partition, agent.process.rng.uniform(0.3, 3.0))
+            after_s = agent.process.rng.uniform(0.3, 3.0)
+            if chance := self.faults.strike("agent-away", f"{agent.process} is followed late"):
+                after_s = min(chance.choice((8.0, 15.0, 30.0, 60.0)), self.faults.until_s - self.hub.now + after_s)
+            self._start_later(agent.partition, after_s)
 
     # ---- the way of messages ----
 
@@ -316,8 +339,12 @@ class SimSite:
     def _answer(self, action: Action, message: Message) -> Message | Exception:
         try:
             answer = self._handlers[action].answer(message)
+            if isinstance(message, Ready):
+                self.ready_s.setdefault((message.attempt, message.node), self.hub.now)
             if isinstance(message, AgentHeartbeat) and isinstance(answer, Orders) and answer.order is Order.STOP:
                 self.world.stopped(self, message)
+            if isinstance(message, AgentHeartbeat) and isinstance(answer, Orders):
+                self.world.waits(self, message, is_free=answer.order is Order.WAIT and message.trainer is None)
             if isinstance(message, BlockLeaseRequest) and isinstance(answer, BlockLease):
                 lessee = self.lessee(message.attempt, message.node, message.incarnation)
                 self.world.replays.leased(lessee, message.epoch, message.number, answer.pieces)
@@ -401,9 +428,13 @@ class SimSite:
         """See `AsyncLine`."""
         return self._parameters[attempt]
 
-    def hold(self, attempt: int, parameters: Parameters) -> None:
+    def together(self, attempt: int) -> Together | None:
         """See `AsyncLine`."""
-        self._parameters[attempt] = parameters
+        return self._together[attempt]
+
+    def hold(self, attempt: int, parameters: Parameters, together: Together | None) -> None:
+        """See `AsyncLine`."""
+        self._parameters[attempt], self._together[attempt] = parameters, together
 
     def lessee(self, attempt: int, node: NodeId, incarnation: int) -> Lessee:
         """See `AsyncLine`."""
@@ -412,6 +443,14 @@ class SimSite:
     def violate(self, what: str) -> None:
         """See `AsyncLine`."""
         self.world.violate(what)
+
+    def fed(self, worker: Worker, epoch: int, receipts: Receipts) -> LeasedFeed:
+        """See `AsyncLine`."""
+        return self._intakes[worker].feed(worker, epoch, receipts)
+
+    def missed(self, trainer: Member, what: str) -> None:
+        """See `AsyncLine`."""
+        self.world.missed(self, trainer, what)
 
 
 class PlannedShare(NamedTuple):

@@ -20,8 +20,8 @@ from rich.console import Console
 from simulation import checks
 from simulation.disk import Disk
 from simulation.faults import Faults
-from simulation.hub import EPOCH_S, THREADING, Hub, Process, SimCondition, SimLock
-from simulation.nodes import Agent
+from simulation.hub import EPOCH_S, THREADING, Hub, Process, SimCondition, SimLock, running
+from simulation.nodes import Agent, Trainer
 from simulation.replays import Replays
 from simulation.rows import FedRows, Rows
 from simulation.site import SimSite
@@ -36,6 +36,7 @@ from sparktf.lifecycle import AttemptState
 from sparktf.result import Application, RunResult
 from sparktf.rundir import RunDirectory
 from sparktf.wire.control import AgentHeartbeat
+from sparktf.wire.sender import TrainerKey
 
 _SUBMISSIONS = 6
 _PATIENCE = 2
@@ -49,6 +50,19 @@ _LOOK_S = 0.0002
 
 _MANY = 6
 """Workers that read too many rows for updates of one or two to be played in no time."""
+
+_SOME_EVALUATOR = 0.6
+_SOME_BEST = 0.6
+"""Of the seeds that evaluate so many have a node for that, and so many keep the best weights."""
+
+_SOME_TOGETHER = 0.3
+"""Of those under parameter servers, in so many workers make updates together."""
+
+_UNTOLD = 2
+"""Executions of a lost worker that may have trained rows of which nobody was told."""
+
+_WAITS_S = 10.0
+"""So long an agent may have nothing to do while a place is vacant."""
 
 _COLLECTED = 10
 """Of so many seeds one begins with a clean memory."""
@@ -140,14 +154,11 @@ class World:
         until_s = chance.uniform(15.0, 60.0) if self.liveness else 1e9
         self.strategy = strategy
         is_async = strategy == PARAMETER_SERVER
-        self.is_fed = seed % 8 in (2, 5) and not is_async
-        self.faults = Faults(
-            self.hub, seed, until_s=until_s, is_fed=self.is_fed, is_async=is_async, kinds=kinds, dropped=dropped
-        )
+        self.is_fed = seed % 8 in ((2, 5, 7) if is_async else (2, 5))
         self.config = _with_servers(chance, _config(chance, count)) if is_async else _config(chance, count)
-        self.nodes = self.config.cluster.nodes
-        self.hosts = tuple(f"h{i}" for i in range(self.nodes + 1))
-        self.replays = Replays()
+        self.hosts = tuple(f"h{i}" for i in range(self.config.cluster.nodes + 1))
+        call_rows = self.config.steps_per_call * self.config.train.batch_size
+        self.replays = Replays(_UNTOLD * call_rows if self.is_fed else None)
         self.rows: Rows | FedRows
         if self.is_fed:
             cache = chance.choice(("auto", "off"))
@@ -156,7 +167,20 @@ class World:
             self.rows = FedRows(self.config, chance.randint(1, 2 * count + 6), seed)
         else:
             groups, more = chance.randint(count, 4 * count + 8), _more_rows(chance) if is_async else {}
+            self.config = _aggregated(seed, self.config) if is_async else self.config
+            more["validation"], self.config = _evaluated(seed, self.config, more.get("validation"))
             self.rows = Rows(self.config, groups, self.hosts, seed, **more)
+        self.nodes = self.config.cluster.nodes
+        self.faults = Faults(
+            self.hub,
+            seed,
+            until_s=until_s,
+            is_fed=self.is_fed,
+            is_async=is_async,
+            is_evaluated=self.config.cluster.evaluator,
+            kinds=kinds,
+            dropped=dropped,
+        )
         self.disk = Disk(lambda: EPOCH_S + self.hub.now)
         self.rundir = RunDirectory(self.config.output.path, self.config.name, "r")
         self.submissions: list[Submission] = []
@@ -164,6 +188,8 @@ class World:
         self.hits: dict[str, list[Hit]] = defaultdict(list)
         self.writers: list[int] = []
         self.done_by = 0
+        self._waits_s: dict[str, float] = {}
+        self.commits: dict[int, list[checks.Commit]] = defaultdict(list)
         full = self.faults.strike("disk-full", "the disk is full")
         self._full_s = (full.uniform(3.0, 25.0), full.choice((5.0, 30.0, 1e9))) if full else (1e9, 0.0)
         self._chance = chance
@@ -202,13 +228,32 @@ class World:
 
     def stopped(self, site: SimSite, beat: AgentHeartbeat) -> None:
         """See `site.World`. No fault of a node excuses it while the attempt runs: that ends first."""
+        if beat.trainer is not None and self._goes_on(site, beat.trainer):
+            self.violate(f"agent {beat.agent} had to stop its trainer of attempt {beat.trainer.attempt}, which goes on")
+
+    def waits(self, site: SimSite, beat: AgentHeartbeat, *, is_free: bool) -> None:
+        """See `site.World`."""
         attempt = next(s.gang.attempt for s in self.submissions if s.site is site)
-        if attempt is None or beat.trainer is None or attempt.number != beat.trainer.attempt:
+        vacant = attempt.vacant() if attempt is not None and is_free else ()
+        if attempt is None or not any(attempt.losses.may_be_followed(attempt.trainers[one.node]) for one in vacant):
+            self._waits_s.pop(beat.agent, None)
             return
-        now = attempt.trainers[beat.trainer.node]
-        has_it = now.incarnation == beat.trainer.incarnation and not attempt.losses.has(now)
-        if has_it and attempt.state is AttemptState.RUNNING:
-            self.violate(f"agent {beat.agent} had to stop its trainer of attempt {attempt.number}, which goes on")
+        since_s = self._waits_s.setdefault(beat.agent, self.hub.now)
+        if self.hub.now - since_s > _WAITS_S and site.driver.name not in self.hits:
+            self.violate(f"agent {beat.agent} waits for {_WAITS_S:g} s, and nobody is where {vacant[0].node} was")
+
+    def missed(self, site: SimSite, trainer: Trainer, what: str) -> None:
+        """See `site.World`."""
+        if self._goes_on(site, trainer.spec.trainer) and site.driver.name == f"driver-{self.writers[-1]}":
+            self.violate(f"{trainer.process} was told to read what has been removed: {what}")
+
+    def _goes_on(self, site: SimSite, trainer: TrainerKey) -> bool:
+        """Whether a trainer's attempt is under way, and its driver has not lost it."""
+        attempt = next(s.gang.attempt for s in self.submissions if s.site is site)
+        if attempt is None or attempt.number != trainer.attempt or attempt.state is not AttemptState.RUNNING:
+            return False
+        now = attempt.trainers[trainer.node]
+        return now.incarnation == trainer.incarnation and not attempt.losses.has(now)
 
     def changed(self, process: Process, *paths: str) -> None:
         """See `site.World`."""
@@ -444,6 +489,31 @@ def _with_servers(chance: random.Random, config: JobConfig) -> JobConfig:
     )
 
 
+def _evaluated(seed: int, config: JobConfig, rows: int | None) -> tuple[int, JobConfig]:
+    """Returns how many rows there are to evaluate, and a configuration that says who does, and what is kept."""
+    chance = random.Random(f"{seed} evaluation")
+    count = random.Random(f"{seed} validation").choice((0, 0, 7)) if rows is None else rows
+    evaluator, best = chance.random() < _SOME_EVALUATOR, chance.random() < _SOME_BEST
+    if not count:
+        return 0, config
+    changed = {
+        "data": {**config.data.model_dump(), "validation": {"fraction": 0.1}},
+        "cluster": {**config.cluster.model_dump(), "evaluator": evaluator},
+        "train": {**config.train.model_dump(), "keep": "best" if best else "last"},
+    }
+    return count, JobConfig.model_validate({**config.model_dump(), **changed})
+
+
+def _aggregated(seed: int, config: JobConfig) -> JobConfig:
+    """Returns a configuration in which workers make updates together, perhaps."""
+    chance = random.Random(f"{seed} together")
+    if chance.random() >= _SOME_TOGETHER:
+        return config
+    wanted = chance.randint(max(config.cluster.workers - 2, 1), config.cluster.workers)
+    train = {**config.train.model_dump(), "replicas_to_aggregate": wanted}
+    return JobConfig.model_validate({**config.model_dump(), "train": train})
+
+
 def _more_rows(chance: random.Random) -> dict[str, Any]:
     """Returns what part of the rows fails a check, and how many there are to evaluate."""
     return {"bad": chance.choice((0.0, 0.0, 0.02, 0.2)), "validation": chance.choice((0, 7))}
@@ -456,6 +526,10 @@ class _Silent(Console):
 
     def print(self, *objects: Any, **how: Any) -> None:
         """Says nothing."""
+
+
+def _sleep(seconds: float) -> None:
+    running().sleep(seconds)
 
 
 @contextmanager
@@ -477,6 +551,8 @@ def _in_simulation(world: World) -> Iterator[None]:
         mock.patch("sparktf.feed.leased_parts.threading", THREADING),
         mock.patch("sparktf.trainer.parameter_server.async_loop.time", now),
         mock.patch("sparktf.trainer.parameter_server.telling.threading", THREADING),
+        mock.patch("sparktf.trainer.parameter_server.epoch_rows.threading", THREADING),
+        mock.patch("sparktf.trainer.parameter_server.epoch_rows.time", SimpleNamespace(sleep=_sleep)),
         mock.patch("pyarrow.flight.RecordBatchStream", lambda rows: rows),
         mock.patch("sparktf.driver.run.show_config", lambda config: json.dumps({"name": config.name})),
         mock.patch("sparktf.driver.gang.gang.installed_versions", dict),
