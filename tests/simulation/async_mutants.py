@@ -34,11 +34,12 @@ _decide = dispatch.decide
 _enter = rounds.Rounds.enter
 _outcome = rounds.Rounds.outcome
 _on_loss = Asynchronous.on_loss
+_place = Losses._place
 
 
-def _returned_at_once(self: Attempt, node: NodeId, agent: str, host: str, address: str) -> Trainer:
+def _returned_at_once(self: Attempt, node: NodeId, agent: str, host: str, address: str, jvm: str = "") -> Trainer:
     self._leases._close(node, self.trainers[node].incarnation)
-    return _succeeded(self, node, agent, host, address)
+    return _succeeded(self, node, agent, host, address, jvm)
 
 
 def _counted_anew(self: LeaseBooks, receipt: Receipt) -> None:
@@ -109,8 +110,10 @@ def _aside_of_this_attempt(start: Start, uploads: Sequence[Uploaded]) -> Save:
     return joined(start._replace(rows_aside=0), uploads)
 
 
-def _placed_at_once(successor: Trainer) -> WorkerPlace:
-    return WorkerPlace(node=successor.node, incarnation=successor.incarnation, address=successor.address)
+def _placed_at_once(self: Losses, worker: Trainer) -> WorkerPlace:
+    if self.has(worker):
+        return _place(self, worker)
+    return WorkerPlace(node=worker.node, incarnation=worker.incarnation, address=worker.address)
 
 
 def _without_stood_in(self: Losses, lost: Trainer) -> bool:
@@ -160,7 +163,7 @@ GUARDS: Mapping[str, Mapping[str, Any]] = {
         "sparktf.trainer.parameter_server.telling.Telling.flush": _told_some_day
     },
     "leases are an incarnation's, and not its node's": {"sparktf.driver.attempt.lease_books.Lessee": _of_the_node},
-    "a successor's address is told once it is ready": {"sparktf.driver.attempt.losses._place": _placed_at_once},
+    "a successor's address is told once it is ready": {"sparktf.driver.attempt.losses.Losses._place": _placed_at_once},
     "what is under way counts towards train.max_steps": {f"{_DISPATCH}.Course.spare": property(_without_budgets)},
     "what a worker refuses ends the run": {"sparktf.driver.attempt.asynchronous.Asynchronous.on_loss": _replaced},
     "bad rows of all workers are counted": {

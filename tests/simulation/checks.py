@@ -185,7 +185,7 @@ def _done(world: World, result: RunResult) -> Iterator[str]:
         yield f"the rows of epochs {[rows.epoch for rows in result.rows]} are told"
     if not all_rows and (config.max_steps is None or result.steps < config.max_steps):
         yield f"it ends at step {result.steps}, and not all rows are trained: {result.rows!r}"
-    if config.max_steps is not None and result.steps > config.max_steps + world.untold_steps:
+    if config.max_steps is not None and result.steps > config.max_steps + world.surplus_steps:
         yield f"it ends at step {result.steps}, and train.max_steps is {config.max_steps}"
     yield from _evaluated(world, result)
 
@@ -340,7 +340,8 @@ def _losses(world: World, submission: Submission, attempt: AttemptResult) -> Ite
 
 def _is_of_the_gang(cause: ErrorRecord) -> bool:
     """Whether a failure says of all nodes alike that one of them is in the way."""
-    return any(text in cause.message for text in ("timeouts.start", "timeouts.progress", "another address"))
+    texts = ("timeouts.start", "timeouts.progress", "another address", "the last checkpoint could not be stored")
+    return any(text in cause.message for text in texts)
 
 
 def _whole(world: World, folder: str, kind: type[FileManifest]) -> Iterator[str]:

@@ -26,6 +26,7 @@ from sparktf.feed.staged_rows import StagedRows
 from sparktf.feed.staging import Staging
 from sparktf.lifecycle import AgentState
 from sparktf.result import RunResult
+from sparktf.storage.checkpoints import MANIFEST, CheckpointStore, Manifest
 from sparktf.storage.fence import Fence
 from sparktf.topology import NodeId
 from sparktf.wire.control import AgentHeartbeat, Order, Orders, Uploaded
@@ -136,6 +137,13 @@ def _nothing(*arguments: Any, **named: Any) -> list[Any]:
     return []
 
 
+def _latest_unread(self: CheckpointStore) -> tuple[Manifest, str] | None:
+    folders = [self._rundir.checkpoint(step) for step in self.list()]
+    if not folders:
+        return None
+    return Manifest.model_validate_json(self._storage.read_bytes(f"{folders[-1]}/{MANIFEST}")), folders[-1]
+
+
 MUTANTS = (
     Mutant("fence: a new driver moves the old one's away", {"sparktf.storage.fence.Fence._sweep_aside": _nothing}),
     Mutant("[1] a model is replaced through the fence", {"sparktf.storage.fence.Fence.replace": _deleted_first}),
@@ -169,6 +177,10 @@ MUTANTS = (
     Mutant(
         "[10] no checkpoint after an epoch whose rows do not add up",
         {"sparktf.driver.attempt.attempt.is_wrong_before": lambda epoch, accounts: False},
+    ),
+    Mutant(
+        "a checkpoint that is not whole is passed over",
+        {"sparktf.storage.checkpoints.CheckpointStore.latest": _latest_unread},
     ),
     *(Mutant(guard, patches) for guard, patches in evaluation_mutants.GUARDS.items()),
     *(Mutant(guard, patches, PARAMETER_SERVER) for guard, patches in async_mutants.GUARDS.items()),

@@ -170,7 +170,6 @@ class Worker(Member):
     def __init__(self, line: AsyncLine, agent: Agent, spec: TrainerSpec) -> None:
         super().__init__(line, agent, spec)
         self._receipts = Receipts(spec.node, spec.incarnation)
-        self._made = 0
         self._begun: list[Execution] = []
         self._feed: LeasedFeed | None = None
         self._failed: Waiter | None = None
@@ -257,8 +256,7 @@ class Worker(Member):
             if other is not None:
                 other.has_revoked = execution.broke_off = True
         if trained is not None:
-            self._made += 1
-            self.line.parameters(self.spec.attempt).receipt(execution, self._made)
+            self.line.parameters(self.spec.attempt).receipt(execution, self._receipts.made)
             rows = self._progress.rows_trained + trained.rows
             self._update(step=self._progress.step + trained.steps, rows_trained=rows)
         return trained is not None

@@ -70,6 +70,7 @@ class Parameters:
         self._servers: Sequence[Member] = ()
         self._executions: list[Execution] = []
         self._receipts: dict[tuple[NodeId, int, int], Execution] = {}
+        self._taken: set[tuple[NodeId, int, int]] = set()
 
     def place(self, servers: Sequence[Member]) -> None:
         """Puts them on servers, which are there."""
@@ -107,16 +108,18 @@ class Parameters:
         self._receipts[spec.node, spec.incarnation, number] = execution
 
     def tell(self, node: NodeId, incarnation: int, number: int) -> None:
-        """Notes that the coordinator takes a receipt."""
-        execution = self._receipts[node, incarnation, number]
-        if execution.told:
+        """Notes that the coordinator takes a receipt: of an execution, or of rows that were set aside before any."""
+        receipt = node, incarnation, number
+        if receipt in self._taken:
             self.twice.append(f"receipt {number} of incarnation {incarnation} of {node} was taken twice")
-        execution.told = True
+        self._taken.add(receipt)
+        if receipt in self._receipts:
+            self._receipts[receipt].told = True
 
     @property
-    def untold_steps(self) -> int:
-        """Updates of which the coordinator has not been told."""
-        return sum(len(execution.applied) for execution in self._executions if not execution.told)
+    def surplus_steps(self) -> int:
+        """Updates that may be too many: of which the coordinator has not been told, or by executions that broke off."""
+        return sum(len(one.applied) for one in self._executions if one.broke_off or not one.told)
 
     def content(self, given_up: Container[int], places: dict[NodeId, int]) -> list[Counts]:
         """Returns the weights, what of it is in doubt, and which of that nobody has counted.

@@ -2,6 +2,12 @@
 
 from __future__ import annotations
 
+from inspect import Parameter, signature
+from pkgutil import resolve_name
+from typing import Any
+
+import pytest
+from simulation.mutants import MUTANTS, Mutant
 from simulation.strategies import LOCKSTEP, PARAMETER_SERVER
 from simulation.world import World
 
@@ -35,6 +41,18 @@ def test_submissions_are_left_for_when_nothing_goes_wrong_any_more() -> None:
     found = world.play()
     before = [submission for submission in world.submissions if submission.begun_s < world.faults.until_s]
     assert (len(before), found.violations) == (6, [])
+
+
+@pytest.mark.parametrize("mutant", MUTANTS, ids=lambda mutant: mutant.guard)
+def test_what_stands_in_a_guards_place_can_be_called_as_it_is(mutant: Mutant) -> None:
+    for target, instead in mutant.patches.items():
+        takes = signature(_function(resolve_name(target))).parameters.values()
+        by_name = {one.name: None for one in takes if one.kind is Parameter.KEYWORD_ONLY}
+        signature(_function(instead)).bind(*[None] * (len(takes) - len(by_name)), **by_name)
+
+
+def _function(there: Any) -> Any:
+    return there.fget if isinstance(there, property) else there
 
 
 def test_a_thousand_nodes_are_simulated_too() -> None:

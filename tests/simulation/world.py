@@ -34,7 +34,8 @@ from sparktf.driver.run import Run
 from sparktf.errors import SparkTFError, Verdict
 from sparktf.lifecycle import AttemptState
 from sparktf.result import Application, RunResult
-from sparktf.rundir import RunDirectory
+from sparktf.rundir import RunDirectory, checkpoint_step
+from sparktf.topology import NodeId, Role
 from sparktf.wire.control import AgentHeartbeat
 from sparktf.wire.sender import TrainerKey
 
@@ -61,7 +62,7 @@ _SOME_TOGETHER = 0.3
 _UNTOLD = 2
 """Executions of a lost worker that may have trained rows of which nobody was told."""
 
-_WAITS_S = 10.0
+_WAITS_S = 4.0
 """So long an agent may have nothing to do while a place is vacant."""
 
 _COLLECTED = 10
@@ -207,10 +208,10 @@ class World:
         return int(self.rows.bad.sum()) > self.config.data.max_bad_rows
 
     @property
-    def untold_steps(self) -> int:
-        """Updates under parameter servers of which no coordinator has been told."""
+    def surplus_steps(self) -> int:
+        """See `Parameters`: of all attempts."""
         sites = [submission.site for submission in self.submissions]
-        return sum(parameters.untold_steps for site in sites for parameters in site.all_parameters)
+        return sum(parameters.surplus_steps for site in sites for parameters in site.all_parameters)
 
     @property
     def disk_was_full(self) -> bool:
@@ -235,7 +236,7 @@ class World:
         """See `site.World`."""
         attempt = next(s.gang.attempt for s in self.submissions if s.site is site)
         vacant = attempt.vacant() if attempt is not None and is_free else ()
-        if attempt is None or not any(attempt.losses.may_be_followed(attempt.trainers[one.node]) for one in vacant):
+        if attempt is None or all(_is_hopeless(attempt, one.node) for one in vacant):
             self._waits_s.pop(beat.agent, None)
             return
         since_s = self._waits_s.setdefault(beat.agent, self.hub.now)
@@ -313,6 +314,7 @@ class World:
 
     def submit(self) -> None:
         """Submits the run, again."""
+        self._rot()
         number = len(self.submissions) + 1
         chance = random.Random(f"{self.seed} submission {number}")
         skew_s = chance.uniform(-3.0, 3.0) if "clocks-differ" in self.faults.kinds else 0.0
@@ -326,6 +328,15 @@ class World:
         process.spawn(lambda: self._drive(submission))
         if (twice := self.faults.strike("driver-twice", "submitted again while it runs")) is not None:
             self.hub.at(twice.uniform(0.0, 25.0), self._submit_beside)
+
+    def _rot(self) -> None:
+        """Has a file of the newest checkpoint be cut short, perhaps."""
+        folder = self.disk.find(self.rundir.checkpoints)
+        names = [name for name in folder if checkpoint_step(name) is not None] if isinstance(folder, dict) else []
+        if names and (chance := self.faults.strike("checkpoint-rots", max(names))) is not None:
+            path = f"{self.rundir.checkpoints}/{max(names)}"
+            path += f"/{chance.choice([entry.path.rpartition('/')[2] for entry in self.disk.list(path)])}"
+            self.disk.write(path, self.disk.read(path)[: chance.randint(0, 20)])
 
     def _submit_beside(self) -> None:
         if not self._is_over() and len(self.submissions) < _SUBMISSIONS - 1:
@@ -485,8 +496,15 @@ def _with_servers(chance: random.Random, config: JobConfig) -> JobConfig:
                 "every_steps": chance.choice((3, 7, 20, 1000)),
                 "every_seconds": chance.choice((None, 1.5, 4.0)),
             },
+            # Training that stands still is noticed after there was time for stand-ins.
+            "timeouts": {**config.timeouts.model_dump(), "replace": 4.0, "progress": 25.0},
         }
     )
+
+
+def _is_hopeless(attempt: Attempt, node: NodeId) -> bool:
+    """Whether a worker was lost again and again, so that nobody follows it."""
+    return node.role is Role.WORKER and attempt.losses._loss(attempt.trainers[node]).is_hopeless
 
 
 def _evaluated(seed: int, config: JobConfig, rows: int | None) -> tuple[int, JobConfig]:
