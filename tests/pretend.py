@@ -215,6 +215,8 @@ class PretendSite:
 
     Attributes:
         spares: See `AgentJob`; they do not come.
+        spare_is_late: One comes when training has begun.
+        let_gone: The agents whose executors were given back.
     """
 
     place = "nowhere"
@@ -227,6 +229,8 @@ class PretendSite:
         self.clock.passed = self._act
         self.file_systems: FileSystems = _OneStorage(storage)
         self.spares = 0
+        self.spare_is_late = False
+        self.let_gone: list[str] = []
         self.driver: PretendDriver | None = None
         self._plan = plan
         self._handlers: Mapping[Action, Handler] = {}
@@ -262,7 +266,7 @@ class PretendSite:
 
     def start_agents(self, config: JobConfig, plan: Plan, settings: AgentSettings, voice: Voice) -> AgentJob:
         """See `Site`."""
-        self._say(Action.REGISTER, Registration(agent="a", partition=0, host="h", jvm="1", address="h:1", versions={}))
+        self._register("a", 0)
         return self
 
     def ended(self) -> str | None:
@@ -281,6 +285,7 @@ class PretendSite:
 
     def let_go(self, agents: Sequence[AgentRecord]) -> None:
         """See `Site`."""
+        self.let_gone += [agent.id for agent in agents]
 
     def facts(self, agents: Sequence[AgentRecord]) -> list[ExecutorFacts]:
         """See `Site`."""
@@ -290,6 +295,13 @@ class PretendSite:
     def _driver(self) -> PretendDriver:
         assert self.driver is not None
         return self.driver
+
+    def _register(self, agent: str, partition: int) -> None:
+        jvm = str(partition)
+        self._say(
+            Action.REGISTER,
+            Registration(agent=agent, partition=partition, host="h", jvm=jvm, address="h:1", versions={}),
+        )
 
     def _say(self, action: Action, message: Message) -> Message:
         handler = self._handlers[action]
@@ -307,6 +319,8 @@ class PretendSite:
         )
         assert isinstance(orders, Orders)
         if orders.trainer is not None:
+            if self.spare_is_late:
+                self._register("late", 1)
             self._running, self._trainer = orders.trainer, self._trained(orders.trainer)
         elif orders.order is Order.STOP:
             self._exited(-15)

@@ -165,7 +165,8 @@ class SimSite:
         chance = random.Random(f"{self.world.seed} {self.driver} spares")
         job.spares = self.spares = chance.choice((0, 0, 1))
         for partition in range(config.cluster.nodes + job.spares):
-            self._start_later(partition, chance.uniform(0.1, 3.0))
+            within_s = 3.0 if partition < config.cluster.nodes else chance.choice((3.0, 40.0))
+            self._start_later(partition, chance.uniform(0.1, within_s))
         return job
 
     def feed(self, config: JobConfig, plan: Plan, settings: FeederSettings, on_end: Callable[[], None]) -> Feeders:

@@ -11,7 +11,7 @@ from lakes import plan_lake, write_lake
 from pretend import PretendDriver, WatchedStorage, pretend_config
 
 from sparktf.driver.attempt.attempt import Attempt
-from sparktf.driver.gang.gathering import Need, Next, gathered, stopped
+from sparktf.driver.gang.gathering import Need, Next, gathered, late_spares, stopped
 from sparktf.driver.run import Run
 from sparktf.errors import LifecycleError, NotStoredError, ReservationError
 from sparktf.result import Application
@@ -38,6 +38,22 @@ def test_a_gang_waits_until_it_is_whole_then_for_its_spares_and_takes_fewer_at_t
     idle: int, enough_since_s: float | None, now_s: float, then: Next
 ) -> None:
     assert gathered(NEED, idle, enough_since_s, now_s) is then
+
+
+@pytest.mark.parametrize(
+    ("chosen", "here", "free", "late"),
+    [
+        (set(), {0, 1, 2}, {2}, set()),  # there was no choice
+        ({0, 2}, {0, 1, 2}, {1}, {1}),
+        ({0, 2}, {0, 1, 2}, {0, 1, 2}, {1}),  # between two attempts
+        ({0, 2}, {0, 1, 2}, set(), set()),  # it has taken somebody's place
+        ({0, 2}, {0, 1}, {1}, set()),  # it may have to
+    ],
+)
+def test_spares_that_come_late_go_home_unless_they_are_needed(
+    chosen: set[int], here: set[int], free: set[int], late: set[int]
+) -> None:
+    assert late_spares(chosen, here, free) == late
 
 
 def test_trainers_are_waited_for_until_none_runs_or_the_time_is_up() -> None:
@@ -76,6 +92,15 @@ def test_a_gang_that_is_whole_begins_although_its_spares_have_not_come_by_the_en
 ) -> None:
     driver.site.spares = 1
     assert driver.train().steps == 20
+
+
+def test_a_spare_that_comes_when_training_has_begun_is_sent_home_and_its_executor_given_back(
+    driver: PretendDriver,
+) -> None:
+    driver.site.spares, driver.site.spare_is_late = 1, True
+    assert driver.train().steps == 20
+    assert driver.site.let_gone == ["late"]
+    assert [agent.id for agent in driver.gang.roster.here()] == ["a"]
 
 
 def test_a_node_that_freezes_while_it_stops_is_noted_under_the_lock(

@@ -11,7 +11,7 @@ from sparktf.driver.attempt.attempt import Attempt
 from sparktf.driver.attempt.feeding import Feeders
 from sparktf.driver.attempt.health import rhythm_of
 from sparktf.driver.console import Display
-from sparktf.driver.gang.gathering import Need, Next, gathered, stopped
+from sparktf.driver.gang.gathering import Need, Next, gathered, late_spares, stopped
 from sparktf.driver.gang.handlers import Dispatcher
 from sparktf.driver.gang.placement import best_nodes
 from sparktf.driver.gang.roster import AgentRecord, Roster
@@ -55,6 +55,7 @@ class Gang:
         self._state = GangState.EMPTY
         self._attempts = 0
         self._agents: AgentJob | None = None
+        self._chosen: frozenset[int] = frozenset()  # partitions, where there were spares to choose from
         self._server: Server | None = None
         self._versions = installed_versions()
 
@@ -171,12 +172,16 @@ class Gang:
         kept = [agents_of[i] for i in best_nodes(plan.host_nbytes(), hosts, need)]
         if self._agents is not None and self._agents.spares:
             self._agents.spares = 0
+            self._chosen = frozenset(agent.registration.partition for agent in kept)
             stay = {agent.id for agent in kept}
-            spares = [agent for agent in agents if agent.id not in stay]
-            self.roster.dismiss([agent.id for agent in spares])
-            used = {agent.executor for agent in kept}
-            self.site.let_go([agent for agent in spares if agent.executor not in used])
+            self._send_home([agent for agent in agents if agent.id not in stay])
         return kept
+
+    def _send_home(self, spares: list[AgentRecord]) -> None:
+        """Has agents end, and their executors given back that nobody else is on."""
+        self.roster.dismiss([agent.id for agent in spares])
+        used = {agent.executor for agent in self.roster.here()}
+        self.site.let_go([agent for agent in spares if agent.executor not in used])
 
     def begin(self, attempt: Attempt, specs: list[tuple[str, TrainerSpec]]) -> None:
         """Makes an attempt the current one and gives the agents their trainers."""
@@ -232,6 +237,8 @@ class Gang:
     def look_after_agents(self, *, restart: bool = True) -> str | None:
         """Notices that all agents were given up, and starts them again; returns why they were.
 
+        Sends spares home that have come too late to be chosen: they would hold their executors to the run's end.
+
         Raises:
             NodeLostError: it has happened too often.
         """
@@ -240,6 +247,10 @@ class Gang:
             self.roster.lose_all(reason)
             if restart:
                 self._agents.restart()
+        here = {agent.registration.partition: agent for agent in self.roster.here()}
+        free = {partition for partition, agent in here.items() if agent.is_free}
+        if late := late_spares(self._chosen, here.keys(), free):
+            self._send_home([here[partition] for partition in sorted(late)])
         return reason
 
     def _take(self, event: GangEvent) -> None:

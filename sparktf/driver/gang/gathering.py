@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import enum
+from collections.abc import Set
 from dataclasses import dataclass
 
 from sparktf.knobs import KNOBS
@@ -46,6 +47,17 @@ def gathered(need: Need, idle: int, enough_since_s: float | None, now_s: float) 
     if now_s < need.deadline_s:
         return Next.WAIT
     return Next.GO if idle >= need.least else Next.GIVE_UP
+
+
+def late_spares(chosen: Set[int], here: Set[int], free: Set[int]) -> Set[int]:
+    """Returns the partitions of agents that came when the gang had been chosen, and that it has no use for.
+
+    Args:
+        chosen: The gang's partitions; none where there was no choice.
+        here: Those of all agents there are.
+        free: Those of them that have nothing to do.
+    """
+    return free - chosen if chosen and chosen <= here else frozenset()
 
 
 def stopped(quiet: bool, deadline_s: float, now_s: float) -> Next:
