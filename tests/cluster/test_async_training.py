@@ -10,7 +10,6 @@ from cluster.click_run import ClickRun
 from cluster.clicks import GROUPS_PER_FILE, ROWS_PER_GROUP, click_file, click_job
 
 from minihadoop import MiniHadoop
-from minihadoop.waiting import wait_for
 
 FILES = 12
 ROWS = FILES * GROUPS_PER_FILE * ROWS_PER_GROUP
@@ -22,21 +21,12 @@ def lake(shared_cluster: MiniHadoop) -> Iterator[str]:
     """A lake whose files lie on one of two hosts each, as many on either."""
     with shared_cluster.inside():
         for number in range(FILES):
-            _put_on(shared_cluster, HOSTS[number % 2], f"/lake/on-two/part-{number:05d}.parquet", click_file(number))
+            path, host = f"/lake/on-two/part-{number:05d}.parquet", HOSTS[number % 2]
+            shared_cluster.hdfs.put(path, click_file(number), replication=1, host=host)
+            assert [block.hosts for block in shared_cluster.hdfs.block_locations(path)] == [(host,)]
     yield "/lake/on-two"
     with shared_cluster.inside():
         shared_cluster.hdfs.delete("/lake")
-
-
-def _put_on(hadoop: MiniHadoop, host: str, path: str, content: bytes) -> None:
-    """Puts a file until HDFS has drawn that host for it."""
-
-    def elsewhere() -> str:
-        hadoop.hdfs.put(path, content, replication=1)
-        hosts = {replica for block in hadoop.hdfs.block_locations(path) for replica in block.hosts}
-        return "" if hosts == {host} else f"it is on {hosts}"
-
-    wait_for(f"{path} is on {host}", elsewhere, 60)
 
 
 @pytest.mark.timeout(600)

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 import readme
+from cluster.submission import SPARK
 from integration.sandbox import QUICK_START
 
 from minihadoop import MiniHadoop
@@ -48,7 +49,9 @@ def test_a_submission_to_a_cluster_publishes_a_model(hadoop: MiniHadoop, tmp_pat
     home = "/user/root"
     for file in lake.rglob("*.parquet"):
         hadoop.hdfs.put(f"{home}/lake/customers/{file.relative_to(lake)}", file.read_bytes())
-    run(command, copy, hadoop.environment())
+    # As those who run a cluster have it: otherwise each submission brings 460 MB of jars along.
+    (tmp_path / "spark-defaults.conf").write_text(f"spark.yarn.jars local:{SPARK}/jars/*\n")
+    run(command, copy, {**hadoop.environment(), "SPARK_CONF_DIR": str(tmp_path)})
     result = RunResult.model_validate_json(hadoop.hdfs.get(f"{home}/runs/churn/{readme.DAY}/result.json"))
     assert (result.verdict, result.model) == (0, f"{result.path}/model")
 

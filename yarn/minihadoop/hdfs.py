@@ -53,10 +53,20 @@ class Hdfs:
         *,
         replication: int | None = None,
         block_nbytes: int | None = None,
+        host: str | None = None,
         user: str = SUPERUSER,
     ) -> None:
-        """Writes a file, over one that is there."""
-        wanted = {"replication": replication, "blocksize": block_nbytes}
+        """Writes a file, over one that is there.
+
+        Args:
+            host: Short name of the host with the first replica; the NameNode draws one by default.
+        """
+        others = [worker.fqdn for worker in self._config.workers if host not in (None, worker.name)]
+        wanted = {
+            "replication": replication,
+            "blocksize": block_nbytes,
+            "excludedatanodes": ",".join(others) if others else None,
+        }
         options = {key: value for key, value in wanted.items() if value is not None}
         target = self._operation("PUT", path, "CREATE", user, noredirect="true", overwrite="true", **options)
         request("PUT", target["Location"], data, timeout_s=_TRANSFER_TIMEOUT_S)
