@@ -113,8 +113,7 @@ def suffer(hadoop: MiniHadoop, run: ClickRun) -> None:
 
     hadoop.tool("dfsadmin", "-safemode", "enter")
     committed = run.steps()
-    for _ in range(2):  # each takes longer than it is from one checkpoint to the next
-        run.wait_for_line(rf"epoch {run.epoch() + 1}/")
+    run.wait_for_line(rf"epoch {run.epoch() + 1}/")  # which takes longer than it is from one checkpoint to the next
     assert run.steps() == committed
     hadoop.tool("dfsadmin", "-safemode", "leave")
     run.wait_for_commit()
