@@ -61,7 +61,7 @@ class Hdfs:
         Args:
             host: Short name of the host with the first replica; the NameNode draws one by default.
         """
-        others = [worker.fqdn for worker in self._config.workers if host not in (None, worker.name)]
+        others = [worker.address for worker in self._config.workers if host not in (None, worker.name)]
         wanted = {
             "replication": replication,
             "blocksize": block_nbytes,
