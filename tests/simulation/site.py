@@ -45,6 +45,7 @@ from sparktf.feed.leased_feed import LeasedFeed
 from sparktf.feed.receipts import Receipts
 from sparktf.message import Message
 from sparktf.result import Application
+from sparktf.rundir import RunDirectory
 from sparktf.sequence import Assignment, Stream
 from sparktf.storage import FileSystems, Storage
 from sparktf.topology import NodeId, Role
@@ -57,6 +58,8 @@ from sparktf.wire.sender import NodeMessage
 _WRITES = ("write", "upload", "make", "probe")
 _DEADLINE_S = 20.0
 _LONG_S = 15.0
+_OF_MODEL = 30.0
+"""A driver that publishes a model is so much likelier to be killed or frozen: it does so once, and commits often."""
 
 
 class World(Protocol):
@@ -70,6 +73,7 @@ class World(Protocol):
     config: JobConfig
     hosts: tuple[str, ...]
     replays: Replays
+    rundir: RunDirectory
 
     def disk_is_full(self) -> bool:
         """Whether nothing can be written now."""
@@ -507,9 +511,10 @@ def way_of(world: World, process: Process, deadline_s: float = _DEADLINE_S, *, d
         trouble = _trouble(world, process, what, where, deadline_s)
         if trouble.error is not None:
             world.hit(process, "storage")
-        if driver and faults.strike("driver-killed", where):
+        weight = _OF_MODEL if world.rundir.model in path else 1.0
+        if driver and faults.strike("driver-killed", where, weight=weight):
             hub.at(rng.uniform(0.0, trouble.takes_s), process.kill)
-        if driver and (chance := faults.strike("driver-frozen", where)):
+        if driver and (chance := faults.strike("driver-frozen", where, weight=weight)):
             for_s = chance.choice((2.0, 8.0, 25.0, 60.0))
             hub.at(rng.uniform(0.0, trouble.takes_s), partial(process.freeze, for_s))
             world.hit(process, "frozen")
