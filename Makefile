@@ -36,12 +36,13 @@ JAVA := $(if $(JAVA_HOME),$(JAVA_HOME)/bin/java,java)
 # Each suite leaves the times of its tests there.
 TIMES := .pytest_cache/times
 PYTEST = $(PY) -m pytest --junitxml=$(TIMES)/$@.xml
+HALVES_unit := unit-a-f unit-g-z
 HALVES_trainer := trainer-others trainer-exactness
 HALVES_integration := integration-local integration-others
 HALVES_cluster := cluster-yarn cluster-hdfs
 # Of `make test`, two at once: first those that fail soonest, then the longest, and last what is short and keeps both
 # processors busy to the end.
-PARTS := check unit $(foreach suite,cluster integration trainer,$(HALVES_$(suite))) fuzz simulate
+PARTS := check $(foreach suite,unit cluster integration trainer,$(HALVES_$(suite))) fuzz simulate
 REPORTS := $(patsubst %,$(TIMES)/%.xml,$(filter-out check,$(PARTS)))
 # What ARGS choose may all be in the other half.
 CHOSEN = $(if $(ARGS),|| [ $$? -eq 5 ])
@@ -91,8 +92,17 @@ check: $(VENV)/.dev ## Lint, formatting and types
 	@$(BIN)/mypy $(wildcard sparktf jobs yarn tests benchmarks)
 
 .PHONY: unit
-unit: $(VENV)/.dev ## Tests without processes, in seconds
-	@$(PYTEST) tests/unit $(ARGS)
+unit: $(VENV)/.dev ## Tests without processes, in seconds, in two halves at once
+	@$(AT_ONCE) $(HALVES_$@)
+
+# By the names of their files: as long either way.
+.PHONY: unit-a-f
+unit-a-f:
+	@$(PYTEST) $(sort $(wildcard tests/unit/test_[a-f]*.py)) $(ARGS) $(CHOSEN)
+
+.PHONY: unit-g-z
+unit-g-z:
+	@$(PYTEST) $(sort $(wildcard tests/unit/test_[g-z]*.py)) $(ARGS) $(CHOSEN)
 
 .PHONY: fuzz
 fuzz: $(VENV)/.dev ## Random cases against an oracle, in a minute; more or others: CASES=1000 SEED=7
