@@ -142,6 +142,8 @@ class CoordinatedRun:
         return self._dropped - told
 
     def _trace_plain(self, closure: Closure) -> Any:
+        # TFE_ContextAddFunction keeps Python's lock, and does not return while the host of a worker is cut off that
+        # executes: no heartbeat leaves this process then, and the driver takes it for silent.
         with self._succession.sending:
             return closure.plain()
 
