@@ -75,6 +75,9 @@ class World(Protocol):
     replays: Replays
     rundir: RunDirectory
 
+    def submit_beside(self) -> None:
+        """Has the run be submitted again while it runs."""
+
     def disk_is_full(self) -> bool:
         """Whether nothing can be written now."""
 
@@ -518,6 +521,8 @@ def way_of(world: World, process: Process, deadline_s: float = _DEADLINE_S, *, d
             for_s = chance.choice((2.0, 8.0, 25.0, 60.0))
             hub.at(rng.uniform(0.0, trouble.takes_s), partial(process.freeze, for_s))
             world.hit(process, "frozen")
+            if for_s >= _LONG_S:  # who started it takes it for dead
+                hub.at(chance.uniform(1.0, for_s), world.submit_beside)
         first, answer = rng.random() < 0.5, None
         try:
             if trouble.has_effect and first:

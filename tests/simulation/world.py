@@ -327,7 +327,7 @@ class World:
         process.on_end.append(partial(self._ended, submission))
         process.spawn(lambda: self._drive(submission))
         if (twice := self.faults.strike("driver-twice", "submitted again while it runs")) is not None:
-            self.hub.at(twice.uniform(0.0, 25.0), self._submit_beside)
+            self.hub.at(twice.uniform(0.0, 25.0), self.submit_beside)
 
     def _rot(self) -> None:
         """Has a file of the newest checkpoint be cut short, perhaps."""
@@ -338,7 +338,8 @@ class World:
             path += f"/{chance.choice([entry.path.rpartition('/')[2] for entry in self.disk.list(path)])}"
             self.disk.write(path, self.disk.read(path)[: chance.randint(0, 20)])
 
-    def _submit_beside(self) -> None:
+    def submit_beside(self) -> None:
+        """See `site.World`."""
         if not self._is_over() and len(self.submissions) < _SUBMISSIONS - 1:
             self.submit()
 
