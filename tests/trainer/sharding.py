@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import os
+import tempfile
 from collections.abc import Callable, Sequence
 from multiprocessing.connection import Connection
 from multiprocessing.process import BaseProcess
@@ -285,6 +286,7 @@ class Servers:
         chief, worker, *ps = (f"127.0.0.1:{held.port}" for held in self._ports)
         self._cluster = ClusterSpec(chief=(chief,), worker=(worker,), ps=tuple(ps))
         self._processes: list[BaseProcess] = []
+        self._folder = folder
         nodes = [NodeId(role=Role.PS, index=i) for i in range(count)]
         self._talks = [
             self._start(serve, config, self._cluster, node, folder / f"{node.role}-{node.index}")
@@ -293,7 +295,7 @@ class Servers:
 
     def _start(self, function: Callable[..., Any], *args: Any) -> Connection:
         here, there = PROCESSES.Pipe()
-        process = PROCESSES.Process(target=function, args=(there, *args))
+        process = PROCESSES.Process(target=_with_files_in, args=(str(self._folder), function, there, *args))
         process.start()
         self._processes.append(process)
         return here
@@ -321,3 +323,9 @@ class Servers:
             process.join()
         for held in self._ports:
             held.close()
+
+
+def _with_files_in(folder: str, function: Callable[..., Any], *args: Any) -> None:
+    """Runs a function whose temporary files are in a folder: who is killed leaves those of AutoGraph behind."""
+    tempfile.tempdir = folder
+    function(*args)
