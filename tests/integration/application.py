@@ -64,7 +64,7 @@ class Application:
         self.family = sandbox.family
         self._gang: Mapping[str, Any] | None = None
         self._answers: queue.SimpleQueue[str] = queue.SimpleQueue()
-        self._commands = self._awaited = 0
+        self._commands, self._awaited = 0, 1  # it says when its session is there
         with sandbox.log.open("wb") as log:
             self._process = subprocess.Popen(
                 [
@@ -83,7 +83,6 @@ class Application:
             )
         self._listener = threading.Thread(target=self._listen, name="answers", daemon=True)
         self._listener.start()
-        self._awaited += 1
         self._answer(_START_S)
 
     def share_gang(self, config: Mapping[str, Any]) -> None:

@@ -20,7 +20,7 @@ from sparktf.driver.attempt.commits import epoch_of
 from sparktf.errors import ErrorRecord, Verdict
 from sparktf.keep import Evaluation
 from sparktf.result import AttemptResult, EpochRows, RunResult
-from sparktf.rundir import RunDirectory, checkpoint_name, checkpoint_step
+from sparktf.rundir import RunDirectory, checkpoint_step
 from sparktf.sequence import Cursor
 from sparktf.storage.checkpoints import MANIFEST, FileManifest, Manifest
 
@@ -270,12 +270,17 @@ def _kept(world: World, result: RunResult, content: Content) -> Iterator[str]:
         yield f"{kept!r} is told to be kept, and {best} are better"
 
 
+def newest_checkpoint(world: World) -> str:
+    """Returns the path of the checkpoint with the highest step, whole or not; "" while there is none."""
+    folder = world.disk.find(world.rundir.checkpoints)
+    steps = [step for name in folder if (step := checkpoint_step(name)) is not None] if isinstance(folder, dict) else []
+    return world.rundir.checkpoint(max(steps)) if steps else ""
+
+
 def _end(world: World) -> Cursor:
     """Returns the position at which the model that is published was."""
-    folder = world.disk.find(world.rundir.checkpoints) if world.config.train.max_steps is not None else None
-    steps = [step for name in folder if (step := checkpoint_step(name)) is not None] if isinstance(folder, dict) else []
-    if steps:
-        manifest = _manifest(world, f"{world.rundir.checkpoints}/{checkpoint_name(max(steps))}", Manifest)
+    if world.config.train.max_steps is not None and (newest := newest_checkpoint(world)):
+        manifest = _manifest(world, newest, Manifest)
         if isinstance(manifest, Manifest):
             return manifest.cursor
     return Cursor(epoch=world.config.train.epochs)

@@ -34,7 +34,7 @@ from sparktf.driver.run import Run
 from sparktf.errors import SparkTFError, Verdict
 from sparktf.lifecycle import AttemptState
 from sparktf.result import Application, RunResult
-from sparktf.rundir import RunDirectory, checkpoint_step
+from sparktf.rundir import RunDirectory
 from sparktf.topology import NodeId, Role
 from sparktf.wire.control import AgentHeartbeat
 from sparktf.wire.sender import TrainerKey
@@ -331,11 +331,9 @@ class World:
 
     def _rot(self) -> None:
         """Has a file of the newest checkpoint be cut short, perhaps."""
-        folder = self.disk.find(self.rundir.checkpoints)
-        names = [name for name in folder if checkpoint_step(name) is not None] if isinstance(folder, dict) else []
-        if names and (chance := self.faults.strike("checkpoint-rots", max(names))) is not None:
-            path = f"{self.rundir.checkpoints}/{max(names)}"
-            path += f"/{chance.choice([entry.path.rpartition('/')[2] for entry in self.disk.list(path)])}"
+        newest = checks.newest_checkpoint(self)
+        if newest and (chance := self.faults.strike("checkpoint-rots", newest)) is not None:
+            path = chance.choice(self.disk.list(newest)).path
             self.disk.write(path, self.disk.read(path)[: chance.randint(0, 20)])
 
     def submit_beside(self) -> None:

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 
 import pytest
 from trainer import lake
-from trainer.local_gang import PROCESSES, LocalGang
+from trainer.local_gang import PROCESSES, LocalGang, keep_files_in
 
 
 @pytest.fixture(scope="session")
@@ -18,11 +17,6 @@ def elsewhere(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ProcessPoolE
     folder = str(tmp_path_factory.mktemp("elsewhere"))
     with ProcessPoolExecutor(1, mp_context=PROCESSES, initializer=keep_files_in, initargs=(folder,)) as pool:
         yield pool
-
-
-def keep_files_in(folder: str) -> None:
-    """Has temporary files made in a folder: AutoGraph leaves some behind where no exit handler runs, as in a pool."""
-    tempfile.tempdir = folder
 
 
 @pytest.fixture(scope="session")

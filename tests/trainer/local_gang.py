@@ -47,6 +47,11 @@ PROCESSES = multiprocessing.get_context("forkserver")
 PROCESSES.set_forkserver_preload(["tests.trainer.preloaded"])
 
 
+def keep_files_in(folder: str) -> None:
+    """Has temporary files made in a folder: AutoGraph leaves some behind where no exit handler runs, as in a pool."""
+    tempfile.tempdir = folder
+
+
 class LocalGang:
     """`nodes` agents, whatever the configuration of the first run asks for; later runs use as many as they need.
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import importlib
 import os
-import tempfile
 from collections.abc import Callable, Sequence
 from multiprocessing.connection import Connection
 from multiprocessing.process import BaseProcess
@@ -14,7 +13,7 @@ from typing import Any, NamedTuple, Self
 
 import psutil
 from trainer.failures import place_of
-from trainer.local_gang import PROCESSES
+from trainer.local_gang import PROCESSES, keep_files_in
 from trainer.served import spec_of
 
 from sparktf.config.job import JobConfig
@@ -326,6 +325,5 @@ class Servers:
 
 
 def _with_files_in(folder: str, function: Callable[..., Any], *args: Any) -> None:
-    """Runs a function whose temporary files are in a folder: who is killed leaves those of AutoGraph behind."""
-    tempfile.tempdir = folder
+    keep_files_in(folder)
     function(*args)

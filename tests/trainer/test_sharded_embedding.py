@@ -12,8 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 from trainer import lake, reference, tables
-from trainer.conftest import keep_files_in
-from trainer.local_gang import PROCESSES, LocalGang, updates_of
+from trainer.local_gang import PROCESSES, LocalGang, keep_files_in, updates_of
 from trainer.tables import Step, Values
 
 FLAVOURS = ("keras", "tf_keras")

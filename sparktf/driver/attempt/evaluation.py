@@ -41,7 +41,7 @@ class Evaluating:
         self.failed: ErrorRecord | None = None
         self._trains = trains
         self._node = next((node for node in nodes if node.role is Role.EVALUATOR), None)
-        self._answered: tuple[tuple[int, int], NextCommit | None] = (0, 0), None
+        self._asked, self._answer = (0, 0), NextCommit()  # incarnation and number of the last question
         self._lost: set[int] = set()
         self._last_loss: ErrorRecord | None = None
         self._is_trained = False
@@ -115,13 +115,13 @@ class Evaluating:
         """
         if trainer.node != self._node:
             raise RefusedError(f"{trainer.node} evaluates no commits")
-        asked, (last, answer) = (trainer.incarnation, number), self._answered
-        if asked < last:
+        asked = trainer.incarnation, number
+        if asked < self._asked:
             raise RefusedError(f"{trainer.node} has asked for the next commit since")
-        if asked > last or answer is None:
-            answer = self.commits.next(None if trainer.ready is None else trainer.ready.keep)
-            self._answered = asked, answer
-        return answer
+        if asked > self._asked:
+            self._asked = asked
+            self._answer = self.commits.next(None if trainer.ready is None else trainer.ready.keep)
+        return self._answer
 
     def reported(self, metrics: Metrics) -> None:
         """Notes metrics, of which the evaluator's are those of a commit."""

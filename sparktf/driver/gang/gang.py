@@ -247,10 +247,11 @@ class Gang:
             self.roster.lose_all(reason)
             if restart:
                 self._agents.restart()
-        here = {agent.registration.partition: agent for agent in self.roster.here()}
-        free = {partition for partition, agent in here.items() if agent.is_free}
-        if late := late_spares(self._chosen, here.keys(), free):
-            self._send_home([here[partition] for partition in sorted(late)])
+        if self._chosen:
+            here = {agent.registration.partition: agent for agent in self.roster.here()}
+            free = {partition for partition, agent in here.items() if agent.is_free}
+            if late := late_spares(self._chosen, here.keys(), free):
+                self._send_home([here[partition] for partition in sorted(late)])
         return reason
 
     def _take(self, event: GangEvent) -> None:
