@@ -14,7 +14,7 @@ from pathlib import Path
 import psutil
 from integration.processes import wait_for
 from trainer.local_gang import LocalGang, LocalSite
-from trainer.told import has_trained, rows_in
+from trainer.told import has_trained, logs_in, rows_in
 
 from sparktf.config.job import JobConfig
 from sparktf.driver.gang.site import Handler, Server
@@ -107,7 +107,7 @@ class LosingRun:
         agents, process = self._gang.agents, self._training(name)
         assert agents is not None
         process.suspend()
-        (log,) = agents.folder.rglob(f"{name}.log")
+        (log,) = logs_in(agents.folder, f"{name}.log")
         said = log.read_bytes()
         partition = agents.partition_of(process.pid)
         agents.kill(partition)
@@ -143,7 +143,7 @@ class LosingRun:
     def updates(self) -> dict[str, list[tuple[int, ...]]]:
         """Returns the rows of each update so far of the trainers there are, by the names of their logs."""
         agents, updates = self._gang.agents, {}
-        for log in agents.folder.rglob("*-worker-*.log") if agents is not None else ():
+        for log in logs_in(agents.folder, "*-worker-*.log") if agents is not None else ():
             with suppress(OSError):  # it goes to the run directory meanwhile
                 updates[log.stem] = rows_in(log)
         return updates
@@ -160,7 +160,7 @@ class LosingRun:
         """Returns the name of a node's log, "001-worker-1", in the attempt that is under way."""
         agents = self._gang.agents
         assert agents is not None
-        (log,) = agents.folder.rglob(f"*-{node}.log")
+        (log,) = logs_in(agents.folder, f"*-{node}.log")
         return log.stem
 
     def _training(self, name: str) -> psutil.Process:
@@ -177,7 +177,7 @@ class LosingRun:
     def _has_trained(self, name: str) -> bool:
         agents = self._gang.agents
         with suppress(OSError):  # it goes to the run directory meanwhile
-            return agents is not None and any(has_trained(log) for log in agents.folder.rglob(f"{name}.log"))
+            return agents is not None and any(has_trained(log) for log in logs_in(agents.folder, f"{name}.log"))
         return False
 
     def _wait(self, what: str, found: Callable[[], bool]) -> None:

@@ -16,6 +16,7 @@ import pytest
 from integration.processes import wait_for
 from trainer import lake
 from trainer.local_gang import LocalAgents, LocalGang, LocalSite
+from trainer.told import logs_in
 
 from sparktf.config.job import JobConfig
 from sparktf.errors import NodeLostError, SparkTFError
@@ -59,7 +60,7 @@ class Training:
 
     def log(self, attempt: int) -> str:
         """Returns what a trainer has said that still runs, or whose agent is gone."""
-        (path,) = self.agents().folder.rglob(f"{attempt:03d}-worker-0.log")
+        (path,) = logs_in(self.agents().folder, f"{attempt:03d}-worker-0.log")
         return path.read_text()
 
     def _run(self, config: JobConfig) -> None:

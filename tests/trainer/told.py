@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Sequence
+from fnmatch import filter as matching
 from pathlib import Path
 from typing import NamedTuple
 
@@ -22,6 +24,12 @@ class Update(NamedTuple):
     time_us: int
     trainer: str
     rows: tuple[int, ...]
+
+
+def logs_in(folder: Path, pattern: str) -> list[Path]:
+    """Returns the logs below a folder whose names match, whatever else comes and goes there meanwhile."""
+    # Path.rglob raises where a folder is gone before it is listed.
+    return [Path(where, name) for where, _, names in os.walk(folder) for name in matching(names, pattern)]
 
 
 def updates_of_attempt(result: RunResult, attempt: AttemptResult | None = None) -> list[Update]:
