@@ -39,6 +39,7 @@ DEV = [
     "hypothesis>=6.140,<7",
     "mypy>=2.4,<3",
     "psutil>=6,<8",
+    "py-spy>=0.4.1,<0.5",  # where a process stands that a failed test left hanging
     "pytest>=9,<10",
     "pytest-timeout>=2.3,<3",
     "ruff>=0.17.6,<0.18",  # a new minor version may format anew or bring new rules

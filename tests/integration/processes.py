@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 import time
 import uuid
 from collections.abc import Callable
 from contextlib import suppress
+from pathlib import Path
 from typing import TypeVar
 
 import psutil
@@ -13,6 +16,7 @@ import psutil
 MARK = "SPARKTF_TEST_FAMILY"
 
 _POLL_S = 0.05
+_STACKS_S = 20.0
 _NURSERY = "sparktf.trainer.nursery"
 
 T = TypeVar("T")
@@ -64,6 +68,10 @@ class Family:
             wait_for("all have ended", lambda: not self.processes(text), within_s=within_s)
         return [_line(process) for process in self.processes(text)]
 
+    def doing(self) -> str:
+        """Returns where the living members are, their Python stacks too: of one that hangs, nothing else tells."""
+        return "\n".join(_stands(process) for process in self.processes())
+
     def kill(self) -> list[str]:
         """Kills all members; returns what they were."""
         found: list[str] = []
@@ -89,6 +97,24 @@ class Family:
 def executor_of(pid: int) -> psutil.Process:
     """Returns the executor's JVM that a process belongs to."""
     return next(p for p in psutil.Process(pid).parents() if "CoarseGrainedExecutorBackend" in " ".join(p.cmdline()))
+
+
+def _stands(process: psutil.Process) -> str:
+    """Returns what a process is doing: its state, the time that it has used, its threads' stacks if it is Python's."""
+    line = _line(process)
+    with suppress(psutil.Error):
+        with process.oneshot():
+            used = process.cpu_times()
+            line += f"\n  {process.status()}, {process.num_threads()} threads, {used.user + used.system:.1f} s used"
+            is_python = process.name().startswith("python")
+        if is_python:
+            spy = [str(Path(sys.executable).with_name("py-spy")), "dump", "--nonblocking", "--pid", str(process.pid)]
+            try:
+                done = subprocess.run(spy, check=False, capture_output=True, text=True, timeout=_STACKS_S)
+                line += "\n" + (done.stdout or done.stderr)
+            except subprocess.TimeoutExpired:
+                line += f"\n  its stacks could not be read within {_STACKS_S:g} s"
+    return line
 
 
 def _line(process: psutil.Process) -> str:

@@ -126,11 +126,12 @@ class Sandbox:
         return "\n".join(log.read_text(errors="replace") for log in sorted(self._home.glob("work/*/*/std*")))
 
     def report(self) -> str:
-        """Returns what the application, its executors and its trainers said, for a test that failed."""
+        """Returns what the application, its executors and its trainers said, and do, for a test that failed."""
         logs = [self.log, *sorted(self.runs.glob("*/*/logs/*.log"))]
         texts = {str(log): log.read_text(errors="replace") for log in logs if log.exists()}
         texts["executors"] = "\n".join(line for line in self.executor_logs().splitlines() if " INFO " not in line)
-        return "\n".join(f"--- {name}\n{_tail(text)}" for name, text in texts.items() if text)
+        said = "\n".join(f"--- {name}\n{_tail(text)}" for name, text in texts.items() if text)
+        return f"{said}\n--- processes\n{self.family.doing()}"
 
 
 def _tail(text: str) -> str:
