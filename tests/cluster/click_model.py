@@ -50,6 +50,34 @@ def unhurried(params: dict[str, Any], assets: dict[str, Any]) -> keras.Model:
     return model
 
 
+class Gate(keras.layers.Layer):  # type: ignore[misc]
+    """Passes features through, once a file is written: who writes a pipe waits until somebody reads it."""
+
+    def __init__(self, path: str = "", **options: Any) -> None:
+        super().__init__(**options)
+        self._path = path
+
+    def call(self, x: Any, training: bool = False) -> Any:
+        """Returns `x`."""
+        if not training or not self._path:
+            return x
+        with tf.control_dependencies([tf.io.write_file(self._path, "")]):
+            return tf.identity(x)
+
+    def get_config(self) -> dict[str, Any]:
+        """Returns what the layer is saved with: a loaded one waits for nobody."""
+        return dict(super().get_config())
+
+
+def gated(params: dict[str, Any], assets: dict[str, Any]) -> keras.Model:
+    """Returns the same network, which waits before each update for `params["gate"]`."""
+    x = keras.Input((8,), name="x")
+    hidden = keras.layers.Dense(16, "relu")(Gate(params["gate"])(x))
+    model = keras.Model(x, keras.layers.Dense(1, "sigmoid", name="clicked")(hidden))
+    model.compile(keras.optimizers.SGD(0.05), loss="binary_crossentropy", metrics=["accuracy"])
+    return model
+
+
 class Checksum(keras.layers.Layer):  # type: ignore[misc]
     """Passes features through, and keeps the count and checksum of all rows that this process trained on in a file.
 

@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+import os
+import re
 from collections.abc import Iterator
+from contextlib import closing, suppress
 from pathlib import Path
 
 import pytest
 from cluster.click_run import ClickRun
-from cluster.clicks import GROUPS_PER_FILE, ROWS_PER_GROUP, click_file, click_job
+from cluster.clicks import GROUPS_PER_FILE, ROWS_PER_GROUP, click_file, click_job, put_clicks
+from cluster.containers import containers_of
+from integration.gates import Pipe
 
 from minihadoop import MiniHadoop
+from minihadoop.waiting import wait_for
 
 FILES = 12
 ROWS = FILES * GROUPS_PER_FILE * ROWS_PER_GROUP
@@ -54,3 +60,64 @@ def test_workers_read_beside_their_blocks_and_the_run_is_on_hdfs(hadoop: MiniHad
     assert [worker for worker in workers if worker.local_nbytes == worker.nbytes > 0], run.output()
     assert run.steps()[-1] == result.steps
     assert {"model.keras", "saved_model"} <= set(hadoop.hdfs.names(f"{run.run_path}/model"))
+
+
+@pytest.mark.timeout(600)
+def test_a_worker_whose_host_is_cut_off_in_an_update_is_the_cause_and_training_goes_on_without_it(
+    hadoop: MiniHadoop, tmp_path: Path
+) -> None:
+    put_clicks(hadoop, "/lake/few", files=3)
+    gate = Pipe(tmp_path / "gate")
+    job = click_job(
+        "/lake/few",
+        "/runs",
+        name="cut",
+        model="click_model:gated",
+        params={"gate": str(gate.path)},
+        cluster={
+            "strategy": "parameter_server",
+            "workers": 2,
+            "ps": 1,
+            "min_workers": 1,
+            "trainer_memory_mib": 1024,
+            "placement": "any",
+        },
+        train={"batch_size": 4096, "max_attempts": 2},
+        timeouts={"heartbeat": 10, "driver_lost": 20, "replace": 5, "stop": 2},
+        submit={"deploy_mode": "client"},
+    )
+    with closing(gate), ClickRun(hadoop, tmp_path, job, run_id="r") as run:
+        run.wait_for_line(r"epoch 1/1 ")
+        host, node = worker_alone(run.application().id)
+        hadoop.cut(host)
+        gate.open()
+        assert run.wait() == 0, run.output()
+    result = run.result("r")
+    first, second = result.attempts
+    assert first.root_cause is not None, run.output()
+    # Told by the coordinator, which cannot go on, though all others could; or of it, where TensorFlow keeps it quiet.
+    told = rf"{node} at {host}\..* is lost, and a call to it neither ends"
+    of_it = rf"chief 0 on .* was silent for 10 s; it may have waited for a lost one: {node} on {host}\."
+    assert re.match(f"{told}|{of_it}", first.root_cause.message)
+    assert host not in {name.partition(".")[0] for name in second.hosts}
+    rows = 3 * GROUPS_PER_FILE * ROWS_PER_GROUP
+    assert [(epoch.planned, epoch.trained, epoch.complete) for epoch in result.rows] == [(rows, rows, True)]
+
+
+def worker_alone(application: str) -> tuple[str, str]:
+    """Waits for a worker that trains on a host without a parameter server or the coordinator; returns host and node."""
+    found: list[tuple[str, str]] = []
+
+    def missing() -> str:
+        roles: dict[str, list[str]] = {}
+        for process in containers_of(application):
+            with suppress(OSError):
+                log = Path(os.readlink(f"/proc/{process.pid}/fd/2")).name
+                if named := re.fullmatch(r"001-(chief|ps|worker)-(\d)\.log", log):
+                    host = process.info["environ"]["NM_HOST"].partition(".")[0]
+                    roles.setdefault(host, []).append(f"{named[1]} {named[2]}")
+        found[:] = [(host, nodes[0]) for host, nodes in roles.items() if nodes in (["worker 0"], ["worker 1"])]
+        return "" if found else f"trainers are {roles}"
+
+    wait_for("a worker is alone on its host", missing, 60)
+    return found[0]

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import psutil
 import pytest
 from cluster.click_run import ClickRun
 from cluster.clicks import GROUPS_PER_FILE, ROWS_PER_GROUP, click_job, put_clicks
+from cluster.containers import hosts_in_use, processes_of
 
 from minihadoop import DataNodeState, MiniHadoop
 from minihadoop.config import MIB
@@ -28,25 +28,6 @@ def few_clicks(shared_cluster: MiniHadoop) -> str:
     with shared_cluster.inside():
         put_clicks(shared_cluster, "/lake/few", files=FILES)
     return "/lake/few"
-
-
-def containers_of(application: str) -> list[psutil.Process]:
-    """Returns the processes that belong to an application's containers, on all hosts."""
-    return [
-        process
-        for process in psutil.process_iter(["cmdline", "environ"])
-        if application.removeprefix("application_") in (process.info["environ"] or {}).get("CONTAINER_ID", "")
-    ]
-
-
-def processes_of(application: str) -> list[str]:
-    """Returns what runs in an application's containers."""
-    return [" ".join(process.info["cmdline"] or [process.name()]) for process in containers_of(application)]
-
-
-def hosts_in_use(application: str) -> set[str]:
-    """Returns the hosts where containers of an application run; those of executors given back run no more."""
-    return {process.info["environ"]["NM_HOST"].partition(".")[0] for process in containers_of(application)}
 
 
 @pytest.mark.timeout(900)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -160,6 +160,14 @@ class Gang:
                     self.beat(other, int(self.now_s))
             assert self.attempt.outcome() is Outcome.RUNNING
             assert self.now_s < 200
+
+    def end(self, last_s: Mapping[NodeId, float]) -> None:
+        """Time passes until the attempt has failed; some nodes are heard until then, the others all the time."""
+        while self.attempt.outcome() is Outcome.RUNNING:
+            self.now_s += 0.25
+            for node in NODES:
+                if self.now_s <= last_s.get(node, self.now_s):
+                    self.beat(node, int(self.now_s) if node == CHIEF else 0)
 
     def pass_time(self, seconds: float) -> Outcome:
         """Looks each second; the living beat, and the coordinator makes steps."""
@@ -412,6 +420,23 @@ def test_a_frozen_worker_is_lost_by_its_silence_and_refused_when_it_wakes_up(gan
         gang.attempt.heartbeat(beat)
     with pytest.raises(RefusedError, match="is over"):
         gang.attempt.lease_blocks(BlockLeaseRequest(**old, epoch=0, number=1, rows=1))
+
+
+@pytest.mark.parametrize("later_s", [-0.5, 0.0, 4.0], ids=["heard a beat before", "at once", "within its silence"])
+def test_a_coordinator_that_falls_silent_with_a_worker_tells_of_it(gang: Gang, later_s: float) -> None:
+    """It does so where it traces a function while the worker's host is cut off."""
+    gang.end({ONE: 105.0, CHIEF: 105.0 + later_s})
+    cause = root_cause(gang.attempt.failures)
+    assert cause.node == "chief 0"
+    assert cause.message == (
+        "chief 0 on h0 was silent for 15 s; it may have waited for a lost one: worker 0 on h2 was silent for 15 s"
+    )
+
+
+def test_a_coordinator_that_falls_silent_after_a_worker_was_lost_is_alone_to_blame(gang: Gang) -> None:
+    gang.exited(ONE)
+    gang.end({ONE: 100.0, CHIEF: 103.0})
+    assert root_cause(gang.attempt.failures).message == "chief 0 on h0 was silent for 15 s"
 
 
 def test_the_loss_of_its_executor_says_more_than_a_workers_silence_unless_that_is_explained(gang: Gang) -> None:

@@ -268,7 +268,8 @@ class Attempt:
     @property
     def failures(self) -> list[ErrorRecord]:
         """What has failed, in the order in which it was told."""
-        return self._failures.records
+        silence_s = self._timeouts.heartbeat
+        return [self.losses.explain(failure, silence_s, self._reporters) for failure in self._failures.told]
 
     @property
     def is_done(self) -> bool:

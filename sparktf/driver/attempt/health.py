@@ -66,11 +66,6 @@ class Failures:
     def __init__(self) -> None:
         self.told: list[Failure] = []
 
-    @property
-    def records(self) -> list[ErrorRecord]:
-        """What has failed."""
-        return [failure.record for failure in self.told]
-
     def note(self, record: ErrorRecord, now_s: float, *, is_silence: bool = False) -> None:
         """Adds a failure."""
         self.told.append(Failure(record, now_s, is_silence))
@@ -135,12 +130,14 @@ def missed(
 ) -> list[Lateness]:
     """Returns the trainers that nothing is heard of, or nothing new, while nobody else is known to be the cause.
 
+    A silence may be that of a node which waits for one that has fallen silent before it.
+
     Args:
         movers: See `late`.
     """
     if not failures:
         return list(late(trainers, now.s, since, timeouts, movers))
-    if all(failure.record.peer for failure in failures):
+    if all(failure.record.peer or failure.is_silence for failure in failures):
         return list(silent(trainers, now.s, timeouts.heartbeat))
     return []
 

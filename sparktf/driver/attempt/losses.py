@@ -10,6 +10,7 @@ from sparktf.driver.attempt.health import Failure
 from sparktf.driver.attempt.members import Members, Trainer
 from sparktf.driver.attempt.unfollowed import GiveUp, Loss, decide
 from sparktf.errors import ErrorRecord, LifecycleError
+from sparktf.knobs import KNOBS
 from sparktf.topology import NodeId
 from sparktf.wire.control import WorkerPlace, WorkersOrder
 
@@ -50,6 +51,23 @@ class Losses:
     def records(self) -> list[ErrorRecord]:
         """Why each of them was lost, and why nobody has followed it, if a stand-in did."""
         return [_with(loss.record, self._unfollowed.get(key, "")) for key, loss in self._noted.items()]
+
+    def explain(self, failure: Failure, silence_s: float, reporters: Iterable[NodeId]) -> ErrorRecord:
+        """Returns a failure; the silence of who tells where the run is with the loss of a worker that it may come of.
+
+        While the host of a worker is cut off, TFE_ContextAddFunction waits for it, under Python's lock.
+
+        Args:
+            silence_s: After so long it was noticed.
+            reporters: They tell where the run is.
+        """
+        of, began_s = failure.record, failure.noted_s - silence_s
+        if failure.is_silence and self._noted and of.node in map(str, reporters):
+            for loss in self._noted.values():
+                was_first = loss.record.time_s <= of.time_s + KNOBS.settle_s and loss.noted_s >= began_s
+                if was_first and loss.record.host != of.host:
+                    return _with(of, f"it may have waited for a lost one: {loss.record.message}")
+        return of
 
     def has(self, trainer: Trainer) -> bool:
         """Whether this trainer is lost."""

@@ -143,7 +143,7 @@ class CoordinatedRun:
 
     def _trace_plain(self, closure: Closure) -> Any:
         # TFE_ContextAddFunction keeps Python's lock, and does not return while the host of a worker is cut off that
-        # executes: no heartbeat leaves this process then, and the driver takes it for silent.
+        # executes: no heartbeat leaves this process then, the driver takes it for silent.
         with self._succession.sending:
             return closure.plain()
 
