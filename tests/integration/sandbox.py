@@ -135,4 +135,7 @@ class Sandbox:
 
 
 def _tail(text: str) -> str:
-    return "\n".join(text.splitlines()[-60:])
+    """Returns the last lines of a text; of a countdown, its last one."""
+    lines = [*text.splitlines(), ""]
+    counts = [line.endswith(" s left") for line in lines]
+    return "\n".join([lines[i] for i in range(len(lines) - 1) if not (counts[i] and counts[i + 1])][-60:])
