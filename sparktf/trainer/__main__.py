@@ -6,6 +6,7 @@ begins with `main`, too.
 
 from __future__ import annotations
 
+import faulthandler
 import os
 import shutil
 import signal
@@ -24,6 +25,9 @@ from sparktf.trainer.preload import complete_environment
 from sparktf.wire.channel import ControlClient
 from sparktf.wire.control import Bootstrap, Failed, TrainerSpec
 
+_STUCK = 0.5
+"""After so much of `timeouts.start` a start that goes on is taken for stuck."""
+
 
 def main() -> None:
     """Runs one trainer; ends with `os._exit`, since TensorFlow's own shutdown can wait long for lost peers."""
@@ -37,6 +41,8 @@ def main() -> None:
     threading.Thread(target=_watch_stdin, name="stdin", daemon=True).start()
     spec = bootstrap.spec
     prepare_environment(spec)
+    # Says in the log where all threads stand: of a library that hangs, or a model that waits, nothing else would tell.
+    faulthandler.dump_traceback_later(spec.config.timeouts.start * _STUCK)
     client = ControlClient(bootstrap.access)
     reporter = Reporter(client, spec)
     reporter.start()

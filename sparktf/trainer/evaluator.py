@@ -136,7 +136,7 @@ class CommitEvaluator:
             weights=int(self._model.model.count_params()),
             keep=rule,
         )
-        self._place.send(Action.READY, message)
+        self._place.ready(message)
         self._place.enter("ready")
 
     def _finish(self, kept: Kept | None) -> None:

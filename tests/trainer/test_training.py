@@ -15,7 +15,7 @@ from trainer.local_gang import LocalGang, LocalSite, updates_of
 from trainer.results import accounts, steps_saved
 
 from sparktf.config.job import JobConfig
-from sparktf.errors import ModelError, Verdict
+from sparktf.errors import ModelError, NodeLostError, Verdict
 from sparktf.result import RunResult
 
 FLAVOURS = ("keras", "tf_keras")
@@ -350,3 +350,16 @@ def test_a_trainer_never_imports_spark_however_it_begins(nursery: str, begun: st
         assert accounts(gang.train(config)) == [(100, 100, 100, True)]
     finally:
         gang.close()
+
+
+def test_a_start_that_hangs_ends_with_where_it_stands(tmp_path: Path, gang: LocalGang) -> None:
+    lake.write(tmp_path / "lake", [40])
+    config = lake.job(
+        tmp_path, "never_built", data=lake.NUMBERS_TO_LABEL, train={"max_attempts": 1}, timeouts={"start": 16}
+    )
+    with pytest.raises(NodeLostError, match=r"worker 0 on .* was not ready within timeouts\.start: 16 s") as failure:
+        gang.train(config)
+    error = failure.value.result.error
+    assert "zoo.py" in error.log_tail
+    assert "in never_built" in error.log_tail
+    assert "in never_built" in Path(error.log).read_text()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import json
 import sys
+import threading
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -252,6 +253,11 @@ def without_spark(params: Params, assets: Params) -> Any:
     if (begun := sys.modules["__main__"].__spec__.name) != params["begun"]:  # type: ignore[union-attr]
         raise RuntimeError(f"the trainer began as {begun}")
     return normalised(params, assets)
+
+
+def never_built(params: Params, assets: Params) -> Any:
+    """Waits for something that does not come."""
+    threading.Event().wait()
 
 
 def fails_later(params: Params, assets: Params) -> Any:

@@ -47,7 +47,7 @@ class Member(NamedTuple):
             data=self.input.address,
             keep=keep,
         )
-        self.place.send(Action.READY, message)
+        self.place.ready(message)
         self.place.enter("ready")
 
     def save(self, position: Position, done: Done | None = None, *, last: bool = False) -> None:

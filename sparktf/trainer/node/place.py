@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import faulthandler
 from functools import cached_property
 from pathlib import Path
 from typing import TypeVar
@@ -14,7 +15,7 @@ from sparktf.topology import NodeId
 from sparktf.trainer.node.position import Positioned
 from sparktf.trainer.node.report import Metered, Reporter, say
 from sparktf.wire.channel import ControlClient
-from sparktf.wire.control import Action, TrainerSpec, Warned, WorkerPlace
+from sparktf.wire.control import Action, Ready, TrainerSpec, Warned, WorkerPlace
 
 _Answer = TypeVar("_Answer", bound=Message)
 
@@ -89,6 +90,11 @@ class Place:
         """Tells of something that the run outlives and its owner should know; here, it goes to the log."""
         say(f"sparktf: {text}")
         self.send(Action.WARNING, Warned(**self.spec.sender, text=text))
+
+    def ready(self, message: Ready) -> None:
+        """Tells the driver that this node could begin: its start has not got stuck."""
+        self.send(Action.READY, message)
+        faulthandler.cancel_dump_traceback_later()
 
     def take_save_request(self) -> bool:
         """Returns whether the driver asked for a checkpoint since the last call."""

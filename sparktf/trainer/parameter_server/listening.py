@@ -8,7 +8,7 @@ import tensorflow as tf
 
 from sparktf.trainer.model.model import versions
 from sparktf.trainer.node.place import Place
-from sparktf.wire.control import Action, Ready
+from sparktf.wire.control import Ready
 from sparktf.wire.data import DataAddress
 
 
@@ -28,4 +28,4 @@ def ready(place: Place, data: DataAddress | None = None) -> None:
         data: Where feeders find this node, if Spark feeds it.
     """
     message = Ready(**place.spec.sender, replicas=1, keras="none", versions=versions("none"), weights=0, data=data)
-    place.send(Action.READY, message)
+    place.ready(message)
