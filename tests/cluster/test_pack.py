@@ -66,7 +66,7 @@ def one_host(packing: object) -> Iterator[MiniHadoop]:
         down(name, print)
 
 
-@pytest.mark.timeout(600)
+@pytest.mark.timeout(1200)
 def test_every_module_of_driver_agent_and_trainer_comes_from_the_archive(
     one_host: MiniHadoop, packing: tuple[Path, subprocess.Popen[bytes]], tmp_path: Path
 ) -> None:
@@ -76,11 +76,11 @@ def test_every_module_of_driver_agent_and_trainer_comes_from_the_archive(
     with one_host.inside():
         lake = put_digits(one_host, tmp_path / "lake")
         config = digits_config(
-            tmp_path, lake, cluster={"workers": 1}, submit={"archive": f"file:{archive}"}, timeouts={"reserve": 240}
+            tmp_path, lake, cluster={"workers": 1}, submit={"archive": f"file:{archive}"}, timeouts={"reserve": 400}
         )
         config["model"] = "shown:build"
         with Submission(one_host, tmp_path, config, "--run-id", "packed") as submission:
-            assert submission.wait(400) == 0, submission.output()
+            assert submission.wait(600) == 0, submission.output()
         logs = f"/runs/{tmp_path.name}/digits/packed/logs"
         (log,) = one_host.hdfs.names(logs)
         lines = one_host.hdfs.get(f"{logs}/{log}").decode().splitlines()

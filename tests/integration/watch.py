@@ -42,8 +42,11 @@ class Watch:
         """Lets all trainers go on."""
         (self._folder / "hold").unlink(missing_ok=True)
 
-    def held(self, count: int, *, but: Sequence[Held] = (), within_s: float = 120.0) -> list[Held]:
-        """Waits until so many trainers wait, not counting those of an earlier attempt; returns them by index."""
+    def held(self, count: int, *, but: Sequence[Held] = (), within_s: float = 400.0) -> list[Held]:
+        """Waits until so many trainers wait, not counting those of an earlier attempt; returns them by index.
+
+        By default for longer than a run of `rows.job` may take to start: of what is too slow, that run tells the cause.
+        """
 
         def found() -> list[Held]:
             held = (Held(**json.loads(path.read_text())) for path in self._folder.glob("held-*.json"))
