@@ -307,15 +307,12 @@ class Committer:
         chief, cursor, keep = commit.save.chief, commit.save.cursor, commit.keep or self._keep
         if chief.error:
             raise StorageError(chief.error)
-        rows = sum(e.trained for e in commit.epochs)
-        if Stream.TRAIN in self._plan.tables:
-            rows = cursor.epoch * self._plan.rows(Stream.TRAIN)
         self.versions, self._keep = commit.versions, keep
         manifest = Manifest(
             step=chief.step,
             epoch=cursor.epoch,
             cursor=cursor,
-            rows_trained=rows + cursor.rows,
+            rows_trained=sum(e.trained for e in commit.epochs) + cursor.rows - commit.save.rows_aside,
             config_hash=self._config.config_hash(),
             plan_hash=self._plan.plan_hash,
             keras=chief.keras,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 from pathlib import Path
 
@@ -16,7 +17,7 @@ from sparktf.driver.commit import Commit, Committer
 from sparktf.errors import NotStoredError, Verdict
 from sparktf.keep import Evaluation, KeepRule
 from sparktf.knobs import KNOBS
-from sparktf.result import Application
+from sparktf.result import Application, EpochRows
 from sparktf.rundir import RunDirectory, checkpoint_name
 from sparktf.sequence import Cursor
 from sparktf.storage.local import LocalStorage
@@ -115,6 +116,21 @@ def test_rows_that_were_replayed_before_a_checkpoint_still_count_after_it(tmp_pa
     after = committer()
     assert after.begin() is not None
     assert after.replayed == 7
+
+
+def test_a_checkpoint_does_not_count_rows_as_trained_that_were_set_aside(tmp_path: Path) -> None:
+    lake = write_lake(tmp_path / "lake", [ROWS])
+    rundir = RunDirectory(str(tmp_path / "runs"), "t", "r")
+    config = pretend_config(lake, tmp_path / "runs")
+    committer = Committer(config, LocalStorage(), rundir, plan_lake(lake), lambda text: None, clock=SetClock())
+    committer.fence(lambda after: after + 1)
+    Path(rundir.staged(1, checkpoint_name(9))).mkdir(parents=True)
+    uploaded = Uploaded(attempt=1, node=CHIEF, step=9, epoch=1, done=((0, 20),), keras="keras")
+    epoch = EpochRows(epoch=0, planned=ROWS, fed=ROWS, trained=ROWS - 4, set_aside=4, complete=True)
+    save = Save(uploaded, Cursor(epoch=1, done=((0, 20),)), rows_aside=3)
+    committer.commit(Commit(save, (epoch,), None, {}))
+    manifest = json.loads(Path(rundir.checkpoint(9), "MANIFEST.json").read_text())
+    assert manifest["rows_trained"] == ROWS - 4 + 17
 
 
 def test_what_an_evaluator_held_until_its_last_result_goes_at_the_runs_end(tmp_path: Path) -> None:
