@@ -70,7 +70,7 @@ class Family:
 
     def doing(self) -> str:
         """Returns where the living members are, their Python stacks too: of one that hangs, nothing else tells."""
-        return "\n".join(_stands(process) for process in self.processes())
+        return "\n".join(doing(process) for process in self.processes())
 
     def kill(self) -> list[str]:
         """Kills all members; returns what they were."""
@@ -99,8 +99,8 @@ def executor_of(pid: int) -> psutil.Process:
     return next(p for p in psutil.Process(pid).parents() if "CoarseGrainedExecutorBackend" in " ".join(p.cmdline()))
 
 
-def _stands(process: psutil.Process) -> str:
-    """Returns what a process is doing: its state, the time that it has used, its threads' stacks if it is Python's."""
+def doing(process: psutil.Process) -> str:
+    """Returns what a process does: its state, the time that it has used, its threads' stacks if it is Python's."""
     line = _line(process)
     with suppress(psutil.Error):
         with process.oneshot():

@@ -12,7 +12,7 @@ from functools import partial
 from pathlib import Path
 
 import psutil
-from integration.processes import wait_for
+from integration.processes import doing, wait_for
 from trainer.local_gang import LocalGang, LocalSite
 from trainer.told import has_trained, logs_in, rows_in
 
@@ -185,6 +185,8 @@ class LosingRun:
             wait_for(what, lambda: self._run.done() or found(), within_s=WITHIN_S)
         except AssertionError as error:
             error.add_note(self._gang.output.getvalue())
+            for child in self._gang.agents.children() if self._gang.agents is not None else ():
+                error.add_note(doing(child))
             raise
         if self._run.done():
             raise AssertionError(f"the run is over before {what}: {self._run.exception()}")
