@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from sparktf.knobs import KNOBS
 from sparktf.topology import NodeId, Role
+from sparktf.trainer.parameter_server import seats
 from sparktf.trainer.parameter_server.seats import Call, Seat, are_filled, is_cut_off
 from sparktf.wire.control import WorkerPlace
 
@@ -45,6 +46,16 @@ def test_a_stand_in_takes_a_place_once_nothing_is_under_way_there() -> None:
     assert not are_filled([seat(now=1, stand_in=True, is_called=True)], KNOBS.reconnect_s)
     assert are_filled([seat(knew=1, now=1, stand_in=True)], 0.0), "it has the place"
     assert are_filled([seat(knew=1, now=1)], 0.0), "who comes late has the stand-in's number"
+
+
+def test_what_broke_off_is_not_under_way_though_the_definition_has_been_sent_since() -> None:
+    """Another worker was lost before TensorFlow's thread had the lock: both waited for ever."""
+    place, error = seat(now=1, stand_in=True).now, OSError()
+    again = seats.seat(0, place, error, error, has_call=True)
+    assert not again.is_lost
+    assert are_filled([again, seat(is_lost=True, now=1)], 0.0)
+    assert seats.seat(0, place, error, None, has_call=True).is_lost
+    assert not are_filled([seats.seat(0, place, None, error, has_call=True)], KNOBS.reconnect_s), "it is called there"
 
 
 def test_a_call_to_a_lost_worker_is_given_up_once_that_would_have_been_ended() -> None:

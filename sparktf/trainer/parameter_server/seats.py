@@ -25,6 +25,20 @@ class Seat(NamedTuple):
     is_called: bool = False
 
 
+def seat(incarnation: int, now: WorkerPlace, error: object, answered: object, *, has_call: bool) -> Seat:
+    """Returns what is known of a worker's place.
+
+    Args:
+        incarnation: As in `Seat`, as is `now`.
+        error: By which TensorFlow has lost who sat there, as long as it has not begun to call the next one.
+        answered: What that was when the cluster's definition was sent last: its successor has been brought in since.
+        has_call: TensorFlow's thread has an execution in its hands for this place. One with an error is not under way:
+            its thread waits for the lock that is held until the definition is sent.
+    """
+    is_lost = error is not None and error is not answered
+    return Seat(is_lost, incarnation, now, is_called=has_call and error is None)
+
+
 class Call(NamedTuple):
     """An execution at a worker.
 

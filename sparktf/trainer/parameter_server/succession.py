@@ -24,7 +24,7 @@ from sparktf.knobs import KNOBS
 from sparktf.topology import NodeId
 from sparktf.trainer.node.place import Place
 from sparktf.trainer.parameter_server.doors import Door
-from sparktf.trainer.parameter_server.seats import Call, Seat, are_filled, is_cut_off
+from sparktf.trainer.parameter_server.seats import Call, Seat, are_filled, is_cut_off, seat
 from sparktf.trainer.parameter_server.stand_ins import StandIns
 from sparktf.wire.control import WorkerPlace
 
@@ -109,13 +109,12 @@ class Succession:
 
         TensorFlow goes on to call it lost: two that are lost at once are brought in one after the other.
         """
-        lost = [
-            error is not None and error is not answered for error, answered in zip(errors, self._answered, strict=True)
-        ]
-        incarnations = [place.incarnation for place in self._seated]
         places = [self._with_stand_in(index, place) for index, place in enumerate(self._workers().values())]
-        called = [door.call is not None for door in self._doors]
-        return [Seat(*seat) for seat in zip(lost, incarnations, places, called, strict=True)]
+        known = zip(self._seated, places, errors, self._answered, self._doors, strict=True)
+        return [
+            seat(seated.incarnation, place, error, answered, has_call=door.call is not None)
+            for seated, place, error, answered, door in known
+        ]
 
     def _with_stand_in(self, index: int, place: WorkerPlace) -> WorkerPlace:
         return place.model_copy(update={"address": self._standing.get(index, "")}) if place.stand_in else place
