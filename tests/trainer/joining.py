@@ -160,6 +160,28 @@ def cut_off() -> tuple[str, str]:
     return "", address
 
 
+def lost_in_sending() -> tuple[str, str]:
+    """Returns what the coordinator fails with where a worker is lost that is sent the definition, and its address."""
+    cluster, before_s, over = Cluster(), KNOBS.reconnect_s, threading.Event()
+    address = cluster.places[WORKERS[0]].address
+    cluster.succession._send = lambda definition: over.wait(WITHIN_S)
+    KNOBS.reconnect_s = 0.5
+    try:
+        cluster.lose(1)
+        cluster.place(1, 1, stand_in=True)
+        threading.Thread(target=cluster.reunite, daemon=True).start()
+        _wait("the definition is sent", cluster.succession.sending.locked)
+        cluster.place(0, 1)
+        _wait("an error", lambda: cluster.succession._failed is not None)
+        cluster.succession.check()
+    except NodeLostError as error:
+        return str(error), address
+    finally:
+        KNOBS.reconnect_s = before_s
+        over.set()
+    return "", address
+
+
 def serve() -> str:
     """Starts a worker's server; returns its address."""
     server = tf.distribute.Server({"worker": ["127.0.0.1:0"]}, job_name="worker", task_index=0)

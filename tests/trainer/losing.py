@@ -124,6 +124,11 @@ class LosingRun:
         """Waits until the driver has said something."""
         self._wait(text, lambda: text in self._gang.output.getvalue())
 
+    def wait_for_stand_in(self, node: str) -> None:
+        """Waits until a stand-in has a worker's place: TensorFlow waits for ever for one that is lost meanwhile."""
+        said = f"a stand-in has the place of {node}"
+        self._wait(said, lambda: any(said in log for log in self._logs("*-chief-0.log")))
+
     def wait_for_updates(self, *names: str) -> None:
         """Waits until each of these trainers has made one."""
         for name in names:
@@ -173,6 +178,10 @@ class LosingRun:
         assert agents is not None
         (found,) = (child for child in agents.children() if _output(child) == f"{name}.log")
         return found
+
+    def _logs(self, pattern: str) -> list[str]:
+        agents = self._gang.agents
+        return [log.read_text(errors="replace") for log in logs_in(agents.folder, pattern)] if agents else []
 
     def _has_trained(self, name: str) -> bool:
         agents = self._gang.agents

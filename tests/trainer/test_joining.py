@@ -27,3 +27,11 @@ def test_a_call_to_a_lost_worker_that_never_ends_fails_with_its_name(elsewhere: 
     assert said == (
         f"worker 0 at {address} is lost, and a call to it neither ends nor breaks off: its host cannot be reached"
     )
+
+
+def test_a_worker_that_is_lost_while_the_definition_is_sent_to_it_is_the_cause(elsewhere: ProcessPoolExecutor) -> None:
+    said, address = elsewhere.submit(joining.lost_in_sending).result()
+    assert said == (
+        f"worker 0 at {address} was lost while the cluster's definition was sent to it, "
+        "which neither ends nor breaks off"
+    )

@@ -23,6 +23,7 @@ from sparktf.errors import NodeLostError, PreflightError
 from sparktf.knobs import KNOBS
 from sparktf.topology import NodeId
 from sparktf.trainer.node.place import Place
+from sparktf.trainer.node.report import say
 from sparktf.trainer.parameter_server.doors import Door
 from sparktf.trainer.parameter_server.seats import Call, Seat, are_filled, is_cut_off, seat
 from sparktf.trainer.parameter_server.stand_ins import StandIns
@@ -65,6 +66,8 @@ class Succession:
         self._doors: list[Door] = []
         self._standing: dict[int, str] = {}
         self._failed: BaseException | None = None
+        self._sent_to: Sequence[WorkerPlace] = ()
+        self._gone_s: dict[NodeId, float] = {}
         self._send: Callable[..., Any] = context.context().update_server_def
         self.sending = threading.Lock()
 
@@ -135,7 +138,12 @@ class Succession:
                     for index, place in enumerate(places):
                         job.tasks[index] = place.address
             with self.sending:
+                self._sent_to = [place for place in places if not place.stand_in]
                 sent = self._send(server_def, *args, **kwargs)
+                self._sent_to = ()
+            for place in places:
+                if place.stand_in:
+                    say(f"sparktf: a stand-in has the place of {place.node}")
             self._seated, self._answered = places, errors
         for index, place in enumerate(places):
             self._doors[index].place = place
@@ -167,6 +175,23 @@ class Succession:
             if (call := door.call) is not None:
                 is_gone = error is None and place.incarnation > call.place.incarnation
                 self._follow(node, door, call, is_gone=is_gone)
+        self._follow_sending(self._sent_to)
+
+    def _follow_sending(self, places: Sequence[WorkerPlace]) -> None:
+        """Fails where the definition is sent to a worker that has been lost since: that would never end.
+
+        Args:
+            places: To whom it is being sent; empty while it is not.
+        """
+        now_s, workers = time.monotonic(), self._workers()
+        gone = {place.node: place for place in places if workers[place.node].incarnation > place.incarnation}
+        self._gone_s = {node: self._gone_s.get(node, now_s) for node in gone}
+        for node, gone_s in self._gone_s.items():
+            if is_cut_off(Call(gone[node], gone_s), now_s, self._stop_s):
+                raise NodeLostError(
+                    f"{node} at {gone[node].address} was lost while the cluster's definition was sent to it, which "
+                    "neither ends nor breaks off"
+                )
 
     def _follow(self, node: NodeId, door: Door, call: Call, *, is_gone: bool) -> None:
         """Fails where a call to a worker that is gone would never end."""
