@@ -8,29 +8,25 @@ from __future__ import annotations
 
 import faulthandler
 import os
-import shutil
 import signal
-import socket
 import sys
 import threading
-import time
-import traceback
-from contextlib import suppress
 from pathlib import Path
 
 from sparktf.prctl import die_with
 from sparktf.topology import tf_config
-from sparktf.trainer.node.report import EXIT_STOPPED, Reporter, say
+from sparktf.trainer.node.ending import end, fail
+from sparktf.trainer.node.report import EXIT_STOPPED, Reporter
 from sparktf.trainer.preload import complete_environment
 from sparktf.wire.channel import ControlClient
-from sparktf.wire.control import Bootstrap, Failed, TrainerSpec
+from sparktf.wire.control import Bootstrap, TrainerSpec
 
 _STUCK = 0.5
 """After so much of `timeouts.start` a start that goes on is taken for stuck."""
 
 
 def main() -> None:
-    """Runs one trainer; ends with `os._exit`, since TensorFlow's own shutdown can wait long for lost peers."""
+    """Runs one trainer, and ends the process."""
     line = sys.stdin.readline()
     if not line:  # the agent is gone, or wants no trainer any more
         os._exit(EXIT_STOPPED)
@@ -46,31 +42,18 @@ def main() -> None:
     client = ControlClient(bootstrap.access)
     reporter = Reporter(client, spec)
     reporter.start()
-    code = 1
+    work = Path(bootstrap.work)
     try:
-        _train(spec, client, reporter, Path(bootstrap.work))
-        code = 0
+        _train(spec, client, reporter, work)
     except BaseException as e:  # noqa: BLE001 - the process's edge: whatever it is, the driver gets it
-        _report(e, spec, reporter, Path(bootstrap.work))
-    finally:
-        shutil.rmtree(bootstrap.work, ignore_errors=True)
-        with suppress(OSError):
-            sys.stdout.flush()
-        os._exit(code)
+        fail(e, spec, reporter, work)
+    end(work, 0)
 
 
 def _train(spec: TrainerSpec, client: ControlClient, reporter: Reporter, work: Path) -> None:
     from sparktf.trainer import life  # noqa: PLC0415 - TensorFlow reads its environment when imported
 
     life.run(spec, client, reporter, work)
-
-
-def _report(error: BaseException, spec: TrainerSpec, reporter: Reporter, work: Path) -> None:
-    from sparktf.trainer.node import failure  # noqa: PLC0415
-
-    record = failure.describe(error, spec, work=work, time_s=time.time(), host=socket.gethostname())
-    say("".join(traceback.format_exception(error)))
-    reporter.fail(Failed(**spec.sender, record=record))
 
 
 def prepare_environment(spec: TrainerSpec) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 from collections.abc import Iterator
 from contextlib import closing, suppress
@@ -88,7 +87,7 @@ def test_a_worker_whose_host_is_cut_off_in_an_update_is_the_cause_and_training_g
     )
     with closing(gate), ClickRun(hadoop, tmp_path, job, run_id="r") as run:
         run.wait_for_line(r"epoch 1/1 ")
-        host, node = worker_alone(run.application().id)
+        host, node = worker_in_update(run.application().id)
         hadoop.cut(host)
         gate.open()
         assert run.wait() == 0, run.output()
@@ -104,20 +103,28 @@ def test_a_worker_whose_host_is_cut_off_in_an_update_is_the_cause_and_training_g
     assert [(epoch.planned, epoch.trained, epoch.complete) for epoch in result.rows] == [(rows, rows, True)]
 
 
-def worker_alone(application: str) -> tuple[str, str]:
-    """Waits for a worker that trains on a host without a parameter server or the coordinator; returns host and node."""
+def worker_in_update(application: str) -> tuple[str, str]:
+    """Waits for a worker at the gate, on a host where nothing else of the run is; returns host and node.
+
+    One worker may have leased all rows: the other is in no update then. Without YARN's part of it, the run would end.
+    """
     found: list[tuple[str, str]] = []
 
     def missing() -> str:
-        roles: dict[str, list[str]] = {}
+        here: dict[str, list[str]] = {}
+        at_gate = set()
         for process in containers_of(application):
+            names = here.setdefault(process.info["environ"]["NM_HOST"].partition(".")[0], [])
+            if process.info["environ"]["CONTAINER_ID"].endswith("_000001"):
+                names.append("YARN's master")
             with suppress(OSError):
-                log = Path(os.readlink(f"/proc/{process.pid}/fd/2")).name
-                if named := re.fullmatch(r"001-(chief|ps|worker)-(\d)\.log", log):
-                    host = process.info["environ"]["NM_HOST"].partition(".")[0]
-                    roles.setdefault(host, []).append(f"{named[1]} {named[2]}")
-        found[:] = [(host, nodes[0]) for host, nodes in roles.items() if nodes in (["worker 0"], ["worker 1"])]
-        return "" if found else f"trainers are {roles}"
+                stderr = Path(f"/proc/{process.pid}/fd/2")
+                if named := re.fullmatch(r"001-(chief|ps|worker)-(\d)\.log", stderr.readlink().name):
+                    names.append(f"{named[1]} {named[2]}")
+                    if "at the gate" in stderr.read_text():
+                        at_gate.add(names[-1])
+        found[:] = [(host, names[0]) for host, names in here.items() if len(names) == 1 and names[0] in at_gate]
+        return "" if found else f"trainers are {here}, and at the gate {at_gate}"
 
-    wait_for("a worker is alone on its host", missing, 60)
+    wait_for("a worker in an update is alone on its host", missing, 60)
     return found[0]

@@ -5,12 +5,13 @@ from __future__ import annotations
 import errno
 import importlib
 import os
+import threading
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 from sparktf.config.job import JobConfig
-from sparktf.errors import ErrorRecord, StorageError
+from sparktf.errors import ErrorRecord, NodeLostError, StorageError
 from sparktf.feature import FeedSpec
 from sparktf.storage import open_storage
 from sparktf.topology import ClusterSpec, NodeId, Role
@@ -18,7 +19,7 @@ from sparktf.trainer.node.place import Place
 from sparktf.trainer.node.position import Done, Position
 from sparktf.trainer.node.report import Reporter
 from sparktf.wire.channel import ControlClient
-from sparktf.wire.control import Action, TrainerSpec
+from sparktf.wire.control import Action, Failed, TrainerSpec
 from sparktf.wire.security import ControlAccess
 
 ABORTED = """Graph execution error:
@@ -114,6 +115,22 @@ def summaries_stored(folder: Path) -> list[list[str]]:
         found.append([said, *(str(path.parent.name) for path in (folder / "stored").rglob("*tfevents*"))])
         (folder / "tensorboard").unlink(missing_ok=True)
     return found
+
+
+def failed_beside_a_call(config: JobConfig, work: Path, told: Path) -> None:
+    """Fails in two threads, while the main one is in a call that does not return; what the driver gets is in `told`."""
+
+    class Told:
+        def fail(self, failed: Failed) -> None:
+            second = threading.Thread(target=place.fail, args=(ValueError("the second"),), daemon=True)
+            second.start()
+            second.join(0.2)
+            with told.open("a") as file:
+                file.write(failed.record.model_dump_json())
+
+    place = place_of(spec_of(config, 2), work, Told())
+    threading.Thread(target=place.fail, args=(NodeLostError("worker 1 is lost"),), daemon=True).start()
+    threading.Event().wait()
 
 
 def _raised(name: str) -> Callable[[Any, str], None]:

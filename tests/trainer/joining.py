@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import socket
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any, NamedTuple
 
 import tensorflow as tf
@@ -38,18 +40,29 @@ class Cluster:
     Attributes:
         sent: The addresses of both, each time that the definition was sent.
         back: Executions that were put back.
+        failures: What the coordinator has failed with.
+        address: Of the first worker.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, address: str = "") -> None:
+        """Begins with the two.
+
+        Args:
+            address: Of the first; a server of its own where there is none.
+        """
         self.workers = [Worker() for _ in WORKERS]
         self.closure_queue = self.failure_handler = self._cluster = self
         self.back: list[Any] = []
         self.put_back = self.back.append
         self._cluster_due_for_update_or_finish = threading.Event()
-        self.places = {node: WorkerPlace(node=node, incarnation=0, address=serve()) for node in WORKERS}
+        self.address = address or serve()
+        addresses = zip(WORKERS, (self.address, serve()), strict=True)
+        self.places = {node: WorkerPlace(node=node, incarnation=0, address=address) for node, address in addresses}
         self.sent: list[list[str]] = []
+        self.failures: list[BaseException] = []
         context.context().update_server_def = lambda definition: self.sent.append(list(definition.cluster.job[0].tasks))
-        self.succession = Succession(self, lambda: self.places, StandIns("127.0.0.1"), stop_s=0.0)
+        stand_ins = StandIns("127.0.0.1")
+        self.succession = Succession(self, lambda: self.places, stand_ins, fail=self.failures.append, stop_s=0.0)
         self.succession.take_over()
 
     def lose(self, worker: int) -> None:
@@ -143,43 +156,64 @@ def stood_in() -> StoodIn:
 
 def cut_off() -> tuple[str, str]:
     """Returns what a call to a lost worker fails with that never ends, and the address that it was to."""
-    cluster, before_s = Cluster(), KNOBS.reconnect_s
-    address = cluster.places[WORKERS[0]].address
-    KNOBS.reconnect_s = 0.5
-    try:
+    cluster = Cluster()
+    with _quick():
         closures = [cluster.execute(0), cluster.execute(1)]
         cluster.place(0, 1)
-        _wait("an error", lambda: cluster.succession._failed is not None)
-        cluster.succession.check()
-    except NodeLostError as error:
-        return str(error), address
-    finally:
-        KNOBS.reconnect_s = before_s
-        for closure in closures:
-            closure.set()
-    return "", address
+        said = _failure(cluster)
+    for closure in closures:
+        closure.set()
+    return said, cluster.address
 
 
 def lost_in_sending() -> tuple[str, str]:
     """Returns what the coordinator fails with where a worker is lost that is sent the definition, and its address."""
-    cluster, before_s, over = Cluster(), KNOBS.reconnect_s, threading.Event()
-    address = cluster.places[WORKERS[0]].address
+    cluster, over = Cluster(), threading.Event()
     cluster.succession._send = lambda definition: over.wait(WITHIN_S)
-    KNOBS.reconnect_s = 0.5
-    try:
+    with _quick():
         cluster.lose(1)
         cluster.place(1, 1, stand_in=True)
         threading.Thread(target=cluster.reunite, daemon=True).start()
         _wait("the definition is sent", cluster.succession.sending.locked)
         cluster.place(0, 1)
-        _wait("an error", lambda: cluster.succession._failed is not None)
-        cluster.succession.check()
-    except NodeLostError as error:
-        return str(error), address
+        said = _failure(cluster)
+    over.set()
+    return said, cluster.address
+
+
+def lost_while_idle(*, says_gone: bool) -> tuple[list[str], str]:
+    """Returns what the coordinator fails with where a worker is lost that executes nothing, and its address.
+
+    Args:
+        says_gone: Its host does, to who asks twice; else it says nothing, although the kernel takes connections.
+    """
+    with _quick(), socket.create_server(("127.0.0.1", 0)) as host:
+        host.settimeout(WITHIN_S)
+        cluster = Cluster(f"127.0.0.1:{host.getsockname()[1]}")
+        cluster.place(0, 1)
+        if not says_gone:
+            return [_failure(cluster)], cluster.address
+        for _ in range(2):
+            host.accept()[0].close()
+        return [str(failure) for failure in cluster.failures], cluster.address
+
+
+@contextmanager
+def _quick() -> Iterator[None]:
+    """What is gone is taken for cut off after half a second."""
+    before_s, KNOBS.reconnect_s = KNOBS.reconnect_s, 0.5
+    try:
+        yield
     finally:
         KNOBS.reconnect_s = before_s
-        over.set()
-    return "", address
+
+
+def _failure(cluster: Cluster) -> str:
+    """Waits for what the coordinator fails with."""
+    _wait("an error", lambda: bool(cluster.failures))
+    (failure,) = cluster.failures
+    assert isinstance(failure, NodeLostError), failure
+    return str(failure)
 
 
 def serve() -> str:

@@ -7,8 +7,9 @@ from pathlib import Path
 
 import pytest
 from trainer import failures, lake
+from trainer.local_gang import PROCESSES
 
-from sparktf.errors import Verdict
+from sparktf.errors import ErrorRecord, Verdict
 
 MODEL, GANG = Verdict.MODEL_FAILED, Verdict.INFRASTRUCTURE
 LOCAL = "spark.local.dir"
@@ -75,3 +76,20 @@ def test_a_checkpoint_that_a_full_local_disk_does_not_take_ends_no_attempt(
     assert LOCAL in chief[0]
     assert chief[1] == f"the last checkpoint could not be stored: {chief[0]}"
     assert other == ("", "")
+
+
+def test_a_thread_that_fails_ends_the_process_whose_main_thread_never_returns(tmp_path: Path) -> None:
+    config = lake.job(tmp_path, "anything", data=lake.NUMBERS_TO_LABEL)
+    work, told = tmp_path / "work", tmp_path / "told.json"
+    work.mkdir()
+    process = PROCESSES.Process(target=failures.failed_beside_a_call, args=(config, work, told))
+    process.start()
+    try:
+        process.join(60)
+        assert process.exitcode == 1
+    finally:
+        process.kill()
+        process.join()
+    record = ErrorRecord.model_validate_json(told.read_text())
+    assert (record.type, record.message, record.node) == ("NodeLostError", "worker 1 is lost", "worker 0")
+    assert not work.exists()

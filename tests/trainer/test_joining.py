@@ -35,3 +35,17 @@ def test_a_worker_that_is_lost_while_the_definition_is_sent_to_it_is_the_cause(e
         f"worker 0 at {address} was lost while the cluster's definition was sent to it, "
         "which neither ends nor breaks off"
     )
+
+
+def test_a_lost_worker_that_executes_nothing_is_the_cause_where_its_host_says_nothing(
+    elsewhere: ProcessPoolExecutor,
+) -> None:
+    said, address = elsewhere.submit(joining.lost_while_idle, says_gone=False).result()
+    assert said == [f"worker 0 at {address} is lost, and its host cannot be reached"]
+
+
+def test_a_lost_worker_that_executes_nothing_is_not_missed_where_its_host_says_that_it_is_gone(
+    elsewhere: ProcessPoolExecutor,
+) -> None:
+    said, _ = elsewhere.submit(joining.lost_while_idle, says_gone=True).result()
+    assert said == []

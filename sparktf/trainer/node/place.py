@@ -5,13 +5,14 @@ from __future__ import annotations
 import faulthandler
 from functools import cached_property
 from pathlib import Path
-from typing import TypeVar
+from typing import NoReturn, TypeVar
 
 from sparktf.message import Message
 from sparktf.rundir import RunDirectory
 from sparktf.sequence import Stream
 from sparktf.storage import FileSystems, SimpleCredentials
 from sparktf.topology import NodeId
+from sparktf.trainer.node import ending
 from sparktf.trainer.node.position import Positioned
 from sparktf.trainer.node.report import Metered, Reporter, say
 from sparktf.wire.channel import ControlClient
@@ -112,6 +113,10 @@ class Place:
     def expect_stop(self) -> None:
         """Takes an order to stop for an orderly end from now on: this node has no end of its own."""
         self._reporter.expect_stop()
+
+    def fail(self, error: BaseException) -> NoReturn:
+        """Tells the driver of what this node has failed with, and ends the process, from whatever thread."""
+        ending.fail(error, self.spec, self._reporter, self.work)
 
     def leave(self) -> None:
         """Waits for the order to stop, which ends the process."""

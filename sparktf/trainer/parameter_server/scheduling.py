@@ -44,7 +44,7 @@ class Scheduling:
         self._executions = Executions(
             coordinator, threads=2 * IN_FLIGHT * place.workers, patience_s=config.timeouts.progress
         )
-        self._succession = look_after_workers(coordinator, place)
+        look_after_workers(coordinator, place)
         self._functions: dict[Callable[..., Any], ScheduledFunction] = {}
         self._next: tuple[Any, tuple[Any, ...]] = (None, ())
         self._results: list[Any] = []
@@ -106,7 +106,6 @@ class Scheduling:
 
     def next(self, wait_s: float) -> Result | None:
         """See `Surroundings`."""
-        self._succession.check()
         result = self._executions.next(wait_s)
         if result is None:
             return None

@@ -14,6 +14,7 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from enum import Enum, auto
 from typing import Any
 
 import tensorflow as tf
@@ -48,6 +49,7 @@ class Succession:
         workers: Callable[[], dict[NodeId, WorkerPlace]],
         stand_ins: StandIns,
         *,
+        fail: Callable[[BaseException], None],
         stop_s: float,
     ) -> None:
         """Changes nothing yet.
@@ -55,17 +57,19 @@ class Succession:
         Args:
             coordinator: TensorFlow's.
             workers: Returns who the workers are now, in the order of their indices.
+            fail: Ends the attempt, with `NodeLostError` where a worker is cut off: a call to it would never end. It is
+                called in a thread of its own, since whoever trains may be in such a call.
             stop_s: A trainer that is told to stop may take so long, `timeouts.stop`.
         """
         self._coordinator = coordinator
         self._workers = workers
         self._stand_ins = stand_ins
+        self._fail = fail
         self._stop_s = stop_s
         self._seated = list(workers().values())
         self._answered: list[Any] = [None] * len(self._seated)
         self._doors: list[Door] = []
         self._standing: dict[int, str] = {}
-        self._failed: BaseException | None = None
         self._sent_to: Sequence[WorkerPlace] = ()
         self._gone_s: dict[NodeId, float] = {}
         self._send: Callable[..., Any] = context.context().update_server_def
@@ -89,15 +93,6 @@ class Succession:
         ]
         context.context().update_server_def = self._send_when_filled
         threading.Thread(target=self._run, name="seats", daemon=True).start()
-
-    def check(self) -> None:
-        """Raises what ends the attempt.
-
-        Raises:
-            NodeLostError: a worker is cut off: what it was called for neither ends nor breaks off.
-        """
-        if self._failed is not None:
-            raise self._failed
 
     # ---- the definition ----
 
@@ -139,8 +134,10 @@ class Succession:
                         job.tasks[index] = place.address
             with self.sending:
                 self._sent_to = [place for place in places if not place.stand_in]
-                sent = self._send(server_def, *args, **kwargs)
-                self._sent_to = ()
+                try:
+                    sent = self._send(server_def, *args, **kwargs)
+                finally:
+                    self._sent_to = ()
             for place in places:
                 if place.stand_in:
                     say(f"sparktf: a stand-in has the place of {place.node}")
@@ -156,13 +153,14 @@ class Succession:
 
     def _run(self) -> None:
         try:
-            while self._failed is None:
+            while True:
                 self._look()
                 time.sleep(KNOBS.fetch_again_s)
-        except BaseException as error:  # noqa: BLE001 - the end of a thread: `check` raises it
-            self._failed = error
+        except BaseException as error:  # noqa: BLE001 - the edge of a thread: whatever it is, the driver gets it
+            self._fail(error)
 
     def _look(self) -> None:
+        idle: list[WorkerPlace] = []
         seats = zip(self._workers().items(), self._doors, self._errors() or [], strict=True)
         for (node, place), door, error in seats:
             if place.stand_in:
@@ -175,23 +173,32 @@ class Succession:
             if (call := door.call) is not None:
                 is_gone = error is None and place.incarnation > call.place.incarnation
                 self._follow(node, door, call, is_gone=is_gone)
-        self._follow_sending(self._sent_to)
+            elif error is None:
+                idle.append(door.place)
+        self._follow_uncalled(self._sent_to, idle)
 
-    def _follow_sending(self, places: Sequence[WorkerPlace]) -> None:
-        """Fails where the definition is sent to a worker that has been lost since: that would never end.
+    def _follow_uncalled(self, sent_to: Sequence[WorkerPlace], idle: Sequence[WorkerPlace]) -> None:
+        """Fails where a worker that is gone would be waited for for ever, although nothing is executed there.
 
         Args:
-            places: To whom it is being sent; empty while it is not.
+            sent_to: To whom the definition is being sent, which never ends where one of them is gone since.
+            idle: Who executes nothing. TensorFlow sends each new function to them, too, and waits where their host
+                cannot be reached: an export would stand still.
         """
         now_s, workers = time.monotonic(), self._workers()
-        gone = {place.node: place for place in places if workers[place.node].incarnation > place.incarnation}
+        gone = {place.node: place for place in (*idle, *sent_to) if workers[place.node].incarnation > place.incarnation}
         self._gone_s = {node: self._gone_s.get(node, now_s) for node in gone}
         for node, gone_s in self._gone_s.items():
-            if is_cut_off(Call(gone[node], gone_s), now_s, self._stop_s):
+            place = gone[node]
+            if not is_cut_off(Call(place, gone_s), now_s, self._stop_s):
+                continue
+            if place in sent_to:
                 raise NodeLostError(
-                    f"{node} at {gone[node].address} was lost while the cluster's definition was sent to it, which "
-                    "neither ends nor breaks off"
+                    f"{node} at {place.address} was lost while the cluster's definition was sent to it, which neither "
+                    "ends nor breaks off"
                 )
+            if _knock(place.address) is Answer.NONE:
+                raise NodeLostError(f"{node} at {place.address} is lost, and its host cannot be reached")
 
     def _follow(self, node: NodeId, door: Door, call: Call, *, is_gone: bool) -> None:
         """Fails where a call to a worker that is gone would never end."""
@@ -217,24 +224,35 @@ def look_after_workers(coordinator: Any, place: Place) -> Succession:
     """
     host = place.spec.cluster.chief[0].rpartition(":")[0]
     stop_s = place.spec.config.timeouts.stop
-    succession = Succession(coordinator, place.workers_now, StandIns(host), stop_s=stop_s)
+    succession = Succession(coordinator, place.workers_now, StandIns(host), fail=place.fail, stop_s=stop_s)
     succession.take_over()
     return succession
 
 
 def _all_answer(seats: Sequence[Seat]) -> bool:
-    return all(_answers(seat.now.address) for seat in seats)
+    return all(_knock(seat.now.address) is Answer.SERVER for seat in seats)
 
 
-def _answers(address: str) -> bool:
-    """Whether a server of gRPC's is there that runs: the kernel takes connections for a frozen one, too.
+class Answer(Enum):
+    """What is at an address."""
 
-    TensorFlow would wait for it, and the successors of all others with it.
+    SERVER = auto()
+    """A server of gRPC's that runs."""
+    NOBODY = auto()
+    """The host says that nobody listens, or who does breaks off."""
+    NONE = auto()
+    """Nothing says anything: the host cannot be reached, or who listens is frozen, for which the kernel takes
+    connections, too. TensorFlow would wait for it, and the successors of all others with it.
     """
+
+
+def _knock(address: str) -> Answer:
     host, _, port = address.rpartition(":")
     try:
         with socket.create_connection((host, int(port)), _ANSWER_S) as connection:
             connection.sendall(_HELLO)
-            return bool(connection.recv(1))
+            return Answer.SERVER if connection.recv(1) else Answer.NOBODY
+    except ConnectionError:
+        return Answer.NOBODY
     except OSError:
-        return False
+        return Answer.NONE
