@@ -53,17 +53,17 @@ def unhurried(params: dict[str, Any], assets: dict[str, Any]) -> keras.Model:
 class Gate(keras.layers.Layer):  # type: ignore[misc]
     """Passes features through, once a file is written: who writes a pipe waits until somebody reads it."""
 
-    def __init__(self, path: str = "", **options: Any) -> None:
+    def __init__(self, file: str = "", **options: Any) -> None:
         super().__init__(**options)
-        self._path = path
+        self._file = file  # `_path` is Keras's own
 
     def call(self, x: Any, training: bool = False) -> Any:
         """Returns `x`."""
-        if not training or not self._path:
+        if not training or not self._file:
             return x
         with (
             tf.control_dependencies([tf.print("at the gate")]),
-            tf.control_dependencies([tf.io.write_file(self._path, "")]),
+            tf.control_dependencies([tf.io.write_file(self._file, "")]),
         ):
             return tf.identity(x)
 
