@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from sparktf.trainer.parameter_server.async_loop import Tempo
 from sparktf.trainer.parameter_server.dispatch import (
     IN_FLIGHT,
     Abandon,
@@ -155,3 +156,19 @@ def test_executions_take_about_the_time_they_are_meant_to() -> None:
     assert next_call_steps(32, 16, steps=400, seconds=2.0, workers=2, call_s=0.5) == 16
     assert next_call_steps(4, 64, steps=1, seconds=9.0, workers=2, call_s=0.5) == 1
     assert next_call_steps(4, 64, steps=0, seconds=9.0, workers=0, call_s=0.5) == 1
+
+
+def test_executions_have_grown_to_their_time_within_a_second_of_the_beginning() -> None:
+    workers, steps_s, most = 2, 250.0, 256  # of each worker
+    tempo, now_s = Tempo(most), 0.0
+    tempo.begin(now_s)
+    while tempo.call_steps < 125:
+        size = tempo.call_steps
+        for _ in range(workers):  # both end at the same time
+            now_s += size / steps_s / workers
+            tempo.add(size, now_s, took_s=size / steps_s, workers=workers)
+        assert now_s < 1.0, f"they have {size} updates still"
+    for _ in range(100):
+        now_s += tempo.call_steps / steps_s / workers
+        tempo.add(tempo.call_steps, now_s, took_s=tempo.call_steps / steps_s, workers=workers)
+        assert 120 <= tempo.call_steps <= 130

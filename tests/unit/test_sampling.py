@@ -23,7 +23,7 @@ def test_the_first_ones_after_a_worker_came_measure() -> None:
     assert is_measured(number, 5, 6)
 
 
-@pytest.mark.parametrize(("trained_s", "expected"), [(0.0, False), (3.9, False), (4.1, True)])
+@pytest.mark.parametrize(("trained_s", "expected"), [(0.0, False), (0.9, False), (1.1, True)])
 def test_tracing_another_function_waits_until_it_is_little_beside_the_training(
     trained_s: float, expected: bool
 ) -> None:

@@ -11,6 +11,7 @@ from sparktf.knobs import KNOBS
 from sparktf.topology import NodeId
 from sparktf.trainer.node.position import Done, Extent, Position
 from sparktf.trainer.parameter_server.dispatch import (
+    IN_FLIGHT,
     Abandon,
     Await,
     Course,
@@ -335,19 +336,22 @@ class Tempo:
         self.call_steps = min(2, most)
         self.slowest_s = 0.0
         self._most = most
-        self._steps = 0
+        self._back = self._steps = 0
         self._since_s = 0.0
 
     def begin(self, now_s: float) -> None:
         """Measures from now on."""
-        self._steps, self._since_s = 0, now_s
+        self._back = self._steps = 0
+        self._since_s = now_s
 
     def add(self, steps: int, now_s: float, *, took_s: float, workers: int) -> None:
         """Notes that an execution is back, with so many updates."""
+        self._back += 1
         self._steps += steps
         self.slowest_s = max(0.9 * self.slowest_s, took_s)
         seconds = now_s - self._since_s
-        if seconds >= KNOBS.call_s:
+        # The small ones of the beginning are back in a fraction of that: workers would have little to do meanwhile.
+        if seconds >= KNOBS.call_s or self._back >= IN_FLIGHT * max(workers, 1):
             self.call_steps = next_call_steps(
                 self.call_steps, self._most, steps=self._steps, seconds=seconds, workers=workers, call_s=KNOBS.call_s
             )

@@ -15,8 +15,8 @@ ONE_IN = 8
 _GOLDEN = (5**0.5 - 1) / 2
 """Multiples of it, without what is before the point, fall evenly between 0 and 1, and with no period: workers that
 take their turns have one that measures as often as each other."""
-_WORTH = 20
-"""Tracing is worth its time once training has gone on for so many times as long: what it saves is a few percent."""
+_WORTH = 5
+"""Tracing is worth its time once training has gone on for so many times as long: it saves a small model a fifth."""
 _LONG_S = 2.0
 """A function that takes longer to trace is that of a large model, beside whose updates measuring is nothing."""
 
