@@ -1,7 +1,8 @@
 """Bytes that cross the links of a cluster's hosts while an asynchronous run trains: _async_link.py OUT.
 
 The hosts of the mini Hadoop have networks of their own, and the kernel counts what crosses each. The lake lies on two
-of them, where the workers sit then; whatever else crosses the coordinator's link counts as well.
+of them, where the workers sit then. The driver, which all nodes report to, is on none of them; whatever else crosses
+the coordinator's link counts as well, such as what Hadoop's daemons say.
 """
 
 from __future__ import annotations
@@ -83,6 +84,7 @@ def submit(cluster: MiniHadoop, folder: Path, schema: Schema) -> Iterator[Seen]:
         "checkpoint": {"every_steps": None, "every_seconds": None},
         "output": {"path": RUNS, "progress_seconds": 1},
         "submit": {
+            "deploy_mode": "client",
             "driver_memory_mib": 512,
             "executor_memory_mib": 512,
             "conf": {"spark.yarn.jars": jars, "spark.ui.enabled": "false"},

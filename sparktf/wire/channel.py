@@ -48,7 +48,8 @@ class ControlClient:
             ControlError: the server failed.
         """
         options = call_options(self._secret, timeout_s)
-        body = flight.Action(action.value, request.model_dump_json().encode())
+        # The reader fills in defaults: half of a heartbeat, and of what a coordinator tells of its workers, is such.
+        body = flight.Action(action.value, request.model_dump_json(exclude_defaults=True).encode())
         try:
             results = list(self._client.do_action(body, options))
         except (flight.FlightUnauthenticatedError, flight.FlightUnauthorizedError) as e:
