@@ -433,6 +433,33 @@ def test_a_coordinator_that_falls_silent_with_a_worker_tells_of_it(gang: Gang, l
     )
 
 
+@pytest.mark.parametrize("later_s", [-0.5, 0.0, 4.0, 15.5])
+def test_a_coordinator_that_waits_for_a_frozen_worker_has_time_until_that_is_ended(gang: Gang, later_s: float) -> None:
+    """It waits so where it traces a function: once the worker is killed, the connection to it breaks."""
+    heartbeat, stop = gang.attempt._timeouts.heartbeat, gang.attempt._timeouts.stop
+    ended_s = 105.0 + heartbeat + stop + 1.0
+    while gang.now_s < ended_s + 3 * heartbeat:
+        gang.now_s += 0.25
+        for node in NODES:
+            is_held = node == CHIEF and 105.0 + later_s < gang.now_s < ended_s
+            is_frozen = node == ONE and gang.now_s > 105.0
+            if not (is_held or is_frozen):
+                gang.beat(node, int(gang.now_s) if node == CHIEF else 0)
+        assert gang.attempt.outcome() is Outcome.RUNNING, (gang.now_s, gang.attempt.failures)
+    assert [vacancy.node for vacancy in gang.attempt.vacant()] == [ONE]
+
+
+def test_a_coordinator_that_is_never_heard_again_is_lost_though_a_worker_is_too(gang: Gang) -> None:
+    heartbeat, stop = gang.attempt._timeouts.heartbeat, gang.attempt._timeouts.stop
+    gang.end({ONE: 105.0, CHIEF: 105.0})
+    assert gang.now_s < 105.0 + 2 * heartbeat + stop + 2.0
+
+
+def test_a_coordinator_that_falls_silent_alone_is_lost_as_soon_as_any_node(gang: Gang) -> None:
+    gang.end({CHIEF: 105.0})
+    assert gang.now_s < 105.0 + gang.attempt._timeouts.heartbeat + 2.0
+
+
 def test_a_coordinator_that_falls_silent_after_a_worker_was_lost_is_alone_to_blame(gang: Gang) -> None:
     gang.exited(ONE)
     gang.end({ONE: 100.0, CHIEF: 103.0})

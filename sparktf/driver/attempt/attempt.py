@@ -12,6 +12,7 @@ from sparktf.driver.attempt.disciplines import DISCIPLINES
 from sparktf.driver.attempt.evaluation import Evaluating
 from sparktf.driver.attempt.fed_rows import FedRows
 from sparktf.driver.attempt.health import (
+    Failure,
     Failures,
     Now,
     Outcome,
@@ -268,8 +269,7 @@ class Attempt:
     @property
     def failures(self) -> list[ErrorRecord]:
         """What has failed, in the order in which it was told."""
-        silence_s = self._timeouts.heartbeat
-        return [self.losses.explain(failure, silence_s, self._reporters) for failure in self._failures.told]
+        return [self.losses.explain(failure, self._reporters) for failure in self._failures.told]
 
     @property
     def is_done(self) -> bool:
@@ -285,8 +285,9 @@ class Attempt:
         """Looks for trainers that are late, then says where the attempt stands."""
         now, timeouts, trainers = Now(self._clock(), self._wall()), self._timeouts, self.trainers.values()
         # Until Spark last gave rows, or had given all, nodes that got none have waited for that.
-        since = Since(self._started_s, self.fed.moved_s)
         movers = [self.trainers[node] for node in self._reporters]
+        held_up = [t.node for t in movers if self.losses.may_hold_up(t.heard_s, self.trainers, now.s, timeouts)]
+        since = Since(self._started_s, self.fed.moved_s, held_up)
         if not self.failures and (misled := left_behind(movers, now, since.fed_s, timeouts)):
             self.fail(misled)
         for late in missed(trainers, self._failures.told, now, since, timeouts, self._movers):
@@ -340,7 +341,7 @@ class Attempt:
 
     def fail(self, record: ErrorRecord) -> None:
         """Notes a failure."""
-        self._failures.note(record, self._clock())
+        self._failures.note(Failure(record, self._clock()))
 
     def take_saves(self) -> list[Save]:
         """Returns, and forgets, the checkpoints that are whole, oldest first.
@@ -372,7 +373,7 @@ class Attempt:
             return
         ruling = self._discipline.on_loss(trainer, record, self.trainers)
         if isinstance(ruling, Fail):
-            self._failures.note(ruling.record, self._clock(), is_silence=is_silence)
+            self._failures.note(Failure(ruling.record, self._clock(), is_silence, trainer.heard_s))
         if isinstance(ruling, Replace):
             self.fed.lose(trainer.node, trainer.incarnation)
             self.losses.note(trainer, record, self._clock(), is_silence=is_silence)

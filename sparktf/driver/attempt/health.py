@@ -38,10 +38,12 @@ class Since(NamedTuple):
     Attributes:
         started_s: When the attempt was.
         fed_s: When Spark last gave rows, or had given all: trainers that wait for it are not stuck.
+        held_up: Nodes whose silence may be that of a lost one, for which they wait.
     """
 
     started_s: float
     fed_s: float
+    held_up: Container[NodeId] = ()
 
 
 class Failure(NamedTuple):
@@ -49,11 +51,13 @@ class Failure(NamedTuple):
 
     Attributes:
         is_silence: Nobody told it: the driver waited in vain.
+        heard_s: When the node was last heard that fell silent.
     """
 
     record: ErrorRecord
     noted_s: float
     is_silence: bool = False
+    heard_s: float = 0.0
 
 
 class Failures:
@@ -66,9 +70,9 @@ class Failures:
     def __init__(self) -> None:
         self.told: list[Failure] = []
 
-    def note(self, record: ErrorRecord, now_s: float, *, is_silence: bool = False) -> None:
+    def note(self, failure: Failure) -> None:
         """Adds a failure."""
-        self.told.append(Failure(record, now_s, is_silence))
+        self.told.append(failure)
 
     def add_log(self, node: str, log: dict[str, Any]) -> bool:
         """Keeps a node's exit code and log with what is known of it; returns whether anything was."""
@@ -154,9 +158,10 @@ def late(
         if trainer.state is TrainerState.LAUNCHED:
             if now_s - max(since.started_s, trainer.launched_s) > timeouts.start:
                 yield Lateness(trainer, f"was not ready within timeouts.start: {timeouts.start:g} s", now_s)
-        elif trainer.state in (TrainerState.READY, TrainerState.TRAINING):
+        elif trainer.is_at_work:
             if now_s - trainer.heard_s > timeouts.heartbeat:
-                yield _silence(trainer, timeouts.heartbeat)
+                if trainer.node not in since.held_up:
+                    yield _silence(trainer, timeouts.heartbeat)
             elif trainer.node in movers and now_s - max(trainer.moved_s, since.fed_s) > timeouts.progress:
                 what = f"made no progress within timeouts.progress: {timeouts.progress:g} s"
                 yield Lateness(trainer, what, now_s)
@@ -181,8 +186,7 @@ def left_behind(trainers: Iterable[Trainer], now: Now, fed_s: float, timeouts: T
         return None
     limit_s = min(KNOBS.left_behind_s, timeouts.progress)
     for trainer in trainers:
-        still = trainer.state in (TrainerState.READY, TrainerState.TRAINING)
-        if still and now.s - max(trainer.moved_s, gone.moved_s, fed_s) > limit_s:
+        if trainer.is_at_work and now.s - max(trainer.moved_s, gone.moved_s, fed_s) > limit_s:
             what = (
                 f"train(node) has returned on {gone.node} at step {gone.finished.step}, with epochs left, and "
                 f"{trainer.node} waits at step {trainer.progress.step}: leave the loop on all nodes at the same step"

@@ -6,6 +6,7 @@ from collections.abc import Callable, Collection, Iterable
 from typing import Any, NamedTuple
 
 from sparktf.config.job import JobConfig
+from sparktf.config.timeouts import TimeoutsConfig
 from sparktf.driver.attempt.health import Failure
 from sparktf.driver.attempt.members import Members, Trainer
 from sparktf.driver.attempt.unfollowed import GiveUp, Loss, decide
@@ -52,19 +53,34 @@ class Losses:
         """Why each of them was lost, and why nobody has followed it, if a stand-in did."""
         return [_with(loss.record, self._unfollowed.get(key, "")) for key, loss in self._noted.items()]
 
-    def explain(self, failure: Failure, silence_s: float, reporters: Iterable[NodeId]) -> ErrorRecord:
-        """Returns a failure; the silence of who tells where the run is with the loss of a worker that it may come of.
+    def may_hold_up(self, heard_s: float, members: Members, now_s: float, timeouts: TimeoutsConfig) -> bool:
+        """Returns whether the coordinator's silence may be that of one which waits for a worker.
 
-        While the host of a worker is cut off, TFE_ContextAddFunction waits for it, under Python's lock.
+        TFE_ContextAddFunction waits for all of them, under Python's lock: of a coordinator that traces a function
+        while one is frozen nothing is heard until that is ended, which breaks the connection.
 
         Args:
-            silence_s: After so long it was noticed.
+            heard_s: When the coordinator was last heard.
+        """
+        workers = [members[node] for node in self._workers]
+        # One that fell silent first is not heard after it, but for a beat that was under way.
+        if any(worker.is_at_work and worker.heard_s < heard_s + timeouts.heartbeat / 3 for worker in workers):
+            return True
+        noted_s = [loss.noted_s for (node, _), loss in self._noted.items() if node in self._workers]
+        return bool(noted_s) and now_s - (max(noted_s) + timeouts.stop) <= timeouts.heartbeat
+
+    def explain(self, failure: Failure, reporters: Iterable[NodeId]) -> ErrorRecord:
+        """Returns a failure; the silence of who tells where the run is with the loss of a worker that it may come of.
+
+        See `may_hold_up`: where a worker's host is cut off, that ends only with TensorFlow's own timeouts.
+
+        Args:
             reporters: They tell where the run is.
         """
-        of, began_s = failure.record, failure.noted_s - silence_s
+        of = failure.record
         if failure.is_silence and self._noted and of.node in map(str, reporters):
             for loss in self._noted.values():
-                was_first = loss.record.time_s <= of.time_s + KNOBS.settle_s and loss.noted_s >= began_s
+                was_first = loss.record.time_s <= of.time_s + KNOBS.settle_s and loss.noted_s >= failure.heard_s
                 if was_first and loss.record.host != of.host:
                     return _with(of, f"it may have waited for a lost one: {loss.record.message}")
         return of

@@ -53,7 +53,7 @@ class Trainer:
         if (new.epoch, new.step) < (old.epoch, old.step):
             return
         self.progress = new
-        if new.step > old.step and self.state in (TrainerState.READY, TrainerState.TRAINING):
+        if new.step > old.step and self.is_at_work:
             self.apply(TrainerEvent.PROGRESS)
 
     def beat(self, beat: Heartbeat, *, trains: bool) -> None:
@@ -91,6 +91,11 @@ class Trainer:
             address=address,
             usage=self.usage,
         )
+
+    @property
+    def is_at_work(self) -> bool:
+        """Whether it has found the others, and says so again and again."""
+        return self.state in (TrainerState.READY, TrainerState.TRAINING)
 
     @property
     def is_expected(self) -> bool:
