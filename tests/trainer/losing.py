@@ -43,6 +43,11 @@ class Gate:
         """Lets all rows of an epoch through."""
         self._open.add(epoch)
 
+    def shut(self, epoch: int) -> None:
+        """Keeps an epoch from ending again, in runs to come."""
+        self._open.discard(epoch)
+        self._leased.clear()
+
     def before(self, handler: Handler) -> Handler:
         """Returns what answers in a handler's place."""
 
@@ -124,15 +129,23 @@ class LosingRun:
         """Waits until the driver has said something."""
         self._wait(text, lambda: text in self._gang.output.getvalue())
 
+    def wait_for_log(self, node: str, text: str) -> None:
+        """Waits until a node's log says something."""
+        self._wait(f"'{text}' of {node}", lambda: any(text in log for log in self._logs(f"*-{node}.log")))
+
     def wait_for_stand_in(self, node: str) -> None:
         """Waits until a stand-in has a worker's place: TensorFlow waits for ever for one that is lost meanwhile."""
-        said = f"a stand-in has the place of {node}"
-        self._wait(said, lambda: any(said in log for log in self._logs("*-chief-0.log")))
+        self.wait_for_log("chief-0", f"a stand-in has the place of {node}")
 
     def wait_for_updates(self, *names: str) -> None:
         """Waits until each of these trainers has made one."""
         for name in names:
             self._wait(f"updates of {name}", partial(self._has_trained, name))
+
+    def wait_for_any_updates(self) -> str:
+        """Waits until somebody trains; returns the name of its log."""
+        self._wait("an update", lambda: any(self.updates().values()))
+        return next(name for name, updates in self.updates().items() if updates)
 
     def who_trains(self, row: int) -> str:
         """Waits until somebody trains a row; returns the name of its log."""

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import signal
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from concurrent.futures import ProcessPoolExecutor
+from contextlib import closing
 from pathlib import Path
-from typing import NamedTuple
+from types import MappingProxyType
+from typing import Any, NamedTuple
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from integration.gates import Pipe
 from integration.processes import wait_for
 from trainer import lake, reference
 from trainer.local_gang import LocalGang
@@ -92,13 +95,13 @@ def lossy(tmp_path_factory: pytest.TempPathFactory, gang: LocalGang, gate: Gate)
     return Lossy(config, run.result(), gate.asked_us[1, 1])
 
 
-def job(folder: Path) -> JobConfig:
+def job(folder: Path, *, data: Mapping[str, Any] = MappingProxyType({}), **params: Any) -> JobConfig:
     return lake.job(
         folder,
         "everything",
-        data={**lake.RICH, "shuffle_rows": 1},
+        data={**lake.RICH, "shuffle_rows": 1, **data},
         cluster={"strategy": "parameter_server", "workers": 2, "ps": 1},
-        params={"flavour": "keras", "rows": ROWS, "told": True, "rich": True},
+        params={"flavour": "keras", "rows": ROWS, "told": True, "rich": True, **params},
         train={"batch_size": BATCH, "steps_per_call": CALL_STEPS, "epochs": 2, "max_attempts": 3},
         timeouts={
             "reserve": 60,
@@ -237,6 +240,31 @@ def test_a_value_that_a_worker_refuses_ends_the_run_with_its_place_and_no_other_
     assert result.verdict is Verdict.DATA_REFUSED
     assert result.error.node.startswith("worker")
     assert [attempt.losses for attempt in result.attempts] == [()]
+
+
+def test_a_worker_that_freezes_while_the_coordinator_traces_a_function_is_lost_alone(
+    tmp_path: Path, gang: LocalGang, gate: Gate
+) -> None:
+    """TensorFlow then waits for it under Python's lock: of the coordinator nothing is heard either."""
+    rows, held_out, traced = ROWS // 4, tmp_path / "held-out", tmp_path / "traced"
+    lake.write(tmp_path / "lake", [ROWS // FILES] * (FILES // 4))
+    lake.write(held_out, [8], seed=7)
+    gate.shut(0)
+    gate.open(1)
+    run = LosingRun(gang, job(tmp_path, data={"validation": {"path": str(held_out)}}, rows=rows, traced=str(traced)))
+    worker = run.wait_for_any_updates()
+    with closing(Pipe(traced)) as pipe:
+        gate.open(0)
+        run.wait_for_log("chief-0", "traces an evaluation")
+        run.freeze(worker)
+        pipe.open()
+        result = run.result()
+
+    (attempt,) = result.attempts
+    (lost,) = attempt.losses
+    assert lost.message.endswith(f"was silent for {SILENCE_S:g} s")
+    assert lost.node.startswith("worker")
+    assert accounts(result) == [(rows, rows, rows, True)] * 2
 
 
 def test_a_lost_evaluator_is_followed_by_another_and_the_best_weights_are_found_beside_the_training(

@@ -24,15 +24,15 @@ def everything(params: Params, assets: Params) -> Any:
 
     Several inputs, two Embeddings (of `item` with duplicates in a batch, of `row` so that a row trained twice or never
     shows), L2, two outputs with loss weights, clipping. With `params["told"]`, whoever makes an update says so, and
-    waits at `params["gates"]`; see `told`. With `params["rich"]`, there is what asynchronous training has to get right,
-    too: a vocabulary, BatchNorm, Dropout. It unlearns from step `params["until"]` on.
+    waits at `params["gates"]` and `params["traced"]`; see `told`. With `params["rich"]`, there is what asynchronous
+    training has to get right, too: a vocabulary, BatchNorm, Dropout. It unlearns from step `params["until"]` on.
     """
     del assets
     keras = _flavour(params)
     layers, l2 = keras.layers, keras.regularizers.L2(0.01)
     row, item = (keras.Input((), name=name, dtype="int64") for name in ("row", "item"))
     numbers = keras.Input((len(NUMBERS),), name="numbers")
-    known = told(keras, row, params.get("gates", ())) if params.get("told") else row
+    known = told(keras, row, params.get("gates", ()), params.get("traced", "")) if params.get("told") else row
     embedded = [
         layers.Embedding(params["rows"], 2, name="of_row")(known),
         layers.Embedding(ITEMS, 3, name="of_item", embeddings_regularizer=l2)(item),
@@ -89,11 +89,12 @@ def sharded(params: Params, assets: Params) -> Any:
     return _classifier(keras, params, {"row": row, "item": item, "numbers": numbers}, hidden)
 
 
-def told(keras: Any, row: Any, gates: Sequence[tuple[int, str]] = ()) -> Any:
+def told(keras: Any, row: Any, gates: Sequence[tuple[int, str]] = (), traced: str = "") -> Any:
     """Returns the rows, and has the process that trains on them write into its log when it does; see `trainer.told`.
 
     Args:
         gates: Rows, and pipes that a process then waits at which trains on them: `integration.gates.Pipe`.
+        traced: Where this is a pipe, who traces the model to evaluate it waits at it, and says so in its log.
     """
     tf = importlib.import_module("tensorflow")
 
@@ -105,6 +106,9 @@ def told(keras: Any, row: Any, gates: Sequence[tuple[int, str]] = ()) -> Any:
     class Told(keras.layers.Layer):  # type: ignore[misc]
         def call(self, row: Any, training: bool = False) -> Any:
             done = []
+            if not training and Path(traced).is_fifo():
+                print("traces an evaluation", flush=True)
+                Path(traced).write_text("")
             if training:
                 now_us = tf.cast(tf.timestamp() * 1e6, tf.int64)
                 done = [tf.print("trained at", now_us, "rows", row, summarize=-1, output_stream=sys.stderr)]
