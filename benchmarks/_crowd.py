@@ -25,7 +25,6 @@ from sparktf.wire.control import (
     AssignmentAnswer,
     AssignmentRequest,
     EpochDone,
-    Finished,
     Heartbeat,
     Order,
     Orders,
@@ -33,14 +32,13 @@ from sparktf.wire.control import (
     Ready,
     Registered,
     Registration,
-    StagedFile,
     StopOrder,
     TrainerExited,
     TrainerOrders,
     TrainerSpec,
-    Uploaded,
 )
 from sparktf.wire.security import ControlAccess
+from sparktf.wire.uploads import Finished, StagedFile, Uploaded
 
 _THREADS = 16
 _PATIENCE_S = 300.0

@@ -38,17 +38,15 @@ from sparktf.wire.control import (
     AgentHeartbeat,
     EpochDone,
     Failed,
-    Finished,
     Order,
     Orders,
     Ready,
     Registration,
-    StagedFile,
     TrainerExited,
     TrainerSpec,
-    Uploaded,
 )
 from sparktf.wire.security import ControlAccess
+from sparktf.wire.uploads import Finished, StagedFile, Uploaded
 
 CHIEF = NodeId(role=Role.WORKER, index=0)
 EVERY = 10

@@ -34,7 +34,8 @@ from sparktf.sequence import Cursor
 from sparktf.storage.base import Storage, sha256_of
 from sparktf.storage.fence import Fence
 from sparktf.storage.local import storage_errors
-from sparktf.wire.control import Flavour, StagedFile
+from sparktf.wire.control import Flavour
+from sparktf.wire.uploads import StagedFile
 
 MANIFEST = "MANIFEST.json"
 

@@ -21,9 +21,10 @@ from sparktf.topology import NodeId
 from sparktf.trainer.parameter_server import dispatch, rounds
 from sparktf.trainer.parameter_server.tally import Tally
 from sparktf.trainer.parameter_server.telling import Telling
-from sparktf.wire.control import Uploaded, WorkerPlace
+from sparktf.wire.control import WorkerPlace
 from sparktf.wire.leasing import Receipt
 from sparktf.wire.sender import NodeMessage
+from sparktf.wire.uploads import Uploaded
 
 _succeeded = Attempt.succeed
 _count = LeaseBooks._count

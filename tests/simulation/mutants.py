@@ -29,9 +29,10 @@ from sparktf.result import RunResult
 from sparktf.storage.checkpoints import MANIFEST, CheckpointStore, Manifest
 from sparktf.storage.fence import Fence
 from sparktf.topology import NodeId
-from sparktf.wire.control import AgentHeartbeat, Order, Orders, Uploaded
+from sparktf.wire.control import AgentHeartbeat, Order, Orders
 from sparktf.wire.data import Lease, LeaseRequest
 from sparktf.wire.sender import NodeMessage
+from sparktf.wire.uploads import Uploaded
 
 
 class Mutant(NamedTuple):

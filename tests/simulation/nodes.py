@@ -36,21 +36,19 @@ from sparktf.wire.control import (
     AssignmentRequest,
     EpochDone,
     Failed,
-    Finished,
     Heartbeat,
     Metrics,
     Order,
     Progress,
     Ready,
     Registration,
-    StagedFile,
     StopOrder,
     TrainerExited,
     TrainerOrder,
     TrainerSpec,
-    Uploaded,
 )
 from sparktf.wire.data import DataAddress
+from sparktf.wire.uploads import Finished, StagedFile, Uploaded
 
 _A = TypeVar("_A", bound=Message)
 Ids = npt.NDArray[np.int64]

@@ -31,16 +31,9 @@ from sparktf.trainer.parameter_server.accounts import epoch_done, rows_to_train
 from sparktf.trainer.parameter_server.async_loop import AsyncLoop, AsyncLoopSettings
 from sparktf.trainer.parameter_server.tally import LastReceipt, Tally
 from sparktf.trainer.parameter_server.telling import Telling
-from sparktf.wire.control import (
-    Action,
-    Finished,
-    TrainerOrder,
-    TrainerSpec,
-    Uploaded,
-    WorkerPlace,
-    WorkersOrder,
-)
+from sparktf.wire.control import Action, TrainerOrder, TrainerSpec, WorkerPlace, WorkersOrder
 from sparktf.wire.leasing import Receipt
+from sparktf.wire.uploads import Finished, Uploaded
 
 _LOOK_S = 0.2
 _EVALUATION_S = 0.8

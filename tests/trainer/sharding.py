@@ -22,8 +22,9 @@ from sparktf.ports import HeldPort
 from sparktf.sequence import Cursor
 from sparktf.storage import open_storage
 from sparktf.topology import ClusterSpec, NodeId, Role, tf_config
-from sparktf.wire.control import Action, Uploaded
+from sparktf.wire.control import Action
 from sparktf.wire.restore import Restore
+from sparktf.wire.uploads import Uploaded
 
 COORDINATOR = NodeId(role=Role.CHIEF, index=0)
 TABLES = (600_000, 300_000)

@@ -12,7 +12,7 @@ from trainer import lake, sharding
 from trainer.sharding import Servers, Variable, Written
 
 from sparktf.config.job import JobConfig
-from sparktf.wire.control import Uploaded
+from sparktf.wire.uploads import Uploaded
 
 FLAVOURS = ("keras", "tf_keras")
 

@@ -30,21 +30,19 @@ from sparktf.wire.control import (
     AssignmentRequest,
     EpochDone,
     Failed,
-    Finished,
     Heartbeat,
     Progress,
     Ready,
     Registration,
-    StagedFile,
     StopOrder,
     TrainerExited,
     TrainerOrders,
-    Uploaded,
     WorkerPlace,
     WorkersOrder,
 )
 from sparktf.wire.leasing import BlockLease, BlockLeaseRequest, Closed, Fetched, Receipt
 from sparktf.wire.sender import Sender
+from sparktf.wire.uploads import Finished, StagedFile, Uploaded
 
 CHIEF = NodeId(role=Role.CHIEF, index=0)
 PS = NodeId(role=Role.PS, index=0)

@@ -27,17 +27,16 @@ from sparktf.wire.control import (
     AssignmentRequest,
     EpochDone,
     Failed,
-    Finished,
     Heartbeat,
     Metrics,
     Progress,
     Ready,
     TrainerExited,
-    Uploaded,
     Warned,
 )
 from sparktf.wire.data import Sealed, Span, WorkRequest
 from sparktf.wire.sender import Sender
+from sparktf.wire.uploads import Finished, Uploaded
 
 SILENCE_S = 15.0
 NODES = [NodeId(role=Role.WORKER, index=i) for i in range(3)]

@@ -37,7 +37,7 @@ from sparktf.storage.checkpoints import (
     upload_folder,
 )
 from sparktf.storage.local import LocalStorage
-from sparktf.wire.control import StagedFile
+from sparktf.wire.uploads import StagedFile
 
 # Spawned, not forked: other tests of the same pytest may have left threads.
 PROCESSES = multiprocessing.get_context("spawn")

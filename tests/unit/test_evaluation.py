@@ -16,20 +16,11 @@ from sparktf.driver.attempt.unfollowed import FRUITLESS
 from sparktf.errors import ErrorRecord, RefusedError, Verdict
 from sparktf.sequence import Cursor, Stream
 from sparktf.topology import NodeId, Role
-from sparktf.wire.control import (
-    AssignmentRequest,
-    Failed,
-    Finished,
-    Heartbeat,
-    Metrics,
-    Progress,
-    Ready,
-    TrainerExited,
-    Uploaded,
-)
+from sparktf.wire.control import AssignmentRequest, Failed, Heartbeat, Metrics, Progress, Ready, TrainerExited
 from sparktf.wire.evaluating import NextCommit, NextCommitRequest
 from sparktf.wire.restore import Committed
 from sparktf.wire.sender import Sender
+from sparktf.wire.uploads import Finished, Uploaded
 
 EVALUATOR = NodeId(role=Role.EVALUATOR, index=0)
 CLUSTERS = {

@@ -21,7 +21,7 @@ from sparktf.result import Application, EpochRows
 from sparktf.rundir import RunDirectory, checkpoint_name
 from sparktf.sequence import Cursor
 from sparktf.storage.local import LocalStorage
-from sparktf.wire.control import Uploaded
+from sparktf.wire.uploads import Uploaded
 
 ROWS = 20
 

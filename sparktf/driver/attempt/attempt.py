@@ -41,7 +41,6 @@ from sparktf.wire.control import (
     AssignmentRequest,
     EpochDone,
     Failed,
-    Finished,
     Heartbeat,
     Metrics,
     Progress,
@@ -49,13 +48,13 @@ from sparktf.wire.control import (
     StopOrder,
     TrainerExited,
     TrainerOrders,
-    Uploaded,
     Warned,
 )
 from sparktf.wire.data import Lease, LeaseRequest, Sealed, Span, Work, WorkRequest
 from sparktf.wire.evaluating import NextCommit, NextCommitRequest
 from sparktf.wire.leasing import BlockLease, BlockLeaseRequest, Fetched
 from sparktf.wire.sender import NodeMessage
+from sparktf.wire.uploads import Finished, Uploaded
 
 
 class Attempt:

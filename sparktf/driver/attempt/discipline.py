@@ -10,7 +10,8 @@ from sparktf.driver.attempt.saves import Save, Start
 from sparktf.errors import ErrorRecord
 from sparktf.sequence import Stream
 from sparktf.topology import NodeId
-from sparktf.wire.control import AssignmentRequest, Uploaded
+from sparktf.wire.control import AssignmentRequest
+from sparktf.wire.uploads import Uploaded
 
 
 class Fail(NamedTuple):

@@ -15,8 +15,9 @@ from sparktf.keep import Evaluation
 from sparktf.lifecycle import TrainerState
 from sparktf.sequence import Stream
 from sparktf.topology import NodeId, Role
-from sparktf.wire.control import AssignmentRequest, Metrics, Uploaded
+from sparktf.wire.control import AssignmentRequest, Metrics
 from sparktf.wire.evaluating import NextCommit
+from sparktf.wire.uploads import Uploaded
 
 
 class Evaluating:

@@ -11,7 +11,8 @@ from sparktf.errors import ErrorRecord
 from sparktf.lifecycle import TrainerState
 from sparktf.sequence import Stream
 from sparktf.topology import NodeId
-from sparktf.wire.control import AssignmentRequest, Uploaded
+from sparktf.wire.control import AssignmentRequest
+from sparktf.wire.uploads import Uploaded
 
 
 class Lockstep:

@@ -9,8 +9,9 @@ from sparktf.errors import RefusedError
 from sparktf.lifecycle import TRAINER, TrainerEvent, TrainerState, step
 from sparktf.topology import NodeId
 from sparktf.usage import Usage
-from sparktf.wire.control import Finished, Heartbeat, Progress, Ready
+from sparktf.wire.control import Heartbeat, Progress, Ready
 from sparktf.wire.sender import NodeMessage
+from sparktf.wire.uploads import Finished
 
 
 @dataclass(slots=True)

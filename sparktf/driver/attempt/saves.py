@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from sparktf.sequence import Cursor
 from sparktf.topology import NodeId
-from sparktf.wire.control import Uploaded
+from sparktf.wire.uploads import Uploaded
 
 
 class Start(NamedTuple):

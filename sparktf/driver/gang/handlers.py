@@ -21,19 +21,18 @@ from sparktf.wire.control import (
     AssignmentRequest,
     EpochDone,
     Failed,
-    Finished,
     Heartbeat,
     Metrics,
     Ready,
     Registration,
     TrainerExited,
     TrainerOrders,
-    Uploaded,
     Warned,
 )
 from sparktf.wire.data import LeaseRequest, Sealed, WorkRequest
 from sparktf.wire.evaluating import NextCommitRequest
 from sparktf.wire.leasing import BlockLease, BlockLeaseRequest, Fetched
+from sparktf.wire.uploads import Finished, Uploaded
 
 _Request = TypeVar("_Request", bound=Message)
 

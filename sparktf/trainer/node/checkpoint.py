@@ -12,8 +12,8 @@ import tensorflow as tf
 from sparktf.message import Message
 from sparktf.storage.base import Storage
 from sparktf.trainer.node.objects import OBJECT_GRAPH, entries_of, stored_keys
-from sparktf.wire.control import Uploaded
 from sparktf.wire.restore import Restore
+from sparktf.wire.uploads import Uploaded
 
 PREFIX = "ckpt"
 INDEX = f"{PREFIX}.index"

@@ -18,7 +18,8 @@ from sparktf.trainer.node.checkpoint import Checkpoint
 from sparktf.trainer.node.failure import LARGER_DISK, is_full_disk
 from sparktf.trainer.node.place import Place
 from sparktf.trainer.node.position import Done, Position
-from sparktf.wire.control import Action, Flavour, Uploaded
+from sparktf.wire.control import Action, Flavour
+from sparktf.wire.uploads import Uploaded
 
 
 class CheckpointWriter:

@@ -11,7 +11,8 @@ from sparktf.trainer.node.outputs import Output
 from sparktf.trainer.node.place import Place
 from sparktf.trainer.node.position import Done, Extent, Position
 from sparktf.trainer.node.saving import Saves
-from sparktf.wire.control import Action, Finished, Flavour, Ready
+from sparktf.wire.control import Action, Flavour, Ready
+from sparktf.wire.uploads import Finished
 
 
 class Member(NamedTuple):

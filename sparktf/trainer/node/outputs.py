@@ -16,7 +16,8 @@ from sparktf.trainer.node.best import BestEpoch
 from sparktf.trainer.node.place import Place
 from sparktf.trainer.node.position import Position
 from sparktf.trainer.node.summaries import Summaries
-from sparktf.wire.control import Action, Metrics, StagedFile
+from sparktf.wire.control import Action, Metrics
+from sparktf.wire.uploads import StagedFile
 
 
 class Output:

@@ -20,8 +20,8 @@ from sparktf.trainer.parameter_server.servers import Servers, server_of
 from sparktf.trainer.parameter_server.shard_orders import Upload
 from sparktf.trainer.parameter_server.shard_reading import ShardReader
 from sparktf.trainer.parameter_server.shard_writing import ShardWriter
-from sparktf.wire.control import Uploaded
 from sparktf.wire.restore import Restore
+from sparktf.wire.uploads import Uploaded
 
 
 class ShardedCheckpoint:

@@ -28,7 +28,8 @@ from sparktf.trainer.parameter_server.shard_orders import (
     ShardAnswer,
     Upload,
 )
-from sparktf.wire.control import Action, Uploaded
+from sparktf.wire.control import Action
+from sparktf.wire.uploads import Uploaded
 
 
 class Shard:
