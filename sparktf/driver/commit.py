@@ -322,7 +322,7 @@ class Committer:
             extra={
                 _EPOCHS: [e.model_dump() for e in commit.epochs],
                 _ASIDE: commit.save.rows_aside,
-                _REPLAYED: commit.replayed,
+                _REPLAYED: commit.replayed + chief.in_doubt,
                 **({} if commit.splits is None else {_SPLITS: commit.splits}),
                 **({} if not commit.evaluations else {_VALIDATION: [e.model_dump() for e in commit.evaluations]}),
                 **({} if keep is None else {_KEEP: keep.model_dump()}),

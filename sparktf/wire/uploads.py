@@ -23,6 +23,7 @@ class Uploaded(NodeMessage):
     Attributes:
         done: Intervals of the sequence of `epoch` that this node has trained in this attempt, up to `step`.
         rows_aside: How many rows of these were set aside.
+        in_doubt: So many rows beyond these may have gone into the weights: of executions that broke off.
         files: What this node has brought there: the chief, and whoever has written a part of the chief's checkpoint.
         others: Which files others have written, without which the chief's checkpoint is not whole.
         error: Why files are not there; "" if they are.
@@ -33,6 +34,7 @@ class Uploaded(NodeMessage):
     done: tuple[Interval, ...]
     keras: Flavour
     rows_aside: int = 0
+    in_doubt: int = 0
     files: tuple[StagedFile, ...] = ()
     others: tuple[str, ...] = ()
     error: str = ""

@@ -20,8 +20,8 @@ DOUBT = "doubt"
 """Beside the weights: how often each row is in them for executions that broke off."""
 
 UNSEEN = "unseen"
-"""Beside them: which of these rows a worker was to hand out again when the checkpoint was made. If the attempt ends
-before it does, nobody has counted them as replayed."""
+"""Beside them, where Spark feeds: which of these rows were to be trained again when the checkpoint was made. Those of
+a lost worker are counted when they are fed again; if the attempt ends before, nobody has counted them as replayed."""
 
 _LOSS = "loss"
 _SEEN = "seen"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -12,6 +12,7 @@ from simulation.hub import SimCondition, Waiter
 from simulation.servers import Execution
 
 from sparktf.knobs import KNOBS
+from sparktf.topology import NodeId
 from sparktf.trainer.parameter_server.seats import Seat, are_filled
 from sparktf.trainer.parameter_server.tally import LastReceipt
 from sparktf.wire.control import WorkerPlace
@@ -75,6 +76,7 @@ class Executions:
         self._changed = SimCondition(self._process, 0.0)
         self._queue: deque[Task] = deque()
         self._came: deque[Result | Exception] = deque()
+        self.broken_off: Counter[tuple[NodeId, int]] = Counter()
         self._chairs = [Chair(place.address) for place in coordinator.workers().values()]
         for chair in self._chairs:
             self._process.spawn(partial(self._serve, chair))
@@ -180,6 +182,7 @@ class Executions:
     def _again(self, task: Task, execution: Execution) -> None:
         execution.broke_off = True
         with self._changed:
+            self.broken_off[execution.worker.spec.node, execution.worker.spec.incarnation] += 1
             self._queue.appendleft(task)
             self._changed.notify_all()
 

@@ -30,6 +30,7 @@ from sparktf.message import Message
 from sparktf.rundir import RunDirectory, checkpoint_name
 from sparktf.sequence import Stream, batch_shares, leading
 from sparktf.storage import Storage
+from sparktf.trainer.node.position import Done
 from sparktf.wire.control import (
     Action,
     AgentHeartbeat,
@@ -395,10 +396,10 @@ class Trainer:
             step, rows = step + updates, rows + len(taken)
             self._update(epoch=epoch, step=step, rows_trained=rows)
             if step % every == 0:
-                self._save(together, step, epoch, leading(given.intervals, rows), last=False)
+                self._save(together, step, epoch, Done(leading(given.intervals, rows)), last=False)
         done = EpochDone(**spec.sender, epoch=epoch, step=step, rows_fed=rows, rows_trained=rows, complete=True)
         self._send(Action.EPOCH_DONE, done)
-        self._save(together, step, epoch + 1, [], last=epoch + 1 >= spec.config.train.epochs)
+        self._save(together, step, epoch + 1, Done(), last=epoch + 1 >= spec.config.train.epochs)
         return step
 
     # ---- evaluation ----
@@ -447,9 +448,7 @@ class Trainer:
             return weights
         return read_counts(self._storage, restore.path, restore.files, weights)[0]
 
-    def _save(
-        self, together: Weighty, step: int, epoch: int, done: Sequence[tuple[int, int]], *, aside: int = 0, last: bool
-    ) -> None:
+    def _save(self, together: Weighty, step: int, epoch: int, done: Done, *, last: bool) -> None:
         if step == self._saved_step:
             return
         self._saved_step = step
@@ -459,7 +458,13 @@ class Trainer:
         if late and last:
             raise NotStoredError("a checkpoint's upload took longer than timeouts.upload")
         position = Uploaded(
-            **self.spec.sender, step=step, epoch=epoch, done=tuple(done), rows_aside=aside, keras="keras"
+            **self.spec.sender,
+            step=step,
+            epoch=epoch,
+            done=tuple(done.intervals),
+            rows_aside=done.rows_aside,
+            in_doubt=done.in_doubt,
+            keras="keras",
         )
         if late:
             error = "the upload before was still under way" if self.is_chief else ""

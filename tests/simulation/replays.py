@@ -32,6 +32,7 @@ class Replays:
         self._told: Counter[tuple[Lessee, int]] = Counter()
         self._unmarked: defaultdict[Lessee, Counter[int]] = defaultdict(Counter)
         self._closed: set[Lessee] = set()
+        self._in_doubt: Counter[tuple[Lessee, int]] = Counter()
 
     def leased(self, lessee: Lessee, epoch: int, number: int, pieces: tuple[Piece, ...]) -> None:
         """Notes an answer of the driver's; given again, it counts once, also where it is empty by then."""
@@ -49,10 +50,15 @@ class Replays:
         """Notes that a coordinator takes nothing more."""
         self._closed.add(lessee)
 
+    def in_doubt(self, coordinator: Lessee, epoch: int, rows: int) -> None:
+        """Notes what a coordinator says with a checkpoint, which a later attempt may go on from."""
+        self._in_doubt[coordinator, epoch] = max(self._in_doubt[coordinator, epoch], rows)
+
     def most(self, epoch: int) -> int:
-        """Returns how many rows may be replayed, and no more: what was handed to executions that did not mark it, and
-        what a lost worker had leased and nobody was told of."""
+        """Returns how many rows may be replayed, and no more: what was handed to executions that did not mark it,
+        what a lost worker had leased and nobody was told of, and what each attempt's coordinator took for possible."""
         unmarked = sum(rows[epoch] for rows in self._unmarked.values())
+        unmarked += sum(rows for (_, at), rows in self._in_doubt.items() if at == epoch)
         if self._untold is not None:
             return self._untold * len(self._closed) + unmarked
         leased = sum(rows for (lessee, at, _), rows in self._leases.items() if at == epoch and lessee in self._closed)

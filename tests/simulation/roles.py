@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import replace
@@ -220,11 +221,6 @@ class Worker(Member):
                 return None
             parameters.apply(execution, ids[start : start + batch])
         return len(ids)
-
-    def held(self, epoch: int) -> Ids:
-        """Returns rows that it has handed out, and not marked as trained: it would hand them out again."""
-        feed = self._feed
-        return cast("Ids", feed._held.get("x", _NO_ROWS)) if feed is not None and feed.epoch == epoch else _NO_ROWS
 
     def _rows(self, task: Task) -> tuple[int, Ids]:
         try:
@@ -463,6 +459,10 @@ class Coordinator(Member):
             self.strike_called("coordinator-dies", f"takes execution {result.number}")
         return result
 
+    def broken_off(self) -> Counter[tuple[NodeId, int]]:
+        """See `Surroundings`."""
+        return self._executions.broken_off.copy()
+
     def steps_made(self) -> int:
         """See `Surroundings`."""
         self._parameters.reach(self.process)
@@ -483,7 +483,9 @@ class Coordinator(Member):
         self.strike_called("coordinator-dies", f"saves step {position.step}")
         self._parameters.reach(self.process)
         last = Extent.of(self.spec.config.train).epoch_after(position) is None
-        self._save(self, position.step, position.next_epoch, done.intervals, aside=done.rows_aside, last=last)
+        teller = self.line.lessee(self.spec.attempt, self.spec.node, self.spec.incarnation)
+        self.line.replays.in_doubt(teller, position.epoch, done.in_doubt)
+        self._save(self, position.step, position.next_epoch, done, last=last)
         self._saved_s = self.line.hub.now
 
     def trained(self, position: Position) -> None:

@@ -137,8 +137,6 @@ class Parameters:
             if not execution.told and (execution.broke_off or execution.number in given_up or is_lost):
                 for rows in execution.applied:
                     np.add.at(doubt[execution.epoch], rows, 1)
-                    if not is_lost:
-                        unseen[execution.epoch][rows[np.isin(rows, execution.worker.held(execution.epoch))]] = 1
         if self._is_fed:
             unseen[(doubt > 0) & (self.weights == doubt)] = 1
         return [self.weights.copy(), doubt, unseen]

@@ -154,6 +154,18 @@ def stood_in() -> StoodIn:
     )
 
 
+def broken_off() -> tuple[dict[tuple[NodeId, int], int], int]:
+    """Returns which executions count as broken off, of one that TensorFlow puts back and others, and how many wait."""
+    cluster = Cluster()
+    closures = [cluster.execute(worker) for worker in (0, 1)]
+    _wait("two executions", lambda: all(door.call is not None for door in cluster.succession._doors))
+    cluster.put_back(closures[1])
+    cluster.put_back(threading.Event())  # which nobody was at
+    for closure in closures:
+        closure.set()
+    return dict(cluster.succession.broken_off), len(cluster.back)
+
+
 def cut_off() -> tuple[str, str]:
     """Returns what a call to a lost worker fails with that never ends, and the address that it was to."""
     cluster = Cluster()

@@ -22,6 +22,14 @@ def test_a_place_that_nobody_takes_has_a_server_that_executes_nothing_until_some
     assert all(found), found
 
 
+def test_executions_that_tensorflow_puts_back_count_as_broken_off_where_they_were_made(
+    elsewhere: ProcessPoolExecutor,
+) -> None:
+    found, waiting = elsewhere.submit(joining.broken_off).result()
+    assert found == {(joining.WORKERS[1], 0): 1}
+    assert waiting == 2
+
+
 def test_a_call_to_a_lost_worker_that_never_ends_fails_with_its_name(elsewhere: ProcessPoolExecutor) -> None:
     said, address = elsewhere.submit(joining.cut_off).result()
     assert said == (

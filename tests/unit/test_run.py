@@ -109,13 +109,13 @@ def test_rows_that_were_replayed_before_a_checkpoint_still_count_after_it(tmp_pa
         opened.fence(lambda after: after + 1)
         return opened
 
-    uploaded = Uploaded(attempt=1, node=CHIEF, step=1, epoch=0, done=(), keras="keras")
+    uploaded = Uploaded(attempt=1, node=CHIEF, step=1, epoch=0, done=(), keras="keras", in_doubt=5)
     before = committer()
     Path(rundir.staged(1, checkpoint_name(1))).mkdir(parents=True)
     before.commit(Commit(Save(uploaded, Cursor()), (), None, {}, replayed=7))
     after = committer()
     assert after.begin() is not None
-    assert after.replayed == 7
+    assert after.replayed == 7 + 5, "nobody tells of those in doubt any more"
 
 
 def test_a_checkpoint_does_not_count_rows_as_trained_that_were_set_aside(tmp_path: Path) -> None:

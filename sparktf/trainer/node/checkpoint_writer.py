@@ -64,6 +64,7 @@ class CheckpointWriter:
             epoch=position.next_epoch,
             done=tuple(done.intervals),
             rows_aside=done.rows_aside,
+            in_doubt=done.in_doubt,
             keras=self._keras,
             others=others,
         )

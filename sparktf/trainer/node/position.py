@@ -95,7 +95,9 @@ class Done(NamedTuple):
     Attributes:
         intervals: Of the epoch's sequence.
         rows_aside: How many rows of these were left out because they fail a check.
+        in_doubt: So many others may have gone into the weights, and nobody will tell of it.
     """
 
     intervals: Sequence[Interval] = ()
     rows_aside: int = 0
+    in_doubt: int = 0

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple, Protocol
@@ -65,6 +66,9 @@ class Surroundings(Protocol):
 
     def next(self, wait_s: float) -> Result | None:
         """Returns what has come back next, None where nothing comes for so long."""
+
+    def broken_off(self) -> Counter[tuple[NodeId, int]]:
+        """Returns how many executions have broken off so far on each worker, by its node and incarnation."""
 
     def steps_made(self) -> int:
         """Returns how many updates the optimizer has counted in the whole run."""
@@ -134,9 +138,11 @@ class AsyncLoop:
         self._tally = tally
         self._telling = telling
         self._rows: CountRows = lambda: None
-        self._number = 0
+        self._number = self._first = 0
         self._under_way: dict[int, tuple[int, float]] = {}
         self._late: dict[int, int] = {}
+        self._largest = 0
+        self._broken_before: Counter[tuple[NodeId, int]] = Counter()
         self._workers = 0
         self._incarnations: dict[NodeId, int] = {}
         self._save_asked = False
@@ -167,6 +173,7 @@ class AsyncLoop:
             rows: What is left of the epoch; it is asked all the time.
         """
         self._rows = rows
+        self._first, self._broken_before = self._number, self._around.broken_off()
         self._tempo.begin(time.monotonic())
         if self._together is not None:
             self._together.begin_epoch()
@@ -193,7 +200,21 @@ class AsyncLoop:
         if self.position.is_complete:
             return Done()
         tally = self._tally.of(self.position.epoch)
-        return Done(tally.intervals, tally.rows_aside)
+        return Done(tally.intervals, tally.rows_aside, self._in_doubt)
+
+    @property
+    def _in_doubt(self) -> int:
+        """Rows that may be in the weights, and that nobody has told of.
+
+        A worker hands the rows of an execution that broke off out again, and tells of them then. What a lost one had
+        does the driver count.
+        """
+        replayed, rows = self._tally.of(self.position.epoch).replayed, self._settings.batch_size * self._largest
+        broken = self._around.broken_off() - self._broken_before
+        here = ((node, incarnation) for node, incarnation in broken if self._incarnations.get(node) == incarnation)
+        untold = sum(max(rows * broken[worker] - replayed[worker], 0) for worker in here)
+        late = (updates for number, updates in self._late.items() if number > self._first)
+        return untold + self._settings.batch_size * sum(late)
 
     @property
     def rows_aside(self) -> int:
@@ -268,6 +289,7 @@ class AsyncLoop:
         self._number += 1
         self._moved_s = time.monotonic()
         self._under_way[self._number] = (updates, self._moved_s)
+        self._largest = max(self._largest, updates)
         self._around.send(self._number, self.position.epoch, updates, self._tally.acknowledged)
 
     def _receive(self) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
@@ -143,7 +144,7 @@ class CoordinatedRun:
 
     def _trace_plain(self, closure: Closure) -> Any:
         # TFE_ContextAddFunction keeps Python's lock, and does not return while the host of a worker is cut off that
-        # executes: no heartbeat leaves this process then, the driver takes it for silent.
+        # executes: no heartbeat leaves this process then, and the driver gives it time; see `Losses.may_hold_up`.
         with self._succession.sending:
             return closure.plain()
 
@@ -164,6 +165,10 @@ class CoordinatedRun:
     def next(self, wait_s: float) -> Result | None:
         """See `Surroundings`."""
         return self._executions.next(wait_s)
+
+    def broken_off(self) -> Counter[tuple[NodeId, int]]:
+        """See `Surroundings`."""
+        return self._succession.broken_off
 
     def steps_made(self) -> int:
         """See `Surroundings`."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from collections import Counter
 from typing import Any
 
 from sparktf.trainer.parameter_server.seats import Call
@@ -26,11 +27,13 @@ class Door:
         """
         self.place = place
         self.call: Call | None = None
+        self._broken_off: Counter[int] = Counter()
         self._execute = worker._process_closure
         self._queue = queue
         self._lock = threading.Lock()
         self._open = threading.Event()
         self._open.set()
+        self._closure: Any = None
         worker._process_closure = self._pass
 
     @property
@@ -53,16 +56,29 @@ class Door:
             if self.call is call:
                 self.call = call._replace(gone_s=gone_s)
 
+    @property
+    def broken_off(self) -> dict[int, int]:
+        """How many executions have broken off there, by incarnation."""
+        with self._lock:
+            return dict(self._broken_off)
+
+    def note_put_back(self, closure: Any) -> None:
+        """Notes that an execution is to be made again by anybody: it broke off, if this is where it was made."""
+        with self._lock:
+            if closure is self._closure and self.call is not None:
+                self._broken_off[self.call.place.incarnation] += 1
+
     def _pass(self, closure: Any) -> None:
         with self._lock:
             goes = self.is_open
             self.call = Call(self.place) if goes else None
+            self._closure = closure if goes else None
         if goes:
             try:
                 self._execute(closure)
             finally:
                 with self._lock:
-                    self.call = None
+                    self.call = self._closure = None
             return
         self._queue.put_back(closure)
         self._open.wait()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
@@ -44,7 +45,7 @@ class Scheduling:
         self._executions = Executions(
             coordinator, threads=2 * IN_FLIGHT * place.workers, patience_s=config.timeouts.progress
         )
-        look_after_workers(coordinator, place)
+        self._succession = look_after_workers(coordinator, place)
         self._functions: dict[Callable[..., Any], ScheduledFunction] = {}
         self._next: tuple[Any, tuple[Any, ...]] = (None, ())
         self._results: list[Any] = []
@@ -113,6 +114,10 @@ class Scheduling:
         if rows:
             self._results.append(value)
         return result._replace(value=receipts)
+
+    def broken_off(self) -> Counter[tuple[NodeId, int]]:
+        """See `Surroundings`."""
+        return self._succession.broken_off
 
     def steps_made(self) -> int:
         """See `Surroundings`. A loop may have any number of optimizers, or none: batches that are trained count."""

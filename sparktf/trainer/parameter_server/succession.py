@@ -12,9 +12,11 @@ from __future__ import annotations
 import socket
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from enum import Enum, auto
+from functools import partial
 from typing import Any
 
 import tensorflow as tf
@@ -91,8 +93,16 @@ class Succession:
             Door(place, worker, cluster.closure_queue)
             for place, worker in zip(self._seated, cluster.workers, strict=True)
         ]
+        cluster.closure_queue.put_back = partial(self._put_back, cluster.closure_queue.put_back)
         context.context().update_server_def = self._send_when_filled
         threading.Thread(target=self._run, name="seats", daemon=True).start()
+
+    @property
+    def broken_off(self) -> Counter[tuple[NodeId, int]]:
+        """How many executions have broken off on each worker, by its node and incarnation."""
+        return Counter(
+            {(door.place.node, number): count for door in self._doors for number, count in door.broken_off.items()}
+        )
 
     # ---- the definition ----
 
@@ -113,6 +123,11 @@ class Succession:
             seat(seated.incarnation, place, error, answered, has_call=door.call is not None)
             for seated, place, error, answered, door in known
         ]
+
+    def _put_back(self, put_back: Callable[[Any], None], closure: Any) -> None:
+        for door in self._doors:
+            door.note_put_back(closure)
+        put_back(closure)
 
     def _with_stand_in(self, index: int, place: WorkerPlace) -> WorkerPlace:
         return place.model_copy(update={"address": self._standing.get(index, "")}) if place.stand_in else place

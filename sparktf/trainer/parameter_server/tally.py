@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import zlib
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
@@ -36,10 +37,12 @@ class EpochTally:
         rows: Rows that went into them.
         rows_aside: Rows that were left out because they fail a check.
         covered: Rows that are done, both kinds.
+        replayed: Rows that may have gone into two updates, by worker and incarnation.
     """
 
     def __init__(self) -> None:
         self.steps = self.rows = self.rows_aside = self.covered = 0
+        self.replayed: Counter[tuple[NodeId, int]] = Counter()
         self._intervals: list[Interval] = []
 
     @property
@@ -57,6 +60,7 @@ class EpochTally:
         self.steps += receipt.steps
         self.rows += receipt.rows
         self.rows_aside += receipt.rows_aside
+        self.replayed[receipt.node, receipt.incarnation] += receipt.replayed
         self.covered += sum(stop - start for start, stop in receipt.intervals)
         self._intervals += receipt.intervals
 

@@ -1,0 +1,169 @@
+"""What the coordinator's loop says with a checkpoint, of workers that a test makes up."""
+
+from __future__ import annotations
+
+import zlib
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
+
+import pytest
+from pydantic import TypeAdapter
+
+from sparktf.config.train import TrainConfig
+from sparktf.knobs import KNOBS
+from sparktf.topology import NodeId, Role
+from sparktf.trainer.node.position import Done, Extent, Position
+from sparktf.trainer.parameter_server.async_loop import AsyncLoop, AsyncLoopSettings
+from sparktf.trainer.parameter_server.dispatch import SaveNow
+from sparktf.trainer.parameter_server.tally import LastReceipt, Tally
+from sparktf.wire.control import WorkerPlace
+from sparktf.wire.leasing import Receipt
+
+ONE, TWO = NodeId(role=Role.WORKER, index=0), NodeId(role=Role.WORKER, index=1)
+BATCH, CALL_STEPS, ROWS = 8, 2, 1_000
+RECEIPTS = TypeAdapter(tuple[Receipt, ...])
+
+
+class Answer(NamedTuple):
+    number: int
+    value: bytes
+
+
+class Cluster:
+    """Two workers, and what their coordinator knows of them; it is also who tells the driver."""
+
+    def __init__(self) -> None:
+        self.places = {node: WorkerPlace(node=node, incarnation=0, address="a:1") for node in (ONE, TWO)}
+        self.broken: Counter[tuple[NodeId, int]] = Counter()
+        self.is_save_wanted, self.answers = False, True
+        self.sent: list[int] = []
+        self.saved: list[Done] = []
+        self._receipts: Counter[NodeId] = Counter()
+        self._trained = 0
+        self._came: list[Answer] = []
+        settings = AsyncLoopSettings(BATCH, CALL_STEPS, Extent.of(TrainConfig()))
+        self.loop = AsyncLoop(settings, self, Tally([ONE, TWO]), self, Position())  # type: ignore[arg-type]
+        self.loop.begin(lambda: ROWS)
+
+    def answer(self, node: NodeId, replayed: int = 0) -> None:
+        """A worker has made the execution that was sent out first."""
+        self._receipts[node] += 1
+        rows = BATCH * CALL_STEPS
+        receipt = Receipt(
+            node=node,
+            incarnation=self.places[node].incarnation,
+            number=self._receipts[node],
+            epoch=0,
+            steps=CALL_STEPS,
+            intervals=((self._trained, self._trained + rows),),
+            rows=rows,
+            replayed=replayed,
+        )
+        self._trained += rows
+        self._came.append(Answer(self.sent.pop(0), zlib.compress(RECEIPTS.dump_json((receipt,)))))
+
+    def train(self) -> None:
+        """The loop sends out as much as it does at once, and takes what has come."""
+        for _ in range(20):
+            self.loop.do(self.loop.decide())
+
+    def checkpoint(self) -> Done:
+        """A checkpoint is written; all that was sent out must have come back, or be given up."""
+        self.is_save_wanted = True
+        while not isinstance(step := self.loop.decide(), SaveNow):
+            if self.sent and self.answers and not self._came:
+                self.answer(TWO)
+            self.loop.do(step)
+        self.is_save_wanted = False
+        self.loop.do(step)
+        return self.saved[-1]
+
+    # ---- what the loop needs ----
+
+    def workers(self) -> dict[NodeId, WorkerPlace]:
+        return self.places
+
+    def send(self, number: int, epoch: int, updates: int, acknowledged: Sequence[LastReceipt]) -> None:
+        self.sent.append(number)
+
+    def next(self, wait_s: float) -> Answer | None:
+        return self._came.pop(0) if self._came else None
+
+    def broken_off(self) -> Counter[tuple[NodeId, int]]:
+        return self.broken.copy()
+
+    def steps_made(self) -> int:
+        return self.loop.position.step
+
+    def save_wanted(self) -> bool:
+        return self.is_save_wanted
+
+    def steps_to_save(self, step: int) -> int | None:
+        return None
+
+    def save(self, position: Position, done: Done) -> None:
+        self.saved.append(done)
+
+    def trained(self, position: Position) -> None:
+        pass
+
+    # ---- `Telling` ----
+
+    def add(self, receipts: Iterable[Receipt]) -> None:
+        pass
+
+    def close(self, lost: Iterable[tuple[NodeId, int]]) -> None:
+        pass
+
+    def flush(self) -> None:
+        pass
+
+
+@pytest.fixture
+def cluster() -> Cluster:
+    cluster = Cluster()
+    cluster.train()
+    return cluster
+
+
+def test_nothing_is_in_doubt_where_nothing_broke_off(cluster: Cluster) -> None:
+    done = cluster.checkpoint()
+    assert done.intervals
+    assert done.in_doubt == 0
+
+
+def test_an_execution_that_broke_off_on_a_living_worker_is_in_doubt_until_that_has_told_of_its_rows(
+    cluster: Cluster,
+) -> None:
+    cluster.broken[ONE, 0] += 1
+    assert cluster.checkpoint().in_doubt == BATCH * CALL_STEPS, "the other worker has made it again, with other rows"
+    cluster.train()
+    cluster.answer(ONE, replayed=3)
+    assert cluster.checkpoint().in_doubt == BATCH * CALL_STEPS - 3
+    cluster.train()
+    cluster.answer(ONE, replayed=BATCH * CALL_STEPS - 3)
+    assert cluster.checkpoint().in_doubt == 0
+
+
+def test_what_a_lost_worker_may_have_trained_is_counted_by_the_driver(cluster: Cluster) -> None:
+    cluster.broken[ONE, 0] += 1
+    cluster.places[ONE] = WorkerPlace(node=ONE, incarnation=1, address="a:2")
+    assert cluster.checkpoint().in_doubt == 0
+    cluster.broken[ONE, 1] += 1
+    assert cluster.checkpoint().in_doubt == BATCH * CALL_STEPS
+
+
+def test_executions_that_nobody_waits_for_any_more_are_in_doubt(
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(KNOBS, "drain_s", 0.0)
+    sent, cluster.answers = len(cluster.sent), False
+    assert cluster.checkpoint().in_doubt == sent * BATCH * CALL_STEPS
+
+
+def test_what_was_in_doubt_in_an_epoch_that_is_trained_is_in_doubt_no_more(cluster: Cluster) -> None:
+    cluster.broken[ONE, 0] += 1
+    cluster.checkpoint()
+    cluster.loop.begin(lambda: ROWS)
+    assert cluster.checkpoint().in_doubt == 0
