@@ -9,6 +9,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from contextlib import suppress
 from pathlib import Path
 from typing import IO
 
@@ -128,7 +129,8 @@ class TrainerProcess:
 
     def _clean(self) -> None:
         if self._process.stdin is not None:
-            self._process.stdin.close()
+            with suppress(BrokenPipeError):  # there is left in it what the trainer has died before it read
+                self._process.stdin.close()
         shutil.rmtree(self._work, ignore_errors=True)
         self._log.unlink(missing_ok=True)
 

@@ -175,6 +175,25 @@ def test_an_agent_runs_one_trainer_of_a_node_after_the_other_in_one_attempt_and_
     assert len(addresses) == 3, "a straggler of one cannot reach the next"
 
 
+def test_a_trainer_that_dies_before_it_reads_what_it_is_to_do_does_not_take_its_agent_along(
+    driver: Driver, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def spawn(trainer: TrainerProcess, log: IO[bytes]) -> subprocess.Popen[bytes]:
+        del trainer
+        process = subprocess.Popen([sys.executable, "-c", "exit(7)"], stdin=subprocess.PIPE, stdout=log)
+        process.wait()
+        return process
+
+    monkeypatch.setattr(TrainerProcess, "_spawn", spawn)
+    agent = Running(driver.server.access(), tmp_path)
+    driver.roster.start([(driver.wait_until_free().id, trainer_spec(run_root=str(tmp_path / "runs")))])
+    driver.wait_until_free()
+    driver.roster.dismiss()
+    agent.end()
+    assert agent.error is None
+    assert [exited.exit_code for exited in driver.exited] == [7]
+
+
 def test_an_agent_whose_run_ended_while_it_was_given_up_leaves_in_peace(driver: Driver, tmp_path: Path) -> None:
     agent = Running(driver.server.access(), tmp_path)
     driver.wait_for_agent()
