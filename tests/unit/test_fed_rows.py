@@ -92,16 +92,22 @@ class Worker:
         )
         self.receipts.append(receipt)
 
-    def ask(self, rng: random.Random) -> Work:
-        """Looks for more, as a feed does that has nothing to read."""
+    def request(self) -> WorkRequest:
+        """Returns what it says when it has nothing to read."""
         self.asked += 1
         in_hand = sum(stop - start for start, stop in self.hand)
         holding = Holding(number=self.asked, in_hand=in_hand, moves=self.staging.moves, receipts=len(self.receipts))
         span = Span(attempt=1, stream=TRAIN, epoch=self.epoch)
-        request = WorkRequest(**self.sender, span=span, starved_s=9.0, holding=holding)
+        return WorkRequest(**self.sender, span=span, starved_s=9.0, holding=holding)
+
+    def ask(self, rng: random.Random) -> Work:
+        """Looks for more, as a feed does that has nothing to read."""
+        request = self.request()
         work = self.walk.fed.work(request, {})
-        if rng.random() < 0.1:
-            self.walk.fed.work(request, {})  # it comes twice
+        if rng.random() < 0.2:
+            self.walk.on_the_way.append(request)
+        if self.walk.on_the_way and rng.random() < 0.1:  # it comes twice, the second time late
+            self.walk.fed.work(self.walk.on_the_way.pop(), {})
         for peer in work.peers:
             found = self.walk.at(peer).staging.give(self.epoch)
             if found is not None:
@@ -137,6 +143,7 @@ class Walk:
         self.known: dict[str, Worker] = {}
         self.workers: list[Worker] = []
         self.lost: list[Worker] = []
+        self.on_the_way: list[WorkRequest] = []
         self.tasks: list[Iterator[None]] | None = None
         self.now = (0, 0)
         self.counted: Counter[Row] = Counter()
@@ -201,6 +208,13 @@ class Walk:
     def close(self, worker: Worker) -> None:
         self.lost.remove(worker)
         self.tell(worker, Closed(node=worker.lessee.node, incarnation=worker.lessee.incarnation))
+
+    def seal(self, worker: Worker, split: int, turn: int = 0, rows: int = 10) -> None:
+        """A split of epoch 2 comes to a worker."""
+        span = Span(attempt=1, stream=TRAIN, epoch=2, split=split, turn=turn)
+        jvm = f"jvm{worker.lessee.node.index}"
+        assert self.fed.lease(LeaseRequest(span=span, host="h", jvm=jvm)).data == worker.address
+        self.fed.sealed(Sealed(**worker.sender, span=span, rows=rows))
 
     def _watch(self, epoch: int) -> None:
         if self.tasks is None and self.fed.wanted:
@@ -331,6 +345,26 @@ class TestClaims:
         assert self.claims().settled(0) is None
 
 
+def test_a_late_copy_of_what_was_said_before_rows_came_does_not_say_that_none_are_left(
+    tmp_path: Path, fed_plan: Plan
+) -> None:
+    walk = Walk(0, tmp_path, fed_plan, 0)
+    walk.workers = walk.workers[:2]
+    for worker in walk.workers:
+        worker.begin(2)
+    walk.fed.wanted.clear()
+    said = [worker.request() for _ in range(2) for worker in walk.workers]
+    for request in said:
+        walk.fed.work(request, {})
+    for split, worker in enumerate(walk.workers):
+        walk.seal(worker, split)
+    walk.ledger.end(TRAIN, 2, 2)
+    for request in said:
+        walk.fed.work(request, {})
+    walk.fed.feed_again()
+    assert walk.fed.wanted == []
+
+
 class TestALoss:
     """One worker has trained 3 of the 10 rows of partition 0, and is lost; the other one has partition 1."""
 
@@ -342,7 +376,7 @@ class TestALoss:
             worker.begin(2)
         made.fed.wanted.clear()
         for split, worker in enumerate(made.workers):
-            self.seal(made, worker, split)
+            made.seal(worker, split)
         made.ledger.end(TRAIN, 2, 2)
         lost, other = made.workers
         made.books.fetched(told(self.receipt(lost, 0, 0, 3)))
@@ -350,12 +384,6 @@ class TestALoss:
         made.fed.lose(lost.lessee.node, 0)
         made.workers.remove(lost)
         return made
-
-    def seal(self, walk: Walk, worker: Worker, split: int, turn: int = 0, rows: int = 10) -> None:
-        span = Span(attempt=1, stream=TRAIN, epoch=2, split=split, turn=turn)
-        jvm = f"jvm{worker.lessee.node.index}"
-        assert walk.fed.lease(LeaseRequest(span=span, host="h", jvm=jvm)).data == worker.address
-        walk.fed.sealed(Sealed(**worker.sender, span=span, rows=rows))
 
     def receipt(self, worker: Worker, split: int, start: int, stop: int) -> Receipt:
         first = split * SPLIT_SPAN
@@ -403,7 +431,7 @@ class TestALoss:
         walk.books.fetched(told(closed=NODES[0]))
         self.settle(walk)
         walk.fed.wanted.clear()
-        self.seal(walk, walk.workers[0], 0, turn=1)
+        walk.seal(walk.workers[0], 0, turn=1)
         walk.ledger.end(TRAIN, 2, 2)
         with pytest.raises(RowAccountingError, match="epoch 2: 7 rows of 1 partitions are with no worker, and none is"):
             self.settle(walk)
@@ -412,13 +440,13 @@ class TestALoss:
         walk.books.fetched(told(closed=NODES[0]))
         self.settle(walk)
         with pytest.raises(DataError, match="partition 0 of the data has 11 rows; it had 10 before a worker was lost"):
-            self.seal(walk, walk.workers[0], 0, turn=1, rows=11)
+            walk.seal(walk.workers[0], 0, turn=1, rows=11)
 
     def test_feeders_of_the_turn_before_get_no_lease(self, walk: Walk) -> None:
         walk.books.fetched(told(closed=NODES[0]))
         self.settle(walk)
         with pytest.raises(RefusedError, match="epoch 2 of train is not fed"):
-            self.seal(walk, walk.workers[0], 0)
+            walk.seal(walk.workers[0], 0)
 
     def test_the_end_comes_only_when_all_of_it_is_trained(self, walk: Walk) -> None:
         work = walk.workers[0].ask(walk.rng)

@@ -46,9 +46,8 @@ class Claims:
 
     def note(self, lessee: Lessee, holding: Holding, living: int) -> None:
         """Notes what a worker says that lives, one of so many."""
-        if holding.number <= self._numbers.get(lessee, 0):
-            return  # it comes late, or again: more has been heard since
-        self._numbers[lessee] = holding.number
+        if not self.hear(lessee, holding):
+            return
         claim = Claim(holding.moves, holding.receipts)
         if holding.in_hand:
             self._of.pop(lessee, None)
@@ -58,6 +57,13 @@ class Claims:
             self._again.clear()
         elif len(self._of) == living:
             self._again.add(lessee)
+
+    def hear(self, lessee: Lessee, holding: Holding) -> bool:
+        """Returns whether a worker has not said this before, nor anything since: messages may come twice, and late."""
+        is_news = holding.number > self._numbers.get(lessee, 0)
+        if is_news:
+            self._numbers[lessee] = holding.number
+        return is_news
 
     def settled(self, living: int) -> Mapping[Lessee, Claim] | None:
         """Returns what each has said, if none of those that live has a row left; None while one may."""
@@ -179,14 +185,18 @@ class FedRows:
         return self.ledger
 
     def _note(self, ledger: Ledger, message: WorkRequest) -> None:
-        epoch = message.span.epoch
+        epoch, holding = message.span.epoch, message.holding
         if epoch > self._epoch:
             self._epoch = epoch
             self._claims.forget()
+        if holding is None:
+            return
         book, lessee = ledger.book(Stream.TRAIN, epoch), Lessee(message.node, message.incarnation)
         lives = book.begun.get(message.node) == message.incarnation
-        if message.holding is not None and lives and book.ended and epoch == self._epoch:
-            self._claims.note(lessee, message.holding, len(book.begun))
+        if lives and book.ended and epoch == self._epoch:
+            self._claims.note(lessee, holding, len(book.begun))
+        else:
+            self._claims.hear(lessee, holding)  # a copy of it may come when it would count
 
     def _is_settled(self, ledger: Ledger, epoch: int) -> bool:
         """Whether no living worker has a row, and all that workers have trained has been told."""
