@@ -165,7 +165,7 @@ class Committer:
         stored = (Evaluation.model_validate(e) for e in manifest.extra.get(_VALIDATION, ()))
         self._evaluated = merged((*stored, *self._evaluations()), manifest.step)
         if self._keep is None and self.attempt is not None:
-            self._keep = _rule_of(self.attempt)
+            self._keep = self.attempt.evaluation.rule
         if self._keep is None and _KEEP in manifest.extra:
             self._keep = KeepRule.model_validate(manifest.extra[_KEEP])
         comparable = self._config.train.keep == "last" or self._keep is not None
@@ -299,7 +299,7 @@ class Committer:
             splits=None if ledger is None else dict(ledger.book(Stream.TRAIN, epoch).rows),
             versions=ready.versions if ready else {},
             evaluations=merged(self._evaluations(), save.chief.step),
-            keep=_rule_of(attempt),
+            keep=attempt.evaluation.rule,
             replayed=attempt.account(epoch).replayed,
         )
 
@@ -356,8 +356,3 @@ class Committer:
         if self.attempt is None or not self._is_evaluated_beside:
             return steps
         return self.attempt.evaluation.commits.release(steps, keep)
-
-
-def _rule_of(attempt: Attempt) -> KeepRule | None:
-    """Returns by what the best weights are known, as whoever evaluates has said, if they are kept."""
-    return next((t.ready.keep for t in attempt.trainers.values() if t.ready and t.ready.keep), None)

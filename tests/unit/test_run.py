@@ -11,6 +11,7 @@ from lakes import lake_config, plan_lake, write_lake
 from pretend import CHIEF, PretendDriver, SetClock, pretend_config
 
 from sparktf.driver.attempt.attempt import Attempt
+from sparktf.driver.attempt.commits import Commits
 from sparktf.driver.attempt.members import Trainer
 from sparktf.driver.attempt.saves import Save, is_given_up
 from sparktf.driver.commit import Commit, Committer
@@ -21,9 +22,13 @@ from sparktf.result import Application, EpochRows
 from sparktf.rundir import RunDirectory, checkpoint_name
 from sparktf.sequence import Cursor
 from sparktf.storage.local import LocalStorage
+from sparktf.topology import NodeId, Role
+from sparktf.wire.control import Ready, TrainerExited
+from sparktf.wire.sender import Sender
 from sparktf.wire.uploads import Uploaded
 
 ROWS = 20
+WORKER, EVALUATOR = NodeId(role=Role.WORKER, index=0), NodeId(role=Role.EVALUATOR, index=0)
 
 
 @pytest.fixture
@@ -133,39 +138,83 @@ def test_a_checkpoint_does_not_count_rows_as_trained_that_were_set_aside(tmp_pat
     assert manifest["rows_trained"] == ROWS - 4 + 17
 
 
-def test_what_an_evaluator_held_until_its_last_result_goes_at_the_runs_end(tmp_path: Path) -> None:
-    lake = write_lake(tmp_path / "lake", [ROWS])
-    rundir = RunDirectory(str(tmp_path / "runs"), "t", "r")
-    data = lake_config(lake, validation={"fraction": 0.3}).model_dump(exclude_unset=True)["data"]
-    wanted = {"data": data, "train": {"keep": "best"}, "checkpoint": {"keep": 1}}
-    config = pretend_config(lake, tmp_path / "runs", cluster={"workers": 1, "evaluator": True}, **wanted)
-    plan, rule = plan_lake(lake, validation={"fraction": 0.3}), KeepRule(metric="loss", mode="min")
-    trainers = [Trainer(node, node.role, "h", 0.0, 0.0) for node in config.cluster.shape.members(2)]
-    attempt = Attempt(1, config, plan, Cursor(), trainers, lambda: 0.0, lambda: 0.0)
-    committer = Committer(config, LocalStorage(), rundir, plan, lambda text: None, clock=SetClock())
-    committer.fence(lambda after: after + 1)
-    committer.attempt = attempt
+class Evaluated:
+    """An attempt of one worker and an evaluator, and who commits its checkpoints: keeps the newest, and the best."""
 
-    def save(step: int) -> None:
-        uploaded = Uploaded(attempt=1, node=CHIEF, step=step, epoch=0, done=(), keras="keras")
-        Path(rundir.staged(1, checkpoint_name(step))).mkdir(parents=True)
-        committer.commit(Commit(Save(uploaded, Cursor()), (), None, {}, keep=rule))
+    def __init__(self, folder: Path) -> None:
+        lake = write_lake(folder / "lake", [ROWS])
+        self.rundir = RunDirectory(str(folder / "runs"), "t", "r")
+        data = lake_config(lake, validation={"fraction": 0.3}).model_dump(exclude_unset=True)["data"]
+        wanted = {"data": data, "train": {"keep": "best"}, "checkpoint": {"keep": 1}}
+        config = pretend_config(lake, folder / "runs", cluster={"workers": 1, "evaluator": True}, **wanted)
+        plan, self.rule = plan_lake(lake, validation={"fraction": 0.3}), KeepRule(metric="loss", mode="min")
+        trainers = [Trainer(node, node.role, "h", 0.0, 0.0) for node in config.cluster.shape.members(2)]
+        self.attempt = Attempt(1, config, plan, Cursor(), trainers, lambda: 0.0, lambda: 0.0)
+        self.committer = Committer(config, LocalStorage(), self.rundir, plan, lambda text: None, clock=SetClock())
+        self.committer.fence(lambda after: after + 1)
+        self.committer.attempt = self.attempt
 
-    def there() -> list[str]:
-        return sorted(name for name in os.listdir(rundir.checkpoints) if name.startswith("step-"))
+    @property
+    def commits(self) -> Commits:
+        return self.attempt.evaluation.commits
 
-    def evaluated(step: int, loss: float) -> None:
-        commits = attempt.evaluation.commits
-        assert commits.next(rule).commit is not None
-        commits.evaluated(Evaluation(epoch=0, step=step, rows=5, values={"loss": loss}))
+    def sender(self, node: NodeId) -> Sender:
+        return Sender(attempt=1, node=node, incarnation=self.attempt.trainers[node].incarnation)
 
-    save(1)
-    evaluated(1, 0.5)
-    save(2)
-    assert attempt.evaluation.commits.next(rule).commit is not None  # the best so far, and one that is being read
-    save(3)
-    attempt.evaluation.commits.evaluated(Evaluation(epoch=0, step=2, rows=5, values={"loss": 0.1}))
-    evaluated(3, 0.3)
-    assert there() == [checkpoint_name(step) for step in (1, 2, 3)]
-    committer.publish(attempt)
-    assert there() == [checkpoint_name(step) for step in (2, 3)]
+    def ready(self, node: NodeId, keep: KeepRule | None = None) -> None:
+        said = Ready(**self.sender(node), replicas=1, keras="keras", versions={}, weights=1, keep=keep)
+        self.attempt.ready(said)
+
+    def lose_evaluator(self) -> None:
+        """Another one takes its place, and is not ready yet."""
+        gone = {"agent": "a", "exit_code": -9, "time_s": 0.0, "log": "", "log_tail": ""}
+        self.attempt.exited(TrainerExited.model_validate({**self.sender(EVALUATOR), **gone}))
+        self.attempt.succeed(EVALUATOR, "another", "h", "h:1")
+
+    def save(self, step: int) -> None:
+        Path(self.rundir.staged(1, checkpoint_name(step))).mkdir(parents=True)
+        self.attempt.uploaded(Uploaded(attempt=1, node=WORKER, step=step, epoch=0, done=(), keras="keras"))
+        for commit in self.committer.collect(self.attempt):
+            self.committer.commit(commit)
+
+    def there(self) -> list[str]:
+        return sorted(name for name in os.listdir(self.rundir.checkpoints) if name.startswith("step-"))
+
+    def tell(self, step: int, loss: float) -> None:
+        self.commits.evaluated(Evaluation(epoch=0, step=step, rows=5, values={"loss": loss}))
+
+    def evaluate(self, step: int, loss: float) -> None:
+        assert self.commits.next(self.rule).commit is not None
+        self.tell(step, loss)
+
+
+@pytest.fixture
+def evaluated(tmp_path: Path) -> Evaluated:
+    made = Evaluated(tmp_path)
+    made.ready(WORKER)
+    made.ready(EVALUATOR, made.rule)
+    return made
+
+
+def test_what_an_evaluator_held_until_its_last_result_goes_at_the_runs_end(evaluated: Evaluated) -> None:
+    evaluated.save(1)
+    evaluated.evaluate(1, 0.5)
+    evaluated.save(2)
+    assert evaluated.commits.next(evaluated.rule).commit is not None  # the best so far, and one that is being read
+    evaluated.save(3)
+    evaluated.tell(2, 0.1)
+    evaluated.evaluate(3, 0.3)
+    assert evaluated.there() == [checkpoint_name(step) for step in (1, 2, 3)]
+    evaluated.committer.publish(evaluated.attempt)
+    assert evaluated.there() == [checkpoint_name(step) for step in (2, 3)]
+
+
+def test_the_best_weights_stay_while_the_evaluator_that_found_them_is_followed(evaluated: Evaluated) -> None:
+    evaluated.lose_evaluator()
+    evaluated.save(1)
+    evaluated.ready(EVALUATOR, evaluated.rule)
+    evaluated.evaluate(1, 0.1)
+    evaluated.lose_evaluator()
+    evaluated.save(2)
+    evaluated.save(3)
+    assert evaluated.there() == [checkpoint_name(step) for step in (1, 3)]

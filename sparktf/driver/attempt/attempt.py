@@ -126,6 +126,7 @@ class Attempt:
             trainer.apply(TrainerEvent.READY)
             trainer.ready = message
             self.fed.ready(message.node, message.data)
+            self.evaluation.ready(message)
         return Ack()
 
     def heartbeat(self, message: Heartbeat) -> TrainerOrders:

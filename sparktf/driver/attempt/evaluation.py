@@ -11,11 +11,11 @@ from sparktf.driver.attempt.members import Members, Trainer, have_met
 from sparktf.driver.attempt.saves import Save, Start
 from sparktf.driver.attempt.unfollowed import FRUITLESS
 from sparktf.errors import ErrorRecord, RefusedError, Verdict
-from sparktf.keep import Evaluation
+from sparktf.keep import Evaluation, KeepRule
 from sparktf.lifecycle import TrainerState
 from sparktf.sequence import Stream
 from sparktf.topology import NodeId, Role
-from sparktf.wire.control import AssignmentRequest, Metrics
+from sparktf.wire.control import AssignmentRequest, Metrics, Ready
 from sparktf.wire.evaluating import NextCommit
 from sparktf.wire.uploads import Uploaded
 
@@ -29,6 +29,8 @@ class Evaluating:
     Attributes:
         commits: What the evaluator is to read.
         failed: Why nothing more is evaluated; None while something may be.
+        rule: By what the best weights are known, as who evaluates has said, also if it is lost since; None if they are
+            not kept.
     """
 
     def __init__(self, trains: Discipline, nodes: Iterable[NodeId]) -> None:
@@ -40,6 +42,7 @@ class Evaluating:
         """
         self.commits = Commits()
         self.failed: ErrorRecord | None = None
+        self.rule: KeepRule | None = None
         self._trains = trains
         self._node = next((node for node in nodes if node.role is Role.EVALUATOR), None)
         self._asked, self._answer = (0, 0), NextCommit()  # incarnation and number of the last question
@@ -106,6 +109,10 @@ class Evaluating:
         """Returns who is late without progress: those who make steps, and the evaluator, which reads or asks."""
         return frozenset([*reporters, *([] if self._node is None else [self._node])])
 
+    def ready(self, message: Ready) -> None:
+        """Notes what a trainer says that is ready."""
+        self.rule = self.rule or message.keep
+
     def next(self, trainer: Trainer, number: int) -> NextCommit:
         """Returns what the evaluator does next: what it was told before, where it asks the same again.
 
@@ -121,7 +128,7 @@ class Evaluating:
             raise RefusedError(f"{trainer.node} has asked for the next commit since")
         if asked > self._asked:
             self._asked = asked
-            self._answer = self.commits.next(None if trainer.ready is None else trainer.ready.keep)
+            self._answer = self.commits.next(self.rule)
         return self._answer
 
     def reported(self, metrics: Metrics) -> None:
