@@ -174,9 +174,6 @@ GUARDS: Mapping[str, Mapping[str, Any]] = {
     "rows that were replayed in earlier attempts are counted": {
         "sparktf.driver.attempt.accounting.EpochAccount.replayed": property(lambda account: account.receipts.replayed)
     },
-    "a checkpoint tells which rows are in doubt": {
-        "sparktf.trainer.parameter_server.async_loop.AsyncLoop._in_doubt": property(lambda loop: 0)
-    },
     "a checkpoint has the files of all servers": {
         "sparktf.driver.attempt.asynchronous.Asynchronous.saved": _coordinators_alone
     },

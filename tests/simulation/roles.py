@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
-from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from types import SimpleNamespace
@@ -153,8 +152,10 @@ class Server(Member):
         except StorageError as error:
             self.error = str(error)
             said = {"error": f"{self.spec.node}: {error}"}
-        with suppress(SparkTFError):
+        try:
             self._send(Action.UPLOADED, message.model_copy(update=said))
+        except SparkTFError as error:
+            self.error = str(error)
         self.is_busy = False
 
 
@@ -301,6 +302,7 @@ class Coordinator(Member):
         self._loop: AsyncLoop | None = None
         self._together: Together | None = None
         self._told = 0
+        self._lacks_parts = False
         self._saved_s = line.hub.now
 
         def ask(action: Action, message: Message, answer: Any) -> Any:
@@ -417,10 +419,18 @@ class Coordinator(Member):
         super()._store(position.model_copy(update={"others": tuple(names)}), files)
 
     def _settle(self) -> None:
-        while any(server.is_busy and not server.process.dead for server in self._servers):
+        while any(server.is_busy for server in self._servers):
+            if any(server.process.dead for server in self._servers):
+                self._lacks_parts = True
+                return
             self.process.sleep(KNOBS.shard_poll_s)
         if error := next((server.error for server in self._servers if server.error), ""):
             self._not_stored = StorageError(error)
+
+    def _store_last(self) -> None:
+        super()._store_last()
+        if self._lacks_parts:
+            self._parameters.reach(self.process)
 
     def _obey(self, order: TrainerOrder) -> None:
         super()._obey(order)

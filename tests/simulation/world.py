@@ -59,6 +59,9 @@ _SOME_BEST = 0.6
 _SOME_TOGETHER = 0.3
 """Of those under parameter servers, in so many workers make updates together."""
 
+_SELDOM_S = 4.0
+"""So far apart are their checkpoints at least: a slow worker takes up to 2 s for an update."""
+
 _UNTOLD = 2
 """Executions of a lost worker that may have trained rows of which nobody was told."""
 
@@ -527,8 +530,12 @@ def _aggregated(seed: int, config: JobConfig) -> JobConfig:
     if chance.random() >= _SOME_TOGETHER:
         return config
     wanted = chance.randint(max(config.cluster.workers - 2, 1), config.cluster.workers)
-    train = {**config.train.model_dump(), "replicas_to_aggregate": wanted}
-    return JobConfig.model_validate({**config.model_dump(), "train": train})
+    train, checkpoint = config.train.model_dump(), config.checkpoint.model_dump()
+    train["replicas_to_aggregate"] = wanted
+    if checkpoint["every_seconds"] is not None:
+        # What is computed for an update is thrown away where it is not made by then: slow workers would get nowhere.
+        checkpoint["every_seconds"] = max(checkpoint["every_seconds"], _SELDOM_S)
+    return JobConfig.model_validate({**config.model_dump(), "train": train, "checkpoint": checkpoint})
 
 
 def _more_rows(chance: random.Random) -> dict[str, Any]:
