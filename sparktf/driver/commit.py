@@ -300,7 +300,7 @@ class Committer:
             versions=ready.versions if ready else {},
             evaluations=merged(self._evaluations(), save.chief.step),
             keep=attempt.evaluation.rule,
-            replayed=attempt.account(epoch).replayed,
+            replayed=attempt.account(epoch).replayed + attempt.fed.in_doubt(epoch),
         )
 
     def _commit(self, commit: Commit) -> None:

@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 from pydantic import ValidationError
 from simulation.disk import File
-from simulation.evaluating import DOUBT, UNSEEN, WEIGHTS, loss_of, values_of
+from simulation.evaluating import DOUBT, WEIGHTS, loss_of, values_of
 from simulation.hub import EPOCH_S
 from simulation.strategies import PARAMETER_SERVER
 
@@ -378,12 +378,10 @@ class Content(NamedTuple):
     Attributes:
         sure: Without what is in doubt.
         doubt: For executions that broke off, which no position says.
-        unseen: Which of these nobody has counted as replayed.
     """
 
     sure: Weights
     doubt: Weights
-    unseen: Weights
 
     @property
     def weights(self) -> Weights:
@@ -391,18 +389,17 @@ class Content(NamedTuple):
         return self.sure + self.doubt
 
     def twice(self, epoch: int) -> int:
-        """Returns how many rows are in the weights more than once, and somebody knows."""
-        return int(((self.sure[epoch] == 1) & (self.doubt[epoch] > 0) & (self.unseen[epoch] == 0)).sum())
+        """Returns how many rows are in the weights more than once."""
+        return int(((self.sure[epoch] == 1) & (self.doubt[epoch] > 0)).sum())
 
 
 def _content(world: World, folder: str) -> Content | None:
     weights = _array(world, folder, WEIGHTS)
     if weights is None:
         return None
-    doubt, unseen = (_array(world, folder, name) for name in (DOUBT, UNSEEN))
-    none = np.zeros_like(weights)
-    doubt, unseen = none if doubt is None else doubt, none if unseen is None else unseen
-    return Content(weights - doubt, doubt, unseen)
+    doubt = _array(world, folder, DOUBT)
+    doubt = np.zeros_like(weights) if doubt is None else doubt
+    return Content(weights - doubt, doubt)
 
 
 def _array(world: World, folder: str, name: str) -> Weights | None:

@@ -19,10 +19,6 @@ WEIGHTS = "weights"
 DOUBT = "doubt"
 """Beside the weights: how often each row is in them for executions that broke off."""
 
-UNSEEN = "unseen"
-"""Beside them, where Spark feeds: which of these rows were to be trained again when the checkpoint was made. Those of
-a lost worker are counted when they are fed again; if the attempt ends before, nobody has counted them as replayed."""
-
 _LOSS = "loss"
 _SEEN = "seen"
 
@@ -44,14 +40,14 @@ def rule_of(config: JobConfig) -> KeepRule | None:
 
 
 def read_counts(storage: Storage, path: str, names: tuple[str, ...], like: Counts) -> list[Counts]:
-    """Returns what a checkpoint holds: weights, what of them is in doubt, and which of that nobody has counted.
+    """Returns what a checkpoint holds: weights, and what of them is in doubt.
 
     Args:
         names: Of its files; one may have a part of the weights.
         like: Of their shape.
     """
     found: list[Counts] = []
-    for kind in (WEIGHTS, DOUBT, UNSEEN):
+    for kind in (WEIGHTS, DOUBT):
         content = b"".join(storage.read_bytes(f"{path}/{name}") for name in sorted(names) if name.startswith(kind))
         found.append(np.frombuffer(content, np.uint8).reshape(like.shape).copy() if content else np.zeros_like(like))
     return found
@@ -88,4 +84,4 @@ class Best:
 
 def as_files(content: list[Counts]) -> dict[str, bytes]:
     """Returns the files of weights; those of lockstep have nothing in doubt."""
-    return dict(zip((WEIGHTS, DOUBT, UNSEEN), (counts.tobytes() for counts in content), strict=False))
+    return dict(zip((WEIGHTS, DOUBT), (counts.tobytes() for counts in content), strict=False))

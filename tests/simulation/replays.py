@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from typing import NamedTuple
 
+from simulation.hub import Process
+
 from sparktf.sequence import Piece
 from sparktf.topology import NodeId
 
@@ -32,7 +34,12 @@ class Replays:
         self._told: Counter[tuple[Lessee, int]] = Counter()
         self._unmarked: defaultdict[Lessee, Counter[int]] = defaultdict(Counter)
         self._closed: set[Lessee] = set()
+        self._workers: dict[Lessee, Process] = {}
         self._in_doubt: Counter[tuple[Lessee, int]] = Counter()
+
+    def begun(self, lessee: Lessee, process: Process) -> None:
+        """Notes that a worker is started."""
+        self._workers[lessee] = process
 
     def leased(self, lessee: Lessee, epoch: int, number: int, pieces: tuple[Piece, ...]) -> None:
         """Notes an answer of the driver's; given again, it counts once, also where it is empty by then."""
@@ -60,7 +67,8 @@ class Replays:
         unmarked = sum(rows[epoch] for rows in self._unmarked.values())
         unmarked += sum(rows for (_, at), rows in self._in_doubt.items() if at == epoch)
         if self._untold is not None:
-            return self._untold * len(self._closed) + unmarked
+            gone = {lessee for lessee, process in self._workers.items() if process.dead or process.frozen}
+            return self._untold * len(gone | self._closed) + unmarked
         leased = sum(rows for (lessee, at, _), rows in self._leases.items() if at == epoch and lessee in self._closed)
         told = sum(rows for (lessee, at), rows in self._told.items() if at == epoch and lessee in self._closed)
         return leased - told + unmarked

@@ -164,6 +164,7 @@ class Worker(Member):
 
     def __init__(self, line: AsyncLine, agent: Agent, spec: TrainerSpec) -> None:
         super().__init__(line, agent, spec)
+        line.replays.begun(line.lessee(spec.attempt, spec.node, spec.incarnation), self.process)
         self._receipts = Receipts(spec.node, spec.incarnation)
         self._begun: list[Execution] = []
         self._feed: LeasedFeed | None = None
@@ -362,11 +363,11 @@ class Coordinator(Member):
             self.process.sleep(_LOOK_S)
 
     def _restore(self) -> Parameters:
-        restore, none, is_fed = self.spec.restore, self.line.empty(), Stream.TRAIN in self.spec.staged
+        restore, none = self.spec.restore, self.line.empty()
         if restore is None:
-            return Parameters(none, none.copy(), none.copy(), 0, is_fed=is_fed)
-        weights, doubt, unseen = read_counts(self._storage, restore.path, restore.files, none)
-        return Parameters(weights, doubt, unseen, restore.step, is_fed=is_fed)
+            return Parameters(none, none.copy(), 0)
+        weights, doubt = read_counts(self._storage, restore.path, restore.files, none)
+        return Parameters(weights, doubt, restore.step)
 
     def _train_epoch(self, loop: AsyncLoop, epoch: int) -> None:
         loop.run_epoch(rows_to_train(cast("Any", self._place), epoch))

@@ -53,20 +53,16 @@ class Parameters:
         twice: Receipts that the coordinator has taken more than once.
     """
 
-    def __init__(self, weights: Counts, doubt: Counts, unseen: Counts, steps: int, *, is_fed: bool) -> None:
+    def __init__(self, weights: Counts, doubt: Counts, steps: int) -> None:
         """Begins with those of a checkpoint.
 
         Args:
             doubt: What is in them for executions that broke off.
-            unseen: Which rows of it nobody has counted.
-            is_fed: By Spark: what a lost worker had trained is counted when it is fed again.
         """
         self.weights = weights
         self.steps = steps
         self.twice: list[str] = []
-        self._is_fed = is_fed
         self._doubt = doubt
-        self._unseen = unseen
         self._servers: Sequence[Member] = ()
         self._executions: list[Execution] = []
         self._receipts: dict[tuple[NodeId, int, int], Execution] = {}
@@ -122,7 +118,7 @@ class Parameters:
         return sum(len(one.applied) for one in self._executions if one.broke_off or not one.told)
 
     def content(self, given_up: Container[int], places: dict[NodeId, int]) -> list[Counts]:
-        """Returns the weights, what of it is in doubt, and which of that nobody has counted.
+        """Returns the weights, and what of it is in doubt.
 
         In doubt is what executions that broke off have brought, and no others.
 
@@ -130,13 +126,11 @@ class Parameters:
             given_up: Executions, by number, that the coordinator does not wait for any more.
             places: The incarnation that each worker has now.
         """
-        doubt, unseen = self._doubt.copy(), self._unseen.copy()
+        doubt = self._doubt.copy()
         for execution in self._executions:
             spec = execution.worker.spec
             is_lost = spec.incarnation < places[spec.node]
             if not execution.told and (execution.broke_off or execution.number in given_up or is_lost):
                 for rows in execution.applied:
                     np.add.at(doubt[execution.epoch], rows, 1)
-        if self._is_fed:
-            unseen[(doubt > 0) & (self.weights == doubt)] = 1
-        return [self.weights.copy(), doubt, unseen]
+        return [self.weights.copy(), doubt]

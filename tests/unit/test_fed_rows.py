@@ -411,6 +411,14 @@ class TestALoss:
         walk.books.fetched(told(closed=NODES[0]))
         assert self.settle(walk) == [(TRAIN, 2)]
 
+    def test_what_it_may_have_trained_is_in_doubt_until_that_is_fed_again(self, walk: Walk) -> None:
+        assert walk.fed.in_doubt(2) == 7
+        walk.books.fetched(told(closed=NODES[0]))
+        self.settle(walk)
+        books = walk.books.receipts(2)
+        assert books is not None
+        assert (walk.fed.in_doubt(2), books.replayed) == (0, 7)
+
     def test_only_its_partition_is_fed_again_and_the_feeder_knows_what_of_it_is_trained(self, walk: Walk) -> None:
         walk.books.fetched(told(closed=NODES[0]))
         assert self.settle(walk) == [(TRAIN, 2)]

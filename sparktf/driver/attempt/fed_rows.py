@@ -157,6 +157,10 @@ class FedRows:
         if self.ledger is not None:
             self.ledger.succeed(node, host, jvm)
 
+    def in_doubt(self, epoch: int) -> int:
+        """Returns how many rows lost workers may have trained: they count once they are fed again."""
+        return self._leases.untold(epoch, self._since) if self._since else 0
+
     def feed_again(self) -> None:
         """Wants the epoch to be fed again, if nobody has a row left and some are not trained.
 

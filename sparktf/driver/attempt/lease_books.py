@@ -144,9 +144,13 @@ class LeaseBooks:
     def fed_again(self, epoch: int, lost: int) -> None:
         """Notes that Spark feeds once more what is not trained of an epoch, since so many incarnations were lost."""
         with self._lock:
-            book = self._book(epoch)
-            left = book.leases.left if isinstance(book.leases, StagedLeases) else 0
-            book.receipts.replayed += min(left, lost * self._untold_rows)
+            self._book(epoch).receipts.replayed += self._untold(epoch, lost)
+
+    def untold(self, epoch: int, lost: int) -> int:
+        """Returns how many rows of an epoch that Spark feeds may be trained of which nobody will tell, since so many
+        incarnations were lost."""
+        with self._lock:
+            return self._untold(epoch, lost)
 
     def fetched(self, message: Fetched) -> None:
         """Notes what has been trained, and who takes no part any more; told again, it counts once.
@@ -184,6 +188,10 @@ class LeaseBooks:
             if self._is_fed and not book.is_over:
                 book.leases = StagedLeases(done_of(self._cursor, Stream.TRAIN, epoch))
         return book
+
+    def _untold(self, epoch: int, lost: int) -> int:
+        leases = self._book(epoch).leases
+        return min(leases.left, lost * self._untold_rows) if isinstance(leases, StagedLeases) else 0
 
     def _open(self, book: EpochBook, epoch: int, workers: Mapping[NodeId, str]) -> None:
         with book.opening:
