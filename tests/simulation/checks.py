@@ -337,8 +337,9 @@ def _losses(world: World, submission: Submission, attempt: AttemptResult) -> Ite
         trainers = [t for t in site.trainers if t.spec.attempt == attempt.attempt and str(t.spec.node) == node]
         # An agent that was gone took the trainer with it that it had, or was to start.
         agents = {t.agent for t in trainers} | {a for a in site.agents if a.host in {loss.host for loss in lost}}
-        processes = [t.process for t in trainers] + [a.process for a in agents]
-        hit = sum(process.name in world.hits for process in processes)
+        hit = sum(t.process.name in world.hits for t in trainers)
+        # It may be given up, and come again, several times.
+        hit += sum(len(world.hits.get(a.process.name, ())) for a in agents)
         if len(lost) > hit:
             yield f"{node} was lost {len(lost)} times, and something had happened to it {hit} times"
 
