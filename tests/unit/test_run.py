@@ -28,7 +28,7 @@ from sparktf.wire.sender import Sender
 from sparktf.wire.uploads import Uploaded
 
 ROWS = 20
-WORKER, EVALUATOR = NodeId(role=Role.WORKER, index=0), NodeId(role=Role.EVALUATOR, index=0)
+EVALUATOR = NodeId(role=Role.EVALUATOR, index=0)
 
 
 @pytest.fixture
@@ -173,7 +173,7 @@ class Evaluated:
 
     def save(self, step: int) -> None:
         Path(self.rundir.staged(1, checkpoint_name(step))).mkdir(parents=True)
-        self.attempt.uploaded(Uploaded(attempt=1, node=WORKER, step=step, epoch=0, done=(), keras="keras"))
+        self.attempt.uploaded(Uploaded(attempt=1, node=CHIEF, step=step, epoch=0, done=(), keras="keras"))
         for commit in self.committer.collect(self.attempt):
             self.committer.commit(commit)
 
@@ -191,7 +191,7 @@ class Evaluated:
 @pytest.fixture
 def evaluated(tmp_path: Path) -> Evaluated:
     made = Evaluated(tmp_path)
-    made.ready(WORKER)
+    made.ready(CHIEF)
     made.ready(EVALUATOR, made.rule)
     return made
 
