@@ -19,6 +19,8 @@ from minihadoop.waiting import wait_for
 FILES = 12
 ROWS = FILES * GROUPS_PER_FILE * ROWS_PER_GROUP
 HOSTS = ("host2", "host4")
+LEASE_LITTLE = {"batch_size": 4096, "steps_per_call": 2}
+"""A worker leases as many rows ahead as one call may train: by default all there are here, before another one comes."""
 
 
 @pytest.fixture(scope="module")
@@ -36,15 +38,21 @@ def lake(shared_cluster: MiniHadoop) -> Iterator[str]:
 
 @pytest.mark.timeout(600)
 def test_workers_read_beside_their_blocks_and_the_run_is_on_hdfs(hadoop: MiniHadoop, lake: str, tmp_path: Path) -> None:
+    gate = Pipe(tmp_path / "gate")
     job = click_job(
         lake,
         "/runs",
         name="async",
+        model="click_model:gated",
+        params={"gate": str(gate.path)},
         data={"shuffle_rows": ROWS_PER_GROUP},
         cluster={"strategy": "parameter_server", "workers": 2, "ps": 1, "trainer_memory_mib": 1024},
-        train={"batch_size": 4096},
+        train=LEASE_LITTLE,
     )
-    with ClickRun(hadoop, tmp_path, job, run_id="r") as run:
+    with closing(gate), ClickRun(hadoop, tmp_path, job, run_id="r") as run:
+        run.wait_for_line(r"epoch 1/1 ")
+        hosts_at_gate(run.application().id)
+        gate.open()
         assert run.wait() == 0, run.output()
     assert "2 workers, 1 ps and a coordinator on " in run.output()
     result = run.result("r")
@@ -67,6 +75,7 @@ def test_a_worker_whose_host_is_cut_off_in_an_update_is_the_cause_and_training_g
 ) -> None:
     put_clicks(hadoop, "/lake/few", files=3)
     gate = Pipe(tmp_path / "gate")
+    # A host has room for one executor of this size: no two nodes are on the one that is cut off.
     job = click_job(
         "/lake/few",
         "/runs",
@@ -78,16 +87,17 @@ def test_a_worker_whose_host_is_cut_off_in_an_update_is_the_cause_and_training_g
             "workers": 2,
             "ps": 1,
             "min_workers": 1,
-            "trainer_memory_mib": 1024,
+            "trainer_memory_mib": 2048,
             "placement": "any",
         },
-        train={"batch_size": 4096, "max_attempts": 2},
+        data={"shuffle_rows": ROWS_PER_GROUP},
+        train={**LEASE_LITTLE, "max_attempts": 2},
         timeouts={"heartbeat": 10, "driver_lost": 20, "replace": 5, "stop": 2},
         submit={"deploy_mode": "client"},
     )
     with closing(gate), ClickRun(hadoop, tmp_path, job, run_id="r") as run:
         run.wait_for_line(r"epoch 1/1 ")
-        host, node = worker_in_update(run.application().id)
+        host, node = alone_at_gate(run.application().id)
         hadoop.cut(host)
         gate.open()
         assert run.wait() == 0, run.output()
@@ -103,18 +113,24 @@ def test_a_worker_whose_host_is_cut_off_in_an_update_is_the_cause_and_training_g
     assert [(epoch.planned, epoch.trained, epoch.complete) for epoch in result.rows] == [(rows, rows, True)]
 
 
-def worker_in_update(application: str) -> tuple[str, str]:
-    """Waits for a worker at the gate, on a host where nothing else of the run is; returns host and node.
+def alone_at_gate(application: str) -> tuple[str, str]:
+    """Waits for both workers at the gate; returns host and node of one where nothing else of the run is.
 
-    One worker may have leased all rows: the other is in no update then. Without YARN's part of it, the run would end.
+    Without YARN's part of it, the run would end.
     """
-    found: list[tuple[str, str]] = []
+    hosts = hosts_at_gate(application)
+    return next((host, names[0]) for host, names in hosts.items() if len(names) == 1 and names[0].startswith("worker "))
+
+
+def hosts_at_gate(application: str) -> dict[str, list[str]]:
+    """Waits for both workers at the gate: each has leased rows then; returns what runs on each host."""
+    hosts: dict[str, list[str]] = {}
 
     def missing() -> str:
-        here: dict[str, list[str]] = {}
+        hosts.clear()
         at_gate = set()
         for process in containers_of(application):
-            names = here.setdefault(process.info["environ"]["NM_HOST"].partition(".")[0], [])
+            names = hosts.setdefault(process.info["environ"]["NM_HOST"].partition(".")[0], [])
             if process.info["environ"]["CONTAINER_ID"].endswith("_000001"):
                 names.append("YARN's master")
             with suppress(OSError):
@@ -123,8 +139,7 @@ def worker_in_update(application: str) -> tuple[str, str]:
                     names.append(f"{named[1]} {named[2]}")
                     if "at the gate" in stderr.read_text():
                         at_gate.add(names[-1])
-        found[:] = [(host, names[0]) for host, names in here.items() if len(names) == 1 and names[0] in at_gate]
-        return "" if found else f"trainers are {here}, and at the gate {at_gate}"
+        return "" if at_gate >= {"worker 0", "worker 1"} else f"{sorted(at_gate)} are, of {hosts}"
 
-    wait_for("a worker in an update is alone on its host", missing, 60)
-    return found[0]
+    wait_for("both workers are at the gate", missing, 60)
+    return hosts
