@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 
-from sparktf.driver.main import main
+from sparktf.main import main
 
 if __name__ == "__main__":
     sys.exit(main())

@@ -14,9 +14,9 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from sparktf.cluster import Cluster, train
     from sparktf.config.job import JobConfig
     from sparktf.config.load import load_config
-    from sparktf.driver.cluster import Cluster, train
     from sparktf.errors import (
         BadValueError,
         ColumnError,
@@ -94,12 +94,12 @@ __all__ = [
 
 # Where a name is defined; what is not listed is in sparktf.errors.
 _HOMES = {
-    "Cluster": "sparktf.driver.cluster",
+    "Cluster": "sparktf.cluster",
     "JobConfig": "sparktf.config.job",
     "Node": "sparktf.node",
     "RunResult": "sparktf.result",
     "load_config": "sparktf.config.load",
-    "train": "sparktf.driver.cluster",
+    "train": "sparktf.cluster",
 }
 
 

@@ -110,7 +110,7 @@ def _program() -> Path:
     Raises:
         PreflightError: it is not there.
     """
-    spec = importlib.util.find_spec("sparktf.driver.main")
+    spec = importlib.util.find_spec("sparktf.main")
     if spec is None or spec.origin is None:
-        raise PreflightError("sparktf is not wholly installed: sparktf/driver/main.py is missing")
+        raise PreflightError("sparktf is not wholly installed: sparktf/main.py is missing")
     return Path(spec.origin)

@@ -52,16 +52,16 @@ MAY_IMPORT = {
     "driver/source": SOURCE,
     "driver/check": SOURCE | {"driver/source", "driver/output"},
     "driver/spark_site": SOURCE | {"driver/source"},
-    "driver/cluster": RUN | {"driver/code", "driver/run", "driver/spark_site"},
-    "driver/main": BASE | {"driver/cluster", "driver/spark"},
+    "cluster": RUN | {"driver/code", "driver/run", "driver/spark_site"},
+    "main": BASE | {"cluster", "driver/spark"},
     "trainer/model": BASE | {"feed", "layers"},
     "trainer/node": NODE | {"trainer/model"},
     "trainer/sync": NODE | {"trainer/model", "trainer/node"},
     "trainer/parameter_server": NODE | {"trainer/model", "trainer/node"},
     "trainer": NODE | {"trainer/model", "trainer/node", "trainer/sync", "trainer/parameter_server"},
     "submit": BASE | {"storage", "driver/code", "driver/plan", "driver/console", "driver/output", "driver/spark"},
-    "entry": BASE | {"driver/cluster", "driver/check", "submit"},
-    "jobs": BASE | {"driver/main", "entry", "layers"},
+    "entry": BASE | {"cluster", "driver/check", "submit"},
+    "jobs": BASE | {"main", "entry", "layers"},
 }
 ENTRY_MODULES = {"sparktf", "sparktf.cli"}
 
@@ -71,8 +71,8 @@ SEE_PYSPARK = {
     "driver/spark",
     "driver/source",
     "driver/spark_site",
-    "driver/cluster",
-    "driver/main",
+    "cluster",
+    "main",
     "executor",
     "jobs",
 }
@@ -82,7 +82,7 @@ SEE_TENSORFLOW = {"trainer", "trainer/sync", "trainer/parameter_server", "traine
 ENTRY_POINTS = {
     "sparktf/cli.py",
     "sparktf/config/page.py",
-    "sparktf/driver/main.py",
+    "sparktf/main.py",
     "sparktf/trainer/__main__.py",
     "sparktf/trainer/nursery.py",
     "jobs/train.py",

@@ -11,9 +11,9 @@ from pretend import PretendDriver, pretend_config
 
 from sparktf.cli import main
 from sparktf.config.load import parse_config
-from sparktf.driver.main import parse
 from sparktf.driver.run import Run
 from sparktf.errors import ConfigError
+from sparktf.main import parse
 from sparktf.result import Application
 from sparktf.rundir import RunDirectory
 

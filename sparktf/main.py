@@ -71,7 +71,7 @@ def _run(started: list[SparkSession]) -> int:
         config, run_id = parse()
         # A session takes ten seconds or more: so said before even pyspark is imported.
         print(f"sparktf {__version__}: starting Spark for {config.name}", flush=True)
-        from sparktf.driver.cluster import train  # noqa: PLC0415
+        from sparktf.cluster import train  # noqa: PLC0415
         from sparktf.driver.spark.application import start_session  # noqa: PLC0415
 
         spark = start_session(config)
