@@ -15,6 +15,7 @@ from sparktf.driver.console import make_console
 from sparktf.driver.gang.gang import Gang
 from sparktf.driver.run import Run
 from sparktf.driver.spark_site import SparkSite
+from sparktf.nightly.night import Night
 from sparktf.result import RunResult
 
 
@@ -79,7 +80,8 @@ class Cluster:
         run_id = _default_run_id(self._spark, config.name) if run_id is None else run_id
         self._site.give(data)
         with importable(config.code_folder):
-            return Run(self._gang, config, run_id).execute()
+            night = Night(self._site.file_systems, self._site.clock)
+            return Run(self._gang, config, run_id, night).execute()
 
     def close(self) -> None:
         """Stops what runs, and gives the executors back."""

@@ -24,6 +24,7 @@
     │   ├── DriverLostError
     │   └── RefusedError (PermissionError)
     ├── ReservationError (TimeoutError)          4  the nodes did not come in time
+    ├── NotReadyError (TimeoutError)             6  the data is not there yet: submit again later
     ├── NodeLostError (RuntimeError)             4  a node's process, host or heartbeat went away
     ├── RowAccountingError (RuntimeError)        4  planned, fed and trained rows differ
     ├── RunInterruptedError (RuntimeError)       4  stopped from outside
@@ -49,6 +50,7 @@ class Verdict(enum.IntEnum):
     DATA_REFUSED = 3
     INFRASTRUCTURE = 4
     GATED = 5
+    NOT_READY = 6
 
 
 class SparkTFError(Exception):
@@ -165,6 +167,12 @@ class RefusedError(ControlError, PermissionError):
 
 class ReservationError(SparkTFError, TimeoutError):
     """The nodes of a gang did not register in time."""
+
+
+class NotReadyError(SparkTFError, TimeoutError):
+    """The data that `data.ready` waits for is not there; nothing is wrong with what is."""
+
+    verdict = Verdict.NOT_READY
 
 
 class NodeLostError(SparkTFError, RuntimeError):

@@ -20,6 +20,7 @@ from sparktf.driver.attempt.feeding import Feeders
 from sparktf.driver.gang.gang import Gang
 from sparktf.driver.gang.roster import AgentRecord, ExecutorFacts
 from sparktf.driver.gang.site import AgentJob, Handler, Server, Voice
+from sparktf.driver.hooks import Hooks
 from sparktf.driver.plan.plan import Plan
 from sparktf.driver.run import Run
 from sparktf.errors import ErrorRecord, SparkTFError, Verdict
@@ -134,6 +135,7 @@ class PretendDriver:
         failures: How many attempts fail after their first checkpoint, with an error of class `failure`.
         not_stored: What the chief says of each of its checkpoints; "" if they arrive.
         freezes: Whether the node freezes for good once it has failed.
+        hooks: What acts at the run's stations.
     """
 
     def __init__(self, application: Application, config: JobConfig, plan: Plan, storage: Storage | None = None) -> None:
@@ -146,11 +148,12 @@ class PretendDriver:
         self.failure = "NodeLostError"
         self.not_stored = ""
         self.freezes = False
+        self.hooks = Hooks()
         self.site.driver = self
 
     def train(self) -> RunResult:
         """Runs to the end, as a submission of run `r` does; raises what `Run.execute` does."""
-        return Run(self.gang, self.config, "r").execute()
+        return Run(self.gang, self.config, "r", self.hooks).execute()
 
 
 class SetClock(SystemClock):

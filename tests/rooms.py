@@ -14,7 +14,7 @@ PAGE = ROOT / "docs" / "architecture.md"
 
 _BLOCK = re.compile(r"(?<=<!-- rooms: make docs -->\n).*?(?=<!-- rooms end -->)", re.DOTALL)
 _HOMES = {
-    "The Spark driver": ("driver/", "cluster", "main"),
+    "The Spark driver": ("driver/", "cluster", "main", "nightly"),
     "A Spark task on an executor": ("executor",),
     "A trainer's process": ("trainer", "layers"),
     "The machine that submits": ("submit", "entry", "jobs"),

@@ -23,6 +23,7 @@ from pydantic import (
 )
 
 from sparktf.config.nodes import ClusterConfig
+from sparktf.config.ready import ReadyConfig
 from sparktf.config.section import Section, Switch
 from sparktf.config.submit import SubmitConfig
 from sparktf.config.timeouts import TimeoutsConfig
@@ -120,6 +121,9 @@ class DataConfig(Section):
     where: str | None = Field(
         default=None, description="SQL predicate over partition columns, e.g. `date >= '2026-11-01'`."
     )
+    ready: ReadyConfig | None = Field(
+        default=None, description="What has to lie at `path` before the run begins ([nightly.md](nightly.md))."
+    )
     inputs: dict[str, FeatureSetting] = Field(
         min_length=1, description="Model input name -> column, list of columns, or a feature."
     )
@@ -191,6 +195,14 @@ class DataConfig(Section):
             raise ValueError(f"mode: direct needs format: parquet, not {self.format}")
         return self
 
+    @model_validator(mode="after")
+    def _ready_looks_at_files(self) -> Self:
+        if self.ready is not None and self.path is None:
+            raise ValueError("ready looks at the files below path, and there is none: give path, or leave ready out")
+        if self.ready is not None and self.ready.min_rows is not None and self.format != "parquet":
+            raise ValueError(f"ready.min_rows is told by the footers of Parquet files, and format is {self.format}")
+        return self
+
 
 class CheckpointConfig(Section):
     """When a checkpoint is committed. The end of each epoch always commits one."""
@@ -222,7 +234,7 @@ class SecurityConfig(Section):
     )
 
 
-_NOT_PLANNED = {"rebalance", "locality", "prefetch_mib", "cache", "staging_mib", "max_bad_rows"}
+_NOT_PLANNED = {"ready", "rebalance", "locality", "prefetch_mib", "cache", "staging_mib", "max_bad_rows"}
 """Settings of `data` that may differ when a run is resumed."""
 
 

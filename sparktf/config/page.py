@@ -9,6 +9,7 @@ from typing import Annotated, Any, Literal, Union, get_args, get_origin
 import annotated_types
 from pydantic.fields import FieldInfo
 
+from sparktf.config.duration import READ_DURATION
 from sparktf.config.section import Section
 from sparktf.config.shape import section_of, walk_sections
 from sparktf.config.yaml import dump_yaml
@@ -87,6 +88,8 @@ def _default(field: FieldInfo) -> str:
 def _type(annotation: Any) -> str:
     """Returns a type in words, e.g. `whole number > 0 or null`."""
     origin, arguments = get_origin(annotation), get_args(annotation)
+    if origin is Annotated and READ_DURATION in arguments:
+        return "seconds, or text such as `90s`, `30m`, `2h`, `7d`"
     if origin is Annotated:
         return f"{_type(arguments[0])} {' and '.join(_constraints(arguments[1:]))}".strip()
     if origin is Literal:

@@ -147,16 +147,17 @@ class Display:
             self.say(line)
 
 
+_COLOURS = {Verdict.DONE: "green", Verdict.NOT_READY: "yellow"}
+
+
 def print_result(console: Console, result: RunResult) -> None:
     """Prints the table that ends a run, after the traceback of one that failed."""
     if result.error is not None and result.error.traceback:
         console.print(Text(result.error.traceback.rstrip(), style="dim"))
-    done = result.verdict is Verdict.DONE
     ending = "interrupted" if result.is_interrupted else result.verdict.name.lower().replace("_", " ")
     title = f"{result.name} / {result.run_id}: {ending}"
-    table = Table(
-        title=title, title_justify="left", show_header=False, title_style="bold green" if done else "bold red"
-    )
+    colour = _COLOURS.get(result.verdict, "red")
+    table = Table(title=title, title_justify="left", show_header=False, title_style=f"bold {colour}")
     table.add_column(style="bold")
     table.add_column(overflow="fold")
     for key, value in _facts(result):

@@ -20,6 +20,7 @@ from sparktf.driver.gang.gang import Gang
 from sparktf.driver.gang.replacements import Replacements
 from sparktf.driver.gang.seating import Seating, attempt_result, seat
 from sparktf.driver.gang.site import Voice
+from sparktf.driver.hooks import Hooks
 from sparktf.driver.output import ResultFile, check_output, open_events, plan_of_run
 from sparktf.driver.plan.paths import normalised
 from sparktf.driver.plan.plan import Plan
@@ -50,10 +51,11 @@ from sparktf.wire.restore import Restore
 class Run:
     """One run on a gang; `execute` is its whole life."""
 
-    def __init__(self, gang: Gang, config: JobConfig, run_id: str) -> None:
+    def __init__(self, gang: Gang, config: JobConfig, run_id: str, hooks: Hooks | None = None) -> None:
         file_systems, application = gang.site.file_systems, gang.site.application
         config = normalised(config, file_systems.normalise)
         root = config.output.path
+        self._hooks = hooks or Hooks()
         self._gang = gang
         self._site = gang.site
         self._clock = gang.site.clock
@@ -125,6 +127,8 @@ class Run:
         check_output(self._storage, self._rundir.path)
         self._open_events()
         self._display.say(f"run {self._rundir.name}/{self._rundir.run_id} on {self._site.place}")
+        if not self._storage.exists(self._rundir.plan):
+            self._hooks.before_plan(config, self._rundir, self._voice)
         plan = plan_of_run(
             config, self._storage, self._rundir, partial(self._site.plan, config, self._voice), self._display.say
         )

@@ -32,7 +32,7 @@ INTERRUPTED = 130
 
 # The driver's exit code in YARN's words, for a run that was refused before it had a run directory.
 _STATUS = re.compile(r"exited with status (\d+)")
-_TELLING = (Verdict.REFUSED, Verdict.DATA_REFUSED)
+_TELLING = (Verdict.REFUSED, Verdict.DATA_REFUSED, Verdict.NOT_READY)
 
 
 def submit(config: JobConfig, beside: Path, run_id: str | None, *, dry_run: bool = False) -> int:

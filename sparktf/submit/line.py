@@ -55,9 +55,10 @@ def executors(config: JobConfig) -> int:
     """Returns how many executors the application starts with: one for each node.
 
     On YARN only one, the fewest that Spark starts with: the driver asks for the others at the hosts of the data, which
-    it does not know before.
+    it does not know before, and once the data is there.
     """
-    return 1 if is_yarn(config) and config.cluster.placement == "data" else config.cluster.nodes
+    asks_later = config.cluster.placement == "data" or config.data.ready is not None
+    return 1 if is_yarn(config) and asks_later else config.cluster.nodes
 
 
 def containers(config: JobConfig) -> tuple[Container, ...]:

@@ -23,7 +23,7 @@ PLAN = NODE | {"driver/plan"}
 ATTEMPT = PLAN | {"driver/attempt"}
 GANG = ATTEMPT | {"driver/console", "executor"}
 WATCH = GANG | {"driver/gang", "driver/commit", "driver/writer"}
-RUN = WATCH | {"driver/output", "driver/watch"}
+RUN = WATCH | {"driver/hooks", "driver/output", "driver/watch"}
 SPARK = NODE | {"executor", "driver/code", "driver/gang"}
 SOURCE = PLAN | SPARK | {"driver/spark"}
 
@@ -47,12 +47,14 @@ MAY_IMPORT = {
     "driver/writer": BASE,
     "driver/gang": GANG,
     "driver/watch": WATCH,
+    "driver/hooks": BASE | {"driver/gang"},
     "driver/run": RUN,
     "driver/spark": SPARK,
     "driver/source": SOURCE,
     "driver/check": SOURCE | {"driver/source", "driver/output"},
     "driver/spark_site": SOURCE | {"driver/source"},
-    "cluster": RUN | {"driver/code", "driver/run", "driver/spark_site"},
+    "nightly": PLAN | {"driver/gang", "driver/hooks"},
+    "cluster": RUN | {"driver/code", "driver/run", "driver/spark_site", "nightly"},
     "main": BASE | {"cluster", "driver/spark"},
     "trainer/model": BASE | {"feed", "layers"},
     "trainer/node": NODE | {"trainer/model"},

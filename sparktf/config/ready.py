@@ -1,0 +1,86 @@
+"""The section `data.ready` of the configuration."""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Iterator
+from typing import Self
+
+from pydantic import Field, PositiveInt, model_validator
+
+from sparktf.config.duration import Duration, in_words
+from sparktf.config.section import Section
+
+_MOST_PARTITIONS = 100_000
+
+
+class WindowConfig(Section):
+    """The partitions that have to be there: a folder for each day, or hour, from the first to the last."""
+
+    folder: str = Field(
+        min_length=1,
+        description="Folder below `data.path`, as `strftime` writes a time: `date=%Y-%m-%d`, or "
+        "`year=%Y/month=%m/day=%d`.",
+    )
+    first: str = Field(description="The first one's day, or time, in ISO format: `'{{date-29}}'`, `2026-11-20T06:00`.")
+    last: str = Field(description="The last one's, e.g. `'{{date}}'`.")
+    every: Duration = Field(default=86_400.0, description="Between two of them, e.g. `1h`.")
+
+    @model_validator(mode="after")
+    def _has_some(self) -> Self:
+        first, last = self._times()
+        if last < first:
+            raise ValueError(f"last: {self.last} is before first: {self.first}")
+        if self.every <= 0 or (last - first).total_seconds() / self.every > _MOST_PARTITIONS:
+            raise ValueError(f"every: {in_words(self.every)} gives more than {_MOST_PARTITIONS:,} partitions")
+        folders = list(self.folders())
+        if len(set(folders)) < len(folders):
+            raise ValueError(f"folder: {self.folder} is the same for times that are {in_words(self.every)} apart")
+        return self
+
+    def folders(self) -> Iterator[str]:
+        """Yields the folders, the earliest first."""
+        time, last = self._times()
+        while time <= last:
+            yield time.strftime(self.folder).strip("/")
+            time += dt.timedelta(seconds=self.every)
+
+    def _times(self) -> tuple[dt.datetime, dt.datetime]:
+        return _time("first", self.first), _time("last", self.last)
+
+
+def _time(key: str, text: str) -> dt.datetime:
+    try:
+        time = dt.datetime.fromisoformat(text)
+    except ValueError:
+        raise ValueError(f"{key}: {text!r} is no day or time: write 2026-11-20 or 2026-11-20T06:00") from None
+    if time.tzinfo is not None:
+        raise ValueError(f"{key}: {text!r} has a time zone, which names of folders have not: leave it out")
+    return time
+
+
+class ReadyConfig(Section):
+    """When the data at `data.path` is there. Asked before any executor is held; see [nightly.md](nightly.md)."""
+
+    window: WindowConfig | None = Field(default=None, description="The partitions that have to be there.")
+    success: bool = Field(
+        default=False,
+        description="The newest partition has to have a file `_SUCCESS`, as Spark and Hadoop write it at a job's end: "
+        "the last one of `window`, or the last one there is.",
+    )
+    min_rows: PositiveInt | None = Field(
+        default=None, description="Rows that there have to be, in the window or in all, by the footers of the files."
+    )
+    max_age: Duration | None = Field(
+        default=None,
+        description="How long ago the youngest file of the newest partition may have been written, e.g. `36h`.",
+    )
+    wait: Duration = Field(
+        default=0.0, description="How long to wait for all of that, e.g. `2h`; then the run ends with exit code 6."
+    )
+
+    @model_validator(mode="after")
+    def _asks_for_something(self) -> Self:
+        if self.window is None and not self.success and self.min_rows is None and self.max_age is None:
+            raise ValueError("give at least one of window, success, min_rows and max_age")
+        return self

@@ -1,0 +1,154 @@
+"""Whether the data is there: asked of the lake, again and again, before anything is held.
+
+`Lake.shortcoming` says what is missing now; `await_ready` waits for that to be nothing.
+"""
+
+from __future__ import annotations
+
+import re
+import threading
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+
+from sparktf.clock import Clock
+from sparktf.config.duration import in_words
+from sparktf.config.ready import ReadyConfig, WindowConfig
+from sparktf.driver.plan.files import FOOTER_THREADS
+from sparktf.errors import CorruptFileError, NotReadyError, StorageNotFoundError, StorageUnavailableError
+from sparktf.feed.parquet_file import open_parquet
+from sparktf.knobs import KNOBS
+from sparktf.storage.base import FileEntry, Storage
+
+_SUCCESS = "_SUCCESS"
+_NAMED = 6
+"""So many missing partitions are named; the others are counted."""
+
+_DIGITS = re.compile(r"(\d+)")
+
+Partitions = dict[str, Sequence[FileEntry]]
+"""Folder below the lake's path, "" for itself -> its data files; the newest folder last."""
+
+
+def await_ready(storage: Storage, path: str, ready: ReadyConfig, clock: Clock, say: Callable[[str], None]) -> None:
+    """Returns once all is there that `data.ready` asks for.
+
+    A storage that is away, and a file that cannot be read, may be so for a moment: both are waited for like the rest.
+
+    Raises:
+        NotReadyError: something is missing after `ready.wait`; it is named.
+        StorageUnavailableError: the storage is away even then.
+        CorruptFileError: a file is damaged even then.
+    """
+    lake, began_s, told = Lake(storage, path), clock.now_s(), ""
+    while True:
+        trouble: StorageUnavailableError | CorruptFileError | None = None
+        try:
+            lacking = lake.shortcoming(ready, clock.wall_s())
+        except (StorageUnavailableError, CorruptFileError) as error:
+            lacking, trouble = str(error), error
+        waited_s = clock.now_s() - began_s
+        if not lacking:
+            if told:
+                say(f"the data is there, after {waited_s:.0f} s")
+            return
+        if waited_s >= ready.wait:
+            if trouble is not None:
+                raise trouble
+            waited = f" (data.ready.wait: {in_words(ready.wait)})" if ready.wait else ""
+            raise NotReadyError(f"data.path {path} is not ready{waited}: {lacking}. Submit the run again later")
+        if lacking != told:
+            say(f"the data is not ready, which is waited for up to {in_words(ready.wait)}: {lacking}")
+            told = lacking
+        _sleep(clock, min(ready.wait - waited_s, KNOBS.ready_poll_s))
+
+
+class Lake:
+    """What lies below a path, looked at several times: footers are read once."""
+
+    def __init__(self, storage: Storage, path: str) -> None:
+        self._storage = storage
+        self._path = path
+        self._rows: dict[FileEntry, int] = {}
+
+    def shortcoming(self, ready: ReadyConfig, now_s: float) -> str:
+        """Returns what is missing, in words; "" for nothing.
+
+        Args:
+            now_s: Seconds since 1970.
+
+        Raises:
+            CorruptFileError: a file's rows cannot be counted.
+            StorageError: the storage failed.
+        """
+        found = self._all() if ready.window is None else self._window(ready.window)
+        if missing := [folder for folder, files in found.items() if not files]:
+            return _missing(missing, len(found))
+        if not found:
+            return "there is no data file"
+        newest, files = next(reversed(found.items()))
+        at = f"{self._path}/{newest}".rstrip("/")
+        if ready.success and not self._storage.exists(f"{at}/{_SUCCESS}"):
+            return f"{newest or at} has no {_SUCCESS} yet"
+        age_s = now_s - max(file.modified_ms for file in files) / 1000
+        if ready.max_age is not None and age_s > ready.max_age:
+            return (
+                f"{newest or at} was written {in_words(round(age_s))} ago, and data.ready.max_age is "
+                f"{in_words(ready.max_age)}"
+            )
+        if ready.min_rows is not None:
+            rows = self._count([file for files in found.values() for file in files])
+            if rows < ready.min_rows:
+                return f"there are {rows:,} rows, and data.ready.min_rows is {ready.min_rows:,}"
+        return ""
+
+    def _all(self) -> Partitions:
+        """Returns all there is; a folder counts as newer than another by the numbers and letters of its path."""
+        try:
+            entry = self._storage.stat(self._path)
+        except StorageNotFoundError:
+            return {}
+        files = self._files(entry.path) if entry.is_dir else [entry]
+        folders: dict[str, list[FileEntry]] = {}
+        for file in files:
+            below = file.path.removeprefix(entry.path).strip("/") if entry.is_dir else ""
+            folders.setdefault(below.rpartition("/")[0], []).append(file)
+        return {folder: folders[folder] for folder in sorted(folders, key=_order)}
+
+    def _window(self, window: WindowConfig) -> Partitions:
+        folders = list(window.folders())
+        with ThreadPoolExecutor(FOOTER_THREADS, thread_name_prefix="ready") as pool:
+            found = pool.map(self._files, (f"{self._path}/{folder}" for folder in folders))
+            return dict(zip(folders, found, strict=True))
+
+    def _files(self, folder: str) -> list[FileEntry]:
+        try:
+            return list(self._storage.walk(folder))
+        except StorageNotFoundError:
+            return []
+
+    def _count(self, files: Sequence[FileEntry]) -> int:
+        unknown = [file for file in files if file not in self._rows]
+        with ThreadPoolExecutor(FOOTER_THREADS, thread_name_prefix="ready") as pool:
+            self._rows.update(zip(unknown, pool.map(self._rows_of, unknown), strict=True))
+        return sum(self._rows[file] for file in files)
+
+    def _rows_of(self, file: FileEntry) -> int:
+        with open_parquet(self._storage, file.path) as parquet:
+            return int(parquet.metadata.num_rows)
+
+
+def _missing(folders: Sequence[str], window: int) -> str:
+    named = ", ".join(folders[:_NAMED]) + (f" and {len(folders) - _NAMED:,} more" if len(folders) > _NAMED else "")
+    verb = "is" if len(folders) == 1 else "are"
+    return f"{named} {verb} missing ({len(folders):,} of {window:,} partitions)"
+
+
+def _order(folder: str) -> list[tuple[int, str]]:
+    """Sorts "hour=9" before "hour=10"."""
+    return [(int(part), "") if part.isdecimal() else (-1, part) for part in _DIGITS.split(folder)]
+
+
+def _sleep(clock: Clock, seconds: float) -> None:
+    nobody = threading.Condition()
+    with nobody:
+        clock.wait(nobody, seconds)
