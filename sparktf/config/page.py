@@ -88,10 +88,9 @@ def _default(field: FieldInfo) -> str:
 def _type(annotation: Any) -> str:
     """Returns a type in words, e.g. `whole number > 0 or null`."""
     origin, arguments = get_origin(annotation), get_args(annotation)
-    if origin is Annotated and READ_DURATION in arguments:
-        return "seconds, or text such as `90s`, `30m`, `2h`, `7d`"
     if origin is Annotated:
-        return f"{_type(arguments[0])} {' and '.join(_constraints(arguments[1:]))}".strip()
+        plain = f"{_type(arguments[0])} {' and '.join(_constraints(arguments[1:]))}".strip()
+        return "seconds, or text such as `90s`, `30m`, `2h`, `7d`" if READ_DURATION in arguments else plain
     if origin is Literal:
         return " or ".join(f"`{value}`" for value in arguments)
     if origin in (Union, types.UnionType):
