@@ -64,11 +64,13 @@ class LeasedFeed:
         *,
         batch_rows: int,
         meter: FeedMeter | None = None,
+        expect: Callable[[int], None] = lambda rows: None,
     ) -> None:
         """Hands out nothing yet.
 
         Args:
             batch_rows: Rows of an update.
+            expect: Told, before each take, of how many rows that may have.
             meter: Of what is read. Default: of a feed that reads files.
         """
         self.epoch = epoch
@@ -77,6 +79,7 @@ class LeasedFeed:
         self._feed = feed
         self._receipts = receipts
         self._batch_rows = batch_rows
+        self._expect = expect
         self._lock = threading.Lock()
         self._closed = threading.Event()
         self._held: Columns = {}  # handed out, and not marked
@@ -106,6 +109,7 @@ class LeasedFeed:
     def _take(self, rows: int, wait_s: float) -> Take:
         again = row_count(self._held) > 0
         if not again and not self._closed.is_set():
+            self._expect(rows)
             self._held = self._feed.take_now(rows, wait_s, batch_rows=self._batch_rows)
         if self._out is not None:
             self._doubtful = max(self._doubtful, self._out.rows)

@@ -16,21 +16,23 @@ LeaseBlock = Callable[[int], BlockLease]
 class LeasedParts:
     """The parts of one epoch; see `sparktf.feed.blocks.Parts`.
 
-    What waits to be handed out is a take's rows, or the block that brings more: enough for the disk to be busy while
-    rows are trained, and no more, since nobody else can train what is leased.
+    What waits to be handed out is as much as is handed out at once, or the block that brings more: enough for the disk
+    to be busy while rows are trained, and no more, since nobody else can train what is leased: a slow worker would be
+    the epoch's tail, and one that comes late find nothing.
+
     """
 
     rows = None
     max_ahead = None
 
-    def __init__(self, reader: PieceReader, lease: LeaseBlock, take_rows: int) -> None:
+    def __init__(self, reader: PieceReader, lease: LeaseBlock, batch_rows: int) -> None:
         """Leases nothing yet.
 
         Args:
             lease: Asks the driver, and may take its time.
-            take_rows: Rows that are handed out at once, at most.
+            batch_rows: Rows of an update.
         """
-        self.ahead_rows = take_rows
+        self.ahead_rows = batch_rows
         self._reader = reader
         self._lease = lease
         self._stopped = threading.Event()
@@ -44,6 +46,10 @@ class LeasedParts:
             if not lease.pieces:
                 yield None
                 self._stopped.wait(KNOBS.staged_poll_s)
+
+    def expect(self, rows: int) -> None:
+        """Reads so many rows ahead from now on: they are handed out at once. From any thread."""
+        self.ahead_rows = rows
 
     def stop(self) -> None:
         """See `Parts`; what the driver is being asked for is not waited for."""

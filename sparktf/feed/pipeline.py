@@ -6,6 +6,7 @@ time and hands them out. None of the three holds the interpreter's lock for long
 
 from __future__ import annotations
 
+import math
 import threading
 import time
 from collections import deque
@@ -355,10 +356,8 @@ class NodeFeed:
 
     def _wait_for_need(self) -> None:
         """Waits until the next part may be asked for."""
-        enough = self._parts.ahead_rows
-        if enough is not None:
-            with self._changed:
-                self._changed.wait_for(lambda: self._closed or self._ready_rows < enough)
+        with self._changed:
+            self._changed.wait_for(lambda: self._closed or self._ready_rows < (self._parts.ahead_rows or math.inf))
 
     def _wait_for_room(self, nbytes: int) -> bool:
         """Waits until so much may be read ahead, or nothing is; False when the feed is closed."""

@@ -60,7 +60,7 @@ def fed(part: BlockPart) -> Part:
     return Part(part.first_row, ids, np.arange(len(ids)))
 
 
-def leased(worker: Worker, epoch: int, take_rows: int) -> LeasedParts:
+def leased(worker: Worker, epoch: int, batch_rows: int) -> LeasedParts:
     """Returns the parts of an epoch that a worker leases from the driver."""
     numbers = itertools.count(1)
 
@@ -70,7 +70,7 @@ def leased(worker: Worker, epoch: int, take_rows: int) -> LeasedParts:
         answer: BlockLease = worker._call(Action.LEASE_BLOCKS, request)
         return answer
 
-    return LeasedParts(cast("Any", Reader(worker.line.read, epoch)), lease, take_rows)
+    return LeasedParts(cast("Any", Reader(worker.line.read, epoch)), lease, batch_rows)
 
 
 class LeasedRows:

@@ -261,9 +261,14 @@ class Worker(Member):
             if self._is_fed:
                 self._feed = self.line.fed(self, epoch, self._receipts)
             else:
-                rows = LeasedRows(self, leased(self, epoch, self.spec.config.steps_per_call * train.batch_size))
+                parts = leased(self, epoch, train.batch_size)
                 self._feed = LeasedFeed(
-                    epoch, self.spec.feed, cast("Any", rows), self._receipts, batch_rows=train.batch_size
+                    epoch,
+                    self.spec.feed,
+                    cast("Any", LeasedRows(self, parts)),
+                    self._receipts,
+                    batch_rows=train.batch_size,
+                    expect=parts.expect,
                 )
             self._update(epoch=epoch, rows_trained=0)
         return self._feed if self._feed.epoch == epoch else None

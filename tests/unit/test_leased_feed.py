@@ -116,9 +116,9 @@ def opened(
             bad.extend(rows)
 
     reader = PieceReader(plan.spec, Stream.TRAIN, epoch, open_storage, sets_aside=limits.max_bad_rows > 0)
-    parts = LeasedParts(reader, lend, UPDATES * BATCH)
+    parts = LeasedParts(reader, lend, BATCH)
     feed = NodeFeed(plan.spec, parts, limits=limits, on_bad_rows=keep)
-    return LeasedFeed(epoch, plan.spec, feed, receipts or Receipts(WORKER, 0), batch_rows=BATCH)
+    return LeasedFeed(epoch, plan.spec, feed, receipts or Receipts(WORKER, 0), batch_rows=BATCH, expect=parts.expect)
 
 
 def takes(feed: LeasedFeed, updates: int = UPDATES, loss: float = 0.0) -> Iterator[Take]:
@@ -384,7 +384,7 @@ class TestAhead:
             lend.wait_for_rows(min(handed + 1, 400))
             assert lend.leased <= handed + 2 * 100
             feed.done(take.number, 0.0)
-        assert set(lend.asked) == {UPDATES * BATCH}
+        assert set(lend.asked) == {BATCH, UPDATES * BATCH}
         feed.close()
 
     def test_of_small_pieces_about_two_takes_are_leased_ahead(self, plan: Plan) -> None:
@@ -396,6 +396,17 @@ class TestAhead:
         for take in takes(feed):
             handed += take.rows
             assert lend.leased <= handed + 2 * UPDATES * BATCH
+        assert handed == ROWS
+
+    def test_whoever_takes_little_at_once_leaves_the_rest_to_others(self, plan: Plan) -> None:
+        pieces = [piece for share in deal(plan, nodes=40) for piece in share.pieces]
+        lend = Lender(pieces)
+        feed = opened(plan, lend)
+        lend.wait_for_rows(BATCH)
+        handed = 0
+        for take in takes(feed, updates=1):
+            handed += take.rows
+            assert lend.leased <= handed + 3 * BATCH
         assert handed == ROWS
 
     def test_little_memory_holds_nothing_up(self, plan: Plan) -> None:

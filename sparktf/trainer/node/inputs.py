@@ -68,8 +68,9 @@ class Input:
         reader = PieceReader(spec.feed, Stream.TRAIN, epoch, self._place.file_systems.open, sets_aside=self._sets_aside)
         ask = partial(self._ask_for_rows, epoch, itertools.count(1))
         batch_rows = config.train.batch_size
-        feed = self._read(Stream.TRAIN, epoch, LeasedParts(reader, ask, config.steps_per_call * batch_rows))
-        return LeasedFeed(epoch, spec.feed, feed, receipts, batch_rows=batch_rows)
+        parts = LeasedParts(reader, ask, batch_rows)
+        feed = self._read(Stream.TRAIN, epoch, parts)
+        return LeasedFeed(epoch, spec.feed, feed, receipts, batch_rows=batch_rows, expect=parts.expect)
 
     def _fed(self, intake: Intake, epoch: int, receipts: Receipts) -> LeasedFeed:
         leased: list[LeasedFeed] = []
