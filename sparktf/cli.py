@@ -6,17 +6,21 @@ import argparse
 import signal
 import sys
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 
 from rich.console import Console
 from rich.syntax import Syntax
 
 from sparktf import __version__
+from sparktf.config.duration import seconds_of
 from sparktf.config.load import load_config, show_config
 from sparktf.errors import SparkTFError
+from sparktf.hadoop import HadoopConf
 from sparktf.rundir import chosen_run_id
 
 _EXIT_INTERRUPTED = 130
+_SET_HELP = "override a key, e.g. --set train.epochs=3"
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -64,6 +68,32 @@ def _submit(arguments: argparse.Namespace) -> int:
     return submit(config, beside, chosen_run_id(arguments.run_id, arguments.date), dry_run=arguments.dry_run)
 
 
+def _backfill(arguments: argparse.Namespace) -> int:
+    from sparktf.nightly import backfill  # noqa: PLC0415 - storage libraries, as above
+    from sparktf.storage import FileSystems  # noqa: PLC0415
+
+    signal.signal(signal.SIGTERM, _interrupt)
+    dates = backfill.dates_between(arguments.first, arguments.last, seconds_of("--every", arguments.every))
+    configs = {date: load_config(arguments.config, arguments.set, date) for date in dates}
+    systems = FileSystems(HadoopConf.from_environment())
+    runs = backfill.runs_of(configs, systems)
+    console = Console()
+    if arguments.dry_run:
+        console.print(backfill.plan_table(runs))
+        return 0
+
+    def command(date: str) -> list[str]:
+        sets = [word for override in arguments.set for word in ("--set", override)]
+        return [sys.executable, "-m", "sparktf.cli", "submit", arguments.config, "--date", date, *sets]
+
+    work = backfill.Backfill(command, partial(print, flush=True), arguments.parallel)
+    try:
+        work.run([run.date for run in runs if not run.is_done])
+    finally:
+        console.print(backfill.table_of(runs, work.codes, systems))
+    return backfill.exit_code(work.codes)
+
+
 def _pack(arguments: argparse.Namespace) -> int:
     from sparktf.submit.pack import pack, this_environment  # noqa: PLC0415
 
@@ -79,6 +109,13 @@ def _pack(arguments: argparse.Namespace) -> int:
     return 0
 
 
+def _positive(text: str) -> int:
+    """Returns a number of runs, for argparse."""
+    if not text.isdecimal() or not int(text):
+        raise argparse.ArgumentTypeError(f"{text!r} is no whole number above 0")
+    return int(text)
+
+
 def _say(line: str) -> None:
     print(line, file=sys.stderr, flush=True)
 
@@ -89,9 +126,7 @@ def _interrupt(signum: int, frame: object) -> None:
 
 def add_config_arguments(parser: argparse.ArgumentParser) -> None:
     """Adds `--set` and `--date`, the same for every command that takes a configuration."""
-    parser.add_argument(
-        "--set", action="append", default=[], metavar="KEY=VALUE", help="override a key, e.g. --set train.epochs=3"
-    )
+    parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", help=_SET_HELP)
     parser.add_argument("--date", metavar="YYYY-MM-DD", help="day that fills {{date}}, {{date-7}}, ...")
 
 
@@ -116,6 +151,15 @@ def _parser() -> argparse.ArgumentParser:
     submit.add_argument("--run-id", metavar="ID", help="names the run (default: --date); the same id again resumes it")
     submit.add_argument("--dry-run", action="store_true", help="print the spark-submit line, and do nothing")
     submit.set_defaults(command=_submit)
+    many = commands.add_parser("backfill", help="submit a run for each of several dates, and pass over those done")
+    many.add_argument("config", metavar="CONFIG", help="YAML file")
+    many.add_argument("--from", dest="first", required=True, metavar="YYYY-MM-DD", help="first date")
+    many.add_argument("--to", dest="last", required=True, metavar="YYYY-MM-DD", help="last date")
+    many.add_argument("--every", default="1d", metavar="DAYS", help="between two dates (default: 1d)")
+    many.add_argument("--parallel", type=_positive, default=1, metavar="N", help="runs at once (default: 1)")
+    many.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", help=_SET_HELP)
+    many.add_argument("--dry-run", action="store_true", help="show how the run of each date stands, and do nothing")
+    many.set_defaults(command=_backfill)
     pack = commands.add_parser("pack", help="pack this virtual environment for YARN's containers")
     pack.add_argument(
         "--output", type=Path, default=Path("env.tar.gz"), metavar="FILE", help="default: env.tar.gz; or a .tar"

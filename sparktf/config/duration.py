@@ -8,6 +8,8 @@ from typing import Annotated, Any
 
 from pydantic import BeforeValidator, Field
 
+from sparktf.errors import ConfigError
+
 _UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
 _LENGTH = re.compile(rf"(\d+(?:\.\d+)?)\s*([{''.join(_UNITS)}])")
 
@@ -25,6 +27,18 @@ def _seconds(value: Any) -> Any:
 READ_DURATION = BeforeValidator(_seconds)
 Duration = Annotated[float, READ_DURATION, Field(ge=0, allow_inf_nan=False)]
 """Seconds; in a file also `90s`, `30m`, `2h` or `7d`."""
+
+
+def seconds_of(option: str, text: str) -> float:
+    """Returns the seconds of an option of a command line.
+
+    Raises:
+        ConfigError: it is no length of time.
+    """
+    try:
+        return float(_seconds(text))
+    except ValueError as error:
+        raise ConfigError(f"{option}: {error}") from None
 
 
 def in_words(seconds: float) -> str:

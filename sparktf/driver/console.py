@@ -150,12 +150,16 @@ class Display:
 _COLOURS = {Verdict.DONE: "green", Verdict.NOT_READY: "yellow"}
 
 
+def ending_of(result: RunResult) -> str:
+    """Returns how a run ended, in a word or two."""
+    return "interrupted" if result.is_interrupted else result.verdict.name.lower().replace("_", " ")
+
+
 def print_result(console: Console, result: RunResult) -> None:
     """Prints the table that ends a run, after the traceback of one that failed."""
     if result.error is not None and result.error.traceback:
         console.print(Text(result.error.traceback.rstrip(), style="dim"))
-    ending = "interrupted" if result.is_interrupted else result.verdict.name.lower().replace("_", " ")
-    title = f"{result.name} / {result.run_id}: {ending}"
+    title = f"{result.name} / {result.run_id}: {ending_of(result)}"
     colour = _COLOURS.get(result.verdict, "red")
     table = Table(title=title, title_justify="left", show_header=False, title_style=f"bold {colour}")
     table.add_column(style="bold")

@@ -53,7 +53,7 @@ MAY_IMPORT = {
     "driver/source": SOURCE,
     "driver/check": SOURCE | {"driver/source", "driver/output"},
     "driver/spark_site": SOURCE | {"driver/source"},
-    "nightly": PLAN | {"driver/gang", "driver/hooks"},
+    "nightly": PLAN | {"driver/console", "driver/gang", "driver/hooks"},
     "cluster": RUN | {"driver/code", "driver/run", "driver/spark_site", "nightly"},
     "main": BASE | {"cluster", "driver/spark"},
     "trainer/model": BASE | {"feed", "layers"},
@@ -62,7 +62,7 @@ MAY_IMPORT = {
     "trainer/parameter_server": NODE | {"trainer/model", "trainer/node"},
     "trainer": NODE | {"trainer/model", "trainer/node", "trainer/sync", "trainer/parameter_server"},
     "submit": BASE | {"storage", "driver/code", "driver/plan", "driver/console", "driver/output", "driver/spark"},
-    "entry": BASE | {"cluster", "driver/check", "submit"},
+    "entry": BASE | {"cluster", "driver/check", "nightly", "storage", "submit"},
     "jobs": BASE | {"main", "entry", "layers"},
 }
 ENTRY_MODULES = {"sparktf", "sparktf.cli"}

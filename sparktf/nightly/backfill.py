@@ -1,0 +1,211 @@
+"""A run for each of several dates, in their order: `sparktf backfill`.
+
+A date whose run is done is passed over, one whose run has begun goes on: the same command again goes on where it was
+interrupted.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import signal
+import subprocess
+import threading
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass, field
+
+from rich.table import Table
+from rich.text import Text
+
+from sparktf.config.job import JobConfig
+from sparktf.driver.console import ending_of
+from sparktf.errors import ConfigError, Verdict
+from sparktf.result import RunResult
+from sparktf.rundir import RunDirectory
+from sparktf.storage import FileSystems
+
+_DAY_S = 86_400
+_MOST_DATES = 10_000
+
+_FOR_EVERY_DATE = (Verdict.MODEL_FAILED, Verdict.REFUSED)
+"""What code and configuration fail with: no other date would do better."""
+
+
+@dataclass(frozen=True, slots=True)
+class DatedRun:
+    """The run of one date, as it stood when the backfill began.
+
+    Attributes:
+        result: Of an earlier submission that came to an end.
+        has_begun: Whether there is something to go on from.
+    """
+
+    date: str
+    rundir: RunDirectory
+    result: RunResult | None
+    has_begun: bool
+
+    @property
+    def is_done(self) -> bool:
+        """Whether it is passed over."""
+        return self.result is not None and self.result.is_final
+
+    @property
+    def state(self) -> str:
+        """What it was, and so what is to be done, in words."""
+        if self.is_done:
+            return "done before"
+        return "goes on" if self.has_begun else "new"
+
+
+@dataclass(slots=True)
+class Backfill:
+    """Runs that are submitted one after the other, or a few at once.
+
+    Attributes:
+        command: Date -> the command of its run, whose exit code is the verdict.
+        codes: Date -> exit code, of the runs that have ended.
+    """
+
+    command: Callable[[str], Sequence[str]]
+    say: Callable[[str], None]
+    parallel: int = 1
+    codes: dict[str, int] = field(default_factory=dict)
+    _children: dict[str, subprocess.Popen[str]] = field(default_factory=dict)
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+    _stopped: bool = False
+
+    def run(self, dates: Sequence[str]) -> None:
+        """Runs the dates, the earliest first, until all have ended or code or configuration are wrong.
+
+        Raises:
+            KeyboardInterrupt: it was interrupted; the runs under way have been told so, and have ended.
+        """
+        with ThreadPoolExecutor(self.parallel, thread_name_prefix="backfill") as pool:
+            futures: list[Future[None]] = [pool.submit(self._one, date) for date in dates]
+            try:
+                for future in futures:
+                    future.result()
+            finally:
+                self._stop()
+
+    def _one(self, date: str) -> None:
+        with self._lock:
+            if self._stopped:
+                return
+            # A group of its own: Ctrl-C reaches us alone, and we stop things in order.
+            child = self._children[date] = subprocess.Popen(
+                self.command(date), stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+                text=True, errors="replace", process_group=0,
+            )  # fmt: skip
+        with child:
+            for line in child.stdout or ():
+                self.say(f"{date}  {line.rstrip()}")
+        with self._lock:
+            del self._children[date]
+            # Of one that a signal has ended, as a shell says it.
+            self.codes[date] = child.returncode if child.returncode >= 0 else 128 - child.returncode
+            self._stopped = self._stopped or child.returncode in _FOR_EVERY_DATE
+
+    def _stop(self) -> None:
+        """Begins no other run, and interrupts those under way, which their submissions stop in order."""
+        with self._lock:
+            self._stopped = True
+            for child in self._children.values():
+                child.send_signal(signal.SIGTERM)
+
+
+def dates_between(first: str, last: str, every_s: float) -> list[str]:
+    """Returns the days from the first to the last.
+
+    Raises:
+        ConfigError: one is no day, they are in the wrong order or too many, or the step is no number of days.
+    """
+    begin, end = _day("--from", first), _day("--to", last)
+    days, rest = divmod(every_s, _DAY_S)
+    if rest or not days:
+        raise ConfigError("--every: must be a number of days, as 1d or 7d")
+    if end < begin:
+        raise ConfigError(f"--to {last}: is before --from {first}")
+    count = int((end - begin).days // days) + 1
+    if count > _MOST_DATES:
+        raise ConfigError(f"--from {first} --to {last}: are {count:,} dates, more than {_MOST_DATES:,}")
+    return [str(begin + i * dt.timedelta(days=days)) for i in range(count)]
+
+
+def runs_of(configs: Mapping[str, JobConfig], file_systems: FileSystems) -> list[DatedRun]:
+    """Returns how the run of each date stands.
+
+    Args:
+        configs: Date -> the configuration for it.
+
+    Raises:
+        ConfigError: the configuration is the same for all dates.
+        StorageError: the storage failed.
+    """
+    plans = {config.plan_hash() for config in configs.values()}
+    if len(configs) > 1 and len(plans) == 1:
+        raise ConfigError("data says nothing of {{date}}: the runs of all dates would read the same")
+    return [_run_of(date, config, file_systems) for date, config in configs.items()]
+
+
+def exit_code(codes: Mapping[str, int]) -> int:
+    """Returns the exit code of a backfill: that of the earliest run that failed, 0 where none did."""
+    return next((code for _, code in sorted(codes.items()) if code), int(Verdict.DONE))
+
+
+def table_of(runs: Iterable[DatedRun], codes: Mapping[str, int], file_systems: FileSystems) -> Table:
+    """Returns what became of each date, for people."""
+    table = Table(title_justify="left", header_style="bold")
+    for column in ("date", "verdict", "rows", "metrics", "seconds", "cause"):
+        table.add_column(column, justify="right" if column in ("rows", "seconds") else "left", overflow="fold")
+    for run in runs:
+        code = codes.get(run.date)
+        result = run.result if code is None else _result(run.rundir, file_systems)
+        if code is None and not run.is_done:
+            table.add_row(run.date, Text("not begun" if not run.has_begun else "not gone on with", "yellow"))
+        elif result is None:
+            table.add_row(run.date, Text(f"exit code {code}", "red"), "", "", "", "no result: its output says why")
+        else:
+            ending = f"{ending_of(result)}{' before' if code is None else ''}"
+            colour = "green" if result.verdict is Verdict.DONE else "red"
+            metrics = result.metrics.get("validation") or result.metrics.get("train") or {}
+            table.add_row(
+                run.date,
+                Text(ending, colour),
+                f"{result.rows_trained:,}",
+                "  ".join(f"{name} {value:.4f}" for name, value in metrics.items()),
+                f"{result.duration_s:,.0f}",
+                result.error.message if result.error else "",
+            )
+    return table
+
+
+def plan_table(runs: Iterable[DatedRun]) -> Table:
+    """Returns what a backfill would do."""
+    table = Table(header_style="bold")
+    table.add_column("date")
+    table.add_column("its run")
+    for run in runs:
+        table.add_row(run.date, run.state)
+    return table
+
+
+def _day(option: str, text: str) -> dt.date:
+    try:
+        return dt.date.fromisoformat(text)
+    except ValueError:
+        raise ConfigError(f"{option} {text}: must be a day of the calendar as YYYY-MM-DD") from None
+
+
+def _run_of(date: str, config: JobConfig, file_systems: FileSystems) -> DatedRun:
+    rundir = RunDirectory(file_systems.normalise(config.output.path), config.name, date)
+    has_begun = file_systems.open(rundir.root).exists(rundir.plan)
+    return DatedRun(date, rundir, _result(rundir, file_systems), has_begun)
+
+
+def _result(rundir: RunDirectory, file_systems: FileSystems) -> RunResult | None:
+    storage = file_systems.open(rundir.root)
+    if not storage.exists(rundir.result):
+        return None
+    return RunResult.model_validate_json(storage.read_bytes(rundir.result))
