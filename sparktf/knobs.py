@@ -25,7 +25,7 @@ class Knobs:
         placed_s: Executors that were asked for may take so long before it is looked where they are, and whether
             others should be asked for.
         executors_poll_s: It is looked so often whether they are there.
-        ready_poll_s: A run that waits for its data looks so often whether it is there.
+        ready_poll_s: A run that waits for its data looks so often whether it is there, at least.
         hasty_storage_s: Deadline of what nobody waits for while the storage is away: events, tidying up.
         release_s: Spark may take so long to give executors back that nobody needs.
         release_poll_s: It is looked so often whether it has.

@@ -45,5 +45,5 @@ def in_words(seconds: float) -> str:
     """Returns a length of time in the largest unit that makes no fraction of it: "2 h", "90 s"."""
     for unit, length in reversed(_UNITS.items()):
         if seconds >= length and math.isclose(seconds % length, 0, abs_tol=1e-9):
-            return f"{seconds / length:g} {unit}"
+            return f"{seconds / length:g} {'min' if unit == 'm' else unit}"
     return f"{seconds:g} s"

@@ -23,6 +23,9 @@ _SUCCESS = "_SUCCESS"
 _NAMED = 6
 """So many missing partitions are named; the others are counted."""
 
+_LOOKS = 100
+"""Who waits for minutes only is not to wait half a minute too long."""
+
 _DIGITS = re.compile(r"(\d+)")
 
 Partitions = dict[str, Sequence[FileEntry]]
@@ -59,7 +62,7 @@ def await_ready(storage: Storage, path: str, ready: ReadyConfig, clock: Clock, s
         if lacking != told:
             say(f"the data is not ready, which is waited for up to {in_words(ready.wait)}: {lacking}")
             told = lacking
-        _sleep(clock, min(ready.wait - waited_s, KNOBS.ready_poll_s))
+        _sleep(clock, min(ready.wait - waited_s, KNOBS.ready_poll_s, max(ready.wait / _LOOKS, 1.0)))
 
 
 class Lake:
