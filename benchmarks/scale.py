@@ -34,7 +34,7 @@ from sparktf.driver.console import Display
 from sparktf.driver.gang.control_server import Addresses, serve
 from sparktf.driver.gang.gang import Gang
 from sparktf.driver.gang.roster import AgentRecord, ExecutorFacts
-from sparktf.driver.gang.site import AgentJob, Handler, Server, Voice
+from sparktf.driver.gang.site import AgentJob, Handler, Put, Server, Voice
 from sparktf.driver.plan.files import RowGroups
 from sparktf.driver.plan.locality import FileBlock, Hosts
 from sparktf.driver.plan.plan import Plan
@@ -142,7 +142,7 @@ class BenchSite:
         """See `Site`."""
         return self._plan
 
-    def prepare(self, config: JobConfig, storage: Storage, path: str) -> dict[str, Any]:
+    def prepare(self, config: JobConfig, storage: Storage, path: str, put: Put) -> dict[str, Any]:
         """See `Site`."""
         return {}
 

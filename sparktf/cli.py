@@ -17,7 +17,7 @@ from sparktf.config.duration import seconds_of
 from sparktf.config.load import load_config, show_config
 from sparktf.errors import SparkTFError
 from sparktf.hadoop import HadoopConf
-from sparktf.rundir import chosen_run_id
+from sparktf.rundir import WAIT_HELP, chosen_run_id
 
 _EXIT_INTERRUPTED = 130
 _SET_HELP = "override a key, e.g. --set train.epochs=3"
@@ -65,7 +65,8 @@ def _submit(arguments: argparse.Namespace) -> int:
     signal.signal(signal.SIGTERM, _interrupt)  # a scheduler's way to stop a job: in order, as on Ctrl-C
     config = load_config(arguments.config, arguments.set, arguments.date)
     beside = Path(arguments.config).absolute().parent
-    return submit(config, beside, chosen_run_id(arguments.run_id, arguments.date), dry_run=arguments.dry_run)
+    run_id = chosen_run_id(arguments.run_id, arguments.date)
+    return submit(config, beside, run_id, wait=arguments.wait, dry_run=arguments.dry_run)
 
 
 def _backfill(arguments: argparse.Namespace) -> int:
@@ -149,6 +150,7 @@ def _parser() -> argparse.ArgumentParser:
     submit.add_argument("config", metavar="CONFIG", help="YAML file")
     add_config_arguments(submit)
     submit.add_argument("--run-id", metavar="ID", help="names the run (default: --date); the same id again resumes it")
+    submit.add_argument("--wait", action="store_true", help=WAIT_HELP)
     submit.add_argument("--dry-run", action="store_true", help="print the spark-submit line, and do nothing")
     submit.set_defaults(command=_submit)
     many = commands.add_parser("backfill", help="submit a run for each of several dates, and pass over those done")

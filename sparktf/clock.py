@@ -20,8 +20,17 @@ class Clock(Protocol):
     def wait(self, condition: threading.Condition, limit_s: float) -> None:
         """Waits until the condition, which the caller holds, is notified, or for `limit_s` seconds."""
 
+    def sleep(self, seconds: float) -> None:
+        """Lets time pass."""
+
     def beside(self, name: str, work: Callable[[], None]) -> None:
         """Runs `work` beside the caller; it does not outlive the process, and handles its own errors."""
+
+    def every(self, name: str, interval_s: float, work: Callable[[], bool]) -> None:
+        """Runs `work` beside the caller, again and again, until it returns False; first after `interval_s`.
+
+        It is never run twice at once: one that takes long delays the next. It handles its own errors.
+        """
 
 
 class SystemClock:
@@ -39,6 +48,21 @@ class SystemClock:
         """See `Clock`."""
         condition.wait(limit_s)
 
+    def sleep(self, seconds: float) -> None:
+        """See `Clock`."""
+        time.sleep(seconds)
+
     def beside(self, name: str, work: Callable[[], None]) -> None:
         """See `Clock`."""
         threading.Thread(target=work, name=name, daemon=True).start()
+
+    def every(self, name: str, interval_s: float, work: Callable[[], bool]) -> None:
+        """See `Clock`."""
+
+        def again() -> None:
+            goes_on = True
+            while goes_on:
+                time.sleep(interval_s)
+                goes_on = work()
+
+        self.beside(name, again)

@@ -25,6 +25,7 @@ def train(
     data: DataFrame | RDD[Any] | None = None,
     *,
     run_id: str | None = None,
+    wait: bool = False,
     console: Console | None = None,
 ) -> RunResult:
     """Trains as the configuration says, on executors of this application.
@@ -33,6 +34,7 @@ def train(
         data: A DataFrame or RDD, where the configuration names no source.
         run_id: Names the run directory; the same id again resumes the run, or repeats the result of one that is done.
             Default: the Spark application's id.
+        wait: While another submission owns the run; without it, that is an `OwnedError`.
 
     Returns:
         The result of a run that is done; result.json holds the same.
@@ -43,7 +45,7 @@ def train(
         KeyboardInterrupt: the run was interrupted; everything is stopped.
     """
     with Cluster(spark, config, console) as cluster:
-        return cluster.train(data=data, run_id=run_id)
+        return cluster.train(data=data, run_id=run_id, wait=wait)
 
 
 class Cluster:
@@ -74,6 +76,7 @@ class Cluster:
         data: DataFrame | RDD[Any] | None = None,
         *,
         run_id: str | None = None,
+        wait: bool = False,
     ) -> RunResult:
         """Runs one training; see `sparktf.train`."""
         config = config or self.config
@@ -81,7 +84,7 @@ class Cluster:
         self._site.give(data)
         with importable(config.code_folder):
             night = Night(self._site.file_systems, self._site.clock)
-            return Run(self._gang, config, run_id, night).execute()
+            return Run(self._gang, config, run_id, night, wait=wait).execute()
 
     def close(self) -> None:
         """Stops what runs, and gives the executors back."""

@@ -3,6 +3,7 @@
     SparkTFError
     ├── ConfigError (ValueError)                 2  a key, value or template of the configuration
     ├── PreflightError (RuntimeError)            2  the cluster or the output cannot carry the run
+    ├── OwnedError (RuntimeError)                2  another submission owns the run: this one does nothing
     ├── ModelContractError (TypeError)           2  the model function returns what cannot be trained exactly
     ├── ModelError (RuntimeError)                1  the model's own code raised
     ├── DataError (ValueError)                   3  the data is refused
@@ -75,6 +76,12 @@ class ConfigError(SparkTFError, ValueError):
 
 class PreflightError(SparkTFError, RuntimeError):
     """The cluster, the code on it or the output location cannot carry the run."""
+
+    verdict = Verdict.REFUSED
+
+
+class OwnedError(SparkTFError, RuntimeError):
+    """Another submission owns the run; the message names it. Nothing of the run was touched."""
 
     verdict = Verdict.REFUSED
 

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from sparktf.config.job import JobConfig
 from sparktf.config.load import load_config
 from sparktf.errors import SparkTFError, Verdict
-from sparktf.rundir import chosen_run_id
+from sparktf.rundir import WAIT_HELP, chosen_run_id
 from sparktf.version import __version__
 
 if TYPE_CHECKING:
@@ -24,8 +24,8 @@ if TYPE_CHECKING:
 EXIT_INTERRUPTED = 130
 
 
-def parse(argv: list[str] | None = None) -> tuple[JobConfig, str | None]:
-    """Returns the configuration and the run id of a command line."""
+def parse(argv: list[str] | None = None) -> tuple[JobConfig, str | None, bool]:
+    """Returns the configuration and the run id of a command line, and whether to wait for another owner."""
     parser = argparse.ArgumentParser(description="Train a TensorFlow model on this Spark application's executors.")
     parser.add_argument("--config", required=True, help="YAML file (docs/configuration.md)")
     parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", help="override, e.g. train.epochs=3")
@@ -33,8 +33,9 @@ def parse(argv: list[str] | None = None) -> tuple[JobConfig, str | None]:
         "--date", metavar="YYYY-MM-DD", help="value of {{date}} in the configuration, and the default run id"
     )
     parser.add_argument("--run-id", help="names the run; the same id again resumes it")
+    parser.add_argument("--wait", action="store_true", help=WAIT_HELP)
     args = parser.parse_args(argv)
-    return load_config(args.config, args.set, args.date), chosen_run_id(args.run_id, args.date)
+    return load_config(args.config, args.set, args.date), chosen_run_id(args.run_id, args.date), args.wait
 
 
 def interrupt(signum: int, frame: object) -> None:
@@ -68,7 +69,7 @@ def _stop(spark: SparkSession, exit_code: int) -> None:
 def _run(started: list[SparkSession]) -> int:
     """Starts a session, which is put into `started`, and trains; returns the verdict."""
     try:
-        config, run_id = parse()
+        config, run_id, wait = parse()
         # A session takes ten seconds or more: so said before even pyspark is imported.
         print(f"sparktf {__version__}: starting Spark for {config.name}", flush=True)
         from sparktf.cluster import train  # noqa: PLC0415
@@ -77,7 +78,7 @@ def _run(started: list[SparkSession]) -> int:
         spark = start_session(config)
         started.append(spark)
         signal.signal(signal.SIGINT, interrupt)  # Spark's own handler would cancel the nodes' job, and kill them
-        train(spark, config, run_id=run_id)
+        train(spark, config, run_id=run_id, wait=wait)
     except SparkTFError as e:
         print(f"{type(e).__name__}: {e}", file=sys.stderr)
         return int(e.verdict)

@@ -14,8 +14,12 @@ NAME_PATTERN = r"^[A-Za-z0-9][A-Za-z0-9._-]*$"
 NAME_LENGTH = 200
 """A file system's names end at 255 bytes."""
 
+WAIT_HELP = "wait while another submission owns the run (default: end with 2)"
+"""Of the option `--wait`, which every command that submits has."""
+
 _NAME = re.compile(NAME_PATTERN.removesuffix("$"))
 _STEP = re.compile(r"^step-(\d{12})$")
+_TERM = re.compile(r"^\d{6,}$")
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +41,11 @@ class RunDirectory:
     @property
     def path(self) -> str:
         return f"{self.root.rstrip('/')}/{self.name}/{self.run_id}"
+
+    @property
+    def run(self) -> str:
+        """What the run is called in messages."""
+        return f"{self.name}/{self.run_id}"
 
     @property
     def config(self) -> str:
@@ -78,6 +87,14 @@ class RunDirectory:
     def owners(self) -> str:
         """The applications that have fenced the run, the last one last."""
         return f"{self.path}/owners.json"
+
+    @property
+    def terms(self) -> str:
+        """Where it says who owns the run."""
+        return f"{self.path}/owner"
+
+    def term(self, number: int) -> str:
+        return f"{self.terms}/{number:06d}"
 
     @property
     def model(self) -> str:
@@ -139,6 +156,11 @@ def checkpoint_step(folder: str) -> int | None:
     """Returns the step of a checkpoint folder's name, or None if it is not one."""
     found = _STEP.match(folder)
     return int(found.group(1)) if found else None
+
+
+def term_number(folder: str) -> int:
+    """Returns the number of a term's folder, 0 if it is none."""
+    return int(folder) if _TERM.match(folder) else 0
 
 
 def checkpoint_name(step: int) -> str:

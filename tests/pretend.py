@@ -19,7 +19,7 @@ from sparktf.driver.attempt.accounting import EpochAccount
 from sparktf.driver.attempt.feeding import Feeders
 from sparktf.driver.gang.gang import Gang
 from sparktf.driver.gang.roster import AgentRecord, ExecutorFacts
-from sparktf.driver.gang.site import AgentJob, Handler, Server, Voice
+from sparktf.driver.gang.site import AgentJob, Handler, Put, Server, Voice
 from sparktf.driver.hooks import Hooks
 from sparktf.driver.plan.plan import Plan
 from sparktf.driver.run import Run
@@ -31,7 +31,6 @@ from sparktf.result import Application, RunResult
 from sparktf.rundir import RunDirectory, checkpoint_name
 from sparktf.sequence import Interval
 from sparktf.storage import FileEntry, FileSystems, Storage
-from sparktf.storage.base import write_once
 from sparktf.storage.local import LocalStorage
 from sparktf.topology import NodeId, Role
 from sparktf.wire.control import (
@@ -178,6 +177,7 @@ class PretendClock:
         self.passed: Callable[[], None] = lambda: None
         self.start: Callable[[str, Callable[[], None]], None] = lambda name, work: work()
         self._now_s = 0.0
+        self._regular: list[tuple[float, float, Callable[[], bool]]] = []
 
     def now_s(self) -> float:
         """See `Clock`."""
@@ -189,12 +189,26 @@ class PretendClock:
 
     def wait(self, condition: threading.Condition, limit_s: float) -> None:
         """See `Clock`."""
-        self._now_s += limit_s
+        self.sleep(limit_s)
+
+    def sleep(self, seconds: float) -> None:
+        """See `Clock`."""
+        self._now_s += seconds
+        regular, self._regular = self._regular, []
+        for due_s, interval_s, work in regular:
+            if due_s > self._now_s:
+                self._regular.append((due_s, interval_s, work))
+            elif work():
+                self._regular.append((self._now_s + interval_s, interval_s, work))
         self.passed()
 
     def beside(self, name: str, work: Callable[[], None]) -> None:
         """See `Clock`."""
         self.start(name, work)
+
+    def every(self, name: str, interval_s: float, work: Callable[[], bool]) -> None:
+        """See `Clock`."""
+        self._regular.append((self._now_s + interval_s, interval_s, work))
 
 
 class PretendServer:
@@ -249,9 +263,9 @@ class PretendSite:
         """See `Site`."""
         return self._plan
 
-    def prepare(self, config: JobConfig, storage: Storage, path: str) -> dict[str, Any]:
+    def prepare(self, config: JobConfig, storage: Storage, path: str, put: Put) -> dict[str, Any]:
         """See `Site`."""
-        write_once(storage, path, self.application.id.encode())
+        put(path, self.application.id.encode())
         return {}
 
     def ship_code(self, config: JobConfig) -> None:
@@ -311,7 +325,7 @@ class PretendSite:
 
     def _act(self) -> None:
         """Is the agent for a moment, and its trainer, if it has one."""
-        if self._is_frozen:
+        if self._is_frozen or not self._handlers:
             return
         running = None if self._running is None else self._running.trainer
         self._beats += 1

@@ -34,4 +34,9 @@ class TimeoutsConfig(Section):
         default=900.0,
         description="For a checkpoint's upload or the model's export. Checkpoints that fail for as long end the run.",
     )
+    owner: PositiveFloat = Field(
+        default=60.0,
+        description="The owner of a run that gives no sign of life for so long is gone, and another submission of the "
+        "run takes it over. One that cannot give it commits nothing: [nightly.md](nightly.md#one-owner).",
+    )
     stop: PositiveFloat = Field(default=5.0, description="Between asking a trainer to stop and killing it.")

@@ -21,7 +21,8 @@ from sparktf.rundir import RunDirectory, checkpoint_name
 from sparktf.sequence import Stream
 from sparktf.storage.base import Storage
 from sparktf.storage.checkpoints import CheckpointStore, Manifest
-from sparktf.storage.fence import Fence, FenceWatch
+from sparktf.storage.fence import Fence
+from sparktf.storage.fence_watch import FenceWatch
 from sparktf.wire.restore import BestWeights, Committed, Restore
 
 _EPOCHS = "epochs"

@@ -14,7 +14,6 @@ from sparktf.errors import (
     FencedOffError,
     PreflightError,
     StorageError,
-    StorageExistsError,
     StoragePermissionError,
     StorageUnavailableError,
 )
@@ -23,6 +22,7 @@ from sparktf.result import Application, RunResult
 from sparktf.rundir import RunDirectory
 from sparktf.storage.base import Storage
 from sparktf.storage.fence import Fence
+from sparktf.storage.ownership import Ownership
 
 
 def check_output(storage: Storage, path: str) -> None:
@@ -41,18 +41,24 @@ def check_output(storage: Storage, path: str) -> None:
 
 
 def plan_of_run(
-    config: JobConfig, storage: Storage, rundir: RunDirectory, make: Callable[[], Plan], say: Callable[[str], None]
+    config: JobConfig,
+    storage: Storage,
+    rundir: RunDirectory,
+    fence: Fence,
+    make: Callable[[], Plan],
+    say: Callable[[str], None],
 ) -> Plan:
     """Returns the stored plan of a run that is resumed, else a new one, which is stored; says what is in it.
 
     Raises:
         ConfigError: the stored plan was made for other data.
+        FencedOffError: the run belongs to another submission.
     """
     if storage.exists(rundir.plan):
         plan = load_plan(storage, rundir.plan)
         say(f"resuming with the plan in {rundir.plan}")
     else:
-        plan = keep_plan(make(), storage, rundir)
+        plan = keep_plan(make(), storage, rundir, fence)
     if plan.plan_hash != config.plan_hash():
         raise ConfigError(
             f"run {rundir.run_id} was planned with another data section or train.seed: use another --run-id, "
@@ -63,16 +69,14 @@ def plan_of_run(
     return plan
 
 
-def keep_plan(plan: Plan, storage: Storage, rundir: RunDirectory) -> Plan:
-    """Stores a run's plan unless another submission was faster; returns the one that is stored, which both train by."""
+def keep_plan(plan: Plan, storage: Storage, rundir: RunDirectory, fence: Fence) -> Plan:
+    """Stores a run's plan; returns it. Raises `FencedOffError` where the run belongs to another submission."""
     aside = f"{rundir.path}/_plan-{secrets.token_hex(4)}"
     try:
         save_plan(plan, storage, aside)
-        storage.rename(aside, rundir.plan)
-    except StorageExistsError:
-        return load_plan(storage, rundir.plan)
+        fence.place(aside, rundir.plan)
     finally:
-        storage.delete(aside)
+        fence.discard(aside)
     return plan
 
 
@@ -86,18 +90,19 @@ def describe_plan(plan: Plan) -> list[str]:
     ]
 
 
-def open_events(storage: Storage, hasty: Storage, folder: str, clock: Clock) -> EventLog:
+def open_events(storage: Storage, fence: Fence, folder: str, clock: Clock) -> EventLog:
     """Returns a log of this driver's own, which goes on where the run's segments end.
 
     Args:
-        hasty: Writes it. Nobody waits for an event to be stored: it stays in memory until the next try.
+        fence: Through which it is written, in haste: nobody waits for an event, which stays in memory until the next
+            try.
     """
-    names = [entry.path for entry in storage.list(folder)] if storage.exists(folder) else []
+    storage.make_dirs(folder)
     return EventLog(
-        hasty.write_bytes,
+        fence.put_beside,
         folder,
         clock.wall_s,
-        first_segment=next_segment(names),
+        first_segment=next_segment(entry.path for entry in storage.list(folder)),
         writer=secrets.token_hex(4),
         beside=clock.beside,
     )
@@ -149,16 +154,9 @@ class ResultFile:
         """Takes an earlier result out of sight, once the run is fenced: it is under way again.
 
         Raises:
-            FencedOffError: another submission has brought the run to its end meanwhile, or owns it now.
+            FencedOffError: another submission owns the run.
             StorageError: the storage failed.
         """
-        decided = self.standing()
-        if decided is not None:
-            self._fence.give_up()
-            raise FencedOffError(
-                f"run {decided.name}/{decided.run_id} was ended by another submission meanwhile, with verdict "
-                f"{int(decided.verdict)}: its result stands in {self._rundir.result}"
-            )
         if (earlier := self._fence.take_in(self._rundir.result)) is not None:
             self._fence.discard(earlier)
         owners = [owner for owner in self._owners() if owner != self._application.id]
@@ -187,3 +185,55 @@ class ResultFile:
         path = self._rundir.owners
         owners: list[str] = json.loads(self._storage.read_bytes(path)) if self._storage.exists(path) else []
         return owners
+
+
+class Tenure:
+    """A run in one driver's hands: who owns it, the fence that its changes go through, and its result.
+
+    Attributes:
+        fence: From `begin` on; `results`: from the beginning on.
+    """
+
+    def __init__(
+        self,
+        config: JobConfig,
+        storage: Storage,
+        hasty: Storage,
+        rundir: RunDirectory,
+        application: Application,
+        clock: Clock,
+    ) -> None:
+        """Touches nothing."""
+        self._storage = storage
+        self._rundir = rundir
+        self._owner = Ownership(storage, hasty, rundir, application, clock, config.timeouts.owner)
+        self.fence = Fence(storage, rundir, hasty, self._owner)
+        self.results = ResultFile(storage, rundir, self.fence, application)
+
+    def begin(self, say: Callable[[str], None], *, wait: bool) -> RunResult | None:
+        """Makes this driver the run's owner, before it writes; returns a result that another one has left meanwhile.
+
+        Args:
+            wait: While another submission owns the run.
+
+        Raises:
+            PreflightError: the output cannot be written.
+            OwnedError: another submission owns the run.
+            FencedOffError: one that has taken it since does.
+            StorageError: the storage failed.
+        """
+        check_output(self._storage, self._rundir.path)
+        try:
+            self._owner.acquire(say, wait=wait)
+        except BaseException:
+            self.fence.give_up()  # nothing is to be written, the result included
+            raise
+        self.fence.hold()
+        decided = self.results.standing()
+        if decided is not None:
+            self.fence.release()
+        return decided
+
+    def end(self) -> None:
+        """Leaves the run to the next submission, once all is written."""
+        self._owner.release()

@@ -21,7 +21,7 @@ from sparktf.driver.gang.replacements import Replacements
 from sparktf.driver.gang.seating import Seating, attempt_result, seat
 from sparktf.driver.gang.site import Voice
 from sparktf.driver.hooks import Hooks
-from sparktf.driver.output import ResultFile, check_output, open_events, plan_of_run
+from sparktf.driver.output import Tenure, open_events, plan_of_run
 from sparktf.driver.plan.paths import normalised
 from sparktf.driver.plan.plan import Plan
 from sparktf.driver.watch import Watch
@@ -43,7 +43,6 @@ from sparktf.lifecycle import RUN, RunEvent, RunState, step
 from sparktf.result import AttemptResult, NodeResult, RunResult
 from sparktf.rundir import RunDirectory
 from sparktf.sequence import Cursor, Stream
-from sparktf.storage.fence import Fence
 from sparktf.wire.control import TrainerSpec
 from sparktf.wire.restore import Restore
 
@@ -51,7 +50,10 @@ from sparktf.wire.restore import Restore
 class Run:
     """One run on a gang; `execute` is its whole life."""
 
-    def __init__(self, gang: Gang, config: JobConfig, run_id: str, hooks: Hooks | None = None) -> None:
+    def __init__(
+        self, gang: Gang, config: JobConfig, run_id: str, hooks: Hooks | None = None, *, wait: bool = False
+    ) -> None:
+        """Touches nothing. `wait`: while another submission owns the run."""
         file_systems, application = gang.site.file_systems, gang.site.application
         config = normalised(config, file_systems.normalise)
         root = config.output.path
@@ -78,8 +80,9 @@ class Run:
             application=application.id,
             application_attempt=application.attempt,
         )
-        self._fence = Fence(self._storage, self._rundir, self._hasty)
-        self._results = ResultFile(self._storage, self._rundir, self._fence, application)
+        self._tenure = Tenure(config, self._storage, self._hasty, self._rundir, application, self._clock)
+        self._fence, self._results = self._tenure.fence, self._tenure.results
+        self._wait = wait
         self._state = RunState.SUBMITTED
         self._committer: Committer | None = None
         self._events: EventLog | None = None
@@ -94,6 +97,10 @@ class Run:
         try:
             repeated = self._results.standing()
             if repeated is None:
+                self._results.check_owner()
+                self._site.preflight(self._config, self._voice)
+                repeated = self._tenure.begin(self._display.say, wait=self._wait)
+            if repeated is None:
                 self._train()
             else:
                 self._take(RunEvent.STANDS)
@@ -107,7 +114,10 @@ class Run:
         except Exception as e:  # the run's edge: a defect of ours must reach result.json too
             self._finish(record_of(e, time_s=self._clock.wall_s(), traceback=traceback.format_exc()))
             raise
-        return self._finish(None) if repeated is None else self._repeat(repeated)
+        else:
+            return self._finish(None) if repeated is None else self._repeat(repeated)
+        finally:
+            self._tenure.end()
 
     # ---- before anything is held ----
 
@@ -122,18 +132,14 @@ class Run:
 
     def _train(self) -> None:
         config = self._config
-        self._results.check_owner()
-        self._site.preflight(config, self._voice)
-        check_output(self._storage, self._rundir.path)
         self._open_events()
         self._display.say(f"run {self._rundir.name}/{self._rundir.run_id} on {self._site.place}")
         if not self._storage.exists(self._rundir.plan):
             self._hooks.before_plan(config, self._rundir, self._voice)
-        plan = plan_of_run(
-            config, self._storage, self._rundir, partial(self._site.plan, config, self._voice), self._display.say
-        )
+        make = partial(self._site.plan, config, self._voice)
+        plan = plan_of_run(config, self._storage, self._rundir, self._fence, make, self._display.say)
         self._take(RunEvent.PLANNED)
-        assets = self._site.prepare(config, self._storage, self._rundir.assets)
+        assets = self._site.prepare(config, self._storage, self._rundir.assets, self._fence.put)
         self._committer = Committer(
             config,
             self._storage,
@@ -149,7 +155,7 @@ class Run:
         self._run_attempts(plan, assets)
 
     def _open_events(self) -> None:
-        self._events = open_events(self._storage, self._hasty, self._rundir.events, self._clock)
+        self._events = open_events(self._storage, self._fence, self._rundir.events, self._clock)
         config = self._config
         self._emit(RunBegun(run_id=self._rundir.run_id, config=config.config_hash(), plan=config.plan_hash()))
 

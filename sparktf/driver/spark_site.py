@@ -17,7 +17,7 @@ from sparktf.driver.code.module import check_code
 from sparktf.driver.gang.control_server import HERE, Addresses, ControlServer, serve
 from sparktf.driver.gang.placement import Request, ask_beside
 from sparktf.driver.gang.roster import AgentRecord, ExecutorFacts
-from sparktf.driver.gang.site import Handler, Voice
+from sparktf.driver.gang.site import Handler, Put, Voice
 from sparktf.driver.plan.locality import FileBlock
 from sparktf.driver.plan.plan import Plan
 from sparktf.driver.source.choice import check_may_be_fed, choose_feed
@@ -103,10 +103,10 @@ class SparkSite:
         locate = partial(self._locate, warn=voice.warn)
         return choose_feed(self._spark, config, self._origin_of(config), self.file_systems, locate, voice.say)
 
-    def prepare(self, config: JobConfig, storage: Storage, path: str) -> dict[str, Any]:
+    def prepare(self, config: JobConfig, storage: Storage, path: str, put: Put) -> dict[str, Any]:
         """See `Site`."""
         self.ship_code(config)  # prepare may run functions of the user's on the executors
-        return prepare_assets(config, storage, path, self._origin_of(config))
+        return prepare_assets(config, storage, path, self._origin_of(config), put)
 
     def ship_code(self, config: JobConfig) -> None:
         """See `Site`."""

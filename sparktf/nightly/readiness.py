@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 import re
-import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 
@@ -62,7 +61,7 @@ def await_ready(storage: Storage, path: str, ready: ReadyConfig, clock: Clock, s
         if lacking != told:
             say(f"the data is not ready, which is waited for up to {in_words(ready.wait)}: {lacking}")
             told = lacking
-        _sleep(clock, min(ready.wait - waited_s, KNOBS.ready_poll_s, max(ready.wait / _LOOKS, 1.0)))
+        clock.sleep(min(ready.wait - waited_s, KNOBS.ready_poll_s, max(ready.wait / _LOOKS, 1.0)))
 
 
 class Lake:
@@ -149,9 +148,3 @@ def _missing(folders: Sequence[str], window: int) -> str:
 def _order(folder: str) -> list[tuple[int, str]]:
     """Sorts "hour=9" before "hour=10"."""
     return [(int(part), "") if part.isdecimal() else (-1, part) for part in _DIGITS.split(folder)]
-
-
-def _sleep(clock: Clock, seconds: float) -> None:
-    nobody = threading.Condition()
-    with nobody:
-        clock.wait(nobody, seconds)

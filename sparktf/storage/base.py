@@ -6,12 +6,11 @@ Every error is a `StorageError` that names the path; only reading from the strea
 from __future__ import annotations
 
 import hashlib
-import secrets
 from collections.abc import Iterator
 from pathlib import Path
 from typing import BinaryIO, NamedTuple, Protocol
 
-from sparktf.errors import StorageExistsError, StorageNotFoundError
+from sparktf.errors import StorageNotFoundError
 
 _CHUNK_NBYTES = 1 << 20
 
@@ -160,24 +159,6 @@ class Storage(Protocol):
 
     def probe(self, path: str) -> None:
         """Makes the folder, then writes, renames and deletes a small file in it, to see that all of that is allowed."""
-
-
-def write_once(storage: Storage, path: str, content: bytes) -> bytes:
-    """Writes a small file that is not there yet; returns what lies there then: this content, or what came before it.
-
-    Raises:
-        StorageError: the storage failed.
-    """
-    folder, _, name = path.rpartition("/")
-    aside = f"{folder}/_new-{secrets.token_hex(4)}-{name}"
-    try:
-        storage.write_bytes(aside, content)
-        storage.rename(aside, path)
-    except StorageExistsError:
-        return storage.read_bytes(path)
-    finally:
-        storage.delete(aside)
-    return content
 
 
 def is_hidden(name: str) -> bool:

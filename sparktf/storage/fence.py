@@ -1,10 +1,11 @@
 """Who may write to a run: of all that were ever submitted under its id, the one whose fence stands.
 
-A fence is a folder `_commit-<attempt>-<nonce>/` of one driver in the run directory. All that a driver changes where
-readers look goes through it by rename: what is new is moved into the fence and out to its place, what is old comes in
-from there. A rename into or out of a missing folder fails, so the one step that changes something is also the one that
-finds the fence gone: it makes no difference where a driver was frozen, and for how long. Nobody makes such a folder a
-second time. A newer committer makes a fence of its own first and then moves all others away.
+A fence is a folder `_commit-<attempt>-<term>-<nonce>/` of one driver in the run directory. All that a driver changes
+where readers look goes through it by rename: what is new is moved into the fence and out to its place, what is old
+comes in from there. A rename into or out of a missing folder fails, so the one step that changes something is also the
+one that finds the fence gone: it makes no difference where a driver was frozen, and for how long. Nobody makes such a
+folder a second time. A newer committer makes a fence of its own first and then moves all others away, but none of a
+newer term (`sparktf.storage.ownership`): then it is the older one itself.
 """
 
 from __future__ import annotations
@@ -14,9 +15,7 @@ import re
 import secrets
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from functools import partial
 
-from sparktf.clock import Clock
 from sparktf.errors import (
     FencedOffError,
     LifecycleError,
@@ -24,12 +23,12 @@ from sparktf.errors import (
     StorageExistsError,
     StorageNotFoundError,
 )
-from sparktf.knobs import KNOBS
 from sparktf.rundir import RunDirectory
 from sparktf.storage.base import Storage
+from sparktf.storage.ownership import Ownership
 
 _OURS = ("_commit-", "_put-", "_swept-")
-_FENCE = re.compile(r"^_commit-(\d+)-")
+_FENCE = re.compile(r"^_commit-(\d+)-(\d+)-")
 
 _log = logging.getLogger(__name__)
 
@@ -41,13 +40,21 @@ class Fence:
         lost: A newer committer was found to own the run.
     """
 
-    def __init__(self, storage: Storage, rundir: RunDirectory, hasty: Storage | None = None) -> None:
+    def __init__(
+        self,
+        storage: Storage,
+        rundir: RunDirectory,
+        hasty: Storage | None = None,
+        owner: Ownership | None = None,
+    ) -> None:
         """Touches nothing.
 
         Args:
             hasty: The same storage, for what is not worth waiting for: tidying up, which the next fence makes up for.
+            owner: Whose fence it is. Default: nobody's, so that any owner's may move it away.
         """
         self.lost = False
+        self._owner = owner
         self._storage = storage
         self._hasty = hasty or storage
         self._rundir = rundir
@@ -72,6 +79,17 @@ class Fence:
             return 0
         return max((_attempt(name) for name in self._names(self._parent)), default=0)
 
+    def hold(self) -> None:
+        """Makes this driver the run's only committer before it has an attempt, under the highest number there was.
+
+        Raises:
+            FencedOffError: a newer committer owns the run.
+            StorageError: the storage failed; there may be no committer now.
+        """
+        number = self.last_attempt()
+        while (swept := self.acquire(number)) > number:
+            number = swept
+
     def acquire(self, attempt: int) -> int:
         """Makes this driver the run's only committer, before an attempt begins; sweeps what older attempts staged.
 
@@ -86,7 +104,7 @@ class Fence:
             StorageError: the storage failed; there may be no committer now.
         """
         nonce = secrets.token_hex(4)
-        path = f"{self._parent}/_commit-{attempt:03d}-{nonce}"
+        path = f"{self._parent}/_commit-{attempt:03d}-{self._term}-{nonce}"
         begins = self._path is None
         if begins:
             self._storage.make_dirs(path)
@@ -97,7 +115,7 @@ class Fence:
         # Made before the others are moved: of two that fence at once, each moves the other's, and never do both commit.
         try:
             swept = self._sweep_aside(nonce)
-        except StorageError:
+        except (StorageError, FencedOffError):
             if begins:  # another's may stand: nothing may be written through this one
                 self._path = None
                 self.discard(path)
@@ -115,7 +133,7 @@ class Fence:
         Raises:
             StorageError: the storage failed.
         """
-        path = f"{self._parent}/_commit-000-{secrets.token_hex(4)}"
+        path = f"{self._parent}/_commit-000-{self._term}-{secrets.token_hex(4)}"
         self._storage.make_dirs(path)
         if any(_FENCE.match(name) and name != _name(path) for name in self._names(self._parent)):
             self.discard(path)
@@ -129,11 +147,15 @@ class Fence:
 
         Raises:
             LifecycleError: there is no fence.
-            FencedOffError: the block raised a StorageError, and the fence is gone.
+            FencedOffError: the block raised a StorageError, and the fence is gone; or the run has a newer owner.
+            StorageUnavailableError: the ownership could not be renewed, and others may take the run.
         """
         if self._path is None:
             raise LifecycleError(f"commit below {self._rundir.path} without a fence")
         path = self._path
+        if self._owner is not None:
+            self._owner.assure()
+        self.check_owner()
         try:
             yield path
         except StorageError as error:
@@ -142,17 +164,22 @@ class Fence:
                 raise self.error() from error
             raise
 
+    def check_owner(self) -> None:
+        """Raises `FencedOffError` where the run is known to have a newer owner; asks nobody."""
+        if self._owner is not None and self._owner.superseded:
+            self.lost = True
+            raise self.error()
+
     def is_gone(self) -> bool:
         """Whether somebody has moved the fence away; False where there is none, or the storage does not say."""
         return self._path is not None and self.looks_gone(self._path)
 
     def error(self) -> FencedOffError:
         """Returns what a driver ends with whose fence is gone."""
-        run = f"{self._rundir.name}/{self._rundir.run_id}"
         return FencedOffError(
-            f"run {run} belongs to another submission now, which has fenced this one off and goes on from the last "
-            f"checkpoint: this one stops and writes nothing more. Do not submit it again before that one has ended: "
-            f"{self._rundir.result} will hold its result"
+            f"run {self._rundir.run} belongs to another submission now, which has fenced this one off and goes on from "
+            f"the last checkpoint: this one stops and writes nothing more. Do not submit it again before that one has "
+            f"ended: {self._rundir.result} will hold its result"
         )
 
     def take_in(self, path: str) -> str | None:
@@ -177,18 +204,18 @@ class Fence:
             StorageError: the storage failed; what was there is put back if that can be done.
         """
         with self.guarded() as fence:
-            try:
-                self._storage.rename(held, target)
-            except StorageExistsError:
-                aside = f"{fence}/old-{secrets.token_hex(4)}"
-                self._storage.rename(target, aside)
-                try:
-                    self._storage.rename(held, target)
-                except StorageError:
-                    with suppress(StorageError):
-                        self._storage.rename(aside, target)
-                    raise
-                self.discard(aside)
+            self._replace(self._storage, fence, held, target)
+
+    def place(self, source: str, target: str) -> None:
+        """Moves what lies elsewhere to its place, where nothing is.
+
+        Raises:
+            FencedOffError: a newer committer owns the run; there is still nothing at the target.
+            StorageError: the storage failed.
+        """
+        with self.guarded() as held:
+            self._storage.rename(source, f"{held}/{_name(target)}")
+            self._storage.rename(f"{held}/{_name(target)}", target)
 
     def put(self, path: str, content: bytes) -> None:
         """Writes a small file of the run, whole or not at all, replacing one that is there.
@@ -197,15 +224,18 @@ class Fence:
             FencedOffError: a newer committer owns the run, and its file is as it was.
             StorageError: the storage failed.
         """
-        # Not written into the fence: writing makes folders, and would mend a fence that is gone.
-        aside = f"{self._parent}/_put-{secrets.token_hex(4)}"
-        try:
-            with self.guarded() as held:
-                self._storage.write_bytes(f"{aside}/{_name(path)}", content)
-                self._storage.rename(f"{aside}/{_name(path)}", f"{held}/{_name(path)}")
-            self.replace(f"{held}/{_name(path)}", path)
-        finally:
-            self.discard(aside)
+        with self.guarded() as held:
+            self._put(self._storage, held, path, content)
+
+    def put_beside(self, path: str, content: bytes) -> None:
+        """Like `put`, hastily, and from any thread. Who fails may try again: a fence is moved on between attempts.
+
+        Raises:
+            StorageError: the storage failed, or there is no fence, or it is gone.
+        """
+        if self._path is None:
+            raise StorageNotFoundError(f"cannot write {path}: the run is not held")
+        self._put(self._hasty, self._path, path, content)
 
     def tidy(self) -> None:
         """Removes what is staged, which nobody will commit.
@@ -260,12 +290,44 @@ class Fence:
         except StorageError:
             return False
 
+    @property
+    def _term(self) -> int:
+        return 0 if self._owner is None else self._owner.number
+
+    def _put(self, storage: Storage, held: str, path: str, content: bytes) -> None:
+        # Not written into the fence: writing makes folders, and would mend a fence that is gone.
+        aside, inside = f"{self._parent}/_put-{secrets.token_hex(4)}", f"{held}/put-{secrets.token_hex(4)}"
+        try:
+            storage.write_bytes(f"{aside}/{_name(path)}", content)
+            storage.rename(f"{aside}/{_name(path)}", inside)
+            self._replace(storage, held, inside, path)
+        finally:
+            self.discard(aside)
+
+    def _replace(self, storage: Storage, fence: str, held: str, target: str) -> None:
+        try:
+            storage.rename(held, target)
+        except StorageExistsError:
+            aside = f"{fence}/old-{secrets.token_hex(4)}"
+            storage.rename(target, aside)
+            try:
+                storage.rename(held, target)
+            except StorageError:
+                with suppress(StorageError):
+                    storage.rename(aside, target)
+                raise
+            self.discard(aside)
+
     def _names(self, folder: str) -> list[str]:
         return [_name(entry.path) for entry in self._storage.list(folder)]
 
     def _sweep_aside(self, nonce: str) -> list[tuple[str, str]]:
         """Moves every other committer's fence and what is staged out of their reach; returns what, and where to."""
-        fences = (f"{self._parent}/{name}" for name in self._names(self._parent) if name.startswith(_OURS))
+        names = self._names(self._parent)
+        if any(_term_of(name) > self._term for name in names):
+            self.lost = True
+            raise self.error()
+        fences = (f"{self._parent}/{name}" for name in names if name.startswith(_OURS))
         hidden = [path for path in fences if path != self._path]
         if self._storage.exists(self._rundir.checkpoints):
             names = self._names(self._rundir.checkpoints)
@@ -281,51 +343,14 @@ class Fence:
         return swept
 
 
-class FenceWatch:
-    """Looks now and then whether a fence still stands, so that a driver whose run is another's trains no further.
-
-    It only spares work: what is written goes through the fence all the same.
-    """
-
-    def __init__(self, fence: Fence, clock: Clock) -> None:
-        self._fence = fence
-        self._clock = clock
-        self._begun_s: float | None = None
-        self._under_way = False
-        self._gone = ""
-
-    def check(self) -> None:
-        """Begins a look when one is due, beside the caller; never waits for the storage.
-
-        Raises:
-            FencedOffError: the last look found the fence gone.
-        """
-        path, now_s = self._fence.path, self._clock.now_s()
-        if path is not None and self._gone == path:
-            self._fence.lost = True
-            raise self._fence.error()
-        if self._begun_s is None:
-            self._begun_s = now_s  # the fence was made just now
-        elif path is not None and is_look_due(self._begun_s, self._under_way, now_s):
-            self._begun_s, self._under_way = now_s, True
-            self._clock.beside("fence", partial(self._look_at, path))
-
-    def _look_at(self, path: str) -> None:
-        try:
-            if self._fence.looks_gone(path):
-                self._gone = path
-        finally:
-            self._under_way = False
-
-
-def is_look_due(begun_s: float, under_way: bool, now_s: float) -> bool:
-    """Returns whether to look again; `under_way` says that the last look, begun at `begun_s`, has not ended yet."""
-    return not under_way and now_s - begun_s >= KNOBS.fence_look_s
-
-
 def _attempt(name: str) -> int:
     found = _FENCE.match(name)
     return int(found.group(1)) if found else 0
+
+
+def _term_of(name: str) -> int:
+    found = _FENCE.match(name)
+    return int(found.group(2)) if found else 0
 
 
 def _name(path: str) -> str:

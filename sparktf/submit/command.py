@@ -35,11 +35,12 @@ _STATUS = re.compile(r"exited with status (\d+)")
 _TELLING = (Verdict.REFUSED, Verdict.DATA_REFUSED, Verdict.NOT_READY)
 
 
-def submit(config: JobConfig, beside: Path, run_id: str | None, *, dry_run: bool = False) -> int:
+def submit(config: JobConfig, beside: Path, run_id: str | None, *, wait: bool = False, dry_run: bool = False) -> int:
     """Submits a run and waits for it; returns its verdict, or 130 if it was interrupted.
 
     Args:
         beside: Folder of the configuration's file, where model code is looked for first.
+        wait: The driver waits while another submission owns the run.
         dry_run: Print the line, and nothing else.
 
     Raises:
@@ -55,7 +56,7 @@ def submit(config: JobConfig, beside: Path, run_id: str | None, *, dry_run: bool
     config = normalised(config, normalise)  # the driver may have another working folder
     with tempfile.TemporaryDirectory(prefix="sparktf-submit-") as folder:
         shipment = stage(config, Path(folder), beside, programs)
-        line = submit_line(config, shipment, run_id, programs)
+        line = submit_line(config, shipment, run_id, programs, wait=wait)
         console = make_console()
         console.print(show_line(line), markup=False, soft_wrap=True)
         for key, value in private_settings(config).items():
@@ -185,6 +186,8 @@ class _Watch:
             self._display.say("spark-submit ended before there was an application: its last words are above", "red")
             return int(Verdict.INFRASTRUCTURE)
         words = self._yarns_words()
+        if self._follower is not None and (owner := self._follower.owner(application)) is not None:
+            self._display.say(f"the run is owned by {owner}", "red")
         self._display.say(f"the run left no result. YARN says: {words}", "red")
         self._display.say(f"logs: yarn logs -applicationId {application}")
         status = _STATUS.search(words)

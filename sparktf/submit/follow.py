@@ -12,6 +12,7 @@ from sparktf.events import LineSaid, read_events
 from sparktf.result import RunResult
 from sparktf.rundir import RunDirectory
 from sparktf.storage import Storage
+from sparktf.storage.ownership import Owner, look
 
 
 class Follower:
@@ -50,6 +51,15 @@ class Follower:
         except (StorageError, ValidationError):
             return None
         return result if result.is_final or result.application == application else None
+
+    def owner(self, application: str) -> Owner | None:
+        """Returns whose the run is; None where it is the application's, or nobody's, or the storage does not say."""
+        try:
+            term = look(self._storage, self._rundir)
+        except StorageError:
+            return None
+        is_another = term.owner is not None and term.owner.application != application
+        return term.owner if is_another and not term.released else None
 
     def _segments(self) -> list[str]:
         folder = self._rundir.events

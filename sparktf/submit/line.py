@@ -85,7 +85,9 @@ def check_security(config: JobConfig) -> None:
         check_encryption({**_protection(config), **config.submit.conf}, config.security.tls)
 
 
-def submit_line(config: JobConfig, shipment: Shipment, run_id: str | None, programs: Programs) -> list[str]:
+def submit_line(
+    config: JobConfig, shipment: Shipment, run_id: str | None, programs: Programs, *, wait: bool = False
+) -> list[str]:
     """Returns the command that submits a run."""
     submit = config.submit
     in_cluster = submit.deploy_mode == "cluster"
@@ -108,7 +110,8 @@ def submit_line(config: JobConfig, shipment: Shipment, run_id: str | None, progr
     for key, value in {**_settings(config, programs), **submit.conf}.items():
         if key not in private:
             line += ["--conf", f"{key}={value}"]
-    return [*line, shipment.script, "--config", config_path, *(("--run-id", run_id) if run_id else ())]
+    options = [*(("--run-id", run_id) if run_id else ()), *(("--wait",) if wait else ())]
+    return [*line, shipment.script, "--config", config_path, *options]
 
 
 def show_line(line: Sequence[str]) -> str:

@@ -394,10 +394,25 @@ class SimClock:
         """See `Clock`."""
         condition.wait(limit_s)
 
+    def sleep(self, seconds: float) -> None:
+        """See `Clock`."""
+        self._process.sleep(seconds)
+
     def beside(self, name: str, work: Callable[[], None]) -> None:
         """See `Clock`."""
         del name
         self._process.spawn(work)
+
+    def every(self, name: str, interval_s: float, work: Callable[[], bool]) -> None:
+        """See `Clock`."""
+
+        def again() -> None:
+            goes_on = True
+            while goes_on:
+                self.sleep(interval_s)
+                goes_on = work()
+
+        self.beside(name, again)
 
 
 EPOCH_S = 1_790_000_000.0

@@ -27,7 +27,7 @@ from simulation.together import Together
 from sparktf.config.job import JobConfig
 from sparktf.driver.attempt.feeding import Feeders
 from sparktf.driver.gang import roster
-from sparktf.driver.gang.site import AgentJob, Handler, Server, Voice
+from sparktf.driver.gang.site import AgentJob, Handler, Put, Server, Voice
 from sparktf.driver.plan.plan import Plan
 from sparktf.errors import (
     ControlError,
@@ -151,7 +151,7 @@ class SimSite:
         """See `Site`."""
         return self.world.rows.plan
 
-    def prepare(self, config: JobConfig, storage: Storage, path: str) -> dict[str, Any]:
+    def prepare(self, config: JobConfig, storage: Storage, path: str, put: Put) -> dict[str, Any]:
         """See `Site`."""
         return {}
 

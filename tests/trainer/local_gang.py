@@ -23,7 +23,7 @@ from sparktf.driver.attempt.feeding import Feeders
 from sparktf.driver.gang.control_server import HERE, serve
 from sparktf.driver.gang.gang import Gang
 from sparktf.driver.gang.roster import AgentRecord, ExecutorFacts
-from sparktf.driver.gang.site import AgentJob, Handler, Server, Voice
+from sparktf.driver.gang.site import AgentJob, Handler, Put, Server, Voice
 from sparktf.driver.plan.plan import Plan, load_plan
 from sparktf.driver.plan.planner import plan_source
 from sparktf.driver.run import Run
@@ -126,7 +126,7 @@ class LocalSite:
         """See `Site`."""
         return plan_source(config, self.file_systems.open, _no_filter)
 
-    def prepare(self, config: JobConfig, storage: Storage, path: str) -> dict[str, Any]:
+    def prepare(self, config: JobConfig, storage: Storage, path: str, put: Put) -> dict[str, Any]:
         """See `Site`."""
         return self.assets
 

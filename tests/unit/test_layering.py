@@ -113,7 +113,12 @@ MAY_ASK_FOR_ROLES = (
 
 # What also runs under a simulated clock: time and threads reach it through `sparktf.clock` alone.
 RUNS_BY_THE_CLOCK = {"driver/gang", "driver/attempt", "driver/run", "driver/watch", "driver/commit", "driver/output"}
-RUNS_BY_THE_CLOCK_TOO = {"sparktf/storage/fence.py", "sparktf/driver/console.py"}
+RUNS_BY_THE_CLOCK_TOO = {
+    "sparktf/storage/fence.py",
+    "sparktf/storage/fence_watch.py",
+    "sparktf/storage/ownership.py",
+    "sparktf/driver/console.py",
+}
 TIME_CALLS = {"time.time", "time.monotonic", "time.sleep", "threading.Thread", "threading.Timer"}
 
 

@@ -7,15 +7,17 @@ import json
 from pathlib import Path
 
 import pytest
+from pretend import PretendClock
 from rich.console import Console
 
 from sparktf.driver.console import Display
 from sparktf.errors import Verdict
 from sparktf.event_log import EventLog
 from sparktf.events import LineSaid, RunEnded
-from sparktf.result import RunResult
+from sparktf.result import Application, RunResult
 from sparktf.rundir import RunDirectory
 from sparktf.storage import open_storage
+from sparktf.storage.ownership import Ownership
 from sparktf.submit.follow import Follower
 
 
@@ -76,3 +78,15 @@ def test_only_the_applications_own_result_counts_or_one_that_is_repeated(followe
     assert followed.follower.result("app_1") is not None
     followed.ends("app_1", Verdict.DONE)
     assert followed.follower.result("app_2") is not None
+
+
+def test_another_applications_ownership_is_known_until_it_is_released(followed: Followed) -> None:
+    owner = Ownership(
+        followed.storage, followed.storage, followed.rundir, Application("app_1"), PretendClock(), limit_s=60.0
+    )
+    assert followed.follower.owner("app_2") is None
+    owner.acquire(lambda text: None, wait=False)
+    assert str(followed.follower.owner("app_2")).startswith("application app_1 of ")
+    assert followed.follower.owner("app_1") is None
+    owner.release()
+    assert followed.follower.owner("app_2") is None

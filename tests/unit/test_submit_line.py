@@ -57,6 +57,10 @@ def test_a_run_without_a_name_is_named_by_yarn() -> None:
     assert "--run-id" not in submit_line(parse_config(CONFIG), SHIPMENT, None, PROGRAMS)
 
 
+def test_a_submission_that_waits_for_the_runs_owner_says_so_to_its_driver() -> None:
+    assert submit_line(parse_config(CONFIG), SHIPMENT, "r", PROGRAMS, wait=True)[-3:] == ["--run-id", "r", "--wait"]
+
+
 def test_a_setting_of_the_users_own_wins_and_stands_once() -> None:
     config = parse_config(CONFIG, ["submit.conf.spark.executor.instances=7"])
     line = submit_line(config, SHIPMENT, None, PROGRAMS)

@@ -21,6 +21,9 @@ from sparktf.storage import FileSystems, Storage
 from sparktf.wire.control import Action
 from sparktf.wire.security import ControlAccess
 
+Put = Callable[[str, bytes], None]
+"""Writes a small file of the run, as its owner: `Fence.put`."""
+
 
 class Handler(NamedTuple):
     """How one action is answered; from any thread."""
@@ -101,7 +104,7 @@ class Site(Protocol):
     def plan(self, config: JobConfig, voice: Voice) -> Plan:
         """Plans the run's input. Raises what `plan_source` does."""
 
-    def prepare(self, config: JobConfig, storage: Storage, path: str) -> dict[str, Any]:
+    def prepare(self, config: JobConfig, storage: Storage, path: str, put: Put) -> dict[str, Any]:
         """Returns the model's assets, kept at `path`."""
 
     def ship_code(self, config: JobConfig) -> None:

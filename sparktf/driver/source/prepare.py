@@ -13,10 +13,12 @@ from sparktf.driver.code.module import UsersCode, binds, load_module, search_pat
 from sparktf.driver.source.dataframe import Data, filtered
 from sparktf.driver.source.origin import Origin
 from sparktf.errors import ModelContractError
-from sparktf.storage.base import Storage, write_once
+from sparktf.storage.base import Storage
 
 
-def prepare_assets(config: JobConfig, storage: Storage, path: str, origin: Origin) -> dict[str, Any]:
+def prepare_assets(
+    config: JobConfig, storage: Storage, path: str, origin: Origin, put: Callable[[str, bytes], None]
+) -> dict[str, Any]:
     """Returns what `prepare` gives, {} where the module has none; a resumed run gets what it got the first time.
 
     The module is imported here only if its source defines `prepare`, or may: model modules import TensorFlow, which the
@@ -24,6 +26,7 @@ def prepare_assets(config: JobConfig, storage: Storage, path: str, origin: Origi
 
     Args:
         origin: Opened only if `prepare` is called.
+        put: Writes a file of the run.
 
     Raises:
         ModelError: `prepare` raised, or its module, when it was imported.
@@ -47,9 +50,8 @@ def prepare_assets(config: JobConfig, storage: Storage, path: str, origin: Origi
         raise ModelContractError(
             f"model: {config.model_module}:prepare must return a dict, not {type(assets).__name__}"
         )
-    # As every later reader sees it: JSON turns tuples into lists, and keys into text. Of two submissions that begin at
-    # the same moment, both train with what the faster one has stored.
-    loaded: dict[str, Any] = json.loads(write_once(storage, path, content))
+    put(path, content)
+    loaded: dict[str, Any] = json.loads(content)  # as every later reader sees it: lists for tuples, and keys are text
     return loaded
 
 

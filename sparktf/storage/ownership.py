@@ -1,0 +1,350 @@
+"""Whose a run is: of all that are submitted under its id, one at a time trains it, and the others can tell who.
+
+A term is a folder `owner/<number>` in the run directory that says who owns the run. It is made whole, elsewhere, and
+put there by one rename that refuses a target: of two that try, one wins. Its owner rewrites a beat in it. Whoever wants
+the run looks at the beat of the newest term: one that moves is an owner at work; one that stands still for
+`timeouts.owner`, by the clock of whoever looks, is an owner that is gone, and the next term may be made. No two clocks
+are compared, and no lock is taken away: an owner that was only frozen finds the newer term, and the fence keeps what it
+still writes out.
+"""
+
+from __future__ import annotations
+
+import datetime
+import enum
+import logging
+import secrets
+import socket
+from collections.abc import Callable
+from contextlib import suppress
+from typing import NamedTuple
+
+from sparktf.clock import Clock
+from sparktf.errors import OwnedError, StorageError, StorageNotFoundError, StorageUnavailableError
+from sparktf.message import Message
+from sparktf.result import Application
+from sparktf.rundir import RunDirectory, term_number
+from sparktf.storage.base import Storage
+from sparktf.storage.credentials import process_user
+
+_OWNER = "owner.json"
+_BEAT = "beat"
+_RELEASED = "released"
+_NEW = "_new-"
+
+_BEATS = 6
+_LOOKS = 12
+"""So often within `timeouts.owner` an owner beats, and whoever wants the run looks."""
+
+_BLIND = 0.5
+"""Of `timeouts.owner`: whoever has not looked for longer cannot tell what a beat did meanwhile."""
+
+_log = logging.getLogger(__name__)
+
+
+class Owner(Message):
+    """Who has a term.
+
+    Attributes:
+        since: When it was made, by the owner's clock: for people.
+        nonce: Its own.
+    """
+
+    application: str
+    attempt: int
+    host: str
+    user: str
+    since: str
+    nonce: str
+
+    def __str__(self) -> str:
+        return f"application {self.application} of {self.user} on {self.host}, since {self.since}"
+
+
+class Term(NamedTuple):
+    """What one look has found.
+
+    Attributes:
+        number: Of the newest term; 0 if there is none.
+        owner: None where it does not say.
+    """
+
+    number: int = 0
+    owner: Owner | None = None
+    beat: bytes = b""
+    released: bool = False
+
+
+class Seen(NamedTuple):
+    """A term as it was found by look after look.
+
+    Attributes:
+        since_s: The first look that found it so had ended by then.
+        looked_s: The last one began then.
+        moved: It, or the term before it, was seen to change.
+    """
+
+    term: Term
+    since_s: float
+    looked_s: float
+    moved: bool = False
+
+
+class Step(enum.Enum):
+    """What somebody who wants the run may do."""
+
+    TAKE = enum.auto()
+    LOOK_AGAIN = enum.auto()
+    IS_OWNED = enum.auto()
+
+
+def see(before: Seen | None, term: Term, began_s: float, ended_s: float, limit_s: float) -> Seen:
+    """Returns what is known after another look, which took from `began_s` to `ended_s`.
+
+    Who did not look for long, because it or the storage stood still, begins anew: so may have the owner, and be back.
+    """
+    if before is None:
+        return Seen(term, ended_s, began_s)
+    if term != before.term:
+        return Seen(term, ended_s, began_s, moved=True)
+    if ended_s - before.looked_s > limit_s * _BLIND:
+        return Seen(term, ended_s, began_s, before.moved)
+    return before._replace(looked_s=began_s)
+
+
+def next_step(seen: Seen, application: Application, limit_s: float) -> Step:
+    """Returns what may be done after a look.
+
+    Args:
+        application: Of whoever wants the run.
+        limit_s: A beat that stands still for so long is that of an owner that is gone.
+    """
+    number, owner, _, released = seen.term
+    if number == 0 or released or (owner is not None and _is_followed_by(owner, application)):
+        return Step.TAKE
+    if seen.looked_s - seen.since_s >= limit_s:
+        return Step.TAKE
+    return Step.IS_OWNED if seen.moved else Step.LOOK_AGAIN
+
+
+def _is_followed_by(owner: Owner, application: Application) -> bool:
+    """Whether YARN has started the owner's application again, which it does once the first attempt is gone."""
+    return owner.application == application.id and owner.attempt < application.attempt
+
+
+def is_lapsed(renewed_s: float, now_s: float, limit_s: float) -> bool:
+    """Returns whether others may have taken the run of an owner that last began to renew its beat at `renewed_s`."""
+    return now_s - renewed_s >= limit_s
+
+
+def look(storage: Storage, rundir: RunDirectory) -> Term:
+    """Returns what there is of the newest term. Raises `StorageError`."""
+    number = _newest(storage, rundir)
+    if number == 0:
+        return Term()
+    folder = rundir.term(number)
+    beat = _read(storage, f"{folder}/{_BEAT}")
+    return Term(number, _owner_of(storage, folder), beat, storage.exists(f"{folder}/{_RELEASED}"))
+
+
+def _newest(storage: Storage, rundir: RunDirectory) -> int:
+    try:
+        entries = storage.list(rundir.terms)
+    except StorageNotFoundError:
+        return 0
+    return max((term_number(_name(entry.path)) for entry in entries), default=0)
+
+
+def _owner_of(storage: Storage, folder: str) -> Owner | None:
+    content = _read(storage, f"{folder}/{_OWNER}")
+    return Owner.model_validate_json(content) if content else None
+
+
+def _read(storage: Storage, path: str) -> bytes:
+    try:
+        return storage.read_bytes(path)
+    except StorageNotFoundError:
+        return b""
+
+
+class Ownership:
+    """One driver's ownership of one run. `acquire` and `release` are for one thread, all else for any.
+
+    Attributes:
+        superseded: A newer term is there: the run is another's.
+    """
+
+    def __init__(
+        self,
+        storage: Storage,
+        hasty: Storage,
+        rundir: RunDirectory,
+        application: Application,
+        clock: Clock,
+        limit_s: float,
+    ) -> None:
+        """Touches nothing.
+
+        Args:
+            hasty: The same storage, for what is tried again soon.
+            limit_s: `timeouts.owner`.
+        """
+        self.superseded = False
+        self._storage = storage
+        self._hasty = hasty
+        self._rundir = rundir
+        self._application = application
+        self._clock = clock
+        self._limit_s = limit_s
+        self._number = 0
+        self._beats = 0
+        self._renewed_s = 0.0
+        self._ended = False
+
+    @property
+    def number(self) -> int:
+        """Of its term; 0 while it has none."""
+        return self._number
+
+    def acquire(self, say: Callable[[str], None], *, wait: bool) -> None:
+        """Makes this driver the run's owner, and renews that from now on; looks as long as it takes to tell.
+
+        Args:
+            wait: While another one owns the run, until it does no more.
+
+        Raises:
+            OwnedError: another one owns the run, and `wait` is not set.
+            StorageError: the storage failed; nobody is the owner by this.
+        """
+        seen: Seen | None = None
+        told: Owner | None = None
+        while True:
+            began_s = self._clock.now_s()
+            seen = see(seen, look(self._storage, self._rundir), began_s, self._clock.now_s(), self._limit_s)
+            step = next_step(seen, self._application, self._limit_s)
+            if step is Step.TAKE and self._take(seen.term.number + 1):
+                self._clock.every("owner", self._limit_s / _BEATS, self._beat)
+                return
+            if step is Step.IS_OWNED and not wait:
+                raise self._owned(seen.term)
+            owner = seen.term.owner
+            if step is not Step.TAKE and owner is not None and owner != told:
+                until = "released" if wait else "known whether it is at work"
+                say(f"the run is owned by {owner}: waiting until it is {until}, or its beat stands still")
+                told = owner
+            self._clock.sleep(self._limit_s / _LOOKS)
+
+    def assure(self) -> None:
+        """Looks after it where it was not renewed in time; otherwise does nothing, at once.
+
+        Raises:
+            StorageUnavailableError: it cannot be renewed, and others may take the run.
+        """
+        is_held = self._number and not self._ended and not self.superseded
+        if not is_held or not is_lapsed(self._renewed_s, self._clock.now_s(), self._limit_s):
+            return
+        try:
+            self._renew(self._storage)
+        except StorageError as error:
+            silent_s = self._clock.now_s() - self._renewed_s
+            raise StorageUnavailableError(
+                f"the ownership of run {self._rundir.run} could not be renewed for {silent_s:.0f} s (timeouts.owner: "
+                f"{self._limit_s:g} s), so that nothing is written: {error}"
+            ) from error
+
+    def release(self) -> None:
+        """Ends it, so that the next one need not wait. Does nothing without it."""
+        if self._number and not self._ended and not self.superseded:
+            self._ended = True
+            try:
+                self._hasty.write_bytes(f"{self._rundir.term(self._number)}/{_RELEASED}", b"")
+            except StorageError as error:
+                _log.warning("the next submission waits for timeouts.owner: %s", error)
+
+    def _owned(self, term: Term) -> OwnedError:
+        return OwnedError(
+            f"run {self._rundir.run} is owned by {term.owner or 'another submission'}: this one changes nothing. "
+            f"Wait for {self._rundir.result}, or submit with --wait"
+        )
+
+    # ---- making a term ----
+
+    def _take(self, number: int) -> bool:
+        """Makes the term, unless another one is faster, or has been; returns whether it is this driver's.
+
+        Raises:
+            StorageError: the storage failed; a term that was made all the same has an owner that is gone.
+        """
+        nonce, began_s = secrets.token_hex(8), self._clock.now_s()
+        aside = f"{self._rundir.terms}/{_NEW}{nonce}"
+        try:
+            self._storage.write_bytes(f"{aside}/{_OWNER}", self._me(nonce).model_dump_json().encode())
+            self._storage.write_bytes(f"{aside}/{_BEAT}", b"0")
+            try:
+                self._storage.rename(aside, self._rundir.term(number))
+            except StorageError:  # which may be the answer's loss alone
+                there = _owner_of(self._storage, self._rundir.term(number))
+                if there is None:
+                    raise
+                if there.nonce != nonce:
+                    return False
+        finally:
+            self._discard(aside)
+        self._number, self._renewed_s = number, began_s
+        try:
+            # Who was frozen before its rename may have made a term that has been, and is gone.
+            newest = _newest(self._storage, self._rundir)
+        except StorageError:
+            self.release()
+            raise
+        if newest != number:
+            self._number = 0
+            return False
+        self._discard_older()
+        return True
+
+    def _me(self, nonce: str) -> Owner:
+        since = datetime.datetime.fromtimestamp(self._clock.wall_s(), datetime.UTC)
+        return Owner(
+            application=self._application.id,
+            attempt=self._application.attempt,
+            host=socket.gethostname(),
+            user=process_user(),
+            since=since.isoformat(timespec="seconds"),
+            nonce=nonce,
+        )
+
+    def _discard_older(self) -> None:
+        """Deletes the terms before this one, and what others have begun to make: they find this one."""
+        with suppress(StorageError):
+            for entry in self._hasty.list(self._rundir.terms):
+                if term_number(_name(entry.path)) != self._number:
+                    self._discard(entry.path)
+
+    def _discard(self, folder: str) -> None:
+        with suppress(StorageError):
+            self._hasty.delete(folder)
+
+    # ---- renewing it ----
+
+    def _beat(self) -> bool:
+        """Renews the term, beside whoever trains; returns whether to go on. One that fails is followed by another."""
+        try:
+            if not self._ended:
+                self._renew(self._hasty)
+        except StorageError as error:
+            _log.warning("the ownership of the run is not renewed: %s", error)
+        return not (self._ended or self.superseded)
+
+    def _renew(self, storage: Storage) -> None:
+        began_s = self._clock.now_s()
+        if _newest(storage, self._rundir) > self._number:
+            self.superseded = True
+            return
+        self._beats += 1
+        storage.write_bytes(f"{self._rundir.term(self._number)}/{_BEAT}", str(self._beats).encode())
+        self._renewed_s = max(self._renewed_s, began_s)
+
+
+def _name(path: str) -> str:
+    return path.rstrip("/").rpartition("/")[2]
