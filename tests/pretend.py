@@ -135,6 +135,7 @@ class PretendDriver:
         not_stored: What the chief says of each of its checkpoints; "" if they arrive.
         freezes: Whether the node freezes for good once it has failed.
         hooks: What acts at the run's stations.
+        wait: Whether it waits while another one owns the run.
     """
 
     def __init__(self, application: Application, config: JobConfig, plan: Plan, storage: Storage | None = None) -> None:
@@ -148,11 +149,12 @@ class PretendDriver:
         self.not_stored = ""
         self.freezes = False
         self.hooks = Hooks()
+        self.wait = False
         self.site.driver = self
 
     def train(self) -> RunResult:
         """Runs to the end, as a submission of run `r` does; raises what `Run.execute` does."""
-        return Run(self.gang, self.config, "r", self.hooks).execute()
+        return Run(self.gang, self.config, "r", self.hooks, wait=self.wait).execute()
 
 
 class SetClock(SystemClock):
@@ -193,14 +195,20 @@ class PretendClock:
 
     def sleep(self, seconds: float) -> None:
         """See `Clock`."""
+        self.advance(seconds)
+        self.passed()
+
+    def advance(self, seconds: float, *, asleep: bool = False) -> None:
+        """Lets time pass, and what runs beside have its turn, unless the process is asleep."""
         self._now_s += seconds
+        if asleep:
+            return
         regular, self._regular = self._regular, []
         for due_s, interval_s, work in regular:
             if due_s > self._now_s:
                 self._regular.append((due_s, interval_s, work))
             elif work():
                 self._regular.append((self._now_s + interval_s, interval_s, work))
-        self.passed()
 
     def beside(self, name: str, work: Callable[[], None]) -> None:
         """See `Clock`."""

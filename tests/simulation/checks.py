@@ -35,9 +35,10 @@ Weights = npt.NDArray[np.uint8]
 
 def is_guarded(rundir: RunDirectory, path: str) -> bool:
     """Whether only the run's owner may change what is at a path."""
-    if path in (rundir.config, rundir.owners, rundir.result, rundir.model, f"{rundir.plan}/nodes.json"):
-        return True
+    of_owner = (rundir.config, rundir.owners, rundir.result, rundir.model, rundir.plan, f"{rundir.plan}/nodes.json")
     folder, _, name = path.rpartition("/")
+    if path in of_owner or folder == rundir.events:
+        return True
     return folder == rundir.checkpoints and checkpoint_step(name) is not None
 
 
@@ -107,8 +108,13 @@ def told(world: World, submission: Submission) -> Iterator[str]:
         yield f"{name} told {result.verdict.name} and ended with {submission.error or 'no error'}"
     if result.verdict is Verdict.DONE:
         yield from (f"{name} told that it is done: {found}" for found in _done(world, result))
-    if result.verdict is Verdict.REFUSED and not world.disk_was_full:
+    if submission.error.startswith("OwnedError"):
+        if all(other.process.dead for other in world.submissions if other is not submission):
+            yield f"{name} left the run to nobody: {submission.error}"
+    elif result.verdict is Verdict.REFUSED and not world.disk_was_full:
         yield f"{name} refused the run: {submission.error}"
+    if submission.error.startswith("FencedOffError") and name not in world.hits:
+        yield f"{name} lost the run, and nothing had happened to it: {submission.error}"
     if result.verdict is Verdict.DATA_REFUSED and not world.is_refused:
         yield f"{name} refused rows: {submission.error}"
     yield from _attempts(world, submission, result)

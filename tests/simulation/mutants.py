@@ -25,9 +25,10 @@ from sparktf.errors import ErrorRecord, RefusedError, Verdict
 from sparktf.feed.staged_rows import StagedRows
 from sparktf.feed.staging import Staging
 from sparktf.lifecycle import AgentState
-from sparktf.result import RunResult
+from sparktf.result import Application, RunResult
 from sparktf.storage.checkpoints import MANIFEST, CheckpointStore, Manifest
 from sparktf.storage.fence import Fence
+from sparktf.storage.ownership import Seen, Step
 from sparktf.topology import NodeId
 from sparktf.wire.control import AgentHeartbeat, Order, Orders
 from sparktf.wire.data import Lease, LeaseRequest
@@ -88,8 +89,12 @@ def _anybodys_result(self: ResultFile, result: RunResult) -> None:
     self._storage.write_bytes(self._rundir.result, result.model_dump_json().encode())
 
 
-def _begun_anew(self: ResultFile) -> None:
-    self._fence.put(self._rundir.owners, b"[]")
+def _nothing_stands(self: ResultFile) -> None:
+    return None
+
+
+def _taken_at_once(seen: Seen, application: Application, limit_s: float) -> Step:
+    return Step.TAKE
 
 
 _heartbeat = Roster.heartbeat
@@ -149,7 +154,8 @@ MUTANTS = (
     Mutant("fence: a new driver moves the old one's away", {"sparktf.storage.fence.Fence._sweep_aside": _nothing}),
     Mutant("[1] a model is replaced through the fence", {"sparktf.storage.fence.Fence.replace": _deleted_first}),
     Mutant("owner of result.json", {"sparktf.driver.output.ResultFile.write": _anybodys_result}),
-    Mutant("a run that another has done is left alone", {"sparktf.driver.output.ResultFile.begin": _begun_anew}),
+    Mutant("a run that another has done is left alone", {"sparktf.driver.output.ResultFile.standing": _nothing_stands}),
+    Mutant("an owner at work keeps the run", {"sparktf.storage.ownership.next_step": _taken_at_once}),
     Mutant("messages of older attempts are refused", {"sparktf.driver.attempt.attempt.speaker": _any_attempt}),
     Mutant("all nodes have uploaded", {"sparktf.driver.attempt.lockstep.Lockstep.saved": _chief_alone}),
     Mutant(

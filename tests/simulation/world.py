@@ -52,6 +52,9 @@ _LOOK_S = 0.0002
 _MANY = 6
 """Workers that read too many rows for updates of one or two to be played in no time."""
 
+_SOME_WAIT = 0.6
+"""So many submissions wait while another one owns the run."""
+
 _SOME_EVALUATOR = 0.6
 _SOME_BEST = 0.6
 """Of the seeds that evaluate so many have a node for that, and so many keep the best weights."""
@@ -95,6 +98,7 @@ class Submission:
     """One driver of the run.
 
     Attributes:
+        waits: While another one owns the run; else it ends then.
         result: What it told, if it came to an end.
         error: What it ended with; "" for a run that is done.
     """
@@ -104,6 +108,7 @@ class Submission:
     site: SimSite
     gang: SimGang
     begun_s: float
+    waits: bool
     result: RunResult | None = None
     error: str = ""
     over: bool = False
@@ -325,7 +330,8 @@ class World:
         site = SimSite(self, process, Application(f"app-{number}"))
         gang = SimGang(self.config, site, _Silent())
         gang.roster.changed = SimCondition(process, _LOOK_S * self.nodes)
-        submission = Submission(number, process, site, gang, self.hub.now)
+        waits = random.Random(f"{self.seed} submission {number} waits").random() < _SOME_WAIT
+        submission = Submission(number, process, site, gang, self.hub.now, waits)
         self.submissions.append(submission)
         process.on_end.append(partial(self._ended, submission))
         process.spawn(lambda: self._drive(submission))
@@ -347,7 +353,7 @@ class World:
     def _drive(self, submission: Submission) -> None:
         gang = submission.gang
         try:
-            submission.result = Run(gang, self.config, "r").execute()
+            submission.result = Run(gang, self.config, "r", wait=submission.waits).execute()
         except SparkTFError as error:
             submission.error = f"{type(error).__name__}: {error}"
             submission.result = error.result
@@ -465,6 +471,7 @@ def _config(chance: random.Random, nodes: int) -> JobConfig:
                 "progress": 15.0,
                 "upload": 12.0,
                 "stop": 2.0,
+                "owner": 5.0,
             },
         }
     )
