@@ -156,6 +156,7 @@ class Committer:
         self.splits, self.replayed = {}, 0
         found = self._store.latest()
         if found is None:
+            self.step, self.checkpoint = 0, ""
             self._earlier = self._evaluated = ()
             return None
         manifest, folder = found
@@ -331,16 +332,17 @@ class Committer:
         )
         best = None if keep is None or self._is_evaluated_beside else self._best_of(commit, keep)
         staged = self._rundir.staged(chief.attempt, checkpoint_name(chief.step))
-        self.checkpoint = self._store.commit(
+        folder = self._store.commit(
             manifest,
             staged,
             best=best.step if best else None,
             release=partial(self._release, keep),
         )
-        self.step = chief.step
+        if chief.step >= self.step:  # an earlier one is late where what a node says of it is
+            self.step, self.checkpoint = chief.step, folder
         if self.attempt is not None and self._is_evaluated_beside:
             names = tuple(file.name for file in chief.files)
-            committed = Committed(path=self.checkpoint, step=self.step, epoch=epoch_of(cursor), files=names)
+            committed = Committed(path=folder, step=chief.step, epoch=epoch_of(cursor), files=names)
             self.attempt.evaluation.commits.add(committed)
 
     @property

@@ -104,6 +104,19 @@ def test_one_that_is_stored_in_between_begins_the_time_anew(tmp_path: Path) -> N
         committer.commit(save(5, "away"))
 
 
+def test_a_checkpoint_that_is_whole_after_a_later_one_is_not_told_as_the_last(tmp_path: Path) -> None:
+    lake = write_lake(tmp_path / "lake", [ROWS])
+    rundir = RunDirectory(str(tmp_path / "runs"), "t", "r")
+    config = pretend_config(lake, tmp_path / "runs")
+    committer = Committer(config, LocalStorage(), rundir, plan_lake(lake), lambda text: None, clock=SetClock())
+    committer.fence(lambda after: after + 1)
+    for step in (6, 4):
+        Path(rundir.staged(1, checkpoint_name(step))).mkdir(parents=True)
+        uploaded = Uploaded(attempt=1, node=CHIEF, step=step, epoch=0, done=(), keras="keras")
+        committer.commit(Commit(Save(uploaded, Cursor()), (), None, {}))
+    assert (committer.step, committer.checkpoint) == (6, rundir.checkpoint(6))
+
+
 def test_rows_that_were_replayed_before_a_checkpoint_still_count_after_it(tmp_path: Path) -> None:
     lake = write_lake(tmp_path / "lake", [ROWS])
     rundir = RunDirectory(str(tmp_path / "runs"), "t", "r")
