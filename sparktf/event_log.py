@@ -73,6 +73,19 @@ class EventLog:
         if due:
             self._flush_beside(now)
 
+    def keep_up(self) -> bool:
+        """Writes a segment if one is due: the last events before a silence have none after them that would.
+
+        Returns:
+            Whether there may be more: False once the log has ended.
+        """
+        now = self._clock()
+        with self._lines_lock:
+            due = bool(self._lines) and now >= self._due_s
+        if due:
+            self._flush_beside(now)
+        return not self._ended
+
     def flush(self) -> None:
         """Writes the events in memory as one segment; with none, nothing.
 

@@ -25,6 +25,7 @@ class Knobs:
         placed_s: Executors that were asked for may take so long before it is looked where they are, and whether
             others should be asked for.
         executors_poll_s: It is looked so often whether they are there.
+        events_s: It is looked so often whether events in memory are to be stored.
         ready_poll_s: A run that waits for its data looks so often whether it is there, at least.
         hasty_storage_s: Deadline of what nobody waits for while the storage is away: events, tidying up.
         release_s: Spark may take so long to give executors back that nobody needs.
@@ -75,6 +76,7 @@ class Knobs:
     spares_s: float = 15.0
     placed_s: float = 20.0
     executors_poll_s: float = 0.2
+    events_s: float = 5.0
     ready_poll_s: float = 30.0
     hasty_storage_s: float = 2.0
     release_s: float = 30.0

@@ -18,6 +18,7 @@ from sparktf.errors import (
     StorageUnavailableError,
 )
 from sparktf.event_log import EventLog, next_segment
+from sparktf.knobs import KNOBS
 from sparktf.result import Application, RunResult
 from sparktf.rundir import RunDirectory
 from sparktf.storage.base import Storage
@@ -98,7 +99,7 @@ def open_events(storage: Storage, fence: Fence, folder: str, clock: Clock) -> Ev
             try.
     """
     storage.make_dirs(folder)
-    return EventLog(
+    log = EventLog(
         fence.put_beside,
         folder,
         clock.wall_s,
@@ -106,6 +107,8 @@ def open_events(storage: Storage, fence: Fence, folder: str, clock: Clock) -> Ev
         writer=secrets.token_hex(4),
         beside=clock.beside,
     )
+    clock.every("events", KNOBS.events_s, log.keep_up)
+    return log
 
 
 _OWNERS = 20

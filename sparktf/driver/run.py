@@ -117,6 +117,7 @@ class Run:
         else:
             return self._finish(None) if repeated is None else self._repeat(repeated)
         finally:
+            self._end_events()
             self._tenure.end()
 
     # ---- before anything is held ----

@@ -115,6 +115,20 @@ def test_an_old_event_makes_a_segment(clock: Clock, segments: Segments) -> None:
     assert segments.texts() == {"/e/000001.jsonl": ["a", "b"]}
 
 
+def test_the_last_event_before_a_silence_is_stored_too(clock: Clock, segments: Segments) -> None:
+    log = EventLog(segments.write, "/e", clock, max_age_s=5)
+    assert log.keep_up()
+    log.emit(said("the data is not ready"))
+    clock.now_s += 4
+    assert log.keep_up()
+    assert segments.files == {}
+    clock.now_s += 1
+    assert log.keep_up()
+    assert segments.texts() == {"/e/000001.jsonl": ["the data is not ready"]}
+    log.end()
+    assert not log.keep_up()
+
+
 def test_a_resumed_run_goes_on_after_the_highest_segment(clock: Clock, segments: Segments) -> None:
     first = next_segment(["/e/000002.jsonl", "000011.jsonl", ".tmp-000099.jsonl", "x.jsonl"])
     log = EventLog(segments.write, "/e", clock, first_segment=first)
