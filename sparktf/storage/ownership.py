@@ -101,14 +101,13 @@ class Step(enum.Enum):
 def see(before: Seen | None, term: Term, began_s: float, ended_s: float, limit_s: float) -> Seen:
     """Returns what is known after another look, which took from `began_s` to `ended_s`.
 
-    Who did not look for long, because it or the storage stood still, begins anew: so may have the owner, and be back.
+    Who did not look for long, because it or the storage stood still, begins anew: so may have the owner, and be back, or
+    be gone since.
     """
-    if before is None:
+    if before is None or ended_s - before.looked_s > limit_s * _BLIND:
         return Seen(term, ended_s, began_s)
     if term != before.term:
         return Seen(term, ended_s, began_s, moved=True)
-    if ended_s - before.looked_s > limit_s * _BLIND:
-        return Seen(term, ended_s, began_s, before.moved)
     return before._replace(looked_s=began_s)
 
 
@@ -140,11 +139,14 @@ def is_lapsed(renewed_s: float, now_s: float, limit_s: float) -> bool:
 def look(storage: Storage, rundir: RunDirectory) -> Term:
     """Returns what there is of the newest term. Raises `StorageError`."""
     number = _newest(storage, rundir)
-    if number == 0:
-        return Term()
-    folder = rundir.term(number)
-    beat = _read(storage, f"{folder}/{_BEAT}")
-    return Term(number, _owner_of(storage, folder), beat, storage.exists(f"{folder}/{_RELEASED}"))
+    while number:
+        folder = rundir.term(number)
+        beat, owner = _read(storage, f"{folder}/{_BEAT}"), _owner_of(storage, folder)
+        is_released = storage.exists(f"{folder}/{_RELEASED}")
+        before, number = number, _newest(storage, rundir) if owner is None else number
+        if before == number:
+            return Term(number, owner, beat, is_released)
+    return Term()
 
 
 def _newest(storage: Storage, rundir: RunDirectory) -> int:

@@ -128,9 +128,10 @@ def _attempts(world: World, submission: Submission, result: RunResult) -> Iterat
     for attempt in result.attempts if result.application == submission.site.application.id else ():
         for found in (*_blame(world, submission, attempt), *_losses(world, submission, attempt)):
             yield f"{name}, attempt {attempt.attempt}: {found}"
+    theirs = next(s for s in world.submissions if s.site.application.id == result.application)  # it may be repeated
     for attempt in result.attempts:
         books = ("LifecycleError", "RowAccountingError")
-        if any(failure.type in books for failure in attempt.failures) and not submission.site.rows_lost:
+        if any(failure.type in books for failure in attempt.failures) and not theirs.site.rows_lost:
             yield f"{name}, attempt {attempt.attempt}: {[failure.message for failure in attempt.failures]}"
     for attempt in result.attempts:
         cause = attempt.root_cause

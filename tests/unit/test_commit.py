@@ -438,7 +438,7 @@ class TestFence:
         new = open_store(rundir)
         new.fence(2)
         assert names(rundir.checkpoints) == [checkpoint_name(10)]
-        assert [name.rpartition("-")[0] for name in names(rundir.path)] == ["_commit-002", ""]
+        assert [name.rpartition("-")[0] for name in names(rundir.path)] == ["_commit-002-0", ""]
 
     def test_attempts_count_on_from_those_of_a_killed_driver(self, rundir: RunDirectory) -> None:
         assert open_store(rundir).last_attempt() == 0
