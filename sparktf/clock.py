@@ -33,6 +33,36 @@ class Clock(Protocol):
         """
 
 
+class Stopwatch:
+    """How long each phase of something took; one phase follows another, and one may come back. For one thread."""
+
+    def __init__(self, now_s: Callable[[], float], phase: str) -> None:
+        """Starts in a phase.
+
+        Args:
+            now_s: Monotonic seconds.
+        """
+        self._now_s = now_s
+        self._phase = phase
+        self._since_s = now_s()
+        self._spent_s: dict[str, float] = {}
+
+    def enter(self, phase: str) -> None:
+        """Ends the phase under way, and begins another one."""
+        now_s = self._now_s()
+        self._spent_s[self._phase] = self._spent_s.get(self._phase, 0.0) + now_s - self._since_s
+        self._phase, self._since_s = phase, now_s
+
+    def seconds(self) -> dict[str, float]:
+        """Returns the seconds of each phase until now, to the millisecond, in the order in which they first began.
+
+        Those that took no time are left out: they had nothing to do.
+        """
+        self.enter(self._phase)
+        rounded = {phase: round(spent_s, 3) for phase, spent_s in self._spent_s.items()}
+        return {phase: spent_s for phase, spent_s in rounded.items() if spent_s}
+
+
 class SystemClock:
     """This machine's time, and threads."""
 

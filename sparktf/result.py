@@ -158,6 +158,8 @@ class RunResult(Message):
         model: Folder of the published model, "" if there is none.
         error: The root cause of a run that failed.
         evaluation_error: Why the last commits are not evaluated, where an evaluator was to.
+        seconds: Of the submission, by phase: "preflight", "wait" for the data, "plan", "prepare", "reserve", "train",
+            "publish". Those that took no time are not there; all together are the run, from its start to its end.
         application: Id of the Spark application that wrote this; `application_attempt` counts YARN's in cluster mode.
     """
 
@@ -179,6 +181,7 @@ class RunResult(Message):
     evaluation_error: ErrorRecord | None = None
     started: str = ""
     duration_s: float = 0.0
+    seconds: dict[str, float] = {}
     versions: dict[str, str] = {}
     warnings: tuple[str, ...] = ()
     extra: dict[str, Any] = {}
@@ -189,6 +192,34 @@ class RunResult(Message):
     def is_final(self) -> bool:
         """Whether submitting the run again repeats this verdict; one that infrastructure ended is resumed instead."""
         return self.verdict is Verdict.DONE
+
+    @property
+    def locality(self) -> float | None:
+        """Share of the bytes read that lay on the reader's own host; None where nothing was read, or nobody knows."""
+        nodes = self._readers()
+        nbytes = sum(node.nbytes for node in nodes)
+        return sum(node.local_nbytes or 0 for node in nodes) / nbytes if nbytes else None
+
+    @property
+    def host_nbytes(self) -> dict[str, tuple[int, int]]:
+        """By host: bytes that its nodes read, and how many of them lay there; empty where `locality` is None."""
+        held: dict[str, tuple[int, int]] = {}
+        for node in self._readers():
+            nbytes, local_nbytes = held.get(node.host, (0, 0))
+            held[node.host] = (nbytes + node.nbytes, local_nbytes + (node.local_nbytes or 0))
+        return held
+
+    @property
+    def waiting_share(self) -> float | None:
+        """Share of the trainers' time for which they waited for rows; None where nothing was trained."""
+        inputs = [node.input for attempt in self.attempts for node in attempt.nodes]
+        seconds = sum(i.seconds for i in inputs)
+        return sum(i.wait_s for i in inputs) / seconds if seconds else None
+
+    def _readers(self) -> list[NodeResult]:
+        """Returns all nodes that read, none where it is not known of each where its bytes lay."""
+        nodes = [node for attempt in self.attempts for node in attempt.nodes if node.nbytes]
+        return [] if any(node.local_nbytes is None for node in nodes) else nodes
 
     @property
     def is_interrupted(self) -> bool:

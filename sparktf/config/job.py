@@ -6,9 +6,10 @@ Loading (YAML, `--set`, `--date`) is in `sparktf.config.load`.
 
 from __future__ import annotations
 
+import datetime
 import hashlib
 import json
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
@@ -240,9 +241,10 @@ _NOT_PLANNED = {"ready", "rebalance", "locality", "prefetch_mib", "cache", "stag
 
 @dataclass(frozen=True, slots=True)
 class _Place:
-    """Where a configuration was read; equal ones may come from different places."""
+    """Where a configuration was read, and for which day; equal ones may come from different places."""
 
     folder: Path | None = field(default=None, compare=False)
+    date: datetime.date | None = field(default=None, compare=False)
 
 
 class JobConfig(Section):
@@ -362,7 +364,18 @@ class JobConfig(Section):
     def in_folder(self, folder: Path) -> Self:
         """Returns the same configuration, as one that was read in a folder."""
         found = self.model_copy()
-        found._place = _Place(folder.absolute())
+        found._place = replace(self._place, folder=folder.absolute())
+        return found
+
+    @property
+    def date(self) -> datetime.date | None:
+        """The day that the configuration was read for (`--date`); None if it is for no day."""
+        return self._place.date
+
+    def for_day(self, date: datetime.date) -> Self:
+        """Returns the same configuration, as one that was read for a day; its templates are filled already."""
+        found = self.model_copy()
+        found._place = replace(self._place, date=date)
         return found
 
     def plan_hash(self) -> str:

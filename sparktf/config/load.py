@@ -82,14 +82,15 @@ def parse_config(
             raw[section] = {}
     _refuse_switches(raw, origin)
     _refuse_redacted(raw, origin)
-    filled = _fill_templates(raw, _day(date), origin)
+    day = _day(date)
+    filled = _fill_templates(raw, day, origin)
     try:
         # Not model_validate, whose errors do not say where a key was written.
         config: JobConfig = JobConfig.__pydantic_validator__.validate_python(filled)
     except ValidationError as error:
         key, message, more = describe(error, filled)
         raise ConfigError(f"{origin(key)}: {message}" + (f" (and {more} more)" if more else "")) from None
-    return config
+    return config if day is None else config.for_day(day)
 
 
 def dump_config(config: JobConfig) -> str:

@@ -171,18 +171,14 @@ def print_result(console: Console, result: RunResult) -> None:
 
 def _locality(result: RunResult) -> str:
     """Returns how much was read, and how much of it beside its blocks: "12.0 MB, 97 % on the node's own host (...)"."""
-    nodes = [node for attempt in result.attempts for node in attempt.nodes if node.nbytes]
-    if not nodes or any(node.local_nbytes is None for node in nodes):
+    if result.locality is None:
         return ""
-    by_host: dict[str, list[int]] = {}
-    for node in nodes:
-        held = by_host.setdefault(node.host, [0, 0])
-        held[0], held[1] = held[0] + node.nbytes, held[1] + (node.local_nbytes or 0)
-    nbytes, local = (sum(held[i] for held in by_host.values()) for i in (0, 1))
-    shown = [f"{host} {held[1] / held[0]:.0%}" for host, held in sorted(by_host.items())]
+    by_host = result.host_nbytes
+    nbytes = sum(read for read, _ in by_host.values())
+    shown = [f"{host} {local / read:.0%}" for host, (read, local) in sorted(by_host.items())]
     if len(shown) > _SHOWN_HOSTS:
         shown = [*shown[:_SHOWN_HOSTS], f"{len(shown) - _SHOWN_HOSTS} more"]
-    return f"{nbytes / 1e6:,.1f} MB, {local / nbytes:.0%} on the reader's own host ({', '.join(shown)})"
+    return f"{nbytes / 1e6:,.1f} MB, {result.locality:.0%} on the reader's own host ({', '.join(shown)})"
 
 
 def _of(rows: int) -> str:
@@ -202,10 +198,9 @@ def _input(result: RunResult) -> Iterator[tuple[str, str]]:
     inputs = [node.input for attempt in result.attempts for node in attempt.nodes]
     rows = {way: sum(i.rows.get(way, 0) for i in inputs) for way in _WAYS}
     ways = [f"{count:,} rows {_WAYS[way]}" for way, count in rows.items() if count]
-    seconds = sum(i.seconds for i in inputs)
-    if not ways or not seconds:
+    if not ways or result.waiting_share is None:
         return
-    waited = f"trainers waited for rows {sum(i.wait_s for i in inputs) / seconds:.0%} of the time"
+    waited = f"trainers waited for rows {result.waiting_share:.0%} of the time"
     feeders_s = sum(i.feeders_wait_s for i in inputs)
     yield "input", ", ".join([*ways, waited, *([f"feeders for trainers {feeders_s:.1f} s"] if feeders_s >= 1 else [])])
     kept = [node.input for node in result.attempts[-1].nodes]
@@ -239,6 +234,8 @@ def _facts(result: RunResult) -> list[tuple[str, str]]:
             )
         )
     facts.append(("updates", f"{result.steps:,} in {len(result.attempts)} attempt(s), {result.duration_s:.1f} s"))
+    if result.seconds:
+        facts.append(("seconds", ", ".join(f"{phase} {spent_s:.1f}" for phase, spent_s in result.seconds.items())))
     if locality := _locality(result):
         facts.append(("read", locality))
     facts.extend(_input(result))

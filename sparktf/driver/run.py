@@ -7,13 +7,13 @@ import traceback
 from functools import partial
 from typing import Any
 
+from sparktf.clock import Stopwatch
 from sparktf.config.job import JobConfig
 from sparktf.config.load import show_config
 from sparktf.driver.attempt import restart
 from sparktf.driver.attempt.attempt import Attempt
 from sparktf.driver.attempt.feeding import Feeding
 from sparktf.driver.attempt.health import Outcome, rhythm_of
-from sparktf.driver.attempt.ledger import Ledger
 from sparktf.driver.commit import Committer
 from sparktf.driver.console import Display, print_result
 from sparktf.driver.gang.gang import Gang
@@ -46,6 +46,9 @@ from sparktf.sequence import Cursor, Stream
 from sparktf.wire.control import TrainerSpec
 from sparktf.wire.restore import Restore
 
+_BEGINS = {RunEvent.PLANNED: "prepare", RunEvent.BEGIN: "train", RunEvent.AGAIN: "reserve"}
+"""What begins with an event, of the phases that `RunResult.seconds` tells of."""
+
 
 class Run:
     """One run on a gang; `execute` is its whole life."""
@@ -70,6 +73,7 @@ class Run:
         )
         self._voice = Voice(self._display.say, self._warn)
         self._started_s = self._clock.wall_s()
+        self._stopwatch = Stopwatch(self._clock.now_s, "preflight")
         self._attempts: list[AttemptResult] = []
         self._warnings: list[str] = []
         self._result = RunResult(
@@ -136,7 +140,9 @@ class Run:
         self._open_events()
         self._display.say(f"run {self._rundir.name}/{self._rundir.run_id} on {self._site.place}")
         if not self._storage.exists(self._rundir.plan):
+            self._stopwatch.enter("wait")
             self._hooks.before_plan(config, self._rundir, self._voice)
+        self._stopwatch.enter("plan")
         make = partial(self._site.plan, config, self._voice)
         plan = plan_of_run(config, self._storage, self._rundir, self._fence, make, self._display.say)
         self._take(RunEvent.PLANNED)
@@ -151,6 +157,7 @@ class Run:
             hasty=self._hasty,
             fence=self._fence,
         )
+        self._stopwatch.enter("reserve")
         self._gang.reserve(config, plan, self._voice)
         self._take(RunEvent.RESERVED)
         self._run_attempts(plan, assets)
@@ -205,7 +212,9 @@ class Run:
         attempt.rows_aside, attempt.rows_replayed = restore.rows_aside if restore else 0, committer.replayed
         attempt.evaluation.commits.begin(restore)
         if plan.staged:
-            attempt.fed.ledger = self._ledger(attempt, seating, plan)
+            attempt.fed.ledger = seating.ledger(
+                attempt, plan.staged, self._clock.now_s, committer.splits, rebalance=self._config.data.rebalance
+            )
         feeding = Feeding(attempt, partial(gang.feed, self._config, plan, number))
         committer.attempt = attempt
         self._announce(number, seating, restore)
@@ -219,6 +228,7 @@ class Run:
             outcome = watch.follow()
             if outcome is Outcome.DONE:
                 watch.settle()
+                self._stopwatch.enter("publish")
                 committer.publish(attempt)
                 self._take(RunEvent.PUBLISHED)
         finally:
@@ -253,18 +263,6 @@ class Run:
             emit=self._emit,
             warn=self._warn,
             warn_once=self._warn_once,
-        )
-
-    def _ledger(self, attempt: Attempt, seating: Seating, plan: Plan) -> Ledger:
-        takers = {stream: attempt.evaluation.fed(stream, seating.members) for stream in plan.staged}
-        fed = {node for nodes in takers.values() for node in nodes}
-        return Ledger(
-            {node: place for node, place in seating.places().items() if node in fed},
-            self._clock.now_s,
-            expected=self._need_committer().splits,
-            epoch=attempt.cursor.epoch,
-            rebalance=self._config.data.rebalance,
-            takers=takers,
         )
 
     def _leader(
@@ -371,12 +369,15 @@ class Run:
                 "warnings": tuple(self._warnings),
                 "started": started.isoformat(timespec="seconds"),
                 "duration_s": round(self._clock.wall_s() - self._started_s, 3),
+                "seconds": self._stopwatch.seconds(),
                 **trained,
             }
         )
 
     def _take(self, event: RunEvent) -> None:
         self._state = step(RUN, self._state, event, f"run {self._rundir.name}/{self._rundir.run_id}")
+        if event in _BEGINS:
+            self._stopwatch.enter(_BEGINS[event])
 
     def _need_committer(self) -> Committer:
         if self._committer is None:

@@ -110,8 +110,10 @@ def submit_line(
     for key, value in {**_settings(config, programs), **submit.conf}.items():
         if key not in private:
             line += ["--conf", f"{key}={value}"]
-    options = [*(("--run-id", run_id) if run_id else ()), *(("--wait",) if wait else ())]
-    return [*line, shipment.script, "--config", config_path, *options]
+    date = config.date and config.date.isoformat()  # its templates are filled; the run is to know its day all the same
+    given = {"--config": config_path, "--date": date, "--run-id": run_id}
+    options = [part for option, value in given.items() if value for part in (option, value)]
+    return [*line, shipment.script, *options, *(("--wait",) if wait else ())]
 
 
 def show_line(line: Sequence[str]) -> str:

@@ -74,7 +74,8 @@ def test_a_dry_run_shows_the_line_and_ships_the_model(
     assert ".zip#sparktf-job'" in shown
     assert "--conf spark.executor.cores=2 \\\n" in shown
     *line, private = shown.splitlines()
-    assert line[-2:] == ["  --config sparktf-job/sparktf-job.yaml \\", "  --run-id 2026-11-20"]
+    told = ("--config sparktf-job/sparktf-job.yaml \\", "--date 2026-11-20 \\", "--run-id 2026-11-20")
+    assert line[-3:] == [f"  {option}" for option in told]
     assert private.endswith("/private.conf: spark.ssl.keyPassword=*********(redacted)")
     assert "hunter2" not in shown
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime
 import re
 from collections.abc import Callable
 from pathlib import Path
@@ -327,6 +328,16 @@ def test_what_is_not_plain_yaml_is_refused_with_its_line(text: str, said: str) -
 @pytest.mark.parametrize("date", ["2026-13-01", "20261120", "yesterday", "2026-11-20T00:00"])
 def test_a_date_that_is_no_iso_day_is_refused(date: str) -> None:
     assert refusal(date=date) == f"--date {date}: must be a day of the calendar as YYYY-MM-DD"
+
+
+def test_a_configuration_knows_the_day_it_was_read_for(tmp_path: Path) -> None:
+    path = tmp_path / "c.yaml"
+    path.write_text(MINIMAL, encoding="utf-8")
+    dated = load_config(path, date="2026-11-20")
+    assert normalised(dated, str).date == datetime.date(2026, 11, 20)
+    assert dated.code_folder == tmp_path
+    assert load_config(path).date is None
+    assert dated == load_config(path)
 
 
 def test_a_file_that_cannot_be_read_is_named(tmp_path: Path) -> None:

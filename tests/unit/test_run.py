@@ -4,17 +4,21 @@ from __future__ import annotations
 
 import json
 import os
+import threading
 from pathlib import Path
 
 import pytest
 from lakes import lake_config, plan_lake, write_lake
 from pretend import CHIEF, PretendDriver, SetClock, pretend_config
 
+from sparktf.config.job import JobConfig
 from sparktf.driver.attempt.attempt import Attempt
 from sparktf.driver.attempt.commits import Commits
 from sparktf.driver.attempt.members import Trainer
 from sparktf.driver.attempt.saves import Save, is_given_up
 from sparktf.driver.commit import Commit, Committer
+from sparktf.driver.gang.site import Voice
+from sparktf.driver.hooks import Hooks
 from sparktf.errors import NotStoredError, Verdict
 from sparktf.keep import Evaluation, KeepRule
 from sparktf.knobs import KNOBS
@@ -51,6 +55,22 @@ def test_a_lost_node_costs_an_attempt_that_goes_on_from_the_last_checkpoint(driv
     assert [a.from_step for a in result.attempts] == [0, 10]
     assert result.rows_trained == ROWS
     assert (Path(result.model) / "weights").read_bytes() == b"model of app"
+
+
+def test_the_result_says_where_the_time_went(driver: PretendDriver) -> None:
+    class Waiting(Hooks):
+        def before_plan(self, config: JobConfig, rundir: RunDirectory, voice: Voice) -> None:
+            nobody = threading.Condition()
+            driver.site.clock.wait(nobody, 7.0)
+
+    driver.hooks = Waiting()
+    driver.failures = 1
+    done = driver.train()
+    # Its clock stands still where the driver does not wait.
+    assert list(done.seconds) == ["wait", "train", "publish"]
+    assert done.seconds["wait"] == 7.0
+    assert sum(done.seconds.values()) == pytest.approx(done.duration_s, abs=0.01)
+    assert "wait 7.0, train " in driver.said.getvalue()
 
 
 def test_what_the_storage_does_not_take_ends_the_run_with_its_words_and_is_not_trained_again(

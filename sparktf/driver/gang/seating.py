@@ -4,20 +4,20 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from sparktf.driver.attempt.advice import advise
 from sparktf.driver.attempt.attempt import Attempt
 from sparktf.driver.attempt.figures import made_by
-from sparktf.driver.attempt.ledger import FeedPlace
+from sparktf.driver.attempt.ledger import FeedPlace, Ledger
 from sparktf.driver.attempt.members import Trainer
 from sparktf.driver.attempt.restart import root_cause
 from sparktf.driver.gang.placement import HostNbytes, apart, best_nodes, seats
 from sparktf.driver.gang.roster import AgentRecord, ExecutorFacts
 from sparktf.driver.plan.plan import NODES
 from sparktf.result import AttemptResult, NodeResult
-from sparktf.sequence import Cursor
+from sparktf.sequence import Cursor, Stream
 from sparktf.storage.base import Storage
 from sparktf.topology import ClusterSpec, GangShape, NodeId, Role, in_words
 from sparktf.usage import Usage
@@ -67,6 +67,31 @@ class Seating:
     def places(self) -> dict[NodeId, FeedPlace]:
         """Returns where feeders find each node."""
         return {node: FeedPlace(agent.registration.host, agent.registration.jvm) for node, agent in self._seats()}
+
+    def ledger(
+        self,
+        attempt: Attempt,
+        streams: Sequence[Stream],
+        now_s: Callable[[], float],
+        splits: Mapping[int, int],
+        *,
+        rebalance: bool,
+    ) -> Ledger:
+        """Returns the books of the streams that Spark feeds in an attempt; see `Ledger` for the rest.
+
+        Args:
+            splits: Rows of the splits that the checkpoint knew.
+        """
+        takers = {stream: attempt.evaluation.fed(stream, self.members) for stream in streams}
+        fed = {node for nodes in takers.values() for node in nodes}
+        return Ledger(
+            {node: place for node, place in self.places().items() if node in fed},
+            now_s,
+            expected=splits,
+            epoch=attempt.cursor.epoch,
+            rebalance=rebalance,
+            takers=takers,
+        )
 
     def specs(self, leader: TrainerSpec) -> list[tuple[str, TrainerSpec]]:
         """Returns for each agent, by id, what its trainer gets: what the leader's has, but for its own place."""
