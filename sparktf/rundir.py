@@ -17,6 +17,12 @@ NAME_LENGTH = 200
 WAIT_HELP = "wait while another submission owns the run (default: end with 2)"
 """Of the option `--wait`, which every command that submits has."""
 
+HISTORY = "_runs"
+"""Beside the folders of all names, whose first letter it cannot be: a file for each run that has ended."""
+
+HISTORY_OF_NAME = "name="
+"""Within it, the folder of a name begins so: as Spark and Hive write a partition."""
+
 _NAME = re.compile(NAME_PATTERN.removesuffix("$"))
 _STEP = re.compile(r"^step-(\d{12})$")
 _TERM = re.compile(r"^\d{6,}$")
@@ -82,6 +88,11 @@ class RunDirectory:
     @property
     def result(self) -> str:
         return f"{self.path}/result.json"
+
+    @property
+    def history(self) -> str:
+        """What is kept of how it ended, among all runs below the root: outside of its own folder."""
+        return f"{self.root.rstrip('/')}/{HISTORY}/{HISTORY_OF_NAME}{self.name}/{self.run_id}.parquet"
 
     @property
     def owners(self) -> str:

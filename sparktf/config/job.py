@@ -220,6 +220,11 @@ class OutputConfig(Section):
         description="Root of all runs: a run writes to `<path>/<name>/<run id>/` "
         "(checkpoints, model, logs, events, tensorboard, result.json)."
     )
+    history: bool = Field(
+        default=False,
+        description="Keep a row of each run that ends in the table `<path>/_runs`, which `sparktf runs` shows, and "
+        "Spark and Hive read ([nightly.md](nightly.md)).",
+    )
     progress_seconds: PositiveFloat = Field(
         default=5.0, description="Time between progress lines where there is no terminal."
     )

@@ -2,9 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from sparktf.config.job import JobConfig
 from sparktf.driver.gang.site import Voice
+from sparktf.result import RunResult
 from sparktf.rundir import RunDirectory
+
+Put = Callable[[str, bytes], None]
+"""Writes a small file, whole or not at all, as long as the run is this driver's; the folder above it must be there.
+
+Raises:
+    FencedOffError: a newer submission owns the run; the file is as it was.
+    StorageError: the storage failed.
+"""
 
 
 class Hooks:
@@ -14,4 +25,11 @@ class Hooks:
         """The run may be held here, and its output be written; nothing is planned yet, and no executor is asked for.
 
         Not called for a run that is resumed: it has been planned.
+        """
+
+    def ended(self, result: RunResult, config: JobConfig, rundir: RunDirectory, put: Put, voice: Voice) -> None:
+        """The run has a verdict, and its result is written; it is this driver's until the hook returns.
+
+        Raises nothing: the verdict stands, whatever goes wrong here. Not called where an earlier result is repeated,
+        nor where the result could not be written or another submission owns the run.
         """

@@ -347,6 +347,7 @@ class Run:
         except StorageError as e:
             self._warn(f"uploads that were not committed stay for the next run of this id to remove: {e}")
         self._results.write(result)
+        self._hooks.ended(result, self._config, self._rundir, self._fence.put, self._voice)
         self._emit(RunEnded(verdict=int(result.verdict), error=result.error.message if result.error else None))
         if self._events is not None:
             self._events.flush()
