@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import datetime
 import signal
 import sys
 from collections.abc import Callable, Sequence
@@ -110,6 +111,42 @@ def _pack(arguments: argparse.Namespace) -> int:
     return 0
 
 
+def _runs(arguments: argparse.Namespace) -> int:
+    from sparktf.runs.finding import find_output, make_plain_console, need_output  # noqa: PLC0415
+    from sparktf.runs.listing import json_lines, parse_since, print_runs, recorded_runs  # noqa: PLC0415
+
+    output = need_output(find_output(arguments.output, arguments.config))
+    now = datetime.datetime.now(datetime.UTC)
+    since = None if arguments.since is None else parse_since(arguments.since, now)
+    found = recorded_runs(output, arguments.name, failed=arguments.failed, since=since, warn=_say)
+    if arguments.json:
+        for line in json_lines(found):
+            print(line)
+    else:
+        print_runs(make_plain_console(whole_lines=True), found)
+    return 0
+
+
+def _show(arguments: argparse.Namespace) -> int:
+    from sparktf.clock import SystemClock  # noqa: PLC0415
+    from sparktf.runs.finding import find_output, find_run, make_plain_console  # noqa: PLC0415
+    from sparktf.runs.showing import show  # noqa: PLC0415
+
+    run = find_run(arguments.run, find_output(arguments.output, arguments.config))
+    show(run, make_plain_console(), SystemClock())
+    return 0
+
+
+def _diff(arguments: argparse.Namespace) -> int:
+    from sparktf.runs.difference import compare, print_difference  # noqa: PLC0415
+    from sparktf.runs.finding import find_output, find_run, make_plain_console  # noqa: PLC0415
+
+    output = find_output(arguments.output, arguments.config)
+    first, second = find_run(arguments.first, output), find_run(arguments.second, output)
+    print_difference(make_plain_console(), first, second, compare(first, second))
+    return 0
+
+
 def _positive(text: str) -> int:
     """Returns a number of runs, for argparse."""
     if not text.isdecimal() or not int(text):
@@ -167,7 +204,30 @@ def _parser() -> argparse.ArgumentParser:
         "--output", type=Path, default=Path("env.tar.gz"), metavar="FILE", help="default: env.tar.gz; or a .tar"
     )
     pack.set_defaults(command=_pack)
+    _add_runs(commands)
     return parser
+
+
+def _add_runs(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    """Adds what looks at runs, during and after."""
+    runs = commands.add_parser("runs", help="list the runs that have ended, the last one first (output.history)")
+    runs.add_argument(
+        "name", metavar="NAME", nargs="?", help="runs of this name (default: the configuration's, or all)"
+    )
+    runs.add_argument("--failed", action="store_true", help="only those that came to no model")
+    runs.add_argument("--since", metavar="DAY", help="only those that began since 2026-11-20 (UTC), or 36h or 7d ago")
+    runs.add_argument("--json", action="store_true", help="a line of JSON for each run, with all that is kept of it")
+    runs.set_defaults(command=_runs)
+    show = commands.add_parser("show", help="show how a run went; one that is under way is followed")
+    show.add_argument("run", metavar="RUN", help="NAME/RUN_ID, RUN_ID with --config, or the path of a run's folder")
+    show.set_defaults(command=_show)
+    diff = commands.add_parser("diff", help="show in what two runs differ: configuration, data, result")
+    diff.add_argument("first", metavar="RUN", help="as of show")
+    diff.add_argument("second", metavar="RUN")
+    diff.set_defaults(command=_diff)
+    for parser in (runs, show, diff):
+        parser.add_argument("--output", metavar="PATH", help="where the runs are (default: $SPARKTF_OUTPUT)")
+        parser.add_argument("--config", metavar="FILE", help="a configuration, whose output and name are meant")
 
 
 def _show_yaml(text: str) -> None:

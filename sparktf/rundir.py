@@ -148,13 +148,18 @@ def chosen_run_id(run_id: str | None, date: str | None) -> str | None:
     return None if chosen is None else check_run_id(chosen)
 
 
+def is_name(text: str) -> bool:
+    """Whether a text can name a folder of runs."""
+    return _NAME.fullmatch(text) is not None and len(text) <= NAME_LENGTH
+
+
 def check_name(text: str, what: str) -> str:
     """Returns a text that can name a folder of runs.
 
     Raises:
         ConfigError: it cannot; `what` stands in front of the reason.
     """
-    if not _NAME.fullmatch(text) or len(text) > NAME_LENGTH:
+    if not is_name(text):
         shown = text if len(text) <= NAME_LENGTH else f"{text[:40]}..."
         raise ConfigError(
             f"{what} {shown!r} is to name a folder: up to {NAME_LENGTH} letters, digits, '.', '_' and '-', "

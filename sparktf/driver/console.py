@@ -152,7 +152,17 @@ _COLOURS = {Verdict.DONE: "green", Verdict.NOT_READY: "yellow"}
 
 def ending_of(result: RunResult) -> str:
     """Returns how a run ended, in a word or two."""
-    return "interrupted" if result.is_interrupted else result.verdict.name.lower().replace("_", " ")
+    return "interrupted" if result.is_interrupted else words_of(result.verdict)
+
+
+def words_of(verdict: int) -> str:
+    """Returns a verdict as people read it; one of a later version stays a number."""
+    return Verdict(verdict).name.lower().replace("_", " ") if verdict in set(Verdict) else str(verdict)
+
+
+def style_of(verdict: int) -> str:
+    """Returns the colour of a verdict."""
+    return next((colour for known, colour in _COLOURS.items() if known == verdict), "red")
 
 
 def print_result(console: Console, result: RunResult) -> None:
@@ -160,8 +170,7 @@ def print_result(console: Console, result: RunResult) -> None:
     if result.error is not None and result.error.traceback:
         console.print(Text(result.error.traceback.rstrip(), style="dim"))
     title = f"{result.name} / {result.run_id}: {ending_of(result)}"
-    colour = _COLOURS.get(result.verdict, "red")
-    table = Table(title=title, title_justify="left", show_header=False, title_style=f"bold {colour}")
+    table = Table(title=title, title_justify="left", show_header=False, title_style=f"bold {style_of(result.verdict)}")
     table.add_column(style="bold")
     table.add_column(overflow="fold")
     for key, value in _facts(result):

@@ -10,18 +10,20 @@ from __future__ import annotations
 import datetime
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from sparktf.driver.hooks import Put
 from sparktf.driver.plan.files import FOOTER_THREADS
 from sparktf.errors import CorruptFileError, StorageNotFoundError
 from sparktf.feed.parquet_file import reading
 from sparktf.result import RunResult
 from sparktf.rundir import HISTORY, HISTORY_OF_NAME, RunDirectory
 from sparktf.storage.base import FileEntry, Storage
+
+if TYPE_CHECKING:
+    from sparktf.driver.hooks import Put
 
 _SUFFIX = ".parquet"
 
@@ -157,8 +159,9 @@ def _entries(storage: Storage, folder: str) -> Sequence[FileEntry]:
 def _read(storage: Storage, name: str, path: str) -> RunRecord:
     content = storage.read_bytes(path)
     with reading(path):
-        file = pq.ParquetFile(pa.BufferReader(content), coerce_int96_timestamp_unit="us")
-        rows: list[dict[str, Any]] = file.read().to_pylist()
+        # Without threads of Arrow's own: one that only just starts when a short command ends aborts the process.
+        file = pq.ParquetFile(pa.BufferReader(content), coerce_int96_timestamp_unit="us", pre_buffer=False)
+        rows: list[dict[str, Any]] = file.read(use_threads=False).to_pylist()
     if len(rows) != 1 or rows[0].get("verdict") is None:
         raise CorruptFileError(f"{path} is not the row of one run")
     row = rows[0]

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import datetime
 from pathlib import PurePosixPath
 
 from pydantic import ValidationError
 
 from sparktf.driver.console import Display
 from sparktf.errors import StorageError
-from sparktf.events import LineSaid, read_events
+from sparktf.events import LineSaid, RunBegun, RunEnded, read_events
 from sparktf.result import RunResult
 from sparktf.rundir import RunDirectory
 from sparktf.storage import Storage
 from sparktf.storage.ownership import Owner, look
+
+_ROUNDED_S = 1.0
+"""A result tells its start in whole seconds."""
 
 
 class Follower:
@@ -44,13 +48,37 @@ class Follower:
 
     def result(self, application: str) -> RunResult | None:
         """Returns how the run ended, if the application has said so: by its own result, or by repeating a final one."""
+        result = self._stored()
+        return result if result is not None and (result.is_final or result.application == application) else None
+
+    def standing(self) -> RunResult | None:
+        """Returns how the run ended, whoever says so; None while it is under way: also again, which an earlier result
+        outlasts until nodes are there."""
+        result = self._stored()
+        if result is None or not result.started:
+            return result
+        ended_s = datetime.datetime.fromisoformat(result.started).timestamp() + result.duration_s + _ROUNDED_S
+        begun_s = self._begun_s()
+        return result if begun_s is None or begun_s <= ended_s else None
+
+    def _stored(self) -> RunResult | None:
         try:
             if not self._storage.exists(self._rundir.result):
                 return None
-            result = RunResult.model_validate_json(self._storage.read_bytes(self._rundir.result))
+            return RunResult.model_validate_json(self._storage.read_bytes(self._rundir.result))
         except (StorageError, ValidationError):
             return None
-        return result if result.is_final or result.application == application else None
+
+    def _begun_s(self) -> float | None:
+        """Returns when a driver last took up the run, in seconds since 1970; None if it has ended since."""
+        try:
+            for path in reversed(self._segments()):
+                for time_s, event in reversed(list(read_events(self._storage.read_bytes(path).splitlines()))):
+                    if isinstance(event, RunBegun | RunEnded):
+                        return time_s if isinstance(event, RunBegun) else None
+        except StorageError:
+            pass
+        return None
 
     def owner(self, application: str) -> Owner | None:
         """Returns whose the run is; None where it is the application's, or nobody's, or the storage does not say."""

@@ -62,7 +62,8 @@ MAY_IMPORT = {
     "trainer/parameter_server": NODE | {"trainer/model", "trainer/node"},
     "trainer": NODE | {"trainer/model", "trainer/node", "trainer/sync", "trainer/parameter_server"},
     "submit": BASE | {"storage", "driver/code", "driver/plan", "driver/console", "driver/output", "driver/spark"},
-    "entry": BASE | {"cluster", "driver/check", "nightly", "storage", "submit"},
+    "runs": BASE | {"storage", "driver/console", "driver/plan", "nightly", "submit"},
+    "entry": BASE | {"cluster", "driver/check", "nightly", "runs", "storage", "submit"},
     "jobs": BASE | {"main", "entry", "layers"},
 }
 ENTRY_MODULES = {"sparktf", "sparktf.cli"}

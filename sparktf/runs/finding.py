@@ -1,0 +1,185 @@
+"""Where runs are, and which one a person means."""
+
+from __future__ import annotations
+
+import datetime
+import difflib
+import os
+import sys
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+from pydantic import ValidationError
+from rich.console import Console
+
+from sparktf.config.load import load_config
+from sparktf.errors import ConfigError, CorruptFileError, StorageNotFoundError
+from sparktf.nightly.history import names_in_history
+from sparktf.result import RunResult
+from sparktf.rundir import RunDirectory, is_name
+from sparktf.storage import Storage, normalise, open_storage
+from sparktf.storage.base import is_hidden
+
+OUTPUT = "SPARKTF_OUTPUT"
+_PIPED_WIDTH = 160
+_LINE_WIDTH = 4000
+"""Where each line is whole: the longest cause is shorter."""
+
+_NAMED = 3
+_OF_A_RUN = {"result.json", "config.yaml", "events", "plan", "checkpoints"}
+
+
+class RunsRoot(NamedTuple):
+    """The folder that holds all runs.
+
+    Attributes:
+        name: Whose runs are meant where none is named; None where that is not known.
+    """
+
+    storage: Storage
+    root: str
+    name: str | None = None
+
+
+class FoundRun(NamedTuple):
+    """A run that is there."""
+
+    storage: Storage
+    rundir: RunDirectory
+
+    @property
+    def title(self) -> str:
+        """What a person calls it."""
+        return f"{self.rundir.name}/{self.rundir.run_id}"
+
+    def read(self, path: str) -> bytes | None:
+        """Returns a file of the run; None where it has none."""
+        try:
+            return self.storage.read_bytes(path)
+        except StorageNotFoundError:
+            return None
+
+    def result(self) -> RunResult | None:
+        """Returns the result; None where there is none.
+
+        Raises:
+            CorruptFileError: it cannot be read.
+            StorageError: the storage failed.
+        """
+        content = self.read(self.rundir.result)
+        try:
+            return None if content is None else RunResult.model_validate_json(content)
+        except ValidationError as error:
+            wrong = f"{error.error_count()} of its fields are not as this version writes them"
+            raise CorruptFileError(f"{self.rundir.result} cannot be read: {wrong}") from None
+
+
+def make_plain_console(*, whole_lines: bool = False) -> Console:
+    """Returns a console for standard output, as wide as the terminal.
+
+    Args:
+        whole_lines: Break no line where there is no terminal: each is for a program.
+    """
+    piped = _LINE_WIDTH if whole_lines else _PIPED_WIDTH
+    return Console(highlight=False, width=None if sys.stdout.isatty() else piped)
+
+
+def find_output(output: str | None, config: str | None, environment: Mapping[str, str] = os.environ) -> RunsRoot | None:
+    """Returns where the runs are: what is given, else what the configuration says, else the environment; None for none.
+
+    Args:
+        config: A configuration's file; templates in it are filled for today.
+
+    Raises:
+        ConfigError: the configuration is wrong, or the path names no file system.
+    """
+    name = None
+    if config is not None:
+        loaded = load_config(config, date=datetime.datetime.now(datetime.UTC).date().isoformat())
+        output, name = output or loaded.output.path, loaded.name
+    root = output or environment.get(OUTPUT)
+    return RunsRoot(open_storage(root), normalise(root), name) if root else None
+
+
+def need_output(found: RunsRoot | None) -> RunsRoot:
+    """Returns the output. Raises `ConfigError` where nobody said which."""
+    if found is None:
+        raise ConfigError(f"where are the runs? Give --output PATH or --config FILE, or set {OUTPUT}")
+    return found
+
+
+def find_run(run: str, output: RunsRoot | None) -> FoundRun:
+    """Returns the run that a person means.
+
+    Args:
+        run: NAME/RUN_ID below the output; RUN_ID alone where the name is known; or the path of a run's folder.
+
+    Raises:
+        ConfigError: there is no such run; names the nearest ones.
+        StorageError: the storage failed.
+    """
+    *names, run_id = run.split("/")
+    if output is not None and not names and output.name:
+        names = [output.name]
+    is_below = len(names) == 1 and is_name(names[0]) and is_name(run_id)
+    if output is not None and is_below and _is_run(output.storage, f"{output.root}/{names[0]}/{run_id}"):
+        return FoundRun(output.storage, RunDirectory(output.root, names[0], run_id))
+    path = normalise(run)
+    storage = open_storage(path)
+    root, _, rest = path.rpartition("/")[0].rpartition("/")
+    below, at = rest, path.rpartition("/")[2]
+    if is_name(below) and is_name(at) and _is_run(storage, path):
+        return FoundRun(storage, RunDirectory(root, below, at))
+    raise ConfigError(_no_run(run, [*names, run_id] if is_below else [run], output))
+
+
+def check_name(name: str, output: RunsRoot) -> str:
+    """Returns a name that has a history.
+
+    Raises:
+        ConfigError: it has none; names the nearest ones.
+        StorageError: the storage failed.
+    """
+    kept = names_in_history(output.storage, output.root)
+    if name in kept:
+        return name
+    if name in _folders(output.storage, output.root):
+        raise ConfigError(
+            f"{name} has no history below {output.root}: set output.history: true, and its next runs have"
+        )
+    raise ConfigError(f"{output.root} has no history of {name!r}{_nearest(name, kept)}")
+
+
+def _no_run(run: str, parts: Sequence[str], output: RunsRoot | None) -> str:
+    if output is None:
+        return f"{run} is the path of no run: give one, or NAME/RUN_ID with --output PATH, --config FILE or {OUTPUT}"
+    names = _folders(output.storage, output.root)
+    name = parts[0]
+    if name not in names:
+        return f"there is no run {run!r} below {output.root}{_nearest(name, names)}"
+    ids = [f"{name}/{run_id}" for run_id in _folders(output.storage, f"{output.root}/{name}")]
+    return f"there is no run {run!r} below {output.root}{_nearest('/'.join(parts), ids) or _newest(ids)}"
+
+
+def _nearest(word: str, choices: Sequence[str]) -> str:
+    near = difflib.get_close_matches(word, choices, n=_NAMED, cutoff=0.6)
+    return f": did you mean {' or '.join(near)}?" if near else ""
+
+
+def _newest(runs: Sequence[str]) -> str:
+    return f": there are {', '.join(sorted(runs, reverse=True)[:_NAMED])}" if runs else ""
+
+
+def _folders(storage: Storage, path: str) -> list[str]:
+    try:
+        names = [(entry.path.rpartition("/")[2], entry.is_dir) for entry in storage.list(path)]
+    except StorageNotFoundError:
+        return []
+    return [name for name, is_dir in names if is_dir and not is_hidden(name)]
+
+
+def _is_run(storage: Storage, path: str) -> bool:
+    try:
+        return any(entry.path.rpartition("/")[2] in _OF_A_RUN for entry in storage.list(path))
+    except StorageNotFoundError:
+        return False
