@@ -1,15 +1,22 @@
-"""Tables of a Hive metastore: made by one application, found by the session that a run gets in another one."""
+"""Tables of a Hive metastore: those that runs read, and the one that their history is."""
 
 from __future__ import annotations
 
 import os
 import subprocess
 import sys
+from collections.abc import Callable
+from datetime import UTC, date, datetime
 from pathlib import Path
 
+import pytest
 import yaml
 from integration.rows import job
-from integration.sandbox import Sandbox
+from integration.sandbox import REPO, Sandbox
+
+from sparktf.nightly.history import RunRecord, keep_record
+from sparktf.rundir import RunDirectory
+from sparktf.storage.local import LocalStorage
 
 HIVE_SITE = """\
 <configuration>
@@ -32,14 +39,36 @@ rows.write.saveAsTable("shop.sales")
 spark.stop()
 """
 
+READ_THE_HISTORY = r"""
+import re
+import sys
+from pathlib import Path
 
-def test_a_table_of_the_hive_metastore_is_found_and_planned(sandbox: Sandbox, tmp_path: Path) -> None:
+from pyspark.sql import SparkSession
+
+_, root, page = sys.argv
+make, find, *_ = re.search(r"```sql\n(create external .*?)```", Path(page).read_text(), re.DOTALL)[1].split(";")
+builder = SparkSession.builder.master("local[1]").config("spark.sql.hive.convertMetastoreParquet", "false")
+spark = builder.enableHiveSupport().getOrCreate()
+spark.sql(re.sub("location '.*?'", f"location '{root}/_runs'", make))
+spark.sql(find)
+query = "select name, run_id, date, started, verdict, rows, metrics['validation']['auc'], seconds['train'] from runs"
+for row in spark.sql(query + " order by run_id").collect():
+    print("row:", *row, sep="|")
+spark.stop()
+"""
+
+Run = Callable[..., tuple[int, str]]
+
+
+@pytest.fixture
+def run(sandbox: Sandbox, tmp_path: Path) -> Run:
+    """Runs Python with a metastore of its own; returns the exit code and what it said."""
     conf = tmp_path / "conf"
     conf.mkdir()
     (conf / "hive-site.xml").write_text(HIVE_SITE.format(folder=tmp_path), encoding="utf-8")
     defaults = {**sandbox.settings("local[2]", {}), "spark.sql.warehouse.dir": str(tmp_path / "warehouse")}
     (conf / "spark-defaults.conf").write_text("".join(f"{k} {v}\n" for k, v in defaults.items()), encoding="utf-8")
-    (tmp_path / "leaf.py").write_text("def build(params, assets): ...\n", encoding="utf-8")
     environment = {**sandbox.environment(), "SPARK_CONF_DIR": str(conf)}
     environment["SPARK_SUBMIT_OPTS"] += f" -Dderby.stream.error.file={tmp_path}/derby.log"
 
@@ -55,6 +84,11 @@ def test_a_table_of_the_hive_metastore_is_found_and_planned(sandbox: Sandbox, tm
         )
         return done.returncode, done.stdout
 
+    return run
+
+
+def test_a_table_of_the_hive_metastore_is_found_and_planned(run: Run, sandbox: Sandbox, tmp_path: Path) -> None:
+    (tmp_path / "leaf.py").write_text("def build(params, assets): ...\n", encoding="utf-8")
     made, said = run("-c", MAKE_A_TABLE)
     assert made == 0, said
     config = job(tmp_path, sandbox.runs, "leaf:build")
@@ -65,3 +99,19 @@ def test_a_table_of_the_hive_metastore_is_found_and_planned(sandbox: Sandbox, tm
     assert "# data: read directly by the trainers, a plain scan of" in said
     assert "# data: 40 rows of train in" in said
     assert not os.listdir(sandbox.cwd)
+
+
+def test_the_history_of_runs_is_a_table_that_hives_own_reader_reads(run: Run, tmp_path: Path) -> None:
+    storage, began = LocalStorage(), datetime(2026, 11, 20, 2, 15, tzinfo=UTC)
+    done = RunRecord("churn", "1", date(2026, 11, 20), began, 0, None, 7, {"validation": {"auc": 0.5}}, {}, None, None)
+    failed = RunRecord("clicks", "2", None, began, 1, "why", 0, {}, {"train": 2.5}, None, None)
+    for record in (done, failed):
+        rundir = RunDirectory(str(tmp_path), record.name, record.run_id)
+        keep_record(record, rundir, storage, storage.write_bytes)
+    code, said = run("-c", READ_THE_HISTORY, str(tmp_path), str(REPO / "docs/nightly.md"))
+    assert code == 0, said
+    local = began.astimezone().replace(tzinfo=None)
+    assert [line for line in said.splitlines() if line.startswith("row:")] == [
+        f"row:|churn|1|2026-11-20|{local}|0|7|0.5|None",
+        f"row:|clicks|2|None|{local}|1|0|None|2.5",
+    ]

@@ -82,3 +82,26 @@ def test_a_join_is_read_through_spark_and_the_reason_is_said(local: Application,
     assert outcome.done.rows_trained == 178
     assert watch.ids(watch.pids()) == Counter(range(1, 179))
     assert "data: read through Spark, the plan has a BroadcastHashJoin" in outcome.output
+
+
+def test_the_history_of_runs_is_a_table_of_spark_as_it_lies(local: Application, rows: Path, watch: Watch) -> None:
+    runs = local.sandbox.folder / "history"
+    config = job(rows, runs, "cases.watched:build", name="kept", params=watch.params(), cluster=SINGLE)
+    config["output"]["history"] = True
+    config["data"]["validation"] = {"path": str(rows)}
+    done = local.train(config, "1").done
+    assert local.train({**config, "model": "cases.failing:build"}, "2").error == "ModelError"
+    table = f"parquet.`{runs}/_runs`"
+    facts = "name, run_id, verdict, cause is null, rows, started is null, date is null, waiting_share between 0 and 1"
+    kept = local.collect("cases.queries:query", text=f"select {facts} from {table} order by run_id")
+    assert kept[0] == ["kept", "1", 0, True, 600, False, True, True]
+    assert kept[1][:5] == ["kept", "2", 1, False, 0]
+    seconds = local.collect("cases.queries:query", text=f"select explode(seconds) from {table} where verdict = 0")
+    assert dict(seconds) == done.seconds
+    loss = f"select metrics['validation']['loss'] from {table} order by run_id"
+    assert local.collect("cases.queries:query", text=loss) == [[done.metrics["validation"]["loss"]], [None]]
+    # A later version may know more: Spark merges what the files have.
+    later = pa.table({"run_id": ["3"], "verdict": pa.array([5], pa.int32()), "champion": [0.5]})
+    write_file(runs / "_runs/name=kept/3.parquet", later)
+    merged = f"select run_id, champion, rows from {table} with (mergeSchema = 'true') order by run_id"
+    assert local.collect("cases.queries:query", text=merged) == [["1", None, 600], ["2", None, 0], ["3", 0.5, None]]
