@@ -40,6 +40,26 @@ class Evaluation(Message):
     values: dict[str, float]
 
 
+class EpochLoss(Message):
+    """The loss of an epoch's rows so far, each at its own update, over all workers.
+
+    Attributes:
+        total: Sum over the rows.
+    """
+
+    total: float = 0.0
+    rows: int = 0
+
+    def add(self, mean: float, rows: int) -> EpochLoss:
+        """Returns it with more rows, whose mean loss is given."""
+        return EpochLoss(total=self.total + mean * rows, rows=self.rows + rows)
+
+    @property
+    def mean(self) -> float:
+        """The mean over the rows; NaN where there are none."""
+        return self.total / self.rows if self.rows else math.nan
+
+
 def merged(evaluations: Iterable[Evaluation], until_step: int | None = None) -> tuple[Evaluation, ...]:
     """Returns the evaluations in the order of their steps, of each step the last; none after `until_step`."""
     by_step = {e.step: e for e in evaluations if until_step is None or e.step <= until_step}
@@ -90,17 +110,32 @@ def keep_rule(train: KeepSettings, metrics: Sequence[str]) -> KeepRule | None:
     """
     if train.keep == "last":
         return None
-    metric = train.keep_metric if train.keep_metric in metrics else train.keep_metric.removeprefix("val_")
+    return metric_rule(train.keep_metric, train.keep_mode, metrics, ("train.keep_metric", "train.keep_mode"))
+
+
+def metric_rule(
+    name: str, mode: Literal["auto", "min", "max"], metrics: Sequence[str], keys: tuple[str, str]
+) -> KeepRule:
+    """Returns the rule of a metric.
+
+    Args:
+        name: By Keras's name, with or without `val_`.
+        metrics: Those there are.
+        keys: Of the configuration, where the name and the mode are set.
+
+    Raises:
+        ModelContractError: there is no such metric, or nobody knows whether it should be small or large.
+    """
+    metric = name if name in metrics else name.removeprefix("val_")
     if metric not in metrics:
         raise ModelContractError(
-            f"train.keep_metric: {train.keep_metric} is no validation metric of the model, which has: "
-            f"{', '.join(metrics)}"
+            f"{keys[0]}: {name} is no validation metric of the model, which has: {', '.join(metrics)}"
         )
-    if train.keep_mode != "auto":
-        return KeepRule(metric=metric, mode=train.keep_mode)
+    if mode != "auto":
+        return KeepRule(metric=metric, mode=mode)
     small, large = (max((m.end() for m in kind.finditer(metric)), default=0) for kind in (_SMALL, _LARGE))
     if small == large:
         raise ModelContractError(
-            f"train.keep_mode: auto does not tell whether {metric} should be small or large: say min or max"
+            f"{keys[1]}: auto does not tell whether {metric} should be small or large: say min or max"
         )
     return KeepRule(metric=metric, mode="min" if small > large else "max")  # an output's name comes before its metric's

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 from sparktf.errors import ErrorRecord, RunInterruptedError, Verdict
 from sparktf.keep import Evaluation, Kept
 from sparktf.message import Message
+from sparktf.stopping import Stopped
 from sparktf.usage import Made, Usage
 
 
@@ -154,6 +155,7 @@ class RunResult(Message):
             those of them.
         validation: Validation metrics of every epoch of the run, or of the commits that an evaluator has read.
         kept: Which weights the model has, where `train.keep` is `best`.
+        stopped: Why the training ended before its last epoch, where the configuration says when it does.
         steps: Optimizer updates of the whole run.
         model: Folder of the published model, "" if there is none.
         error: The root cause of a run that failed.
@@ -173,6 +175,7 @@ class RunResult(Message):
     metrics: dict[str, dict[str, float]] = {}
     validation: tuple[Evaluation, ...] = ()
     kept: Kept | None = None
+    stopped: Stopped | None = None
     model: str = ""
     checkpoint: str = ""
     path: str = ""

@@ -331,6 +331,14 @@ class JobConfig(Section):
             raise ValueError("train.keep: best needs validation metrics to compare epochs by: give data.validation")
         return self
 
+    @model_validator(mode="after")
+    def _watched_metrics_are_known(self) -> Self:
+        validates, evaluator = self.data.validation is not None, self.cluster.evaluator
+        for key, watched in self.train.watched().items():
+            if complaint := watched.complaint(key, validates=validates, evaluator=evaluator):
+                raise ValueError(complaint)
+        return self
+
     @property
     def shape(self) -> GangShape:
         """How many nodes the gang has, and with how few it goes on: with as many workers as an update takes."""

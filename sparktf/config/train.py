@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Literal
 
 from pydantic import Field, PositiveInt
 
+from sparktf.config.patience import EarlyStoppingConfig, WatchedMetric
 from sparktf.config.section import Section
 
 
@@ -48,4 +50,12 @@ class TrainConfig(Section):
         default="auto",
         description="Whether the best metric is the smallest or the largest. `auto`: by its name, as Keras does.",
     )
+    early_stopping: EarlyStoppingConfig | None = Field(
+        default=None, description="When the training ends because a metric gets no better."
+    )
     max_attempts: PositiveInt = Field(default=3, description="Attempts before infrastructure failures end the run.")
+
+    def watched(self) -> Mapping[str, WatchedMetric]:
+        """Returns the sections that look at a metric after each epoch, by their keys."""
+        sections = {"train.early_stopping": self.early_stopping}
+        return {key: section for key, section in sections.items() if section is not None}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import datetime
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -15,7 +15,7 @@ from sparktf.driver.attempt.commits import epoch_of
 from sparktf.driver.attempt.saves import Save, is_given_up
 from sparktf.driver.plan.plan import Plan
 from sparktf.errors import NotStoredError, StorageError
-from sparktf.keep import Evaluation, KeepRule, merged
+from sparktf.keep import EpochLoss, Evaluation, KeepRule, merged
 from sparktf.result import EpochRows
 from sparktf.rundir import RunDirectory, checkpoint_name
 from sparktf.sequence import Stream
@@ -30,6 +30,8 @@ _SPLITS = "splits"
 _ASIDE = "set_aside"
 _REPLAYED = "replayed"
 _VALIDATION = "validation"
+_TRAINING = "training"
+_LOSS = "loss"
 _KEEP = "keep"
 
 
@@ -46,6 +48,7 @@ class Commit:
         splits: Rows of the splits that Spark has fed of this epoch; None where it feeds nothing.
         replayed: Rows of this epoch that may have been trained twice.
         evaluations: What is known of the weights up to this step, whose own evaluation may still be under way.
+        training: The training loss of the epochs before, where trainers tell it.
         keep: By what the best of them are known, if they are kept.
     """
 
@@ -54,6 +57,7 @@ class Commit:
     splits: dict[int, int] | None
     versions: dict[str, str]
     evaluations: tuple[Evaluation, ...] = ()
+    training: tuple[Evaluation, ...] = ()
     keep: KeepRule | None = None
     replayed: int = 0
 
@@ -105,6 +109,7 @@ class Committer:
         self._hasty = hasty or storage
         self._earlier: tuple[EpochRows, ...] = ()
         self._evaluated: tuple[Evaluation, ...] = ()
+        self._trained: tuple[Evaluation, ...] = ()
         self._keep: KeepRule | None = None
         self._not_committed: NotStoredError | None = None
         self._failing_since_s: float | None = None
@@ -157,15 +162,15 @@ class Committer:
         found = self._store.latest()
         if found is None:
             self.step, self.checkpoint = 0, ""
-            self._earlier = self._evaluated = ()
+            self._earlier = self._evaluated = self._trained = ()
             return None
         manifest, folder = found
         self.step, self.checkpoint = manifest.step, folder
         self.splits = {int(split): rows for split, rows in manifest.extra.get(_SPLITS, {}).items()}
         self.replayed = manifest.extra.get(_REPLAYED, 0)
         self._earlier = tuple(EpochRows.model_validate(e) for e in manifest.extra.get(_EPOCHS, ()))
-        stored = (Evaluation.model_validate(e) for e in manifest.extra.get(_VALIDATION, ()))
-        self._evaluated = merged((*stored, *self._evaluations()), manifest.step)
+        self._evaluated = merged((*_stored(manifest, _VALIDATION), *self._evaluations()), manifest.step)
+        self._trained = merged((*_stored(manifest, _TRAINING), *self._training()), manifest.step)
         if self._keep is None and self.attempt is not None:
             self._keep = self.attempt.evaluation.rule
         if self._keep is None and _KEEP in manifest.extra:
@@ -180,6 +185,9 @@ class Committer:
             rows_aside=manifest.extra.get(_ASIDE, 0),
             evaluated=comparable and manifest.step in {e.step for e in self._evaluated},
             best=self._best_weights(),
+            validation=self._evaluated,
+            training=self._trained,
+            loss=EpochLoss.model_validate(manifest.extra.get(_LOSS, {})),
         )
 
     def _best_weights(self) -> BestWeights | None:
@@ -267,6 +275,7 @@ class Committer:
         rows, evaluations = self.epoch_rows(), self._evaluations()
         trainers = self.attempt.trainers.values() if self.attempt is not None else ()
         kept = next((t.finished.kept for t in trainers if t.finished and t.finished.kept), None)
+        stopped = next((t.finished.stopped for t in trainers if t.finished and t.finished.stopped), None)
         shown = next((e for e in evaluations if kept and e.step == kept.step), evaluations[-1] if evaluations else None)
         metrics = {m.stream.value: m.values for m in (self.attempt.metrics if self.attempt is not None else ())}
         return {
@@ -277,6 +286,7 @@ class Committer:
             "metrics": metrics if shown is None else metrics | {Stream.VALIDATION.value: shown.values},
             "validation": evaluations,
             "kept": kept,
+            "stopped": stopped,
             "model": self.model,
             "checkpoint": self.checkpoint,
             "evaluation_error": None if self.attempt is None else self.attempt.evaluation.failed,
@@ -284,13 +294,16 @@ class Committer:
         }
 
     def _evaluations(self) -> tuple[Evaluation, ...]:
-        reported = self.attempt.metrics if self.attempt is not None else ()
-        new = (
-            Evaluation(epoch=m.epoch, step=m.step, rows=m.rows, values=m.values)
-            for m in reported
-            if m.stream is Stream.VALIDATION
-        )
-        return merged((*self._evaluated, *new))
+        return merged((*self._evaluated, *self._told(Stream.VALIDATION)))
+
+    def _training(self) -> tuple[Evaluation, ...]:
+        return merged((*self._trained, *self._told(Stream.TRAIN)))
+
+    def _told(self, stream: Stream) -> Iterator[Evaluation]:
+        """Yields what trainers have told of a stream in this attempt."""
+        for m in self.attempt.metrics if self.attempt is not None else ():
+            if m.stream is stream:
+                yield Evaluation(epoch=m.epoch, step=m.step, rows=m.rows, values=m.values)
 
     def _books(self, attempt: Attempt, save: Save) -> Commit:
         epoch, ledger = save.cursor.epoch, attempt.fed.ledger
@@ -301,6 +314,7 @@ class Committer:
             splits=None if ledger is None else dict(ledger.book(Stream.TRAIN, epoch).rows),
             versions=ready.versions if ready else {},
             evaluations=merged(self._evaluations(), save.chief.step),
+            training=merged(self._training(), save.chief.step),
             keep=attempt.evaluation.rule,
             replayed=attempt.account(epoch).replayed + attempt.fed.in_doubt(epoch),
         )
@@ -327,6 +341,8 @@ class Committer:
                 _REPLAYED: commit.replayed + chief.in_doubt,
                 **({} if commit.splits is None else {_SPLITS: commit.splits}),
                 **({} if not commit.evaluations else {_VALIDATION: [e.model_dump() for e in commit.evaluations]}),
+                **({} if not commit.training else {_TRAINING: [e.model_dump() for e in commit.training]}),
+                **({} if not chief.loss.rows else {_LOSS: chief.loss.model_dump()}),
                 **({} if keep is None else {_KEEP: keep.model_dump()}),
             },
         )
@@ -359,3 +375,7 @@ class Committer:
         if self.attempt is None or not self._is_evaluated_beside:
             return steps
         return self.attempt.evaluation.commits.release(steps, keep)
+
+
+def _stored(manifest: Manifest, what: str) -> Iterator[Evaluation]:
+    return (Evaluation.model_validate(e) for e in manifest.extra.get(what, ()))

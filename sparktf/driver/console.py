@@ -252,6 +252,8 @@ def _facts(result: RunResult) -> list[tuple[str, str]]:
         facts.append(("workers", made))
     if result.attempts and result.attempts[-1].advice:
         facts.append(("advice", result.attempts[-1].advice))
+    if result.stopped is not None:
+        facts.append(("ended", result.stopped.text))
     if result.kept is not None:
         kept = result.kept
         facts.append(("weights", f"of epoch {kept.epoch + 1}, step {kept.step:,}: best {kept.metric} {kept.value:.4f}"))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from sparktf.keep import Evaluation
+from sparktf.keep import EpochLoss, Evaluation
 from sparktf.message import Message
 from sparktf.sequence import Cursor
 
@@ -35,6 +35,9 @@ class Restore(Message):
         rows_aside: Rows of the cursor's epoch that were set aside.
         evaluated: The validation metrics of these weights are known.
         best: Where the best weights before are, if the run keeps them.
+        validation: What is known of the weights up to this step.
+        training: The training loss of the epochs before, where anybody looks at it.
+        loss: Of the rows of the cursor's epoch that are trained.
     """
 
     path: str
@@ -45,3 +48,6 @@ class Restore(Message):
     rows_aside: int = 0
     evaluated: bool = False
     best: BestWeights | None = None
+    validation: tuple[Evaluation, ...] = ()
+    training: tuple[Evaluation, ...] = ()
+    loss: EpochLoss = EpochLoss()

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from sparktf.keep import Kept
+from sparktf.keep import EpochLoss, Kept
 from sparktf.message import Message
 from sparktf.sequence import Interval
+from sparktf.stopping import Stopped
 from sparktf.wire.control import Flavour
 from sparktf.wire.sender import NodeMessage
 
@@ -27,6 +28,7 @@ class Uploaded(NodeMessage):
         files: What this node has brought there: the chief, and whoever has written a part of the chief's checkpoint.
         others: Which files others have written, without which the chief's checkpoint is not whole.
         error: Why files are not there; "" if they are.
+        loss: Of the rows of `epoch` until then.
     """
 
     step: int
@@ -38,6 +40,7 @@ class Uploaded(NodeMessage):
     files: tuple[StagedFile, ...] = ()
     others: tuple[str, ...] = ()
     error: str = ""
+    loss: EpochLoss = EpochLoss()
 
 
 class Finished(NodeMessage):
@@ -48,6 +51,7 @@ class Finished(NodeMessage):
         early: A loop of the user's own has left epochs untrained.
         kept: Which weights the model has, if the best are kept; from who evaluates.
         folder: Where in the staging folder the model is.
+        stopped: Why there were epochs left, where sparktf's own loop has ended before; from the leader.
     """
 
     step: int
@@ -55,3 +59,4 @@ class Finished(NodeMessage):
     kept: Kept | None = None
     model: tuple[StagedFile, ...] = ()
     folder: str = "model"
+    stopped: Stopped | None = None

@@ -218,3 +218,27 @@ def _gradient_norm(model: Any, x: Any, y: Any, weight: Any) -> float:
 
 def _difference(some: Sequence[Values], others: Sequence[Values]) -> float:
     return max(float(np.max(np.abs(a - b), initial=0.0)) for a, b in zip(some, others, strict=True))
+
+
+def epochs_to_train(histories: Sequence[Sequence[float]], settings: Sequence[Mapping[str, Any]]) -> list[int]:
+    """Returns after how many epochs Keras's EarlyStopping ends each training, whose metric goes as its history says."""
+    callbacks = importlib.import_module("keras").callbacks
+    return [_epochs_to_train(callbacks.EarlyStopping, *pair) for pair in zip(histories, settings, strict=True)]
+
+
+class _Trained:
+    """As much of a model as a callback asks for that looks at a metric."""
+
+    metrics: Sequence[Any] = ()
+    stop_training = False
+
+
+def _epochs_to_train(early_stopping: Any, history: Sequence[float], settings: Mapping[str, Any]) -> int:
+    model, callback = _Trained(), early_stopping(monitor="val_loss", **settings)
+    callback.set_model(model)
+    callback.on_train_begin()
+    for epoch, value in enumerate(history):
+        callback.on_epoch_end(epoch, {"val_loss": value})
+        if model.stop_training:
+            return epoch + 1
+    return len(history)

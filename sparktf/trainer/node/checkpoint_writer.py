@@ -11,6 +11,7 @@ from typing import Any
 import tensorflow as tf
 
 from sparktf.errors import NotStoredError, SparkTFError, StorageError
+from sparktf.keep import EpochLoss
 from sparktf.knobs import KNOBS
 from sparktf.rundir import checkpoint_name
 from sparktf.storage.checkpoints import upload_folder
@@ -67,6 +68,7 @@ class CheckpointWriter:
             in_doubt=done.in_doubt,
             keras=self._keras,
             others=others,
+            loss=EpochLoss() if position.is_complete else position.epoch_loss,
         )
         if late or not_written:
             shutil.rmtree(folder, ignore_errors=True)

@@ -49,12 +49,15 @@ class LowLevelNode(ABC):
         for, and saved.
 
         Raises:
-            ModelContractError: `train.keep` cannot be had.
+            ModelContractError: the configuration asks for what its loop does not do.
             ModelError: it returned without having trained, where there was something to train.
             SparkTFError: the feed failed; TensorFlow wraps that into an error of its own.
         """
-        if self._member.place.spec.config.train.keep == "best":
+        settings = self._member.place.spec.config.train
+        if settings.keep == "best":
             raise ModelContractError("train.keep: best is not for a train(node), which exports what it chooses itself")
+        for key in settings.watched():
+            raise ModelContractError(f"{key} is not for a train(node), which leaves the loop over node.epochs() itself")
         has_epochs = self._extent.epoch_after(self.position) is not None
         try:
             train(self)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 from sparktf.keep import KeepRule, Kept
+from sparktf.stopping import Stopped
 from sparktf.trainer.model.model import versions
 from sparktf.trainer.node.inputs import Input
 from sparktf.trainer.node.outputs import Output
@@ -64,17 +65,25 @@ class Member(NamedTuple):
         self.input.flush()
         self.saves.save(position, self.input.done(position) if done is None else done, last=last)
 
-    def finish(self, position: Position, *, early: bool = False, kept: Kept | None = None) -> None:
+    def finish(
+        self,
+        position: Position,
+        *,
+        early: bool = False,
+        kept: Kept | None = None,
+        stopped: Stopped | None = None,
+    ) -> None:
         """Reports the end of the work and waits for the order to stop.
 
         Args:
             early: There were epochs left.
             kept: Which weights were exported, where those are not the last ones.
+            stopped: Why the leader has ended the training.
         """
         self.saves.wait()
         self.output.flush()
         sender, model = self.place.spec.sender, self.output.model
-        message = Finished(**sender, step=position.step, model=model, early=early, kept=kept)
+        message = Finished(**sender, step=position.step, model=model, early=early, kept=kept, stopped=stopped)
         self.place.send(Action.FINISHED, message)
         self.place.enter("finished")
         self.place.leave()

@@ -109,7 +109,7 @@ class Saves:
             return
         self._saved_step = position.step
         self._place.enter("saving")
-        last = last or self._extent.epoch_after(position) is None
+        last = last or self._extent.may_end_at(position)
         self._writer.save(self._checkpoint, position, done, last=last)
         self.rest()
         self._place.enter("training")

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any, Protocol
 
-from sparktf.keep import Evaluation, KeepRule, Kept, keep_rule
+from sparktf.keep import Evaluation, KeepRule, Kept, keep_rule, merged
 from sparktf.sequence import Stream
 from sparktf.trainer.model.evaluate import Evaluator
 from sparktf.trainer.model.model import KerasModel
@@ -68,7 +68,11 @@ class CopyOfVariables:
 
 
 class Weights:
-    """The weights of one model: what becomes of them."""
+    """The weights of one model: what becomes of them.
+
+    Attributes:
+        evaluations: What is known of those before, and of those of earlier attempts.
+    """
 
     def __init__(
         self,
@@ -86,6 +90,13 @@ class Weights:
         self._sum = sum_over_workers
         self._evaluator: Evaluator | None = None
         self._best: BestEpoch | None = None
+        restore = member.place.spec.restore
+        self.evaluations: tuple[Evaluation, ...] = restore.validation if restore else ()
+
+    @property
+    def metrics(self) -> list[str]:
+        """Names of the validation metrics, once it is ready to evaluate; none where this node does not."""
+        return [] if self._evaluator is None else self._evaluator.names()
 
     def prepare(self) -> KeepRule | None:
         """Makes ready to evaluate, if there are rows; returns by what the best weights are known, if they are kept.
@@ -120,8 +131,9 @@ class Weights:
         with self._member.input.open(Stream.VALIDATION, epoch) as feed:
             values, rows = self._evaluator.evaluate(feed)
         self._member.output.metrics(Stream.VALIDATION, position, rows, values)
+        evaluation = Evaluation(epoch=epoch, step=position.step, rows=rows, values=values)
+        self.evaluations = merged((*self.evaluations, evaluation))
         if self._best is not None:
-            evaluation = Evaluation(epoch=epoch, step=position.step, rows=rows, values=values)
             self._best.offer(evaluation, self._copy.checkpoint)
 
     def export(self) -> Kept | None:

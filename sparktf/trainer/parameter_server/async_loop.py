@@ -315,7 +315,8 @@ class AsyncLoop:
         rows = self._tally.of(self.position.epoch).rows
         # What they have made together, they cannot tell by themselves.
         step = self.position.step + (0 if self._together else steps)
-        self.position = replace(self.position, step=step, rows=rows, loss=loss)
+        trained = sum(receipt.rows for receipt in receipts)
+        self.position = replace(self.position, step=step, rows=rows).learned(loss, trained)
         self._around.trained(self.position)
 
     def _save(self) -> None:

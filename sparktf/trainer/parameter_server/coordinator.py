@@ -13,6 +13,7 @@ from sparktf.errors import ModelContractError
 from sparktf.topology import NodeId
 from sparktf.trainer.model.large_tables import on_large_tables
 from sparktf.trainer.model.model import KerasModel, is_low_level, load_function
+from sparktf.trainer.node.epoch_end import EpochEnd
 from sparktf.trainer.node.inputs import Input
 from sparktf.trainer.node.member import Member
 from sparktf.trainer.node.outputs import Output
@@ -85,6 +86,7 @@ class CoordinatedRun:
         plain = partial(KerasModel, build, config, spec.assets, spec.feed, trains=False)
         copy = CommittedCopy(place, member.saves, self._model, plain)
         self._weights = Weights(member, copy, lambda values: values)
+        self._epoch_end = EpochEnd(member, self._weights, lambda values: values)
         checkpoint = ShardedCheckpoint(
             Servers(len(spec.cluster.ps)),
             self._model.variables(),
@@ -122,19 +124,23 @@ class CoordinatedRun:
         """Trains, evaluates after each epoch, exports, and ends the process."""
         member = self._member
         rule = self._weights.prepare()
+        self._epoch_end.prepare()
         member.ready(keras=self._model.flavour, weights=int(self._model.model.count_params()), keep=rule)
         self._weights.make_up(self._loop.position)
-        while (epoch := self._loop.begin_epoch()) is not None:
+        over = self._epoch_end.is_over_before(self._loop.position)
+        while not over and (epoch := self._loop.begin_epoch()) is not None:
             self._train_epoch(epoch)
             self._weights.evaluate(self._loop.position)
+            over = self._epoch_end.is_over(self._loop.position)
         kept = self._weights.export()
-        member.finish(self._loop.position, kept=kept)
+        member.finish(self._loop.position, kept=kept, stopped=self._epoch_end.stopped)
 
     def _train_epoch(self, epoch: int) -> None:
         self._member.place.enter("training")
         self._loop.run_epoch(rows_to_train(self._member.place, epoch))
         message = epoch_done(self._spec, self._loop.position, self._loop.rows_aside, self._dropped_since_told())
         self._member.place.send(Action.EPOCH_DONE, message)
+        self._epoch_end.trained(self._loop.position)
         self.save(self._loop.position, self._loop.done)
 
     def _dropped_since_told(self) -> int:

@@ -8,6 +8,7 @@ from typing import Any
 from sparktf.sequence import Stream
 from sparktf.trainer.model.model import KerasModel
 from sparktf.trainer.node.checkpoint import LocalCheckpoint
+from sparktf.trainer.node.epoch_end import EpochEnd
 from sparktf.trainer.node.member import Member
 from sparktf.trainer.node.position import Position
 from sparktf.trainer.node.weights import CopyOfVariables, Weights
@@ -41,6 +42,7 @@ class KerasRun:
             plain = KerasModel(build, config, spec.assets, spec.feed) if used else None
         checkpoint = LocalCheckpoint(model=self._model.model, optimizer=self._model.optimizer)
         self._weights = Weights(member, CopyOfVariables(self._model, plain, checkpoint), self._collective.sum)
+        self._epoch_end = EpochEnd(member, self._weights, self._collective.sum)
         member.saves.restore(checkpoint, self._model.flavour)
         self._loop = self._make_loop(update)
         place.follow(self._loop)
@@ -70,19 +72,23 @@ class KerasRun:
         """Trains, evaluates after each epoch, exports, and ends the process."""
         member = self._member
         rule = self._weights.prepare()
+        self._epoch_end.prepare()
         member.ready(keras=self._model.flavour, weights=int(self._model.model.count_params()), keep=rule)
         self._weights.make_up(self._loop.position)
-        while (epoch := self._loop.begin_epoch()) is not None:
+        over = self._epoch_end.is_over_before(self._loop.position)
+        while not over and (epoch := self._loop.begin_epoch()) is not None:
             self._train_epoch(epoch)
             self._weights.evaluate(self._loop.position)
+            over = self._epoch_end.is_over(self._loop.position)
         kept = self._weights.export()
-        member.finish(self._loop.position, kept=kept)
+        member.finish(self._loop.position, kept=kept, stopped=self._epoch_end.stopped)
 
     def _train_epoch(self, epoch: int) -> None:
         self._member.place.enter("training")
         with self._member.input.open(Stream.TRAIN, epoch) as feed:
             self._loop.run_epoch(feed)
             self._member.input.report(feed, self._loop.position)
+        self._epoch_end.trained(self._loop.position)
         self._save()
 
     def _save(self) -> None:

@@ -157,7 +157,8 @@ class SyncLoop:
         self._measure(len(agreed.totals), time.perf_counter() - started)
         self._call_steps = agreed.next_steps
         step = self.position.step + len(agreed.totals)
-        self.position = self.position.advanced(step=step, rows=int(counts.sum()), loss=loss)
+        advanced = self.position.advanced(step=step, rows=int(counts.sum()), loss=loss)
+        self.position = advanced.learned(loss, int(agreed.totals.sum()))
         self._on_call()
 
     def _measure(self, steps: int, seconds: float) -> None:

@@ -1,0 +1,56 @@
+"""The sections of `train` that look at a metric after each epoch."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import Field, NonNegativeInt
+
+from sparktf.config.section import Section
+
+
+class WatchedMetric(Section):
+    """A metric that is looked at after each epoch, over all workers."""
+
+    metric: str = Field(
+        default="loss",
+        min_length=1,
+        description="Validation metric, by Keras's name, with or without `val_`. Without `data.validation` there is "
+        "`loss` alone, which is that of training: the mean over the epoch's rows, each at its own update.",
+    )
+    mode: Literal["auto", "min", "max"] = Field(
+        default="auto", description="Whether it should get smaller or larger. `auto`: by its name, as Keras does."
+    )
+
+    def complaint(self, key: str, *, validates: bool, evaluator: bool) -> str | None:
+        """Returns why there is no such metric after an epoch, None where there may be.
+
+        Args:
+            key: Of this section.
+            validates: There is `data.validation`.
+            evaluator: A node of its own evaluates.
+        """
+        if evaluator:
+            return (
+                f"{key} looks at metrics after each epoch, and with cluster.evaluator: true training does not wait for "
+                "them: set cluster.evaluator: false"
+            )
+        if not validates and self.metric != "loss":
+            return f"{key}.metric: {self.metric} is a validation metric: give data.validation, or leave it at loss"
+        return None
+
+
+class EarlyStoppingConfig(WatchedMetric):
+    """Ends the training when a metric gets no better, as Keras's EarlyStopping; see [nightly.md](nightly.md)."""
+
+    min_delta: float = Field(
+        default=0.0, ge=0, allow_inf_nan=False, description="Better by less than this is no better."
+    )
+    patience: NonNegativeInt = Field(
+        default=0, description="Epochs in a row without anything better before the training ends; 0 is as 1."
+    )
+    baseline: float | None = Field(
+        default=None,
+        allow_inf_nan=False,
+        description="What is no better than this ends no wait, either.",
+    )

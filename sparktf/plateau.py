@@ -1,0 +1,91 @@
+"""What follows from a metric that gets no better: functions of its values, epoch by epoch, as Keras's callbacks decide.
+
+Whoever has the same values decides the same: a run that is resumed goes on as if it had not ended.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple, Protocol
+
+from sparktf.keep import Evaluation, KeepRule
+
+
+class PatienceSettings(Protocol):
+    """The settings of `train.early_stopping`."""
+
+    @property
+    def min_delta(self) -> float: ...
+    @property
+    def patience(self) -> int: ...
+    @property
+    def baseline(self) -> float | None: ...
+
+
+def by_epoch(evaluations: Iterable[Evaluation]) -> list[Evaluation]:
+    """Returns the last evaluation of each epoch, in their order."""
+    found = {e.epoch: e for e in sorted(evaluations, key=lambda e: e.step)}
+    return [found[epoch] for epoch in sorted(found)]
+
+
+class Standstill(NamedTuple):
+    """How long a metric has been no better.
+
+    Attributes:
+        epochs: So many in a row, up to the last one.
+        best: The epoch with the best value, which is `value`; None where none was a number.
+    """
+
+    epochs: int = 0
+    best: int | None = None
+    value: float = math.nan
+
+
+def is_improved(rule: KeepRule, value: float, reference: float | None, min_delta: float) -> bool:
+    """Whether a value is better than another one by more than `min_delta`.
+
+    What is no number is better than nothing, and a number better than none: Keras 3 takes a first NaN for the best.
+    """
+    if math.isnan(value) or reference is None:
+        return not math.isnan(value)
+    return value + min_delta < reference if rule.mode == "min" else value - min_delta > reference
+
+
+def standstill(rule: KeepRule, config: PatienceSettings, history: Sequence[Evaluation]) -> Standstill:
+    """Returns how long the metric has been no better.
+
+    Args:
+        history: One evaluation for each epoch, in their order.
+    """
+    found = Standstill()
+    best: float | None = None
+    for evaluation in history:
+        value, waited = rule.value(evaluation), found.epochs + 1
+        if is_improved(rule, value, best, config.min_delta):
+            counts = config.baseline is None or is_improved(rule, value, config.baseline, config.min_delta)
+            found, best = Standstill(0 if counts else waited, evaluation.epoch, value), value
+        else:
+            found = found._replace(epochs=waited)
+    return found
+
+
+def is_enough(rule: KeepRule, config: PatienceSettings, history: Sequence[Evaluation]) -> bool:
+    """Whether the training ends after the last epoch of the history: never after the first one, nor after a better."""
+    if not history or not history[-1].epoch:
+        return False
+    found = standstill(rule, config, history)
+    return found.best != history[-1].epoch and found.epochs >= config.patience
+
+
+def in_words(name: str, config: PatienceSettings, found: Standstill, epoch: int) -> str:
+    """Returns why the training ends after an epoch, as people read it.
+
+    Args:
+        name: The metric's, as Keras writes it.
+    """
+    by = f" by {config.min_delta:g}" if config.min_delta else ""
+    over = "" if config.baseline is None else f" beyond {config.baseline:g}"
+    epochs = f"{found.epochs} epoch{'s' if found.epochs > 1 else ''}"
+    best = f"best {found.value:.6g} at epoch {found.best + 1}" if found.best is not None else "it was never a number"
+    return f"stopped after epoch {epoch + 1}: {name} has not improved{by}{over} for {epochs}; {best}"
