@@ -56,6 +56,7 @@ class Knobs:
             of TensorFlow's, and asking again costs a message.
         next_commit_s: An evaluator that has nothing to evaluate asks so often whether there is something.
         pause_s: A worker that shares an update waits so long before it asks again whether that is made; then longer.
+        publish_s: Exporting and publishing take so long at least, where `train.reserve` does not say.
         bad_rows_s: A worker that leases its rows looks so often whether there are bad ones to store.
         resource_manager_call_s: Deadline of a call to YARN's ResourceManager.
         resource_manager_retry_s: One that cannot be reached is asked again so often.
@@ -102,6 +103,7 @@ class Knobs:
     take_wait_s: float = 0.2
     next_commit_s: float = 0.5
     pause_s: float = 0.0005
+    publish_s: float = 60.0
     bad_rows_s: float = 0.2
     resource_manager_call_s: float = 5.0
     resource_manager_retry_s: float = 1.0

@@ -16,7 +16,7 @@ class Stopped(Message):
         text: What people read.
     """
 
-    reason: Literal["early_stopping"]
+    reason: Literal["early_stopping", "deadline", "max_seconds"]
     epoch: int
     step: int
     text: str

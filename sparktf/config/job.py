@@ -337,6 +337,11 @@ class JobConfig(Section):
         for key, watched in self.train.watched().items():
             if complaint := watched.complaint(key, validates=validates, evaluator=evaluator):
                 raise ValueError(complaint)
+        if evaluator and self.train.ends_by_time and self.train.reserve is None:
+            raise ValueError(
+                "train.deadline and train.max_seconds need train.reserve with cluster.evaluator: true: those who train "
+                "do not know how long the evaluator takes"
+            )
         return self
 
     @property

@@ -3,12 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Literal
+from typing import Annotated, Literal
 
-from pydantic import Field, PositiveInt
+from pydantic import AfterValidator, Field, PositiveInt
 
+from sparktf.config.duration import Duration
 from sparktf.config.patience import EarlyStoppingConfig, WatchedMetric
 from sparktf.config.section import Section
+from sparktf.time_limit import TimeOfDay
+
+
+def _time_of_day(text: str) -> str:
+    TimeOfDay.of(text)
+    return text
 
 
 class TrainConfig(Section):
@@ -53,9 +60,33 @@ class TrainConfig(Section):
     early_stopping: EarlyStoppingConfig | None = Field(
         default=None, description="When the training ends because a metric gets no better."
     )
+    deadline: Annotated[str, AfterValidator(_time_of_day)] | None = Field(
+        default=None,
+        description="When the model has to be published: a time of day with its time zone, `06:00 Europe/Berlin`; the "
+        "first such time after the run is submitted. Training ends early enough.",
+    )
+    max_seconds: Duration | None = Field(
+        default=None, gt=0, description="The same, as a length of time since the run was submitted."
+    )
+    reserve: Duration | None = Field(
+        default=None,
+        description="How long before `deadline` or `max_seconds` training ends. Default: a minute, and half as much "
+        "again as an evaluation and two checkpoints took at most until then.",
+    )
     max_attempts: PositiveInt = Field(default=3, description="Attempts before infrastructure failures end the run.")
 
     def watched(self) -> Mapping[str, WatchedMetric]:
         """Returns the sections that look at a metric after each epoch, by their keys."""
         sections = {"train.early_stopping": self.early_stopping}
         return {key: section for key, section in sections.items() if section is not None}
+
+    @property
+    def ends_by_time(self) -> bool:
+        """Whether training ends at some time, wherever it is."""
+        return self.deadline is not None or self.max_seconds is not None
+
+    def only_for_built_models(self) -> tuple[str, ...]:
+        """Returns the keys that are set and mean nothing to a loop of the user's own."""
+        best = ("train.keep: best",) if self.keep == "best" else ()
+        times = [f"train.{key}" for key in ("deadline", "max_seconds") if getattr(self, key) is not None]
+        return (*best, *self.watched(), *times)

@@ -43,6 +43,7 @@ from sparktf.lifecycle import RUN, RunEvent, RunState, step
 from sparktf.result import AttemptResult, NodeResult, RunResult
 from sparktf.rundir import RunDirectory
 from sparktf.sequence import Cursor, Stream
+from sparktf.time_limit import time_limit
 from sparktf.wire.control import TrainerSpec
 from sparktf.wire.restore import Restore
 
@@ -282,6 +283,7 @@ class Run:
             assets=assets,
             restore=restore,
             hadoop=self._site.file_systems.hadoop.for_nodes(),
+            time_limit=time_limit(self._config.train, self._started_s, self._clock.wall_s()),
         )
 
     def _announce(self, number: int, seating: Seating, restore: Restore | None) -> None:

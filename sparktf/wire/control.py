@@ -19,6 +19,7 @@ from sparktf.keep import KeepRule
 from sparktf.message import Message
 from sparktf.result import NodeInput
 from sparktf.sequence import Assignment, Stream
+from sparktf.time_limit import TimeLimit
 from sparktf.topology import ClusterSpec, NodeId
 from sparktf.usage import Usage
 from sparktf.wire.data import DataAddress, StagedShare
@@ -132,6 +133,7 @@ class TrainerSpec(Message):
         staged: Streams that Spark feeds, whose rows nobody knows beforehand.
         assets: What `prepare` returned.
         hadoop: Where the file systems are.
+        time_limit: What was left of the run's time when the attempt began; None where there is no limit.
     """
 
     run_id: str
@@ -147,6 +149,7 @@ class TrainerSpec(Message):
     restore: Restore | None = None
     hadoop: HadoopConf = HadoopConf()
     incarnation: int = 0
+    time_limit: TimeLimit | None = None
 
     @property
     def sender(self) -> Sender:

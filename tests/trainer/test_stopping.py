@@ -7,12 +7,14 @@ from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 from typing import Any
 
+import pytest
 from trainer import lake, reference
 from trainer.local_gang import LocalGang
 from trainer.results import accounts
 
 from sparktf.config.job import JobConfig
 from sparktf.config.patience import EarlyStoppingConfig
+from sparktf.errors import PreflightError
 from sparktf.keep import Evaluation, KeepRule
 from sparktf.plateau import is_enough
 from sparktf.result import RunResult
@@ -114,3 +116,36 @@ def test_without_validation_parameter_servers_stop_by_the_exact_loss_of_training
     assert accounts(result) == [(400, 400, 400, True)] * (result.stopped.epoch + 1)
     assert result.metrics["train"]["loss"] > 1.5, "the last epoch's is that of a spoiled model"
     assert result.validation == ()
+
+
+def test_a_run_that_has_little_time_ends_inside_an_epoch_and_publishes_what_it_has(
+    tmp_path: Path, gang: LocalGang
+) -> None:
+    rows = 300_000
+    lake.write(tmp_path / "lake", [rows])
+    lake.write(tmp_path / "held-out", [150], seed=7)
+    held_out = {"validation": {"path": str(tmp_path / "held-out")}}
+
+    def limited(seconds: float, reserve: float) -> JobConfig:
+        times = {"max_seconds": seconds, "reserve": reserve, "batch_size": 2, "epochs": 1}
+        return spoiled(tmp_path, TWO_WORKERS, times, **held_out)
+
+    with pytest.raises(PreflightError, match=r"train\.max_seconds: 600 leaves no time to train") as refused:
+        gang.train(limited(600, 600))
+    start_s = refused.value.result.duration_s
+    result = gang.train(limited(2 * start_s + 5, start_s / 2))
+    assert result.stopped is not None
+    assert (result.stopped.reason, result.stopped.step) == ("max_seconds", result.steps)
+    assert "in epoch 1: train.max_seconds: " in result.stopped.text
+    assert 0 < result.steps < rows // 2
+    assert accounts(result) == [(rows, 2 * result.steps, 2 * result.steps, False)]
+    assert [(e.epoch, e.step, e.rows) for e in result.validation] == [(0, result.steps, 150)]
+    assert (Path(result.model) / "model.keras").exists()
+
+    Path(result.path, "result.json").unlink()
+    again = gang.train(limited(600, 600))
+    assert again.attempts[0].from_step == again.steps == result.steps
+    assert again.stopped is not None
+    assert again.stopped.reason == "max_seconds"
+    assert again.validation == result.validation
+    assert (Path(again.model) / "model.keras").exists()

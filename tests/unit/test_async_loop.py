@@ -14,8 +14,8 @@ from sparktf.config.train import TrainConfig
 from sparktf.knobs import KNOBS
 from sparktf.topology import NodeId, Role
 from sparktf.trainer.node.position import Done, Extent, Position
-from sparktf.trainer.parameter_server.async_loop import AsyncLoop, AsyncLoopSettings
-from sparktf.trainer.parameter_server.dispatch import SaveNow
+from sparktf.trainer.parameter_server.async_loop import MANY, AsyncLoop, AsyncLoopSettings
+from sparktf.trainer.parameter_server.dispatch import End, SaveNow
 from sparktf.trainer.parameter_server.tally import LastReceipt, Tally
 from sparktf.wire.control import WorkerPlace
 from sparktf.wire.leasing import Receipt
@@ -36,7 +36,7 @@ class Cluster:
     def __init__(self) -> None:
         self.places = {node: WorkerPlace(node=node, incarnation=0, address="a:1") for node in (ONE, TWO)}
         self.broken: Counter[tuple[NodeId, int]] = Counter()
-        self.is_save_wanted, self.answers = False, True
+        self.is_save_wanted, self.answers, self.last_step = False, True, MANY
         self.sent: list[int] = []
         self.saved: list[Done] = []
         self._receipts: Counter[NodeId] = Counter()
@@ -59,6 +59,7 @@ class Cluster:
             intervals=((self._trained, self._trained + rows),),
             rows=rows,
             replayed=replayed,
+            loss=float(rows) * self._receipts.total(),
         )
         self._trained += rows
         self._came.append(Answer(self.sent.pop(0), zlib.compress(RECEIPTS.dump_json((receipt,)))))
@@ -98,6 +99,9 @@ class Cluster:
 
     def save_wanted(self) -> bool:
         return self.is_save_wanted
+
+    def is_time_up(self, step: int) -> bool:
+        return step >= self.last_step
 
     def steps_to_save(self, step: int) -> int | None:
         return None
@@ -167,3 +171,27 @@ def test_what_was_in_doubt_in_an_epoch_that_is_trained_is_in_doubt_no_more(clust
     cluster.checkpoint()
     cluster.loop.begin(lambda: ROWS)
     assert cluster.checkpoint().in_doubt == 0
+
+
+def test_when_time_is_up_nothing_is_sent_out_and_what_is_under_way_counts(cluster: Cluster) -> None:
+    cluster.answer(ONE)
+    cluster.train()
+    cluster.last_step, under_way = cluster.loop.position.step, len(cluster.sent)
+    while not isinstance(step := cluster.loop.decide(), End):
+        if cluster.sent:
+            cluster.answer(TWO)
+        cluster.loop.do(step)
+    cluster.loop.end()
+    assert cluster.loop.position.step == cluster.last_step + under_way * CALL_STEPS
+    assert cluster.loop.position.rows == cluster.loop.position.step * BATCH
+    assert not cluster.loop.position.is_complete
+
+
+def test_the_loss_of_an_epoch_is_the_mean_over_all_rows_that_are_told(cluster: Cluster) -> None:
+    for _ in range(3):  # with mean losses of 1, 2 and 3
+        cluster.answer(TWO)
+    cluster.checkpoint()
+    loss = cluster.loop.position.epoch_loss
+    assert loss.rows == cluster.loop.position.rows
+    answers = loss.rows // (BATCH * CALL_STEPS)
+    assert loss.mean == (answers + 1) / 2

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 import threading
+import time
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -29,7 +30,12 @@ class CheckpointWriter:
     Every node writes, since variables aggregated on reading take a collective; only the leader's files are kept. An
     upload that fails does not end the training: the driver is told, on the commit's own way, so that all nodes stay in
     step. Only the last checkpoint has to arrive.
+
+    Attributes:
+        took_s: How long writing and storing one took at most.
     """
+
+    took_s = 0.0
 
     def __init__(self, place: Place, keras: Flavour) -> None:
         self._place = place
@@ -50,6 +56,7 @@ class CheckpointWriter:
             ControlError: the upload before could not be reported.
             tf.errors.OpError: another node that was to upload its files is lost.
         """
+        began_s = time.monotonic()
         if last:
             self._join()
         elif self._upload is not None:
@@ -79,7 +86,7 @@ class CheckpointWriter:
             return
         self._not_stored = None
         checkpoint.upload(message)
-        send = partial(self._send, checkpoint, folder, message)
+        send = partial(self._send, checkpoint, folder, message, began_s)
         self._upload = threading.Thread(target=send, name="upload", daemon=True)
         self._upload.start()
 
@@ -118,7 +125,7 @@ class CheckpointWriter:
                 raise
             return (), f"the executor's local disk is full: cannot write {folder}; {LARGER_DISK}"
 
-    def _send(self, checkpoint: Checkpoint, folder: Path, message: Uploaded) -> None:
+    def _send(self, checkpoint: Checkpoint, folder: Path, message: Uploaded, began_s: float) -> None:
         try:
             if self._place.leads:
                 message = message.model_copy(update=self._store(folder, message.step))
@@ -128,6 +135,7 @@ class CheckpointWriter:
         except (SparkTFError, tf.errors.OpError) as e:
             self._error = e
         finally:
+            self.took_s = max(self.took_s, time.monotonic() - began_s)
             shutil.rmtree(folder, ignore_errors=True)
 
     def _store(self, folder: Path, step: int) -> dict[str, Any]:

@@ -1,10 +1,11 @@
-"""What follows from the metrics of an epoch: whether there is another one.
+"""What follows from the metrics of an epoch, and from the time: whether anything more is trained.
 
 The leader decides, and the others come to know it in a sum over all: metrics may differ in their last bit.
 """
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from typing import Any
 
@@ -16,6 +17,7 @@ from sparktf.keep import Evaluation, KeepRule, merged, metric_rule
 from sparktf.plateau import by_epoch, in_words, is_enough, standstill
 from sparktf.sequence import Stream
 from sparktf.stopping import Stopped
+from sparktf.time_limit import Took, is_time_up, reserve_s
 from sparktf.trainer.node.member import Member
 from sparktf.trainer.node.position import Position
 from sparktf.trainer.node.weights import Weights
@@ -43,6 +45,9 @@ class EpochEnd:
         self._validates = spec.config.data.validation is not None
         self._trained: tuple[Evaluation, ...] = spec.restore.training if spec.restore else ()
         self._rules: dict[str, KeepRule] = {}
+        self._limit = spec.time_limit
+        self._call_s = 0.0
+        self._asked_s: float | None = None
 
     def prepare(self) -> None:
         """Finds the metrics that the configuration names, once the weights can be evaluated.
@@ -61,6 +66,7 @@ class EpochEnd:
 
     def trained(self, position: Position) -> None:
         """Tells the training loss of an epoch, before its checkpoint, where anybody looks at that."""
+        self._asked_s = None  # what comes until the next epoch is no call
         loss = position.epoch_loss
         if self._validates or not self._rules or not loss.rows:
             return
@@ -68,29 +74,76 @@ class EpochEnd:
         self._trained = merged((*self._trained, told))
         self._member.output.metrics(Stream.TRAIN, position, told.rows, told.values)
 
+    def is_time_up(self, step: int) -> bool:
+        """Whether this node says that nothing more is trained after so many updates, so that the rest is done in time.
+
+        The leader alone says so, and never before there is anything to publish. Whoever asks is about to train.
+        """
+        if self._limit is None:
+            return False
+        now_s = time.monotonic()
+        if self._asked_s is not None:
+            self._call_s = max(self._call_s, now_s - self._asked_s)
+        self._asked_s = now_s
+        return step > 0 and self._is_time_up(now_s)
+
     def is_over_before(self, position: Position) -> bool:
-        """Whether nothing more is trained where an attempt begins; all nodes call it."""
+        """Whether nothing more is trained where an attempt begins, whose weights are evaluated then; all nodes call it.
+
+        Raises:
+            PreflightError: nothing is trained, and there is no time for it.
+        """
+        if self._limit is not None and not position.step and self._is_time_up(time.monotonic()):
+            raise PreflightError(f"{self._limit.said} leaves no time to train: {self._limit.left_s:.0f} s were left")
         # Of an epoch that is begun, the metrics are to come; those of the one before were looked at when it began.
         history = self._history
         is_between = bool(history) and history[-1].step == position.step and history[-1].epoch < position.epoch
-        return is_between and self.is_over(position)
+        over = self._is_over(position, is_whole=is_between)
+        if over:
+            self._weights.complete(position)
+        return over
 
     def is_over(self, position: Position) -> bool:
-        """Whether nothing more is trained after an epoch whose metrics are known; all nodes call it."""
-        if not self._rules or self._member.extent.epoch_after(position) is None:
+        """Whether nothing more is trained after an epoch, or a part of it, that is evaluated; all nodes call it."""
+        return self._is_over(position, is_whole=position.is_complete)
+
+    def _is_over(self, position: Position, *, is_whole: bool) -> bool:
+        extent = self._member.extent
+        if not extent.may_stop or extent.epoch_after(position) is None:
             return False
-        self.stopped = self._decide(position) if self._member.place.leads else None
+        if self._member.place.leads:
+            self.stopped = (self._no_better(position) if is_whole else None) or self._out_of_time(position)
         return bool(self._sum(np.array([self.stopped is not None], np.int64))[0])
 
     @property
     def _history(self) -> list[Evaluation]:
         return by_epoch(self._weights.evaluations if self._validates else self._trained)
 
-    def _decide(self, position: Position) -> Stopped | None:
-        settings, rule, history = self._train.early_stopping, self._rules["train.early_stopping"], self._history
-        if settings is None or not is_enough(rule, settings, history):
+    def _no_better(self, position: Position) -> Stopped | None:
+        settings, history = self._train.early_stopping, self._history
+        if settings is None or not is_enough(rule := self._rules["train.early_stopping"], settings, history):
             return None
         epoch = history[-1].epoch
         name = f"val_{rule.metric}" if self._validates else rule.metric
         text = in_words(name, settings, standstill(rule, settings, history), epoch)
         return Stopped(reason="early_stopping", epoch=epoch, step=position.step, text=text)
+
+    def _out_of_time(self, position: Position) -> Stopped | None:
+        if self._limit is None or not position.step or not self._is_time_up(time.monotonic()):
+            return None
+        left_s = reserve_s(self._train.reserve, self._took)
+        text = (
+            f"stopped at step {position.step:,}, in epoch {position.epoch + 1}: {self._limit.said}, less "
+            f"{left_s:.0f} s to evaluate, export and publish"
+        )
+        return Stopped(reason=self._limit.reason, epoch=position.epoch, step=position.step, text=text)
+
+    def _is_time_up(self, now_s: float) -> bool:
+        place = self._member.place
+        if self._limit is None or not place.leads:
+            return False
+        return is_time_up(self._limit.left_s - (now_s - place.began_s), self._train.reserve, self._took)
+
+    @property
+    def _took(self) -> Took:
+        return Took(self._call_s, self._weights.took_s, self._member.saves.took_s)

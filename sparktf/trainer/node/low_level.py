@@ -53,11 +53,11 @@ class LowLevelNode(ABC):
             ModelError: it returned without having trained, where there was something to train.
             SparkTFError: the feed failed; TensorFlow wraps that into an error of its own.
         """
-        settings = self._member.place.spec.config.train
-        if settings.keep == "best":
-            raise ModelContractError("train.keep: best is not for a train(node), which exports what it chooses itself")
-        for key in settings.watched():
-            raise ModelContractError(f"{key} is not for a train(node), which leaves the loop over node.epochs() itself")
+        if keys := self._member.place.spec.config.train.only_for_built_models():
+            raise ModelContractError(
+                f"{keys[0]} is not for a train(node), which leaves the loop over node.epochs() when it chooses, and "
+                "exports what it chooses itself"
+            )
         has_epochs = self._extent.epoch_after(self.position) is not None
         try:
             train(self)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import faulthandler
+import time
 from functools import cached_property
 from pathlib import Path
 from typing import NoReturn, TypeVar
@@ -31,6 +32,7 @@ class Place:
         rundir: Names of the run's files.
         file_systems: The one way to any storage, with the credentials of this process.
         storage: That of the run directory.
+        began_s: When this process began, by its monotonic clock.
     """
 
     def __init__(self, spec: TrainerSpec, client: ControlClient, reporter: Reporter, work: Path) -> None:
@@ -41,6 +43,7 @@ class Place:
         self.rundir = RunDirectory(spec.run_root, spec.config.name, spec.run_id)
         self.file_systems = FileSystems(spec.hadoop, SimpleCredentials())
         self.storage = self.file_systems.open(spec.run_root)
+        self.began_s = time.monotonic()
         self._reporter = reporter
 
     @property

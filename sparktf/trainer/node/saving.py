@@ -77,6 +77,11 @@ class Saves:
         """Step of the last checkpoint that was saved, or restored; -1 while there is none."""
         return self._saved_step
 
+    @property
+    def took_s(self) -> float:
+        """How long a checkpoint took at most, in seconds, until it was stored; 0 while there was none."""
+        return 0.0 if self._writer is None else self._writer.took_s
+
     def steps_left(self, step: int) -> int | None:
         """Returns the updates until the next checkpoint that is due by steps, None where there is no such rule."""
         return self._policy.steps_left(step)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any, Protocol
@@ -72,6 +73,7 @@ class Weights:
 
     Attributes:
         evaluations: What is known of those before, and of those of earlier attempts.
+        took_s: How long an evaluation took at most, in seconds.
     """
 
     def __init__(
@@ -91,6 +93,7 @@ class Weights:
         self._evaluator: Evaluator | None = None
         self._best: BestEpoch | None = None
         restore = member.place.spec.restore
+        self.took_s = 0.0
         self.evaluations: tuple[Evaluation, ...] = restore.validation if restore else ()
 
     @property
@@ -122,10 +125,16 @@ class Weights:
         elif self._member.extent.epoch_after(position) is None:
             self.evaluate(replace(position, epoch=restore.cursor.epoch))
 
+    def complete(self, position: Position) -> None:
+        """Evaluates what is restored, and not trained any further, unless its metrics are known."""
+        if position.step not in {e.step for e in self.evaluations}:
+            self.evaluate(position)
+
     def evaluate(self, position: Position) -> None:
         """Evaluates the weights that there are, as those of the position's epoch."""
         if self._evaluator is None:
             return
+        began_s = time.monotonic()
         self._copy.update()
         epoch = position.epoch
         with self._member.input.open(Stream.VALIDATION, epoch) as feed:
@@ -135,6 +144,7 @@ class Weights:
         self.evaluations = merged((*self.evaluations, evaluation))
         if self._best is not None:
             self._best.offer(evaluation, self._copy.checkpoint)
+        self.took_s = max(self.took_s, time.monotonic() - began_s)
 
     def export(self) -> Kept | None:
         """Exports the best weights, or the last ones; returns which they are, where those are not the last."""

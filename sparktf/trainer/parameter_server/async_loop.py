@@ -79,6 +79,9 @@ class Surroundings(Protocol):
     def steps_to_save(self, step: int) -> int | None:
         """Returns the updates until the next checkpoint that is due by steps, None where there is no such rule."""
 
+    def is_time_up(self, step: int) -> bool:
+        """Whether nothing more is trained after so many updates."""
+
     def save(self, position: Position, done: Done) -> None:
         """Writes a checkpoint."""
 
@@ -244,7 +247,7 @@ class AsyncLoop:
             budgets=tuple(updates for updates, _ in self._under_way.values()),
             late=sum(self._late.values()),
             workers=self._workers,
-            until_end=self._settings.extent.steps_left(step),
+            until_end=0 if self._around.is_time_up(step) else self._settings.extent.steps_left(step),
             until_save=self._until_save,
             together=self._together is not None,
             save=self._save_asked,

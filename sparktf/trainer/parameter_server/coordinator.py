@@ -140,8 +140,9 @@ class CoordinatedRun:
         self._loop.run_epoch(rows_to_train(self._member.place, epoch))
         message = epoch_done(self._spec, self._loop.position, self._loop.rows_aside, self._dropped_since_told())
         self._member.place.send(Action.EPOCH_DONE, message)
-        self._epoch_end.trained(self._loop.position)
-        self.save(self._loop.position, self._loop.done)
+        at = self._loop.position
+        self._epoch_end.trained(at)
+        self._member.save(at, self._loop.done, last=not at.is_complete)
 
     def _dropped_since_told(self) -> int:
         """Returns the gradients that were computed for nothing since the epoch before."""
@@ -187,6 +188,10 @@ class CoordinatedRun:
     def steps_to_save(self, step: int) -> int | None:
         """See `Surroundings`."""
         return self._member.saves.steps_left(step)
+
+    def is_time_up(self, step: int) -> bool:
+        """See `Surroundings`."""
+        return self._epoch_end.is_time_up(step)
 
     def save(self, position: Position, done: Done) -> None:
         """See `Surroundings`."""

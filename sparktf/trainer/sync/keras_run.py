@@ -12,7 +12,7 @@ from sparktf.trainer.node.epoch_end import EpochEnd
 from sparktf.trainer.node.member import Member
 from sparktf.trainer.node.position import Position
 from sparktf.trainer.node.weights import CopyOfVariables, Weights
-from sparktf.trainer.sync.loop import LoopSettings, SyncLoop
+from sparktf.trainer.sync.loop import LoopSettings, SyncLoop, Wish
 from sparktf.trainer.sync.step import UpdateFunction
 from sparktf.trainer.sync.strategy import Collective
 
@@ -63,7 +63,7 @@ class KerasRun:
             self._collective,
             position=Position.restored(spec.restore),
             steps_to_save=member.saves.steps_left,
-            save_wanted=member.saves.wanted,
+            wish=self._wish,
             on_call=self._on_call,
             save=self._save,
         )
@@ -88,8 +88,12 @@ class KerasRun:
         with self._member.input.open(Stream.TRAIN, epoch) as feed:
             self._loop.run_epoch(feed)
             self._member.input.report(feed, self._loop.position)
-        self._epoch_end.trained(self._loop.position)
-        self._save()
+        at = self._loop.position
+        self._epoch_end.trained(at)
+        self._member.save(at, last=not at.is_complete)
+
+    def _wish(self, step: int) -> Wish:
+        return Wish(save=self._member.saves.wanted(), end=self._epoch_end.is_time_up(step))
 
     def _save(self) -> None:
         self._member.save(self._loop.position)

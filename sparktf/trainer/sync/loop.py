@@ -47,11 +47,24 @@ class LoopSettings(NamedTuple):
     extent: Extent
 
 
+class Wish(NamedTuple):
+    """What a node asks for before a call; what one of them does, all do.
+
+    Attributes:
+        save: A checkpoint, by time or on the driver's word.
+        end: That nothing more is trained.
+    """
+
+    save: bool
+    end: bool
+
+
 class Agreement(NamedTuple):
     """What all nodes know after a sum over the gang."""
 
     totals: np.ndarray[Any, np.dtype[np.int32]]
     save: bool
+    end: bool
     next_steps: int
 
 
@@ -70,7 +83,7 @@ class SyncLoop:
         *,
         position: Position,
         steps_to_save: Callable[[int], int | None],
-        save_wanted: Callable[[], bool],
+        wish: Callable[[int], Wish],
         on_call: Callable[[], None],
         save: Callable[[], None],
     ) -> None:
@@ -80,7 +93,7 @@ class SyncLoop:
             update: As `UpdateFunction.__call__`.
             position: Where it begins.
             steps_to_save: Updates left until a checkpoint is due by steps, the same on every node.
-            save_wanted: Whether this node asks for a checkpoint now (by time, or on the driver's word).
+            wish: What this node asks for after so many updates.
             on_call: Called after every call.
             save: Writes a checkpoint of the position.
         """
@@ -88,7 +101,7 @@ class SyncLoop:
         self._update = update
         self._collective = collective
         self._steps_to_save = steps_to_save
-        self._save_wanted = save_wanted
+        self._wish = wish
         self._on_call = on_call
         self._save = save
         self._share = batch_shares(settings.batch_size, settings.nodes)[settings.node]
@@ -106,9 +119,8 @@ class SyncLoop:
 
     def run_epoch(self, feed: Feed) -> None:
         """Trains on all rows of the feed, together with the other nodes on theirs."""
-        self._train(feed)
-        # The last call of an epoch that ends at `max_steps` may leave rows that belong to nobody's update.
-        complete = not self._settings.extent.is_exhausted(self.position.step) or self._is_dry(feed)
+        # What ends inside an epoch may leave rows, which may as well belong to nobody's update.
+        complete = self._train(feed) or self._is_dry(feed)
         self.position = self.position.ended(complete=complete)
 
     def _is_dry(self, feed: Feed) -> bool:
@@ -116,19 +128,21 @@ class SyncLoop:
         left = self._collective.sum(np.array([not feed.is_all(self.position.rows)], np.int64))
         return int(left[0]) == 0
 
-    def _train(self, feed: Feed) -> None:
+    def _train(self, feed: Feed) -> bool:
+        """Trains until the epoch ends, or the run does; returns whether no node has rows to train."""
         while not self._settings.extent.is_exhausted(self.position.step):
             columns = feed.next_rows(self._share * self._steps_of_call())
             rows = row_count(columns)
             counts = self._counts(rows)
             agreed = self._agree(counts)
-            if agreed.save:
+            if agreed.save and not agreed.end:
                 self._save()
-            if not len(agreed.totals):
-                return
+            if not len(agreed.totals) or agreed.end:
+                return not len(agreed.totals)
             self._run_call(columns, counts, agreed)
             if self._steps_to_save(self.position.step - 1) == 1:
                 self._save()
+        return False
 
     def _steps_of_call(self) -> int:
         """Returns the updates of the next call: it ends where a checkpoint by steps is due, or at `max_steps`."""
@@ -143,10 +157,12 @@ class SyncLoop:
 
     def _agree(self, counts: np.ndarray[Any, np.dtype[np.int32]]) -> Agreement:
         chief = self._settings.node == 0
-        said = [int(self._save_wanted()), self._measured_steps if chief else 0]
+        wish = self._wish(self.position.step)
+        said = [int(wish.save), int(wish.end), self._measured_steps if chief else 0]
         total = self._collective.sum(np.concatenate([counts, np.array(said, np.int32)]))
-        live = int(np.count_nonzero(total[:-2]))
-        return Agreement(total[:live].astype(np.int32), bool(total[-2]), int(total[-1]))
+        *rows, save, end, next_steps = total
+        live = int(np.count_nonzero(rows))
+        return Agreement(total[:live].astype(np.int32), bool(save), bool(end), int(next_steps))
 
     def _run_call(self, columns: Any, counts: np.ndarray[Any, np.dtype[np.int32]], agreed: Agreement) -> None:
         started = time.perf_counter()

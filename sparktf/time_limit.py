@@ -1,0 +1,116 @@
+"""Until when a run trains: a time of day in a time zone, or so many seconds; and what has to fit into what is left."""
+
+from __future__ import annotations
+
+import datetime as dt
+import re
+import zoneinfo
+from typing import Literal, NamedTuple, Protocol, Self
+
+from sparktf.knobs import KNOBS
+from sparktf.message import Message
+
+_TIME_OF_DAY = re.compile(r"(\d{1,2}):(\d{2})\s+(\S+)")
+
+
+class TimeOfDay(NamedTuple):
+    """A time of day where people live by a time zone."""
+
+    time: dt.time
+    zone: zoneinfo.ZoneInfo
+
+    @classmethod
+    def of(cls, text: str) -> Self:
+        """Returns the time that a text like `06:00 Europe/Berlin` means.
+
+        Raises:
+            ValueError: it means none.
+        """
+        found = _TIME_OF_DAY.fullmatch(text.strip())
+        if found is None or int(found[1]) > 23 or int(found[2]) > 59:
+            raise ValueError(f"{text!r} is no time of day with a time zone: write 06:00 Europe/Berlin")
+        try:
+            return cls(dt.time(int(found[1]), int(found[2])), zoneinfo.ZoneInfo(found[3]))
+        except (zoneinfo.ZoneInfoNotFoundError, ValueError, OSError):
+            raise ValueError(f"{found[3]} is no time zone that is known here: write Europe/Berlin, or UTC") from None
+
+    def after(self, wall_s: float) -> float:
+        """Returns when it is that time for the next time, in seconds since 1970.
+
+        Where clocks are put back, the first of two counts; a time that they skip is as much later.
+        """
+        day = dt.datetime.fromtimestamp(wall_s, self.zone).date()
+        while (found := dt.datetime.combine(day, self.time, self.zone).timestamp()) <= wall_s:
+            day += dt.timedelta(days=1)
+        return found
+
+
+class TimeLimit(Message):
+    """How long is left for a run, from when it was told.
+
+    Attributes:
+        said: The setting, as people read it.
+    """
+
+    reason: Literal["deadline", "max_seconds"]
+    said: str
+    left_s: float
+
+
+class TimeSettings(Protocol):
+    """The settings of `train` that limit a run's time."""
+
+    @property
+    def deadline(self) -> str | None: ...
+    @property
+    def max_seconds(self) -> float | None: ...
+
+
+def time_limit(train: TimeSettings, started_s: float, now_s: float) -> TimeLimit | None:
+    """Returns what is left of a run's time, by whichever limit comes first; None where there is none.
+
+    Args:
+        started_s: When the run was submitted, in seconds since 1970, as `now_s`.
+    """
+    limits = []
+    if train.deadline is not None:
+        left_s = TimeOfDay.of(train.deadline).after(started_s) - now_s
+        limits.append(TimeLimit(reason="deadline", said=f"train.deadline: {train.deadline}", left_s=left_s))
+    if train.max_seconds is not None:
+        left_s = started_s + train.max_seconds - now_s
+        limits.append(TimeLimit(reason="max_seconds", said=f"train.max_seconds: {train.max_seconds:g}", left_s=left_s))
+    return min(limits, key=lambda limit: limit.left_s, default=None)
+
+
+class Took(NamedTuple):
+    """How long things took at most, in seconds; 0 where there were none yet.
+
+    Attributes:
+        call_s: A call into TensorFlow, which nobody can end.
+        checkpoint_s: Writing and storing one, about as long as a model takes.
+    """
+
+    call_s: float = 0.0
+    evaluation_s: float = 0.0
+    checkpoint_s: float = 0.0
+
+
+def reserve_s(stated_s: float | None, took: Took) -> float:
+    """Returns how much time to leave for what comes after the training.
+
+    Args:
+        stated_s: `train.reserve`.
+    """
+    if stated_s is not None:
+        return stated_s
+    # A last checkpoint, and a model: half as much again, since a busy cluster is slower at times.
+    return KNOBS.publish_s + 1.5 * (took.evaluation_s + 2 * took.checkpoint_s)
+
+
+def is_time_up(left_s: float, stated_s: float | None, took: Took) -> bool:
+    """Whether another call would not leave enough time.
+
+    Args:
+        stated_s: `train.reserve`.
+    """
+    return left_s - took.call_s < reserve_s(stated_s, took)
