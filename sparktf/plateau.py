@@ -23,6 +23,17 @@ class PatienceSettings(Protocol):
     def baseline(self) -> float | None: ...
 
 
+class ReductionSettings(Protocol):
+    """The settings of `train.reduce_lr_on_plateau` that say when."""
+
+    @property
+    def min_delta(self) -> float: ...
+    @property
+    def patience(self) -> int: ...
+    @property
+    def cooldown(self) -> int: ...
+
+
 def by_epoch(evaluations: Iterable[Evaluation]) -> list[Evaluation]:
     """Returns the last evaluation of each epoch, in their order."""
     found = {e.epoch: e for e in sorted(evaluations, key=lambda e: e.step)}
@@ -89,3 +100,25 @@ def in_words(name: str, config: PatienceSettings, found: Standstill, epoch: int)
     epochs = f"{found.epochs} epoch{'s' if found.epochs > 1 else ''}"
     best = f"best {found.value:.6g} at epoch {found.best + 1}" if found.best is not None else "it was never a number"
     return f"stopped after epoch {epoch + 1}: {name} has not improved{by}{over} for {epochs}; {best}"
+
+
+def is_reduction_due(rule: KeepRule, config: ReductionSettings, history: Sequence[Evaluation]) -> bool:
+    """Whether the learning rate is lowered after the last epoch of the history.
+
+    It may be as low as it gets: then it stays, and so does whatever this says.
+    """
+    best: float | None = None
+    waited = cooldown = 0
+    due = False
+    for evaluation in history:
+        value, due = rule.value(evaluation), False
+        if cooldown:
+            cooldown, waited = cooldown - 1, 0
+        if is_improved(rule, value, best, config.min_delta):
+            best, waited = value, 0
+        elif not cooldown:
+            waited += 1
+            due = waited >= config.patience
+        if due:
+            cooldown, waited = config.cooldown, 0
+    return due

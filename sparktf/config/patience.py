@@ -54,3 +54,20 @@ class EarlyStoppingConfig(WatchedMetric):
         allow_inf_nan=False,
         description="What is no better than this ends no wait, either.",
     )
+
+
+class ReduceLrConfig(WatchedMetric):
+    """Lowers the learning rate when a metric gets no better, as ReduceLROnPlateau of Keras: [nightly.md](nightly.md).
+
+    The optimizer needs a learning rate that is a number, not a schedule.
+    """
+
+    factor: float = Field(default=0.1, gt=0, lt=1, description="The learning rate is multiplied by it.")
+    patience: NonNegativeInt = Field(
+        default=10, description="Epochs in a row without anything better before that; 0 is as 1."
+    )
+    min_delta: float = Field(
+        default=1e-4, ge=0, allow_inf_nan=False, description="What is better by no more than this is no better."
+    )
+    cooldown: NonNegativeInt = Field(default=0, description="Epochs after that in which nothing is counted.")
+    min_lr: float = Field(default=0.0, ge=0, allow_inf_nan=False, description="The learning rate gets no lower.")

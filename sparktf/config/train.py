@@ -8,7 +8,7 @@ from typing import Annotated, Literal
 from pydantic import AfterValidator, Field, PositiveInt
 
 from sparktf.config.duration import Duration
-from sparktf.config.patience import EarlyStoppingConfig, WatchedMetric
+from sparktf.config.patience import EarlyStoppingConfig, ReduceLrConfig, WatchedMetric
 from sparktf.config.section import Section
 from sparktf.time_limit import TimeOfDay
 
@@ -60,6 +60,9 @@ class TrainConfig(Section):
     early_stopping: EarlyStoppingConfig | None = Field(
         default=None, description="When the training ends because a metric gets no better."
     )
+    reduce_lr_on_plateau: ReduceLrConfig | None = Field(
+        default=None, description="When the learning rate is lowered because a metric gets no better."
+    )
     deadline: Annotated[str, AfterValidator(_time_of_day)] | None = Field(
         default=None,
         description="When the model has to be published: a time of day with its time zone, `06:00 Europe/Berlin`; the "
@@ -77,7 +80,10 @@ class TrainConfig(Section):
 
     def watched(self) -> Mapping[str, WatchedMetric]:
         """Returns the sections that look at a metric after each epoch, by their keys."""
-        sections = {"train.early_stopping": self.early_stopping}
+        sections: dict[str, WatchedMetric | None] = {
+            "train.early_stopping": self.early_stopping,
+            "train.reduce_lr_on_plateau": self.reduce_lr_on_plateau,
+        }
         return {key: section for key, section in sections.items() if section is not None}
 
     @property

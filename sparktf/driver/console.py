@@ -116,7 +116,7 @@ class Display:
 
     def metrics(self, metrics: Metrics) -> None:
         """Prints the metrics of a stream."""
-        values = "  ".join(f"{name} {value:.4f}" for name, value in metrics.values.items())
+        values = "  ".join(f"{name} {_figure(value)}" for name, value in metrics.values.items())
         self.say(
             f"epoch {metrics.epoch + 1}/{self._epochs}  step {metrics.step}  "
             f"{metrics.stream}: {values}  ({metrics.rows:,} rows)"
@@ -190,6 +190,10 @@ def _locality(result: RunResult) -> str:
     return f"{nbytes / 1e6:,.1f} MB, {result.locality:.0%} on the reader's own host ({', '.join(shown)})"
 
 
+def _figure(value: float) -> str:
+    return f"{value:.1e}" if 0 < abs(value) < 1e-3 else f"{value:.4f}"
+
+
 def _of(rows: int) -> str:
     return f"/{rows:,}" if rows else ""
 
@@ -258,7 +262,7 @@ def _facts(result: RunResult) -> list[tuple[str, str]]:
         kept = result.kept
         facts.append(("weights", f"of epoch {kept.epoch + 1}, step {kept.step:,}: best {kept.metric} {kept.value:.4f}"))
     for stream, values in result.metrics.items():
-        facts.extend((f"{stream} {name}", f"{value:.4f}") for name, value in values.items())
+        facts.extend((f"{stream} {name}", _figure(value)) for name, value in values.items())
     if result.evaluation_error is not None:
         facts.append(("evaluation", result.evaluation_error.message))
     facts.extend((name, getattr(result, name)) for name in ("model", "checkpoint") if getattr(result, name))

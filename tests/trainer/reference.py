@@ -6,7 +6,7 @@ These functions run in a process of their own, which has TensorFlow; see the fix
 from __future__ import annotations
 
 import importlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -222,23 +222,38 @@ def _difference(some: Sequence[Values], others: Sequence[Values]) -> float:
 
 def epochs_to_train(histories: Sequence[Sequence[float]], settings: Sequence[Mapping[str, Any]]) -> list[int]:
     """Returns after how many epochs Keras's EarlyStopping ends each training, whose metric goes as its history says."""
-    callbacks = importlib.import_module("keras").callbacks
-    return [_epochs_to_train(callbacks.EarlyStopping, *pair) for pair in zip(histories, settings, strict=True)]
+    kind = importlib.import_module("keras").callbacks.EarlyStopping
+    trainings = [_watched(kind, *pair) for pair in zip(histories, settings, strict=True)]
+    return [
+        next((epoch + 1 for epoch, model in models if model.stop_training), len(history))
+        for models, history in zip(trainings, histories, strict=True)
+    ]
 
 
-class _Trained:
-    """As much of a model as a callback asks for that looks at a metric."""
+def learning_rates(histories: Sequence[Sequence[float]], settings: Sequence[Mapping[str, Any]]) -> list[list[float]]:
+    """Returns the learning rate after each epoch, as Keras's ReduceLROnPlateau sets it; at first it is 1."""
+    kind = importlib.import_module("keras").callbacks.ReduceLROnPlateau
+    trainings = (_watched(kind, *pair) for pair in zip(histories, settings, strict=True))
+    return [[model.learning_rate for _, model in models] for models in trainings]
+
+
+class _Watched:
+    """As much of a model, and of its optimizer, as a callback asks for that looks at a metric."""
 
     metrics: Sequence[Any] = ()
     stop_training = False
+    learning_rate = 1.0
+
+    @property
+    def optimizer(self) -> _Watched:
+        return self
 
 
-def _epochs_to_train(early_stopping: Any, history: Sequence[float], settings: Mapping[str, Any]) -> int:
-    model, callback = _Trained(), early_stopping(monitor="val_loss", **settings)
+def _watched(kind: Any, history: Sequence[float], settings: Mapping[str, Any]) -> Iterator[tuple[int, _Watched]]:
+    """Yields each epoch of a training, and its model when a callback has seen the metric."""
+    model, callback = _Watched(), kind(monitor="val_loss", **settings)
     callback.set_model(model)
     callback.on_train_begin()
     for epoch, value in enumerate(history):
         callback.on_epoch_end(epoch, {"val_loss": value})
-        if model.stop_training:
-            return epoch + 1
-    return len(history)
+        yield epoch, model

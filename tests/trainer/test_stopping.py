@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import random
 from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
@@ -13,10 +14,10 @@ from trainer.local_gang import LocalGang
 from trainer.results import accounts
 
 from sparktf.config.job import JobConfig
-from sparktf.config.patience import EarlyStoppingConfig
+from sparktf.config.patience import EarlyStoppingConfig, ReduceLrConfig
 from sparktf.errors import PreflightError
 from sparktf.keep import Evaluation, KeepRule
-from sparktf.plateau import is_enough
+from sparktf.plateau import is_enough, is_reduction_due
 from sparktf.result import RunResult
 
 STEPS = 7
@@ -28,31 +29,69 @@ TWO_WORKERS = {"strategy": "multi_worker_mirrored", "workers": 2}
 SERVED = {"strategy": "parameter_server", "workers": 1, "ps": 2}
 
 
+def histories(draw: random.Random) -> list[list[float]]:
+    """Returns few values, which a float32 has, too: many of them are alike, or differ by just `min_delta`."""
+    return [[draw.randrange(12) / 8 for _ in range(12)] for _ in range(400)]
+
+
+def known(history: list[float]) -> list[list[Evaluation]]:
+    """Returns what is known after each epoch."""
+    found = [Evaluation(epoch=i, step=i, rows=1, values={"loss": value}) for i, value in enumerate(history)]
+    return [found[:length] for length in range(1, len(found) + 1)]
+
+
 def test_a_training_ends_where_keras_ends_it(elsewhere: ProcessPoolExecutor) -> None:
     draw = random.Random(0)
-    # Few values, which a float32 has, too: many of them are alike, or differ by just `min_delta`.
-    histories = [[draw.randrange(12) / 8 for _ in range(12)] for _ in range(800)]
-    settings = [
-        {
-            "patience": draw.randrange(4),
-            "min_delta": draw.randrange(3) / 8,
-            "mode": draw.choice(("min", "max")),
-            "baseline": draw.choice((None, None, 0.5, 1.0)),
-        }
-        for _ in histories
+    cases = [
+        (
+            history,
+            {
+                "patience": draw.randrange(4),
+                "min_delta": draw.randrange(3) / 8,
+                "mode": draw.choice(("min", "max")),
+                "baseline": draw.choice((None, None, 0.5, 1.0)),
+            },
+        )
+        for history in histories(draw)
     ]
-    expected = elsewhere.submit(reference.epochs_to_train, histories, settings).result()
-    decided = [epochs_to_train(*pair) for pair in zip(histories, settings, strict=True)]
-    assert decided == expected
+
+    def decided(history: list[float], settings: dict[str, Any]) -> int:
+        rule = KeepRule(metric="loss", mode=settings["mode"])
+        config = EarlyStoppingConfig.model_validate(settings)
+        ends = (len(past) for past in known(history) if is_enough(rule, config, past))
+        return next(ends, len(history))
+
+    expected = elsewhere.submit(reference.epochs_to_train, *map(list, zip(*cases, strict=True))).result()
+    assert [decided(*case) for case in cases] == expected
     assert len(set(expected)) > 8, "the cases are all alike"
 
 
-def epochs_to_train(history: list[float], settings: dict[str, Any]) -> int:
-    rule = KeepRule(metric="loss", mode=settings["mode"])
-    config = EarlyStoppingConfig.model_validate(settings)
-    known = [Evaluation(epoch=i, step=i, rows=1, values={"loss": value}) for i, value in enumerate(history)]
-    lengths = range(1, len(known) + 1)
-    return next((length for length in lengths if is_enough(rule, config, known[:length])), len(known))
+def test_the_learning_rate_is_lowered_when_keras_lowers_it(elsewhere: ProcessPoolExecutor) -> None:
+    draw = random.Random(1)
+    cases = [
+        (
+            history,
+            {
+                "patience": draw.randrange(4),
+                "min_delta": draw.randrange(3) / 8,
+                "mode": draw.choice(("min", "max")),
+                "cooldown": draw.randrange(4),
+                "factor": 0.5,
+                "min_lr": draw.choice((0.0, 0.0, 0.125)),
+            },
+        )
+        for history in histories(draw)
+    ]
+
+    def decided(history: list[float], settings: dict[str, Any]) -> list[float]:
+        rule = KeepRule(metric="loss", mode=settings["mode"])
+        config = ReduceLrConfig.model_validate(settings)
+        lowered = itertools.accumulate(int(is_reduction_due(rule, config, past)) for past in known(history))
+        return [max(0.5**count, config.min_lr) for count in lowered]
+
+    expected = elsewhere.submit(reference.learning_rates, *map(list, zip(*cases, strict=True))).result()
+    assert [decided(*case) for case in cases] == expected
+    assert len({tuple(rates) for rates in expected}) > 100, "the cases are all alike"
 
 
 def spoiled(folder: Path, cluster: dict[str, Any], train: dict[str, Any], **data: Any) -> JobConfig:
@@ -149,3 +188,33 @@ def test_a_run_that_has_little_time_ends_inside_an_epoch_and_publishes_what_it_h
     assert again.stopped.reason == "max_seconds"
     assert again.validation == result.validation
     assert (Path(again.model) / "model.keras").exists()
+
+
+def test_a_lower_learning_rate_is_in_force_at_once_and_after_a_resume_under_another_strategy(
+    tmp_path: Path, gang: LocalGang
+) -> None:
+    lake.write(tmp_path / "lake", [300, 100])
+    lake.write(tmp_path / "held-out", [150], seed=7)
+    never_better = {"metric": "loss", "patience": 1, "min_delta": 1e6, "factor": 1e-6}
+
+    def lowering(epochs: int, cluster: dict[str, Any]) -> JobConfig:
+        return lake.job(
+            tmp_path,
+            "everything",
+            cluster=cluster,
+            params={"flavour": "keras", "rows": 400, "learning_rate": 0.2},
+            data={**lake.EVERYTHING, "validation": {"path": str(tmp_path / "held-out")}},
+            train={"batch_size": 64, "epochs": epochs, "reduce_lr_on_plateau": never_better},
+        )
+
+    begun = gang.train(lowering(3, SERVED))
+    assert begun.metrics["train"]["learning_rate"] == pytest.approx(0.2e-6)
+    first, second, third = (e.values["loss"] for e in begun.validation)
+    assert abs(first - second) > 1e-3
+    assert third == pytest.approx(second, abs=1e-4)
+    Path(begun.path, "result.json").unlink()
+    result = gang.train(lowering(4, TWO_WORKERS))
+    assert result.attempts[0].from_step == 3 * STEPS
+    assert result.metrics["train"]["learning_rate"] == pytest.approx(0.2e-12)
+    assert result.validation[3].values["loss"] == pytest.approx(third, abs=1e-4)
+    assert result.stopped is None

@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 
 from sparktf.config.job import JobConfig
-from sparktf.config.patience import EarlyStoppingConfig
+from sparktf.config.patience import EarlyStoppingConfig, ReduceLrConfig
 from sparktf.errors import ConfigError, ModelContractError
 from sparktf.keep import EpochLoss, Evaluation, KeepRule, metric_rule
-from sparktf.plateau import by_epoch, in_words, is_enough, standstill
+from sparktf.plateau import by_epoch, in_words, is_enough, is_reduction_due, standstill
 
 LEAST = KeepRule(metric="loss", mode="min")
 MOST = KeepRule(metric="loss", mode="max")
@@ -92,6 +92,24 @@ def test_the_loss_of_an_epoch_is_the_mean_over_its_rows() -> None:
     assert math.isnan(EpochLoss().mean)
 
 
+def reductions(values: tuple[float, ...], **settings: Any) -> list[int]:
+    """Returns after which epochs, from 1 on, the learning rate is lowered."""
+    config = ReduceLrConfig(**settings)
+    return [n for n in range(1, len(values) + 1) if is_reduction_due(LEAST, config, history(*values[:n]))]
+
+
+def test_the_learning_rate_is_lowered_whenever_patience_is_used_up_anew() -> None:
+    assert reductions((0.5,) * 8, patience=2) == [3, 5, 7]
+    assert reductions((0.5, 0.6, 0.4, 0.5, 0.5, 0.3), patience=2) == [5]
+    assert reductions((0.9, 0.8, 0.7), patience=1) == []
+    assert reductions((0.5, 0.375, 0.375), patience=1, min_delta=0.125) == [2, 3]
+
+
+def test_epochs_of_a_cooldown_use_up_no_patience() -> None:
+    assert reductions((0.5,) * 8, patience=1, cooldown=2) == [2, 4, 6, 8]
+    assert reductions((0.5,) * 9, patience=2, cooldown=3) == [3, 7]
+
+
 # ---- the configuration ----
 
 
@@ -113,6 +131,12 @@ def test_without_validation_there_is_the_training_loss_alone() -> None:
 def test_an_evaluator_of_its_own_is_refused_because_training_does_not_wait_for_it() -> None:
     with pytest.raises(ConfigError, match=r"train\.early_stopping looks at metrics .* set cluster\.evaluator: false"):
         config({"early_stopping": {}}, evaluator=True)
+
+
+@pytest.mark.parametrize("wrong", [{"factor": 1}, {"factor": 0}, {"min_lr": -1}, {"cooldown": -1}])
+def test_a_factor_that_lowers_nothing_is_refused(wrong: dict[str, Any]) -> None:
+    with pytest.raises(ConfigError, match=rf"train\.reduce_lr_on_plateau\.{next(iter(wrong))}"):
+        config({"reduce_lr_on_plateau": wrong})
 
 
 @pytest.mark.parametrize("wrong", [{"patience": -1}, {"min_delta": -0.1}, {"min_delta": math.inf}, {"patients": 3}])

@@ -1,4 +1,4 @@
-"""What follows from the metrics of an epoch, and from the time: whether anything more is trained.
+"""What follows from the metrics of an epoch, and from the time: whether, and how fast, the training goes on.
 
 The leader decides, and the others come to know it in a sum over all: metrics may differ in their last bit.
 """
@@ -14,13 +14,16 @@ import numpy as np
 from sparktf.config.patience import WatchedMetric
 from sparktf.errors import PreflightError
 from sparktf.keep import Evaluation, KeepRule, merged, metric_rule
-from sparktf.plateau import by_epoch, in_words, is_enough, standstill
+from sparktf.plateau import by_epoch, in_words, is_enough, is_reduction_due, standstill
 from sparktf.sequence import Stream
 from sparktf.stopping import Stopped
 from sparktf.time_limit import Took, is_time_up, reserve_s
+from sparktf.trainer.model.learning_rate import LearningRate
 from sparktf.trainer.node.member import Member
 from sparktf.trainer.node.position import Position
 from sparktf.trainer.node.weights import Weights
+
+_STOP, _REDUCE = "train.early_stopping", "train.reduce_lr_on_plateau"
 
 
 class EpochEnd:
@@ -30,10 +33,13 @@ class EpochEnd:
         stopped: Why the training has ended with epochs left; of the leader alone.
     """
 
-    def __init__(self, member: Member, weights: Weights, sum_over_workers: Callable[[Any], Any]) -> None:
+    def __init__(
+        self, member: Member, weights: Weights, optimizer: Any, sum_over_workers: Callable[[Any], Any]
+    ) -> None:
         """Looks at nothing yet.
 
         Args:
+            optimizer: Of the model that is trained.
             sum_over_workers: Sums an array over all nodes that train, each of which calls it.
         """
         spec = member.place.spec
@@ -45,6 +51,8 @@ class EpochEnd:
         self._validates = spec.config.data.validation is not None
         self._trained: tuple[Evaluation, ...] = spec.restore.training if spec.restore else ()
         self._rules: dict[str, KeepRule] = {}
+        self._optimizer = optimizer
+        self._rate: LearningRate | None = None
         self._limit = spec.time_limit
         self._call_s = 0.0
         self._asked_s: float | None = None
@@ -53,9 +61,11 @@ class EpochEnd:
         """Finds the metrics that the configuration names, once the weights can be evaluated.
 
         Raises:
-            ModelContractError: the model has no such metric.
+            ModelContractError: the model has no such metric, or its learning rate cannot be set.
             PreflightError: there are no rows to evaluate on.
         """
+        if self._train.reduce_lr_on_plateau is not None:
+            self._rate = LearningRate(self._optimizer, _REDUCE)
         self._rules = {key: self._rule(key, watched) for key, watched in self._train.watched().items()}
 
     def _rule(self, key: str, watched: WatchedMetric) -> KeepRule:
@@ -65,12 +75,13 @@ class EpochEnd:
         return metric_rule(watched.metric, watched.mode, names, (f"{key}.metric", f"{key}.mode"))
 
     def trained(self, position: Position) -> None:
-        """Tells the training loss of an epoch, before its checkpoint, where anybody looks at that."""
+        """Tells the training loss of an epoch, before its checkpoint, where anything depends on an epoch's metrics."""
         self._asked_s = None  # what comes until the next epoch is no call
         loss = position.epoch_loss
-        if self._validates or not self._rules or not loss.rows:
+        if not self._rules or not loss.rows:
             return
-        told = Evaluation(epoch=position.epoch, step=position.step, rows=loss.rows, values={"loss": loss.mean})
+        values = {"loss": loss.mean} | ({} if self._rate is None else {"learning_rate": self._rate.get()})
+        told = Evaluation(epoch=position.epoch, step=position.step, rows=loss.rows, values=values)
         self._trained = merged((*self._trained, told))
         self._member.output.metrics(Stream.TRAIN, position, told.rows, told.values)
 
@@ -108,12 +119,17 @@ class EpochEnd:
         return self._is_over(position, is_whole=position.is_complete)
 
     def _is_over(self, position: Position, *, is_whole: bool) -> bool:
-        extent = self._member.extent
-        if not extent.may_stop or extent.epoch_after(position) is None:
+        nothing_follows = not self._rules and self._limit is None
+        if nothing_follows or self._member.extent.epoch_after(position) is None:
             return False
+        rate = 0.0
         if self._member.place.leads:
             self.stopped = (self._no_better(position) if is_whole else None) or self._out_of_time(position)
-        return bool(self._sum(np.array([self.stopped is not None], np.int64))[0])
+            rate = self._lower_rate() if is_whole else 0.0
+        is_over, rate = self._sum(np.array([self.stopped is not None, rate], np.float64))
+        if rate and self._rate is not None:
+            self._rate.set(float(rate))
+        return bool(is_over)
 
     @property
     def _history(self) -> list[Evaluation]:
@@ -121,12 +137,22 @@ class EpochEnd:
 
     def _no_better(self, position: Position) -> Stopped | None:
         settings, history = self._train.early_stopping, self._history
-        if settings is None or not is_enough(rule := self._rules["train.early_stopping"], settings, history):
+        if settings is None or not is_enough(rule := self._rules[_STOP], settings, history):
             return None
         epoch = history[-1].epoch
         name = f"val_{rule.metric}" if self._validates else rule.metric
         text = in_words(name, settings, standstill(rule, settings, history), epoch)
         return Stopped(reason="early_stopping", epoch=epoch, step=position.step, text=text)
+
+    def _lower_rate(self) -> float:
+        """Returns the learning rate that is to be set, 0 where it stays; an epoch's checkpoint has the old one."""
+        settings = self._train.reduce_lr_on_plateau
+        if settings is None or self._rate is None:
+            return 0.0
+        if not is_reduction_due(self._rules[_REDUCE], settings, self._history):
+            return 0.0
+        old = self._rate.get()
+        return max(old * settings.factor, settings.min_lr) if old > np.float32(settings.min_lr) else 0.0
 
     def _out_of_time(self, position: Position) -> Stopped | None:
         if self._limit is None or not position.step or not self._is_time_up(time.monotonic()):

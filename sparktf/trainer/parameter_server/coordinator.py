@@ -86,7 +86,7 @@ class CoordinatedRun:
         plain = partial(KerasModel, build, config, spec.assets, spec.feed, trains=False)
         copy = CommittedCopy(place, member.saves, self._model, plain)
         self._weights = Weights(member, copy, lambda values: values)
-        self._epoch_end = EpochEnd(member, self._weights, lambda values: values)
+        self._epoch_end = EpochEnd(member, self._weights, self._model.optimizer, lambda values: values)
         checkpoint = ShardedCheckpoint(
             Servers(len(spec.cluster.ps)),
             self._model.variables(),

@@ -42,7 +42,7 @@ class KerasRun:
             plain = KerasModel(build, config, spec.assets, spec.feed) if used else None
         checkpoint = LocalCheckpoint(model=self._model.model, optimizer=self._model.optimizer)
         self._weights = Weights(member, CopyOfVariables(self._model, plain, checkpoint), self._collective.sum)
-        self._epoch_end = EpochEnd(member, self._weights, self._collective.sum)
+        self._epoch_end = EpochEnd(member, self._weights, self._model.optimizer, self._collective.sum)
         member.saves.restore(checkpoint, self._model.flavour)
         self._loop = self._make_loop(update)
         place.follow(self._loop)
