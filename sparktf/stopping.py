@@ -16,7 +16,7 @@ class Stopped(Message):
         text: What people read.
     """
 
-    reason: Literal["early_stopping", "deadline", "max_seconds"]
+    reason: Literal["early_stopping", "callbacks", "deadline", "max_seconds"]
     epoch: int
     step: int
     text: str

@@ -25,15 +25,13 @@ from pydantic import (
 
 from sparktf.config.nodes import ClusterConfig
 from sparktf.config.ready import ReadyConfig
-from sparktf.config.section import Section, Switch
+from sparktf.config.section import FunctionName, Section, Switch
 from sparktf.config.submit import SubmitConfig
 from sparktf.config.timeouts import TimeoutsConfig
 from sparktf.config.train import TrainConfig
 from sparktf.predicate import FillValue
 from sparktf.rundir import NAME_LENGTH, NAME_PATTERN
 from sparktf.topology import GangShape
-
-_FUNCTION = r"^[A-Za-z_][\w.]*:[A-Za-z_]\w*$"
 
 NO_SOURCE = "data names nothing to read: give data.path, data.table, data.sql or data.source"
 
@@ -107,7 +105,7 @@ class DataConfig(Section):
         default=None, min_length=1, description="Table or view of Spark's catalogs, e.g. `sales.orders`."
     )
     sql: str | None = Field(default=None, min_length=1, description="Query in Spark SQL, whose result is read.")
-    source: Annotated[str, Field(pattern=_FUNCTION)] | None = Field(
+    source: FunctionName | None = Field(
         default=None,
         description="`module:function`, called as `function(spark, params)`, that returns a DataFrame or an RDD.",
     )
@@ -258,7 +256,7 @@ class JobConfig(Section):
     name: Annotated[str, Field(pattern=NAME_PATTERN, max_length=NAME_LENGTH)] = Field(
         description="Name of the training; runs of one name share a folder."
     )
-    model: Annotated[str, Field(pattern=_FUNCTION)] = Field(
+    model: FunctionName = Field(
         description="`module:function` that returns a compiled Keras model (`build`), or a low-level `train(node)`."
     )
     params: dict[str, Any] = Field(
@@ -367,12 +365,16 @@ class JobConfig(Section):
     @property
     def modules(self) -> dict[str, str]:
         """Key -> the module of the user's that it names."""
-        source = self.data.source
-        return {"model": self.model_module} | ({} if source is None else {"data.source": source.partition(":")[0]})
+        return {key: name.partition(":")[0] for key, name in self._functions.items()}
 
     def function_of(self, key: str) -> str:
         """Returns the function that one of the keys of `modules` names."""
-        return (self.model if key == "model" else str(self.data.source)).partition(":")[2]
+        return self._functions[key].partition(":")[2]
+
+    @property
+    def _functions(self) -> dict[str, str]:
+        named = {"model": self.model, "data.source": self.data.source, "train.callbacks": self.train.callbacks}
+        return {key: name for key, name in named.items() if name is not None}
 
     @property
     def code_folder(self) -> Path | None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any, Literal, Self, dataclass_transform
+from typing import TYPE_CHECKING, Annotated, Any, Literal, Self, dataclass_transform
 
 from pydantic import BaseModel, ConfigDict, Field, PrivateAttr, ValidationError
 from pydantic._internal._model_construction import ModelMetaclass
@@ -12,6 +12,8 @@ from sparktf.errors import ConfigError
 from sparktf.redaction import redacted
 
 Switch = Literal["auto", "on", "off"]
+FunctionName = Annotated[str, Field(pattern=r"^[A-Za-z_][\w.]*:[A-Za-z_]\w*$")]
+"""`module:function`."""
 
 
 @dataclass_transform(kw_only_default=True, field_specifiers=(Field, PrivateAttr))

@@ -9,7 +9,7 @@ from pydantic import AfterValidator, Field, PositiveInt
 
 from sparktf.config.duration import Duration
 from sparktf.config.patience import EarlyStoppingConfig, ReduceLrConfig, WatchedMetric
-from sparktf.config.section import Section
+from sparktf.config.section import FunctionName, Section
 from sparktf.time_limit import TimeOfDay
 
 
@@ -63,6 +63,11 @@ class TrainConfig(Section):
     reduce_lr_on_plateau: ReduceLrConfig | None = Field(
         default=None, description="When the learning rate is lowered because a metric gets no better."
     )
+    callbacks: FunctionName | None = Field(
+        default=None,
+        description="`module:function`, called as `function(params)`, that returns Keras callbacks. The chief tells "
+        "them of each epoch ([nightly.md](nightly.md)).",
+    )
     deadline: Annotated[str, AfterValidator(_time_of_day)] | None = Field(
         default=None,
         description="When the model has to be published: a time of day with its time zone, `06:00 Europe/Berlin`; the "
@@ -91,8 +96,14 @@ class TrainConfig(Section):
         """Whether training ends at some time, wherever it is."""
         return self.deadline is not None or self.max_seconds is not None
 
+    @property
+    def may_stop(self) -> bool:
+        """Whether any epoch may turn out to be the last one."""
+        return self.early_stopping is not None or self.callbacks is not None or self.ends_by_time
+
     def only_for_built_models(self) -> tuple[str, ...]:
         """Returns the keys that are set and mean nothing to a loop of the user's own."""
         best = ("train.keep: best",) if self.keep == "best" else ()
         times = [f"train.{key}" for key in ("deadline", "max_seconds") if getattr(self, key) is not None]
-        return (*best, *self.watched(), *times)
+        callbacks = () if self.callbacks is None else ("train.callbacks",)
+        return (*best, *self.watched(), *callbacks, *times)

@@ -34,18 +34,27 @@ def load_function(config: JobConfig) -> Callable[..., Any]:
     Raises:
         ModelContractError: the module or the function is not there.
     """
+    return load_named(config, "model")
+
+
+def load_named(config: JobConfig, key: str) -> Callable[..., Any]:
+    """Imports the function that a key of the configuration names.
+
+    Raises:
+        ModelContractError: the module or the function is not there.
+    """
+    name, function_name = config.modules[key], config.function_of(key)
     try:
-        module = importlib.import_module(config.model_module)
+        module = importlib.import_module(name)
     except ModuleNotFoundError as e:
-        if e.name is None or not (config.model_module + ".").startswith(e.name + "."):
-            raise  # the module is there, but one that it imports is not: that is the model's own error
-        raise ModelContractError(f"model: module '{config.model_module}' is not found") from e
-    function: Callable[..., Any] | None = getattr(module, config.model_function, None)
+        if e.name is None or not (name + ".").startswith(e.name + "."):
+            raise  # the module is there, but one that it imports is not: that is the user's own error
+        raise ModelContractError(f"{key}: module '{name}' is not found") from e
+    function: Callable[..., Any] | None = getattr(module, function_name, None)
     if not callable(function):
         names = sorted(n for n, v in vars(module).items() if inspect.isfunction(v) and v.__module__ == module.__name__)
         raise ModelContractError(
-            f"model: module '{config.model_module}' has no function '{config.model_function}' "
-            f"(it has: {', '.join(names) or 'none'})"
+            f"{key}: module '{name}' has no function '{function_name}' (it has: {', '.join(names) or 'none'})"
         )
     return function
 

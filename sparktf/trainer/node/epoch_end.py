@@ -21,6 +21,7 @@ from sparktf.time_limit import Took, is_time_up, reserve_s
 from sparktf.trainer.model.learning_rate import LearningRate
 from sparktf.trainer.node.member import Member
 from sparktf.trainer.node.position import Position
+from sparktf.trainer.node.user_callbacks import UserCallbacks
 from sparktf.trainer.node.weights import Weights
 
 _STOP, _REDUCE = "train.early_stopping", "train.reduce_lr_on_plateau"
@@ -53,20 +54,26 @@ class EpochEnd:
         self._rules: dict[str, KeepRule] = {}
         self._optimizer = optimizer
         self._rate: LearningRate | None = None
+        self._callbacks: UserCallbacks | None = None
         self._limit = spec.time_limit
         self._call_s = 0.0
         self._asked_s: float | None = None
 
     def prepare(self) -> None:
-        """Finds the metrics that the configuration names, once the weights can be evaluated.
+        """Finds what the configuration names, once the weights can be evaluated; all nodes call it.
 
         Raises:
-            ModelContractError: the model has no such metric, or its learning rate cannot be set.
+            ModelContractError: the model has no such metric, its learning rate cannot be set, or there are no such
+                callbacks.
             PreflightError: there are no rows to evaluate on.
         """
         if self._train.reduce_lr_on_plateau is not None:
             self._rate = LearningRate(self._optimizer, _REDUCE)
         self._rules = {key: self._rule(key, watched) for key, watched in self._train.watched().items()}
+        if self._train.callbacks is not None:
+            model = self._weights.copied()
+            if self._member.place.leads:
+                self._callbacks = UserCallbacks(self._member.place.spec.config, model)
 
     def _rule(self, key: str, watched: WatchedMetric) -> KeepRule:
         if self._validates and not self._weights.metrics:
@@ -74,11 +81,16 @@ class EpochEnd:
         names = self._weights.metrics if self._validates else ["loss"]
         return metric_rule(watched.metric, watched.mode, names, (f"{key}.metric", f"{key}.mode"))
 
+    def begun(self, epoch: int) -> None:
+        """Is told that an epoch begins, or what is left of it."""
+        if self._callbacks is not None:
+            self._callbacks.begun(epoch)
+
     def trained(self, position: Position) -> None:
         """Tells the training loss of an epoch, before its checkpoint, where anything depends on an epoch's metrics."""
         self._asked_s = None  # what comes until the next epoch is no call
         loss = position.epoch_loss
-        if not self._rules or not loss.rows:
+        if not self._watches or not loss.rows:
             return
         values = {"loss": loss.mean} | ({} if self._rate is None else {"learning_rate": self._rate.get()})
         told = Evaluation(epoch=position.epoch, step=position.step, rows=loss.rows, values=values)
@@ -106,50 +118,81 @@ class EpochEnd:
         """
         if self._limit is not None and not position.step and self._is_time_up(time.monotonic()):
             raise PreflightError(f"{self._limit.said} leaves no time to train: {self._limit.left_s:.0f} s were left")
+        restore = self._member.place.spec.restore
         # Of an epoch that is begun, the metrics are to come; those of the one before were looked at when it began.
-        history = self._history
-        is_between = bool(history) and history[-1].step == position.step and history[-1].epoch < position.epoch
-        over = self._is_over(position, is_whole=is_between)
+        is_between = restore is not None and not restore.cursor.rows and restore.cursor.epoch > 0
+        over = self._is_over(position, restore.cursor.epoch - 1 if restore is not None and is_between else None)
         if over:
             self._weights.complete(position)
         return over
 
     def is_over(self, position: Position) -> bool:
         """Whether nothing more is trained after an epoch, or a part of it, that is evaluated; all nodes call it."""
-        return self._is_over(position, is_whole=position.is_complete)
+        return self._is_over(position, position.epoch if position.is_complete else None)
 
-    def _is_over(self, position: Position, *, is_whole: bool) -> bool:
-        nothing_follows = not self._rules and self._limit is None
-        if nothing_follows or self._member.extent.epoch_after(position) is None:
+    def _is_over(self, position: Position, ended: int | None) -> bool:
+        """See `is_over`.
+
+        Args:
+            ended: The epoch of which all is trained; None where that is a part of one.
+        """
+        if not self._watches and self._limit is None:
             return False
+        goes_on = self._member.extent.epoch_after(position) is not None
+        if self._train.callbacks is not None:
+            self._weights.copied()
         rate = 0.0
         if self._member.place.leads:
-            self.stopped = (self._no_better(position) if is_whole else None) or self._out_of_time(position)
-            rate = self._lower_rate() if is_whole else 0.0
+            stopped = None if ended is None else self._after(ended, position)
+            stopped = stopped or self._out_of_time(position)
+            self.stopped = stopped if goes_on else None
+            rate = 0.0 if ended is None else self._lower_rate(ended)
         is_over, rate = self._sum(np.array([self.stopped is not None, rate], np.float64))
         if rate and self._rate is not None:
             self._rate.set(float(rate))
+        if self._callbacks is not None and (is_over or not goes_on):
+            self._callbacks.end(self._logs(position.epoch if ended is None else ended))
         return bool(is_over)
 
     @property
-    def _history(self) -> list[Evaluation]:
-        return by_epoch(self._weights.evaluations if self._validates else self._trained)
+    def _watches(self) -> bool:
+        """Whether anything depends on the metrics of epochs."""
+        return bool(self._rules) or self._train.callbacks is not None
 
-    def _no_better(self, position: Position) -> Stopped | None:
-        settings, history = self._train.early_stopping, self._history
+    def _history(self, epoch: int) -> list[Evaluation]:
+        """Returns the evaluations until an epoch; none where its own is not known."""
+        found = by_epoch(self._weights.evaluations if self._validates else self._trained)
+        return found if found and found[-1].epoch == epoch else []
+
+    def _logs(self, epoch: int) -> dict[str, float]:
+        """Returns the metrics of an epoch as Keras names them."""
+        trained = {e.epoch: e.values for e in self._trained}.get(epoch, {})
+        evaluations = self._weights.evaluations if self._weights.metrics else ()
+        validated = {e.epoch: e.values for e in evaluations}.get(epoch, {})
+        return {**trained, **{f"val_{name}": value for name, value in validated.items()}}
+
+    def _after(self, epoch: int, position: Position) -> Stopped | None:
+        called = self._callbacks is not None and self._callbacks.ended(epoch, self._logs(epoch))
+        stopped = self._no_better(epoch, position)
+        if stopped is None and called:
+            text = f"stopped after epoch {epoch + 1}: a callback of train.callbacks has set stop_training"
+            return Stopped(reason="callbacks", epoch=epoch, step=position.step, text=text)
+        return stopped
+
+    def _no_better(self, epoch: int, position: Position) -> Stopped | None:
+        settings, history = self._train.early_stopping, self._history(epoch)
         if settings is None or not is_enough(rule := self._rules[_STOP], settings, history):
             return None
-        epoch = history[-1].epoch
         name = f"val_{rule.metric}" if self._validates else rule.metric
         text = in_words(name, settings, standstill(rule, settings, history), epoch)
         return Stopped(reason="early_stopping", epoch=epoch, step=position.step, text=text)
 
-    def _lower_rate(self) -> float:
+    def _lower_rate(self, epoch: int) -> float:
         """Returns the learning rate that is to be set, 0 where it stays; an epoch's checkpoint has the old one."""
         settings = self._train.reduce_lr_on_plateau
         if settings is None or self._rate is None:
             return 0.0
-        if not is_reduction_due(self._rules[_REDUCE], settings, self._history):
+        if not is_reduction_due(self._rules[_REDUCE], settings, self._history(epoch)):
             return 0.0
         old = self._rate.get()
         return max(old * settings.factor, settings.min_lr) if old > np.float32(settings.min_lr) else 0.0

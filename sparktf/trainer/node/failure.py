@@ -140,10 +140,11 @@ def _plain(text: str) -> str:
 
 
 def _place(error: BaseException, spec: TrainerSpec) -> str:
-    """Returns where in the user's module it happened: " (file:line in function: source line)", or nothing."""
+    """Returns where in the user's modules it happened: " (file:line in function: source line)", or nothing."""
     found = ""
+    modules = {module.partition(".")[0] for module in spec.config.modules.values()}
     for frame, line in _walk(error.__traceback__):
-        if frame.f_globals.get("__name__", "").partition(".")[0] == spec.config.model_module.partition(".")[0]:
+        if frame.f_globals.get("__name__", "").partition(".")[0] in modules:
             name = frame.f_code.co_filename
             source = linecache.getline(name, line, frame.f_globals).strip()
             found = f" ({name.rpartition('/')[2]}:{line} in {frame.f_code.co_name}: {source})"

@@ -92,7 +92,7 @@ class Extent(NamedTuple):
     @classmethod
     def of(cls, train: TrainConfig) -> Extent:
         """Returns the extent of a configuration."""
-        return cls(train.epochs, train.max_steps, may_stop=train.early_stopping is not None or train.ends_by_time)
+        return cls(train.epochs, train.max_steps, may_stop=train.may_stop)
 
     def is_exhausted(self, step: int) -> bool:
         """Whether `train.max_steps` is reached."""

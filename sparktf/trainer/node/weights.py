@@ -101,6 +101,11 @@ class Weights:
         """Names of the validation metrics, once it is ready to evaluate; none where this node does not."""
         return [] if self._evaluator is None else self._evaluator.names()
 
+    def copied(self) -> Any:
+        """Returns the Keras model that has a copy of the weights, which is up to date; all nodes call it."""
+        self._copy.update()
+        return self._copy.model.model
+
     def prepare(self) -> KeepRule | None:
         """Makes ready to evaluate, if there are rows; returns by what the best weights are known, if they are kept.
 

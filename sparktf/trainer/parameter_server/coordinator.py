@@ -137,6 +137,7 @@ class CoordinatedRun:
 
     def _train_epoch(self, epoch: int) -> None:
         self._member.place.enter("training")
+        self._epoch_end.begun(epoch)
         self._loop.run_epoch(rows_to_train(self._member.place, epoch))
         message = epoch_done(self._spec, self._loop.position, self._loop.rows_aside, self._dropped_since_told())
         self._member.place.send(Action.EPOCH_DONE, message)

@@ -85,6 +85,7 @@ class KerasRun:
 
     def _train_epoch(self, epoch: int) -> None:
         self._member.place.enter("training")
+        self._epoch_end.begun(epoch)
         with self._member.input.open(Stream.TRAIN, epoch) as feed:
             self._loop.run_epoch(feed)
             self._member.input.report(feed, self._loop.position)

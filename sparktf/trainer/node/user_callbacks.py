@@ -1,0 +1,86 @@
+"""The user's Keras callbacks: they are told of epochs, and may end the training; nothing else of it is theirs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from sparktf.config.job import JobConfig
+from sparktf.errors import ModelContractError
+from sparktf.trainer.model.model import load_named
+
+_KEY = "train.callbacks"
+_NEVER_CALLED = tuple(
+    f"on_{what}_{when}"
+    for what in ("batch", "train_batch", "test_batch", "predict_batch", "test", "predict")
+    for when in ("begin", "end")
+)
+_INSTEAD = {
+    "ReduceLROnPlateau": "train.reduce_lr_on_plateau",
+    "LearningRateScheduler": "a schedule in the optimizer",
+    "BackupAndRestore": "the checkpoints of the run",
+    "SwapEMAWeights": "none: weights are exported as they are trained",
+}
+"""Callbacks of Keras that change what is trained -> what to have in their place."""
+
+
+class UserCallbacks:
+    """What the configuration's function returns, on the chief."""
+
+    def __init__(self, config: JobConfig, model: Any) -> None:
+        """Has the function make them, and gives them a model.
+
+        Args:
+            model: A copy of what is trained.
+
+        Raises:
+            ModelContractError: it returns something else, or what would not be called or not be heeded.
+        """
+        callbacks = load_named(config, _KEY)(dict(config.params))
+        if not isinstance(callbacks, (list, tuple)):
+            raise ModelContractError(
+                f"{_KEY}: {config.train.callbacks} returned {type(callbacks).__name__}, not a list of Keras callbacks"
+            )
+        for callback in callbacks:
+            _check(callback)
+        self._callbacks = tuple(callbacks)
+        self._model = model
+        self._model.stop_training = False
+        for callback in self._callbacks:
+            callback.set_params({"epochs": config.train.epochs, "steps": None, "verbose": 0})
+            callback.set_model(model)
+            callback.on_train_begin()
+
+    def begun(self, epoch: int) -> None:
+        """Tells them that an epoch begins."""
+        for callback in self._callbacks:
+            callback.on_epoch_begin(epoch)
+
+    def ended(self, epoch: int, logs: Mapping[str, float]) -> bool:
+        """Tells them of an epoch, each in a dict of its own; returns whether one of them ends the training."""
+        for callback in self._callbacks:
+            callback.on_epoch_end(epoch, dict(logs))
+        return bool(self._model.stop_training)
+
+    def end(self, logs: Mapping[str, float]) -> None:
+        """Tells them that the training is over."""
+        for callback in self._callbacks:
+            callback.on_train_end(dict(logs))
+
+
+def _check(callback: Any) -> None:
+    name, mro = type(callback).__name__, type(callback).__mro__
+    base = next((c for c in mro if c.__name__ == "Callback" and c.__module__.startswith(("keras.", "tf_keras."))), None)
+    if base is None:
+        raise ModelContractError(f"{_KEY}: {name} is no Keras callback")
+    for cls in mro:
+        if cls.__name__ in _INSTEAD:
+            raise ModelContractError(f"{_KEY}: {name} changes what is trained; have instead: {_INSTEAD[cls.__name__]}")
+    if getattr(callback, "restore_best_weights", False):
+        raise ModelContractError(f"{_KEY}: {name} restores the best weights; have instead: train.keep: best")
+    for method in _NEVER_CALLED:
+        own = getattr(callback, method)
+        if getattr(own, "__func__", own) is not getattr(base, method):
+            raise ModelContractError(
+                f"{_KEY}: {name} has {method}, which is never called: callbacks are told of epochs alone"
+            )
