@@ -91,6 +91,18 @@ class WatchedStorage(LocalStorage):
         self._before("rename", source)
         super().rename(source, target)
 
+    def replace(self, source: str, target: str) -> None:
+        self._before("replace", source)
+        super().replace(source, target)
+
+    def upload(self, local: Path, path: str) -> None:
+        self._before("upload", path)
+        super().upload(local, path)
+
+    def download(self, path: str, local: Path) -> None:
+        self._before("download", path)
+        super().download(path, local)
+
     def delete(self, path: str) -> None:
         self._before("delete", path)
         super().delete(path)

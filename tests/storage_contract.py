@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import os
+import threading
 import time
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -175,3 +177,34 @@ class StorageContract:
             with pytest.raises(StorageNotFoundError, match=f"cannot rename {root}/source to {root}/{above}/target: "):
                 storage.rename(f"{root}/source", f"{root}/{above}/target")
         assert names_below(storage, root) == ["file", "source"]
+
+    def test_a_file_takes_the_place_of_another_in_one_step(self, storage: Storage, root: str) -> None:
+        storage.write_bytes(f"{root}/x", b"0")
+        ended, read = threading.Event(), set()
+
+        def follow() -> None:
+            while not ended.is_set():
+                read.add(storage.read_bytes(f"{root}/x"))
+
+        with ThreadPoolExecutor(1) as pool:
+            reader = pool.submit(follow)
+            for number in range(1, 20):
+                storage.write_bytes(f"{root}/new", b"%d" % number)
+                storage.replace(f"{root}/new", f"{root}/x")
+                assert storage.read_bytes(f"{root}/x") == b"%d" % number
+            ended.set()
+            reader.result(timeout=60)
+        assert read <= {b"%d" % number for number in range(20)}
+        assert names_below(storage, root) == ["x"]
+
+    def test_what_cannot_be_replaced_stays(self, storage: Storage, root: str) -> None:
+        storage.write_bytes(f"{root}/file", b"1")
+        storage.make_dirs(f"{root}/empty")
+        with pytest.raises(StorageExistsError, match=f"cannot rename {root}/file to {root}/empty: "):
+            storage.replace(f"{root}/file", f"{root}/empty")
+        for source, target in (("missing", "file"), ("file", "missing/x")):
+            with pytest.raises(StorageNotFoundError, match=f"cannot rename {root}/{source} to {root}/{target}: "):
+                storage.replace(f"{root}/{source}", f"{root}/{target}")
+        assert names_below(storage, root) == ["empty", "file"]
+        storage.replace(f"{root}/file", f"{root}/new")
+        assert names_below(storage, root) == ["empty", "new"]

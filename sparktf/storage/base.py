@@ -146,6 +146,16 @@ class Storage(Protocol):
             StorageNotFoundError: the source or the folder above the target is not there.
         """
 
+    def replace(self, source: str, target: str) -> None:
+        """Renames a file in one step, also to where a file is: whoever reads the target finds that one or this one.
+
+        The folder above the target is not made.
+
+        Raises:
+            StorageExistsError: the target is a folder.
+            StorageNotFoundError: the source or the folder above the target is not there.
+        """
+
     def delete(self, path: str) -> None:
         """Deletes a file or folder with all below it; nothing happens if it is not there."""
 

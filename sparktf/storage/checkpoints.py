@@ -139,6 +139,17 @@ def read_manifest(storage: Storage, folder: str, kind: type[_M]) -> _M:
     Raises:
         TornCheckpointError: the manifest is missing, does not parse or does not belong there, or a file differs.
     """
+    manifest = parse_manifest(storage, folder, kind)
+    verify_files(storage, folder, manifest.files)
+    return manifest
+
+
+def parse_manifest(storage: Storage, folder: str, kind: type[_M]) -> _M:
+    """Returns the manifest of a published folder; whether the files are as it says is not looked at.
+
+    Raises:
+        TornCheckpointError: it is missing, does not parse or does not belong there.
+    """
     path = f"{folder}/{MANIFEST}"
     try:
         manifest = kind.model_validate_json(storage.read_bytes(path))
@@ -150,7 +161,6 @@ def read_manifest(storage: Storage, folder: str, kind: type[_M]) -> _M:
         raise TornCheckpointError(f"{path} is not a manifest: {where or 'content'}: {first['msg']}") from error
     if not manifest.belongs_in(_name(folder)):
         raise TornCheckpointError(f"{path} is the manifest of another folder")
-    verify_files(storage, folder, manifest.files)
     return manifest
 
 

@@ -112,6 +112,16 @@ class HdfsStorage(Storage):
         old, new = self._plain(source), self._plain(target)
         self._rename(f"rename {self._cluster}{old} to", old, new, overwrite=False)
 
+    def replace(self, source: str, target: str) -> None:
+        """See `Storage`."""
+        old, new = self._plain(source), self._plain(target)
+        doing = f"rename {self._cluster}{old} to"
+        with suppress(StorageNotFoundError):
+            # The NameNode would say of a folder there what it says of many other things, and replace an empty one.
+            if self._retried(lambda: self._web.status(doing, new)).is_dir:
+                raise StorageExistsError(f"cannot {doing} {self._cluster}{new}: it is a folder")
+        self._rename(doing, old, new, overwrite=True)
+
     def delete(self, path: str) -> None:
         """See `Storage`."""
         plain = self._plain(path)

@@ -107,6 +107,14 @@ class LocalStorage(Storage):
             _rename_to_new(source, target)
             _sync_folder(os.path.dirname(target))
 
+    def replace(self, source: str, target: str) -> None:
+        source, target = local_path(source), local_path(target)
+        with storage_errors(f"rename {source} to", target):
+            if os.path.isdir(target):
+                raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), target)
+            os.replace(source, target)
+            _sync_folder(os.path.dirname(target))
+
     def delete(self, path: str) -> None:
         path = local_path(path)
         with storage_errors("delete", path), suppress(FileNotFoundError):

@@ -85,6 +85,16 @@ class Disk:
         self.delete(source)
         above[_name(target)] = found
 
+    def replace(self, source: str, target: str) -> None:
+        what = f"cannot rename {source} to {target}"
+        found, above = self.find(source), self.find(_parent(target))
+        if not isinstance(found, File) or not isinstance(above, dict):
+            raise StorageNotFoundError(f"{what}: No such file or directory")
+        if isinstance(above.get(_name(target)), dict):
+            raise StorageExistsError(f"{what}: Is a directory")
+        self.delete(source)
+        above[_name(target)] = found
+
     def delete(self, path: str) -> None:
         above = self.find(_parent(path))
         if isinstance(above, dict):
@@ -172,6 +182,9 @@ class SimStorage(Storage):
 
     def rename(self, source: str, target: str) -> None:
         self._way("rename", f"{source} -> {target}", lambda: self._disk.rename(source, target))
+
+    def replace(self, source: str, target: str) -> None:
+        self._way("replace", f"{source} -> {target}", lambda: self._disk.replace(source, target))
 
     def delete(self, path: str) -> None:
         self._way("delete", path, lambda: self._disk.delete(path))
