@@ -154,6 +154,27 @@ def _positive(text: str) -> int:
     return int(text)
 
 
+def _models(arguments: argparse.Namespace) -> int:
+    from sparktf.nightly.model_commands import show_models  # noqa: PLC0415 - storage libraries, as for submit
+
+    show_models(arguments.output, arguments.name, Console())
+    return 0
+
+
+def _rollback(arguments: argparse.Namespace) -> int:
+    from sparktf.nightly.model_commands import rollback  # noqa: PLC0415 - as above
+
+    print(rollback(arguments.output, arguments.name, arguments.to))
+    return 0
+
+
+def _promote(arguments: argparse.Namespace) -> int:
+    from sparktf.nightly.model_commands import promote  # noqa: PLC0415 - as above
+
+    print(promote(arguments.output, arguments.run))
+    return 0
+
+
 def _say(line: str) -> None:
     print(line, file=sys.stderr, flush=True)
 
@@ -205,6 +226,7 @@ def _parser() -> argparse.ArgumentParser:
     )
     pack.set_defaults(command=_pack)
     _add_runs(commands)
+    _add_model_commands(commands)
     return parser
 
 
@@ -228,6 +250,23 @@ def _add_runs(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> 
     for parser in (runs, show, diff):
         parser.add_argument("--output", metavar="PATH", help="where the runs are (default: $SPARKTF_OUTPUT)")
         parser.add_argument("--config", metavar="FILE", help="a configuration, whose output and name are meant")
+
+
+def _add_model_commands(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    models = commands.add_parser("models", help="list the published models of a name")
+    models.add_argument("name", metavar="NAME", help="the name of the training")
+    models.set_defaults(command=_models)
+    rollback = commands.add_parser("rollback", help="make an earlier published model the current one")
+    rollback.add_argument("name", metavar="NAME", help="the name of the training")
+    rollback.add_argument("--to", type=int, metavar="VERSION", help="which one (default: the one before the current)")
+    rollback.set_defaults(command=_rollback)
+    promote = commands.add_parser("promote", help="publish the model of a run, whatever day it is of")
+    promote.add_argument("run", metavar="RUN", help="NAME/RUN_ID")
+    promote.set_defaults(command=_promote)
+    for command in (models, rollback, promote):
+        command.add_argument(
+            "--output", metavar="PATH", help="output.path of the configuration (default: $SPARKTF_OUTPUT)"
+        )
 
 
 def _show_yaml(text: str) -> None:

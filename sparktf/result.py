@@ -156,6 +156,7 @@ class RunResult(Message):
         validation: Validation metrics of every epoch of the run, or of the commits that an evaluator has read.
         kept: Which weights the model has, where `train.keep` is `best`.
         stopped: Why the training ended before its last epoch, where the configuration says when it does.
+        date: The day that the run is of (`--date`), as YYYY-MM-DD; "" for none.
         steps: Optimizer updates of the whole run.
         model: Folder of the published model, "" if there is none.
         error: The root cause of a run that failed.
@@ -168,6 +169,7 @@ class RunResult(Message):
     run_id: str
     name: str
     verdict: Verdict
+    date: str = ""
     steps: int = 0
     epochs: int = 0
     rows_trained: int = 0

@@ -23,6 +23,9 @@ HISTORY = "_runs"
 HISTORY_OF_NAME = "name="
 """Within it, the folder of a name begins so: as Spark and Hive write a partition."""
 
+SERVING = "serving"
+"""The folder beside the runs of one name that has the models which are published."""
+
 _NAME = re.compile(NAME_PATTERN.removesuffix("$"))
 _STEP = re.compile(r"^step-(\d{12})$")
 _TERM = re.compile(r"^\d{6,}$")
@@ -134,7 +137,9 @@ def trainer_name(attempt: int, node: NodeId, incarnation: int) -> str:
 
 
 def check_run_id(run_id: str) -> str:
-    """Returns a run id that can name a folder. Raises `ConfigError` for any other."""
+    """Returns a run id that can name a folder of its own. Raises `ConfigError` for any other."""
+    if run_id == SERVING:
+        raise ConfigError(f"--run-id {SERVING} is taken: published models lie in a folder of that name")
     return check_name(run_id, "--run-id")
 
 

@@ -24,6 +24,7 @@ from pydantic import (
 )
 
 from sparktf.config.nodes import ClusterConfig
+from sparktf.config.publish import OutputConfig, PublishConfig
 from sparktf.config.ready import ReadyConfig
 from sparktf.config.section import FunctionName, Section, Switch
 from sparktf.config.submit import SubmitConfig
@@ -211,23 +212,6 @@ class CheckpointConfig(Section):
     keep: PositiveInt = Field(default=3, description="Newest checkpoints kept; older ones are deleted.")
 
 
-class OutputConfig(Section):
-    """Where results go."""
-
-    path: str = Field(
-        description="Root of all runs: a run writes to `<path>/<name>/<run id>/` "
-        "(checkpoints, model, logs, events, tensorboard, result.json)."
-    )
-    history: bool = Field(
-        default=False,
-        description="Keep a row of each run that ends in the table `<path>/_runs`, which `sparktf runs` shows, and "
-        "Spark and Hive read ([nightly.md](nightly.md)).",
-    )
-    progress_seconds: PositiveFloat = Field(
-        default=5.0, description="Time between progress lines where there is no terminal."
-    )
-
-
 class SecurityConfig(Section):
     """The control channel."""
 
@@ -269,6 +253,9 @@ class JobConfig(Section):
     train: TrainConfig = Field(default=TrainConfig(), description="The training.")
     checkpoint: CheckpointConfig = Field(default=CheckpointConfig(), description="Checkpoints.")
     output: OutputConfig = Field(description="Where results go.")
+    publish: PublishConfig | None = Field(
+        default=None, description="Whether the model is put where readers find it ([nightly.md](nightly.md))."
+    )
     timeouts: TimeoutsConfig = Field(default=TimeoutsConfig(), description="Upper bounds of every wait.")
     security: SecurityConfig = Field(default=SecurityConfig(), description="The control channel.")
     submit: SubmitConfig = Field(default=SubmitConfig(), description="For `sparktf submit`.")
@@ -340,6 +327,12 @@ class JobConfig(Section):
                 "train.deadline and train.max_seconds need train.reserve with cluster.evaluator: true: those who train "
                 "do not know how long the evaluator takes"
             )
+        return self
+
+    @model_validator(mode="after")
+    def _pruned_models_are_published(self) -> Self:
+        if self.output.keep_models is not None and self.publish is None:
+            raise ValueError("output.keep_models is of models that runs publish: give publish, if only as {}")
         return self
 
     @property

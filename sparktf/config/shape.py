@@ -69,6 +69,6 @@ DOTTED_NAMES = (("submit", "conf"),)
 OPTIONAL_SECTIONS = tuple(
     name
     for name, field in JobConfig.model_fields.items()
-    if field.default_factory is not None or isinstance(field.default, (Section, dict))
+    if not field.is_required() and (section_of(field.annotation) or isinstance(field.default, dict))
 )
 """Top-level keys that may be left out, so that one whose lines are all commented out means its defaults."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 from sparktf.config.job import JobConfig
 from sparktf.driver.gang.site import Voice
@@ -26,6 +27,20 @@ class Hooks:
 
         Not called for a run that is resumed: it has been planned.
         """
+
+    def after_training(
+        self, config: JobConfig, rundir: RunDirectory, result: RunResult, voice: Voice, check_owner: Callable[[], None]
+    ) -> dict[str, Any]:
+        """The model stands in the run's folder. Returns what the result shall say of what becomes of it (`extra`).
+
+        Called again for a run that is resumed because it ended before its result was written.
+
+        Args:
+            result: As it would be now.
+            check_owner: Raises `FencedOffError` where the run has become another submission's.
+        """
+        del config, rundir, result, voice, check_owner
+        return {}
 
     def ended(self, result: RunResult, config: JobConfig, rundir: RunDirectory, put: Put, voice: Voice) -> None:
         """The run has a verdict, and its result is written; it is this driver's until the hook returns.

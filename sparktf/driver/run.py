@@ -81,6 +81,7 @@ class Run:
             run_id=run_id,
             name=config.name,
             verdict=Verdict.INFRASTRUCTURE,
+            date=config.date.isoformat() if config.date else "",
             path=self._rundir.path,
             application=application.id,
             application_attempt=application.attempt,
@@ -162,6 +163,8 @@ class Run:
         self._gang.reserve(config, plan, self._voice)
         self._take(RunEvent.RESERVED)
         self._run_attempts(plan, assets)
+        extra = self._hooks.after_training(config, self._rundir, self._summary(None), self._voice, self._fence.check)
+        self._result = self._result.model_copy(update={"extra": extra})
 
     def _open_events(self) -> None:
         self._events = open_events(self._storage, self._fence, self._rundir.events, self._clock)

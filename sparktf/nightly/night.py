@@ -2,15 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
 from sparktf.clock import Clock
 from sparktf.config.job import JobConfig
 from sparktf.driver.gang.site import Voice
 from sparktf.driver.hooks import Hooks, Put
+from sparktf.errors import StorageError
 from sparktf.nightly.history import keep_record, recorded
+from sparktf.nightly.pruning import prune_runs
 from sparktf.nightly.readiness import await_ready
+from sparktf.nightly.release import release_of
+from sparktf.nightly.serving import Published, Serving
 from sparktf.result import RunResult
 from sparktf.rundir import RunDirectory
 from sparktf.storage import FileSystems
+from sparktf.storage.base import Storage
 
 
 class Night(Hooks):
@@ -26,6 +34,31 @@ class Night(Hooks):
             storage = self._file_systems.open(config.data.path)
             await_ready(storage, config.data.path, config.data.ready, self._clock, voice.say)
 
+    def after_training(
+        self, config: JobConfig, rundir: RunDirectory, result: RunResult, voice: Voice, check_owner: Callable[[], None]
+    ) -> dict[str, Any]:
+        """Publishes the model, then deletes what is too old; see `Hooks`.
+
+        Raises:
+            ModelContractError: the run has exported no model.
+            FencedOffError: the run has become another submission's; nothing is published.
+            StorageError: the storage failed; readers see what they saw, or the new model.
+        """
+        storage = self._file_systems.open(rundir.root)
+        serving = Serving(storage, rundir.root, rundir.name)
+        extra: dict[str, Any] = {}
+        if config.publish is not None:
+            release = release_of(storage, rundir, result, config.publish.date or result.date, self._clock.wall_s())
+            published = serving.publish(release, check_owner)
+            line = _in_words(published, serving.path, release.date)
+            voice.say(line)
+            extra = {"published": published.version, "publishing": line}
+        try:
+            _prune(config, storage, rundir, serving, voice)
+        except StorageError as error:  # the model stands whatever becomes of the old ones, and the next run tries again
+            voice.warn(f"old models or runs are not deleted: {error}")
+        return extra
+
     def ended(self, result: RunResult, config: JobConfig, rundir: RunDirectory, put: Put, voice: Voice) -> None:
         """Keeps the run's row of the history."""
         if not config.output.history:
@@ -34,3 +67,24 @@ class Night(Hooks):
             keep_record(recorded(result, config.date), rundir, self._file_systems.open(rundir.root), put)
         except Exception as e:  # noqa: BLE001 - the run has its verdict, and no row of a table is worth another one
             voice.warn(f"output.history: this run's row is not kept: {e}")
+
+
+def _in_words(published: Published, folder: str, date: str) -> str:
+    if published.newer is not None:
+        newer = f"version {published.newer.number} is of {published.newer_date}"
+        return f"not published: this model is of {date}, and {newer}, which stays"
+    if published.is_new:
+        return f"published as version {published.version}: {folder}/{published.version}"
+    standing = "which is current" if published.is_current else "which is not current: it was rolled back or followed"
+    return f"published already as version {published.version}, {standing}"
+
+
+def _prune(config: JobConfig, storage: Storage, rundir: RunDirectory, serving: Serving, voice: Voice) -> None:
+    keep_models, keep_runs = config.output.keep_models, config.output.keep_runs
+    if keep_models is not None and (versions := serving.prune(keep_models)):
+        voice.say(f"output.keep_models: {keep_models}: deleted {', '.join(map(str, versions))}")
+    if keep_runs is not None:
+        spared = {rundir.run_id, *serving.current_run()}
+        # This one is kept too, and has not ended yet.
+        if runs := prune_runs(storage, rundir.root, rundir.name, keep_runs - 1, spared):
+            voice.say(f"output.keep_runs: {keep_runs}: deleted {', '.join(runs)}")

@@ -120,8 +120,7 @@ class Fence:
                 self._path = None
                 self.discard(path)
             raise
-        with self.guarded():
-            self._storage.stat(path)
+        self.check()
         self.discard(*(aside for _, aside in swept))
         return max((_attempt(name) for name, _ in swept), default=0)
 
@@ -169,6 +168,16 @@ class Fence:
         if self._owner is not None and self._owner.superseded:
             self.lost = True
             raise self.error()
+
+    def check(self) -> None:
+        """Looks whether the fence stands.
+
+        Raises:
+            FencedOffError: a newer committer owns the run.
+            StorageError: the storage failed.
+        """
+        with self.guarded() as path:
+            self._storage.stat(path)
 
     def is_gone(self) -> bool:
         """Whether somebody has moved the fence away; False where there is none, or the storage does not say."""

@@ -101,8 +101,8 @@ class Step(enum.Enum):
 def see(before: Seen | None, term: Term, began_s: float, ended_s: float, limit_s: float) -> Seen:
     """Returns what is known after another look, which took from `began_s` to `ended_s`.
 
-    Who did not look for long, because it or the storage stood still, begins anew: so may have the owner, and be back, or
-    be gone since.
+    Who did not look for long, because it or the storage stood still, begins anew: so may have the owner, and be back,
+    or be gone since.
     """
     if before is None or ended_s - before.looked_s > limit_s * _BLIND:
         return Seen(term, ended_s, began_s)

@@ -10,10 +10,11 @@ from typing import Any
 
 import pytest
 
-from sparktf.config.job import DataConfig, FeatureConfig, JobConfig, OutputConfig
+from sparktf.config.job import DataConfig, FeatureConfig, JobConfig
 from sparktf.config.load import dump_config, load_config, parse_config
 from sparktf.config.nodes import ClusterConfig
 from sparktf.config.page import reference_page
+from sparktf.config.publish import OutputConfig
 from sparktf.config.train import TrainConfig
 from sparktf.driver.plan.paths import normalised
 from sparktf.errors import ConfigError, SparkTFError, Verdict

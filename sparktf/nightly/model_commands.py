@@ -1,0 +1,106 @@
+"""`sparktf models`, `sparktf rollback` and `sparktf promote`: published models, by hand."""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from collections.abc import Mapping
+
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from sparktf.errors import ConfigError, StorageNotFoundError, TornCheckpointError
+from sparktf.hadoop import HadoopConf
+from sparktf.nightly.release import stored_release
+from sparktf.nightly.serving import Serving, Version
+from sparktf.rundir import RunDirectory, check_name
+from sparktf.storage import FileSystems, Storage
+
+_OUTPUT = "SPARKTF_OUTPUT"
+_SHOWN_METRICS = 3
+
+
+def show_models(output: str | None, name: str, console: Console) -> None:
+    """Prints a table of the published models of a name, the newest first.
+
+    Raises:
+        ConfigError: there is none, or nothing says where the runs are.
+        StorageError: the storage failed.
+    """
+    storage, root = _open(output)
+    serving = Serving(storage, root, check_name(name, "NAME"))
+    current, versions = serving.current(), serving.versions()
+    if not versions:
+        raise ConfigError(f"no model of {name} is published: there is none in {serving.path}")
+    table = Table(title=f"{name}: {serving.path}", title_justify="left", title_style="bold")
+    table.add_column("version", justify="right")
+    table.add_column("")
+    for column in ("date", "run", "published"):
+        table.add_column(column, overflow="fold")
+    for column in ("steps", "MB"):
+        table.add_column(column, justify="right")
+    table.add_column("metrics", overflow="fold")
+    for version in reversed(versions):
+        is_current = version.number == current
+        state = "current" if is_current else "withdrawn" if version.withdrawn else ""
+        style = "bold green" if is_current else "dim" if version.withdrawn else ""
+        cells = (str(version.number), state, *_cells(storage, serving, version))
+        table.add_row(*(Text(cell) for cell in cells), style=style)
+    console.print(table)
+
+
+def rollback(output: str | None, name: str, to: int | None) -> str:
+    """Makes an earlier version the current one; returns what to say of it. Raises as `Serving.rollback`."""
+    storage, root = _open(output)
+    serving = Serving(storage, root, check_name(name, "NAME"))
+    before = serving.current()
+    number = serving.rollback(to)
+    came = "" if before in (None, number) else f", and no longer {before}"
+    return f"{name}: version {number} is current{came}: {serving.path}/{number}"
+
+
+def promote(output: str | None, run: str) -> str:
+    """Makes the model of a run the current version; returns what to say of it.
+
+    Raises:
+        ConfigError: `run` is not NAME/RUN_ID, or that run has not ended well.
+        ModelContractError: it has exported no model.
+        StorageError: the storage failed.
+    """
+    storage, root = _open(output)
+    name, slash, run_id = run.rpartition("/")
+    if not slash:
+        raise ConfigError(f"{run!r} is no run: write NAME/RUN_ID")
+    rundir = RunDirectory(root, name, run_id)
+    serving = Serving(storage, root, rundir.name)
+    number = serving.promote(stored_release(storage, rundir, time.time()))
+    return f"{name}: version {number}, of run {run_id}, is current: {serving.path}/{number}"
+
+
+def _open(output: str | None) -> tuple[Storage, str]:
+    """Returns the storage of all runs, and its path."""
+    path = output or os.environ.get(_OUTPUT)
+    if not path:
+        raise ConfigError(f"where are the runs? Give --output PATH, the configuration's output.path, or set {_OUTPUT}")
+    systems = FileSystems(HadoopConf.from_environment())
+    return systems.open(path), systems.normalise(path)
+
+
+def _cells(storage: Storage, serving: Serving, version: Version) -> tuple[str, ...]:
+    try:
+        manifest = serving.manifest(version)
+        metrics = json.loads(storage.read_bytes(f"{version.folder}/metrics.json"))
+    except (TornCheckpointError, StorageNotFoundError):
+        return ("", "no model that sparktf has published", "", "", "", "")
+    nbytes = sum(file.nbytes for file in manifest.files)
+    published = manifest.published.partition("+")[0].replace("T", " ")
+    sizes = (f"{manifest.steps:,}", f"{nbytes / 1e6:,.1f}")
+    return (manifest.date, manifest.run_id, published, *sizes, _metrics(metrics))
+
+
+def _metrics(metrics: Mapping[str, Mapping[str, float]]) -> str:
+    """Returns the first metrics of the validation stream, else of the training stream."""
+    values = metrics.get("validation") or metrics.get("train") or {}
+    return ", ".join(f"{name} {value:.4f}" for name, value in list(values.items())[:_SHOWN_METRICS])

@@ -1,0 +1,150 @@
+"""What of a run is published: its exported model, and where it comes from."""
+
+from __future__ import annotations
+
+import datetime as dt
+import json
+import secrets
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from sparktf.config.yaml import load_yaml
+from sparktf.driver.plan.plan import Plan, load_plan
+from sparktf.errors import ConfigError, ModelContractError, StorageNotFoundError, Verdict
+from sparktf.nightly.serving import ModelManifest
+from sparktf.result import RunResult
+from sparktf.rundir import RunDirectory
+from sparktf.storage.base import Storage
+from sparktf.storage.checkpoints import MANIFEST, FileManifest, parse_manifest, verify_files
+from sparktf.wire.uploads import StagedFile
+
+_STAGED = "_staged-"
+_LEFT_S = 86_400.0
+"""What nobody has written to for so long was left by a process that was killed."""
+
+_SAVED_MODEL = "saved_model/"
+
+
+@dataclass(frozen=True)
+class Release:
+    """One run's model as it is to be published; see `Candidate`.
+
+    Attributes:
+        date: Day that the model is of, as YYYY-MM-DD.
+        now_s: Seconds since 1970.
+    """
+
+    storage: Storage
+    rundir: RunDirectory
+    result: RunResult
+    date: str
+    now_s: float
+
+    @property
+    def run_id(self) -> str:
+        """Whose model it is."""
+        return self.rundir.run_id
+
+    def stage(self, folder: str) -> str:
+        """Copies it into a new folder below `folder`, with a `ModelManifest` that is written last; returns the folder.
+
+        The SavedModel's files lie in the folder itself, where TensorFlow Serving looks for them.
+
+        Raises:
+            TornCheckpointError: the run's model is not as its manifest says, or what arrived is not.
+            StorageError: the storage failed.
+        """
+        self._sweep(folder)
+        staged = f"{folder}/{_STAGED}{self.run_id}-{secrets.token_hex(4)}"
+        plan = load_plan(self.storage, self.rundir.plan)
+        files = self._copy(staged)
+        for name, content in {"metrics.json": self.result.metrics, "data.json": _data(plan)}.items():
+            files.append(self._write(staged, name, content))
+        verify_files(self.storage, staged, files)
+        manifest = ModelManifest(
+            files=tuple(sorted(files, key=lambda file: file.name)),
+            name=self.rundir.name,
+            run_id=self.run_id,
+            date=self.date,
+            published=dt.datetime.fromtimestamp(self.now_s, dt.UTC).isoformat(timespec="seconds"),
+            plan_hash=plan.plan_hash,
+            steps=self.result.steps,
+        )
+        self.storage.write_bytes(f"{staged}/{MANIFEST}", manifest.model_dump_json(indent=1).encode())
+        return staged
+
+    def _copy(self, staged: str) -> list[StagedFile]:
+        """Copies the run's model; returns the copies, with the checksums that the trainer gave their originals."""
+        model = self.rundir.model
+        copies = []
+        for file in parse_manifest(self.storage, model, FileManifest).files:
+            copy = file.model_copy(update={"name": file.name.removeprefix(_SAVED_MODEL)})
+            with tempfile.TemporaryDirectory(prefix="sparktf-publish-") as aside:
+                local = Path(aside, "file")
+                self.storage.download(f"{model}/{file.name}", local)
+                self.storage.upload(local, f"{staged}/{copy.name}")
+            copies.append(copy)
+        return copies
+
+    def _write(self, staged: str, name: str, content: Any) -> StagedFile:
+        text = json.dumps(content, indent=1, sort_keys=True).encode()
+        self.storage.write_bytes(f"{staged}/{name}", text)
+        return StagedFile(name=name, nbytes=len(text), sha256=self.storage.checksum(f"{staged}/{name}"))
+
+    def _sweep(self, folder: str) -> None:
+        """Deletes what a process left that was killed while it copied."""
+        try:
+            left = [e.path for e in self.storage.list(folder) if e.path.rpartition("/")[2].startswith(_STAGED)]
+        except StorageNotFoundError:
+            return
+        for path in left:
+            ages_s = [self.now_s - file.modified_ms / 1000 for file in self.storage.walk(path)]
+            if ages_s and min(ages_s) > _LEFT_S:
+                self.storage.delete(path)
+
+
+def release_of(storage: Storage, rundir: RunDirectory, result: RunResult, date: str | None, now_s: float) -> Release:
+    """Returns what a run has to publish.
+
+    Args:
+        date: Day that its model is of; None for today (UTC).
+
+    Raises:
+        ModelContractError: it has exported no model.
+    """
+    if not result.model:
+        raise ModelContractError(
+            f"run {rundir.name}/{rundir.run_id} has no model to publish: a function train(node) exports none. Leave "
+            "publish out, or give a build(params, assets)"
+        )
+    today = dt.datetime.fromtimestamp(now_s, dt.UTC).date().isoformat()
+    return Release(storage, rundir, result, date or today, now_s)
+
+
+def stored_release(storage: Storage, rundir: RunDirectory, now_s: float) -> Release:
+    """Returns what a run that has ended has to publish, of the day that its configuration said, else of its own.
+
+    Raises:
+        ConfigError: there is no such run, it has not ended, or it has failed.
+        ModelContractError: it has exported no model.
+    """
+    try:
+        result = RunResult.model_validate_json(storage.read_bytes(rundir.result))
+    except StorageNotFoundError:
+        raise ConfigError(f"{rundir.path} has no result.json: there is no such run, or it has not ended") from None
+    if result.verdict not in (Verdict.DONE, Verdict.GATED):
+        raise ConfigError(f"run {rundir.name}/{rundir.run_id} has failed, with verdict {int(result.verdict)}")
+    config = load_yaml(storage.read_bytes(rundir.config).decode())
+    date = (config.get("publish") or {}).get("date")
+    return release_of(storage, rundir, result, date or result.date or result.started[: len("2026-11-20")], now_s)
+
+
+def _data(plan: Plan) -> dict[str, Any]:
+    """Returns what the run has read: the plan's files; of a stream that Spark fed, that it did."""
+    files: list[dict[str, Any]] = [{"path": path} for path in plan.files]
+    if plan.stamps is not None:
+        for file, stamp in zip(files, plan.stamps.tolist(), strict=True):
+            file["nbytes"], file["modified_ms"] = stamp[:2]
+    return {"plan_hash": plan.plan_hash, "files": files, "fed_by_spark": [stream.value for stream in plan.staged]}

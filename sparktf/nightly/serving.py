@@ -1,0 +1,321 @@
+"""The published models of one name: numbered versions, and `CURRENT`, which names the one that readers take.
+
+    <output.path>/<name>/serving/
+        14/               whole from the moment it is seen: the SavedModel's own files, model.keras, MANIFEST.json, ...
+        CURRENT           "14"
+        _withdrawn-13/    rolled back: out of the sight of TensorFlow Serving, which takes the highest number
+        _staged-.../      on its way; nobody but its writer looks here
+
+Numbers only grow. Between two changes the highest number in sight is the one that `CURRENT` names.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from contextlib import suppress
+from typing import NamedTuple, Protocol, TypeVar
+
+from sparktf.errors import (
+    ConfigError,
+    StorageError,
+    StorageExistsError,
+    StorageNotFoundError,
+    StorageUnavailableError,
+    TornCheckpointError,
+)
+from sparktf.nightly.turn import WITHDRAWN, Turn, TurnLostError, take_turn
+from sparktf.rundir import SERVING
+from sparktf.storage.base import Storage
+from sparktf.storage.checkpoints import FileManifest, parse_manifest, read_manifest
+
+CURRENT = "CURRENT"
+
+_NUMBER = re.compile(rf"^({WITHDRAWN})?([1-9]\d*)$")
+_TURNS = 20
+"""So often a change is begun anew because another process changes the models at the same moment."""
+
+_T = TypeVar("_T")
+
+
+class ModelManifest(FileManifest):
+    """What a version is.
+
+    Attributes:
+        date: Day that the model is of, as YYYY-MM-DD.
+        published: When it was, ISO 8601.
+        plan_hash: Of the plan that it was trained by.
+        steps: Optimizer updates.
+    """
+
+    name: str
+    run_id: str
+    date: str
+    published: str
+    plan_hash: str
+    steps: int
+
+
+class Version(NamedTuple):
+    """One version.
+
+    Attributes:
+        withdrawn: It was rolled back; it stays until it is pruned, and may be brought back.
+    """
+
+    number: int
+    folder: str
+    withdrawn: bool
+
+
+class Candidate(Protocol):
+    """What may become a version."""
+
+    @property
+    def run_id(self) -> str:
+        """Whose model it is."""
+
+    @property
+    def date(self) -> str:
+        """Day that the model is of, as YYYY-MM-DD."""
+
+    def stage(self, folder: str) -> str:
+        """Copies it into a new folder below `folder`, whole, with a `ModelManifest`; returns the new folder."""
+
+
+class Published(NamedTuple):
+    """What became of a candidate.
+
+    Attributes:
+        version: The run's own; None if it has none, since `newer` is published, which is of a later day.
+        is_new: It was published now.
+        is_current: `CURRENT` names it.
+    """
+
+    version: int | None
+    is_new: bool = False
+    is_current: bool = False
+    newer: Version | None = None
+    newer_date: str = ""
+
+
+class Serving:
+    """The published models of one name. Any number of processes may change them; readers see whole models alone."""
+
+    def __init__(self, storage: Storage, root: str, name: str) -> None:
+        """Touches nothing.
+
+        Args:
+            root: `output.path`.
+        """
+        self.path = f"{root.rstrip('/')}/{name}/{SERVING}"
+        self._storage = storage
+        self._name = name
+
+    # ---- reading ----
+
+    def current(self) -> int | None:
+        """Returns the number that `CURRENT` has; None where nothing is published.
+
+        Raises:
+            TornCheckpointError: it has none.
+            StorageError: the storage failed.
+        """
+        try:
+            text = self._storage.read_bytes(f"{self.path}/{CURRENT}").strip()
+        except StorageNotFoundError:
+            return None
+        if not text.isdigit():
+            raise TornCheckpointError(f"{self.path}/{CURRENT} names no version")
+        return int(text)
+
+    def versions(self) -> tuple[Version, ...]:
+        """Returns all that there are, by number, those that are withdrawn among them."""
+        try:
+            folders = [entry.path for entry in self._storage.list(self.path) if entry.is_dir]
+        except StorageNotFoundError:
+            return ()
+        found = ((_NUMBER.match(path.rpartition("/")[2]), path) for path in folders)
+        return tuple(sorted(Version(int(match[2]), path, bool(match[1])) for match, path in found if match))
+
+    def manifest(self, version: Version) -> ModelManifest:
+        """Returns what a version is. Raises `TornCheckpointError` for what is none."""
+        return parse_manifest(self._storage, version.folder, ModelManifest)
+
+    def current_run(self) -> tuple[str, ...]:
+        """Returns the id of the run whose model is the current one; none where nothing is published."""
+        number = self.current()
+        return tuple(self.manifest(version).run_id for version in self.versions() if version.number == number)
+
+    # ---- changing ----
+
+    def publish(self, candidate: Candidate, check_owner: Callable[[], None]) -> Published:
+        """Makes a candidate a version, and the current one; a second time nothing, and not if it is of an older day.
+
+        Args:
+            check_owner: Raises what is to end it where the candidate is no longer this process's to publish; called
+                when all is copied.
+
+        Raises:
+            StorageError: the storage failed; what readers see is whole, and as it was or as it shall be.
+        """
+        for _ in range(_TURNS):
+            staged = candidate.stage(self.path) if self._standing(candidate) is None else None
+            try:
+                check_owner()
+                with take_turn(self._storage, self.path) as turn:
+                    return self._publish(turn, candidate, staged)
+            except (TurnLostError, StorageExistsError):
+                continue
+            finally:
+                if staged is not None:
+                    with suppress(StorageError):
+                        self._storage.delete(staged)
+        raise self._crowded()
+
+    def promote(self, candidate: Candidate) -> int:
+        """Makes a candidate the current version whatever day it is of; returns its number.
+
+        Raises:
+            StorageError: the storage failed, as in `publish`.
+        """
+        for _ in range(_TURNS):
+            mine = self._of_run(candidate.run_id)
+            if mine is not None:
+                return self.rollback(mine.number)
+            staged = candidate.stage(self.path)
+            try:
+                with take_turn(self._storage, self.path) as turn:
+                    if self._of_run(candidate.run_id) is None:
+                        return self._show(turn, staged)
+            except (TurnLostError, StorageExistsError):
+                continue
+            finally:
+                with suppress(StorageError):
+                    self._storage.delete(staged)
+        raise self._crowded()
+
+    def rollback(self, to: int | None = None) -> int:
+        """Makes an earlier version the current one, and withdraws all with higher numbers; returns its number.
+
+        Args:
+            to: Its number; one that is withdrawn is brought back. Default: the one before the current one.
+
+        Raises:
+            ConfigError: there is no such version.
+            TornCheckpointError: it is not whole.
+            StorageError: the storage failed.
+        """
+        target = self._earlier(to)
+        read_manifest(self._storage, target.folder, ModelManifest)
+        return self._in_turn(lambda turn: self._make_current(turn, self._earlier(to)))
+
+    def prune(self, keep: int) -> tuple[int, ...]:
+        """Deletes all versions but the newest `keep` and the current one; returns their numbers.
+
+        Raises:
+            StorageError: the storage failed.
+        """
+        return self._in_turn(lambda turn: self._prune(turn, keep))
+
+    def _in_turn(self, change: Callable[[Turn], _T]) -> _T:
+        for _ in range(_TURNS):
+            try:
+                with take_turn(self._storage, self.path) as turn:
+                    return change(turn)
+            except TurnLostError:
+                continue
+        raise self._crowded()
+
+    def _publish(self, turn: Turn, candidate: Candidate, staged: str | None) -> Published:
+        standing = self._standing(candidate)
+        if standing is None:
+            if staged is None:
+                raise TurnLostError  # what stood in the way is gone: begin anew
+            return Published(self._show(turn, staged), is_new=True, is_current=True)
+        if standing.version is not None and self._was_cut_off(standing.version):
+            self._point(turn, standing.version)
+            return Published(standing.version, is_new=True, is_current=True)
+        return standing
+
+    def _was_cut_off(self, number: int) -> bool:
+        """Whether whoever published a version ended before `CURRENT` named it."""
+        return number > (self.current() or 0) and [v.number for v in self._in_sight()[-1:]] == [number]
+
+    def _in_sight(self) -> list[Version]:
+        return [version for version in self.versions() if not version.withdrawn]
+
+    def _standing(self, candidate: Candidate) -> Published | None:
+        """Returns what is to be told of a candidate that is not to be published now; None for one that is."""
+        current = self.current()
+        mine = self._of_run(candidate.run_id)
+        if mine is not None:
+            return Published(mine.number, is_current=mine.number == current)
+        in_sight = self._in_sight()
+        # Beside the current one that with the highest number: its run may have ended before it was made current.
+        for version in (*in_sight[-1:], *(v for v in in_sight if v.number == current)):
+            if (date := self._date(version)) > candidate.date:
+                return Published(None, newer=version, newer_date=date)
+        return None
+
+    def _date(self, version: Version) -> str:
+        """Returns the day that a version is of; "" for what is no whole version, which stands in nobody's way."""
+        try:
+            return self.manifest(version).date
+        except TornCheckpointError:
+            return ""
+
+    def _of_run(self, run_id: str) -> Version | None:
+        """Returns the newest version that a run has published."""
+        for version in reversed(self.versions()):
+            # One that is pruned at this moment is none.
+            with suppress(TornCheckpointError):
+                if self.manifest(version).run_id == run_id:
+                    return version
+        return None
+
+    def _show(self, turn: Turn, staged: str) -> int:
+        number = max((0, self.current() or 0, *(version.number for version in self.versions()))) + 1
+        turn.show(staged, number)
+        self._point(turn, number)
+        return number
+
+    def _point(self, turn: Turn, number: int) -> None:
+        turn.put(CURRENT, f"{number}\n".encode())
+
+    def _earlier(self, to: int | None) -> Version:
+        current, versions = self.current(), self.versions()
+        if to is None:
+            if current is None:
+                raise ConfigError(f"no model of {self._name} is published: {self.path} has no {CURRENT}")
+            before = [version for version in versions if version.number < current and not version.withdrawn]
+            if not before:
+                raise ConfigError(f"there is no version before {current}, which is current, to roll back to")
+            return before[-1]
+        found = [version for version in versions if version.number == to]
+        if not found:
+            there = ", ".join(str(version.number) for version in versions)
+            raise ConfigError(f"{self._name} has no version {to}: there is {there or 'none'}")
+        return found[0]
+
+    def _make_current(self, turn: Turn, version: Version) -> int:
+        if version.withdrawn:
+            turn.bring_back(version.number)
+        self._point(turn, version.number)
+        # Only now: whoever reads by CURRENT has another one, and whoever takes the highest number gets the same.
+        for other in self.versions():
+            if other.number > version.number and not other.withdrawn:
+                turn.withdraw(other.number)
+        return version.number
+
+    def _prune(self, turn: Turn, keep: int) -> tuple[int, ...]:
+        current = self.current()
+        if current is None:
+            return ()
+        old = [version for version in self.versions()[:-keep] if version.number != current]
+        for version in old:
+            turn.remove(version.folder.rpartition("/")[2])
+        return tuple(version.number for version in old)
+
+    def _crowded(self) -> StorageUnavailableError:
+        return StorageUnavailableError(f"{self.path} is changed by others again and again: try again")
