@@ -22,6 +22,7 @@ from sparktf.rundir import WAIT_HELP, chosen_run_id
 
 _EXIT_INTERRUPTED = 130
 _SET_HELP = "override a key, e.g. --set train.epochs=3"
+_PIPED_WIDTH = 160
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -157,7 +158,10 @@ def _positive(text: str) -> int:
 def _models(arguments: argparse.Namespace) -> int:
     from sparktf.nightly.model_commands import show_models  # noqa: PLC0415 - storage libraries, as for submit
 
-    show_models(arguments.output, arguments.name, Console())
+    console = Console()
+    if not console.is_terminal:
+        console.width = _PIPED_WIDTH
+    show_models(arguments.output, arguments.name, console)
     return 0
 
 

@@ -35,12 +35,13 @@ def show_models(output: str | None, name: str, console: Console) -> None:
     if not versions:
         raise ConfigError(f"no model of {name} is published: there is none in {serving.path}")
     table = Table(title=f"{name}: {serving.path}", title_justify="left", title_style="bold")
-    table.add_column("version", justify="right")
-    table.add_column("")
-    for column in ("date", "run", "published"):
-        table.add_column(column, overflow="fold")
-    for column in ("steps", "MB"):
-        table.add_column(column, justify="right")
+    table.add_column("version", justify="right", no_wrap=True)
+    table.add_column("", no_wrap=True)
+    table.add_column("date", no_wrap=True)
+    table.add_column("run", overflow="fold", min_width=10)
+    table.add_column("published (UTC)", overflow="fold")
+    table.add_column("steps", justify="right", no_wrap=True)
+    table.add_column("MB", justify="right", no_wrap=True)
     table.add_column("metrics", overflow="fold")
     for version in reversed(versions):
         is_current = version.number == current
@@ -95,7 +96,7 @@ def _cells(storage: Storage, serving: Serving, version: Version) -> tuple[str, .
     except (TornCheckpointError, StorageNotFoundError):
         return ("", "no model that sparktf has published", "", "", "", "")
     nbytes = sum(file.nbytes for file in manifest.files)
-    published = manifest.published.partition("+")[0].replace("T", " ")
+    published = manifest.published[: len("2026-11-20T22:13")].replace("T", " ")
     sizes = (f"{manifest.steps:,}", f"{nbytes / 1e6:,.1f}")
     return (manifest.date, manifest.run_id, published, *sizes, _metrics(metrics))
 
@@ -103,4 +104,4 @@ def _cells(storage: Storage, serving: Serving, version: Version) -> tuple[str, .
 def _metrics(metrics: Mapping[str, Mapping[str, float]]) -> str:
     """Returns the first metrics of the validation stream, else of the training stream."""
     values = metrics.get("validation") or metrics.get("train") or {}
-    return ", ".join(f"{name} {value:.4f}" for name, value in list(values.items())[:_SHOWN_METRICS])
+    return "\n".join(f"{name} {value:.4f}" for name, value in list(values.items())[:_SHOWN_METRICS])

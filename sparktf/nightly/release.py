@@ -6,13 +6,14 @@ import datetime as dt
 import json
 import secrets
 import tempfile
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from sparktf.config.yaml import load_yaml
 from sparktf.driver.plan.plan import Plan, load_plan
-from sparktf.errors import ConfigError, ModelContractError, StorageNotFoundError, Verdict
+from sparktf.errors import ConfigError, ModelContractError, StorageError, StorageNotFoundError, Verdict
 from sparktf.nightly.serving import ModelManifest
 from sparktf.result import RunResult
 from sparktf.rundir import RunDirectory
@@ -58,6 +59,15 @@ class Release:
         """
         self._sweep(folder)
         staged = f"{folder}/{_STAGED}{self.run_id}-{secrets.token_hex(4)}"
+        try:
+            self._fill(staged)
+        except StorageError:
+            with suppress(StorageError):
+                self.storage.delete(staged)
+            raise
+        return staged
+
+    def _fill(self, staged: str) -> None:
         plan = load_plan(self.storage, self.rundir.plan)
         files = self._copy(staged)
         for name, content in {"metrics.json": self.result.metrics, "data.json": _data(plan)}.items():
@@ -73,7 +83,6 @@ class Release:
             steps=self.result.steps,
         )
         self.storage.write_bytes(f"{staged}/{MANIFEST}", manifest.model_dump_json(indent=1).encode())
-        return staged
 
     def _copy(self, staged: str) -> list[StagedFile]:
         """Copies the run's model; returns the copies, with the checksums that the trainer gave their originals."""
@@ -116,8 +125,7 @@ def release_of(storage: Storage, rundir: RunDirectory, result: RunResult, date: 
     """
     if not result.model:
         raise ModelContractError(
-            f"run {rundir.name}/{rundir.run_id} has no model to publish: a function train(node) exports none. Leave "
-            "publish out, or give a build(params, assets)"
+            f"run {rundir.name}/{rundir.run_id} has no model to publish: its train(node) has not called node.export(model)"
         )
     today = dt.datetime.fromtimestamp(now_s, dt.UTC).date().isoformat()
     return Release(storage, rundir, result, date or today, now_s)

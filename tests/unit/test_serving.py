@@ -37,8 +37,6 @@ DAYS = ("2026-11-19", "2026-11-20", "2026-11-21")
 MODEL = {
     "saved_model/saved_model.pb": "graph",
     "saved_model/variables/variables.index": "index",
-    "saved_model/variables/variables.data-00000-of-00001": "weights",
-    "saved_model/assets/vocabulary.txt": "a b",
     "model.keras": "keras",
     "assets.json": "{}",
 }
@@ -69,6 +67,12 @@ class Lab:
         self.serving = Serving(LocalStorage(), self.root, "t")
         self._plan = plan
         self._runs = 0
+
+    def copy(self, root: Path) -> Lab:
+        """Returns another with the same published models."""
+        copied = Lab(root, self._plan)
+        shutil.copytree(self.serving.path, copied.serving.path, copy_function=os.link)
+        return copied
 
     def run(self, run_id: str, date: str = DAYS[0], **result: Any) -> RunDirectory:
         """Writes what a run leaves that is done."""
@@ -142,8 +146,11 @@ class KilledError(BaseException):
     """The process is gone."""
 
 
+CHANGES = {"write", "upload", "make", "rename", "replace", "delete"}
+
+
 class Killer:
-    """Kills a process before one of its calls: from then on it makes none. Somebody looks before each call."""
+    """Kills a process before one of its calls: from then on it makes none. Somebody looks after each change."""
 
     def __init__(self, at: int, look: Callable[[], object] = lambda: None) -> None:
         self.calls: list[str] = []
@@ -151,7 +158,8 @@ class Killer:
         self._look = look
 
     def __call__(self, what: str, path: str) -> None:
-        self._look()
+        if not self.calls or self.calls[-1] in CHANGES:
+            self._look()
         if len(self.calls) >= self._at:
             raise KilledError
         self.calls.append(what)
@@ -167,7 +175,7 @@ class Killer:
 
 
 def test_readers_see_whole_models_alone_while_publishes_are_killed_at_every_call(lab: Lab) -> None:
-    """Each run is killed before another one of its calls, and submitted again; a reader looks before each call."""
+    """Each run is killed before another one of its calls, and submitted again; a reader looks after each change."""
     lab.publish("first")
     killed, kinds = 0, set()
     for number in range(1, 200):
@@ -225,7 +233,7 @@ def test_a_model_that_is_not_as_it_was_exported_is_not_published(lab: Lab) -> No
 
 
 class Freezer:
-    """Lets something else happen before one of the calls of a process."""
+    """Lets something else happen before one of the calls of a process on what readers see."""
 
     def __init__(self, at: int, meanwhile: Callable[[], object]) -> None:
         self.happened = False
@@ -233,10 +241,19 @@ class Freezer:
         self._meanwhile = meanwhile
 
     def __call__(self, what: str, path: str) -> None:
+        if "/_staged-" in path:
+            return
         self._left -= 1
         if self._left == -1:
             self._meanwhile()
             self.happened = True
+
+
+def three_versions(tmp_path: Path, plan: Plan) -> Lab:
+    lab = Lab(tmp_path / "ready", plan)
+    for run, date in zip("abc", DAYS, strict=True):
+        lab.publish(run, date)
+    return lab
 
 
 def frozen_everywhere(
@@ -244,10 +261,9 @@ def frozen_everywhere(
 ) -> list[Lab]:
     """Freezes one process before its first call, then before its second, and so on; returns what each has left."""
     left: list[Lab] = []
+    ready = three_versions(tmp_path, plan)
     while len(left) < 200:
-        lab = Lab(tmp_path / str(len(left)), plan)
-        for run, date in zip("abc", DAYS, strict=True):
-            lab.publish(run, date)
+        lab = ready.copy(tmp_path / str(len(left)))
         freezer = Freezer(len(left), lambda lab=lab: meanwhile(lab))  # type: ignore[misc]
         frozen(lab, WatchedStorage(freezer))
         if not freezer.happened:
@@ -263,7 +279,7 @@ def test_of_two_publishers_each_gets_a_number_of_its_own(tmp_path: Path, plan: P
     left = frozen_everywhere(
         tmp_path, plan, lambda lab, storage: lab.publish("x", DAYS[2], storage), lambda lab: lab.publish("y", DAYS[2])
     )
-    assert len(left) > 50
+    assert len(left) > 20
     runs = [lab.runs_of_versions() for lab in left]
     assert all(sorted(found.values()) == ["a", "b", "c", "x", "y"] for found in runs)
     assert {found[5] for found in runs} == {"x", "y"}
@@ -368,12 +384,11 @@ def test_a_damaged_version_is_not_rolled_back_to(lab: Lab) -> None:
 
 @pytest.mark.parametrize("target", [1, 3])
 def test_a_rollback_that_is_killed_anywhere_loses_no_version(tmp_path: Path, plan: Plan, target: int) -> None:
+    ready = three_versions(tmp_path, plan)
+    if target == 3:
+        ready.serving.rollback(1)
     for killed_at in range(200):
-        lab = Lab(tmp_path / str(killed_at), plan)
-        for run, date in zip("abc", DAYS, strict=True):
-            lab.publish(run, date)
-        if target == 3:
-            lab.serving.rollback(1)
+        lab = ready.copy(tmp_path / str(killed_at))
         killer = Killer(killed_at, lab.seen)
         serving = Serving(WatchedStorage(killer), lab.root, "t")
         if not killer.kills(lambda serving=serving: serving.rollback(target)):  # type: ignore[misc]
@@ -466,7 +481,7 @@ def test_a_run_that_begins_again_while_it_is_pruned_stays(tmp_path: Path, plan: 
             assert set(before) < set(os.listdir(rundir.path))
             fence.check()
             kept += 1
-    assert 5 < kept < frozen_at
+    assert 3 < kept < frozen_at
 
 
 # --- a run ---
@@ -638,7 +653,6 @@ def test_no_run_takes_the_folder_of_the_published_models() -> None:
 def test_the_commands_list_roll_back_and_promote(
     lab: Lab, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("COLUMNS", "200")
     monkeypatch.setenv("SPARKTF_OUTPUT", lab.root)
     for run, date in zip("abc", DAYS, strict=True):
         lab.publish(run, date)
