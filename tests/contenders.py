@@ -84,6 +84,9 @@ class WayStorage(Storage):
     def rename(self, source: str, target: str) -> None:
         self._way("rename", lambda: self._storage.rename(source, target))
 
+    def replace(self, source: str, target: str) -> None:
+        self._way("replace", lambda: self._storage.replace(source, target))
+
     def delete(self, path: str) -> None:
         self._way("delete", lambda: self._storage.delete(path))
 

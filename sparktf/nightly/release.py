@@ -61,7 +61,7 @@ class Release:
         staged = f"{folder}/{_STAGED}{self.run_id}-{secrets.token_hex(4)}"
         try:
             self._fill(staged)
-        except StorageError:
+        except BaseException:  # Ctrl-C too: it may be a large model
             with suppress(StorageError):
                 self.storage.delete(staged)
             raise
@@ -125,7 +125,8 @@ def release_of(storage: Storage, rundir: RunDirectory, result: RunResult, date: 
     """
     if not result.model:
         raise ModelContractError(
-            f"run {rundir.name}/{rundir.run_id} has no model to publish: its train(node) has not called node.export(model)"
+            f"run {rundir.name}/{rundir.run_id} has no model to publish: its train(node) has not called "
+            "node.export(model)"
         )
     today = dt.datetime.fromtimestamp(now_s, dt.UTC).date().isoformat()
     return Release(storage, rundir, result, date or today, now_s)

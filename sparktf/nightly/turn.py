@@ -98,7 +98,7 @@ class Turn:
                 stranded = entry.path.rpartition("/")[2]
                 if _ON_ITS_WAY.match(stranded):
                     self._storage.rename(f"{over}/{stranded}", f"{self._folder}/_{stranded}")
-            self._storage.delete(over)
+            self._discard(over)
 
     def _move(self, source: str, passing: str, target: str) -> None:
         with self._guarded():

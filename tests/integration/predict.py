@@ -17,7 +17,8 @@ import tensorflow as tf
 def main(model: Path, inputs: Path, outputs: Path) -> None:
     """Writes the predictions of the SavedModel, by output name."""
     x = dict(np.load(inputs))
-    serve = tf.saved_model.load(str(model / "saved_model")).signatures["serving_default"]
+    saved = model / "saved_model"  # in a run's folder; where models are published, it is the folder itself
+    serve = tf.saved_model.load(str(saved if saved.is_dir() else model)).signatures["serving_default"]
     served = {name: y.numpy() for name, y in serve(**{name: tf.constant(v) for name, v in x.items()}).items()}
     whole = keras.saving.load_model(model / "model.keras")
     predicted = whole.predict(next(iter(x.values())) if len(x) == 1 else x, verbose=0)
