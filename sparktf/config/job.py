@@ -11,197 +11,25 @@ import hashlib
 import json
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Any, Self
 
 from pydantic import (
-    BeforeValidator,
     Field,
-    NonNegativeInt,
     PositiveFloat,
     PositiveInt,
     PrivateAttr,
     model_validator,
 )
 
+from sparktf.config.data_section import DataConfig
 from sparktf.config.nodes import ClusterConfig
 from sparktf.config.publish import OutputConfig, PublishConfig
-from sparktf.config.ready import ReadyConfig
 from sparktf.config.section import FunctionName, Section, Switch
 from sparktf.config.submit import SubmitConfig
 from sparktf.config.timeouts import TimeoutsConfig
 from sparktf.config.train import TrainConfig
-from sparktf.predicate import FillValue
 from sparktf.rundir import NAME_LENGTH, NAME_PATTERN
 from sparktf.topology import GangShape
-
-NO_SOURCE = "data names nothing to read: give data.path, data.table, data.sql or data.source"
-
-
-class FeatureConfig(Section):
-    """One named tensor and the columns it is made of."""
-
-    columns: str | tuple[str, ...] = Field(
-        description="One column (a tensor of its own shape), or a list of columns packed into a vector `[batch, len]`. "
-        "A list may hold patterns such as `pixel_*`, expanded in the order of the file's schema. "
-        "A field of a struct is `user.age`."
-    )
-    shape: tuple[PositiveInt, ...] | None = Field(
-        default=None,
-        description="Shape of a row where the column is a list, e.g. `[8, 8]`; its length must be the product, or "
-        "`pad` and `truncate` make it so.",
-    )
-    dtype: str | None = Field(
-        default=None,
-        description="TensorFlow dtype. Default: `float32` for a packed vector and for doubles, else the column's own. "
-        "`uint8` of a binary column: its bytes.",
-    )
-    pad: FillValue | None = Field(default=None, description="Fills up lists shorter than `shape`, at their end.")
-    truncate: bool = Field(default=False, description="Cut lists that are longer than `shape` off at their end.")
-    ragged: bool = Field(
-        default=False,
-        description="Lists of any length become a `tf.RaggedTensor` `[batch, None]`: without a `shape`. Inputs only.",
-    )
-    mask: str | None = Field(
-        default=None,
-        min_length=1,
-        description="Name of a further model input, bool of the same shape: where the column has a value. With it, a "
-        "null is no error: `data.fill_null` or zero takes its place. Padding is no value either. Inputs only.",
-    )
-
-
-def _feature(value: Any) -> Any:
-    """A bare column name or list of names stands for a feature."""
-    return {"columns": value} if isinstance(value, (str, list, tuple)) else value
-
-
-FeatureSetting = Annotated[FeatureConfig, BeforeValidator(_feature)]
-
-
-class ValidationConfig(Section):
-    """Where held-out rows come from: exactly one of the three."""
-
-    path: str | None = Field(default=None, description="A source of its own, with the same columns.")
-    where: str | None = Field(
-        default=None, description="SQL predicate over partition columns: what it selects is held out of training."
-    )
-    fraction: float | None = Field(
-        default=None, gt=0, lt=1, description="Share of the rows, drawn by `train.seed`, the same in every epoch."
-    )
-
-    @model_validator(mode="after")
-    def _exactly_one(self) -> Self:
-        if sum(v is not None for v in (self.path, self.where, self.fraction)) != 1:
-            raise ValueError("give exactly one of path, where and fraction")
-        return self
-
-
-class DataConfig(Section):
-    """What is read: path, table, sql or source, or what is handed to `train()`. Which columns become which tensors."""
-
-    path: str | None = Field(
-        default=None, description="Folder of a Parquet lake (hive-style partition folders are columns), or one file."
-    )
-    format: str = Field(default="parquet", min_length=1, description="Spark's name of what lies at `path`.")
-    table: str | None = Field(
-        default=None, min_length=1, description="Table or view of Spark's catalogs, e.g. `sales.orders`."
-    )
-    sql: str | None = Field(default=None, min_length=1, description="Query in Spark SQL, whose result is read.")
-    source: FunctionName | None = Field(
-        default=None,
-        description="`module:function`, called as `function(spark, params)`, that returns a DataFrame or an RDD.",
-    )
-    mode: Literal["auto", "direct", "spark"] = Field(
-        default="auto",
-        description="`direct`: trainers read the Parquet files themselves; `spark`: Spark reads; `auto`: directly, "
-        "where the source is a plain scan of Parquet files ([data.md](data.md)).",
-    )
-    rdd_schema: str | None = Field(
-        default=None, description="Schema of an RDD's rows, as Spark's DDL: `id bigint, x array<float>, y float`."
-    )
-    where: str | None = Field(
-        default=None, description="SQL predicate over partition columns, e.g. `date >= '2026-11-01'`."
-    )
-    ready: ReadyConfig | None = Field(
-        default=None, description="What has to lie at `path` before the run begins ([nightly.md](nightly.md))."
-    )
-    inputs: dict[str, FeatureSetting] = Field(
-        min_length=1, description="Model input name -> column, list of columns, or a feature."
-    )
-    targets: dict[str, FeatureSetting] = Field(
-        min_length=1, description="Model output name -> column or feature to learn."
-    )
-    sample_weight: str | dict[str, str] | None = Field(
-        default=None, description="Column that weights each row's loss, or one per output."
-    )
-    fill_null: dict[str, FillValue] = Field(
-        default={},
-        description="Column -> value in place of null, also within lists. A null in any other used column is refused, "
-        "unless its feature has a `mask`.",
-    )
-    max_bad_rows: NonNegativeInt = Field(
-        default=0,
-        description="How many rows of an epoch may fail a check (a null, a NaN target, a list of a wrong length, a "
-        "damaged row group, ...): they are left out and listed in `bad_rows/` of the run. One more, and the run is "
-        "refused.",
-    )
-    validation: ValidationConfig | None = Field(
-        default=None,
-        description="Held-out rows, evaluated after each epoch, or by a node of its own (`cluster.evaluator`).",
-    )
-    shuffle: bool = Field(
-        default=True, description="Permute rows within shuffle blocks, and the blocks, anew in each epoch."
-    )
-    shuffle_rows: PositiveInt = Field(
-        default=131_072, description="Rows of a shuffle block: row groups are put together up to about this many."
-    )
-    rebalance: bool = Field(
-        default=True,
-        description="Cut shuffle blocks so that every worker gets the same number of rows. "
-        "Off: blocks stay whole, so that a stored plan replays bit for bit.",
-    )
-    locality: bool = Field(
-        default=True, description="Give each worker first what HDFS holds on its own host. Off: whatever comes next."
-    )
-    cache: Switch = Field(
-        default="auto",
-        description="Whether nodes keep the rows that Spark fed them for later epochs, instead of having Spark compute "
-        "them again. `auto`: where there are several epochs.",
-    )
-    staging_mib: PositiveInt = Field(
-        default=512,
-        description="Memory of each trainer for rows that Spark has fed and that wait or are kept, in MiB; the rest "
-        "goes to files on the executor's local disk.",
-    )
-    prefetch_mib: PositiveInt = Field(
-        default=256, description="Upper bound of rows read ahead in each trainer, in MiB."
-    )
-
-    @property
-    def source_key(self) -> str | None:
-        """The key that names the source; None where the data is handed to `train()`."""
-        return next(iter(self._named()), None)
-
-    def _named(self) -> list[str]:
-        return [key for key in ("path", "table", "sql", "source") if getattr(self, key) is not None]
-
-    @model_validator(mode="after")
-    def _source_is_one(self) -> Self:
-        named = self._named()
-        if len(named) > 1:
-            raise ValueError(f"give one of path, table, sql and source, not {' and '.join(named)}")
-        if self.format != "parquet" and self.path is None:
-            raise ValueError(f"format: {self.format} goes with path, and with no other source")
-        if self.format != "parquet" and self.mode == "direct":
-            raise ValueError(f"mode: direct needs format: parquet, not {self.format}")
-        return self
-
-    @model_validator(mode="after")
-    def _ready_looks_at_files(self) -> Self:
-        if self.ready is not None and self.path is None:
-            raise ValueError("ready looks at the files below path, and there is none: give path, or leave ready out")
-        if self.ready is not None and self.ready.min_rows is not None and self.format != "parquet":
-            raise ValueError(f"ready.min_rows is told by the footers of Parquet files, and format is {self.format}")
-        return self
 
 
 class CheckpointConfig(Section):

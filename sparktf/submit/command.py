@@ -11,7 +11,8 @@ from pathlib import Path
 
 from rich.console import Console
 
-from sparktf.config.job import NO_SOURCE, JobConfig
+from sparktf.config.data_section import NO_SOURCE
+from sparktf.config.job import JobConfig
 from sparktf.driver.console import Display, make_console, print_result
 from sparktf.driver.output import check_output
 from sparktf.driver.plan.paths import normalised

@@ -14,7 +14,8 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from sparktf.config.job import DataConfig, JobConfig
+from sparktf.config.data_section import DataConfig
+from sparktf.config.job import JobConfig
 
 Rows = Sequence[int]
 Values = npt.NDArray[Any]

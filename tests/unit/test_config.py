@@ -10,7 +10,8 @@ from typing import Any
 
 import pytest
 
-from sparktf.config.job import DataConfig, FeatureConfig, JobConfig
+from sparktf.config.data_section import DataConfig, FeatureConfig
+from sparktf.config.job import JobConfig
 from sparktf.config.load import dump_config, load_config, parse_config
 from sparktf.config.nodes import ClusterConfig
 from sparktf.config.page import reference_page

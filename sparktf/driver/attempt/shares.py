@@ -10,7 +10,8 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Sequence
 
-from sparktf.config.job import DataConfig, JobConfig
+from sparktf.config.data_section import DataConfig
+from sparktf.config.job import JobConfig
 from sparktf.driver.plan.plan import Plan
 from sparktf.sequence import Assignment, Cursor, Interval, Stream, remaining
 from sparktf.wire.control import AssignmentAnswer

@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.types as pt
 
-from sparktf.config.job import DataConfig, FeatureConfig
+from sparktf.config.data_section import DataConfig, FeatureConfig
 from sparktf.errors import BadValueError, ColumnError, ConfigError
 from sparktf.feature import TEXT, Feature, Kind
 from sparktf.feed.arrow_types import fill_scalar, is_binary, is_list, is_text, takes_bytes

@@ -10,7 +10,8 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from sparktf.config.job import JobConfig, ValidationConfig
+from sparktf.config.data_section import ValidationConfig
+from sparktf.config.job import JobConfig
 from sparktf.driver.plan.features import Schema, resolve_features
 from sparktf.driver.plan.files import (
     FooterCheck,

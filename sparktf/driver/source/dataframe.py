@@ -13,7 +13,8 @@ from pyspark import RDD
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
-from sparktf.config.job import NO_SOURCE, JobConfig
+from sparktf.config.data_section import NO_SOURCE
+from sparktf.config.job import JobConfig
 from sparktf.driver.code.module import UsersCode, load_module
 from sparktf.driver.source.partition_filter import first_line, quiet_query_logger
 from sparktf.driver.spark.catalog import CATALOG

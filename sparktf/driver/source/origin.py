@@ -13,7 +13,8 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as sql
 from pyspark.sql.types import StructType
 
-from sparktf.config.job import DataConfig, JobConfig
+from sparktf.config.data_section import DataConfig
+from sparktf.config.job import JobConfig
 from sparktf.driver.plan.features import Schema
 from sparktf.driver.plan.plan import Plan
 from sparktf.driver.plan.planner import feed_spec
