@@ -22,7 +22,6 @@ from sparktf.rundir import WAIT_HELP, chosen_run_id
 
 _EXIT_INTERRUPTED = 130
 _SET_HELP = "override a key, e.g. --set train.epochs=3"
-_PIPED_WIDTH = 160
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -156,24 +155,22 @@ def _positive(text: str) -> int:
 
 
 def _models(arguments: argparse.Namespace) -> int:
-    from sparktf.nightly.model_commands import show_models  # noqa: PLC0415 - storage libraries, as for submit
+    from sparktf.runs.finding import make_plain_console  # noqa: PLC0415
+    from sparktf.runs.model_commands import show_models  # noqa: PLC0415
 
-    console = Console()
-    if not console.is_terminal:
-        console.width = _PIPED_WIDTH
-    show_models(arguments.output, arguments.name, console)
+    show_models(arguments.output, arguments.name, make_plain_console())
     return 0
 
 
 def _rollback(arguments: argparse.Namespace) -> int:
-    from sparktf.nightly.model_commands import rollback  # noqa: PLC0415 - as above
+    from sparktf.runs.model_commands import rollback  # noqa: PLC0415 - as above
 
     print(rollback(arguments.output, arguments.name, arguments.to))
     return 0
 
 
 def _promote(arguments: argparse.Namespace) -> int:
-    from sparktf.nightly.model_commands import promote  # noqa: PLC0415 - as above
+    from sparktf.runs.model_commands import promote  # noqa: PLC0415 - as above
 
     print(promote(arguments.output, arguments.run))
     return 0

@@ -15,12 +15,12 @@ from sparktf.driver.attempt.attempt import Attempt
 from sparktf.driver.attempt.feeding import Feeding
 from sparktf.driver.attempt.health import Outcome, rhythm_of
 from sparktf.driver.commit import Committer
-from sparktf.driver.console import Display, print_result
+from sparktf.driver.console import print_result
 from sparktf.driver.gang.gang import Gang
 from sparktf.driver.gang.replacements import Replacements
 from sparktf.driver.gang.seating import Seating, attempt_result, seat
-from sparktf.driver.gang.site import Voice
 from sparktf.driver.hooks import Hooks
+from sparktf.driver.journal import Journal
 from sparktf.driver.output import Tenure, open_events, plan_of_run
 from sparktf.driver.plan.paths import normalised
 from sparktf.driver.plan.plan import Plan
@@ -36,8 +36,7 @@ from sparktf.errors import (
     Verdict,
     record_of,
 )
-from sparktf.event_log import EventLog
-from sparktf.events import AttemptBegun, AttemptEnded, Event, LineSaid, RunBegun, RunEnded, WarningGiven
+from sparktf.events import AttemptBegun, AttemptEnded, RunBegun, RunEnded
 from sparktf.knobs import KNOBS
 from sparktf.lifecycle import RUN, RunEvent, RunState, step
 from sparktf.result import AttemptResult, NodeResult, RunResult
@@ -69,14 +68,11 @@ class Run:
         self._rundir = RunDirectory(root, config.name, run_id)
         self._storage = file_systems.open(root)
         self._hasty = file_systems.open(root, deadline_s=KNOBS.hasty_storage_s)
-        self._display = Display(
-            gang.console, config.output.progress_seconds, config.train.epochs, observer=self._keep_line
-        )
-        self._voice = Voice(self._display.say, self._warn)
+        self._journal = Journal(gang.console, config)
+        self._display, self._voice = self._journal.display, self._journal.voice
         self._started_s = self._clock.wall_s()
         self._stopwatch = Stopwatch(self._clock.now_s, "preflight")
         self._attempts: list[AttemptResult] = []
-        self._warnings: list[str] = []
         self._result = RunResult(
             run_id=run_id,
             name=config.name,
@@ -91,7 +87,6 @@ class Run:
         self._wait = wait
         self._state = RunState.SUBMITTED
         self._committer: Committer | None = None
-        self._events: EventLog | None = None
 
     def execute(self) -> RunResult:
         """Runs to an end; result.json is written whatever the end is, unless the run belongs to another submission.
@@ -123,7 +118,7 @@ class Run:
         else:
             return self._finish(None) if repeated is None else self._repeat(repeated)
         finally:
-            self._end_events()
+            self._journal.end()
             self._tenure.end()
 
     # ---- before anything is held ----
@@ -154,7 +149,7 @@ class Run:
             self._storage,
             self._rundir,
             plan,
-            self._warn,
+            self._journal.warn,
             clock=self._clock,
             hasty=self._hasty,
             fence=self._fence,
@@ -167,9 +162,9 @@ class Run:
         self._result = self._result.model_copy(update={"extra": extra})
 
     def _open_events(self) -> None:
-        self._events = open_events(self._storage, self._fence, self._rundir.events, self._clock)
+        self._journal.open(open_events(self._storage, self._fence, self._rundir.events, self._clock))
         config = self._config
-        self._emit(RunBegun(run_id=self._rundir.run_id, config=config.config_hash(), plan=config.plan_hash()))
+        self._journal.emit(RunBegun(run_id=self._rundir.run_id, config=config.config_hash(), plan=config.plan_hash()))
 
     # ---- attempts ----
 
@@ -239,7 +234,7 @@ class Run:
             feeding.cancel()
             limit_s = self._config.timeouts.stop + rhythm_of(self._config).silence_s
             if not gang.end_attempt(attempt, limit_s):
-                self._warn("some trainers did not stop in time")
+                self._journal.warn("some trainers did not stop in time")
             if outcome is not Outcome.FAILED:
                 watch.leave(limit_s)
             facts = self._site.facts(replacements.seating.agents)
@@ -264,9 +259,9 @@ class Run:
             writer=Writer(self._clock, self._gang.roster.changed),
             display=self._display,
             planned=plan.rows(Stream.TRAIN),
-            emit=self._emit,
-            warn=self._warn,
-            warn_once=self._warn_once,
+            emit=self._journal.emit,
+            warn=self._journal.warn,
+            warn_once=self._journal.warn_once,
         )
 
     def _leader(
@@ -294,7 +289,7 @@ class Run:
         self._display.say(f"attempt {len(self._attempts) + 1}: {seating.in_words}, {since}")
         workers, from_step = seating.workers, restore.step if restore else 0
         hosts = ", ".join(workers)
-        self._emit(AttemptBegun(attempt=number, workers=len(workers), hosts=hosts, from_step=from_step))
+        self._journal.emit(AttemptBegun(attempt=number, workers=len(workers), hosts=hosts, from_step=from_step))
 
     def _keep_attempt(
         self, attempt: Attempt, nodes: tuple[NodeResult, ...], restore: Restore | None, duration_s: float
@@ -304,7 +299,7 @@ class Run:
         from_step = restore.step if restore else 0
         kept = attempt_result(attempt, nodes, from_step, duration_s, server_nbytes=server_nbytes)
         self._attempts.append(kept)
-        self._emit(AttemptEnded(**dict(kept)))
+        self._journal.emit(AttemptEnded(**dict(kept)))
 
     # ---- the end ----
 
@@ -322,7 +317,7 @@ class Run:
         try:
             self._keep_result(result)
         except FencedOffError as e:
-            self._end_events()
+            self._journal.end()
             if error is None:
                 self._take(RunEvent.FAIL)
                 fenced_off, result = e, self._summary(record_of(e, time_s=self._clock.wall_s()))
@@ -344,23 +339,18 @@ class Run:
             StorageError: the storage failed.
         """
         if self._fence.lost:
-            self._end_events()
+            self._journal.end()
             return
         try:
             if self._fence.path is not None:
                 self._fence.tidy()  # first of all: it makes room
         except StorageError as e:
-            self._warn(f"uploads that were not committed stay for the next run of this id to remove: {e}")
+            self._journal.warn(f"uploads that were not committed stay for the next run of this id to remove: {e}")
         self._results.write(result)
         self._hooks.ended(result, self._config, self._rundir, self._fence.put, self._voice)
-        self._emit(RunEnded(verdict=int(result.verdict), error=result.error.message if result.error else None))
-        if self._events is not None:
-            self._events.flush()
+        self._journal.emit(RunEnded(verdict=int(result.verdict), error=result.error.message if result.error else None))
+        self._journal.flush()
         self._fence.release()
-
-    def _end_events(self) -> None:
-        if self._events is not None:
-            self._events.end()
 
     def _summary(self, error: ErrorRecord | None) -> RunResult:
         committer = self._committer
@@ -372,7 +362,7 @@ class Run:
                 "verdict": error.verdict if error is not None else Verdict.DONE,
                 "error": error,
                 "attempts": tuple(self._attempts),
-                "warnings": tuple(self._warnings),
+                "warnings": tuple(self._journal.warnings),
                 "started": started.isoformat(timespec="seconds"),
                 "duration_s": round(self._clock.wall_s() - self._started_s, 3),
                 "seconds": self._stopwatch.seconds(),
@@ -389,20 +379,3 @@ class Run:
         if self._committer is None:
             raise LifecycleError("attempts begin after the plan")
         return self._committer
-
-    def _emit(self, event: Event) -> None:
-        if self._events is not None:
-            self._events.emit(event)
-
-    def _keep_line(self, text: str, style: str) -> None:
-        """Keeps what the driver says as an event, for whoever follows the run from elsewhere."""
-        self._emit(LineSaid(text=text, style=style))
-
-    def _warn(self, text: str) -> None:
-        self._warnings.append(text)
-        self._display.say(f"warning: {text}", "yellow")
-        self._emit(WarningGiven(text=text))
-
-    def _warn_once(self, text: str) -> None:
-        if text not in self._warnings:
-            self._warn(text)

@@ -1,5 +1,5 @@
-"""What a person asks of runs, during and after: which there were, how one went, and in what two of them differ.
+"""What a person asks of runs and models: which there are, how one went, in what two differ, which model is current.
 
 May import what reads a run's folder and the history: storage, plans, the console, nightly, what follows a run. Never
-writes, and never needs Spark.
+needs Spark, and never writes but where a person says which model is to be served.
 """

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import time
 from collections.abc import Mapping
 
@@ -12,13 +11,12 @@ from rich.table import Table
 from rich.text import Text
 
 from sparktf.errors import ConfigError, StorageNotFoundError, TornCheckpointError
-from sparktf.hadoop import HadoopConf
 from sparktf.nightly.release import stored_release
 from sparktf.nightly.serving import Serving, Version
 from sparktf.rundir import RunDirectory, check_name
-from sparktf.storage import FileSystems, Storage
+from sparktf.runs.finding import find_output, need_output
+from sparktf.storage import Storage
 
-_OUTPUT = "SPARKTF_OUTPUT"
 _SHOWN_METRICS = 3
 
 
@@ -29,7 +27,7 @@ def show_models(output: str | None, name: str, console: Console) -> None:
         ConfigError: there is none, or nothing says where the runs are.
         StorageError: the storage failed.
     """
-    storage, root = _open(output)
+    storage, root, _ = need_output(find_output(output, None))
     serving = Serving(storage, root, check_name(name, "NAME"))
     current, versions = serving.current(), serving.versions()
     if not versions:
@@ -54,7 +52,7 @@ def show_models(output: str | None, name: str, console: Console) -> None:
 
 def rollback(output: str | None, name: str, to: int | None) -> str:
     """Makes an earlier version the current one; returns what to say of it. Raises as `Serving.rollback`."""
-    storage, root = _open(output)
+    storage, root, _ = need_output(find_output(output, None))
     serving = Serving(storage, root, check_name(name, "NAME"))
     before = serving.current()
     number = serving.rollback(to)
@@ -70,7 +68,7 @@ def promote(output: str | None, run: str) -> str:
         ModelContractError: it has exported no model.
         StorageError: the storage failed.
     """
-    storage, root = _open(output)
+    storage, root, _ = need_output(find_output(output, None))
     name, slash, run_id = run.rpartition("/")
     if not slash:
         raise ConfigError(f"{run!r} is no run: write NAME/RUN_ID")
@@ -78,15 +76,6 @@ def promote(output: str | None, run: str) -> str:
     serving = Serving(storage, root, rundir.name)
     number = serving.promote(stored_release(storage, rundir, time.time()))
     return f"{name}: version {number}, of run {run_id}, is current: {serving.path}/{number}"
-
-
-def _open(output: str | None) -> tuple[Storage, str]:
-    """Returns the storage of all runs, and its path."""
-    path = output or os.environ.get(_OUTPUT)
-    if not path:
-        raise ConfigError(f"where are the runs? Give --output PATH, the configuration's output.path, or set {_OUTPUT}")
-    systems = FileSystems(HadoopConf.from_environment())
-    return systems.open(path), systems.normalise(path)
 
 
 def _cells(storage: Storage, serving: Serving, version: Version) -> tuple[str, ...]:

@@ -23,7 +23,7 @@ PLAN = NODE | {"driver/plan"}
 ATTEMPT = PLAN | {"driver/attempt"}
 GANG = ATTEMPT | {"driver/console", "executor"}
 WATCH = GANG | {"driver/gang", "driver/commit", "driver/writer"}
-RUN = WATCH | {"driver/hooks", "driver/output", "driver/watch"}
+RUN = WATCH | {"driver/hooks", "driver/journal", "driver/output", "driver/watch"}
 SPARK = NODE | {"executor", "driver/code", "driver/gang"}
 SOURCE = PLAN | SPARK | {"driver/spark"}
 
@@ -47,6 +47,7 @@ MAY_IMPORT = {
     "driver/writer": BASE,
     "driver/gang": GANG,
     "driver/watch": WATCH,
+    "driver/journal": BASE | {"driver/console", "driver/gang"},
     "driver/hooks": BASE | {"driver/gang"},
     "driver/run": RUN,
     "driver/spark": SPARK,
@@ -113,7 +114,15 @@ MAY_ASK_FOR_ROLES = (
 
 
 # What also runs under a simulated clock: time and threads reach it through `sparktf.clock` alone.
-RUNS_BY_THE_CLOCK = {"driver/gang", "driver/attempt", "driver/run", "driver/watch", "driver/commit", "driver/output"}
+RUNS_BY_THE_CLOCK = {
+    "driver/gang",
+    "driver/attempt",
+    "driver/run",
+    "driver/watch",
+    "driver/commit",
+    "driver/journal",
+    "driver/output",
+}
 RUNS_BY_THE_CLOCK_TOO = {
     "sparktf/storage/fence.py",
     "sparktf/storage/fence_watch.py",

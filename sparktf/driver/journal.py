@@ -1,0 +1,64 @@
+"""What a run tells as it goes: lines for whoever watches, events in its directory, warnings for its result."""
+
+from __future__ import annotations
+
+from rich.console import Console
+
+from sparktf.config.job import JobConfig
+from sparktf.driver.console import Display
+from sparktf.driver.gang.site import Voice
+from sparktf.event_log import EventLog
+from sparktf.events import Event, LineSaid, WarningGiven
+
+
+class Journal:
+    """One run's.
+
+    Attributes:
+        display: Every line that it keeps is an event too, for whoever follows the run from elsewhere.
+        warnings: So far.
+    """
+
+    def __init__(self, console: Console, config: JobConfig) -> None:
+        """Stores nothing before `open`."""
+        self.warnings: list[str] = []
+        self.display = Display(console, config.output.progress_seconds, config.train.epochs, observer=self._keep_line)
+        self._events: EventLog | None = None
+
+    @property
+    def voice(self) -> Voice:
+        """For those who only speak."""
+        return Voice(self.display.say, self.warn)
+
+    def open(self, events: EventLog) -> None:
+        """Stores what is told from now on."""
+        self._events = events
+
+    def emit(self, event: Event) -> None:
+        """Tells of an event."""
+        if self._events is not None:
+            self._events.emit(event)
+
+    def warn(self, text: str) -> None:
+        """Gives a warning, which the result mentions."""
+        self.warnings.append(text)
+        self.display.say(f"warning: {text}", "yellow")
+        self.emit(WarningGiven(text=text))
+
+    def warn_once(self, text: str) -> None:
+        """Gives a warning unless it is given already."""
+        if text not in self.warnings:
+            self.warn(text)
+
+    def flush(self) -> None:
+        """Stores what is told so far. Raises `StorageError`."""
+        if self._events is not None:
+            self._events.flush()
+
+    def end(self) -> None:
+        """Stores nothing any more."""
+        if self._events is not None:
+            self._events.end()
+
+    def _keep_line(self, text: str, style: str) -> None:
+        self.emit(LineSaid(text=text, style=style))
