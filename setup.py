@@ -37,6 +37,7 @@ DEV = [
     *EXAMPLES,
     "greenlet>=3.1,<4",  # the simulator's drivers and nodes: one thread, in an order that a seed decides
     "hypothesis>=6.140,<7",
+    "lxml>=6,<7",  # asks Oozie's schemas what they think of its files
     "mypy>=2.4,<3",
     "psutil>=6,<8",
     "py-spy>=0.4.1,<0.5",  # where a process stands that a failed test left hanging
