@@ -15,6 +15,7 @@ endif
 
 VENV := .venv
 BIN := $(VENV)/bin
+AIRFLOW := .airflow
 PY := $(BIN)/python
 LAKE := lake/digits
 CLICKS := lake/clicks
@@ -169,6 +170,11 @@ cluster-hdfs:
 cluster-yarn:
 	@$(MINIHADOOP) as-root -- $(PYTEST) $(YARN_TESTS) $(ARGS) $(CHOSEN)
 
+# In no other target: its environment takes minutes to make, and has nothing in common with sparktf's.
+.PHONY: airflow
+airflow: java $(VENV)/.dev $(AIRFLOW)/.installed ## The DAGs of yarn/schedules in a real Airflow, in an environment of its own
+	@AIRFLOW=$(abspath $(AIRFLOW)) $(PYTEST) tests/dags $(ARGS)
+
 .PHONY: classes
 classes: java $(CLASSES)
 
@@ -201,7 +207,7 @@ docs: $(VENV)/.dev ## Write the generated pages of docs/ anew
 
 .PHONY: clean
 clean: ## Remove all that make has made
-	@rm -rf $(VENV) $(LAKE) $(CLICKS) lake/.digits-* lake/.clicks-* runs/digits runs/clicks benchmarks/out build dist *.egg-info \
+	@rm -rf $(VENV) $(AIRFLOW) $(LAKE) $(CLICKS) lake/.digits-* lake/.clicks-* runs/digits runs/clicks benchmarks/out build dist *.egg-info \
 		.mypy_cache .pytest_cache .ruff_cache .hypothesis artifacts spark-warehouse metastore_db derby.log
 	@find sparktf jobs yarn tests benchmarks -name __pycache__ -prune -exec rm -rf {} +
 	@rmdir lake runs 2>/dev/null || true
@@ -245,6 +251,12 @@ $(VENV)/.examples: setup.py $(PY)
 $(VENV)/.dev: $(VENV)/.examples
 	@echo "installing the tools for tests into $(VENV) (once)"
 	@$(PY) -m pip install --quiet --disable-pip-version-check --editable '.[dev]'
+	@touch $@
+
+$(AIRFLOW)/.installed: tests/dags/requirements.txt | $(PY)
+	@echo "installing Airflow into $(AIRFLOW) (once, a few minutes)"
+	@$(PY) -m venv --clear $(AIRFLOW)
+	@$(AIRFLOW)/bin/python -m pip install --quiet --disable-pip-version-check --requirement $<
 	@touch $@
 
 $(PY):

@@ -67,7 +67,8 @@ def _submit(arguments: argparse.Namespace) -> int:
     config = load_config(arguments.config, arguments.set, arguments.date)
     beside = Path(arguments.config).absolute().parent
     run_id = chosen_run_id(arguments.run_id, arguments.date)
-    return submit(config, beside, run_id, wait=arguments.wait, dry_run=arguments.dry_run)
+    options = {"wait": arguments.wait, "detach": arguments.detach, "dry_run": arguments.dry_run}
+    return submit(config, beside, run_id, **options)
 
 
 def _backfill(arguments: argparse.Namespace) -> int:
@@ -211,6 +212,7 @@ def _parser() -> argparse.ArgumentParser:
     submit.add_argument("--run-id", metavar="ID", help="names the run (default: --date); the same id again resumes it")
     submit.add_argument("--wait", action="store_true", help=WAIT_HELP)
     submit.add_argument("--dry-run", action="store_true", help="print the spark-submit line, and do nothing")
+    submit.add_argument("--detach", action="store_true", help="in cluster mode: end once YARN has the application")
     submit.set_defaults(command=_submit)
     many = commands.add_parser("backfill", help="submit a run for each of several dates, and pass over those done")
     many.add_argument("config", metavar="CONFIG", help="YAML file")

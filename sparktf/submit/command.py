@@ -36,28 +36,42 @@ _STATUS = re.compile(r"exited with status (\d+)")
 _TELLING = (Verdict.REFUSED, Verdict.DATA_REFUSED, Verdict.NOT_READY)
 
 
-def submit(config: JobConfig, beside: Path, run_id: str | None, *, wait: bool = False, dry_run: bool = False) -> int:
+def submit(
+    config: JobConfig,
+    beside: Path,
+    run_id: str | None,
+    *,
+    wait: bool = False,
+    detach: bool = False,
+    dry_run: bool = False,
+) -> int:
     """Submits a run and waits for it; returns its verdict, or 130 if it was interrupted.
 
     Args:
         beside: Folder of the configuration's file, where model code is looked for first.
         wait: The driver waits while another submission owns the run.
+        detach: Do not wait for it: 0 is returned once YARN has taken the application.
         dry_run: Print the line, and nothing else.
 
     Raises:
-        ConfigError: the model's code or the queue is not found, or no data is named.
+        ConfigError: the model's code or the queue is not found, no data is named, or a run that is to be
+            detached would end with this process.
         PreflightError: Spark or YARN's configuration is missing, a container would be too large, or the run's traffic
             would be in the clear where Spark's is not.
         ReservationError: the ResourceManager cannot be reached, or YARN has no place in time.
     """
     if config.data.source_key is None:
         raise ConfigError(NO_SOURCE)
+    if detach and not (is_yarn(config) and config.submit.deploy_mode == "cluster"):
+        raise ConfigError(
+            "--detach: needs submit.master: yarn and submit.deploy_mode: cluster: else the driver is here"
+        )
     check_security(config)
     programs = find_programs()
     config = normalised(config, normalise)  # the driver may have another working folder
     with tempfile.TemporaryDirectory(prefix="sparktf-submit-") as folder:
         shipment = stage(config, Path(folder), beside, programs)
-        line = submit_line(config, shipment, run_id, programs, wait=wait)
+        line = submit_line(config, shipment, run_id, programs, wait=wait, detach=detach)
         console = make_console()
         console.print(show_line(line), markup=False, soft_wrap=True)
         for key, value in private_settings(config).items():
@@ -67,7 +81,7 @@ def submit(config: JobConfig, beside: Path, run_id: str | None, *, wait: bool = 
         environment = spark_environment(
             programs, log4j_in(Path(folder)), in_cluster=config.submit.deploy_mode == "cluster"
         )
-        return _Submission(config, run_id, programs, environment, console).run(line)
+        return _Submission(config, run_id, programs, environment, console, detach).run(line)
 
 
 @dataclass(slots=True)
@@ -77,6 +91,7 @@ class _Submission:
     programs: Programs
     environment: Mapping[str, str]
     console: Console
+    detach: bool
 
     def run(self, line: list[str]) -> int:
         config = self.config
@@ -120,6 +135,8 @@ class _Watch:
 
     def to_the_end(self) -> int:
         try:
+            if self._submission.detach:
+                return self._until_taken()
             if self._api is not None:
                 self._until_started()
             code = self._until_ended()
@@ -132,6 +149,14 @@ class _Watch:
             self._process.kill()
 
     # ---- waiting ----
+
+    def _until_taken(self) -> int:
+        """Waits until spark-submit has left the application to YARN."""
+        while (code := self._process.wait(KNOBS.submit_poll_s)) is None:
+            self._say_application()
+        self._say_application()
+        taken = code == 0 and bool(self._process.report.application)
+        return int(Verdict.DONE if taken else Verdict.INFRASTRUCTURE)
 
     def _until_started(self) -> None:
         """Waits for YARN's first container, with a countdown; without one in time the application is killed."""

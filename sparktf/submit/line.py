@@ -86,9 +86,15 @@ def check_security(config: JobConfig) -> None:
 
 
 def submit_line(
-    config: JobConfig, shipment: Shipment, run_id: str | None, programs: Programs, *, wait: bool = False
+    config: JobConfig,
+    shipment: Shipment,
+    run_id: str | None,
+    programs: Programs,
+    *,
+    wait: bool = False,
+    detach: bool = False,
 ) -> list[str]:
-    """Returns the command that submits a run."""
+    """Returns the command that submits a run; `detach`: and leaves it to YARN."""
     submit = config.submit
     in_cluster = submit.deploy_mode == "cluster"
     archives = (f"{submit.archive}#env",) if submit.archive and is_yarn(config) else ()
@@ -107,7 +113,8 @@ def submit_line(
     if shipment.private:
         line += ["--properties-file", shipment.private]
     private = private_settings(config)
-    for key, value in {**_settings(config, programs), **submit.conf}.items():
+    leaves = {"spark.yarn.submit.waitAppCompletion": "false"} if detach else {}
+    for key, value in {**_settings(config, programs), **submit.conf, **leaves}.items():
         if key not in private:
             line += ["--conf", f"{key}={value}"]
     date = config.date and config.date.isoformat()  # its templates are filled; the run is to know its day all the same

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import getpass
 import json
 import re
 from collections.abc import Iterator
@@ -16,6 +17,7 @@ from cluster.submission import SPARK, Submission, digits_config, in_each_mode, p
 from minihadoop import MiniHadoop
 from minihadoop.waiting import wait_for
 from minihadoop.web import request
+from sparktf_airflow.resource_manager import ResourceManager
 
 pytestmark = pytest.mark.timeout(600)
 
@@ -91,6 +93,7 @@ def test_a_model_that_raises_returns_1_and_is_failed_in_yarn(hadoop: MiniHadoop,
     result = submission.result(application.id)
     # The second ApplicationMaster, which YARN starts after any failure, has repeated the verdict.
     assert (len(result.attempts), result.application_attempt) == (1, 1)
+    assert ResourceManager([hadoop.yarn.url], application.user).exit_code(application.id) == 1
     logs = hadoop.aggregated_logs(application.id)
     assert f"run {application.id} is decided already: its result stands" in logs
     assert logs.count("attempt 1: 1 worker(s)") == 1
@@ -99,12 +102,33 @@ def test_a_model_that_raises_returns_1_and_is_failed_in_yarn(hadoop: MiniHadoop,
     )
 
 
-def test_a_run_that_preflight_refuses_returns_2(failed: Failed) -> None:
+def test_a_run_that_preflight_refuses_returns_2(hadoop: MiniHadoop, failed: Failed) -> None:
     said = failed.refused.output()
     assert failed.refused_code == 2, said
     assert "memoryOverhead is 512 MiB: --conf spark.executor.memoryOverhead=1664m" in said
     assert "org.apache.spark" not in said
-    assert failed.refused.ended_application().final_status == "FAILED"
+    application = failed.refused.ended_application()
+    assert application.final_status == "FAILED"
+    assert ResourceManager([hadoop.yarn.url], application.user).exit_code(application.id) == 2
+
+
+def test_a_run_that_nobody_waits_for_is_found_by_its_tag_and_ended_over_yarns_rest_api(
+    hadoop: MiniHadoop, tmp_path: Path, lake: str
+) -> None:
+    tag = f"{tmp_path.name}.2026-11-20".lower()
+    manager = ResourceManager([hadoop.yarn.url], getpass.getuser())
+    assert manager.under_way(tag) is None
+    arguments = ("--detach", "--set", f"submit.conf.spark.yarn.tags=sparktf,{tag}")
+    with Submission(hadoop, tmp_path, digits_config(tmp_path, lake), *arguments) as submission:
+        assert submission.wait() == 0, submission.output()
+    application = submission.application().id
+    assert f"submitted as {application} to YARN" in submission.output()
+    assert manager.under_way(tag) == application
+    assert manager.exit_code(application) is None
+    manager.kill(application)
+    assert submission.ended_application().final_status == "KILLED"
+    assert (manager.under_way(tag), manager.exit_code(application)) == (None, 130)
+    manager.kill(application)  # once more: it has ended, and that is as well
 
 
 REFUSALS = {

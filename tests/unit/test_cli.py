@@ -89,6 +89,20 @@ def test_a_model_that_is_nowhere_is_refused_before_anything_is_submitted(
     )
 
 
+def test_a_run_that_nobody_waits_for_is_left_to_yarn(
+    config: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("SPARK_HOME", raising=False)
+    (Path(config).parent / "shrubs.py").write_text("def build(params, assets): ...\n", encoding="utf-8")
+    arguments = ["submit", config, "--date", "2026-11-20", "--set", "model=shrubs:build", "--dry-run", "--detach"]
+    waits = ["--set", "submit.conf.spark.yarn.submit.waitAppCompletion=true"]
+    assert main([*arguments, *waits]) == 0
+    assert capsys.readouterr().out.count("--conf spark.yarn.submit.waitAppCompletion=false") == 1
+    for where in ("submit.deploy_mode=client", "submit.master=local[2]"):
+        assert main([*arguments, "--set", "submit.deploy_mode=client", "--set", where]) == 2
+        assert capsys.readouterr().err.startswith("--detach: needs submit.master: yarn and submit.deploy_mode: cluster")
+
+
 def test_a_source_function_that_is_nowhere_is_refused_too(config: str, capsys: pytest.CaptureFixture[str]) -> None:
     (Path(config).parent / "shrubs.py").write_text("def build(params, assets): ...\n", encoding="utf-8")
     sources = ["--set", "model=shrubs:build", "--set", "data.path=", "--set", "data.source=no_such.hedge:rows"]

@@ -1,0 +1,100 @@
+"""YARN's ResourceManager by its REST API: which application has a tag, how it ended, and ending it."""
+
+from __future__ import annotations
+
+import json
+import re
+import urllib.error
+import urllib.request
+from collections.abc import Mapping, Sequence
+from typing import Any
+from urllib.parse import urlencode
+
+_CALL_S = 10.0
+_ENDED = ("FINISHED", "FAILED", "KILLED")
+_UNDER_WAY = ("NEW", "NEW_SAVING", "SUBMITTED", "ACCEPTED", "RUNNING")
+_UNKNOWN = 404
+_REFUSED = (400, 401, 403, _UNKNOWN)
+_STATUS = re.compile(r"exited with status (\d+)")
+
+DONE, INFRASTRUCTURE, INTERRUPTED = 0, 4, 130
+
+
+class ResourceManager:
+    """One cluster's ResourceManagers.
+
+    Args:
+        urls: "http://host:8088" of each; with high availability the one that is active answers.
+        user: Whose applications these are: the API kills none without a name. Nothing is proven with it: a cluster that
+            asks for Kerberos at its web pages answers none of this.
+    """
+
+    def __init__(self, urls: Sequence[str], user: str) -> None:
+        self._urls = urls
+        self._user = user
+
+    def under_way(self, tag: str) -> str | None:
+        """Returns the application with a tag that has not ended, the newest if there are several.
+
+        Raises:
+            OSError: no ResourceManager answers.
+        """
+        asked = {"applicationTags": tag, "states": ",".join(_UNDER_WAY)}
+        found = (self._call("apps", asked).get("apps") or {}).get("app", [])
+        return str(max(found, key=lambda app: app["startedTime"])["id"]) if found else None
+
+    def exit_code(self, application: str) -> int | None:
+        """Returns what the run of an application has ended with, as `sparktf submit` would; None if it has not.
+
+        Raises:
+            OSError: no ResourceManager answers.
+        """
+        try:
+            app = self._call(f"apps/{application}")["app"]
+        except urllib.error.HTTPError as error:
+            if error.code != _UNKNOWN:
+                raise
+            return INFRASTRUCTURE  # it has been restarted, and has forgotten what it ran
+        if app["state"] not in _ENDED:
+            return None
+        if app["finalStatus"] == "SUCCEEDED":
+            return DONE
+        if app["finalStatus"] == "KILLED":
+            return INTERRUPTED
+        told = _STATUS.search(app.get("diagnostics") or "")
+        return int(told.group(1)) if told else INFRASTRUCTURE
+
+    def kill(self, application: str) -> None:
+        """Ends an application; one that has ended is left as it is.
+
+        Raises:
+            OSError: no ResourceManager does it.
+        """
+        if self.exit_code(application) is None:
+            self._call(f"apps/{application}/state", body={"state": "KILLED"})
+
+    def _call(
+        self, path: str, query: Mapping[str, str] | None = None, body: Mapping[str, str] | None = None
+    ) -> dict[str, Any]:
+        asked = urlencode({**(query or {}), "user.name": self._user})
+        away: OSError = OSError("no ResourceManager is named")
+        for url in self._urls:
+            request = urllib.request.Request(
+                f"{url}/ws/v1/cluster/{path}?{asked}",
+                data=json.dumps(body).encode() if body is not None else None,
+                headers={"Content-Type": "application/json", "Accept": "application/json"},
+                method="PUT" if body is not None else "GET",
+            )
+            try:
+                with urllib.request.urlopen(request, timeout=_CALL_S) as answer:
+                    found: dict[str, Any] = json.loads(answer.read() or "{}")
+                    return found
+            except urllib.error.HTTPError as error:
+                if error.code in _REFUSED:
+                    raise
+                away = error
+            except OSError as error:
+                away = error
+            except ValueError:  # the page of one that stands by
+                away = OSError(f"{url} is no active ResourceManager")
+        raise away
