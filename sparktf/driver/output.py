@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import secrets
 from collections.abc import Callable
+from contextlib import suppress
 
 from sparktf.clock import Clock
 from sparktf.config.job import JobConfig
@@ -18,6 +19,7 @@ from sparktf.errors import (
     StorageUnavailableError,
 )
 from sparktf.event_log import EventLog, next_segment
+from sparktf.events import RunBegun
 from sparktf.knobs import KNOBS
 from sparktf.result import Application, RunResult
 from sparktf.rundir import RunDirectory
@@ -91,12 +93,13 @@ def describe_plan(plan: Plan) -> list[str]:
     ]
 
 
-def open_events(storage: Storage, fence: Fence, folder: str, clock: Clock) -> EventLog:
+def open_events(storage: Storage, fence: Fence, folder: str, clock: Clock, begun: RunBegun) -> EventLog:
     """Returns a log of this driver's own, which goes on where the run's segments end.
 
     Args:
         fence: Through which it is written, in haste: nobody waits for an event, which stays in memory until the next
             try.
+        begun: Its first event, stored at once: whoever looks sees that an earlier result is not the last word.
     """
     storage.make_dirs(folder)
     log = EventLog(
@@ -107,6 +110,9 @@ def open_events(storage: Storage, fence: Fence, folder: str, clock: Clock) -> Ev
         writer=secrets.token_hex(4),
         beside=clock.beside,
     )
+    log.emit(begun)
+    with suppress(StorageError):
+        log.flush()
     clock.every("events", KNOBS.events_s, log.keep_up)
     return log
 

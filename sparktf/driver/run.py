@@ -162,9 +162,9 @@ class Run:
         self._result = self._result.model_copy(update={"extra": extra})
 
     def _open_events(self) -> None:
-        self._journal.open(open_events(self._storage, self._fence, self._rundir.events, self._clock))
         config = self._config
-        self._journal.emit(RunBegun(run_id=self._rundir.run_id, config=config.config_hash(), plan=config.plan_hash()))
+        begun = RunBegun(run_id=self._rundir.run_id, config=config.config_hash(), plan=config.plan_hash())
+        self._journal.open(open_events(self._storage, self._fence, self._rundir.events, self._clock, begun))
 
     # ---- attempts ----
 

@@ -126,14 +126,14 @@ def find_run(run: str, output: RunsRoot | None) -> FoundRun:
         return FoundRun(output.storage, RunDirectory(output.root, names[0], run_id))
     path = normalise(run)
     storage = open_storage(path)
-    root, _, rest = path.rpartition("/")[0].rpartition("/")
-    below, at = rest, path.rpartition("/")[2]
-    if is_name(below) and is_name(at) and _is_run(storage, path):
-        return FoundRun(storage, RunDirectory(root, below, at))
+    above, _, run_id_of_path = path.rpartition("/")
+    root, _, name = above.rpartition("/")
+    if is_name(name) and is_name(run_id_of_path) and _is_run(storage, path):
+        return FoundRun(storage, RunDirectory(root, name, run_id_of_path))
     raise ConfigError(_no_run(run, [*names, run_id] if is_below else [run], output))
 
 
-def check_name(name: str, output: RunsRoot) -> str:
+def name_with_history(name: str, output: RunsRoot) -> str:
     """Returns a name that has a history.
 
     Raises:

@@ -17,7 +17,7 @@ from sparktf.config.duration import Duration
 from sparktf.driver.console import style_of, words_of
 from sparktf.errors import ConfigError
 from sparktf.nightly.history import RunRecord, names_in_history, read_history
-from sparktf.runs.finding import RunsRoot, check_name
+from sparktf.runs.finding import RunsRoot, name_with_history
 
 _WIDE, _WIDEST = 100, 140
 """From so many columns on, a table has more of them."""
@@ -40,7 +40,7 @@ def recorded_runs(
         StorageError: the storage failed.
     """
     name = name or output.name
-    names = names_in_history(output.storage, output.root) if name is None else [check_name(name, output)]
+    names = names_in_history(output.storage, output.root) if name is None else [name_with_history(name, output)]
     if not names:
         raise ConfigError(f"{output.root} has no history of runs: set output.history: true, and the next ones have")
     found = read_history(output.storage, output.root, names, warn)
@@ -87,7 +87,7 @@ def print_runs(console: Console, records: Sequence[RunRecord]) -> None:
         columns.append(("date", lambda r: str(r.date or "")))
     if wide:
         columns += [("began (UTC)", _began), ("rows", lambda r: f"{r.rows:,}")]
-    columns.append(("took", lambda r: _took(sum(r.seconds.values()))))
+    columns.append(("took", lambda r: roughly(sum(r.seconds.values()))))
     if widest:
         columns += [("local", lambda r: _share(r.locality)), ("waited", lambda r: _share(r.waiting_share))]
     for title, _ in columns:
@@ -119,7 +119,8 @@ def _began(record: RunRecord) -> str:
     return "" if record.started is None else f"{record.started.astimezone(datetime.UTC):%Y-%m-%d %H:%M}"
 
 
-def _took(seconds: float) -> str:
+def roughly(seconds: float) -> str:
+    """Returns a length of time as people say it."""
     if seconds < 120:
         return f"{seconds:.0f} s"
     return f"{seconds / 60:.0f} min" if seconds < 7200 else f"{seconds / 3600:.1f} h"

@@ -8,8 +8,10 @@ from rich.console import Console
 
 from sparktf.clock import Clock
 from sparktf.driver.console import Display, print_result
+from sparktf.errors import StorageNotFoundError
 from sparktf.knobs import KNOBS
 from sparktf.runs.finding import FoundRun
+from sparktf.runs.listing import roughly
 from sparktf.submit.follow import Follower
 
 
@@ -25,7 +27,7 @@ def show(run: FoundRun, console: Console, clock: Clock) -> None:
     follower = Follower(run.storage, run.rundir, display)
     result, nobody = follower.standing(), threading.Condition()
     if result is None:
-        display.say(f"{run.title} has not ended: what its driver says is shown as it comes, and the result at the end")
+        display.say(f"{run.title} has not ended{_heard(run, clock)}: it is followed until it has")
     while result is None:
         follower.poll()
         result = follower.standing()
@@ -33,3 +35,12 @@ def show(run: FoundRun, console: Console, clock: Clock) -> None:
             with nobody:
                 clock.wait(nobody, KNOBS.follow_s)
     print_result(console, result)
+
+
+def _heard(run: FoundRun, clock: Clock) -> str:
+    """Returns when its driver last stored anything of what it said: one that is gone says nothing more."""
+    try:
+        last_ms = max((entry.modified_ms for entry in run.storage.list(run.rundir.events)), default=0)
+    except StorageNotFoundError:
+        last_ms = 0
+    return f", its last word came {roughly(max(clock.wall_s() - last_ms / 1000, 0.0))} ago" if last_ms else ""

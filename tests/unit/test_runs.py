@@ -6,6 +6,7 @@ import datetime
 import io
 import json
 import os
+import threading
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -18,6 +19,9 @@ from rich.console import Console
 
 from sparktf.cli import main
 from sparktf.config.job import JobConfig
+from sparktf.driver.console import Display
+from sparktf.driver.gang.site import Voice
+from sparktf.driver.hooks import Hooks
 from sparktf.driver.plan.planner import plan_source
 from sparktf.driver.run import Run
 from sparktf.errors import ConfigError, PreflightError, Verdict
@@ -33,6 +37,7 @@ from sparktf.runs.listing import parse_since, print_runs
 from sparktf.runs.showing import show
 from sparktf.storage import FileSystems, open_storage
 from sparktf.storage.local import LocalStorage
+from sparktf.submit.follow import Follower
 
 BEGAN = datetime.datetime(2026, 11, 1, 2, 15, tzinfo=datetime.UTC)
 CAUSE = "Input 0 of layer dense is incompatible with the layer: expected axis -1 to have value 4\nbut got 5"
@@ -312,6 +317,39 @@ def test_the_result_of_an_earlier_submission_is_not_that_of_the_one_under_way(ro
     lines = shown.show(lambda: None, shown.ends)
     assert "the data is not ready" in lines
     assert [line.strip() for line in lines if "churn / 1" in line] == ["churn / 1: done"]
+
+
+def test_a_run_that_waits_again_is_under_way_though_its_last_result_is_there(root: Path) -> None:
+    lake = write_lake(root.parent / "lake", [20])
+    config = pretend_config(lake, root)
+    with pytest.raises(PreflightError):
+        run(config, "1", refusal=PreflightError("too few slots"))
+    follower = Follower(LocalStorage(), RunDirectory(str(root), "t", "1"), Display(Console(file=io.StringIO()), 1.0, 1))
+    assert follower.standing() is not None
+    seen: list[RunResult | None] = []
+
+    class Waiting(Hooks):
+        def before_plan(self, config: JobConfig, rundir: RunDirectory, voice: Voice) -> None:
+            seen.append(follower.standing())
+
+    driver = PretendDriver(Application("2"), config, plan_source(config, open_storage, no_filter))
+    driver.site.clock.wait(threading.Condition(), 60.0)
+    Run(driver.gang, config, "1", Waiting()).execute()
+    assert seen == [None]
+    done = follower.standing()
+    assert done is not None
+    assert done.verdict is Verdict.DONE
+
+
+def test_a_driver_that_has_been_silent_for_long_is_told_of(root: Path) -> None:
+    shown = Shown(root)
+    shown.says(BEGUN)
+    (segment,) = Path(shown.rundir.events).iterdir()
+    written_s = shown.clock.wall_s() - 3 * 3600
+    os.utime(segment, (written_s, written_s))
+    assert shown.show(shown.ends)[0] == (
+        "churn/1 has not ended, its last word came 3.0 h ago: it is followed until it has"
+    )
 
 
 def test_a_result_stands_whose_last_events_were_not_stored(root: Path) -> None:
