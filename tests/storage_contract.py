@@ -8,10 +8,13 @@ import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import pytest
+from contenders import Contender, Nth, outcome
 
-from sparktf.errors import StorageExistsError, StorageNotFoundError
+from sparktf.errors import FencedOffError, OwnedError, StorageExistsError, StorageNotFoundError
+from sparktf.rundir import RunDirectory
 from sparktf.storage import FileEntry, Storage
 
 
@@ -208,3 +211,31 @@ class StorageContract:
         assert names_below(storage, root) == ["empty", "file"]
         storage.replace(f"{root}/file", f"{root}/new")
         assert names_below(storage, root) == ["empty", "new"]
+
+    def test_of_two_that_want_a_run_one_owns_it_and_the_other_is_told_who(self, storage: Storage, root: str) -> None:
+        rundir = RunDirectory(root, "t", "r")
+        first, second = (Contender(name, storage, rundir) for name in ("first", "second"))
+        first.begin()
+        second.beside(first)
+        with pytest.raises(OwnedError, match="run t/r is owned by application first of "):
+            second.begin()
+        first.write()
+        assert storage.read_bytes(rundir.result) == b"first"
+
+    @pytest.mark.parametrize("renames", range(5))
+    def test_an_owner_that_is_frozen_at_a_rename_changes_nothing_of_what_its_successor_has(
+        self, storage: Storage, root: str, renames: int
+    ) -> None:
+        rundir = RunDirectory(root, "t", "r")
+        new = Contender("new", storage, rundir)
+
+        def freeze(what: str, call: Callable[[], Any]) -> Any:
+            new.begin()
+            new.write()
+            old.beside(new)
+            return call()
+
+        old = Contender("old", storage, rundir, Nth(renames, freeze, "rename"))
+        assert isinstance(outcome(old.live), OwnedError | FencedOffError)
+        new.write(" again")
+        assert storage.read_bytes(rundir.result) == b"new again"

@@ -256,7 +256,8 @@ def test_a_full_disk_ends_a_run_with_its_name_and_nothing_is_trained_again(
 def test_a_driver_thawed_after_its_successors_publish_changes_nothing_and_says_why(
     sandbox: Sandbox, local: Application, rows: Path, watch: Watch
 ) -> None:
-    config = watched_job(rows, sandbox.runs, watch, cluster={"strategy": "single", "workers": 1})
+    single = {"strategy": "single", "workers": 1}
+    config = watched_job(rows, sandbox.runs, watch, cluster=single, timeouts={"owner": 3})
     watch.hold()
     submit = Submit(sandbox, "local[2]", config, "--run-id", "r")
     run = submit.run("r")

@@ -109,7 +109,9 @@ def told(world: World, submission: Submission) -> Iterator[str]:
     if result.verdict is Verdict.DONE:
         yield from (f"{name} told that it is done: {found}" for found in _done(world, result))
     if submission.error.startswith("OwnedError"):
-        if all(other.process.dead for other in world.submissions if other is not submission):
+        others = (other for other in world.submissions if other is not submission)
+        since_s = world.hub.now - world.config.timeouts.owner
+        if name not in world.hits and all(other.process.dead and other.ended_s < since_s for other in others):
             yield f"{name} left the run to nobody: {submission.error}"
     elif result.verdict is Verdict.REFUSED and not world.disk_was_full:
         yield f"{name} refused the run: {submission.error}"
