@@ -231,8 +231,9 @@ class Ownership:
                 raise self._owned(seen.term)
             owner = seen.term.owner
             if step is not Step.TAKE and owner is not None and owner != told:
-                until = "released" if wait else "known whether it is at work"
-                say(f"the run is owned by {owner}: waiting until it is {until}, or its beat stands still")
+                limit = f"{self._limit_s:g} s"
+                until = f"waiting until it ends, or gives no sign of life for {limit}"
+                say(f"the run is owned by {owner}: {until if wait else f'watching for {limit} whether it is at work'}")
                 told = owner
             self._clock.sleep(self._limit_s / _LOOKS)
 

@@ -281,6 +281,26 @@ def test_a_driver_thawed_after_its_successors_publish_changes_nothing_and_says_w
     assert not sandbox.family.wait()
 
 
+def test_of_two_submissions_one_trains_and_the_other_ends_with_2_or_waits_and_repeats_its_result(
+    sandbox: Sandbox, local: Application, rows: Path, watch: Watch
+) -> None:
+    single = {"strategy": "single", "workers": 1}
+    config = watched_job(rows, sandbox.runs, watch, cluster=single, timeouts={"owner": 12})
+    watch.hold()
+    local.begin(config, "r")
+    (trainer,) = watch.held(1)
+    refused = Submit(sandbox, "local[2]", config, "--run-id", "r")
+    assert refused.wait(within_s=120) == 2
+    assert refused.output()[-1].startswith("OwnedError: run t/r is owned by application local-")
+    waits = Submit(sandbox, "local[2]", config, "--run-id", "r", "--wait")
+    wait_for("it waits", lambda: any("waiting until it ends" in line for line in waits.output()), within_s=120)
+    watch.release()
+    assert local.outcome().done.error is None
+    assert waits.wait(within_s=120) == 0
+    assert any("run r is done already: its result stands" in line for line in waits.output())
+    assert watch.pids() == [trainer.pid], "nobody else has trained"
+
+
 def _lasting(run: Path) -> list[Path]:
     """Returns the files of a run that belong to whoever owns it."""
     below = [run / name for name in ("model", "checkpoints", "plan", "result.json", "config.yaml")]
