@@ -7,8 +7,11 @@ import os
 import subprocess
 import sys
 import textwrap
+import threading
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import NamedTuple
 
 import pytest
 
@@ -16,10 +19,11 @@ from minihadoop import MiniHadoop
 from minihadoop.config import MIB
 from sparktf.errors import FencedOffError
 from sparktf.hadoop import HadoopConf
+from sparktf.nightly.serving import ModelManifest, Serving
 from sparktf.rundir import RunDirectory
 from sparktf.sequence import Cursor
 from sparktf.storage import FileSystems, Storage, Timeouts
-from sparktf.storage.checkpoints import CheckpointStore, Manifest, upload_folder
+from sparktf.storage.checkpoints import MANIFEST, CheckpointStore, Manifest, read_manifest, upload_folder
 from sparktf.storage.fence import Fence
 
 # Looks until its stdin ends; prints what it saw that nobody may see, and the steps that it saw whole.
@@ -143,3 +147,60 @@ def test_a_committer_that_is_fenced_off_cannot_commit(
         "step-000000000001",
         "step-000000000003",
     ]
+
+
+class ExportedModel(NamedTuple):
+    """A model in a local folder; see `Candidate`."""
+
+    run_id: str
+    date: str
+    local: Path
+    storage: Storage
+
+    def stage(self, folder: str) -> str:
+        staged = f"{folder}/_staged-{self.run_id}"
+        manifest = ModelManifest(
+            files=upload_folder(self.storage, self.local, staged),
+            name="t",
+            run_id=self.run_id,
+            date=self.date,
+            published="",
+            plan_hash="",
+            steps=0,
+        )
+        self.storage.write_bytes(f"{staged}/{MANIFEST}", manifest.model_dump_json().encode())
+        return staged
+
+
+def test_a_reader_always_finds_a_whole_model_while_others_are_published_and_rolled_back(
+    hadoop: MiniHadoop, storage: Storage, root: str, tmp_path: Path
+) -> None:
+    serving = Serving(storage, root, "t")
+    local = write_local(tmp_path / "model", 1)
+    serving.publish(ExportedModel("r1", "2026-11-20", local, storage), lambda: None)
+    ended, seen = threading.Event(), [1]
+
+    def follow() -> None:
+        while not ended.is_set():
+            number = serving.current()
+            assert number is not None
+            read_manifest(storage, f"{serving.path}/{number}", ModelManifest)
+            seen.append(number)
+
+    with ThreadPoolExecutor(1) as pool:
+        reader = pool.submit(follow)
+        for number in range(2, 6):
+            found = serving.publish(ExportedModel(f"r{number}", "2026-11-20", local, storage), lambda: None)
+            assert found.version == number
+        assert serving.publish(ExportedModel("old", "2026-11-19", local, storage), lambda: None).version is None
+        ended.set()
+        reader.result(timeout=120)
+    assert seen == sorted(seen)
+    assert len(seen) > 1
+    assert set(seen) <= {1, 2, 3, 4, 5}
+    assert serving.rollback(2) == 2
+    assert serving.prune(1) == (1, 3, 4)
+    assert sorted(hadoop.hdfs.names("/runs/t/serving")) == ["2", "CURRENT", "_withdrawn-5"]
+    assert hadoop.hdfs.get("/runs/t/serving/CURRENT") == b"2\n"
+    assert serving.rollback(5) == 5
+    read_manifest(storage, f"{serving.path}/5", ModelManifest)
