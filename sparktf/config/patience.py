@@ -44,7 +44,7 @@ class EarlyStoppingConfig(WatchedMetric):
     """Ends the training when a metric gets no better, as Keras's EarlyStopping; see [nightly.md](nightly.md)."""
 
     min_delta: float = Field(
-        default=0.0, ge=0, allow_inf_nan=False, description="Better by less than this is no better."
+        default=0.0, ge=0, allow_inf_nan=False, description="What is better by no more than this is no better."
     )
     patience: NonNegativeInt = Field(
         default=0, description="Epochs in a row without anything better before the training ends; 0 is as 1."
@@ -69,5 +69,7 @@ class ReduceLrConfig(WatchedMetric):
     min_delta: float = Field(
         default=1e-4, ge=0, allow_inf_nan=False, description="What is better by no more than this is no better."
     )
-    cooldown: NonNegativeInt = Field(default=0, description="Epochs after that in which nothing is counted.")
+    cooldown: NonNegativeInt = Field(
+        default=0, description="Epochs after that before it counts again; 0 and 1 mean the same, as in Keras."
+    )
     min_lr: float = Field(default=0.0, ge=0, allow_inf_nan=False, description="The learning rate gets no lower.")

@@ -331,7 +331,7 @@ class EpochDone(NodeMessage):
         rows_fed: Rows that its feed has gone through in this attempt; `rows_trained` those that went into updates,
             `rows_aside` those that were left out because they failed a check.
         dropped: Gradients that came too late for their update.
-        complete: False where `train.max_steps` ended the epoch early.
+        complete: False where `train.max_steps` or the time ended the epoch early.
         input: What the node has read for it.
     """
 
