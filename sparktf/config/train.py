@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Annotated, Literal
+from typing import Annotated, Literal, Self
 
-from pydantic import AfterValidator, Field, PositiveInt
+from pydantic import AfterValidator, Field, PositiveInt, model_validator
 
 from sparktf.config.duration import Duration
 from sparktf.config.patience import EarlyStoppingConfig, ReduceLrConfig, WatchedMetric
@@ -82,6 +82,12 @@ class TrainConfig(Section):
         "again as an evaluation and two checkpoints took at most until then.",
     )
     max_attempts: PositiveInt = Field(default=3, description="Attempts before infrastructure failures end the run.")
+
+    @model_validator(mode="after")
+    def _reserve_is_of_a_limit(self) -> Self:
+        if self.reserve is not None and not self.ends_by_time:
+            raise ValueError("reserve is left before deadline or max_seconds: give one of them, or leave reserve out")
+        return self
 
     def watched(self) -> Mapping[str, WatchedMetric]:
         """Returns the sections that look at a metric after each epoch, by their keys."""

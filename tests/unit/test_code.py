@@ -10,6 +10,7 @@ import pytest
 
 from sparktf.config.job import JobConfig
 from sparktf.config.load import load_config
+from sparktf.driver.code.code_files import code_files
 from sparktf.driver.code.module import (
     binds,
     check_code,
@@ -97,6 +98,24 @@ class TestSearch:
             load_module("model", "twice_model", tmp_path / "first")
         with importable(tmp_path / "second"), pytest.raises(ConfigError, match=r"twice_model from .*first"):
             load_module("model", "twice_model", tmp_path / "second")
+
+
+class TestCallbacks:
+    CONFIG = CONFIG + "train: {callbacks: 'heard_model:callbacks'}\n"
+
+    def test_their_module_is_looked_for_and_travels_as_the_model_s_does(self, tmp_path: Path) -> None:
+        put(tmp_path / "told_model.py")
+        put(tmp_path / "heard_model.py", "def callbacks(params): ...\n")
+        config = load_config(put(tmp_path / "c.yaml", self.CONFIG.replace("MODULE", "told_model:build")))
+        check_code(config)
+        assert sorted(code_files(config.modules, [str(tmp_path)])) == ["heard_model.py", "told_model.py"]
+
+    def test_a_function_that_is_not_there_is_refused_by_its_key(self, tmp_path: Path) -> None:
+        put(tmp_path / "told_model.py")
+        put(tmp_path / "heard_model.py", "def callback(params): ...\n")
+        config = load_config(put(tmp_path / "c.yaml", self.CONFIG.replace("MODULE", "told_model:build")))
+        with pytest.raises(ConfigError, match=r"^train\.callbacks: module 'heard_model' has no function 'callbacks'"):
+            check_code(config)
 
 
 class TestNames:

@@ -151,3 +151,15 @@ def test_a_metric_that_the_model_does_not_have_is_refused_by_its_key() -> None:
         metric_rule("val_auc", "auto", ["loss"], keys)
     with pytest.raises(ModelContractError, match=r"train\.early_stopping\.mode: auto does not tell whether churn"):
         metric_rule("churn", "auto", ["loss", "churn"], keys)
+
+
+def test_what_a_loop_of_the_users_own_does_not_do_is_known_by_its_keys() -> None:
+    train = {"keep": "best", "early_stopping": {}, "reduce_lr_on_plateau": {}, "max_seconds": 60, "callbacks": "m:f"}
+    assert config(train).train.only_for_built_models() == (
+        "train.keep: best",
+        "train.early_stopping",
+        "train.reduce_lr_on_plateau",
+        "train.callbacks",
+        "train.max_seconds",
+    )
+    assert config({"epochs": 3, "max_steps": 7}).train.only_for_built_models() == ()

@@ -91,6 +91,11 @@ def test_lengths_that_mean_nothing_are_refused(wrong: dict[str, Any]) -> None:
         TrainConfig(**wrong)
 
 
+def test_a_reserve_of_nothing_is_refused() -> None:
+    with pytest.raises(ConfigError, match="reserve is left before deadline or max_seconds: give one of them"):
+        TrainConfig(reserve=60.0)
+
+
 def test_an_evaluator_needs_a_stated_reserve() -> None:
     held_out = {"validation": {"fraction": 0.1}}
     job = {
