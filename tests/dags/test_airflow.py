@@ -16,7 +16,10 @@ from integration.rows import job, write_rows
 from integration.sandbox import Sandbox
 
 AIRFLOW = os.environ.get("AIRFLOW")
-pytestmark = pytest.mark.skipif(AIRFLOW is None, reason="make airflow brings one")
+pytestmark = [
+    pytest.mark.skipif(AIRFLOW is None, reason="make airflow brings one"),
+    pytest.mark.timeout(1200),  # three real runs, each beside an Airflow that starts anew
+]
 
 ROWS = 64
 DONE, KEPT, LATE, REFUSED = "2026-11-01", "2026-11-02", "2026-11-03", "2026-11-04"
@@ -47,9 +50,9 @@ exec {python} -m sparktf.cli "$@"
 # Waits until it is told to end.
 WAITING = """\
 #!/bin/sh
-trap 'kill $!; echo stopped in order; exit 130' TERM
+trap 'kill $!; touch {folder}/stopped; exit 130' TERM
 read -r word < {folder}/go &
-echo up
+echo up > {folder}/up
 wait
 """
 
@@ -198,29 +201,31 @@ def test_on_yarn_a_task_that_somebody_cancels_ends_its_application(place: Place)
 
 STOPPED = """
 import threading
+from pathlib import Path
 from sparktf_airflow.operators import SparktfOperator
 
-class Heard(SparktfOperator):
-    @property
-    def log(self):
-        return self
-    def info(self, words, said):
-        print(said, flush=True)
-        if said == "up":
-            self.on_kill()
+task = SparktfOperator(task_id="train", config="churn.yaml", date="2026-11-01", sparktf="{folder}/sparktf")
 
-try:
-    Heard(task_id="train", config="churn.yaml", date="2026-11-01", sparktf={command!r}).execute({{}})
-except Exception as error:
-    print(repr(error))
+def execute():
+    try:
+        task.execute({{}})
+    except Exception as error:
+        print(error)
+
+thread = threading.Thread(target=execute)
+thread.start()
+Path("{folder}/up").read_text()
+task.on_kill()
+thread.join()
 """
 
 
 def test_a_task_that_is_killed_stops_its_run_in_order(place: Place, tmp_path: Path) -> None:
-    os.mkfifo(tmp_path / "go")
+    for name in ("up", "go"):
+        os.mkfifo(tmp_path / name)
     command = tmp_path / "sparktf"
     command.write_text(WAITING.format(folder=tmp_path), encoding="utf-8")
     command.chmod(0o755)
-    said = place.airflow.python(STOPPED.format(command=str(command)))
-    assert "stopped in order" in said
-    assert "exit code 130, interrupted" in said
+    said = place.airflow.python(STOPPED.format(folder=tmp_path))
+    assert (tmp_path / "stopped").is_file(), said
+    assert "churn.yaml 2026-11-01: exit code 130, interrupted" in said
