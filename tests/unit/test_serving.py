@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime as dt
 import hashlib
 import json
 import os
@@ -16,7 +17,7 @@ from lakes import plan_lake, write_lake
 from pretend import PretendDriver, WatchedStorage, pretend_config
 
 from sparktf.cli import main
-from sparktf.config.load import load_config, parse_config
+from sparktf.config.load import parse_config
 from sparktf.driver.plan.plan import Plan, save_plan
 from sparktf.errors import ConfigError, FencedOffError, ModelContractError, StorageError, Verdict
 from sparktf.knobs import KNOBS
@@ -616,15 +617,15 @@ output: {path: runs}
 """
 
 
-def test_the_date_of_a_model_is_that_of_the_command_line(tmp_path: Path) -> None:
-    (tmp_path / "c.yaml").write_text(f"{CONFIG}publish:\n", encoding="utf-8")
-    config = load_config(tmp_path / "c.yaml", date="2026-11-20")
-    assert config.publish is not None
-    assert config.publish.date == "2026-11-20"
-    given = parse_config(f"{CONFIG}publish: {{date: '{{{{date-1}}}}'}}\n", date="2026-11-20")
-    assert given.publish is not None
-    assert given.publish.date == "2026-11-19"
-    assert parse_config(CONFIG, date="2026-11-20").publish is None
+@pytest.mark.parametrize(("publish", "day"), [({}, DAYS[0]), ({"date": DAYS[2]}, DAYS[2])])
+def test_the_date_of_a_model_is_that_of_the_command_line_unless_the_configuration_says_another(
+    nights: Nights, publish: dict[str, str], day: str
+) -> None:
+    driver = nights.driver(publish=publish)
+    driver.config = driver.config.for_day(dt.date.fromisoformat(DAYS[0]))
+    driver.train()
+    serving = Serving(LocalStorage(), str(nights.root), "t")
+    assert [serving.manifest(version).date for version in serving.versions()] == [day]
 
 
 @pytest.mark.parametrize(
