@@ -95,7 +95,11 @@ class Night:
 
     def run(self, *options: str, logs: bool = True) -> subprocess.CompletedProcess[str]:
         process = self.start(*options, logs=logs)
-        out, err = process.communicate(timeout=TOO_LONG_S)
+        try:
+            out, err = process.communicate(timeout=TOO_LONG_S)
+        except subprocess.TimeoutExpired:
+            os.killpg(process.pid, signal.SIGKILL)
+            raise
         return subprocess.CompletedProcess(process.args, process.returncode, out, err)
 
 
