@@ -83,7 +83,7 @@ class Cluster:
         run_id = _default_run_id(self._spark, config.name) if run_id is None else run_id
         self._site.give(data)
         with importable(config.code_folder):
-            night = Night(self._site.file_systems, self._site.clock)
+            night = Night(self._site.file_systems, self._site.clock, self._site.statistics)
             return Run(self._gang, config, run_id, night, wait=wait).execute()
 
     def close(self) -> None:

@@ -69,6 +69,10 @@ class RunDirectory:
         return f"{self.path}/plan"
 
     @property
+    def statistics(self) -> str:
+        return f"{self.path}/statistics.json"
+
+    @property
     def events(self) -> str:
         return f"{self.path}/events"
 

@@ -14,6 +14,7 @@ from lakes import lake_config
 from rich.console import Console
 
 from sparktf.clock import SystemClock
+from sparktf.column_statistics import TableStatistics
 from sparktf.config.job import JobConfig
 from sparktf.driver.attempt.accounting import EpochAccount
 from sparktf.driver.attempt.feeding import Feeders
@@ -112,6 +113,11 @@ def pretend_config(lake: Path, root: Path, **sections: Any) -> JobConfig:
     """Returns a configuration of one node that trains on a lake of `tests/lakes.py`, with runs below a folder."""
     plain = lake_config(lake).model_dump(exclude_unset=True)
     return JobConfig.model_validate({**plain, "output": {"path": str(root)}, "cluster": {"workers": 1}, **sections})
+
+
+def unmeasured(config: JobConfig, plan: Plan) -> TableStatistics:
+    """What measures the data of runs that check none."""
+    raise AssertionError("data.checks is off, and so nothing is measured")
 
 
 class LockedBook(dict[Any, Any]):

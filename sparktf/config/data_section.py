@@ -6,6 +6,7 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import BeforeValidator, Field, NonNegativeInt, PositiveInt, model_validator
 
+from sparktf.config.checks import ChecksConfig
 from sparktf.config.ready import ReadyConfig
 from sparktf.config.section import FunctionName, Section, Switch
 from sparktf.predicate import FillValue
@@ -99,6 +100,9 @@ class DataConfig(Section):
     )
     ready: ReadyConfig | None = Field(
         default=None, description="What has to lie at `path` before the run begins ([nightly.md](nightly.md))."
+    )
+    checks: ChecksConfig | None = Field(
+        default=None, description="Statistics of the columns, and bounds of these ([nightly.md](nightly.md))."
     )
     inputs: dict[str, FeatureSetting] = Field(
         min_length=1, description="Model input name -> column, list of columns, or a feature."

@@ -96,7 +96,7 @@ def _type(annotation: Any) -> str:
     if origin in (Union, types.UnionType):
         return " or ".join(_type(member) for member in arguments if member is not type(None))
     if origin is tuple:
-        return f"list of {_type(arguments[0])}"
+        return f"list of {_type(arguments[0])}" if Ellipsis in arguments else f"[{', '.join(map(_type, arguments))}]"
     if origin is dict:
         return f"name -> {_type(arguments[1])}"
     return _SCALARS[annotation]

@@ -7,6 +7,7 @@ from typing import Any
 
 from sparktf.config.job import JobConfig
 from sparktf.driver.gang.site import Voice
+from sparktf.driver.plan.plan import Plan
 from sparktf.result import RunResult
 from sparktf.rundir import RunDirectory
 
@@ -27,6 +28,9 @@ class Hooks:
 
         Not called for a run that is resumed: it has been planned.
         """
+
+    def planned(self, config: JobConfig, plan: Plan, rundir: RunDirectory, put: Put, voice: Voice) -> None:
+        """There is a plan, which is stored after this; no executor is held yet. Not called for a resumed run either."""
 
     def after_training(
         self, config: JobConfig, rundir: RunDirectory, result: RunResult, voice: Voice, check_owner: Callable[[], None]

@@ -136,12 +136,8 @@ class Run:
         config = self._config
         self._open_events()
         self._display.say(f"run {self._rundir.name}/{self._rundir.run_id} on {self._site.place}")
-        if not self._storage.exists(self._rundir.plan):
-            self._stopwatch.enter("wait")
-            self._hooks.before_plan(config, self._rundir, self._voice)
         self._stopwatch.enter("plan")
-        make = partial(self._site.plan, config, self._voice)
-        plan = plan_of_run(config, self._storage, self._rundir, self._fence, make, self._display.say)
+        plan = plan_of_run(config, self._storage, self._rundir, self._fence, self._plan, self._display.say)
         self._take(RunEvent.PLANNED)
         assets = self._site.prepare(config, self._storage, self._rundir.assets, self._fence.put)
         self._committer = Committer(
@@ -160,6 +156,17 @@ class Run:
         self._run_attempts(plan, assets)
         extra = self._hooks.after_training(config, self._rundir, self._summary(None), self._voice, self._fence.check)
         self._result = self._result.model_copy(update={"extra": extra})
+
+    def _plan(self) -> Plan:
+        """Plans a run that has no plan yet, unless those above the driver refuse its data."""
+        self._stopwatch.enter("wait")
+        self._hooks.before_plan(self._config, self._rundir, self._voice)
+        self._stopwatch.enter("plan")
+        plan = self._site.plan(self._config, self._voice)
+        self._stopwatch.enter("check")
+        self._hooks.planned(self._config, plan, self._rundir, self._fence.put, self._voice)
+        self._stopwatch.enter("plan")
+        return plan
 
     def _open_events(self) -> None:
         config = self._config

@@ -12,6 +12,7 @@ from pyspark import RDD
 from pyspark.sql import DataFrame, SparkSession
 
 from sparktf.clock import Clock, SystemClock
+from sparktf.column_statistics import TableStatistics
 from sparktf.config.job import JobConfig
 from sparktf.driver.code.module import check_code
 from sparktf.driver.gang.control_server import HERE, Addresses, ControlServer, serve
@@ -24,6 +25,7 @@ from sparktf.driver.source.choice import check_may_be_fed, choose_feed
 from sparktf.driver.source.hdfs_blocks import locate_or_warn
 from sparktf.driver.source.origin import Origin
 from sparktf.driver.source.prepare import prepare_assets
+from sparktf.driver.source.statistics_of import statistics_of
 from sparktf.driver.spark import early_nursery
 from sparktf.driver.spark.agents import SparkAgents
 from sparktf.driver.spark.application import (
@@ -102,6 +104,23 @@ class SparkSite:
         self.ship_code(config)
         locate = partial(self._locate, warn=voice.warn)
         return choose_feed(self._spark, config, self._origin_of(config), self.file_systems, locate, voice.say)
+
+    def statistics(self, config: JobConfig, plan: Plan) -> TableStatistics:
+        """Returns the statistics of the columns that a plan uses; reads all of their rows.
+
+        Raises:
+            PreflightError: the agents leave no slot for that.
+            DataError: the rows cannot be computed.
+        """
+        if self._agents is not None:
+            check_slots(self._slots, config.cluster, feeders=True)
+        if self._agents is not None and not self._agents.leaves_slots:
+            raise PreflightError(
+                "this cluster's nodes hold all cores of their executors, and Spark is to compute data.checks now: "
+                "use a cluster of its own"
+            )
+        cores = self._spark.sparkContext.defaultParallelism
+        return statistics_of(self._origin_of(config).fed, config, plan, cores)
 
     def prepare(self, config: JobConfig, storage: Storage, path: str, put: Put) -> dict[str, Any]:
         """See `Site`."""

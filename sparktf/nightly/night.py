@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 from sparktf.clock import Clock
+from sparktf.column_statistics import TableStatistics
 from sparktf.config.job import JobConfig
 from sparktf.driver.gang.site import Voice
 from sparktf.driver.hooks import Hooks, Put
+from sparktf.driver.plan.plan import Plan
 from sparktf.errors import StorageError
+from sparktf.nightly.data_checks import check_data
 from sparktf.nightly.history import keep_record, recorded
 from sparktf.nightly.pruning import prune_runs
 from sparktf.nightly.readiness import await_ready
@@ -24,15 +28,29 @@ from sparktf.storage.base import Storage
 class Night(Hooks):
     """See `Hooks`; every part is off unless its section is configured."""
 
-    def __init__(self, file_systems: FileSystems, clock: Clock) -> None:
+    def __init__(
+        self, file_systems: FileSystems, clock: Clock, measure: Callable[[JobConfig, Plan], TableStatistics]
+    ) -> None:
+        """Takes what the parts need.
+
+        Args:
+            measure: Reads the rows of a plan, and returns the statistics of its columns.
+        """
         self._file_systems = file_systems
         self._clock = clock
+        self._measure = measure
 
     def before_plan(self, config: JobConfig, rundir: RunDirectory, voice: Voice) -> None:
         """Waits for the data. Raises `NotReadyError` where it does not come in time."""
         if config.data.ready is not None and config.data.path is not None:
             storage = self._file_systems.open(config.data.path)
             await_ready(storage, config.data.path, config.data.ready, self._clock, voice.say)
+
+    def planned(self, config: JobConfig, plan: Plan, rundir: RunDirectory, put: Put, voice: Voice) -> None:
+        """Checks the data. Raises `DataError` where a check refuses it."""
+        if config.data.checks is not None:
+            storage = self._file_systems.open(rundir.root)
+            check_data(config.data.checks, storage, rundir, partial(self._measure, config, plan), put, voice)
 
     def after_training(
         self, config: JobConfig, rundir: RunDirectory, result: RunResult, voice: Voice, check_owner: Callable[[], None]

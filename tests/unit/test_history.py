@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from lakes import plan_lake, write_lake
-from pretend import PretendDriver, WatchedStorage, pretend_config
+from pretend import PretendDriver, WatchedStorage, pretend_config, unmeasured
 
 from sparktf.errors import NotStoredError, PreflightError, Verdict
 from sparktf.knobs import KNOBS
@@ -37,7 +37,7 @@ class Nights:
         output = {"path": str(self.root), "history": True, **output}
         config = pretend_config(self.lake, self.root, output=output).for_day(DAY)
         driver = PretendDriver(Application(app), config, plan_lake(self.lake), storage)
-        driver.hooks = Night(driver.site.file_systems if storage else FileSystems(), driver.site.clock)
+        driver.hooks = Night(driver.site.file_systems if storage else FileSystems(), driver.site.clock, unmeasured)
         return driver
 
     def kept(self) -> list[RunRecord]:

@@ -49,7 +49,7 @@ MAY_IMPORT = {
     "driver/gang": GANG,
     "driver/watch": WATCH,
     "driver/journal": BASE | {"driver/console", "driver/gang"},
-    "driver/hooks": BASE | {"driver/gang"},
+    "driver/hooks": PLAN | {"driver/gang"},
     "driver/run": RUN,
     "driver/spark": SPARK,
     "driver/source": SOURCE,

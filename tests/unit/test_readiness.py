@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from lakes import id_table, plan_lake, write_file, write_lake
-from pretend import PretendClock, PretendDriver, pretend_config
+from pretend import PretendClock, PretendDriver, pretend_config, unmeasured
 
 from sparktf.config.ready import ReadyConfig
 from sparktf.errors import (
@@ -218,7 +218,7 @@ def driver(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> PretendDriver:
     driver = PretendDriver(
         Application("app"), pretend_config(lake, tmp_path / "runs", data=plain["data"]), plan_lake(lake)
     )
-    driver.hooks = Night(FileSystems(), driver.site.clock)
+    driver.hooks = Night(FileSystems(), driver.site.clock, unmeasured)
     return driver
 
 

@@ -14,7 +14,7 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 from lakes import id_table, no_filter, write_lake
-from pretend import PretendClock, PretendDriver, pretend_config
+from pretend import PretendClock, PretendDriver, pretend_config, unmeasured
 from rich.console import Console
 
 from sparktf.cli import main
@@ -85,7 +85,7 @@ def run(config: JobConfig, run_id: str, **driver_is: Any) -> RunResult:
     driver = PretendDriver(Application(run_id), config, plan_source(config, open_storage, no_filter))
     for name, value in driver_is.items():
         setattr(driver, name, value)
-    return Run(driver.gang, config, run_id, Night(FileSystems(), driver.site.clock)).execute()
+    return Run(driver.gang, config, run_id, Night(FileSystems(), driver.site.clock, unmeasured)).execute()
 
 
 # --- runs ---

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 from lakes import plan_lake, write_lake
-from pretend import PretendDriver, WatchedStorage, pretend_config
+from pretend import PretendDriver, WatchedStorage, pretend_config, unmeasured
 
 from sparktf.cli import main
 from sparktf.config.load import parse_config
@@ -500,7 +500,7 @@ class Nights:
         plain = {"publish": {"date": DAYS[1]}, **sections}
         config = pretend_config(self._lake, self.root, **plain)
         driver = PretendDriver(Application(name), config, self._plan)
-        driver.hooks = Night(FileSystems(), driver.site.clock)
+        driver.hooks = Night(FileSystems(), driver.site.clock, unmeasured)
         return driver
 
 
@@ -538,7 +538,7 @@ def test_a_run_that_is_resumed_after_it_has_published_publishes_no_second_time(n
             raise StorageError("the power is cut")
 
     driver = nights.driver()
-    driver.hooks = Dying(FileSystems(), driver.site.clock)
+    driver.hooks = Dying(FileSystems(), driver.site.clock, unmeasured)
     with pytest.raises(StorageError, match="the power is cut"):
         driver.train()
     again = nights.driver("again")
@@ -568,7 +568,7 @@ def test_a_driver_whose_run_is_another_ones_publishes_nothing(nights: Nights) ->
             return super().after_training(*arguments)
 
     old = nights.driver("old")
-    old.hooks = Frozen(FileSystems(), old.site.clock)
+    old.hooks = Frozen(FileSystems(), old.site.clock, unmeasured)
     with pytest.raises(FencedOffError):
         old.train()
     assert "r" in left

@@ -137,7 +137,7 @@ class Schema:
         """
         found = type_of(self.types, name)
         if found is None:
-            raise ColumnError(f"{key}: there is no column {name!r}{_nearest(name, {**self.types, **self.leaves()})}")
+            raise ColumnError(f"{key}: there is no column {name!r}{nearest(name, {**self.types, **self.leaves()})}")
         return found
 
     def column(self, name: str, key: str) -> ColumnType:
@@ -189,7 +189,7 @@ def _weights(data: DataConfig, schema: Schema) -> Iterable[Feature]:
     for output, column in data.sample_weight.items():
         key = f"data.sample_weight.{output}"
         if output not in data.targets:
-            raise ConfigError(f"{key}: there is no target {output!r}{_nearest(output, data.targets)}")
+            raise ConfigError(f"{key}: there is no target {output!r}{nearest(output, data.targets)}")
         yield _weight(output, column, key, schema)
 
 
@@ -244,7 +244,7 @@ def _expand(names: Sequence[str], key: str, schema: Schema) -> tuple[str, ...]:
             continue
         matching = [column for column in leaves if fnmatchcase(column, name)]
         if not matching:
-            raise ColumnError(f"{key}: no column matches {name!r}{_nearest(name, leaves)}")
+            raise ColumnError(f"{key}: no column matches {name!r}{nearest(name, leaves)}")
         seen = set(columns)
         columns.extend(column for column in matching if column not in seen)
     if not columns:
@@ -258,7 +258,7 @@ def _is_pattern(name: str) -> bool:
 
 def _check_family(column: str, found: ColumnType, dtype: str | None, key: str, needs_number: bool) -> None:
     if dtype is not None and dtype not in DTYPES:
-        raise ConfigError(f"{key}.dtype: {dtype!r} is no dtype{_nearest(dtype, DTYPES)}")
+        raise ConfigError(f"{key}.dtype: {dtype!r} is no dtype{nearest(dtype, DTYPES)}")
     is_of = f"{key}: column {column!r} is of type {found.spark}"
     if found.family is Family.STRUCT:
         raise BadValueError(f"{is_of}; name its fields: one as `{column}.<field>`, all in a list as `{column}.*`")
@@ -351,7 +351,7 @@ def _check_fill_null(data: DataConfig, features: Sequence[Feature], schema: Sche
     for column, value in data.fill_null.items():
         key = f"data.fill_null.{column}"
         if column not in used:
-            raise ConfigError(f"{key}: no input, target or weight has this column{_nearest(column, used)}")
+            raise ConfigError(f"{key}: no input, target or weight has this column{nearest(column, used)}")
         kind = schema.arrow_type(column, key)
         for feature in used[column]:
             _check_fill(value, kind, feature, key)
@@ -372,7 +372,7 @@ def _check_fill(value: FillValue, kind: pa.DataType, feature: Feature, key: str)
         raise ConfigError(f"{key}: {value!r} is no value for a column of type {column_type(kind).spark}") from error
 
 
-def _nearest(name: str, names: Iterable[str]) -> str:
+def nearest(name: str, names: Iterable[str]) -> str:
     """Returns a half sentence with the name that was probably meant, or with some that there are."""
     by_lower = {known.lower(): known for known in names}
     found = difflib.get_close_matches(name.lower(), by_lower, n=1)

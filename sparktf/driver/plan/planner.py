@@ -12,6 +12,7 @@ import numpy.typing as npt
 
 from sparktf.config.data_section import ValidationConfig
 from sparktf.config.job import JobConfig
+from sparktf.driver.plan.bounds import check_bounds
 from sparktf.driver.plan.features import Schema, resolve_features
 from sparktf.driver.plan.files import (
     FooterCheck,
@@ -155,11 +156,13 @@ def feed_spec(
         scan: The DataFrame that these files are of, if they are of one.
 
     Raises:
-        ConfigError: a dtype, shape or fill value does not fit the schema.
+        ConfigError: a dtype, shape, fill value or bound of `data.checks` does not fit the schema.
         ColumnError: a column is not in it.
         BadValueError: a column's type cannot become the tensor.
     """
     features = resolve_features(config.data, schema)
+    if config.data.checks is not None:
+        check_bounds(config.data.checks, features, schema)
     used = {column for feature in features for column in feature.columns}
     names = [(name, kind) for name, kind in zip(partitions.names, partitions.types, strict=True) if name in used]
     return FeedSpec(

@@ -70,6 +70,7 @@ class SparkData:
         Raises:
             ConfigError: an RDD without `data.rdd_schema`, or with one that Spark cannot read.
         """
+        self._spark = spark
         self._config = config.data
         self._seed = config.train.seed
         self._frame: DataFrame | None = None
@@ -81,6 +82,7 @@ class SparkData:
             # Predicates are Spark's, and so are the rows that it draws: what it must look into, it gets as a DataFrame.
             if config.data.where is not None or config.data.validation is not None:
                 self._frame, self._rows = _as_frame(spark, data, schema), None
+        self._declared = schema
         self.schema = _arrow_schema(spark, schema)
 
     def plan(self, config: JobConfig) -> Plan:
@@ -117,13 +119,30 @@ class SparkData:
         if self._frame is None:
             raise ConfigError("there is no data")
         frame = filtered(self._frame, self._config.where, "data.where")
-        columns = [frame[_quoted(self._path(column))].alias(column) for column in used]
+        columns = self._columns(frame, used)
         held_out = _held_out(self._config, frame, columns, self._seed)
         if held_out is not None:
             # A predicate that is null selects nothing, here too.
             known = sql.coalesce(held_out, sql.lit(False))
             frame = frame.where(known if stream is Stream.VALIDATION else ~known)
         return FrameRows(frame.select(*columns))
+
+    def table(self, columns: Sequence[str]) -> DataFrame:
+        """Returns the columns that features name, of all rows that `data.where` lets through.
+
+        Raises:
+            ConfigError: the predicate does not fit.
+        """
+        frame = self._frame
+        if frame is None and self._rows is not None:
+            frame = _as_frame(self._spark, self._rows, self._declared)
+        if frame is None:
+            raise ConfigError("there is no data")
+        frame = filtered(frame, self._config.where, "data.where")
+        return frame.select(*self._columns(frame, columns))
+
+    def _columns(self, frame: DataFrame, names: Iterable[str]) -> list[Column]:
+        return [frame[_quoted(self._path(name))].alias(name) for name in names]
 
     def _path(self, column: str) -> tuple[str, ...]:
         """Returns the column, or the column and the fields in it, that a name of a feature stands for."""

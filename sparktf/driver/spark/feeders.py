@@ -118,11 +118,11 @@ class SparkFeeders:
             self._context.setJobGroup(self._group, what, interruptOnCancel=True)
             self._splits = self._stream.feed(settings)
         except Exception as e:  # noqa: BLE001 - the end of a thread: `splits` raises it where it is waited for
-            self._error = _explained(e)
+            self._error = explained(e)
         self._on_end()
 
 
-def _explained(error: Exception) -> SparkTFError:
+def explained(error: Exception, doing: str = "feeding the data") -> SparkTFError:
     """Returns what Spark's failure means: what was lost is tried again, anything else is the data's fault."""
     try:
         text = str(error)
@@ -134,9 +134,9 @@ def _explained(error: Exception) -> SparkTFError:
         name, _, message = ours.partition(": ")
         kind = getattr(errors, name, NodeLostError)
         is_data = isinstance(kind, type) and issubclass(kind, DataError)
-        return kind(message) if is_data else NodeLostError(f"feeding the data failed: {message or name}")
+        return kind(message) if is_data else NodeLostError(f"{doing} failed: {message or name}")
     if any(sign in text for sign in _LOST):
-        return NodeLostError(f"feeding the data failed: {_telling(lines)}")
+        return NodeLostError(f"{doing} failed: {_telling(lines)}")
     return DataError(f"Spark cannot compute the data: {_telling(lines)}")
 
 

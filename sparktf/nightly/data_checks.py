@@ -1,0 +1,250 @@
+"""Whether a run's data is as its configuration wants it, and as that of the last run was: `data.checks`.
+
+`findings` compares, and is pure; `check_data` measures, keeps, compares and speaks.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Mapping
+from typing import NamedTuple
+
+from pydantic import ValidationError
+
+from sparktf.column_statistics import ColumnStatistics, TableStatistics, in_words, number_of
+from sparktf.config.checks import BoundsConfig, ChecksConfig, ColumnBounds, DriftBounds
+from sparktf.driver.gang.site import Voice
+from sparktf.driver.hooks import Put
+from sparktf.errors import DataError, StorageNotFoundError, Verdict
+from sparktf.nightly.distances import divergence, has_all_values, infinity_distance
+from sparktf.result import RunResult
+from sparktf.rundir import SERVING, RunDirectory
+from sparktf.storage.base import Storage
+
+_NAMED = 10
+"""So many findings stand in the error of a run; the others are counted."""
+
+_DIGITS = re.compile(r"(\d+)")
+
+
+class Finding(NamedTuple):
+    """A check that does not hold.
+
+    Attributes:
+        key: The setting, below `data.checks`, e.g. "refuse.columns.age.max".
+        column: "" for the rows as a whole.
+        text: What was found, with figure and bound, in words.
+    """
+
+    key: str
+    column: str
+    text: str
+
+    def __str__(self) -> str:
+        return f"{f'column {self.column}: ' if self.column else ''}{self.text} (data.checks.{self.key})"
+
+
+class Baseline(NamedTuple):
+    """What a run's data is compared with."""
+
+    run_id: str
+    statistics: TableStatistics
+
+
+def check_data(
+    checks: ChecksConfig,
+    storage: Storage,
+    rundir: RunDirectory,
+    measure: Callable[[], TableStatistics],
+    put: Put,
+    voice: Voice,
+) -> None:
+    """Measures a run's data, keeps the statistics with the run, and says what is not as it should be.
+
+    Args:
+        put: Keeps a file of the run.
+
+    Raises:
+        DataError: a check of `data.checks.refuse` does not hold; the message has column, figure and bound of each.
+        StorageError: the storage failed.
+    """
+    now = measure()
+    put(rundir.statistics, now.model_dump_json().encode())
+    share = "" if checks.sample == 1 else f", of {checks.sample:.0%} of the rows"
+    voice.say(f"data.checks: statistics of {now.rows:,} rows and {len(now.columns):,} columns{share}")
+    drifts = (checks.refuse.drift, checks.warn.drift)
+    then = find_baseline(storage, rundir, voice.warn) if any(drift != DriftBounds() for drift in drifts) else None
+    if then is not None:
+        voice.say(f"data.checks: compared with run {then.run_id}")
+    elif any(drift != DriftBounds() for drift in drifts):
+        voice.say("data.checks: no earlier run of this name is done and has statistics to compare with")
+    for finding in findings("warn", checks.warn, now, then):
+        voice.warn(str(finding))
+    refused = [str(finding) for finding in findings("refuse", checks.refuse, now, then)]
+    if refused:
+        more = f"; and {len(refused) - _NAMED:,} more" if len(refused) > _NAMED else ""
+        for unnamed in refused[_NAMED:]:
+            voice.say(unnamed)
+        raise DataError(f"the data is refused: {'; '.join(refused[:_NAMED])}{more}")
+
+
+def find_baseline(storage: Storage, rundir: RunDirectory, warn: Callable[[str], None]) -> Baseline | None:
+    """Returns the statistics of the last earlier run of the same name that is done, None where there is none.
+
+    Earlier is what has a lesser id, where numbers in ids count as such: dates and ids of applications are in order.
+
+    Raises:
+        StorageError: the storage failed.
+    """
+    folder = rundir.path.rpartition("/")[0]
+    names = [entry.path.rstrip("/").rpartition("/")[2] for entry in storage.list(folder) if entry.is_dir]
+    names = [name for name in names if name != SERVING]
+    mine = _order(rundir.run_id)
+    for name in sorted((name for name in names if _order(name) < mine), key=_order, reverse=True):
+        run = RunDirectory(rundir.root, rundir.name, name)
+        try:
+            if RunResult.model_validate_json(storage.read_bytes(run.result)).verdict is Verdict.DONE:
+                found = TableStatistics.model_validate_json(storage.read_bytes(run.statistics))
+                return Baseline(name, found)
+        except StorageNotFoundError:
+            continue
+        except ValidationError as error:
+            warn(f"data.checks: run {name} is not compared with: {run.path} holds what another version has written "
+                 f"({error.error_count()} fields differ)")  # fmt: skip
+    return None
+
+
+def findings(level: str, bounds: BoundsConfig, now: TableStatistics, then: Baseline | None) -> list[Finding]:
+    """Returns which bounds do not hold, in the order of the configuration, and for drift of the columns.
+
+    Args:
+        level: "warn" or "refuse".
+        then: What to compare with; without it, no drift is found.
+    """
+    found = list(_of_range(f"{level}.rows", "", "rows are", now.rows, bounds.rows))
+    for name, column in bounds.columns.items():
+        found += _of_column(f"{level}.columns.{name}", name, column, now)
+    if then is not None:
+        found += _drift(f"{level}.drift", bounds.drift, now, then)
+    return found
+
+
+def _of_column(key: str, name: str, bounds: ColumnBounds, now: TableStatistics) -> Iterator[Finding]:
+    column, rows = now.columns[name], max(now.rows_read, 1)
+    numbers, kind = column.numbers, column.type
+    if numbers is not None and numbers.min is not None and numbers.max is not None:
+        if bounds.min is not None and numbers.min < number_of(bounds.min, kind):
+            yield Finding(
+                f"{key}.min", name, f"the least value is {in_words(numbers.min, kind)}, below {_bound(bounds.min)}"
+            )
+        if bounds.max is not None and numbers.max > number_of(bounds.max, kind):
+            yield Finding(
+                f"{key}.max", name, f"the greatest value is {in_words(numbers.max, kind)}, above {_bound(bounds.max)}"
+            )
+    if numbers is not None:
+        yield from _of_range(f"{key}.mean", name, "the mean is", numbers.mean, bounds.mean)
+        yield from _of_range(f"{key}.deviation", name, "the deviation is", numbers.deviation, bounds.deviation)
+    yield from _of_share(f"{key}.null_share", name, "null", column.nulls / rows, bounds.null_share)
+    yield from _of_share(f"{key}.nan_share", name, "NaN or infinite", column.nans / rows, bounds.nan_share)
+    yield from _of_range(f"{key}.distinct", name, "distinct values are", column.distinct, bounds.distinct)
+    if bounds.values is not None:
+        others = [common for common in column.commonest if common.value not in bounds.values]
+        if others:
+            known = sum(common.count for common in others)
+            most = ", ".join(repr(common.value) for common in others[:3])
+            yield Finding(
+                f"{key}.values", name, f"{known / rows:.3%} of the rows have another value than is allowed: {most}"
+            )
+    if column.lengths is not None:
+        yield from _of_range(f"{key}.length", name, "the least length is", column.lengths.min, bounds.length)
+        yield from _of_range(f"{key}.length", name, "the greatest length is", column.lengths.max, bounds.length)
+
+
+def _drift(key: str, bounds: DriftBounds, now: TableStatistics, then: Baseline) -> Iterator[Finding]:
+    old, run = then.statistics, f"run {then.run_id}"
+    if old.rows:
+        what = f"{now.rows:,} rows, {old.rows:,} in {run}: the ratio is"
+        yield from _of_range(f"{key}.row_ratio", "", what, now.rows / old.rows, bounds.row_ratio)
+    if bounds.columns:
+        yield from _changed_columns(f"{key}.columns", now.columns, old.columns, run)
+    for name, column in now.columns.items():
+        before = old.columns.get(name)
+        if before is None or not now.rows_read or not old.rows_read or name in bounds.ignore:
+            continue
+        rows = (now.rows_read, old.rows_read)
+        shares = (column.nulls / rows[0], before.nulls / rows[1])
+        if bounds.null_share is not None and abs(shares[0] - shares[1]) > bounds.null_share:
+            yield Finding(
+                f"{key}.null_share",
+                name,
+                f"{shares[0]:.3%} of the rows are null, {shares[1]:.3%} in {run}: that is more than "
+                f"{bounds.null_share:.3%} apart",
+            )
+        if "array" not in column.type:
+            yield from _apart(key, bounds, _Pair(name, column, before, rows, name in now.labels), run)
+
+
+class _Pair(NamedTuple):
+    """A column now and before, with the rows that were read of each."""
+
+    name: str
+    now: ColumnStatistics
+    before: ColumnStatistics
+    rows: tuple[int, int]
+    is_label: bool
+
+
+def _apart(key: str, bounds: DriftBounds, pair: _Pair, run: str) -> Iterator[Finding]:
+    """Yields where the values of a column are too far from those of before."""
+    columns = (pair.now, pair.before)
+    are_numbers = all(column.numbers is not None for column in columns)
+    setting, bound = "label", bounds.label
+    if not pair.is_label or bound is None:
+        setting, bound = ("js", bounds.js) if are_numbers else ("linf", bounds.linf)
+    if bound is None:
+        return
+    are_classes = all(has_all_values(column, n) for column, n in zip(columns, pair.rows, strict=True))
+    by_value = not are_numbers or (setting == "label" and are_classes)
+    apart = (infinity_distance if by_value else divergence)(*columns, pair.rows)
+    if apart > bound:
+        what = "L-infinity distance" if by_value else "Jensen-Shannon divergence"
+        yield Finding(f"{key}.{setting}", pair.name, f"the {what} from {run} is {apart:.4f}, above {bound:g}")
+
+
+def _changed_columns(
+    key: str, now: Mapping[str, ColumnStatistics], old: Mapping[str, ColumnStatistics], run: str
+) -> Iterator[Finding]:
+    for name in [*old, *(name for name in now if name not in old)]:
+        if name not in now:
+            yield Finding(key, name, f"it is gone, and was {old[name].type} in {run}")
+        elif name not in old:
+            yield Finding(key, name, f"it has come, and was not in {run}")
+        elif now[name].type != old[name].type:
+            yield Finding(key, name, f"it is {now[name].type}, and was {old[name].type} in {run}")
+
+
+def _of_range(
+    key: str, column: str, what: str, figure: float | None, bounds: tuple[float, float] | None
+) -> Iterator[Finding]:
+    if figure is None or bounds is None:
+        return
+    least, most = bounds
+    if figure < least:
+        yield Finding(key, column, f"{what} {figure:.10g}, below {least:.10g}")
+    elif figure > most:
+        yield Finding(key, column, f"{what} {figure:.10g}, above {most:.10g}")
+
+
+def _of_share(key: str, column: str, what: str, share: float, bound: float | None) -> Iterator[Finding]:
+    if bound is not None and share > bound:
+        yield Finding(key, column, f"{share:.3%} of the rows are {what}, above {bound:.3%}")
+
+
+def _bound(bound: float | str) -> str:
+    return bound if isinstance(bound, str) else f"{bound:.10g}"
+
+
+def _order(name: str) -> list[tuple[int, int, str]]:
+    """Returns what ids are ordered by: numbers in them by their size."""
+    parts = _DIGITS.split(name)
+    return [(0, int(part), "") if part.isdigit() else (1, 0, part) for part in parts if part]

@@ -1,0 +1,186 @@
+"""Statistics of columns as Spark measures them, and runs whose data is checked by them: on real Spark."""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from integration.application import Application
+from integration.rows import job, write_rows
+from lakes import lake_config, write_file
+from pyspark.sql import SparkSession
+
+from sparktf.column_statistics import RANKS, Spread, TableStatistics
+from sparktf.driver.plan.locality import nowhere
+from sparktf.driver.source.choice import choose_feed
+from sparktf.driver.source.origin import Origin
+from sparktf.driver.source.statistics_of import statistics_of
+from sparktf.errors import DataError, Verdict
+from sparktf.storage import FileSystems
+
+ROWS = 20_000
+FIRST, SECOND, THIRD = "2026-11-01", "2026-11-02", "2026-11-03"
+RANK = 0.01
+DISTINCT = 0.15
+"""How far the rank of a quantile, and a number of distinct values, may be from the true one."""
+
+
+def measured(spark: SparkSession, data: object = None, **section: Any) -> TableStatistics:
+    """Returns the statistics of a data section, as a run plans and measures it."""
+    config = lake_config(**section)
+    origin = Origin(spark, config, data)
+    plan = choose_feed(spark, config, origin, FileSystems(), nowhere, lambda line: None)
+    return statistics_of(origin.fed, config, plan, cores=2)
+
+
+def check_spread(found: Spread | None, values: npt.NDArray[Any]) -> None:
+    """Compares what was measured with numpy's figures."""
+    assert found is not None
+    assert (found.count, found.min, found.max) == (len(values), values.min(), values.max())
+    assert (found.mean, found.deviation) == pytest.approx((values.mean(), values.std()))
+    for rank, quantile in zip(RANKS, found.quantiles, strict=True):
+        assert (values < quantile).mean() - RANK <= rank <= (values <= quantile).mean() + RANK
+
+
+@pytest.fixture(scope="module")
+def table() -> pa.Table:
+    rng = np.random.default_rng(0)
+    ids = np.arange(ROWS)
+    a = np.where(ids % 10 == 0, np.nan, rng.normal(size=ROWS))
+    a[1] = -np.inf
+    days = dt.date(2026, 1, 1).toordinal()
+    lists = [None if i == 5 else [] if i == 6 else [np.nan] if i == 7 else [float(i)] * (i % 4) for i in range(ROWS)]
+    return pa.table(
+        {
+            "id": ids,
+            "a": a,
+            "text": [None if i % 5 == 0 else f"v{int(i**0.5)}" for i in range(ROWS)],
+            "yes": ids % 4 == 0,
+            "day": [dt.date.fromordinal(days + i % 30) for i in range(ROWS)],
+            "time": pa.array(ids * 1_000_000, pa.timestamp("us")),
+            "words": pa.array(lists, pa.list_(pa.float32())),
+            "image": [b"x" * (i % 3) for i in range(ROWS)],
+            "user": [{"age": i % 7} for i in range(ROWS)],
+            "label": (ids % 3).astype(np.float64),
+        }
+    )
+
+
+NAMES = ("id", "a", "text", "yes", "day", "time", "image", "user.age")
+INPUTS = {name.replace(".", "_"): name for name in NAMES} | {"words": {"columns": "words", "ragged": True}}
+
+
+@pytest.fixture(scope="module")
+def lake(table: pa.Table, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("statistics")
+    for i in range(4):
+        write_file(folder / f"part-{i}.parquet", table.slice(i * ROWS // 4, ROWS // 4), group_rows=1000)
+    return folder
+
+
+def test_statistics_are_those_of_the_rows(spark: SparkSession, table: pa.Table, lake: Path) -> None:
+    found = measured(spark, path=lake, inputs=INPUTS, targets={"y": "label"}, checks={})
+    assert (found.rows, found.rows_read, found.labels) == (ROWS, ROWS, ("label",))
+    columns, ids = found.columns, np.arange(ROWS)
+    a = table["a"].to_numpy()
+    check_spread(columns["id"].numbers, ids)
+    check_spread(columns["a"].numbers, a[np.isfinite(a)])
+    assert columns["a"].nans == (~np.isfinite(a)).sum()
+    assert columns["a"].distinct == pytest.approx(np.isfinite(a).sum(), rel=DISTINCT)
+    check_spread(columns["time"].numbers, ids * 1e6)
+    check_spread(columns["day"].numbers, table["day"].to_numpy().astype("datetime64[D]").astype(np.int64))
+    check_spread(columns["user.age"].numbers, ids % 7)
+    assert [(common.value, common.count) for common in columns["label"].commonest] == [
+        (0.0, 6667),
+        (1.0, 6667),
+        (2.0, 6666),
+    ]
+    assert [(common.value, common.count) for common in columns["yes"].commonest] == [(False, 15000), (True, 5000)]
+    text = Counter(value for value in table["text"].to_pylist() if value is not None)
+    assert columns["text"].nulls == ROWS // 5
+    assert columns["text"].distinct == pytest.approx(len(text), rel=DISTINCT)
+    assert all(text[str(common.value)] == common.count for common in columns["text"].commonest)
+    assert [common.count for common in columns["text"].commonest] == sorted(text.values(), reverse=True)[:100]
+
+
+def test_lists_and_bytes_have_lengths(spark: SparkSession, table: pa.Table, lake: Path) -> None:
+    found = measured(spark, path=lake, inputs=INPUTS, targets={"y": "label"}, checks={})
+    words = found.columns["words"]
+    there = [row for row in table["words"].to_pylist() if row is not None]
+    check_spread(words.lengths, np.array([len(row) for row in there], np.float64))
+    assert (words.type, words.nulls, words.nans, words.distinct) == ("array<float>", 1, 1, None)
+    assert words.numbers is not None
+    assert (words.numbers.min, words.numbers.max) == (1.0, ROWS - 1)
+    check_spread(found.columns["image"].lengths, np.arange(ROWS) % 3.0)
+
+
+def test_a_sample_knows_the_rows_from_the_footers(spark: SparkSession, lake: Path) -> None:
+    section = {"inputs": {"a": "a"}, "targets": {"y": "label"}, "checks": {"sample": 0.25}}
+    found = measured(spark, path=lake, **section)
+    assert found.rows == ROWS
+    assert found.rows_read == pytest.approx(ROWS / 4, rel=0.1)
+    fed = measured(spark, path=lake, mode="spark", where="id < 10000", **section)
+    assert fed.rows == pytest.approx(ROWS / 2, rel=0.1)
+
+
+def test_the_rows_of_an_rdd_have_statistics_too(spark: SparkSession) -> None:
+    rows = spark.sparkContext.parallelize([(i, float(i % 2)) for i in range(100)], 2)
+    section = {"inputs": {"id": "id"}, "targets": {"y": "y"}, "rdd_schema": "id bigint, y double", "checks": {}}
+    found = measured(spark, rows, **section)
+    check_spread(found.columns["id"].numbers, np.arange(100))
+
+
+def test_a_column_of_nulls_has_no_numbers(spark: SparkSession, tmp_path: Path) -> None:
+    write_file(tmp_path / "a.parquet", pa.table({"a": pa.array([None, None], pa.float64()), "y": [1.0, 2.0]}))
+    found = measured(spark, path=tmp_path, inputs={"a": "a"}, targets={"y": "y"}, checks={})
+    assert found.columns["a"].nulls == 2
+    assert found.columns["a"].numbers == Spread(count=0)
+
+
+def test_what_spark_cannot_compute_is_refused(spark: SparkSession, tmp_path: Path) -> None:
+    write_file(tmp_path / "a.parquet", pa.table({"a": [1.0, 2.0], "y": [1.0, 2.0]}))
+    broken = spark.read.parquet(str(tmp_path)).selectExpr("assert_true(a < 2) is null as a", "y")
+    with pytest.raises(DataError, match="Spark cannot compute the data"):
+        measured(spark, broken, inputs={"a": "a"}, targets={"y": "y"}, checks={})
+
+
+def test_a_night_whose_data_has_drifted_is_refused_and_runs_once_it_is_mended(
+    local: Application, tmp_path: Path
+) -> None:
+    nights = {date: write_rows(tmp_path / date) for date in (FIRST, SECOND, THIRD)}
+
+    def night(date: str) -> dict[str, Any]:
+        config = job(nights[date], local.sandbox.runs, "cases.watched:build", name="drift")
+        drift = {"row_ratio": [0.5, 2], "js": 0.1, "columns": True}
+        config["data"]["checks"] = {"refuse": {"drift": drift, "columns": {"a": {"max": 100}}}}
+        return config
+
+    assert local.train(night(FIRST), FIRST).done.verdict is Verdict.DONE
+    second = local.train(night(SECOND), SECOND)
+    assert second.done.verdict is Verdict.DONE
+    assert f"data.checks: compared with run {FIRST}" in second.output
+    stored = Path(local.run(night(SECOND), SECOND).path, "statistics.json")
+    statistics = TableStatistics.model_validate_json(stored.read_bytes())
+    check_spread(statistics.columns["a"].numbers, pq.read_table(nights[SECOND])["a"].to_numpy().astype(np.float64))
+
+    whole = {path: path.read_bytes() for path in nights[THIRD].iterdir()}
+    for path in whole:
+        rows = pq.read_table(path)
+        a = pa.array(rows["a"].to_numpy() * 1000)
+        write_file(path, rows.set_column(rows.schema.get_field_index("a"), "a", a), group_rows=100)
+    third = local.train(night(THIRD), THIRD)
+    assert (third.verdict, third.failed.attempts) == (3, ())
+    assert "column a: the greatest value is" in third.message
+    assert "above 100 (data.checks.refuse.columns.a.max)" in third.message
+    assert f"column a: the Jensen-Shannon divergence from run {SECOND} is" in third.message
+    assert "column b" not in third.message
+    for path, content in whole.items():
+        path.write_bytes(content)
+    assert local.train(night(THIRD), THIRD).done.verdict is Verdict.DONE
