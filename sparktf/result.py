@@ -162,7 +162,8 @@ class RunResult(Message):
         error: The root cause of a run that failed.
         evaluation_error: Why the last commits are not evaluated, where an evaluator was to.
         seconds: Of the submission, by phase: "preflight", "wait" for the data, "plan", "check" of the data, "prepare",
-            "reserve", "train", "publish". Those that took no time are not there; all together are the run, from its start to its end.
+            "reserve", "train", "publish". Those that took no time are not there; all together are the run, from its
+            start to its end.
         extra: What became of the model, where `publish` is configured: "published", the version or None, and
             "publishing", the same in words.
         application: Id of the Spark application that wrote this; `application_attempt` counts YARN's in cluster mode.
