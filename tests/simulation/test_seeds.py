@@ -37,7 +37,7 @@ def test_successors_join_the_attempt_that_has_lost_workers() -> None:
 
 def test_submissions_are_left_for_when_nothing_goes_wrong_any_more() -> None:
     # Drivers that run beside each other end one soon after the other, on a disk that stays full.
-    world = World(29)
+    world = World(115)
     found = world.play()
     before = [submission for submission in world.submissions if submission.begun_s < world.faults.until_s]
     assert (len(before), found.violations) == (6, [])
