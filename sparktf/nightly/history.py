@@ -20,7 +20,7 @@ from sparktf.errors import CorruptFileError, StorageNotFoundError
 from sparktf.feed.parquet_file import reading
 from sparktf.result import RunResult
 from sparktf.rundir import HISTORY, HISTORY_OF_NAME, RunDirectory
-from sparktf.storage.base import FileEntry, Storage
+from sparktf.storage.base import FileEntry, Storage, name_of
 
 if TYPE_CHECKING:
     from sparktf.driver.hooks import Put
@@ -112,7 +112,7 @@ def names_in_history(storage: Storage, root: str) -> list[str]:
     Raises:
         StorageError: the storage failed.
     """
-    folders = (entry.path.rpartition("/")[2] for entry in _entries(storage, f"{root}/{HISTORY}") if entry.is_dir)
+    folders = (name_of(entry.path) for entry in _entries(storage, f"{root}/{HISTORY}") if entry.is_dir)
     return [folder.removeprefix(HISTORY_OF_NAME) for folder in folders if folder.startswith(HISTORY_OF_NAME)]
 
 

@@ -7,7 +7,7 @@ from collections.abc import Collection
 
 from sparktf.errors import ConfigError, StorageNotFoundError
 from sparktf.rundir import RunDirectory
-from sparktf.storage.base import Storage
+from sparktf.storage.base import Storage, name_of
 from sparktf.storage.fence import Fence
 
 _REMOVED = "_removed-"
@@ -27,7 +27,7 @@ def prune_runs(storage: Storage, root: str, name: str, keep: int, spared: Collec
     above = f"{root.rstrip('/')}/{name}"
     ended: list[tuple[int, RunDirectory]] = []
     for entry in storage.list(above):
-        folder = entry.path.rpartition("/")[2]
+        folder = name_of(entry.path)
         if folder.startswith(_REMOVED):
             storage.delete(entry.path)
         elif entry.is_dir:
@@ -54,7 +54,7 @@ def _remove(storage: Storage, rundir: RunDirectory) -> bool:
     above, nonce = rundir.path.rpartition("/")[0], secrets.token_hex(4)
     leaving, removed = f"{above}/_leaving-{nonce}", f"{above}/{_REMOVED}{nonce}"
     storage.rename(rundir.path, leaving)
-    if not storage.exists(f"{leaving}/{fence.path.rpartition('/')[2]}"):
+    if not storage.exists(f"{leaving}/{name_of(fence.path)}"):
         # A driver has begun with it since, and moved the claim away.
         storage.rename(leaving, rundir.path)
         return False

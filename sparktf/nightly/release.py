@@ -17,7 +17,7 @@ from sparktf.errors import ConfigError, ModelContractError, StorageError, Storag
 from sparktf.nightly.serving import ModelManifest
 from sparktf.result import RunResult
 from sparktf.rundir import RunDirectory
-from sparktf.storage.base import Storage
+from sparktf.storage.base import Storage, name_of
 from sparktf.storage.checkpoints import MANIFEST, FileManifest, parse_manifest, verify_files
 from sparktf.wire.uploads import StagedFile
 
@@ -105,7 +105,7 @@ class Release:
     def _sweep(self, folder: str) -> None:
         """Deletes what a process left that was killed while it copied."""
         try:
-            left = [e.path for e in self.storage.list(folder) if e.path.rpartition("/")[2].startswith(_STAGED)]
+            left = [e.path for e in self.storage.list(folder) if name_of(e.path).startswith(_STAGED)]
         except StorageNotFoundError:
             return
         for path in left:

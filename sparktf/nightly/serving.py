@@ -26,7 +26,7 @@ from sparktf.errors import (
 )
 from sparktf.nightly.turn import WITHDRAWN, Turn, TurnLostError, take_turn
 from sparktf.rundir import SERVING
-from sparktf.storage.base import Storage
+from sparktf.storage.base import Storage, name_of
 from sparktf.storage.checkpoints import FileManifest, parse_manifest, read_manifest
 
 CURRENT = "CURRENT"
@@ -135,7 +135,7 @@ class Serving:
             folders = [entry.path for entry in self._storage.list(self.path) if entry.is_dir]
         except StorageNotFoundError:
             return ()
-        found = ((_NUMBER.match(path.rpartition("/")[2]), path) for path in folders)
+        found = ((_NUMBER.match(name_of(path)), path) for path in folders)
         return tuple(sorted(Version(int(match[2]), path, bool(match[1])) for match, path in found if match))
 
     def manifest(self, version: Version) -> ModelManifest:
@@ -314,7 +314,7 @@ class Serving:
             return ()
         old = [version for version in self.versions()[:-keep] if version.number != current]
         for version in old:
-            turn.remove(version.folder.rpartition("/")[2])
+            turn.remove(name_of(version.folder))
         return tuple(version.number for version in old)
 
     def _crowded(self) -> StorageUnavailableError:

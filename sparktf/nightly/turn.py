@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 
 from sparktf.errors import StorageError, StorageNotFoundError
-from sparktf.storage.base import Storage
+from sparktf.storage.base import Storage, name_of
 
 WITHDRAWN = "_withdrawn-"
 """Before the number of a version that was rolled back."""
@@ -78,8 +78,8 @@ class Turn:
         self._storage.make_dirs(self._path)
         # Made before the others are moved: of two that begin at once, each moves the other's, and never do both change.
         for entry in self._storage.list(self._folder):
-            name = entry.path.rpartition("/")[2]
-            if name.startswith(_PASSED) and name != self._path.rpartition("/")[2]:
+            name = name_of(entry.path)
+            if name.startswith(_PASSED) and name != name_of(self._path):
                 self._end_other(name)
         with self._guarded():
             self._storage.stat(self._path)
@@ -95,7 +95,7 @@ class Turn:
         with suppress(StorageNotFoundError):
             self._storage.rename(f"{self._folder}/{name}", over)
             for entry in self._storage.list(over):
-                stranded = entry.path.rpartition("/")[2]
+                stranded = name_of(entry.path)
                 if _ON_ITS_WAY.match(stranded):
                     self._storage.rename(f"{over}/{stranded}", f"{self._folder}/_{stranded}")
             self._discard(over)

@@ -18,7 +18,7 @@ from sparktf.nightly.history import names_in_history
 from sparktf.result import RunResult
 from sparktf.rundir import RunDirectory, is_name
 from sparktf.storage import Storage, normalise, open_storage
-from sparktf.storage.base import is_hidden
+from sparktf.storage.base import is_hidden, name_of
 
 OUTPUT = "SPARKTF_OUTPUT"
 _PIPED_WIDTH = 160
@@ -172,7 +172,7 @@ def _newest(runs: Sequence[str]) -> str:
 
 def _folders(storage: Storage, path: str) -> list[str]:
     try:
-        names = [(entry.path.rpartition("/")[2], entry.is_dir) for entry in storage.list(path)]
+        names = [(name_of(entry.path), entry.is_dir) for entry in storage.list(path)]
     except StorageNotFoundError:
         return []
     return [name for name, is_dir in names if is_dir and not is_hidden(name)]
@@ -180,6 +180,6 @@ def _folders(storage: Storage, path: str) -> list[str]:
 
 def _is_run(storage: Storage, path: str) -> bool:
     try:
-        return any(entry.path.rpartition("/")[2] in _OF_A_RUN for entry in storage.list(path))
+        return any(name_of(entry.path) in _OF_A_RUN for entry in storage.list(path))
     except StorageNotFoundError:
         return False

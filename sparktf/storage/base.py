@@ -82,7 +82,7 @@ class Storage(Protocol):
         folders = [path]
         while folders:
             for entry in self.list(folders.pop()):
-                if is_hidden(entry.path.rpartition("/")[2]):
+                if is_hidden(name_of(entry.path)):
                     continue
                 if entry.is_dir:
                     folders.append(entry.path)
@@ -169,6 +169,11 @@ class Storage(Protocol):
 
     def probe(self, path: str) -> None:
         """Makes the folder, then writes, renames and deletes a small file in it, to see that all of that is allowed."""
+
+
+def name_of(path: str) -> str:
+    """Returns the last part of a path."""
+    return path.rstrip("/").rpartition("/")[2]
 
 
 def is_hidden(name: str) -> bool:

@@ -31,7 +31,7 @@ from sparktf.errors import (
 from sparktf.message import Message
 from sparktf.rundir import RunDirectory, checkpoint_step
 from sparktf.sequence import Cursor
-from sparktf.storage.base import Storage, sha256_of
+from sparktf.storage.base import Storage, name_of, sha256_of
 from sparktf.storage.fence import Fence
 from sparktf.storage.local import storage_errors
 from sparktf.wire.control import Flavour
@@ -159,7 +159,7 @@ def parse_manifest(storage: Storage, folder: str, kind: type[_M]) -> _M:
         first = error.errors()[0]
         where = ".".join(str(part) for part in first["loc"])
         raise TornCheckpointError(f"{path} is not a manifest: {where or 'content'}: {first['msg']}") from error
-    if not manifest.belongs_in(_name(folder)):
+    if not manifest.belongs_in(name_of(folder)):
         raise TornCheckpointError(f"{path} is the manifest of another folder")
     return manifest
 
@@ -272,7 +272,7 @@ class CheckpointStore:
         if not self._storage.exists(self._rundir.checkpoints):
             return ()
         folders = (entry for entry in self._storage.list(self._rundir.checkpoints) if entry.is_dir)
-        steps = (checkpoint_step(_name(folder.path)) for folder in folders)
+        steps = (checkpoint_step(name_of(folder.path)) for folder in folders)
         return tuple(sorted(step for step in steps if step is not None))
 
     def latest(self) -> tuple[Manifest, str] | None:
@@ -311,7 +311,7 @@ class CheckpointStore:
         self, manifest: FileManifest, staged: str, target: str, put_in_place: Callable[[str, str], None]
     ) -> None:
         with self._fence.guarded() as fence:
-            held = f"{fence}/{_name(target)}"
+            held = f"{fence}/{name_of(target)}"
             try:
                 # Before the rename into the fence: writing makes folders, and inside it that would mend a cut one.
                 self._storage.write_bytes(f"{staged}/{MANIFEST}", manifest.model_dump_json(indent=2).encode())
@@ -348,10 +348,6 @@ class CheckpointStore:
         """Removes a folder from sight in one step, so that no reader sees half of it, then deletes it."""
         if (removed := self._fence.take_in(folder)) is not None:
             self._storage.delete(removed)
-
-
-def _name(path: str) -> str:
-    return path.rstrip("/").rpartition("/")[2]
 
 
 def _parent(path: str) -> str:

@@ -24,7 +24,7 @@ from sparktf.errors import (
     StorageNotFoundError,
 )
 from sparktf.rundir import RunDirectory
-from sparktf.storage.base import Storage
+from sparktf.storage.base import Storage, name_of
 from sparktf.storage.ownership import Ownership
 
 _OURS = ("_commit-", "_put-", "_swept-")
@@ -134,7 +134,7 @@ class Fence:
         """
         path = f"{self._parent}/_commit-000-{self._term}-{secrets.token_hex(4)}"
         self._storage.make_dirs(path)
-        if any(_FENCE.match(name) and name != _name(path) for name in self._names(self._parent)):
+        if any(_FENCE.match(name) and name != name_of(path) for name in self._names(self._parent)):
             self.discard(path)
             return False
         self._path = path
@@ -223,8 +223,8 @@ class Fence:
             StorageError: the storage failed.
         """
         with self.guarded() as held:
-            self._storage.rename(source, f"{held}/{_name(target)}")
-            self._storage.rename(f"{held}/{_name(target)}", target)
+            self._storage.rename(source, f"{held}/{name_of(target)}")
+            self._storage.rename(f"{held}/{name_of(target)}", target)
 
     def put(self, path: str, content: bytes) -> None:
         """Writes a small file of the run, whole or not at all, replacing one that is there.
@@ -307,8 +307,8 @@ class Fence:
         # Not written into the fence: writing makes folders, and would mend a fence that is gone.
         aside, inside = f"{self._parent}/_put-{secrets.token_hex(4)}", f"{held}/put-{secrets.token_hex(4)}"
         try:
-            storage.write_bytes(f"{aside}/{_name(path)}", content)
-            storage.rename(f"{aside}/{_name(path)}", inside)
+            storage.write_bytes(f"{aside}/{name_of(path)}", content)
+            storage.rename(f"{aside}/{name_of(path)}", inside)
             self._replace(storage, held, inside, path)
         finally:
             self.discard(aside)
@@ -328,7 +328,7 @@ class Fence:
             self.discard(aside)
 
     def _names(self, folder: str) -> list[str]:
-        return [_name(entry.path) for entry in self._storage.list(folder)]
+        return [name_of(entry.path) for entry in self._storage.list(folder)]
 
     def _sweep_aside(self, nonce: str) -> list[tuple[str, str]]:
         """Moves every other committer's fence and what is staged out of their reach; returns what, and where to."""
@@ -348,7 +348,7 @@ class Fence:
                 self._storage.rename(path, aside)
             except StorageNotFoundError:
                 continue  # another that fences at the same moment has moved it, or its owner released it
-            swept.append((_name(path), aside))
+            swept.append((name_of(path), aside))
         return swept
 
 
@@ -360,7 +360,3 @@ def _attempt(name: str) -> int:
 def _term_of(name: str) -> int:
     found = _FENCE.match(name)
     return int(found.group(2)) if found else 0
-
-
-def _name(path: str) -> str:
-    return path.rstrip("/").rpartition("/")[2]

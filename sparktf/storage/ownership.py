@@ -24,7 +24,7 @@ from sparktf.errors import OwnedError, StorageError, StorageNotFoundError, Stora
 from sparktf.message import Message
 from sparktf.result import Application
 from sparktf.rundir import RunDirectory, term_number
-from sparktf.storage.base import Storage
+from sparktf.storage.base import Storage, name_of
 from sparktf.storage.credentials import process_user
 
 _OWNER = "owner.json"
@@ -154,7 +154,7 @@ def _newest(storage: Storage, rundir: RunDirectory) -> int:
         entries = storage.list(rundir.terms)
     except StorageNotFoundError:
         return 0
-    return max((term_number(_name(entry.path)) for entry in entries), default=0)
+    return max((term_number(name_of(entry.path)) for entry in entries), default=0)
 
 
 def _owner_of(storage: Storage, folder: str) -> Owner | None:
@@ -321,7 +321,7 @@ class Ownership:
         """Deletes the terms before this one, and what others have begun to make: they find this one."""
         with suppress(StorageError):
             for entry in self._hasty.list(self._rundir.terms):
-                if term_number(_name(entry.path)) != self._number:
+                if term_number(name_of(entry.path)) != self._number:
                     self._discard(entry.path)
 
     def _discard(self, folder: str) -> None:
@@ -347,7 +347,3 @@ class Ownership:
         self._beats += 1
         storage.write_bytes(f"{self._rundir.term(self._number)}/{_BEAT}", str(self._beats).encode())
         self._renewed_s = max(self._renewed_s, began_s)
-
-
-def _name(path: str) -> str:
-    return path.rstrip("/").rpartition("/")[2]
