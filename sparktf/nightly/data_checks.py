@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterator, Mapping
 from typing import NamedTuple
 
@@ -17,14 +16,13 @@ from sparktf.driver.gang.site import Voice
 from sparktf.driver.hooks import Put
 from sparktf.errors import DataError, StorageNotFoundError, Verdict
 from sparktf.nightly.distances import divergence, has_all_values, infinity_distance
+from sparktf.nightly.natural_order import natural_key
 from sparktf.result import RunResult
 from sparktf.rundir import SERVING, RunDirectory
-from sparktf.storage.base import Storage
+from sparktf.storage.base import Storage, name_of
 
 _NAMED = 10
 """So many findings stand in the error of a run; the others are counted."""
-
-_DIGITS = re.compile(r"(\d+)")
 
 
 class Finding(NamedTuple):
@@ -97,10 +95,10 @@ def find_baseline(storage: Storage, rundir: RunDirectory, warn: Callable[[str], 
         StorageError: the storage failed.
     """
     folder = rundir.path.rpartition("/")[0]
-    names = [entry.path.rstrip("/").rpartition("/")[2] for entry in storage.list(folder) if entry.is_dir]
+    names = [name_of(entry.path) for entry in storage.list(folder) if entry.is_dir]
     names = [name for name in names if name != SERVING]
-    mine = _order(rundir.run_id)
-    for name in sorted((name for name in names if _order(name) < mine), key=_order, reverse=True):
+    mine = natural_key(rundir.run_id)
+    for name in sorted((name for name in names if natural_key(name) < mine), key=natural_key, reverse=True):
         run = RunDirectory(rundir.root, rundir.name, name)
         try:
             if RunResult.model_validate_json(storage.read_bytes(run.result)).verdict is Verdict.DONE:
@@ -242,9 +240,3 @@ def _of_share(key: str, column: str, what: str, share: float, bound: float | Non
 
 def _bound(bound: float | str) -> str:
     return bound if isinstance(bound, str) else f"{bound:.10g}"
-
-
-def _order(name: str) -> list[tuple[int, int, str]]:
-    """Returns what ids are ordered by: numbers in them by their size."""
-    parts = _DIGITS.split(name)
-    return [(0, int(part), "") if part.isdigit() else (1, 0, part) for part in parts if part]

@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 
@@ -16,6 +15,7 @@ from sparktf.driver.plan.files import FOOTER_THREADS
 from sparktf.errors import CorruptFileError, NotReadyError, StorageNotFoundError, StorageUnavailableError
 from sparktf.feed.parquet_file import open_parquet
 from sparktf.knobs import KNOBS
+from sparktf.nightly.natural_order import natural_key
 from sparktf.storage.base import FileEntry, Storage
 
 _SUCCESS = "_SUCCESS"
@@ -25,7 +25,6 @@ _NAMED = 6
 _LOOKS = 100
 """Who waits for minutes only is not to wait half a minute too long."""
 
-_DIGITS = re.compile(r"(\d+)")
 
 Partitions = dict[str, Sequence[FileEntry]]
 """Folder below the lake's path, "" for itself -> its data files; the newest folder last."""
@@ -114,7 +113,7 @@ class Lake:
         for file in files:
             below = file.path.removeprefix(entry.path).strip("/") if entry.is_dir else ""
             folders.setdefault(below.rpartition("/")[0], []).append(file)
-        return {folder: folders[folder] for folder in sorted(folders, key=_order)}
+        return {folder: folders[folder] for folder in sorted(folders, key=natural_key)}
 
     def _window(self, window: WindowConfig) -> Partitions:
         folders = list(window.folders())
@@ -143,8 +142,3 @@ def _missing(folders: Sequence[str], window: int) -> str:
     named = ", ".join(folders[:_NAMED]) + (f" and {len(folders) - _NAMED:,} more" if len(folders) > _NAMED else "")
     verb = "is" if len(folders) == 1 else "are"
     return f"{named} {verb} missing ({len(folders):,} of {window:,} partitions)"
-
-
-def _order(folder: str) -> list[tuple[int, str]]:
-    """Sorts "hour=9" before "hour=10"."""
-    return [(int(part), "") if part.isdecimal() else (-1, part) for part in _DIGITS.split(folder)]
