@@ -12,7 +12,7 @@ import pytest
 import yaml
 from dags.airflow_home import AirflowHome
 from dags.servers import Mails, Yarn, serving
-from integration.rows import job, write_rows
+from integration.rows import LINE, job, write_rows
 from integration.sandbox import Sandbox
 
 AIRFLOW = os.environ.get("AIRFLOW")
@@ -23,16 +23,6 @@ pytestmark = [
 
 ROWS = 64
 DONE, KEPT, LATE, REFUSED = "2026-11-01", "2026-11-02", "2026-11-03", "2026-11-04"
-
-LINE = """
-import keras
-
-def build(params, assets):
-    inputs = {"id": keras.Input((), dtype="int64", name="id"), "x": keras.Input((2,), name="x")}
-    model = keras.Model(inputs, keras.layers.Dense(1, name="y")(inputs["x"]))
-    model.compile("sgd", "mse")
-    return model
-"""
 
 # The real sparktf, but on the night whose gate keeps the old model, on the one whose data it refuses, and on YARN.
 COMMAND = """\

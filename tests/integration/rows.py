@@ -10,6 +10,17 @@ import numpy as np
 import pyarrow as pa
 from lakes import write_file
 
+LINE = """
+import keras
+
+def build(params, assets):
+    inputs = {"id": keras.Input((), dtype="int64", name="id"), "x": keras.Input((2,), name="x")}
+    model = keras.Model(inputs, keras.layers.Dense(1, name="y")(inputs["x"]))
+    model.compile("sgd", "mse")
+    return model
+"""
+"""A module of the user's, for who puts one beside a configuration."""
+
 
 def write_rows(folder: Path, file_rows: Sequence[int] = (300, 90, 210), *, group_rows: int = 100) -> Path:
     """Writes files with columns id (from 1 on: 0 is what a model is built on), a, b and y, which is 2 a - b + 1."""

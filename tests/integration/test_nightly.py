@@ -8,21 +8,11 @@ from pathlib import Path
 from typing import Any
 
 import yaml
-from integration.rows import job, write_rows
+from integration.rows import LINE, job, write_rows
 from integration.sandbox import Sandbox
 
 FIRST, SECOND = "2026-11-01", "2026-11-02"
 ROWS = 64
-
-LINE = """
-import keras
-
-def build(params, assets):
-    inputs = {"id": keras.Input((), dtype="int64", name="id"), "x": keras.Input((2,), name="x")}
-    model = keras.Model(inputs, keras.layers.Dense(1, name="y")(inputs["x"]))
-    model.compile("sgd", "mse")
-    return model
-"""
 
 
 def night(lake: Path, date: str) -> None:

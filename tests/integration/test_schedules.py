@@ -14,7 +14,7 @@ import pytest
 import yaml
 from integration.oozie_schemas import oozie_schema
 from integration.processes import MARK
-from integration.rows import job, write_rows
+from integration.rows import LINE, job, write_rows
 from integration.sandbox import REPO, Sandbox
 from lxml import etree
 
@@ -23,16 +23,6 @@ from sparktf.result import RunResult
 
 SCHEDULES = REPO / "yarn/schedules"
 ROWS = 64
-
-LINE = """
-import keras
-
-def build(params, assets):
-    inputs = {"id": keras.Input((), dtype="int64", name="id"), "x": keras.Input((2,), name="x")}
-    model = keras.Model(inputs, keras.layers.Dense(1, name="y")(inputs["x"]))
-    model.compile("sgd", "mse")
-    return model
-"""
 
 
 @pytest.fixture(scope="module")
