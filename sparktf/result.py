@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections import Counter
 from typing import Any, NamedTuple
 
+from sparktf.carried import Carried
+from sparktf.comparison import Comparison
 from sparktf.errors import ErrorRecord, RunInterruptedError, Verdict
 from sparktf.keep import Evaluation, Kept
 from sparktf.message import Message
@@ -155,6 +157,8 @@ class RunResult(Message):
             those of them.
         validation: Validation metrics of every epoch of the run, or of the commits that an evaluator has read.
         kept: Which weights the model has, where `train.keep` is `best`.
+        carried: What it has taken over from another run's model, where `train.init_from` names one.
+        comparison: What the gate found, where `gate` is configured.
         stopped: Why the training ended before its last epoch, where the configuration says when it does.
         date: The day that the run is of (`--date`), as YYYY-MM-DD; "" for none.
         steps: Optimizer updates of the whole run.
@@ -181,6 +185,8 @@ class RunResult(Message):
     validation: tuple[Evaluation, ...] = ()
     kept: Kept | None = None
     stopped: Stopped | None = None
+    carried: Carried | None = None
+    comparison: Comparison | None = None
     model: str = ""
     checkpoint: str = ""
     path: str = ""

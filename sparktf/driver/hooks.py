@@ -10,6 +10,7 @@ from sparktf.driver.gang.site import Voice
 from sparktf.driver.plan.plan import Plan
 from sparktf.result import RunResult
 from sparktf.rundir import RunDirectory
+from sparktf.wire.model_source import Models
 
 Put = Callable[[str, bytes], None]
 """Writes a small file, whole or not at all, as long as the run is this driver's; the folder above it must be there.
@@ -31,6 +32,11 @@ class Hooks:
 
     def planned(self, config: JobConfig, plan: Plan, rundir: RunDirectory, put: Put, voice: Voice) -> None:
         """There is a plan, which is stored after this; no executor is held yet. Not called for a resumed run either."""
+
+    def models(self, config: JobConfig, rundir: RunDirectory, voice: Voice) -> Models:
+        """An attempt is about to begin. Returns the models beside its own that it has to do with."""
+        del config, rundir, voice
+        return Models()
 
     def after_training(
         self, config: JobConfig, rundir: RunDirectory, result: RunResult, voice: Voice, check_owner: Callable[[], None]

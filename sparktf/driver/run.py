@@ -275,6 +275,7 @@ class Run:
         self, number: int, seating: Seating, plan: Plan, assets: dict[str, Any], restore: Restore | None
     ) -> TrainerSpec:
         """Returns what the leader's trainer gets."""
+        models = self._hooks.models(self._config, self._rundir, self._voice)
         return TrainerSpec(
             run_id=self._rundir.run_id,
             run_root=self._rundir.root,
@@ -289,6 +290,8 @@ class Run:
             restore=restore,
             hadoop=self._site.file_systems.hadoop.for_nodes(),
             time_limit=time_limit(self._config.train, self._started_s, self._clock.wall_s()),
+            init=None if restore else models.init,
+            champion=models.champion,
         )
 
     def _announce(self, number: int, seating: Seating, restore: Restore | None) -> None:

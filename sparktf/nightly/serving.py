@@ -142,6 +142,11 @@ class Serving:
         """Returns what a version is. Raises `TornCheckpointError` for what is none."""
         return parse_manifest(self._storage, version.folder, ModelManifest)
 
+    def current_version(self) -> Version | None:
+        """Returns the version that `CURRENT` names; None where there is none."""
+        number = self.current()
+        return next((version for version in self.versions() if version.number == number), None)
+
     def current_run(self) -> tuple[str, ...]:
         """Returns the id of the run whose model is the current one; none where nothing is published."""
         number = self.current()

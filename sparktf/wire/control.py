@@ -23,6 +23,7 @@ from sparktf.time_limit import TimeLimit
 from sparktf.topology import ClusterSpec, NodeId
 from sparktf.usage import Usage
 from sparktf.wire.data import DataAddress, StagedShare
+from sparktf.wire.model_source import ModelSource
 from sparktf.wire.restore import Restore
 from sparktf.wire.security import ControlAccess
 from sparktf.wire.sender import NodeMessage, Sender, TrainerKey
@@ -134,6 +135,8 @@ class TrainerSpec(Message):
         assets: What `prepare` returned.
         hadoop: Where the file systems are.
         time_limit: What was left of the run's time when the attempt began; None where there is no limit.
+        init: Whose weights it begins from, where there is nothing to restore.
+        champion: What the trained model is compared with.
     """
 
     run_id: str
@@ -150,6 +153,8 @@ class TrainerSpec(Message):
     hadoop: HadoopConf = HadoopConf()
     incarnation: int = 0
     time_limit: TimeLimit | None = None
+    init: ModelSource | None = None
+    champion: ModelSource | None = None
 
     @property
     def sender(self) -> Sender:

@@ -1,0 +1,59 @@
+"""What the gate found: a run's model (the challenger) beside the published one (the champion), on the same rows."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from sparktf.message import Message
+
+Finding = Literal["good", "worse", "undecided", "out of bounds", "too few rows"]
+"""Of one metric, on all rows or a slice; "too few rows" decides nothing."""
+
+
+class Difference(Message):
+    """One metric of both models, on all rows or on a slice of them.
+
+    Attributes:
+        slice: "" for all rows, else "country=de".
+        champion: None where there is none, or it could not be evaluated.
+        low: Lower end of the paired bootstrap interval of challenger - champion, with the sign turned where less is
+            better: above 0 the challenger is better. `high` likewise; both None without a champion.
+        tolerance: By how much the challenger may be worse; None where nothing was asked.
+        least: Bound of the challenger's value, `most` likewise.
+        rows_needed: How many rows would have decided it; of an undecided one.
+    """
+
+    metric: str
+    slice: str = ""
+    rows: int
+    challenger: float
+    champion: float | None = None
+    low: float | None = None
+    high: float | None = None
+    tolerance: float | None = None
+    least: float | None = None
+    most: float | None = None
+    finding: Finding
+    rows_needed: int | None = None
+
+
+class Comparison(Message):
+    """The outcome of the gate.
+
+    Attributes:
+        promote: Whether the challenger may take the champion's place; `reason` says why, or why not, in one line.
+        champion: What it was compared with, as messages call it; "" where there was none.
+        champion_version: Its published version.
+        champion_problem: Why it could not be evaluated; "" where it could.
+        confidence: Of the intervals, e.g. 0.95, from `replicates` resamples drawn by `seed`.
+    """
+
+    promote: bool
+    reason: str
+    champion: str = ""
+    champion_version: int | None = None
+    champion_problem: str = ""
+    confidence: float = 0.95
+    replicates: int = 0
+    seed: int = 0
+    differences: tuple[Difference, ...] = ()
