@@ -36,8 +36,9 @@ def measured(spark: SparkSession, data: object = None, **section: Any) -> TableS
     """Returns the statistics of a data section, as a run plans and measures it."""
     config = lake_config(**section)
     origin = Origin(spark, config, data)
-    plan = choose_feed(spark, config, origin, FileSystems(), nowhere, lambda line: None)
-    return statistics_of(origin.fed, config, plan, cores=2)
+    file_systems = FileSystems()
+    plan = choose_feed(spark, config, origin, file_systems, nowhere, lambda line: None)
+    return statistics_of(origin.fed, config, plan, file_systems.hadoop, cores=2)
 
 
 def check_spread(found: Spread | None, values: npt.NDArray[Any]) -> None:
