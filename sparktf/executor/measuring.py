@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
+from pyspark import TaskContext
 
 from sparktf.executor.spark_stream import whole
 from sparktf.feature import FeedSpec
@@ -24,6 +25,10 @@ MEASURED = "part binary"
 
 _BATCH_ROWS = 1 << 16
 """Rows of a DataFrame looked at together; Spark sends 10,000 at a time."""
+
+
+_READ_BYTES = 16 << 20
+"""Of a row group, as they lie in the file: so many are read at a time."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,12 +65,15 @@ class _TableSketch:
         self._columns = {name: ColumnSketch(kind, settings.room, self._draw) for name, kind in settings.kinds.items()}
         self._rows = 0
 
-    def add(self, rows: int, columns: Mapping[str, pa.Array]) -> None:
-        """Takes in some rows, all or as many as are to be looked at."""
+    def draw(self, rows: int) -> pa.Array | None:
+        """Returns which of some rows are to be looked at, None for all."""
         drawn = None if self._sample == 1 else np.flatnonzero(self._draw.random(rows) < self._sample)
         self._rows += rows if drawn is None else len(drawn)
-        for name, sketch in self._columns.items():
-            sketch.add(columns[name] if drawn is None else columns[name].take(pa.array(drawn)))
+        return None if drawn is None else pa.array(drawn)
+
+    def add(self, name: str, column: pa.Array, drawn: pa.Array | None) -> None:
+        """Takes in a column of some rows, or of those that were drawn of them."""
+        self._columns[name].add(column if drawn is None else column.take(drawn))
 
     def part(self) -> TablePart:
         """Returns what is known."""
@@ -95,9 +103,16 @@ def measure_splits(
     reader = SplitReader(spec, FileSystems(hadoop).open, sets_aside=sets_aside)
     try:
         for split in itertools.chain.from_iterable(shares):
-            group = reader.read(split)
-            if not group.unreadable:
-                sketch.add(group.rows, {name: group.column(name) for name in settings.kinds})
+            drawn = None
+            # What is passed over must be so as a whole.
+            nbytes = 0 if sets_aside else split.nbytes
+            for i, names in enumerate(_pieces(tuple(settings.kinds), nbytes)):
+                group = reader.read(split, names)
+                if group.unreadable:
+                    break
+                drawn = drawn if i else sketch.draw(group.rows)
+                for name in names:
+                    sketch.add(name, group.column(name), drawn)
     finally:
         reader.close()
     yield sketch.part()
@@ -105,10 +120,12 @@ def measure_splits(
 
 def measure_batches(batches: Iterable[pa.RecordBatch], settings: MeasureSettings) -> Iterator[pa.RecordBatch]:
     """The function of Spark's `mapInArrow`. Raises what `whole` does."""
-    sketch = _TableSketch(settings, 0)
+    context = TaskContext.get()
+    sketch = _TableSketch(settings, 0 if context is None else context.partitionId())
     for table in _tables(whole(batches)):
-        columns = zip(settings.kinds, (column.combine_chunks() for column in table.columns), strict=True)
-        sketch.add(table.num_rows, dict(columns))
+        drawn = sketch.draw(table.num_rows)
+        for name, column in zip(settings.kinds, table.columns, strict=True):
+            sketch.add(name, column.combine_chunks(), drawn)
     yield pa.RecordBatch.from_pylist([{"part": pickle.dumps(sketch.part())}])
 
 
@@ -116,6 +133,13 @@ def read_part(content: bytes) -> TablePart:
     """Returns what a task of ours has sent through Spark, as what other tasks return comes: pickled."""
     part: TablePart = pickle.loads(content)
     return part
+
+
+def _pieces(names: Sequence[str], nbytes: int) -> Iterator[Sequence[str]]:
+    """Yields columns that are read together: a row group of many need not be in memory as a whole."""
+    size = max(1, len(names) * _READ_BYTES // max(nbytes, 1))
+    for start in range(0, len(names), size):
+        yield names[start : start + size]
 
 
 def _tables(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Table]:
