@@ -173,7 +173,9 @@ def test_types_are_told_by_a_footer_as_spark_tells_them(spark: SparkSession, tmp
     for folder in ("by_arrow", "by_spark"):
         for names in (plain, ["unsigned"], ["user.age"]):
             inputs: dict[str, Any] = {name.replace(".", "_"): name for name in names}
-            inputs |= {"lists": {"columns": "lists", "ragged": True}} if "lists" in names else {}
+            if names == plain:
+                inputs["lists"] = {"columns": "lists", "ragged": True}
+                inputs["dec"] = {"columns": "dec", "dtype": "float64"}
             config = lake_config(tmp_path / folder, inputs=inputs, targets={"label": "y"}, checks={})
             origin, file_systems = Origin(spark, config), FileSystems()
             plan = choose_feed(spark, config, origin, file_systems, nowhere, lambda line: None)
