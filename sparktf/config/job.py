@@ -82,7 +82,7 @@ class JobConfig(Section):
     checkpoint: CheckpointConfig = Field(default=CheckpointConfig(), description="Checkpoints.")
     output: OutputConfig = Field(description="Where results go.")
     publish: PublishConfig | None = Field(
-        default=None, description="Whether the model is put where readers find it ([nightly.md](nightly.md))."
+        default=None, description="Whether the model is put where readers find it ([publishing.md](publishing.md))."
     )
     timeouts: TimeoutsConfig = Field(default=TimeoutsConfig(), description="Upper bounds of every wait.")
     security: SecurityConfig = Field(default=SecurityConfig(), description="The control channel.")

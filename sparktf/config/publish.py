@@ -37,7 +37,7 @@ class OutputConfig(Section):
 
 
 class PublishConfig(Section):
-    """Puts the model of a run that is done into `<output.path>/<name>/serving/`; see [nightly.md](nightly.md)."""
+    """Puts the model of a run that is done into `<output.path>/<name>/serving/`; see [publishing.md](publishing.md)."""
 
     date: str | None = Field(
         default=None,
