@@ -5,20 +5,25 @@ from __future__ import annotations
 import datetime as dt
 import json
 import secrets
-import tempfile
 from contextlib import suppress
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 from sparktf.config.yaml import load_yaml
 from sparktf.driver.plan.plan import Plan, load_plan
-from sparktf.errors import ConfigError, ModelContractError, StorageError, StorageNotFoundError, Verdict
+from sparktf.errors import (
+    ConfigError,
+    ModelContractError,
+    StorageError,
+    StorageNotFoundError,
+    TornCheckpointError,
+    Verdict,
+)
 from sparktf.nightly.serving import ModelManifest
 from sparktf.result import RunResult
-from sparktf.rundir import RunDirectory
+from sparktf.rundir import STATISTICS, RunDirectory
 from sparktf.storage.base import Storage, name_of
-from sparktf.storage.checkpoints import MANIFEST, FileManifest, parse_manifest, verify_files
+from sparktf.storage.checkpoints import MANIFEST, FileManifest, parse_manifest
 from sparktf.wire.uploads import StagedFile
 
 _STAGED = "_staged-"
@@ -71,8 +76,9 @@ class Release:
         plan = load_plan(self.storage, self.rundir.plan)
         files = self._copy(staged)
         for name, content in {"metrics.json": self.result.metrics, "data.json": _data(plan)}.items():
-            files.append(self._write(staged, name, content))
-        verify_files(self.storage, staged, files)
+            files.append(self._write(staged, name, json.dumps(content, indent=1, sort_keys=True).encode()))
+        with suppress(StorageNotFoundError):  # of a run without data.checks
+            files.append(self._write(staged, STATISTICS, self.storage.read_bytes(self.rundir.statistics)))
         manifest = ModelManifest(
             files=tuple(sorted(files, key=lambda file: file.name)),
             name=self.rundir.name,
@@ -85,22 +91,23 @@ class Release:
         self.storage.write_bytes(f"{staged}/{MANIFEST}", manifest.model_dump_json(indent=1).encode())
 
     def _copy(self, staged: str) -> list[StagedFile]:
-        """Copies the run's model; returns the copies, with the checksums that the trainer gave their originals."""
+        """Copies the run's model; returns the copies, which have the checksums that the trainer gave their originals.
+
+        Raises:
+            TornCheckpointError: what has arrived of a file has another one.
+        """
         model = self.rundir.model
         copies = []
         for file in parse_manifest(self.storage, model, FileManifest).files:
             copy = file.model_copy(update={"name": file.name.removeprefix(_SAVED_MODEL)})
-            with tempfile.TemporaryDirectory(prefix="sparktf-publish-") as aside:
-                local = Path(aside, "file")
-                self.storage.download(f"{model}/{file.name}", local)
-                self.storage.upload(local, f"{staged}/{copy.name}")
+            if self.storage.copy(f"{model}/{file.name}", f"{staged}/{copy.name}") != file.sha256:
+                raise TornCheckpointError(f"{model}/{file.name}: the checksum differs")
             copies.append(copy)
         return copies
 
-    def _write(self, staged: str, name: str, content: Any) -> StagedFile:
-        text = json.dumps(content, indent=1, sort_keys=True).encode()
-        self.storage.write_bytes(f"{staged}/{name}", text)
-        return StagedFile(name=name, nbytes=len(text), sha256=self.storage.checksum(f"{staged}/{name}"))
+    def _write(self, staged: str, name: str, content: bytes) -> StagedFile:
+        self.storage.write_bytes(f"{staged}/{name}", content)
+        return StagedFile(name=name, nbytes=len(content), sha256=self.storage.checksum(f"{staged}/{name}"))
 
     def _sweep(self, folder: str) -> None:
         """Deletes what a process left that was killed while it copied."""
