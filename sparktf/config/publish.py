@@ -45,6 +45,12 @@ class PublishConfig(Section):
         "`--date`, else the day on which it is published (UTC).",
     )
 
+    imports: tuple[str, ...] = Field(
+        default=(),
+        description="Modules that whoever reads the model has imported, which bring operations of their own, such as "
+        "`tensorflow_text`: so has the fresh process that tries it. Installed ones: it does not see the model's code.",
+    )
+
     @field_validator("date")
     @classmethod
     def _is_a_day(cls, date: str | None) -> str | None:

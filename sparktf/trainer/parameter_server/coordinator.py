@@ -52,7 +52,8 @@ def coordinate(place: Place) -> None:
     tf.get_logger().setLevel("ERROR")
     connection = connect(len(place.spec.cluster.ps))
     function: Callable[..., Any] = load_function(place.spec.config)
-    member = Member(place, connection.strategy, Input(place), Saves(place), Output(place))
+    read = Input(place)
+    member = Member(place, connection.strategy, read, Saves(place), Output(place, read.sampled))
     if is_low_level(function):
         if place.spec.config.train.replicas_to_aggregate is not None:
             raise ModelContractError(
