@@ -132,7 +132,7 @@ def group_nbytes(group: pq.RowGroupMetaData, leaves: Sequence[int]) -> int:
     return sum(group.column(i).total_compressed_size for i in leaves)
 
 
-class Extent(NamedTuple):
+class GroupExtent(NamedTuple):
     """Some physical columns of a row group, as they lie in the file.
 
     Attributes:
@@ -144,7 +144,7 @@ class Extent(NamedTuple):
     stop: int
 
 
-def group_extent(group: pq.RowGroupMetaData, leaves: Sequence[int]) -> Extent:
+def group_extent(group: pq.RowGroupMetaData, leaves: Sequence[int]) -> GroupExtent:
     """Returns what some physical columns take; each is asked for once, since there may be millions of them."""
     nbytes, start, stop = 0, -1, 0
     for leaf in leaves:
@@ -153,7 +153,7 @@ def group_extent(group: pq.RowGroupMetaData, leaves: Sequence[int]) -> Extent:
         first = min(first, chunk.dictionary_page_offset or first)
         nbytes, stop = nbytes + size, max(stop, first + size)
         start = first if start < 0 else min(start, first)
-    return Extent(nbytes, max(start, 0), stop)
+    return GroupExtent(nbytes, max(start, 0), stop)
 
 
 def differences(planned: FileStamp, found: FileEntry, footer: int | None = None) -> str:
