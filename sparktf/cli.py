@@ -6,6 +6,7 @@ import argparse
 import datetime
 import signal
 import sys
+import warnings
 from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
@@ -45,6 +46,7 @@ def _check(arguments: argparse.Namespace) -> int:
         from sparktf.driver.check import check_run  # noqa: PLC0415 - pyspark, which no other command needs
         from sparktf.submit.environment import default_master  # noqa: PLC0415
 
+        _silence_pandas()
         master = arguments.master or default_master(config)
         found = check_run(config, master, _say, deep=bool(arguments.deep))
         for error in found.errors:
@@ -67,6 +69,7 @@ def _plan(arguments: argparse.Namespace) -> int:
     from sparktf.runs.finding import make_plain_console  # noqa: PLC0415
     from sparktf.submit.environment import default_master  # noqa: PLC0415
 
+    _silence_pandas()
     config = load_config(arguments.config, arguments.set, arguments.date)
     run_id = chosen_run_id(arguments.run_id, arguments.date)
     forecast = look_ahead(config, run_id, arguments.master or default_master(config), SystemClock(), _say)
@@ -192,6 +195,11 @@ def _promote(arguments: argparse.Namespace) -> int:
 
     print(promote(arguments.output, arguments.run))
     return 0
+
+
+def _silence_pandas() -> None:
+    """Keeps Spark's word on its pandas, which is not ours to choose, from whoever looks at a run."""
+    warnings.filterwarnings("ignore", "PySpark does not yet fully support pandas", FutureWarning)
 
 
 def _say(line: str) -> None:

@@ -149,10 +149,15 @@ def group_extent(group: pq.RowGroupMetaData, leaves: Sequence[int]) -> GroupExte
     nbytes, start, stop = 0, -1, 0
     for leaf in leaves:
         chunk = group.column(leaf)
-        size, first = chunk.total_compressed_size, chunk.data_page_offset
-        first = min(first, chunk.dictionary_page_offset or first)
-        nbytes, stop = nbytes + size, max(stop, first + size)
-        start = first if start < 0 else min(start, first)
+        size, first, dictionary = chunk.total_compressed_size, chunk.data_page_offset, chunk.dictionary_page_offset
+        # Compared here: min() and max() would take as long as all the rest.
+        if dictionary and dictionary < first:
+            first = dictionary
+        if first < start or start < 0:
+            start = first
+        if first + size > stop:  # noqa: PLR1730
+            stop = first + size
+        nbytes += size
     return GroupExtent(nbytes, max(start, 0), stop)
 
 

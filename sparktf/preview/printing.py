@@ -185,9 +185,10 @@ def _times(forecast: Forecast) -> Iterator[tuple[str, str]]:
 def _limit(forecast: Forecast) -> str:
     times = forecast.times
     words = [f"{times.limit}, which is {_clock(times.due or '')}", f"{roughly(times.reserve_s or 0)} left for the end"]
-    if times.in_time is not None:
-        met = f"about {times.epochs_in_time:g} of {forecast.updates.epochs if forecast.updates else '?'} epochs are"
-        words.append("all epochs are trained by then" if times.in_time else f"{met} trained by then")
+    if times.in_time:
+        words.append("all epochs are trained by then")
+    elif times.epochs_in_time is not None:
+        words.append(f"about {times.epochs_in_time:.1f} epochs of all are trained by then")
     return "; ".join(words)
 
 

@@ -246,6 +246,31 @@ def test_a_run_without_id_or_day_belongs_to_nobody(night: Night1) -> None:
     assert (code, planned.run.run_id, planned.run.owner) == (0, "", None)
 
 
+def test_people_are_told_what_the_runs_before_say(night: Night1, capsys: pytest.CaptureFixture[str]) -> None:
+    night.configure(publish={})
+    result = night.train("2026-11-19")
+    told = result.model_copy(update={"rows_trained": 4580, "seconds": {"train": 458.0, "publish": 20.0}})
+    Path(result.path, "result.json").write_text(told.model_dump_json(), encoding="utf-8")
+    lines = {}
+    for seconds, in_time in (("5m", "all epochs are trained"), ("70s", "about 0.4 epochs of all are trained")):
+        assert main(["plan", "c.yaml", "--date", "2026-11-20", "--set", f"train.max_seconds={seconds}", *HERE]) == 0
+        shown = capsys.readouterr().out.splitlines()
+        lines = {line.split("│")[1].strip(): line.split("│")[2].strip() for line in shown if line.count("│") == 3}
+        assert lines["time"].endswith(f"60 s left for the end; {in_time} by then")
+    assert lines["before"].startswith(
+        "runs 2026-11-19; 10 rows/s; train 8 min, publish 20 s; checkpoint 0.0 MB; model "
+    )
+    assert lines["expected"].startswith("43 s, of which training 23 s: until ")
+    assert lines["updates"] == "at most 15: 15 an epoch, 1 epoch; 229 rows to train"
+    assert lines["champion"].startswith("version 1, of 2026-11-19, run 2026-11-19")
+    assert lines["publish"] == "as version 2, of 2026-11-20"
+    assert lines["nodes"].startswith("1 of 2 slots on local[2], 2,048 MiB each; memory for ")
+    assert main(["plan", "c.yaml", "--date", "2026-11-19", *HERE]) == 0
+    assert capsys.readouterr().out.splitlines()[-1] == (
+        "the run is done: submitted again, it repeats its result (exit code 0)"
+    )
+
+
 @pytest.mark.parametrize("width", [80, 160])
 def test_people_read_it_in_lines_that_fit(
     night: Night1, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, width: int
