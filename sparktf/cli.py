@@ -6,6 +6,7 @@ import argparse
 import datetime
 import signal
 import sys
+import warnings
 from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
@@ -45,6 +46,7 @@ def _check(arguments: argparse.Namespace) -> int:
         from sparktf.driver.check import check_run  # noqa: PLC0415 - pyspark, which no other command needs
         from sparktf.submit.environment import default_master  # noqa: PLC0415
 
+        _silence_pandas()
         master = arguments.master or default_master(config)
         found = check_run(config, master, _say, deep=bool(arguments.deep))
         for error in found.errors:
@@ -58,6 +60,24 @@ def _check(arguments: argparse.Namespace) -> int:
     print(*lines, sep="\n", end="\n" if lines else "")
     print("ok" if config.data.source_key is not None else "ok, for train(spark, config, data): data names no source")
     return 0
+
+
+def _plan(arguments: argparse.Namespace) -> int:
+    from sparktf.clock import SystemClock  # noqa: PLC0415
+    from sparktf.preview.looking import look_ahead  # noqa: PLC0415 - pyspark, as above
+    from sparktf.preview.printing import print_forecast  # noqa: PLC0415
+    from sparktf.runs.finding import make_plain_console  # noqa: PLC0415
+    from sparktf.submit.environment import default_master  # noqa: PLC0415
+
+    _silence_pandas()
+    config = load_config(arguments.config, arguments.set, arguments.date)
+    run_id = chosen_run_id(arguments.run_id, arguments.date)
+    forecast = look_ahead(config, run_id, arguments.master or default_master(config), SystemClock(), _say)
+    if arguments.json:
+        print(forecast.model_dump_json(indent=1))
+    else:
+        print_forecast(make_plain_console(), forecast)
+    return forecast.exit_code
 
 
 def _submit(arguments: argparse.Namespace) -> int:
@@ -177,6 +197,11 @@ def _promote(arguments: argparse.Namespace) -> int:
     return 0
 
 
+def _silence_pandas() -> None:
+    """Keeps Spark's word on its pandas, which is not ours to choose, from whoever looks at a run."""
+    warnings.filterwarnings("ignore", "PySpark does not yet fully support pandas", FutureWarning)
+
+
 def _say(line: str) -> None:
     print(line, file=sys.stderr, flush=True)
 
@@ -206,6 +231,13 @@ def _parser() -> argparse.ArgumentParser:
     )
     check.add_argument("--master", help="Spark's master, which must have room (default: what a run here would take)")
     check.set_defaults(command=_check)
+    plan = commands.add_parser("plan", help="say all that can be said of a run before it holds anything")
+    plan.add_argument("config", metavar="CONFIG", help="YAML file")
+    add_config_arguments(plan)
+    plan.add_argument("--run-id", metavar="ID", help="names the run (default: --date)")
+    plan.add_argument("--master", help="Spark's master (default: what a run here would take)")
+    plan.add_argument("--json", action="store_true", help="one JSON document with the same facts")
+    plan.set_defaults(command=_plan)
     submit = commands.add_parser("submit", help="run spark-submit for a configuration, and wait for the run's verdict")
     submit.add_argument("config", metavar="CONFIG", help="YAML file")
     add_config_arguments(submit)

@@ -38,6 +38,14 @@ class Hooks:
         del config, rundir, voice
         return Models()
 
+    def ending_s(self, config: JobConfig, rundir: RunDirectory) -> float:
+        """Returns how long what comes after the training took in earlier runs, in seconds at most; 0 for not known.
+
+        Asked where a run ends by time and does not say what to leave. Raises nothing: it is an estimate.
+        """
+        del config, rundir
+        return 0.0
+
     def after_training(
         self, config: JobConfig, rundir: RunDirectory, result: RunResult, voice: Voice, check_owner: Callable[[], None]
     ) -> dict[str, Any]:

@@ -62,14 +62,19 @@ def plan_of_run(
         say(f"resuming with the plan in {rundir.plan}")
     else:
         plan = keep_plan(make(), storage, rundir, fence)
+    check_same_plan(config, plan, rundir)
+    for line in describe_plan(plan):
+        say(line)
+    return plan
+
+
+def check_same_plan(config: JobConfig, plan: Plan, rundir: RunDirectory) -> None:
+    """Refuses a stored plan of other data. Raises `ConfigError`."""
     if plan.plan_hash != config.plan_hash():
         raise ConfigError(
             f"run {rundir.run_id} was planned with another data section or train.seed: use another --run-id, "
             f"or the configuration in {rundir.config}"
         )
-    for line in describe_plan(plan):
-        say(line)
-    return plan
 
 
 def keep_plan(plan: Plan, storage: Storage, rundir: RunDirectory, fence: Fence) -> Plan:

@@ -14,6 +14,7 @@ from sparktf.driver.hooks import Hooks, Put
 from sparktf.driver.plan.plan import Plan
 from sparktf.errors import StorageError
 from sparktf.nightly.data_checks import check_data
+from sparktf.nightly.earlier_runs import earlier_runs, ending_s
 from sparktf.nightly.history import keep_record, recorded
 from sparktf.nightly.pruning import prune_runs
 from sparktf.nightly.readiness import await_ready
@@ -51,6 +52,14 @@ class Night(Hooks):
         if config.data.checks is not None:
             storage = self._file_systems.open(rundir.root)
             check_data(config.data.checks, storage, rundir, partial(self._measure, config, plan), put, voice)
+
+    def ending_s(self, config: JobConfig, rundir: RunDirectory) -> float:
+        """Returns what the last runs of the name took after their training, at most."""
+        try:
+            storage = self._file_systems.open(rundir.root)
+            return ending_s(earlier_runs(storage, rundir.root, rundir.name, but=rundir.run_id))
+        except StorageError:  # an estimate is not worth a run
+            return 0.0
 
     def after_training(
         self, config: JobConfig, rundir: RunDirectory, result: RunResult, voice: Voice, check_owner: Callable[[], None]
