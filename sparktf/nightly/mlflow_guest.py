@@ -14,6 +14,7 @@ from sparktf.nightly.errand import Errand, python_path
 from sparktf.nightly.mlflow_note import MlflowNote, note_of_begin, note_of_end
 from sparktf.result import RunResult
 from sparktf.rundir import RunDirectory
+from sparktf.storage import FileSystems
 from sparktf.storage.base import Storage
 
 _WRITER = (sys.executable, "-P", "-m", "sparktf.nightly.mlflow_writer")
@@ -22,9 +23,10 @@ _WRITER = (sys.executable, "-P", "-m", "sparktf.nightly.mlflow_writer")
 class MlflowGuest:
     """What is asked of MLflow in one run. What it refuses or is too slow for is a warning, and nothing more."""
 
-    def __init__(self, clock: Clock) -> None:
+    def __init__(self, clock: Clock, file_systems: FileSystems) -> None:
         """Asks for nothing."""
         self._clock = clock
+        self._file_systems = file_systems
         self._beginning: Errand | None = None
 
     def begun(self, config: JobConfig, rundir: RunDirectory, result: RunResult, voice: Voice) -> None:
@@ -41,7 +43,6 @@ class MlflowGuest:
         config: JobConfig,
         rundir: RunDirectory,
         result: RunResult,
-        storage: Storage,
         limit_s: float,
         voice: Voice,
     ) -> None:
@@ -50,8 +51,10 @@ class MlflowGuest:
         try:
             if self._beginning is not None:
                 complaints = _complaints(self._beginning, limit_s)
-            note = note_of_end(config, rundir, result, _events(storage, rundir), self._clock.wall_s())
-            ending = self._write(note, limit_s)
+            events = _events(self._file_systems.open(rundir.root), rundir)
+            note = note_of_end(config, rundir, result, events, self._clock.wall_s())
+            hadoop = self._file_systems.hadoop.for_nodes()
+            ending = self._write(note.model_copy(update={"hadoop": hadoop}), limit_s)
             complaints |= _complaints(ending, limit_s)
             if (lines := ending.wait().lines) and not complaints:
                 voice.say(lines[-1])

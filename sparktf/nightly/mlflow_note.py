@@ -12,6 +12,7 @@ from sparktf.config.load import show_config
 from sparktf.config.yaml import leaves, load_yaml
 from sparktf.errors import Verdict
 from sparktf.events import LogEntry, MetricsSeen
+from sparktf.hadoop import HadoopConf
 from sparktf.message import Message
 from sparktf.result import RunResult
 from sparktf.rundir import RunDirectory
@@ -70,6 +71,7 @@ class MlflowNote(Message):
         metrics: All that the run has ever reported, in order: those that MLflow has got before are left out there.
         figures: Of this submission, as it ended.
         time_ms: When the status began, since 1970.
+        hadoop: Where the model's folder is found by.
     """
 
     tracking_uri: str | None
@@ -83,6 +85,7 @@ class MlflowNote(Message):
     metrics: tuple[MetricNote, ...] = ()
     figures: tuple[MetricNote, ...] = ()
     model: ModelNote | None = None
+    hadoop: HadoopConf = HadoopConf()
 
 
 def note_of_begin(config: JobConfig, rundir: RunDirectory, result: RunResult, now_s: float) -> MlflowNote:

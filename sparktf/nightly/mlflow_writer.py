@@ -9,11 +9,15 @@ import getpass
 import itertools
 import os
 import sys
+import tempfile
 from collections.abc import Iterable, Iterator
+from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 from urllib.parse import urlsplit
 
 from sparktf.nightly.mlflow_note import MetricNote, MlflowNote, ModelNote
+from sparktf.storage import FileSystems
+from sparktf.storage.base import name_of
 
 if TYPE_CHECKING:
     from mlflow import MlflowClient
@@ -141,24 +145,38 @@ class Writer:
             self._client.set_tag(run_id, _METRICS, str(len(note.metrics)))
 
     def _register(self, run: Run, model: ModelNote) -> None:
-        """Makes a version in the registry of the published folder; one on this machine is copied, as MLflow asks."""
+        """Makes a version in the registry: of the published folder, or of a copy where the server takes no such."""
         from mlflow.exceptions import MlflowException  # noqa: PLC0415
 
-        source = model.folder
-        if not urlsplit(source).scheme:
-            artifacts = f"model/{source.rpartition('/')[2]}"
-            source = f"{run.info.artifact_uri}/{artifacts}"
         found = self._client.search_model_versions(f"run_id = '{run.info.run_id}'")
-        if any(version.name == model.name and version.source == source for version in found):
+        if any(version.name == model.name and model.tags.items() <= version.tags.items() for version in found):
             return
-        if source != model.folder:
-            self._client.log_artifacts(run.info.run_id, model.folder, artifacts)
         try:
             self._client.create_registered_model(model.name)
         except MlflowException as error:
             if error.error_code != "RESOURCE_ALREADY_EXISTS":
                 raise
+        if urlsplit(model.folder).scheme not in ("", "file"):
+            try:
+                self._make_version(run, model, model.folder)
+            except MlflowException as error:  # by default a server takes HDFS for a way into its network
+                if error.error_code != "INVALID_PARAMETER_VALUE":
+                    raise
+            else:
+                return
+        self._make_version(run, model, self._copy(run, model.folder))
+
+    def _make_version(self, run: Run, model: ModelNote, source: str) -> None:
         self._client.create_model_version(model.name, source, run.info.run_id, model.tags, await_creation_for=0)
+
+    def _copy(self, run: Run, folder: str) -> str:
+        """Copies a published folder to the run's artifacts; returns where it lies there."""
+        storage, place = FileSystems(self._note.hadoop).open(folder), f"model/{name_of(folder)}"
+        with tempfile.TemporaryDirectory(prefix="sparktf-mlflow-") as aside:
+            for entry in storage.walk(folder):
+                storage.download(entry.path, Path(aside, entry.path.removeprefix(folder).lstrip("/")))
+            self._client.log_artifacts(run.info.run_id, aside, place)
+        return f"{run.info.artifact_uri}/{place}"
 
 
 def _fields(metric: MetricNote) -> tuple[str, float, int, int]:

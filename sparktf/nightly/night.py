@@ -43,7 +43,7 @@ class Night(Hooks):
         self._file_systems = file_systems
         self._clock = clock
         self._measure = measure
-        self._mlflow = MlflowGuest(clock)
+        self._mlflow = MlflowGuest(clock, file_systems)
 
     def begun(self, config: JobConfig, rundir: RunDirectory, result: RunResult, voice: Voice) -> None:
         """Lets MLflow know of the run."""
@@ -94,15 +94,14 @@ class Night(Hooks):
 
     def ended(self, result: RunResult, config: JobConfig, rundir: RunDirectory, put: Put, voice: Voice) -> None:
         """Keeps the run's row of the history, and lets guests know of the end."""
-        storage = self._file_systems.open(rundir.root)
         if config.output.history:
             try:
-                keep_record(recorded(result, config.date), rundir, storage, put)
+                keep_record(recorded(result, config.date), rundir, self._file_systems.open(rundir.root), put)
             except Exception as e:  # noqa: BLE001 - the run has its verdict, and no row of a table is worth another one
                 voice.warn(f"output.history: this run's row is not kept: {e}")
         if config.output.mlflow is not None:
             limit_s = _patience_s(result, config.timeouts.mlflow)
-            self._mlflow.ended(config, rundir, result, storage, limit_s, voice)
+            self._mlflow.ended(config, rundir, result, limit_s, voice)
         if config.output.on_end is not None:
             tell_of_end(config.output.on_end, result, _patience_s(result, config.timeouts.on_end), voice)
 

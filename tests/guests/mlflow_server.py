@@ -60,6 +60,12 @@ class MlflowServer:
         rows: list[Row] = self._get("model-versions/search", filter=f"name='{model}'").get("model_versions", [])
         return rows
 
+    def artifact(self, run: Seen, path: str) -> bytes:
+        """Returns a file that was stored with a run."""
+        answer = requests.get(f"{self.url}/get-artifact?run_uuid={run.id}&path={path}", timeout=60)
+        assert answer.ok, answer.text
+        return answer.content
+
     def _get(self, what: str, **parameters: Any) -> Row:
         return _content(requests.get(f"{self.url}/api/2.0/mlflow/{what}", parameters, timeout=60))
 
@@ -76,7 +82,11 @@ def mlflow_server(environment: Path, folder: Path) -> Iterator[MlflowServer]:
         folder: Where everything is stored.
     """
     log = folder / "server.log"
-    variables = {"MLFLOW_DISABLE_TELEMETRY": "true", "MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false"}
+    variables = {
+        "MLFLOW_DISABLE_TELEMETRY": "true",
+        "MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false",
+        "MLFLOW_ALLOWED_HOST_ADDRESSED_ARTIFACT_SCHEMES": "hdfs",  # and not viewfs, say
+    }
     command = [str(environment / "bin/mlflow"), "server", "--host", "127.0.0.1", "--port", "0", "--workers", "1"]
     command += ["--backend-store-uri", f"sqlite:///{folder}/mlflow.db", "--artifacts-destination", str(folder)]
     clean = {key: value for key, value in os.environ.items() if not key.startswith(("PYTHON", "MLFLOW", "PYTEST_"))}

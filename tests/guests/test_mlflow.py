@@ -7,7 +7,7 @@ import re
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
@@ -38,6 +38,28 @@ mlflow.set_tracking_uri(sys.argv[1])
 model = mlflow.tensorflow.load_model(sys.argv[2])
 rows = {"row": np.arange(3), "item": np.arange(3), "numbers": np.zeros((3, 4), "float32")}
 print(sorted((name, len(value)) for name, value in model.signatures["serving_default"](**rows).items()))
+"""
+
+
+# A writer whose cluster is a folder of this machine.
+ELSEWHERE = """\
+import sys
+from sparktf.nightly import mlflow_writer
+from sparktf.storage.local import LocalStorage
+there, here = sys.argv[1:]
+class Elsewhere(LocalStorage):
+    def list(self, path):
+        found = super().list(path.replace(there, here))
+        return tuple(entry._replace(path=entry.path.replace(here, there)) for entry in found)
+    def download(self, path, local):
+        super().download(path.replace(there, here), local)
+class Systems:
+    def __init__(self, hadoop):
+        pass
+    def open(self, path):
+        return Elsewhere()
+mlflow_writer.FileSystems = Systems
+sys.exit(mlflow_writer.main())
 """
 
 
@@ -84,8 +106,8 @@ def note_of(place: Place) -> MlflowNote:
     return note_of_begin(place.config, rundir, result, time.time())
 
 
-def write(note: MlflowNote) -> None:
-    done = subprocess.run(WRITER, input=note.model_dump_json().encode(), stdout=subprocess.PIPE, check=False)
+def write(note: MlflowNote, command: Sequence[str] = WRITER) -> None:
+    done = subprocess.run(command, input=note.model_dump_json().encode(), stdout=subprocess.PIPE, check=False)
     assert done.returncode == 0, done.stdout
 
 
@@ -192,6 +214,20 @@ def test_a_model_on_hdfs_is_registered_once_where_it_lies(server: MlflowServer, 
         write(note)
     (version,) = server.versions(model.name)
     assert (version["source"], version["run_id"]) == (model.folder, only_run(server, place).id)
+
+
+def test_a_model_that_the_server_takes_no_address_of_is_copied(server: MlflowServer, place: Place) -> None:
+    stored = Path(place.config.output.path, "churn/serving/14")
+    stored.mkdir(parents=True)
+    (stored / "saved_model.pb").write_bytes(b"model")
+    folder = "viewfs://nn/runs/churn/serving/14"
+    model = ModelNote(name=place.config.name, folder=folder, tags={"sparktf.published": "14"})
+    note = note_of(place).model_copy(update={"model": model, "status": "FINISHED"})
+    program = (sys.executable, "-c", ELSEWHERE, "viewfs://nn/runs", place.config.output.path)
+    write(note, program)
+    (version,) = server.versions(model.name)
+    assert version["source"].endswith("/artifacts/model/14")
+    assert server.artifact(only_run(server, place), "model/14/saved_model.pb") == b"model"
 
 
 @pytest.mark.parametrize(
