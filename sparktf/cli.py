@@ -27,7 +27,11 @@ _SET_HELP = "override a key, e.g. --set train.epochs=3"
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Runs the command line and returns the exit code: 0, or the verdict of the error that it has shown."""
-    arguments = _parser().parse_args(argv)
+    parser = _parser()
+    arguments, others = parser.parse_known_args(argv)
+    if others and arguments.command is not _tensorboard:
+        parser.error(f"unrecognized arguments: {' '.join(others)}")
+    arguments.flags = others
     command: Callable[[argparse.Namespace], int] = arguments.command
     try:
         return command(arguments)
@@ -168,6 +172,21 @@ def _diff(arguments: argparse.Namespace) -> int:
     return 0
 
 
+def _tensorboard(arguments: argparse.Namespace) -> int:
+    from sparktf.clock import SystemClock  # noqa: PLC0415
+    from sparktf.runs.board import find_subject, show_board  # noqa: PLC0415
+    from sparktf.runs.finding import find_output  # noqa: PLC0415
+
+    signal.signal(signal.SIGTERM, _interrupt)
+    subject = find_subject(arguments.run, find_output(arguments.output, arguments.config))
+    flags = ["--host", arguments.host, "--port", str(arguments.port), *arguments.flags]
+    try:
+        show_board(subject, flags, SystemClock(), partial(print, flush=True))
+    except KeyboardInterrupt:
+        return 0  # there is no other way to end it
+    return 0
+
+
 def _positive(text: str) -> int:
     """Returns a number of runs, for argparse."""
     if not text.isdecimal() or not int(text):
@@ -282,7 +301,16 @@ def _add_runs(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> 
     diff.add_argument("first", metavar="RUN", help="as of show")
     diff.add_argument("second", metavar="RUN")
     diff.set_defaults(command=_diff)
-    for parser in (runs, show, diff):
+    board = commands.add_parser(
+        "tensorboard",
+        help="show a run, or all runs of a name, in TensorBoard, and follow them",
+        description="Options that are not here are TensorBoard's own, and go last.",
+    )
+    board.add_argument("run", metavar="NAME|RUN", help="a name, or a run as of show")
+    board.add_argument("--host", default="127.0.0.1", help="where it listens (default: %(default)s)")
+    board.add_argument("--port", type=int, default=6006, help="0 for any that is free (default: %(default)s)")
+    board.set_defaults(command=_tensorboard)
+    for parser in (runs, show, diff, board):
         parser.add_argument("--output", metavar="PATH", help="where the runs are (default: $SPARKTF_OUTPUT)")
         parser.add_argument("--config", metavar="FILE", help="a configuration, whose output and name are meant")
 

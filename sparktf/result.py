@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections import Counter
 from typing import Any, NamedTuple
 
@@ -262,3 +263,8 @@ class RunResult(Message):
             error = self.error.to_error()
             error.result = self
             raise error
+
+
+def result_content(result: RunResult) -> bytes:
+    """Returns a result as result.json holds it."""
+    return json.dumps(result.model_dump(mode="json"), indent=1).encode()

@@ -21,7 +21,7 @@ from sparktf.errors import (
 from sparktf.event_log import EventLog, next_segment
 from sparktf.events import RunBegun
 from sparktf.knobs import KNOBS
-from sparktf.result import Application, RunResult
+from sparktf.result import Application, RunResult, result_content
 from sparktf.rundir import RunDirectory
 from sparktf.storage.base import Storage
 from sparktf.storage.fence import Fence
@@ -192,8 +192,7 @@ class ResultFile:
             if self.standing() is not None:
                 self._fence.give_up()
                 raise FencedOffError(f"another submission has ended the run: {self._rundir.result} is its own")
-        content = json.dumps(result.model_dump(mode="json"), indent=1).encode()
-        self._fence.put(self._rundir.result, content)
+        self._fence.put(self._rundir.result, result_content(result))
 
     def _owners(self) -> list[str]:
         path = self._rundir.owners

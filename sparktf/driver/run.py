@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime
 import traceback
+from contextlib import suppress
 from functools import partial
 from typing import Any
 
@@ -136,6 +137,7 @@ class Run:
         config = self._config
         self._open_events()
         self._display.say(f"run {self._rundir.name}/{self._rundir.run_id} on {self._site.place}")
+        self._hooks.begun(config, self._rundir, self._summary(None), self._voice)
         self._stopwatch.enter("plan")
         plan = plan_of_run(config, self._storage, self._rundir, self._fence, self._plan, self._display.say)
         self._take(RunEvent.PLANNED)
@@ -364,6 +366,9 @@ class Run:
         except StorageError as e:
             self._journal.warn(f"uploads that were not committed stay for the next run of this id to remove: {e}")
         self._results.write(result)
+        if self._hooks.reads_events(self._config):
+            with suppress(StorageError):  # then it reads those that are there
+                self._journal.flush()
         self._hooks.ended(result, self._config, self._rundir, self._fence.put, self._voice)
         self._journal.emit(RunEnded(verdict=int(result.verdict), error=result.error.message if result.error else None))
         self._journal.flush()

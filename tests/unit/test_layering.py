@@ -89,6 +89,8 @@ ENTRY_POINTS = {
     "sparktf/cli.py",
     "sparktf/config/page.py",
     "sparktf/main.py",
+    "sparktf/nightly/errand.py",
+    "sparktf/nightly/mlflow_writer.py",
     "sparktf/trainer/__main__.py",
     "sparktf/trainer/nursery.py",
     "jobs/train.py",
