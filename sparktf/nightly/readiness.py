@@ -58,12 +58,17 @@ def await_ready(storage: Storage, path: str, ready: ReadyConfig, clock: Clock, s
         if waited_s >= ready.wait:
             if trouble is not None:
                 raise trouble
-            waited = f" (data.ready.wait: {in_words(ready.wait)})" if ready.wait else ""
-            raise NotReadyError(f"data.path {path} is not ready{waited}: {lacking}. Submit the run again later")
+            raise not_ready(path, ready, lacking)
         if lacking != told:
             say(f"the data is not ready, which is waited for up to {in_words(ready.wait)}: {lacking}")
             told = lacking
         clock.sleep(min(ready.wait - waited_s, KNOBS.ready_poll_s, max(ready.wait / _LOOKS, 1.0)))
+
+
+def not_ready(path: str, ready: ReadyConfig, lacking: str) -> NotReadyError:
+    """Returns what ends a run whose data is not there in time."""
+    waited = f" (data.ready.wait: {in_words(ready.wait)})" if ready.wait else ""
+    return NotReadyError(f"data.path {path} is not ready{waited}: {lacking}. Submit the run again later")
 
 
 class Lake:
