@@ -122,6 +122,11 @@ class RunDirectory:
         return f"{self.path}/model"
 
     @property
+    def serving(self) -> str:
+        """Where models of this name are published: outside of its own folder."""
+        return f"{self.root.rstrip('/')}/{self.name}/{SERVING}"
+
+    @property
     def checkpoints(self) -> str:
         return f"{self.path}/checkpoints"
 

@@ -40,4 +40,8 @@ class TimeoutsConfig(Section):
         description="The owner of a run that gives no sign of life for so long is gone, and another submission of the "
         "run takes it over. One that cannot give it commits nothing: [nightly.md](nightly.md#one-owner).",
     )
+    mlflow: PositiveFloat = Field(
+        default=60.0, description="For MLflow to take what a run has to say at its beginning, and at its end."
+    )
+    on_end: PositiveFloat = Field(default=60.0, description="For the command `output.on_end`.")
     stop: PositiveFloat = Field(default=5.0, description="Between asking a trainer to stop and killing it.")

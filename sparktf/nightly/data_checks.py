@@ -221,7 +221,7 @@ def _drift(key: str, bounds: DriftBounds, now: TableStatistics, then: Baseline) 
                 f"{shares[0]:.3%} of the rows are null, {shares[1]:.3%} in {run}: that is more than "
                 f"{bounds.null_share:.3%} apart",
             )
-        if "array" not in column.type:
+        if "array" not in column.type and "array" not in before.type:
             yield from _apart(key, bounds, _Pair(name, column, before, rows, name in now.labels), run)
 
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 import datetime as dt
 import json
 import secrets
+from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from sparktf.config.yaml import load_yaml
@@ -19,6 +20,7 @@ from sparktf.errors import (
     TornCheckpointError,
     Verdict,
 )
+from sparktf.nightly.mlflow_note import mlmodel_of
 from sparktf.nightly.serving import ModelManifest
 from sparktf.result import RunResult
 from sparktf.rundir import STATISTICS, RunDirectory
@@ -40,6 +42,7 @@ class Release:
     Attributes:
         date: Day that the model is of, as YYYY-MM-DD.
         now_s: Seconds since 1970.
+        mlmodel: Content of a file `MLmodel`; empty for none.
     """
 
     storage: Storage
@@ -47,6 +50,7 @@ class Release:
     result: RunResult
     date: str
     now_s: float
+    mlmodel: Mapping[str, Any] = field(default_factory=dict)
 
     @property
     def run_id(self) -> str:
@@ -75,7 +79,10 @@ class Release:
     def _fill(self, staged: str) -> None:
         plan = load_plan(self.storage, self.rundir.plan)
         files = self._copy(staged)
-        for name, content in {"metrics.json": self.result.metrics, "data.json": _data(plan)}.items():
+        beside: dict[str, Any] = {"metrics.json": self.result.metrics, "data.json": _data(plan)}
+        if self.mlmodel:
+            beside["MLmodel"] = self.mlmodel  # YAML, of which JSON is a part
+        for name, content in beside.items():
             files.append(self._write(staged, name, json.dumps(content, indent=1, sort_keys=True).encode()))
         with suppress(StorageNotFoundError):  # of a run without data.checks
             files.append(self._write(staged, STATISTICS, self.storage.read_bytes(self.rundir.statistics)))
@@ -121,11 +128,19 @@ class Release:
                 self.storage.delete(path)
 
 
-def release_of(storage: Storage, rundir: RunDirectory, result: RunResult, date: str | None, now_s: float) -> Release:
+def release_of(
+    storage: Storage,
+    rundir: RunDirectory,
+    result: RunResult,
+    date: str | None,
+    now_s: float,
+    mlmodel: Mapping[str, Any] | None = None,
+) -> Release:
     """Returns what a run has to publish.
 
     Args:
         date: Day that its model is of; None for today (UTC).
+        mlmodel: See `Release`.
 
     Raises:
         ModelContractError: it has exported no model.
@@ -136,7 +151,7 @@ def release_of(storage: Storage, rundir: RunDirectory, result: RunResult, date: 
             "node.export(model)"
         )
     today = dt.datetime.fromtimestamp(now_s, dt.UTC).date().isoformat()
-    return Release(storage, rundir, result, date or today, now_s)
+    return Release(storage, rundir, result, date or today, now_s, mlmodel or {})
 
 
 def stored_release(storage: Storage, rundir: RunDirectory, now_s: float) -> Release:
@@ -154,7 +169,8 @@ def stored_release(storage: Storage, rundir: RunDirectory, now_s: float) -> Rele
         raise ConfigError(f"run {rundir.name}/{rundir.run_id} has failed, with verdict {int(result.verdict)}")
     config = load_yaml(storage.read_bytes(rundir.config).decode())
     date = (config.get("publish") or {}).get("date")
-    return release_of(storage, rundir, result, date or result.date or result.started[: len("2026-11-20")], now_s)
+    date = date or result.date or result.started[: len("2026-11-20")]
+    return release_of(storage, rundir, result, date, now_s, mlmodel_of(config))
 
 
 def _data(plan: Plan) -> dict[str, Any]:

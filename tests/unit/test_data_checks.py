@@ -339,6 +339,19 @@ def test_lists_are_not_compared_by_value() -> None:
     assert not found(table(a=words), table(a=words), drift={"js": 0.0, "linf": 0.0, "null_share": 0.0})
 
 
+def test_numbers_are_not_compared_with_those_of_lists() -> None:
+    values = normal()
+    lists = ColumnStatistics(
+        type="array<double>",
+        nulls=0,
+        numbers=Spread(count=ROWS, min=values.min(), max=values.max()),
+        lengths=spread(np.full(ROWS, 1.0)),
+    )
+    for now, then in ((table(a=values), table(a=lists)), (table(a=lists), table(a=values))):
+        (said,) = found(now, then, drift={"js": 0.0, "columns": True})
+        assert "drift.columns" in said
+
+
 # --- configuration ---
 
 
