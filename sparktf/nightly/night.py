@@ -12,8 +12,9 @@ from sparktf.config.job import JobConfig
 from sparktf.driver.gang.site import Voice
 from sparktf.driver.hooks import Hooks, Put
 from sparktf.driver.plan.plan import Plan
-from sparktf.errors import StorageError
+from sparktf.errors import GatedError, StorageError
 from sparktf.nightly.data_checks import check_data
+from sparktf.nightly.gated import champion_of, publish_past_gate
 from sparktf.nightly.history import keep_record, recorded
 from sparktf.nightly.pruning import prune_runs
 from sparktf.nightly.readiness import await_ready
@@ -23,6 +24,7 @@ from sparktf.result import RunResult
 from sparktf.rundir import RunDirectory
 from sparktf.storage import FileSystems
 from sparktf.storage.base import Storage
+from sparktf.wire.model_source import Models
 
 
 class Night(Hooks):
@@ -52,6 +54,14 @@ class Night(Hooks):
             storage = self._file_systems.open(rundir.root)
             check_data(config.data.checks, storage, rundir, partial(self._measure, config, plan), put, voice)
 
+    def models(self, config: JobConfig, rundir: RunDirectory, voice: Voice) -> Models:
+        """Returns the version whose place the model is to take, where a gate stands before that."""
+        del voice
+        if config.gate is None:
+            return Models()
+        serving = Serving(self._file_systems.open(rundir.root), rundir.root, rundir.name)
+        return Models(champion=champion_of(serving, rundir.run_id))
+
     def after_training(
         self, config: JobConfig, rundir: RunDirectory, result: RunResult, voice: Voice, check_owner: Callable[[], None]
     ) -> dict[str, Any]:
@@ -59,6 +69,8 @@ class Night(Hooks):
 
         Raises:
             ModelContractError: the run has exported no model.
+            GatedError: the gate keeps the published model.
+            NotComparedError: the gate has not compared with the one that is published now.
             FencedOffError: the run has become another submission's; nothing is published.
             StorageError: the storage failed; readers see what they saw, or the new model.
         """
@@ -67,14 +79,18 @@ class Night(Hooks):
         extra: dict[str, Any] = {}
         if config.publish is not None:
             release = release_of(storage, rundir, result, config.publish.date or result.date, self._clock.wall_s())
-            published = serving.publish(release, check_owner)
+            try:
+                if config.gate is None:
+                    published = serving.publish(release, check_owner)
+                else:
+                    published = publish_past_gate(serving, release, result, check_owner)
+            except GatedError:
+                _prune(config, storage, rundir, serving, voice)
+                raise
             line = _in_words(published, serving.path, release.date)
             voice.say(line)
             extra = {"published": published.version, "publishing": line}
-        try:
-            _prune(config, storage, rundir, serving, voice)
-        except StorageError as error:  # the model stands whatever becomes of the old ones, and the next run tries again
-            voice.warn(f"old models or runs are not deleted: {error}")
+        _prune(config, storage, rundir, serving, voice)
         return extra
 
     def ended(self, result: RunResult, config: JobConfig, rundir: RunDirectory, put: Put, voice: Voice) -> None:
@@ -98,6 +114,13 @@ def _in_words(published: Published, folder: str, date: str) -> str:
 
 
 def _prune(config: JobConfig, storage: Storage, rundir: RunDirectory, serving: Serving, voice: Voice) -> None:
+    try:
+        _delete_old(config, storage, rundir, serving, voice)
+    except StorageError as error:  # the model stands whatever becomes of the old ones, and the next run tries again
+        voice.warn(f"old models or runs are not deleted: {error}")
+
+
+def _delete_old(config: JobConfig, storage: Storage, rundir: RunDirectory, serving: Serving, voice: Voice) -> None:
     keep_models, keep_runs = config.output.keep_models, config.output.keep_runs
     if keep_models is not None and (versions := serving.prune(keep_models)):
         voice.say(f"output.keep_models: {keep_models}: deleted {', '.join(map(str, versions))}")

@@ -19,7 +19,7 @@ from sparktf.feed.pipeline import NodeFeed
 from sparktf.keep import KeepRule, Kept, keep_rule
 from sparktf.knobs import KNOBS
 from sparktf.sequence import Stream
-from sparktf.trainer.model.evaluate import Evaluator
+from sparktf.trainer.model.evaluate import ALONE, Evaluator
 from sparktf.trainer.model.model import KerasModel, is_low_level, load_function, versions
 from sparktf.trainer.node.checkpoint import LocalCheckpoint
 from sparktf.trainer.node.inputs import Input
@@ -77,7 +77,7 @@ class CommitEvaluator:
         self._place = place
         self._model = KerasModel(build, config, spec.assets, spec.feed, trains=False)
         self._checkpoint = LocalCheckpoint(model=self._model.model)
-        self._evaluator = Evaluator(self._model, lambda values: values, config.train.validation_batch_size)
+        self._evaluator = Evaluator(self._model, ALONE.sum, config.train.validation_batch_size)
         self._input = Input(place)
         self._output = Output(place, evaluates=True)
         self._asked = itertools.count(1)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
+from sparktf.comparison import Comparison
 from sparktf.keep import KeepRule, Kept
 from sparktf.stopping import Stopped
 from sparktf.trainer.model.model import versions
@@ -71,6 +72,7 @@ class Member(NamedTuple):
         *,
         early: bool = False,
         kept: Kept | None = None,
+        comparison: Comparison | None = None,
         stopped: Stopped | None = None,
     ) -> None:
         """Reports the end of the work and waits for the order to stop.
@@ -78,12 +80,21 @@ class Member(NamedTuple):
         Args:
             early: There were epochs left.
             kept: Which weights were exported, where those are not the last ones.
+            comparison: What the gate found of them.
             stopped: Why the leader has ended the training.
         """
         self.saves.wait()
         self.output.flush()
         sender, model = self.place.spec.sender, self.output.model
-        message = Finished(**sender, step=position.step, model=model, early=early, kept=kept, stopped=stopped)
+        message = Finished(
+            **sender,
+            step=position.step,
+            model=model,
+            early=early,
+            kept=kept,
+            stopped=stopped,
+            comparison=comparison,
+        )
         self.place.send(Action.FINISHED, message)
         self.place.enter("finished")
         self.place.leave()
