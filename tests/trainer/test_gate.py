@@ -87,7 +87,7 @@ def test_both_models_are_what_keras_says_of_them_on_all_rows_and_on_slices(
     assert found is not None
     assert (found.promote, found.champion, found.champion_problem) == (True, "version 1", "")
     assert result.extra["published"] == 2
-    champion = str(tmp_path / "runs/job/serving/1/model.keras")
+    champion = str(first_version(tmp_path) / "model.keras")
     for name, where in {"": str(tmp_path / "held-out"), "label=1": sliced(tmp_path, "label", 1)}.items():
         rows = pq.read_table(where).num_rows
         shown = {d.metric: d for d in found.differences if d.slice == name}
@@ -100,6 +100,26 @@ def test_both_models_are_what_keras_says_of_them_on_all_rows_and_on_slices(
         assert shown["loss"].challenger == pytest.approx(ours["loss"], abs=1e-5)
         assert surrounds(shown["click_auc"])
     assert [d.slice for d in found.differences if d.metric == "loss"][1:] == slices_by_size(tmp_path)
+
+
+def test_an_evaluator_compares_the_last_weights_which_the_chief_exports(
+    tmp_path: Path, gang: LocalGang, elsewhere: ProcessPoolExecutor, night: Night
+) -> None:
+    lake.write(tmp_path / "lake", [300, 100])
+    lake.write(tmp_path / "held-out", HELD_OUT, seed=7)
+    config = gated(tmp_path, "keras", {**TWO_WORKERS, "evaluator": True}, {"metrics": {"click_auc": {"tolerance": 1}}})
+    gang.train(config, "1", night)
+    result = gang.train(config, "2", night)
+    (difference,) = result.comparison.differences if result.comparison is not None else ()
+    assert (result.extra["published"], difference.finding) == (2, "good")
+    held_out = str(tmp_path / "held-out")
+    for model, value in ((result.model, difference.challenger), (first_version(tmp_path), difference.champion)):
+        said = elsewhere.submit(reference.evaluate, config, held_out, f"{model}/model.keras").result()
+        assert value == pytest.approx(said["click_auc"], abs=1e-5)
+
+
+def first_version(folder: Path) -> Path:
+    return folder / "runs/job/serving/1"
 
 
 def surrounds(difference: Difference) -> bool:
