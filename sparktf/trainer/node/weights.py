@@ -18,6 +18,9 @@ from sparktf.trainer.node.gate import Gate
 from sparktf.trainer.node.member import Member
 from sparktf.trainer.node.position import Position
 
+_GATE_EVALUATIONS = 2
+"""As long as so many evaluations the gate may take, where it reads the rows anew: there are two models."""
+
 
 class PlainCopy(Protocol):
     """A copy of the model that is trained, without distributed variables: it is evaluated and exported."""
@@ -87,7 +90,8 @@ class Weights:
 
     Attributes:
         evaluations: What is known of those before, and of those of earlier attempts.
-        took_s: How long an evaluation took at most, in seconds.
+        took_s: How long it takes, in seconds, to evaluate, and to have the gate compare what is exported: by the
+            evaluation that took longest.
     """
 
     def __init__(
@@ -173,7 +177,8 @@ class Weights:
         self.evaluations = merged((*self.evaluations, evaluation))
         if self._best is not None:
             self._best.offer(evaluation, self._copy.checkpoint)
-        self.took_s = max(self.took_s, time.monotonic() - began_s)
+        evaluations = 1 if self._gate is None or self._compared is not None else 1 + _GATE_EVALUATIONS
+        self.took_s = max(self.took_s, evaluations * (time.monotonic() - began_s))
 
     def _is_exported(self, position: Position) -> bool:
         """Whether the weights of a position are those that will be exported, whatever their metrics are."""
