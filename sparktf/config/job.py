@@ -22,7 +22,7 @@ from pydantic import (
 )
 
 from sparktf.config.data_section import DataConfig
-from sparktf.config.gate import GateConfig
+from sparktf.config.gate_section import GateConfig
 from sparktf.config.nodes import ClusterConfig
 from sparktf.config.publish import OutputConfig, PublishConfig
 from sparktf.config.section import FunctionName, Section, Switch

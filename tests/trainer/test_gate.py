@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
-from trainer import lake, reference
+from trainer import champions, lake, reference
 from trainer.local_gang import LocalGang
 
 from sparktf.clock import SystemClock
@@ -26,6 +26,7 @@ from sparktf.storage import FileSystems
 HELD_OUT = [350, 20]
 """Rows of the files that are held out: of two workers one gets little."""
 
+ALONE = {"strategy": "single"}
 TWO_WORKERS = {"strategy": "multi_worker_mirrored", "workers": 2}
 SERVED = {"strategy": "parameter_server", "workers": 1, "ps": 1}
 
@@ -76,7 +77,7 @@ def test_both_models_are_what_keras_says_of_them_on_all_rows_and_on_slices(
     lake.write(tmp_path / "held-out", HELD_OUT, seed=7)
     metrics = {"loss": {"max": 100}, "val_click_auc": {"tolerance": 1}, "label_accuracy": {}, "click_mse": {}}
     gate = {"metrics": metrics, "slices": ["label"], "min_rows": 50}
-    first = gang.train(gated(tmp_path, flavour, cluster, gate), "1", night)
+    first = gang.train(gated(tmp_path, flavour, ALONE, gate), "1", night)
     assert first.comparison is not None
     assert first.comparison.reason == "nothing is published to compare with, and the model is within its bounds"
 
@@ -107,8 +108,9 @@ def test_an_evaluator_compares_the_last_weights_which_the_chief_exports(
 ) -> None:
     lake.write(tmp_path / "lake", [300, 100])
     lake.write(tmp_path / "held-out", HELD_OUT, seed=7)
-    config = gated(tmp_path, "keras", {**TWO_WORKERS, "evaluator": True}, {"metrics": {"click_auc": {"tolerance": 1}}})
-    gang.train(config, "1", night)
+    gate = {"metrics": {"click_auc": {"tolerance": 1}}}
+    gang.train(gated(tmp_path, "keras", ALONE, gate), "1", night)
+    config = gated(tmp_path, "keras", {**ALONE, "evaluator": True}, gate)
     result = gang.train(config, "2", night)
     (difference,) = result.comparison.differences if result.comparison is not None else ()
     assert (result.extra["published"], difference.finding) == (2, "good")
@@ -120,6 +122,31 @@ def test_an_evaluator_compares_the_last_weights_which_the_chief_exports(
 
 def first_version(folder: Path) -> Path:
     return folder / "runs/job/serving/1"
+
+
+def test_a_champion_that_does_not_fit_is_told_of_by_name(tmp_path: Path, elsewhere: ProcessPoolExecutor) -> None:
+    found = elsewhere.submit(
+        champions.problems,
+        str(tmp_path),
+        {
+            "the same": {},
+            "an input that it does not know": {"inputs": {**champions.INPUTS, "z": ("float32", (1,))}},
+            "an input less": {"inputs": {"x": ("float32", (2,))}},
+            "an input of another shape": {"inputs": {**champions.INPUTS, "x": ("float32", (3,))}},
+            "an input of another type": {"inputs": {**champions.INPUTS, "x": ("int64", (2,))}},
+            "more classes": {"outputs": 3},
+            "a file that is torn": {"damage": "saved_model.pb"},
+        },
+    ).result()
+    assert found.pop("a file that is torn").startswith("it does not load: ")
+    assert found == {
+        "the same": "",
+        "an input that it does not know": "",
+        "an input less": "it needs the input colour, which data.inputs does not have any more",
+        "an input of another shape": "its input x is float32 [batch, 2], and data.inputs brings float32 [batch, 3]",
+        "an input of another type": "its input x is float32 [batch, 2], and data.inputs brings int64 [batch, 2]",
+        "more classes": "its output y has the shape (1,), and the new model's (3,)",
+    }
 
 
 def surrounds(difference: Difference) -> bool:
@@ -138,7 +165,7 @@ def slices_by_size(folder: Path) -> list[str]:
 def test_a_model_out_of_bounds_is_kept_back_and_the_run_is_over(tmp_path: Path, gang: LocalGang, night: Night) -> None:
     lake.write(tmp_path / "lake", [100])
     lake.write(tmp_path / "held-out", [60], seed=7)
-    config = gated(tmp_path, "keras", {"strategy": "single"}, {"metrics": {"click_auc": {"min": 1.0}}})
+    config = gated(tmp_path, "keras", ALONE, {"metrics": {"click_auc": {"min": 1.0}}})
     for _ in range(2):  # submitted again, it says the same
         with pytest.raises(GatedError, match=r"click_auc 0\.\d+ is not within gate.metrics.click_auc: min: 1") as error:
             gang.train(config, "1", night)

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from sparktf.comparison import Comparison
-from sparktf.config.gate import GateConfig, GatedMetric
+from sparktf.config.gate_section import GateConfig, GatedMetric
 from sparktf.config.job import JobConfig
 from sparktf.errors import ConfigError
 from sparktf.gating import (

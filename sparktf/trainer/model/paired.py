@@ -11,6 +11,7 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Sequence
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -24,10 +25,13 @@ from sparktf.trainer.model.champion import Champion
 from sparktf.trainer.model.evaluate import Evaluator, RowSource, Sharing
 from sparktf.trainer.model.model import KerasModel
 from sparktf.trainer.model.slices import SliceCodes, SliceColumn
-from sparktf.trainer.model.tensors import Tensors, rows_of, signature, to_tensors
+from sparktf.trainer.model.tensors import Tensors, encoded_example, rows_of, signature, to_tensors
 
 _KEPT_NBYTES = 64 << 20
 """Targets and predictions of so many bytes are kept before metrics look at them."""
+
+_BATCHES = 8
+"""So many are predicted in one call into TensorFlow, which takes as long as a small model does for a batch."""
 
 _MOST_SLICES = 100
 """Of each column, and of all, the commonest values are compared."""
@@ -59,7 +63,7 @@ class PairedEvaluator:
         slices: Sequence[SliceColumn],
         seed: int,
     ) -> None:
-        """Traces nothing yet.
+        """Has both predict one row, which is made up.
 
         Args:
             evaluator: Of the same model, and warmed up: the metrics have their variables.
@@ -70,10 +74,16 @@ class PairedEvaluator:
         self._sharing = sharing
         self._columns = [SliceCodes(column) for column in slices]
         self._draw = generator(Draw.BUCKETS, seed, sharing.number)
-        asked = [signature(model.spec), tf.TensorSpec((), tf.int32)]
-        self._predict = tf.function(self._predictions, input_signature=asked, autograph=False)
-        self._measure: Any = None
-        self._structure: Any = None
+        self._structure = self._scored(rows_of(encoded_example(model.spec), 0, 1))
+        leaves = [leaf for leaf in tf.nest.flatten(self._structure) if leaf is not None]
+        kept = [tf.TensorSpec((None, *leaf.shape[1:]), leaf.dtype) for leaf in leaves]
+        sizes = [tf.TensorSpec((), tf.int32)] * 2
+        self._predict = tf.function(
+            partial(self._batches, kept), input_signature=[signature(model.spec), *sizes], autograph=False
+        )
+        self._measure = tf.function(
+            self._bucket_states, input_signature=[kept, tf.TensorSpec((None,), tf.int32)], autograph=False
+        )
         self._kept: list[list[npt.NDArray[Any]]] = []
         self._kept_nbytes = 0
         self._states: dict[str, Floats] = {}
@@ -86,28 +96,39 @@ class PairedEvaluator:
 
     def evaluate(self, feed: RowSource, batch_size: int) -> Paired:
         """Returns the states over all nodes, each of which calls it, also one without rows."""
-        while n := row_count(columns := feed.next_rows(batch_size)):
+        while n := row_count(columns := feed.next_rows(_BATCHES * batch_size)):
             codes = [column.of(columns) for column in self._columns]
-            self._keep(self._predict(to_tensors(columns), n), codes)
+            self._keep([leaf.numpy() for leaf in self._predict(to_tensors(columns), n, batch_size)], codes)
             if self._kept_nbytes >= _KEPT_NBYTES:
                 self._count()
         self._count()
         return self._over_all()
 
-    # ---- a batch ----
+    # ---- batches ----
 
     @tf.autograph.experimental.do_not_convert  # type: ignore[untyped-decorator]
-    def _predictions(self, tensors: Tensors, n: Any) -> Any:
-        rows = rows_of(tensors, 0, n)
+    def _batches(self, kept: Sequence[tf.TensorSpec], tensors: Tensors, n: Any, size: Any) -> Any:
+        """Returns what `_scored` does of all rows, which go through the models a batch at a time, as a flat list."""
+        count = -(-n // size)
+        arrays = [tf.TensorArray(spec.dtype, count, infer_shape=False, element_shape=spec.shape) for spec in kept]
+
+        def one(i: Any, arrays: Any) -> Any:
+            scored = self._scored(rows_of(tensors, i * size, tf.minimum(n, (i + 1) * size)))
+            leaves = [leaf for leaf in tf.nest.flatten(scored) if leaf is not None]
+            return i + 1, [array.write(i, leaf) for array, leaf in zip(arrays, leaves, strict=True)]
+
+        _, arrays = tf.while_loop(lambda i, _: i < count, one, (0, arrays), parallel_iterations=1)
+        return [array.concat() for array in arrays]
+
+    def _scored(self, rows: Tensors) -> Any:
+        """Returns targets, weights and both models' predictions."""
         layout = self._model.layout
         predicted = [self._model.model(layout.x(rows), training=False)]
         if self._champion is not None:
             predicted.append(self._champion(rows))
         return layout.y(rows), layout.sample_weight(rows), predicted
 
-    def _keep(self, batch: Any, codes: list[npt.NDArray[Any]]) -> None:
-        self._structure = batch
-        arrays = [leaf.numpy() for leaf in tf.nest.flatten(batch) if leaf is not None]
+    def _keep(self, arrays: list[npt.NDArray[Any]], codes: list[npt.NDArray[Any]]) -> None:
         self._kept.append([*arrays, *codes])
         self._kept_nbytes += sum(array.nbytes for array in self._kept[-1])
 
@@ -136,19 +157,11 @@ class PairedEvaluator:
         used = min(BUCKETS, len(rows))
         buckets = np.sort(self._draw.choice(BUCKETS, used, replace=False))
         ends = np.linspace(0, len(rows), used + 1).astype(np.int32)
-        measure = self._measure or self._make_measure(arrays)
-        states = measure([np.take(array, rows, axis=0) for array in arrays], ends).numpy()
+        states = self._measure([np.take(array, rows, axis=0) for array in arrays], ends).numpy()
         if label not in self._states:
             self._states[label] = np.zeros((self.models, BUCKETS, states.shape[-1]))
         self._states[label][:, buckets] += states
         self._rows[label] += len(rows)
-
-    def _make_measure(self, arrays: Sequence[npt.NDArray[Any]]) -> Any:
-        """Returns a function of arrays and of where buckets end in them; traced once, for any number of rows."""
-        kept = [tf.TensorSpec((None, *array.shape[1:]), array.dtype) for array in arrays]
-        asked = [kept, tf.TensorSpec((None,), tf.int32)]
-        self._measure = tf.function(self._bucket_states, input_signature=asked, autograph=False)
-        return self._measure
 
     @tf.autograph.experimental.do_not_convert  # type: ignore[untyped-decorator]
     def _bucket_states(self, arrays: Sequence[Any], ends: Any) -> Any:

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 import numpy as np
 
 from sparktf.comparison import Comparison
-from sparktf.config.gate import GateConfig
+from sparktf.config.gate_section import GateConfig
 from sparktf.errors import ModelContractError, StorageNotFoundError
 from sparktf.gating import Floats, Measured, Opponent, Question, draws, judge
 from sparktf.keep import metric_rule
