@@ -83,7 +83,7 @@ class JobConfig(Section):
     checkpoint: CheckpointConfig = Field(default=CheckpointConfig(), description="Checkpoints.")
     output: OutputConfig = Field(description="Where results go.")
     publish: PublishConfig | None = Field(
-        default=None, description="Whether the model is put where readers find it ([nightly.md](nightly.md))."
+        default=None, description="Whether the model is put where readers find it ([publishing.md](publishing.md))."
     )
     gate: GateConfig | None = Field(
         default=None, description="What a new model must show to take the published one's place ([gate.md](gate.md))."
@@ -165,6 +165,11 @@ class JobConfig(Section):
     def _pruned_models_are_published(self) -> Self:
         if self.output.keep_models is not None and self.publish is None:
             raise ValueError("output.keep_models is of models that runs publish: give publish, if only as {}")
+        mlflow = self.output.mlflow
+        if mlflow is not None and mlflow.registered_model is not None and self.publish is None:
+            raise ValueError(
+                "output.mlflow.registered_model is of models that runs publish: give publish, if only as {}"
+            )
         return self
 
     @model_validator(mode="after")

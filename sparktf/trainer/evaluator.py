@@ -81,7 +81,7 @@ class CommitEvaluator:
         self._checkpoint = LocalCheckpoint(model=self._model.model)
         self._evaluator = Evaluator(self._model, ALONE.sum, config.train.validation_batch_size)
         self._input = Input(place)
-        self._output = Output(place, evaluates=True)
+        self._output = Output(place, self._input.sampled, evaluates=True)
         self._asked = itertools.count(1)
         self._gate: Gate | None = None
         self.position = Position()

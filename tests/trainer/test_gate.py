@@ -77,13 +77,13 @@ def test_both_models_are_what_keras_says_of_them_on_all_rows_and_on_slices(
     lake.write(tmp_path / "held-out", HELD_OUT, seed=7)
     metrics = {"loss": {"max": 100}, "val_click_auc": {"tolerance": 1}, "label_accuracy": {}, "click_mse": {}}
     gate = {"metrics": metrics, "slices": ["label"], "min_rows": 50}
-    first = gang.train(gated(tmp_path, flavour, ALONE, gate), "1", night)
+    first = gang.train(gated(tmp_path, flavour, ALONE, gate), night, "1")
     assert first.comparison is not None
     assert first.comparison.reason == "nothing is published to compare with, and the model is within its bounds"
 
     # The weights of the best epoch are exported, so that the gate looks at the rows apart from what is evaluated.
     config = gated(tmp_path, flavour, cluster, gate, epochs=2, keep="best")
-    result = gang.train(config, "2", night)
+    result = gang.train(config, night, "2")
     found = result.comparison
     assert found is not None
     assert (found.promote, found.champion, found.champion_problem) == (True, "version 1", "")
@@ -109,9 +109,9 @@ def test_an_evaluator_compares_the_last_weights_which_the_chief_exports(
     lake.write(tmp_path / "lake", [300, 100])
     lake.write(tmp_path / "held-out", HELD_OUT, seed=7)
     gate = {"metrics": {"click_auc": {"tolerance": 1}}}
-    gang.train(gated(tmp_path, "keras", ALONE, gate), "1", night)
+    gang.train(gated(tmp_path, "keras", ALONE, gate), night, "1")
     config = gated(tmp_path, "keras", {**ALONE, "evaluator": True}, gate)
-    result = gang.train(config, "2", night)
+    result = gang.train(config, night, "2")
     (difference,) = result.comparison.differences if result.comparison is not None else ()
     assert (result.extra["published"], difference.finding) == (2, "good")
     held_out = str(tmp_path / "held-out")
@@ -168,7 +168,7 @@ def test_a_model_out_of_bounds_is_kept_back_and_the_run_is_over(tmp_path: Path, 
     config = gated(tmp_path, "keras", ALONE, {"metrics": {"click_auc": {"min": 1.0}}})
     for _ in range(2):  # submitted again, it says the same
         with pytest.raises(GatedError, match=r"click_auc 0\.\d+ is not within gate.metrics.click_auc: min: 1") as error:
-            gang.train(config, "1", night)
+            gang.train(config, night, "1")
     assert not (tmp_path / "runs/job/serving").exists()
     # Of the last epoch the gate's pass is the evaluation: nothing is evaluated twice.
     result = error.value.result

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from sparktf.comparison import Comparison
 from sparktf.keep import KeepRule, Kept
 from sparktf.stopping import Stopped
+from sparktf.time_limit import Ending
 from sparktf.trainer.model.model import versions
 from sparktf.trainer.node.inputs import Input
 from sparktf.trainer.node.outputs import Output
@@ -74,6 +76,7 @@ class Member(NamedTuple):
         kept: Kept | None = None,
         comparison: Comparison | None = None,
         stopped: Stopped | None = None,
+        ending: Callable[[], Ending | None] = lambda: None,
     ) -> None:
         """Reports the end of the work and waits for the order to stop.
 
@@ -82,6 +85,7 @@ class Member(NamedTuple):
             kept: Which weights were exported, where those are not the last ones.
             comparison: What the gate found of them.
             stopped: Why the leader has ended the training.
+            ending: Says how long its end took, once all is stored.
         """
         self.saves.wait()
         self.output.flush()
@@ -94,6 +98,7 @@ class Member(NamedTuple):
             kept=kept,
             stopped=stopped,
             comparison=comparison,
+            ending=ending(),
         )
         self.place.send(Action.FINISHED, message)
         self.place.enter("finished")

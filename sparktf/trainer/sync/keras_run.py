@@ -83,7 +83,8 @@ class KerasRun:
             self._weights.evaluate(self._loop.position)
             over = self._epoch_end.is_over(self._loop.position)
         exported = self._weights.export(self._loop.position)
-        member.finish(self._loop.position, **exported._asdict(), stopped=self._epoch_end.stopped)
+        stopped, ending = self._epoch_end.stopped, self._epoch_end.ending
+        member.finish(self._loop.position, **exported._asdict(), stopped=stopped, ending=ending)
 
     def _train_epoch(self, epoch: int) -> None:
         self._member.place.enter("training")
