@@ -419,9 +419,7 @@ class PretendSite:
                     yield
                 return
         compared = self._driver.compare(spec)
-        finished = Finished(
-            attempt=number, node=CHIEF, step=20, model=self._stage(spec, "model"), comparison=compared
-        )
+        finished = Finished(attempt=number, node=CHIEF, step=20, model=self._stage(spec, "model"), comparison=compared)
         self._say(Action.FINISHED, finished)
         yield
 
