@@ -219,7 +219,7 @@ def test_of_200_pairs_at_most_one_in_twenty_is_called_what_it_is_not(worse_by: f
     weights, draw = draws(BUCKETS, seed=0), np.random.default_rng(1)
     found = [judged(Pair.of(draw, worse_by).measured(draw, weights)).differences[0] for _ in range(200)]
     assert all(d.high - d.low < TOLERANCE for d in found if d.low is not None and d.high is not None)
-    findings = [d.finding for d in found]
+    findings: list[str] = [d.finding for d in found]
     assert findings.count(never) <= 10, findings
     assert findings.count("undecided") < 100, "the rows do not tell models apart that are so far from each other"
 

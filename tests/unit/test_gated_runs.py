@@ -189,13 +189,13 @@ def test_a_rollback_between_comparison_and_publishing_is_noticed_at_the_last_mom
 
     class Slow(Night):
         def after_training(self, *arguments: Any) -> dict[str, Any]:
-            *others, check_owner = arguments
+            config, rundir, result, voice, check_owner = arguments
 
             def rolled_back() -> None:  # called when all is copied, right before it is to be seen
                 nights.serving.rollback(1)
                 check_owner()
 
-            return super().after_training(*others, rolled_back)
+            return super().after_training(config, rundir, result, voice, rolled_back)
 
     driver = nights.driver()
     driver.hooks = Slow(FileSystems(), driver.site.clock, unmeasured)
