@@ -247,7 +247,7 @@ class Run:
             facts = self._site.facts(replacements.seating.agents)
             with gang.roster.changed:
                 nodes = replacements.seating.results(attempt, facts, located=bool(plan.hosts))
-            self._keep_attempt(attempt, nodes, restore, self._clock.now_s() - started_s)
+            self._keep_attempt(watch, nodes, restore, self._clock.now_s() - started_s)
         if outcome is Outcome.FAILED:
             try:
                 watch.settle()  # once the trainers have stopped: they hold the executors, whatever the storage does
@@ -302,14 +302,14 @@ class Run:
         self._journal.emit(AttemptBegun(attempt=number, workers=len(workers), hosts=hosts, from_step=from_step))
 
     def _keep_attempt(
-        self, attempt: Attempt, nodes: tuple[NodeResult, ...], restore: Restore | None, duration_s: float
+        self, watch: Watch, nodes: tuple[NodeResult, ...], restore: Restore | None, duration_s: float
     ) -> None:
         cluster = self._config.cluster
         server_nbytes = (cluster.ps_memory_mib or cluster.trainer_memory_mib) * 2**20
         from_step = restore.step if restore else 0
-        kept = attempt_result(attempt, nodes, from_step, duration_s, server_nbytes=server_nbytes)
+        kept = attempt_result(watch.attempt, nodes, from_step, duration_s, server_nbytes=server_nbytes)
         self._attempts.append(kept)
-        self._journal.emit(AttemptEnded(**dict(kept)))
+        self._journal.emit(AttemptEnded(**dict(kept), samples=watch.course.samples()))
 
     # ---- the end ----
 
@@ -357,8 +357,11 @@ class Run:
         except StorageError as e:
             self._journal.warn(f"uploads that were not committed stay for the next run of this id to remove: {e}")
         self._results.write(result)
-        self._hooks.ended(result, self._config, self._rundir, self._fence.put, self._voice)
         self._journal.emit(RunEnded(verdict=int(result.verdict), error=result.error.message if result.error else None))
+        try:
+            self._journal.flush()  # before the hook, which may read what the run has told
+        finally:
+            self._hooks.ended(result, self._config, self._rundir, self._fence.put, self._voice)
         self._journal.flush()
         self._fence.release()
 

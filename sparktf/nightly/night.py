@@ -18,6 +18,7 @@ from sparktf.nightly.history import keep_record, recorded
 from sparktf.nightly.pruning import prune_runs
 from sparktf.nightly.readiness import await_ready
 from sparktf.nightly.release import release_of
+from sparktf.nightly.reporting import keep_report
 from sparktf.nightly.serving import Published, Serving
 from sparktf.result import RunResult
 from sparktf.rundir import RunDirectory
@@ -78,13 +79,20 @@ class Night(Hooks):
         return extra
 
     def ended(self, result: RunResult, config: JobConfig, rundir: RunDirectory, put: Put, voice: Voice) -> None:
-        """Keeps the run's row of the history."""
-        if not config.output.history:
-            return
-        try:
-            keep_record(recorded(result, config.date), rundir, self._file_systems.open(rundir.root), put)
-        except Exception as e:  # noqa: BLE001 - the run has its verdict, and no row of a table is worth another one
-            voice.warn(f"output.history: this run's row is not kept: {e}")
+        """Keeps the run's row of the history, and makes its report."""
+        if config.output.history:
+            try:
+                keep_record(recorded(result, config.date), rundir, self._file_systems.open(rundir.root), put)
+            except Exception as e:  # noqa: BLE001 - the run has its verdict, and no row of a table is worth another one
+                voice.warn(f"output.history: this run's row is not kept: {e}")
+        if config.output.report:
+            try:
+                storage = self._file_systems.open(rundir.root)
+                keep_report(storage, rundir, result, config, put, self._clock.wall_s())
+            except Exception as e:  # noqa: BLE001 - as above
+                voice.warn(f"output.report: the report is not written: {e}")
+            else:
+                voice.say(f"report: {rundir.report}")
 
 
 def _in_words(published: Published, folder: str, date: str) -> str:
