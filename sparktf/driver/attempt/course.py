@@ -51,7 +51,6 @@ class Course:
         front = max((t.progress for t in members.values()), key=lambda p: (p.epoch, p.step))
         if front.phase == "starting" or (self._steps and front.step == self._steps[-1]):
             return
-        self._next_s = at_s + self._every_s
         self._seconds.append(at_s)
         self._steps.append(front.step)
         self._losses.append(front.loss)
@@ -60,6 +59,7 @@ class Course:
             for series in (self._seconds, self._steps, self._losses, self._rows):
                 del series[1::2]
             self._every_s *= 2
+        self._next_s = at_s + self._every_s
 
     def is_due(self, now_s: float) -> bool:
         """Whether it is to be told of now; it then is not for a while."""
