@@ -40,8 +40,8 @@ class StoredRuns:
         columns: How many columns their data has.
     """
 
-    def __init__(self, root: Path, columns: int = 12) -> None:
-        self.root = root
+    def __init__(self, root: Path | str, columns: int = 12) -> None:
+        self.root = Path(root)
         self.columns = columns
         self.storage = LocalStorage()
 

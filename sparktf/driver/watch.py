@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from sparktf.config.job import JobConfig
 from sparktf.driver.attempt.attempt import Attempt
-from sparktf.driver.attempt.course import Course
+from sparktf.driver.attempt.course import AttemptCourse
 from sparktf.driver.attempt.feeding import Feeding
 from sparktf.driver.attempt.health import Outcome
 from sparktf.driver.commit import Commit, Committer
@@ -65,7 +65,7 @@ class Watch:
     emit: Callable[[Event], None]
     warn: Callable[[str], None]
     warn_once: Callable[[str], None]
-    course: Course = field(init=False)
+    course: AttemptCourse = field(init=False)
     _shown: int = 0
     _warned: int = 0
     _mourned: Sequence[str] = ()
@@ -74,7 +74,7 @@ class Watch:
     _given_up: bool = False
 
     def __post_init__(self) -> None:
-        self.course = Course(self.gang.site.clock.now_s())
+        self.course = AttemptCourse(self.gang.site.clock.now_s())
 
     def follow(self) -> Outcome:
         """Follows the attempt until it is done or has failed.
@@ -173,7 +173,8 @@ class Watch:
             metrics, self._shown = attempt.metrics[self._shown :], len(attempt.metrics)
             warnings, self._warned = attempt.warnings[self._warned :], len(attempt.warnings)
             progress, evaluates = attempt.progress(), attempt.evaluation.is_waited_for(attempt.trainers)
-            self.course.look(self.gang.site.clock.now_s(), attempt.trainers, attempt.epochs)
+            now_s, is_last = self.gang.site.clock.now_s(), outcome is not Outcome.RUNNING
+            self.course.look(now_s, attempt.trainers, attempt.epochs, is_last=is_last)
         return Due(outcome, commits, ready.weights if ready else None, metrics, warnings, progress, evaluates)
 
     # ---- act ----

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 from sparktf.driver.attempt.accounting import EpochAccount
 from sparktf.driver.attempt.members import Members
@@ -25,7 +26,7 @@ _LATER = 1.5
 
 
 @dataclass(slots=True)
-class Course:
+class AttemptCourse:
     """Whoever holds it calls `look` often, under the lock of what it looks at, and tells of it when `is_due`.
 
     Attributes:
@@ -43,20 +44,30 @@ class Course:
     _past: dict[NodeId, int] = field(default_factory=dict)
     _closed: set[int] = field(default_factory=set)
 
-    def look(self, now_s: float, members: Members, epochs: Mapping[int, EpochAccount]) -> None:
-        """Takes a sample, if it is time for one, once there is an update."""
+    def look(
+        self, now_s: float, members: Members, epochs: Mapping[int, EpochAccount], *, is_last: bool = False
+    ) -> None:
+        """Takes a sample, if it is time for one, once there is an update.
+
+        Args:
+            is_last: The attempt has ended: it is time for one, also where there is one of the same update.
+        """
         at_s = now_s - self.began_s
-        if at_s < self._next_s:
+        if at_s < self._next_s and not is_last:
             return
         front = max((t.progress for t in members.values()), key=lambda p: (p.epoch, p.step))
-        if front.phase == "starting" or (self._steps and front.step == self._steps[-1]):
+        is_known = bool(self._steps) and front.step == self._steps[-1]
+        if front.phase == "starting" or (is_known and not is_last):
             return
+        if is_known:
+            for series in self._all:
+                series.pop()
         self._seconds.append(at_s)
         self._steps.append(front.step)
         self._losses.append(front.loss)
         self._rows.append(self._count(members, epochs))
         if len(self._seconds) > max(_LEAST, min(_MOST, _MOST_ROWS // len(members))):
-            for series in (self._seconds, self._steps, self._losses, self._rows):
+            for series in self._all:
                 del series[1::2]
             self._every_s *= 2
         self._next_s = at_s + self._every_s
@@ -78,6 +89,10 @@ class Course:
             losses=tuple(self._losses),
             rows={str(node): tuple(row.get(node, 0) for row in self._rows) for node, rows in last.items() if rows},
         )
+
+    @property
+    def _all(self) -> tuple[list[Any], ...]:
+        return (self._seconds, self._steps, self._losses, self._rows)
 
     def _count(self, members: Members, epochs: Mapping[int, EpochAccount]) -> dict[NodeId, int]:
         """Returns the rows that each node has trained. What is final of an epoch is added up once."""

@@ -26,7 +26,7 @@ _OF_FINDING = {"good": GOOD, "worse": BAD, "undecided": WARN, "out of bounds": B
 _BAR_IN, _AXIS_IN = 0.3, 0.72
 
 
-class Span(NamedTuple):
+class AttemptBar(NamedTuple):
     """An attempt on the time line, in seconds since the run began."""
 
     label: str
@@ -35,7 +35,7 @@ class Span(NamedTuple):
     tone: str
 
 
-class Share(NamedTuple):
+class MarkedBar(NamedTuple):
     """Of a node or host: a whole, and the part of it that is told apart."""
 
     label: str
@@ -145,7 +145,7 @@ def rates(attempt: SeenAttempt, node: str) -> tuple[list[float], list[float]]:
     return [times[i] for i in moved] if values else [], values
 
 
-def shares(pen: Pen, parts: Sequence[Share], unit: str, named: tuple[str, str], label: str) -> str | None:
+def shares(pen: Pen, parts: Sequence[MarkedBar], unit: str, named: tuple[str, str], label: str) -> str | None:
     """Draws bars, of each of which a part is told apart.
 
     Args:
@@ -191,7 +191,7 @@ def phases(pen: Pen, seconds: Mapping[str, float]) -> str | None:
     return pen.svg(axes, f"Time by phase: {told}")
 
 
-def timeline(pen: Pen, spans: Sequence[Span]) -> str | None:
+def timeline(pen: Pen, spans: Sequence[AttemptBar]) -> str | None:
     """Draws when each attempt went on, and how it ended."""
     known = spans[-_ROWS:]
     if not known:

@@ -32,7 +32,7 @@ SHOWN = 120
 """So many runs stand on the page, the last by their ids."""
 
 _ASIDE = "_index-"
-_LEFT_S = 3600.0
+_LEFT_S = 86_400.0
 """What has lain aside for so long was left by a process that was killed."""
 
 _AGAIN = 3

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from sparktf.nightly.report import charts, words
-from sparktf.nightly.report.charts import Share, Span
+from sparktf.nightly.report.charts import AttemptBar, MarkedBar
 from sparktf.nightly.report.drawing import Pen
 from sparktf.nightly.report.markup import drawn
 from sparktf.nightly.report.stored import SeenAttempt, StoredRun
@@ -23,12 +23,12 @@ def nodes_view(pen: Pen, run: StoredRun) -> dict[str, Any] | None:
     attempts = run.told.attempts
     last = next((a for a in reversed(attempts) if a.result is not None and a.result.nodes), None)
     nodes = [node for node in _nodes(last) if node.nbytes or node.input.seconds or node.made]
-    waiting = [Share(n.node, n.input.wait_s, n.input.seconds) for n in nodes if n.input.seconds]
+    waiting = [MarkedBar(n.node, n.input.wait_s, n.input.seconds) for n in nodes if n.input.seconds]
     waiting.sort(key=lambda share: -share.part)
-    read = [Share(_place(n), float(n.local_nbytes or 0), n.nbytes) for n in nodes if n.local_nbytes is not None]
+    read = [MarkedBar(_place(n), float(n.local_nbytes or 0), n.nbytes) for n in nodes if n.local_nbytes is not None]
     read.sort(key=lambda share: share.part / share.whole if share.whole else 1.0)
     size, unit = _size(max((share.whole for share in read), default=0.0))
-    read = [Share(label, part / size, whole / size) for label, part, whole in read]
+    read = [MarkedBar(label, part / size, whole / size) for label, part, whole in read]
     drawings = drawn(
         ("rows a second, over time", charts.throughput(pen, attempts)),
         (
@@ -58,7 +58,7 @@ def attempts_view(pen: Pen, run: StoredRun, now_s: float) -> dict[str, Any] | No
     told, result = run.told, run.result
     begin_s = min((*told.began_s, *(a.began_s for a in told.attempts if a.began_s)), default=0.0)
     spans = [
-        Span(f"attempt {a.number}", a.began_s - begin_s, (a.ended_s or now_s) - begin_s, _tone(a))
+        AttemptBar(f"attempt {a.number}", a.began_s - begin_s, (a.ended_s or now_s) - begin_s, _tone(a))
         for a in told.attempts
         if a.began_s
     ]
@@ -83,7 +83,7 @@ def _place(node: NodeResult) -> str:
     return f"{node.node}, {node.host}" if node.host else node.node
 
 
-def _said(what: str, shares: list[Share]) -> str:
+def _said(what: str, shares: list[MarkedBar]) -> str:
     known = [f"{share.label} {share.part / share.whole:.0%}" for share in shares[:12] if share.whole]
     return f"{what}: {', '.join(known)}"
 
