@@ -14,6 +14,7 @@ from sparktf.carried import Carried, CarriedVariable
 from sparktf.column_statistics import RANKS, ColumnStatistics, Spread, TableStatistics, ValueCount
 from sparktf.comparison import Comparison, Difference, Finding
 from sparktf.config.job import JobConfig
+from sparktf.config.load import show_config
 from sparktf.errors import ErrorRecord, Verdict
 from sparktf.event_log import EventLog
 from sparktf.events import AttemptBegun, AttemptEnded, CourseSeen, Event, LineSaid, MetricsSeen, RunBegun, RunEnded
@@ -124,14 +125,14 @@ class StoredRuns:
             time_s=_BEGAN.timestamp(),
         )
         result = self._result(day, {"verdict": Verdict.DATA_REFUSED, "error": error, "duration_s": 12.0})
-        self._put(day, self.directory(day).result, result.model_dump_json())
+        self._put(self.directory(day).result, result.model_dump_json())
         self._statistics(day, drift=0.4, oldest=612.0)
         return result
 
     def under_way(self, day: int, seconds: float = 1000.0) -> None:
         """Leaves what a run has stored that is in its second epoch."""
         begin_s = (_BEGAN + dt.timedelta(days=day - 1)).timestamp()
-        course = CourseSeen(attempt=1, samples=samples(seconds, 0.0))
+        course = CourseSeen(attempt=1, samples=samples(seconds))
         events: list[tuple[float, Event]] = [
             (0.0, RunBegun(run_id=self.directory(day).run_id, config="c", plan="p")),
             (20.0, AttemptBegun(attempt=1, workers=_WORKERS, hosts=", ".join(_HOSTS), from_step=0)),
@@ -159,7 +160,7 @@ class StoredRuns:
         result = self._result(day, {"attempts": attempts, "steps": steps, "rows_trained": steps * 1024, **fields})
         begin_s = (_BEGAN + dt.timedelta(days=day - 1)).timestamp()
         self._events(day, begin_s, list(_events(result, trains=trains)))
-        self._put(day, self.directory(day).result, result.model_dump_json())
+        self._put(self.directory(day).result, result.model_dump_json())
         self._config(day)
         self._statistics(day, drift)
         return result
@@ -195,14 +196,13 @@ class StoredRuns:
         log.flush()
 
     def _config(self, day: int) -> None:
-        from sparktf.config.load import show_config
 
-        self._put(day, self.directory(day).config, show_config(self.config()))
+        self._put(self.directory(day).config, show_config(self.config()))
 
     def _statistics(self, day: int, drift: float, oldest: float = 97.0) -> None:
-        self._put(day, self.directory(day).statistics, statistics(self.columns, drift, oldest).model_dump_json())
+        self._put(self.directory(day).statistics, statistics(self.columns, drift, oldest).model_dump_json())
 
-    def _put(self, day: int, path: str, content: str) -> None:
+    def _put(self, path: str, content: str) -> None:
         self._write(path, content.encode())
 
     def _write(self, path: str, content: bytes) -> None:
@@ -277,9 +277,8 @@ def carried() -> Carried:
     )
 
 
-def samples(seconds: float, until_rows: float, nodes: int = _WORKERS) -> Samples:
+def samples(seconds: float, nodes: int = _WORKERS) -> Samples:
     """Returns a course of 200 samples: a loss that falls, and nodes of which one stalls for a while."""
-    del until_rows
     times = np.linspace(1.0, seconds, 200)
     steps = np.maximum(1, (times * 12).astype(int))
     losses = 0.28 + 0.5 * np.exp(-times / (seconds / 6)) + 0.01 * np.sin(times * 7.7)
@@ -415,7 +414,7 @@ def _events(result: RunResult, *, trains: bool) -> Iterator[tuple[float, Event]]
             AttemptBegun(attempt=attempt.attempt, workers=attempt.workers, hosts=hosts, from_step=attempt.from_step),
         )
         seconds = attempt.duration_s if trains else 4.0
-        seen = samples(seconds, 0.0) if trains else Samples()
+        seen = samples(seconds) if trains else Samples()
         at_s += seconds
         yield at_s, AttemptEnded(**dict(attempt), samples=seen)
         at_s += 15.0

@@ -5,9 +5,9 @@ from __future__ import annotations
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
+from pages.browser import FAILED, KEPT, PUBLISHED, REFUSED, UNDER_WAY, Browser
 from reported import StoredRuns
 from selenium import webdriver
 from selenium.webdriver.chrome.service import Service
@@ -16,32 +16,7 @@ from sparktf.nightly.report.index_page import write_index
 from sparktf.nightly.report.run_page import run_page
 from sparktf.nightly.report.stored import gather
 
-_LOOK = (Path(__file__).parent / "look.js").read_text(encoding="utf-8")
 _FLAGS = ("--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--hide-scrollbars")
-
-PUBLISHED, FAILED, REFUSED, UNDER_WAY, KEPT = 22, 20, 21, 23, 5
-"""The days of the runs whose pages are looked at."""
-
-
-class Browser:
-    """Shows pages, and says what is to be seen of them."""
-
-    def __init__(self, driver: Any, folder: Path) -> None:
-        self._driver = driver
-        self._folder = folder
-
-    def look(self, page: str, width: int, scheme: str) -> dict[str, Any]:
-        """Returns what a page looks like; see look.js."""
-        self._driver.execute_cdp_cmd(
-            "Emulation.setDeviceMetricsOverride",
-            {"width": width, "height": 900, "deviceScaleFactor": 1, "mobile": width < 800},
-        )
-        self._driver.execute_cdp_cmd(
-            "Emulation.setEmulatedMedia", {"features": [{"name": "prefers-color-scheme", "value": scheme}]}
-        )
-        self._driver.get((self._folder / page).as_uri())
-        seen: dict[str, Any] = self._driver.execute_script(_LOOK)
-        return seen
 
 
 @pytest.fixture(scope="session")

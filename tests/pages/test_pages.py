@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from pages.conftest import FAILED, KEPT, PUBLISHED, REFUSED, UNDER_WAY, Browser
+from pages.browser import FAILED, KEPT, PUBLISHED, REFUSED, UNDER_WAY, Browser
 from reported import HOSTILE
 
 WIDE, NARROW = 1280, 400

@@ -17,7 +17,7 @@ from reported import HOSTILE, StoredRuns, statistics
 from sparktf.cli import main
 from sparktf.column_statistics import Spread
 from sparktf.errors import ErrorRecord, NotStoredError, PreflightError, StorageError, Verdict
-from sparktf.events import AttemptBegun, AttemptEnded, CourseSeen, LogEntry, RunBegun, RunEnded
+from sparktf.events import AttemptBegun, AttemptEnded, CourseSeen, Event, LogEntry, RunBegun, RunEnded
 from sparktf.knobs import KNOBS
 from sparktf.nightly.data_checks import Baseline
 from sparktf.nightly.night import Night
@@ -234,7 +234,7 @@ def test_attempts_of_all_submissions_are_told_and_what_became_of_a_lost_drivers(
     submitted = RunBegun(run_id="r", config="c", plan="p")
     seen = Samples(seconds=(1.0,), steps=(3,), losses=(0.5,), rows={"worker 0": (30,)})
     ended = AttemptEnded(attempt=2, workers=2, hosts=("a", "b"), from_step=0, to_step=9, duration_s=5.0)
-    events = [submitted, began(1), CourseSeen(attempt=1, samples=seen), submitted, began(2), ended]
+    events: list[Event] = [submitted, began(1), CourseSeen(attempt=1, samples=seen), submitted, began(2), ended]
     told = told_by([LogEntry(float(second), event) for second, event in enumerate(events)])
     first, second = told.attempts
     assert (first.is_lost, first.ended_s, first.samples) == (True, 2.0, seen)
@@ -251,6 +251,15 @@ def test_the_result_of_an_earlier_submission_is_not_shown_while_a_later_one_is_u
         '{"time_s": 1999999999.0, "kind": "run", "run_id": "r", "config": "c", "plan": "p"}\n'
     )
     assert gather(runs.storage, runs.directory(1)).result is None
+
+
+def test_a_result_stands_whose_last_events_were_not_stored(runs: StoredRuns) -> None:
+    runs.published(1, 1)
+    last = max(Path(runs.directory(1).events).iterdir())
+    last.write_text("".join(line for line in last.read_text().splitlines(keepends=True) if '"kind":"end"' not in line))
+    run = gather(runs.storage, runs.directory(1))
+    assert not run.told.has_ended
+    assert run.result is not None
 
 
 def test_events_that_cannot_be_read_are_told_of_and_the_result_still_is(runs: StoredRuns) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime
 import re
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -34,6 +35,9 @@ from sparktf.result import AttemptResult, RunResult
 from sparktf.rundir import RunDirectory
 from sparktf.samples import Samples
 from sparktf.storage.base import Storage
+
+_ROUNDED_S = 1.0
+"""A result tells its start in whole seconds."""
 
 _NOT_DRAWN = re.compile(rb'"kind":"line"')
 
@@ -117,8 +121,8 @@ def gather(
         StorageError: the storage failed.
     """
     told = _told(storage, rundir)
-    if result is None and (told.has_ended or not told.began_s):
-        result = _result(storage, rundir)
+    if result is None:
+        result = _standing(_result(storage, rundir), told)
     text, problems = (_text(storage, rundir.config), []) if config is None else (show_config(config), [])
     checks = _checks(text) if config is None else config.data.checks
     if told.unread:
@@ -153,6 +157,14 @@ def _result(storage: Storage, rundir: RunDirectory) -> RunResult | None:
     except ValidationError as error:
         wrong = f"{error.error_count()} of its fields are not as this version writes them"
         raise CorruptFileError(f"{rundir.result} cannot be read: {wrong}") from None
+
+
+def _standing(result: RunResult | None, told: ToldEvents) -> RunResult | None:
+    """Returns the result unless a later submission is under way. Its last events may never have been stored."""
+    if result is None or told.has_ended or not told.began_s or not result.started:
+        return result
+    ended_s = datetime.datetime.fromisoformat(result.started).timestamp() + result.duration_s + _ROUNDED_S
+    return result if told.began_s[-1] <= ended_s else None
 
 
 def _checks(config: str) -> ChecksConfig | None:
