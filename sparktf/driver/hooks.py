@@ -52,6 +52,11 @@ class Hooks:
         del config, rundir, result, voice, check_owner
         return {}
 
+    def reads_events(self, config: JobConfig) -> bool:
+        """Whether `ended` reads the run's events: then all that was told so far is stored before it is called."""
+        del config
+        return False
+
     def ended(self, result: RunResult, config: JobConfig, rundir: RunDirectory, put: Put, voice: Voice) -> None:
         """The run has a verdict, and its result is written; it is this driver's until the hook returns.
 

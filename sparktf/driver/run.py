@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime
 import traceback
+from contextlib import suppress
 from functools import partial
 from typing import Any
 
@@ -357,11 +358,11 @@ class Run:
         except StorageError as e:
             self._journal.warn(f"uploads that were not committed stay for the next run of this id to remove: {e}")
         self._results.write(result)
+        if self._hooks.reads_events(self._config):
+            with suppress(StorageError):  # then it reads those that are there
+                self._journal.flush()
+        self._hooks.ended(result, self._config, self._rundir, self._fence.put, self._voice)
         self._journal.emit(RunEnded(verdict=int(result.verdict), error=result.error.message if result.error else None))
-        try:
-            self._journal.flush()  # before the hook, which may read what the run has told
-        finally:
-            self._hooks.ended(result, self._config, self._rundir, self._fence.put, self._voice)
         self._journal.flush()
         self._fence.release()
 

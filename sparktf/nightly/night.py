@@ -78,6 +78,10 @@ class Night(Hooks):
             voice.warn(f"old models or runs are not deleted: {error}")
         return extra
 
+    def reads_events(self, config: JobConfig) -> bool:
+        """Whether the report is to have what was told."""
+        return config.output.report
+
     def ended(self, result: RunResult, config: JobConfig, rundir: RunDirectory, put: Put, voice: Voice) -> None:
         """Keeps the run's row of the history, and makes its report."""
         if config.output.history:

@@ -82,7 +82,6 @@ def test_a_run_that_is_done_leaves_its_page_and_that_of_its_name(nights: Nights)
 def test_the_page_has_the_events_of_the_runs_last_moment(nights: Nights) -> None:
     nights.driver().train()
     told = gather(LocalStorage(), RunDirectory(str(nights.root), "t", "r")).told
-    assert told.has_ended
     (attempt,) = told.attempts
     assert f"<td>{moment(attempt.began_s)}</td>" in nights.page.read_text()
 

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 _ROWS = 12
 """So many bars a chart has at most."""
 
-_OF_FINDING = {"good": GOOD, "worse": BAD, "undecided": WARN, "out of bounds": BAD, "too few rows": MUTED}
+_OF_FINDING = {"good": GOOD, "worse": BAD, "undecided": WARN, "out of bounds": BAD}
 
 _BAR_IN, _AXIS_IN = 0.3, 0.72
 
@@ -86,7 +86,7 @@ def intervals(pen: Pen, name: str, differences: Sequence[Difference]) -> str | N
     places = range(len(known), 0, -1)
     for place, d in zip(places, known, strict=True):
         low, high = float(d.low or 0.0), float(d.high or 0.0)
-        colour = _OF_FINDING[d.finding]
+        colour = _OF_FINDING.get(d.finding, MUTED)
         axes.plot([low, high], [place, place], color=colour, linewidth=2.4, solid_capstyle="round")
         axes.plot([(low + high) / 2], [place], color=colour, marker="o", markersize=6)
     tolerance = next((d.tolerance for d in known if d.tolerance is not None), None)

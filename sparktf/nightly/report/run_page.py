@@ -23,7 +23,7 @@ _METRICS = 8
 
 _TILES = 3
 
-_TONES = {"good": "good", "worse": "bad", "undecided": "kept", "out of bounds": "bad", "too few rows": "none"}
+_TONES = {"good": "good", "worse": "bad", "undecided": "kept", "out of bounds": "bad"}
 
 _SECTIONS = {
     "error": ("failure", "What went wrong"),
@@ -151,7 +151,7 @@ def _compared(d: Difference) -> dict[str, Any]:
         "interval": interval,
         "asked": ", ".join(f"{what} {bound:g}" for what, bound in asked.items() if bound is not None),
         "finding": d.finding,
-        "tone": _TONES[d.finding],
+        "tone": _TONES.get(d.finding, "none"),
         "needed": f"{d.rows_needed:,}" if d.rows_needed else "",
     }
 
