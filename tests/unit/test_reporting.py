@@ -162,6 +162,18 @@ def test_of_two_runs_that_end_at_once_the_index_has_both_whoever_replaces_it_las
     assert "2026-11-02" in index
 
 
+def test_a_result_of_another_version_is_left_out_and_no_reason_to_write_the_index_again(runs: StoredRuns) -> None:
+    runs.days(2)
+    Path(runs.directory(1).result).write_text('{"later": 1}')
+    writes: list[str] = []
+    storage = WatchedStorage(lambda operation, path: writes.append(path) if operation == "replace" else None)
+    write_index(storage, str(runs.root), "churn", NOW_S)
+    assert len(writes) == 1
+    index = (runs.root / "churn" / "index.html").read_text()
+    assert "2026-11-01" not in index
+    assert "2026-11-02" in index
+
+
 def test_whoever_reads_the_index_finds_a_whole_one_whatever_its_writer_dies_at(runs: StoredRuns) -> None:
     runs.days(2)
     write_index(runs.storage, str(runs.root), "churn", NOW_S)

@@ -54,12 +54,14 @@ class IndexedRuns(NamedTuple):
     """The runs of a name, the last by id first.
 
     Attributes:
+        seen: Ids of those that have a result, also where it cannot be read.
         older: How many are not among them.
         current: The version that readers take; None where nothing is published.
     """
 
     name: str
     runs: tuple[IndexedRun, ...]
+    seen: frozenset[str] = frozenset()
     older: int = 0
     current: int | None = None
 
@@ -84,7 +86,7 @@ def write_index(storage: Storage, root: str, name: str, now_s: float) -> None:
                 storage.delete(aside)
             raise
         # Another run may have ended since, and have replaced the page before this one did.
-        if _ended(storage, folder) == {run.result.run_id for run in found.runs} or found.older:
+        if _ended(storage, folder) <= found.seen:
             return
 
 
@@ -97,10 +99,14 @@ def indexed_runs(storage: Storage, root: str, name: str) -> IndexedRuns:
     folder = f"{root.rstrip('/')}/{name}"
     ids = _ids(storage, folder)
 
+    seen: set[str] = set()
+
     def read(run_id: str) -> IndexedRun | None:
         rundir = RunDirectory(root, name, run_id)
         try:
-            result = RunResult.model_validate_json(storage.read_bytes(rundir.result))
+            content = storage.read_bytes(rundir.result)
+            seen.add(run_id)
+            result = RunResult.model_validate_json(content)
         except (StorageNotFoundError, ValidationError):
             return None
         return IndexedRun(result, f"{run_id}/report.html" if storage.exists(rundir.report) else "")
@@ -111,7 +117,9 @@ def indexed_runs(storage: Storage, root: str, name: str) -> IndexedRuns:
         current = Serving(storage, root, name).current_version()
     except StorageError:
         current = None
-    return IndexedRuns(name, tuple(runs), max(len(ids) - SHOWN, 0), None if current is None else current.number)
+    return IndexedRuns(
+        name, tuple(runs), frozenset(seen), max(len(ids) - SHOWN, 0), None if current is None else current.number
+    )
 
 
 def index_page(found: IndexedRuns, now_s: float) -> bytes:
