@@ -43,7 +43,7 @@ from sparktf.lifecycle import RUN, RunEvent, RunState, step
 from sparktf.result import AttemptResult, NodeResult, RunResult
 from sparktf.rundir import RunDirectory
 from sparktf.sequence import Cursor, Stream
-from sparktf.time_limit import time_limit
+from sparktf.time_limit import TimeLimit, time_limit
 from sparktf.wire.control import TrainerSpec
 from sparktf.wire.restore import Restore
 
@@ -137,6 +137,7 @@ class Run:
         config = self._config
         self._open_events()
         self._display.say(f"run {self._rundir.name}/{self._rundir.run_id} on {self._site.place}")
+        self._hooks.begun(config, self._rundir, self._summary(None), self._voice)
         self._stopwatch.enter("plan")
         plan = plan_of_run(config, self._storage, self._rundir, self._fence, self._plan, self._display.say)
         self._take(RunEvent.PLANNED)
@@ -290,10 +291,17 @@ class Run:
             assets=assets,
             restore=restore,
             hadoop=self._site.file_systems.hadoop.for_nodes(),
-            time_limit=time_limit(self._config.train, self._started_s, self._clock.wall_s()),
+            time_limit=self._time_limit(),
             init=None if restore else models.init,
             champion=models.champion,
         )
+
+    def _time_limit(self) -> TimeLimit | None:
+        train = self._config.train
+        limit = time_limit(train, self._started_s, self._clock.wall_s())
+        if limit is None or train.reserve is not None:
+            return limit
+        return limit.model_copy(update={"before_s": self._hooks.ending_s(self._config, self._rundir)})
 
     def _announce(self, number: int, seating: Seating, restore: Restore | None) -> None:
         since = f"from step {restore.step}" if restore else "from scratch"
