@@ -249,7 +249,7 @@ class Run:
             facts = self._site.facts(replacements.seating.agents)
             with gang.roster.changed:
                 nodes = replacements.seating.results(attempt, facts, located=bool(plan.hosts))
-            self._keep_attempt(attempt, nodes, restore, self._clock.now_s() - started_s)
+            self._keep_attempt(watch, nodes, restore, self._clock.now_s() - started_s)
         if outcome is Outcome.FAILED:
             try:
                 watch.settle()  # once the trainers have stopped: they hold the executors, whatever the storage does
@@ -305,14 +305,14 @@ class Run:
         self._journal.emit(AttemptBegun(attempt=number, workers=len(workers), hosts=hosts, from_step=from_step))
 
     def _keep_attempt(
-        self, attempt: Attempt, nodes: tuple[NodeResult, ...], restore: Restore | None, duration_s: float
+        self, watch: Watch, nodes: tuple[NodeResult, ...], restore: Restore | None, duration_s: float
     ) -> None:
         cluster = self._config.cluster
         server_nbytes = (cluster.ps_memory_mib or cluster.trainer_memory_mib) * 2**20
         from_step = restore.step if restore else 0
-        kept = attempt_result(attempt, nodes, from_step, duration_s, server_nbytes=server_nbytes)
+        kept = attempt_result(watch.attempt, nodes, from_step, duration_s, server_nbytes=server_nbytes)
         self._attempts.append(kept)
-        self._journal.emit(AttemptEnded(**dict(kept)))
+        self._journal.emit(AttemptEnded(**dict(kept), samples=watch.course.samples()))
 
     # ---- the end ----
 

@@ -24,6 +24,7 @@ from sparktf.nightly.on_end import tell_of_end
 from sparktf.nightly.pruning import prune_runs
 from sparktf.nightly.readiness import await_ready
 from sparktf.nightly.release import release_of
+from sparktf.nightly.reporting import keep_report
 from sparktf.nightly.serving import Published, Serving
 from sparktf.result import RunResult
 from sparktf.rundir import RunDirectory
@@ -114,16 +115,24 @@ class Night(Hooks):
         return extra
 
     def reads_events(self, config: JobConfig) -> bool:
-        """Whether MLflow is to have the metrics that were told."""
-        return config.output.mlflow is not None
+        """Whether MLflow or the report is to have what was told."""
+        return config.output.mlflow is not None or config.output.report
 
     def ended(self, result: RunResult, config: JobConfig, rundir: RunDirectory, put: Put, voice: Voice) -> None:
-        """Keeps the run's row of the history, and lets guests know of the end."""
+        """Keeps the run's row of the history, makes its report, and lets guests know of the end."""
         if config.output.history:
             try:
                 keep_record(recorded(result, config.date), rundir, self._file_systems.open(rundir.root), put)
             except Exception as e:  # noqa: BLE001 - the run has its verdict, and no row of a table is worth another one
                 voice.warn(f"output.history: this run's row is not kept: {e}")
+        if config.output.report:
+            try:
+                storage = self._file_systems.open(rundir.root)
+                keep_report(storage, rundir, result, config, put, self._clock.wall_s())
+            except Exception as e:  # noqa: BLE001 - as above
+                voice.warn(f"output.report: the report is not written: {e}")
+            else:
+                voice.say(f"report: {rundir.report}")
         if config.output.mlflow is not None:
             limit_s = _patience_s(result, config.timeouts.mlflow)
             self._mlflow.ended(config, rundir, result, limit_s, voice)
