@@ -43,7 +43,7 @@ from sparktf.lifecycle import RUN, RunEvent, RunState, step
 from sparktf.result import AttemptResult, NodeResult, RunResult
 from sparktf.rundir import RunDirectory
 from sparktf.sequence import Cursor, Stream
-from sparktf.time_limit import TimeLimit, time_limit
+from sparktf.time_limit import time_limit
 from sparktf.wire.control import TrainerSpec
 from sparktf.wire.restore import Restore
 
@@ -278,6 +278,7 @@ class Run:
     ) -> TrainerSpec:
         """Returns what the leader's trainer gets."""
         models = self._hooks.models(self._config, self._rundir, self._voice)
+        before_s = partial(self._hooks.ending_s, self._config, self._rundir)
         return TrainerSpec(
             run_id=self._rundir.run_id,
             run_root=self._rundir.root,
@@ -291,17 +292,10 @@ class Run:
             assets=assets,
             restore=restore,
             hadoop=self._site.file_systems.hadoop.for_nodes(),
-            time_limit=self._time_limit(),
+            time_limit=time_limit(self._config.train, self._started_s, self._clock.wall_s(), before_s),
             init=None if restore else models.init,
             champion=models.champion,
         )
-
-    def _time_limit(self) -> TimeLimit | None:
-        train = self._config.train
-        limit = time_limit(train, self._started_s, self._clock.wall_s())
-        if limit is None or train.reserve is not None:
-            return limit
-        return limit.model_copy(update={"before_s": self._hooks.ending_s(self._config, self._rundir)})
 
     def _announce(self, number: int, seating: Seating, restore: Restore | None) -> None:
         since = f"from step {restore.step}" if restore else "from scratch"
