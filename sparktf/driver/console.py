@@ -256,6 +256,8 @@ def _facts(result: RunResult) -> list[tuple[str, str]]:
         facts.append(("workers", made))
     if result.attempts and result.attempts[-1].advice:
         facts.append(("advice", result.attempts[-1].advice))
+    if result.carried is not None:
+        facts.append(("begun", result.carried.in_words().removeprefix("begins ")))
     if result.stopped is not None:
         facts.append(("ended", result.stopped.text))
     if result.kept is not None:

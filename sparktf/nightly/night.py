@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime as dt
 from collections.abc import Callable
 from functools import partial
 from typing import Any
@@ -19,10 +20,12 @@ from sparktf.nightly.pruning import prune_runs
 from sparktf.nightly.readiness import await_ready
 from sparktf.nightly.release import release_of
 from sparktf.nightly.serving import Published, Serving
+from sparktf.nightly.warm_start import Beginning, beginning_of
 from sparktf.result import RunResult
 from sparktf.rundir import RunDirectory
 from sparktf.storage import FileSystems
 from sparktf.storage.base import Storage
+from sparktf.wire.model_source import Models
 
 
 class Night(Hooks):
@@ -41,7 +44,13 @@ class Night(Hooks):
         self._measure = measure
 
     def before_plan(self, config: JobConfig, rundir: RunDirectory, voice: Voice) -> None:
-        """Waits for the data. Raises `NotReadyError` where it does not come in time."""
+        """Looks for the model to begin from, and waits for the data.
+
+        Raises:
+            ConfigError: there is no such model.
+            NotReadyError: the data does not come in time.
+        """
+        self._beginning(config, rundir)  # before a node is held for nothing; it is looked for anew when it is needed
         if config.data.ready is not None and config.data.path is not None:
             storage = self._file_systems.open(config.data.path)
             await_ready(storage, config.data.path, config.data.ready, self._clock, voice.say)
@@ -51,6 +60,21 @@ class Night(Hooks):
         if config.data.checks is not None:
             storage = self._file_systems.open(rundir.root)
             check_data(config.data.checks, storage, rundir, partial(self._measure, config, plan), put, voice)
+
+    def models(self, config: JobConfig, rundir: RunDirectory, voice: Voice, *, resumes: bool) -> Models:
+        """Returns what the run begins from. Raises `ConfigError` where it is not there."""
+        if resumes:
+            return Models()
+        beginning = self._beginning(config, rundir)
+        if beginning.scratch:
+            voice.say(beginning.scratch)
+        if beginning.warning:
+            voice.warn(beginning.warning)
+        return Models(init=beginning.source)
+
+    def _beginning(self, config: JobConfig, rundir: RunDirectory) -> Beginning:
+        today = dt.datetime.fromtimestamp(self._clock.wall_s(), dt.UTC).date()
+        return beginning_of(config, rundir, self._file_systems, today)
 
     def after_training(
         self, config: JobConfig, rundir: RunDirectory, result: RunResult, voice: Voice, check_owner: Callable[[], None]

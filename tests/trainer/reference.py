@@ -6,6 +6,8 @@ These functions run in a process of their own, which has TensorFlow; see the fix
 from __future__ import annotations
 
 import importlib
+import json
+import zipfile
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -258,3 +260,30 @@ def _watched(kind: Any, history: Sequence[float], settings: Mapping[str, Any]) -
     for epoch, value in enumerate(history):
         callback.on_epoch_end(epoch, {"val_loss": value})
         yield epoch, model
+
+
+def weights_by_layer(exported: str) -> dict[str, list[Values]]:
+    """Returns the weights of each layer of an exported model that has any, by its name; of tables in shards, whole."""
+    importlib.import_module("sparktf.layers.keras"), importlib.import_module("sparktf.layers.tf_keras")
+    model = _loaded(exported)
+    found = {layer.name: [np.asarray(w) for w in layer.get_weights()] for layer in model.layers if layer.weights}
+    for layer in model.layers:
+        if hasattr(layer, "shards"):
+            table = np.zeros((layer.input_dim, layer.output_dim), np.float32)
+            for shard, values in enumerate(found[layer.name]):
+                table[shard :: layer.shards] = values
+            found[layer.name] = [table]
+    return found
+
+
+def updates_counted(exported: str) -> int:
+    """Returns how many updates the optimizer of an exported model has counted."""
+    return int(np.asarray(_loaded(exported).optimizer.iterations))
+
+
+def _loaded(exported: str) -> Any:
+    """Returns an exported model, by the Keras that has saved it."""
+    with zipfile.ZipFile(exported) as archive:
+        version = json.loads(archive.read("metadata.json"))["keras_version"]
+    flavour = importlib.import_module("tf_keras" if version.startswith("2.") else "keras")
+    return flavour.models.load_model(exported)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
+from sparktf.carried import Carried
 from sparktf.keep import KeepRule, Kept
 from sparktf.stopping import Stopped
 from sparktf.trainer.model.model import versions
@@ -34,11 +35,14 @@ class Member(NamedTuple):
         """How far the run trains."""
         return Extent.of(self.place.spec.config.train)
 
-    def ready(self, *, keras: Flavour, weights: int, keep: KeepRule | None = None) -> None:
+    def ready(
+        self, *, keras: Flavour, weights: int, keep: KeepRule | None = None, carried: Carried | None = None
+    ) -> None:
         """Tells the driver that this node could begin.
 
         Args:
             keep: By what the best weights are known, if they are kept.
+            carried: What was taken over from another run's model.
         """
         message = Ready(
             **self.place.spec.sender,
@@ -48,6 +52,7 @@ class Member(NamedTuple):
             weights=weights,
             data=self.input.address,
             keep=keep,
+            carried=carried if self.place.leads else None,
         )
         self.place.ready(message)
         self.place.enter("ready")
