@@ -262,10 +262,14 @@ def _watched(kind: Any, history: Sequence[float], settings: Mapping[str, Any]) -
         yield epoch, model
 
 
-def weights_by_layer(exported: str) -> dict[str, list[Values]]:
-    """Returns the weights of each layer of an exported model that has any, by its name; of tables in shards, whole."""
-    importlib.import_module("sparktf.layers.keras"), importlib.import_module("sparktf.layers.tf_keras")
-    model = _loaded(exported)
+def weights_by_layer(exported: str, *, unsafe: bool = False) -> dict[str, list[Values]]:
+    """Returns the weights of each layer of an exported model that has any, by its name; of tables in shards, whole.
+
+    Args:
+        exported: Its folder.
+        unsafe: It has a `Lambda`.
+    """
+    model = _loaded(exported, unsafe=unsafe)
     found = {layer.name: [np.asarray(w) for w in layer.get_weights()] for layer in model.layers if layer.weights}
     for layer in model.layers:
         if hasattr(layer, "shards"):
@@ -281,9 +285,10 @@ def updates_counted(exported: str) -> int:
     return int(np.asarray(_loaded(exported).optimizer.iterations))
 
 
-def _loaded(exported: str) -> Any:
+def _loaded(exported: str, *, unsafe: bool = False) -> Any:
     """Returns an exported model, by the Keras that has saved it."""
-    with zipfile.ZipFile(exported) as archive:
+    with zipfile.ZipFile(f"{exported}/model.keras") as archive:
         version = json.loads(archive.read("metadata.json"))["keras_version"]
-    flavour = importlib.import_module("tf_keras" if version.startswith("2.") else "keras")
-    return flavour.models.load_model(exported)
+    flavour = "tf_keras" if version.startswith("2.") else "keras"
+    importlib.import_module(f"sparktf.layers.{flavour}")
+    return importlib.import_module(flavour).models.load_model(f"{exported}/model.keras", safe_mode=not unsafe)

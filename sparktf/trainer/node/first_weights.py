@@ -24,6 +24,7 @@ from sparktf.wire.model_source import ModelSource
 _SUFFIX = ".keras"
 _ASSETS = "assets.json"
 _KEY = "train.init_from"
+_SHOWN = 240
 
 
 def first_weights(place: Place, model: KerasModel, build: Callable[..., Any]) -> Carried | None:
@@ -105,9 +106,9 @@ def _loaded(
         built(model.layout.x(example(model.spec)), training=False)
         built.load_weights(str(file))
     except Exception as error:
-        said = " ".join(str(first).split())[:300]
         raise ModelContractError(
-            f"{_KEY}: {label} cannot be loaded, nor built anew by {place.spec.config.model} with its assets: {said}"
+            f"{_KEY}: {label} cannot be loaded ({_short(first)}), nor built anew by {place.spec.config.model} with its "
+            f"assets ({_short(error)})"
         ) from error
     return built
 
@@ -120,3 +121,8 @@ def _flavour_of(file: Path, label: str) -> str:
     except (zipfile.BadZipFile, KeyError, ValueError) as error:
         raise ModelContractError(f"{_KEY}: {label} is no model that Keras has saved: {error}") from None
     return "tf_keras" if version.startswith("2.") else "keras"
+
+
+def _short(error: BaseException) -> str:
+    """Returns what Keras says at length in one line."""
+    return " ".join(str(error).split())[:_SHOWN]
