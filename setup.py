@@ -17,7 +17,9 @@ REQUIRES = [
     "cryptography>=43,<51",
     "hdfs>=2.7,<3",  # WebHDFS: all writes, and reads where hdfs-native fails; finds the active NameNode
     "hdfs-native>=0.13,<0.15",  # reads twice as fast as WebHDFS, and needs neither Java nor libhdfs
+    "jinja2>=3.1,<4",  # the pages of reports: it escapes what names of columns and errors may hold
     "keras>=3.12,<4",
+    "matplotlib>=3.10,<4",  # their charts: SVG whose text stays text, without a browser or a script
     "numpy>=2.0,<3",
     "pandas>=2.2,<4",  # not ours: Spark's Arrow functions (mapInArrow) refuse to run without it
     "pyarrow>=18,<27",
@@ -31,15 +33,20 @@ REQUIRES = [
     "urllib3>=2,<3",
 ]
 LEGACY_KERAS = ["tf_keras~=2.21.0"]
+MLFLOW = ["mlflow-skinny>=3.1,<4"]  # the client alone: the whole brings a server, and pins NumPy, PyArrow and more
+TENSORBOARD = ["tensorboard>=2.20,<2.22"]  # TensorFlow has done without it since 2.21; only who looks needs it
 EXAMPLES = ["scikit-learn>=1.5,<2"]
 DEV = [
     *LEGACY_KERAS,
+    *MLFLOW,
+    *TENSORBOARD,
     *EXAMPLES,
     "greenlet>=3.1,<4",  # the simulator's drivers and nodes: one thread, in an order that a seed decides
     "hypothesis>=6.140,<7",
     "lxml>=6,<7",  # asks Oozie's schemas what they think of its files
     "mypy>=2.4,<3",
     "psutil>=6,<8",
+    "selenium>=4.30,<5",  # has a Chromium show the reports, and reads what is shown
     "py-spy>=0.4.1,<0.5",  # where a process stands that a failed test left hanging
     "pytest>=9,<10",
     "pytest-timeout>=2.3,<3",
@@ -68,9 +75,15 @@ setup(
     license="Apache-2.0",
     license_files=["LICENSE"],
     packages=find_packages(include=["sparktf", "sparktf.*"]),
-    package_data={"sparktf": ["py.typed", "driver/spark/log4j2.properties"]},
+    package_data={"sparktf": ["py.typed", "driver/spark/log4j2.properties", "nightly/report/templates/*"]},
     python_requires=">=3.11,<3.14",
     install_requires=REQUIRES,
-    extras_require={"legacy-keras": LEGACY_KERAS, "examples": EXAMPLES, "dev": DEV},
+    extras_require={
+        "legacy-keras": LEGACY_KERAS,
+        "mlflow": MLFLOW,
+        "tensorboard": TENSORBOARD,
+        "examples": EXAMPLES,
+        "dev": DEV,
+    },
     entry_points={"console_scripts": ["sparktf=sparktf.cli:main"]},
 )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime as dt
 import re
 import zoneinfo
+from collections.abc import Callable
 from typing import Literal, NamedTuple, Protocol, Self
 
 from sparktf.knobs import KNOBS
@@ -50,11 +51,28 @@ class TimeLimit(Message):
 
     Attributes:
         said: The setting, as people read it.
+        before_s: How long what comes after the training took in earlier runs of the name, at most; 0 where nobody
+            knows.
     """
 
     reason: Literal["deadline", "max_seconds"]
     said: str
     left_s: float
+    before_s: float = 0.0
+
+
+class Ending(Message):
+    """How long the end of a run's training took, in seconds, as the trainer saw it that leads.
+
+    Attributes:
+        evaluation_s: An evaluation, at most.
+        checkpoint_s: Writing and storing a checkpoint, at most.
+        total_s: From the last update on: checkpoint, evaluation, and the export.
+    """
+
+    evaluation_s: float = 0.0
+    checkpoint_s: float = 0.0
+    total_s: float = 0.0
 
 
 class TimeSettings(Protocol):
@@ -64,13 +82,18 @@ class TimeSettings(Protocol):
     def deadline(self) -> str | None: ...
     @property
     def max_seconds(self) -> float | None: ...
+    @property
+    def reserve(self) -> float | None: ...
 
 
-def time_limit(train: TimeSettings, started_s: float, now_s: float) -> TimeLimit | None:
+def time_limit(
+    train: TimeSettings, started_s: float, now_s: float, before_s: Callable[[], float] = lambda: 0.0
+) -> TimeLimit | None:
     """Returns what is left of a run's time, by whichever limit comes first; None where there is none.
 
     Args:
         started_s: When the run was submitted, in seconds since 1970, as `now_s`.
+        before_s: Says how long the end of earlier runs took; asked where there is a limit, and no `train.reserve`.
     """
     limits = []
     if train.deadline is not None:
@@ -79,7 +102,8 @@ def time_limit(train: TimeSettings, started_s: float, now_s: float) -> TimeLimit
     if train.max_seconds is not None:
         left_s = started_s + train.max_seconds - now_s
         limits.append(TimeLimit(reason="max_seconds", said=f"train.max_seconds: {train.max_seconds:g}", left_s=left_s))
-    return min(limits, key=lambda limit: limit.left_s, default=None)
+    first = min(limits, key=lambda limit: limit.left_s, default=None)
+    return first if first is None or train.reserve is not None else first.model_copy(update={"before_s": before_s()})
 
 
 class Took(NamedTuple):
@@ -88,11 +112,13 @@ class Took(NamedTuple):
     Attributes:
         call_s: A call into TensorFlow, which nobody can end.
         checkpoint_s: Writing and storing one, about as long as a model takes.
+        before_s: All that came after the training of an earlier run of the name.
     """
 
     call_s: float = 0.0
     evaluation_s: float = 0.0
     checkpoint_s: float = 0.0
+    before_s: float = 0.0
 
 
 def reserve_s(stated_s: float | None, took: Took) -> float:
@@ -103,8 +129,10 @@ def reserve_s(stated_s: float | None, took: Took) -> float:
     """
     if stated_s is not None:
         return stated_s
-    # A last checkpoint, and a model: half as much again, since a busy cluster is slower at times.
-    return KNOBS.publish_s + 1.5 * (took.evaluation_s + 2 * took.checkpoint_s)
+    # A last checkpoint, and a model: half as much again, since a busy cluster is slower at times. What earlier runs
+    # took counts from the first epoch on, and has comparing and publishing in it, of which no attempt knows.
+    own_s = KNOBS.publish_s + 1.5 * (took.evaluation_s + 2 * took.checkpoint_s)
+    return max(own_s, 1.5 * took.before_s)
 
 
 def is_time_up(left_s: float, stated_s: float | None, took: Took) -> bool:

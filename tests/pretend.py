@@ -16,6 +16,7 @@ from rich.console import Console
 from sparktf.carried import Carried
 from sparktf.clock import SystemClock
 from sparktf.column_statistics import TableStatistics
+from sparktf.comparison import Comparison
 from sparktf.config.job import JobConfig
 from sparktf.driver.attempt.accounting import EpochAccount
 from sparktf.driver.attempt.feeding import Feeders
@@ -105,6 +106,10 @@ class WatchedStorage(LocalStorage):
         self._before("download", path)
         super().download(path, local)
 
+    def copy(self, source: str, target: str) -> str:
+        self._before("copy", target)
+        return super().copy(source, target)
+
     def delete(self, path: str) -> None:
         self._before("delete", path)
         super().delete(path)
@@ -154,7 +159,9 @@ class PretendDriver:
         not_stored: What the chief says of each of its checkpoints; "" if they arrive.
         freezes: Whether the node freezes for good once it has failed.
         hooks: What acts at the run's stations.
+        run_id: Of its run.
         wait: Whether it waits while another one owns the run.
+        compare: What its node finds of its model, where there is a gate.
     """
 
     def __init__(self, application: Application, config: JobConfig, plan: Plan, storage: Storage | None = None) -> None:
@@ -168,12 +175,14 @@ class PretendDriver:
         self.not_stored = ""
         self.freezes = False
         self.hooks = Hooks()
+        self.run_id = "r"
         self.wait = False
+        self.compare: Callable[[TrainerSpec], Comparison | None] = lambda spec: None
         self.site.driver = self
 
     def train(self) -> RunResult:
-        """Runs to the end, as a submission of run `r` does; raises what `Run.execute` does."""
-        return Run(self.gang, self.config, "r", self.hooks, wait=self.wait).execute()
+        """Runs to the end, as a submission of its run does; raises what `Run.execute` does."""
+        return Run(self.gang, self.config, self.run_id, self.hooks, wait=self.wait).execute()
 
 
 class SetClock(SystemClock):
@@ -414,7 +423,8 @@ class PretendSite:
                     self._is_frozen = True
                     yield
                 return
-        finished = Finished(attempt=number, node=CHIEF, step=20, model=self._stage(spec, "model"))
+        compared = self._driver.compare(spec)
+        finished = Finished(attempt=number, node=CHIEF, step=20, model=self._stage(spec, "model"), comparison=compared)
         self._say(Action.FINISHED, finished)
         yield
 

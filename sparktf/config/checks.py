@@ -62,7 +62,7 @@ class ColumnBounds(Section):
 
 
 class DriftBounds(Section):
-    """How far the data may be from that of the last earlier run of the same name that is done."""
+    """How far the data may be from that of the published model, or else of the last earlier run that is done."""
 
     row_ratio: Range | None = Field(default=None, description="Rows over rows of then, e.g. `[0.5, 2]`.")
     columns: bool = Field(default=False, description="No column may come, go, or change its type.")
@@ -92,7 +92,7 @@ class BoundsConfig(Section):
 
 
 class ChecksConfig(Section):
-    """Statistics of every used column, and what they must be: [nightly.md](nightly.md). Empty: they are kept only."""
+    """Statistics of every used column, and what they must be: [data-checks.md](data-checks.md). Empty: only kept."""
 
     sample: Annotated[float, Gt(0), Le(1)] = Field(
         default=1.0, description="Share of the rows that statistics are made of."

@@ -92,7 +92,7 @@ class TrainConfig(Section):
     reserve: Duration | None = Field(
         default=None,
         description="How long before `deadline` or `max_seconds` training ends. Default: a minute, and half as much "
-        "again as an evaluation and two checkpoints took at most until then.",
+        "again as an evaluation and two checkpoints took at most until then, or as the end of an earlier run took.",
     )
     init_from: Annotated[str, AfterValidator(_init_from)] | None = Field(
         default=None,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime
 import traceback
+from contextlib import suppress
 from functools import partial
 from typing import Any
 
@@ -136,6 +137,7 @@ class Run:
         config = self._config
         self._open_events()
         self._display.say(f"run {self._rundir.name}/{self._rundir.run_id} on {self._site.place}")
+        self._hooks.begun(config, self._rundir, self._summary(None), self._voice)
         self._stopwatch.enter("plan")
         plan = plan_of_run(config, self._storage, self._rundir, self._fence, self._plan, self._display.say)
         self._take(RunEvent.PLANNED)
@@ -247,7 +249,7 @@ class Run:
             facts = self._site.facts(replacements.seating.agents)
             with gang.roster.changed:
                 nodes = replacements.seating.results(attempt, facts, located=bool(plan.hosts))
-            self._keep_attempt(attempt, nodes, restore, self._clock.now_s() - started_s)
+            self._keep_attempt(watch, nodes, restore, self._clock.now_s() - started_s)
         if outcome is Outcome.FAILED:
             try:
                 watch.settle()  # once the trainers have stopped: they hold the executors, whatever the storage does
@@ -276,6 +278,7 @@ class Run:
     ) -> TrainerSpec:
         """Returns what the leader's trainer gets."""
         models = self._hooks.models(self._config, self._rundir, self._voice, resumes=restore is not None)
+        before_s = partial(self._hooks.ending_s, self._config, self._rundir)
         return TrainerSpec(
             run_id=self._rundir.run_id,
             run_root=self._rundir.root,
@@ -289,7 +292,7 @@ class Run:
             assets=assets,
             restore=restore,
             hadoop=self._site.file_systems.hadoop.for_nodes(),
-            time_limit=time_limit(self._config.train, self._started_s, self._clock.wall_s()),
+            time_limit=time_limit(self._config.train, self._started_s, self._clock.wall_s(), before_s),
             init=None if restore else models.init,
             champion=models.champion,
         )
@@ -303,14 +306,14 @@ class Run:
         self._journal.emit(AttemptBegun(attempt=number, workers=len(workers), hosts=hosts, from_step=from_step))
 
     def _keep_attempt(
-        self, attempt: Attempt, nodes: tuple[NodeResult, ...], restore: Restore | None, duration_s: float
+        self, watch: Watch, nodes: tuple[NodeResult, ...], restore: Restore | None, duration_s: float
     ) -> None:
         cluster = self._config.cluster
         server_nbytes = (cluster.ps_memory_mib or cluster.trainer_memory_mib) * 2**20
         from_step = restore.step if restore else 0
-        kept = attempt_result(attempt, nodes, from_step, duration_s, server_nbytes=server_nbytes)
+        kept = attempt_result(watch.attempt, nodes, from_step, duration_s, server_nbytes=server_nbytes)
         self._attempts.append(kept)
-        self._journal.emit(AttemptEnded(**dict(kept)))
+        self._journal.emit(AttemptEnded(**dict(kept), samples=watch.course.samples()))
 
     # ---- the end ----
 
@@ -358,6 +361,9 @@ class Run:
         except StorageError as e:
             self._journal.warn(f"uploads that were not committed stay for the next run of this id to remove: {e}")
         self._results.write(result)
+        if self._hooks.reads_events(self._config):
+            with suppress(StorageError):  # then it reads those that are there
+                self._journal.flush()
         self._hooks.ended(result, self._config, self._rundir, self._fence.put, self._voice)
         self._journal.emit(RunEnded(verdict=int(result.verdict), error=result.error.message if result.error else None))
         self._journal.flush()

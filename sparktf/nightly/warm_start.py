@@ -38,7 +38,7 @@ class Beginning(NamedTuple):
     warning: str = ""
 
 
-class Dated(NamedTuple):
+class FoundModel(NamedTuple):
     """A model that may be begun from.
 
     Attributes:
@@ -77,7 +77,7 @@ def beginning_of(config: JobConfig, rundir: RunDirectory, file_systems: FileSyst
     return decide(found, published_of or str(config.date or today), train.full_every)
 
 
-def decide(found: Dated, day: str, full_every_s: float | None) -> Beginning:
+def decide(found: FoundModel, day: str, full_every_s: float | None) -> Beginning:
     """Returns whether a run of a day begins from a model, or from scratch since the chain of warm starts is too long.
 
     A model of which nobody knows when its weights were trained from scratch counts as trained on its own day, one
@@ -103,7 +103,7 @@ def is_full_due(full_date: str, day: str, every_s: float) -> bool:
     return age.days * _DAY_S >= every_s
 
 
-def _published(storage: Storage, rundir: RunDirectory) -> Dated | None:
+def _published(storage: Storage, rundir: RunDirectory) -> FoundModel | None:
     """Returns the current version; None where nothing is published."""
     serving = Serving(storage, rundir.root, rundir.name)
     number = serving.current()
@@ -127,10 +127,10 @@ def _published(storage: Storage, rundir: RunDirectory) -> Dated | None:
         run_id=manifest.run_id,
         full_date=manifest.full_date,
     )
-    return Dated(source, manifest.date)
+    return FoundModel(source, manifest.date)
 
 
-def _of_run(storage: Storage, rundir: RunDirectory, own: RunDirectory) -> Dated:
+def _of_run(storage: Storage, rundir: RunDirectory, own: RunDirectory) -> FoundModel:
     said = f"train.init_from: run:{rundir.run_id}"
     if rundir == own:
         raise ConfigError(f"{said} is this very run, which goes on from its own checkpoints by itself")
@@ -144,13 +144,13 @@ def _of_run(storage: Storage, rundir: RunDirectory, own: RunDirectory) -> Dated:
     try:
         result = RunResult.model_validate_json(storage.read_bytes(rundir.result))
     except (StorageNotFoundError, ValueError):  # not ended, or written by a later version
-        return Dated(source)
+        return FoundModel(source)
     day = result.date or result.started[: len("2026-11-20")]
     carried_from = result.carried.full_date if result.carried is not None else ""
-    return Dated(source.model_copy(update={"full_date": carried_from}), day)
+    return FoundModel(source.model_copy(update={"full_date": carried_from}), day)
 
 
-def _at_path(storage: Storage, path: str) -> Dated:
+def _at_path(storage: Storage, path: str) -> FoundModel:
     """Returns a `.keras` file, or that of a folder: an exported model's, or a published version's."""
     try:
         is_folder = storage.stat(path).is_dir
@@ -166,8 +166,8 @@ def _at_path(storage: Storage, path: str) -> Dated:
     with suppress(TornCheckpointError):  # then it was not published
         manifest = parse_manifest(storage, folder, ModelManifest)
         update = {"run_id": manifest.run_id, "full_date": manifest.full_date}
-        return Dated(source.model_copy(update=update), manifest.date)
-    return Dated(source)
+        return FoundModel(source.model_copy(update=update), manifest.date)
+    return FoundModel(source)
 
 
 def _files(storage: Storage, folder: str, model: str) -> tuple[str, ...]:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from sparktf.comparison import Comparison
 from sparktf.keep import EpochLoss, Kept
 from sparktf.message import Message
 from sparktf.sequence import Interval
 from sparktf.stopping import Stopped
+from sparktf.time_limit import Ending
 from sparktf.wire.control import Flavour
 from sparktf.wire.sender import NodeMessage
 
@@ -52,6 +54,8 @@ class Finished(NodeMessage):
         kept: Which weights the model has, if the best are kept; from who evaluates.
         folder: Where in the staging folder the model is.
         stopped: Why there were epochs left, where sparktf's own loop has ended before; from the leader.
+        comparison: What the gate found of the model; from who exports it.
+        ending: How long it took from the last update on; from whoever has trained in sparktf's own loop.
     """
 
     step: int
@@ -60,3 +64,5 @@ class Finished(NodeMessage):
     model: tuple[StagedFile, ...] = ()
     folder: str = "model"
     stopped: Stopped | None = None
+    comparison: Comparison | None = None
+    ending: Ending | None = None

@@ -20,9 +20,10 @@ from pyspark.sql import SparkSession
 from sparktf.column_statistics import RANKS, Spread, TableStatistics
 from sparktf.driver.plan.locality import nowhere
 from sparktf.driver.source.choice import choose_feed
+from sparktf.driver.source.footer_types import footer_types
 from sparktf.driver.source.origin import Origin
 from sparktf.driver.source.statistics_of import statistics_of
-from sparktf.errors import DataError, Verdict
+from sparktf.errors import CorruptFileError, DataError, Verdict
 from sparktf.storage import FileSystems
 
 ROWS = 20_000
@@ -36,8 +37,9 @@ def measured(spark: SparkSession, data: object = None, **section: Any) -> TableS
     """Returns the statistics of a data section, as a run plans and measures it."""
     config = lake_config(**section)
     origin = Origin(spark, config, data)
-    plan = choose_feed(spark, config, origin, FileSystems(), nowhere, lambda line: None)
-    return statistics_of(origin.fed, config, plan, cores=2)
+    file_systems = FileSystems()
+    plan = choose_feed(spark, config, origin, file_systems, nowhere, lambda line: None)
+    return statistics_of(spark, origin, config, plan, file_systems, cores=2)
 
 
 def check_spread(found: Spread | None, values: npt.NDArray[Any]) -> None:
@@ -128,6 +130,82 @@ def test_a_sample_knows_the_rows_from_the_footers(spark: SparkSession, lake: Pat
     assert found.rows_read == pytest.approx(ROWS / 4, rel=0.1)
     fed = measured(spark, path=lake, mode="spark", where="id < 10000", **section)
     assert fed.rows == pytest.approx(ROWS / 2, rel=0.1)
+
+
+def test_who_reads_the_rows_makes_no_difference(spark: SparkSession, lake: Path) -> None:
+    section = {"path": lake, "inputs": INPUTS, "targets": {"y": "label"}, "checks": {}}
+    direct, fed = measured(spark, **section), measured(spark, mode="spark", **section)
+    assert direct.columns.keys() == fed.columns.keys()
+    for name, column in direct.columns.items():
+        other = fed.columns[name]
+        assert other.model_copy(update={"numbers": None, "lengths": None}) == column.model_copy(
+            update={"numbers": None, "lengths": None}
+        )
+        for one, two in ((column.numbers, other.numbers), (column.lengths, other.lengths)):
+            assert (one is None) is (two is None)
+            if one is not None and two is not None:
+                assert (one.count, one.min, one.max) == (two.count, two.min, two.max)
+                assert (one.mean, one.deviation) == pytest.approx((two.mean, two.deviation))
+
+
+def test_types_are_told_by_a_footer_as_spark_tells_them(spark: SparkSession, tmp_path: Path) -> None:
+    table = pa.table(
+        {
+            "tiny": pa.array([1], pa.int8()),
+            "long": [1],
+            "single": pa.array([1.0], pa.float32()),
+            "dec": pa.array([1], pa.decimal128(7, 2)),
+            "utc": pa.array([1], pa.timestamp("us", "UTC")),
+            "ntz": pa.array([1], pa.timestamp("ms")),
+            "day": pa.array([1], pa.date32()),
+            "text": ["a"],
+            "raw": [b"a"],
+            "lists": [[1.0]],
+            "user": [{"age": 1}],
+            "unsigned": pa.array([1], pa.uint8()),
+            "y": [True],
+        }
+    )
+    write_file(tmp_path / "by_arrow" / "part=3" / "a.parquet", table)
+    spark.read.parquet(str(tmp_path / "by_arrow")).write.parquet(str(tmp_path / "by_spark"))
+    plain = ["tiny", "long", "single", "dec", "utc", "ntz", "day", "text", "raw", "lists", "part"]
+    told = []
+    for folder in ("by_arrow", "by_spark"):
+        for names in (plain, ["unsigned"], ["user.age"]):
+            inputs: dict[str, Any] = {name.replace(".", "_"): name for name in names}
+            if names == plain:
+                inputs["lists"] = {"columns": "lists", "ragged": True}
+                inputs["dec"] = {"columns": "dec", "dtype": "float64"}
+            config = lake_config(tmp_path / folder, inputs=inputs, targets={"label": "y"}, checks={})
+            origin, file_systems = Origin(spark, config), FileSystems()
+            plan = choose_feed(spark, config, origin, file_systems, nowhere, lambda line: None)
+            assert not plan.staged
+            types = footer_types(spark, file_systems, plan, names)
+            told.append(types is not None)
+            schema = origin.fed.table(names).schema
+            assert types is None or types == {field.name: field.dataType for field in schema.fields}
+    assert told == [True, False, True, True, True, False]
+
+
+def test_rows_that_are_held_out_count_once_and_those_of_another_source_do_not(
+    spark: SparkSession, lake: Path, tmp_path: Path
+) -> None:
+    section = {"path": lake, "inputs": {"id": "id"}, "targets": {"y": "label"}, "checks": {}}
+    held_out = measured(spark, validation={"fraction": 0.3}, **section)
+    check_spread(held_out.columns["id"].numbers, np.arange(ROWS))
+    write_file(tmp_path / "other.parquet", pa.table({"id": [-1], "label": [0.0]}))
+    other = measured(spark, validation={"path": str(tmp_path)}, **section)
+    check_spread(other.columns["id"].numbers, np.arange(ROWS))
+
+
+def test_a_file_that_has_changed_since_it_was_planned_is_refused(spark: SparkSession, tmp_path: Path) -> None:
+    file = write_file(tmp_path / "a.parquet", pa.table({"a": [1.0, 2.0], "y": [1.0, 2.0]}))
+    config = lake_config(tmp_path, inputs={"a": "a"}, targets={"y": "y"}, checks={})
+    origin, file_systems = Origin(spark, config, None), FileSystems()
+    plan = choose_feed(spark, config, origin, file_systems, nowhere, lambda line: None)
+    write_file(file, pa.table({"a": [1.0, 2.0, 3.0], "y": [1.0, 2.0, 3.0]}))
+    with pytest.raises(CorruptFileError, match=r"a\.parquet has changed since it was planned"):
+        statistics_of(spark, origin, config, plan, file_systems, cores=2)
 
 
 def test_the_rows_of_an_rdd_have_statistics_too(spark: SparkSession) -> None:

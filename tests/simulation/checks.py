@@ -6,7 +6,7 @@ import hashlib
 import itertools
 import math
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -32,12 +32,14 @@ _FILLED_S = 6.0
 
 Weights = npt.NDArray[np.uint8]
 
+_M = TypeVar("_M", bound=FileManifest)
+
 
 def is_guarded(rundir: RunDirectory, path: str) -> bool:
     """Whether only the run's owner may change what is at a path."""
-    of_owner = (rundir.config, rundir.owners, rundir.result, rundir.model, rundir.plan, f"{rundir.plan}/nodes.json")
+    files = (rundir.config, rundir.owners, rundir.result, f"{rundir.plan}/nodes.json", rundir.history)
     folder, _, name = path.rpartition("/")
-    if path in of_owner or folder == rundir.events:
+    if path in (*files, rundir.model, rundir.plan) or folder == rundir.events:
         return True
     return folder == rundir.checkpoints and checkpoint_step(name) is not None
 
@@ -45,12 +47,12 @@ def is_guarded(rundir: RunDirectory, path: str) -> bool:
 def published(world: World, target: str) -> Iterator[str]:
     """Yields what is wrong with what has just appeared at a path."""
     if target == world.rundir.model:
-        yield from _whole(world, target, FileManifest)
+        yield from whole(world, target, FileManifest)
         if (content := _content(world, target)) is not None:
             yield from _of_some_time(world, content)
     elif target.startswith(world.rundir.checkpoints):
-        yield from _whole(world, target, Manifest)
-        manifest, content = _manifest(world, target, Manifest), _content(world, target)
+        yield from whole(world, target, Manifest)
+        manifest, content = manifest_of(world, target, Manifest), _content(world, target)
         if isinstance(manifest, Manifest) and content is not None:
             yield from _trained(world, content.sure, manifest.cursor)
             yield from _told_of(world, manifest, content)
@@ -181,7 +183,7 @@ def _done(world: World, result: RunResult) -> Iterator[str]:
     model, config = world.rundir.model, world.config.train
     if any(rows.set_aside > world.config.data.max_bad_rows for rows in result.rows):
         yield "more rows are set aside than may be"
-    yield from _whole(world, model, FileManifest)
+    yield from whole(world, model, FileManifest)
     if (content := _content(world, model)) is None:
         return
     yield from _kept(world, result, content)
@@ -289,7 +291,7 @@ def newest_checkpoint(world: World) -> str:
 def _end(world: World) -> Cursor:
     """Returns the position at which the model that is published was."""
     if world.config.train.max_steps is not None and (newest := newest_checkpoint(world)):
-        manifest = _manifest(world, newest, Manifest)
+        manifest = manifest_of(world, newest, Manifest)
         if isinstance(manifest, Manifest):
             return manifest.cursor
     return Cursor(epoch=world.config.train.epochs)
@@ -359,8 +361,9 @@ def _is_of_the_gang(cause: ErrorRecord) -> bool:
     return any(text in cause.message for text in texts)
 
 
-def _whole(world: World, folder: str, kind: type[FileManifest]) -> Iterator[str]:
-    manifest = _manifest(world, folder, kind)
+def whole(world: World, folder: str, kind: type[FileManifest]) -> Iterator[str]:
+    """Yields what a folder lacks of what its manifest says."""
+    manifest = manifest_of(world, folder, kind)
     if isinstance(manifest, str):
         yield manifest
         return
@@ -372,7 +375,8 @@ def _whole(world: World, folder: str, kind: type[FileManifest]) -> Iterator[str]
             yield f"{file.name} is not what its manifest says"
 
 
-def _manifest(world: World, folder: str, kind: type[FileManifest]) -> FileManifest | str:
+def manifest_of(world: World, folder: str, kind: type[_M]) -> _M | str:
+    """Returns the manifest of a folder, or why it is none."""
     found = world.disk.find(f"{folder}/{MANIFEST}")
     if not isinstance(found, File):
         return "it has no manifest"

@@ -67,6 +67,15 @@ EVALUATOR_RATES: Mapping[str, tuple[float, float]] = {
 AGENT_RATES: Mapping[str, tuple[float, float]] = {"agent-away": (0.2, 0.9)}
 """The same of runs that go on without some workers: per agent that is gone, whose place somebody takes late."""
 
+NIGHT_RATES: Mapping[str, tuple[float, float]] = {
+    "other-killed": (0.005, 0.05),
+    "other-frozen": (0.005, 0.05),
+    "night-killed": (0.01, 0.1),
+    "night-frozen": (0.01, 0.1),
+}
+"""The same of runs that publish: per call of somebody else who changes the published models, and of the run's driver
+on these, and on its row of the history."""
+
 LOSSES = frozenset(
     (
         "evaluator-dies",
@@ -111,6 +120,7 @@ class Faults:
         is_fed: bool,
         is_async: bool = False,
         is_evaluated: bool = False,
+        is_nightly: bool = False,
         kinds: frozenset[str] | None = None,
         dropped: frozenset[str],
     ) -> None:
@@ -118,13 +128,14 @@ class Faults:
 
         Args:
             is_fed: Spark feeds the rows; `is_async`: parameter servers hold the weights; `is_evaluated`: an evaluator
-                reads what is committed.
+                reads what is committed; `is_nightly`: the model is published.
             dropped: Faults by name that do not happen, whatever is drawn.
         """
         chance = random.Random(f"{seed} faults")
         drawn = frozenset(kind for kind in RATES if chance.random() < _ON)
         rates = {kind: chance.uniform(*RATES[kind]) for kind in RATES}
         of_these = {"evaluator": EVALUATOR_RATES} if is_evaluated else {}
+        of_these |= {"night": NIGHT_RATES} if is_nightly else {}
         of_these |= {"feed": FEED_RATES} if is_fed else {}
         of_these |= {"feed": ASYNC_RATES, "agent": AGENT_RATES} if is_async else {}
         for name, more in of_these.items():

@@ -11,7 +11,7 @@ from contextlib import ExitStack, contextmanager
 from typing import Any, NamedTuple
 from unittest import mock
 
-from simulation import async_mutants, evaluation_mutants
+from simulation import async_mutants, evaluation_mutants, publishing_mutants
 from simulation.strategies import LOCKSTEP, PARAMETER_SERVER
 from simulation.world import play, settle
 
@@ -190,6 +190,7 @@ MUTANTS = (
         {"sparktf.storage.checkpoints.CheckpointStore.latest": _latest_unread},
     ),
     *(Mutant(guard, patches) for guard, patches in evaluation_mutants.GUARDS.items()),
+    *(Mutant(guard, patches) for guard, patches in publishing_mutants.GUARDS.items()),
     *(Mutant(guard, patches, PARAMETER_SERVER) for guard, patches in async_mutants.GUARDS.items()),
 )
 

@@ -62,6 +62,16 @@ _OF_MODEL = 30.0
 """A driver that publishes a model is so much likelier to be killed or frozen: it does so once, and commits often."""
 
 
+class Models(Protocol):
+    """The published models of a seed."""
+
+    def is_of(self, path: str) -> bool:
+        """Whether what is at a path, or the two of a rename, is one of them, on its way, or the run's row."""
+
+    def changed(self, process: Process) -> None:
+        """Told of every change of them."""
+
+
 class World(Protocol):
     """What all drivers of a seed share."""
 
@@ -74,6 +84,10 @@ class World(Protocol):
     hosts: tuple[str, ...]
     replays: Replays
     rundir: RunDirectory
+
+    @property
+    def models(self) -> Models | None:
+        """Those of a run that publishes."""
 
     def submit_beside(self) -> None:
         """Has the run be submitted again while it runs."""
@@ -515,9 +529,10 @@ def way_of(world: World, process: Process, deadline_s: float = _DEADLINE_S, *, d
         if trouble.error is not None:
             world.hit(process, "storage")
         weight = _OF_MODEL if world.rundir.model in path else 1.0
-        if driver and faults.strike("driver-killed", where, weight=weight):
+        kind = "night" if world.models is not None and world.models.is_of(path) else "driver"
+        if driver and faults.strike(f"{kind}-killed", where, weight=weight):
             hub.at(rng.uniform(0.0, trouble.takes_s), process.kill)
-        if driver and (chance := faults.strike("driver-frozen", where, weight=weight)):
+        if driver and (chance := faults.strike(f"{kind}-frozen", where, weight=weight)):
             for_s = chance.choice((2.0, 8.0, 25.0, 60.0))
             hub.at(rng.uniform(0.0, trouble.takes_s), partial(process.freeze, for_s))
             world.hit(process, "frozen")
@@ -577,4 +592,6 @@ def _applied(world: World, process: Process, what: str, path: str, apply: Callab
     answer = apply()
     if what in ("rename", "write", "delete"):
         world.changed(process, *path.split(" -> "))
+    if what in ("rename", "replace", "write", "delete") and world.models is not None and world.models.is_of(path):
+        world.models.changed(process)
     return answer

@@ -22,6 +22,7 @@ from simulation.disk import Disk
 from simulation.faults import Faults
 from simulation.hub import EPOCH_S, THREADING, Hub, Process, SimCondition, SimLock, running
 from simulation.nodes import Agent, Trainer
+from simulation.publishing import Models, SimNight, is_nightly, publishing
 from simulation.replays import Replays
 from simulation.rows import FedRows, Rows
 from simulation.site import SimSite
@@ -179,6 +180,8 @@ class World:
             self.config = _aggregated(seed, self.config) if is_async else self.config
             more["validation"], self.config = _evaluated(seed, self.config, more.get("validation"))
             self.rows = Rows(self.config, groups, self.hosts, seed, **more)
+        nightly = not is_async and is_nightly(seed)
+        self.config = publishing(seed, self.config) if nightly else self.config
         self.nodes = self.config.cluster.nodes
         self.faults = Faults(
             self.hub,
@@ -187,11 +190,13 @@ class World:
             is_fed=self.is_fed,
             is_async=is_async,
             is_evaluated=self.config.cluster.evaluator,
+            is_nightly=nightly,
             kinds=kinds,
             dropped=dropped,
         )
         self.disk = Disk(lambda: EPOCH_S + self.hub.now)
         self.rundir = RunDirectory(self.config.output.path, self.config.name, "r")
+        self.models = Models(self) if nightly else None
         self.submissions: list[Submission] = []
         self.violations: list[str] = []
         self.hits: dict[str, list[Hit]] = defaultdict(list)
@@ -294,6 +299,8 @@ class World:
         """Lets everything happen, then looks at what came of it."""
         with _in_simulation(self):
             self.submit()
+            if self.models is not None:
+                self.models.begin()
             over = self.hub.run(self._is_over, self._limit_s())
             if not over and self.liveness:
                 self.violate(f"the run has not ended {self.hub.now - self.faults.until_s:.0f} s after the last fault")
@@ -301,7 +308,7 @@ class World:
                 self.hub.run(self._is_quiet, self.hub.now + _QUIET_S)
                 for found in checks.held(self):
                     self.violate(found)
-            for found in checks.ends(self):
+            for found in (*checks.ends(self), *(self.models.ends() if self.models else ())):
                 self.violate(found)
             end = self._end()
             for process in self._processes():
@@ -352,8 +359,9 @@ class World:
 
     def _drive(self, submission: Submission) -> None:
         gang = submission.gang
+        night = None if self.models is None else SimNight(submission.site)
         try:
-            submission.result = Run(gang, self.config, "r", wait=submission.waits).execute()
+            submission.result = Run(gang, self.config, "r", night, wait=submission.waits).execute()
         except SparkTFError as error:
             submission.error = f"{type(error).__name__}: {error}"
             submission.result = error.result
@@ -363,6 +371,9 @@ class World:
         submission.ended_s = self.hub.now
         for found in checks.told(self, submission):
             self.violate(found)
+        if self.models is not None and night is not None and submission.result is not None:
+            for found in self.models.told(submission.result, night):
+                self.violate(f"{submission.process} {found}")
 
     def _ended(self, submission: Submission) -> None:
         submission.ended_s = self.hub.now
@@ -414,6 +425,7 @@ class World:
             for trainer in submission.site.trainers:
                 yield trainer.process
             yield from submission.site.feeders
+        yield from self.models.others if self.models else ()
 
     def _end(self) -> str:
         last = next((s for s in reversed(self.submissions) if s.result is not None), None)

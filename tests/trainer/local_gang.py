@@ -17,7 +17,7 @@ import psutil
 from rich.console import Console
 from trainer.local_agent import run_agent
 
-from sparktf.clock import SystemClock
+from sparktf.clock import Clock, SystemClock
 from sparktf.config.job import JobConfig
 from sparktf.driver.attempt.feeding import Feeders
 from sparktf.driver.gang.control_server import HERE, serve
@@ -75,15 +75,19 @@ class LocalGang:
         self._site.assets = assets
 
     @property
+    def clock(self) -> Clock:
+        return self._site.clock
+
+    @property
     def agents(self) -> LocalAgents | None:
         """The agents' processes, once they are started."""
         return self._site.agents
 
-    def train(self, config: JobConfig, hooks: Hooks | None = None) -> RunResult:
+    def train(self, config: JobConfig, hooks: Hooks | None = None, run_id: str = "run") -> RunResult:
         """Runs one training from preflight to result.json; raises what `Run.execute` does."""
         said = self.output.tell()
         try:
-            return Run(self._gang, config, "run", hooks).execute()
+            return Run(self._gang, config, run_id, hooks).execute()
         except Exception as error:
             self.output.seek(said)
             error.add_note(self.output.read())

@@ -19,7 +19,7 @@ from sparktf.errors import ConfigError, NodeLostError, Verdict
 from sparktf.knobs import KNOBS
 from sparktf.nightly.night import Night
 from sparktf.nightly.serving import ModelManifest
-from sparktf.nightly.warm_start import Beginning, Dated, beginning_of, decide, is_full_due
+from sparktf.nightly.warm_start import Beginning, FoundModel, beginning_of, decide, is_full_due
 from sparktf.result import Application, RunResult
 from sparktf.rundir import RunDirectory
 from sparktf.storage import FileSystems
@@ -56,7 +56,7 @@ def nights(count: int, every_s: float | None) -> list[str]:
     for number in range(count):
         day = str(dt.date(2026, 11, 1) + dt.timedelta(days=number))
         before = ModelSource(label="the one before", path="", files=(), full_date=found[-1] if found else "")
-        source = decide(Dated(before, day), day, every_s).source if found else None
+        source = decide(FoundModel(before, day), day, every_s).source if found else None
         found.append(source.full_date if source is not None else day)
     return found
 
@@ -68,25 +68,25 @@ def test_nights_in_a_row_train_from_scratch_as_often_as_they_are_told_to() -> No
 
 
 def test_a_model_of_unknown_descent_counts_from_its_own_day_and_one_without_a_day_from_today() -> None:
-    assert decide(Dated(SOURCE, "2026-11-01"), "2026-11-20", 30 * DAY_S).source == SOURCE.model_copy(
+    assert decide(FoundModel(SOURCE, "2026-11-01"), "2026-11-20", 30 * DAY_S).source == SOURCE.model_copy(
         update={"full_date": "2026-11-01"}
     )
-    assert decide(Dated(SOURCE, "2026-11-01"), "2026-11-20", 7 * DAY_S) == Beginning(
+    assert decide(FoundModel(SOURCE, "2026-11-01"), "2026-11-20", 7 * DAY_S) == Beginning(
         scratch="train.full_every: 7 d: the weights of version 14 go back to a training from scratch of 2026-11-01: "
         "trains from scratch"
     )
-    today = decide(Dated(SOURCE), "2026-11-20", DAY_S).source
+    today = decide(FoundModel(SOURCE), "2026-11-20", DAY_S).source
     assert today is not None
     assert today.full_date == "2026-11-20"
 
 
 def test_whoever_begins_from_a_model_of_a_later_day_is_told() -> None:
-    later = decide(Dated(SOURCE, "2026-11-21"), "2026-11-20", DAY_S)
+    later = decide(FoundModel(SOURCE, "2026-11-21"), "2026-11-20", DAY_S)
     assert later.source is not None
     assert later.warning == (
         "this run of 2026-11-20 begins from version 14, which is of 2026-11-21: it knows later rows"
     )
-    assert not decide(Dated(SOURCE, "2026-11-20"), "2026-11-20", None).warning
+    assert not decide(FoundModel(SOURCE, "2026-11-20"), "2026-11-20", None).warning
 
 
 # ---- where it is ----

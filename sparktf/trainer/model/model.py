@@ -161,7 +161,11 @@ class KerasModel:
 
     def compute_loss(self, rows: Tensors, y_pred: Any, *, training: bool) -> Any:
         """Returns the total loss of the rows: mean over rows and loss weights, plus regularisers."""
-        x, y, weight = self.layout.x(rows), self.layout.y(rows), self.layout.sample_weight(rows)
+        layout = self.layout
+        return self.loss_of(layout.y(rows), y_pred, layout.sample_weight(rows), x=layout.x(rows), training=training)
+
+    def loss_of(self, y: Any, y_pred: Any, weight: Any, *, x: Any = None, training: bool = False) -> Any:
+        """Returns what `compute_loss` does, of the parts of rows; Keras's own losses look at no `x`."""
         if self.flavour == "keras":
             return self.model.compute_loss(x=x, y=y, y_pred=y_pred, sample_weight=weight, training=training)
         return self.model.compute_loss(x=x, y=y, y_pred=y_pred, sample_weight=weight)
@@ -305,7 +309,7 @@ def _check_exact(model: Any, losses: list[Any]) -> None:
                 f"model: loss {_name(loss)} has reduction '{reduction}', which cannot be weighted exactly over "
                 "workers: use 'sum_over_batch_size'"
             )
-    for layer in _layers(model):
+    for layer in layers_of(model):
         if getattr(layer, "synchronized", False) or type(layer).__name__ == "SyncBatchNormalization":
             raise ModelContractError(
                 f"model: layer '{layer.name}' is a synchronised BatchNorm, which updates cannot be exact with"
@@ -342,7 +346,8 @@ def _check_optimizer(optimizer: Any) -> None:
         )
 
 
-def _layers(model: Any) -> Iterator[Any]:
+def layers_of(model: Any) -> Iterator[Any]:
+    """Yields a model and all layers in it, however deep."""
     yield from model._flatten_layers()
 
 

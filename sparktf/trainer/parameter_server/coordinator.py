@@ -11,6 +11,7 @@ import tensorflow as tf
 
 from sparktf.errors import ModelContractError
 from sparktf.topology import NodeId
+from sparktf.trainer.model.evaluate import ALONE
 from sparktf.trainer.model.large_tables import on_large_tables
 from sparktf.trainer.model.model import KerasModel, is_low_level, load_function
 from sparktf.trainer.node.epoch_end import EpochEnd
@@ -53,7 +54,8 @@ def coordinate(place: Place) -> None:
     tf.get_logger().setLevel("ERROR")
     connection = connect(len(place.spec.cluster.ps))
     function: Callable[..., Any] = load_function(place.spec.config)
-    member = Member(place, connection.strategy, Input(place), Saves(place), Output(place))
+    read = Input(place)
+    member = Member(place, connection.strategy, read, Saves(place), Output(place, read.sampled))
     if is_low_level(function):
         if place.spec.config.train.replicas_to_aggregate is not None:
             raise ModelContractError(
@@ -87,7 +89,7 @@ class CoordinatedRun:
         trains = config.train.init_optimizer  # who begins with an optimizer's state is begun from, too
         plain = partial(KerasModel, build, config, spec.assets, spec.feed, trains=trains)
         copy = CommittedCopy(place, member.saves, self._model, plain, trains=trains)
-        self._weights = Weights(member, copy, lambda values: values)
+        self._weights = Weights(member, copy, ALONE)
         self._epoch_end = EpochEnd(member, self._weights, self._model.optimizer, lambda values: values)
         checkpoint = ShardedCheckpoint(
             Servers(len(spec.cluster.ps)),
@@ -138,8 +140,9 @@ class CoordinatedRun:
             self._train_epoch(epoch)
             self._weights.evaluate(self._loop.position)
             over = self._epoch_end.is_over(self._loop.position)
-        kept = self._weights.export()
-        member.finish(self._loop.position, kept=kept, stopped=self._epoch_end.stopped)
+        exported = self._weights.export(self._loop.position)
+        stopped, ending = self._epoch_end.stopped, self._epoch_end.ending
+        member.finish(self._loop.position, **exported._asdict(), stopped=stopped, ending=ending)
 
     def _train_epoch(self, epoch: int) -> None:
         self._member.place.enter("training")

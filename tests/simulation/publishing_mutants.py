@@ -1,0 +1,68 @@
+"""Guards of publishing, each taken out: what stands in their places."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from contextlib import suppress
+from typing import Any
+
+from sparktf.errors import StorageNotFoundError
+from sparktf.nightly import history
+from sparktf.nightly.serving import Published, Serving
+from sparktf.nightly.turn import Turn
+
+_standing = Serving.standing
+_keep_record = history.keep_record
+
+
+def _alone(self: Turn) -> None:
+    self._storage.make_dirs(self._path)
+
+
+def _straight(self: Turn, staged: str, number: int) -> None:
+    self._storage.rename(staged, f"{self._folder}/{number}")
+
+
+def _deleted_first(self: Turn, name: str, content: bytes) -> None:
+    with suppress(StorageNotFoundError):
+        self._storage.delete(f"{self._folder}/{name}")
+    self._storage.write_bytes(f"{self._folder}/{name}", content)
+
+
+def _of_any_day(self: Serving, candidate: Any) -> Published | None:
+    standing = _standing(self, candidate)
+    return None if standing is not None and standing.version is None else standing
+
+
+def _put_by_anybody(record: Any, rundir: Any, storage: Any, put: Any) -> None:
+    del put
+    _keep_record(record, rundir, storage, storage.write_bytes)
+
+
+def _all_old_ones(self: Serving, turn: Turn, keep: int) -> tuple[int, ...]:
+    old = self.versions()[:-keep]
+    for version in old:
+        turn.remove(version.folder.rpartition("/")[2])
+    return tuple(version.number for version in old)
+
+
+def _shown_as(self: Serving, turn: Turn, staged: str) -> int:
+    number = len(self.versions()) + 1
+    turn.show(staged, number)
+    self._point(turn, number)
+    return number
+
+
+_SERVING = "sparktf.nightly.serving.Serving"
+_TURN = "sparktf.nightly.turn.Turn"
+
+GUARDS: Mapping[str, Mapping[str, Any]] = {
+    "who changes the models first ends all other turns": {f"{_TURN}.begin": _alone, f"{_TURN}.show": _straight},
+    "a run has one version": {f"{_SERVING}._of_run": lambda self, run_id: None},
+    "an older day's model takes no later one's place": {f"{_SERVING}.standing": _of_any_day},
+    "the current version is not pruned": {f"{_SERVING}._prune": _all_old_ones},
+    "CURRENT is replaced in one step": {f"{_TURN}.put": _deleted_first},
+    "numbers only grow": {f"{_SERVING}._show": _shown_as},
+    "a run's row is its owner's": {"sparktf.nightly.night.keep_record": _put_by_anybody},
+}
+"""Guard -> what to patch -> with what."""
