@@ -36,7 +36,6 @@ _LOSS = "loss"
 _KEEP = "keep"
 _CARRIED = "carried"
 
-
 _NBYTES_PER_WEIGHT = 12
 """A float32 and the two slots of Adam, the largest of the usual optimizers."""
 
@@ -167,8 +166,7 @@ class Committer:
         found = self._store.latest()
         if found is None:
             self.step, self.checkpoint = 0, ""
-            self._earlier = self._evaluated = self._trained = ()
-            self._carried = None
+            self._earlier, self._evaluated, self._trained, self._carried = (), (), (), None
             return None
         manifest, folder = found
         self.step, self.checkpoint = manifest.step, folder

@@ -10,7 +10,7 @@ from sparktf.errors import ModelContractError
 from sparktf.trainer.model.entries import Moves, Vocabulary, listed, moves
 from sparktf.trainer.model.lookups import Fed, fed_tables, lookups_of, same_vocabularies, tables_of, vocabulary_of
 from sparktf.trainer.model.optimizer_state import OptimizerState
-from sparktf.trainer.model.table_rows import Part, copy_rows, copy_whole, parts_of
+from sparktf.trainer.model.table_rows import ModelPart, copy_rows, copy_whole, parts_of
 from sparktf.trainer.model.variable_names import VariableNames
 
 _KEY = "train.init_tables"
@@ -56,8 +56,8 @@ class Decision(NamedTuple):
         moves: Of a table over a vocabulary.
     """
 
-    ours: Part
-    theirs: Part | None = None
+    ours: ModelPart
+    theirs: ModelPart | None = None
     moves: Moves | None = None
     why: str = ""
 
@@ -90,7 +90,7 @@ class Vocabularies:
         if self._lookups:
             self._fed = None if side.x is None else _traced(side.model, side.x)
 
-    def rows_of(self, part: Part) -> RowsOf:
+    def rows_of(self, part: ModelPart) -> RowsOf:
         """Returns what the rows of a table stand for."""
         layer, rows = part.layer, part.shape[0]
         asked = self._named.get(self._names.of_layer(layer))
@@ -163,7 +163,7 @@ def decide(ours: Side, theirs: Side, named: Mapping[str, str]) -> list[Decision]
     return [_decided(part, known.get(part.name), here, there) for part in parts_of(ours.model)]
 
 
-def _decided(ours: Part, theirs: Part | None, here: Vocabularies, there: Vocabularies) -> Decision:
+def _decided(ours: ModelPart, theirs: ModelPart | None, here: Vocabularies, there: Vocabularies) -> Decision:
     if theirs is None:
         return Decision(ours, why="there is none of this name")
     shapes = f"{list(ours.shape)} here, {list(theirs.shape)} there"

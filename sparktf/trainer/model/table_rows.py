@@ -13,7 +13,7 @@ from sparktf.trainer.model.trackables import tensorflow_variable, value_of
 from sparktf.trainer.model.variable_names import VariableNames, each_once
 
 
-class Part(NamedTuple):
+class ModelPart(NamedTuple):
     """A variable, or all those of a table: row `i` is row `i // n` of the `i % n`th.
 
     Attributes:
@@ -26,18 +26,18 @@ class Part(NamedTuple):
     layer: Any = None
 
 
-def parts_of(model: Any) -> list[Part]:
+def parts_of(model: Any) -> list[ModelPart]:
     """Returns the weights of a built model; those of its metrics and generators of random numbers are none."""
     names = VariableNames(model)
     tables = {id(variable): layer for layer in tables_of(model) for variable in layer.weights}
-    found: dict[int, Part] = {}
+    found: dict[int, ModelPart] = {}
     for variable in model.weights:
         layer = tables.get(id(variable))
         if layer is None:
-            found[id(variable)] = Part(names.of_variable(variable), (variable,), tuple(variable.shape))
+            found[id(variable)] = ModelPart(names.of_variable(variable), (variable,), tuple(variable.shape))
         elif id(layer) not in found:
             shape = (sum(int(shard.shape[0]) for shard in layer.weights), int(variable.shape[1]))
-            found[id(layer)] = Part(names.path_of(layer), tuple(layer.weights), shape, layer)
+            found[id(layer)] = ModelPart(names.path_of(layer), tuple(layer.weights), shape, layer)
     distinct = each_once(part.name for part in found.values())
     return [part._replace(name=name) for part, name in zip(found.values(), distinct, strict=True)]
 
