@@ -71,7 +71,8 @@ def tables_of_a_subclassed_model(flavour: str) -> dict[str, tuple[str, int, str]
         Table -> what became of it, how many entries were kept, and why if none was.
     """
     carry = importlib.import_module("sparktf.trainer.model.carry")
-    keras, tf = importlib.import_module(flavour), importlib.import_module("tensorflow")
+    keras: Any = importlib.import_module(flavour)
+    tf = importlib.import_module("tensorflow")
     tables = ("reshaped", "ragged", "joined", "numbers", "computed", "mixed")
 
     class Tables(keras.Model):  # type: ignore[misc]

@@ -313,7 +313,7 @@ def test_what_is_not_there_is_refused_before_a_node_is_held(driver: PretendDrive
 
 
 def test_it_is_told_in_one_line() -> None:
-    def variable(how: Any, **counts: int) -> CarriedVariable:
+    def variable(how: Any, **counts: Any) -> CarriedVariable:
         return CarriedVariable(name="v", shape=(1,), how=how, **counts)
 
     tables = [variable("entries", kept=100, new=3, left=2), variable("entries", kept=1020, new=0, left=0)]
