@@ -99,7 +99,7 @@ class DataConfig(Section):
         default=None, description="SQL predicate over partition columns, e.g. `date >= '2026-11-01'`."
     )
     ready: ReadyConfig | None = Field(
-        default=None, description="What has to lie at `path` before the run begins ([nightly.md](nightly.md))."
+        default=None, description="What has to lie at `path` before the run begins ([readiness.md](readiness.md))."
     )
     checks: ChecksConfig | None = Field(
         default=None, description="Statistics of the columns, and bounds of these ([data-checks.md](data-checks.md))."

@@ -41,7 +41,7 @@ class WatchedMetric(Section):
 
 
 class EarlyStoppingConfig(WatchedMetric):
-    """Ends the training when a metric gets no better, as Keras's EarlyStopping; see [nightly.md](nightly.md)."""
+    """Ends the training when a metric gets no better, as Keras's EarlyStopping; see [stopping.md](stopping.md)."""
 
     min_delta: float = Field(
         default=0.0, ge=0, allow_inf_nan=False, description="What is better by no more than this is no better."
@@ -57,7 +57,7 @@ class EarlyStoppingConfig(WatchedMetric):
 
 
 class ReduceLrConfig(WatchedMetric):
-    """Lowers the learning rate when a metric gets no better, as ReduceLROnPlateau of Keras: [nightly.md](nightly.md).
+    """Lowers the learning rate when a metric gets no better, as ReduceLROnPlateau of Keras: [stopping.md](stopping.md).
 
     The optimizer needs a learning rate that is a number, not a schedule.
     """

@@ -51,7 +51,7 @@ class OutputConfig(Section):
     history: bool = Field(
         default=False,
         description="Keep a row of each run that ends in the table `<path>/_runs`, which `sparktf runs` shows, and "
-        "Spark and Hive read ([nightly.md](nightly.md)).",
+        "Spark and Hive read ([history.md](history.md)).",
     )
     report: bool = Field(
         default=False,

@@ -60,7 +60,7 @@ def _time(key: str, text: str) -> dt.datetime:
 
 
 class ReadyConfig(Section):
-    """When the data at `data.path` is there. Asked before any executor is held; see [nightly.md](nightly.md)."""
+    """When the data at `data.path` is there. Asked before any executor is held; see [readiness.md](readiness.md)."""
 
     window: WindowConfig | None = Field(default=None, description="The partitions that have to be there.")
     success: bool = Field(

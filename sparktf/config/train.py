@@ -79,7 +79,7 @@ class TrainConfig(Section):
     callbacks: FunctionName | None = Field(
         default=None,
         description="`module:function`, called as `function(params)`, that returns Keras callbacks. The chief tells "
-        "them of each epoch ([nightly.md](nightly.md)).",
+        "them of each epoch ([stopping.md](stopping.md)).",
     )
     deadline: Annotated[str, AfterValidator(_time_of_day)] | None = Field(
         default=None,
