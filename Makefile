@@ -16,6 +16,7 @@ endif
 VENV := .venv
 BIN := $(VENV)/bin
 AIRFLOW := .airflow
+MLFLOW := .mlflow
 PY := $(BIN)/python
 LAKE := lake/digits
 CLICKS := lake/clicks
@@ -46,7 +47,7 @@ HALVES_integration := integration-local integration-others
 HALVES_cluster := cluster-yarn cluster-hdfs
 # Of `make test`, two at once: first those that fail soonest, then the longest, and last what is short and keeps both
 # processors busy to the end.
-PARTS := classes check $(foreach suite,unit cluster integration trainer,$(HALVES_$(suite))) fuzz simulate
+PARTS := classes check $(foreach suite,unit cluster integration trainer,$(HALVES_$(suite))) fuzz guests simulate
 REPORTS := $(patsubst %,$(TIMES)/%.xml,$(filter-out classes check,$(PARTS)))
 # What ARGS choose may all be in the other half.
 CHOSEN = $(if $(ARGS),|| [ $$? -eq 5 ])
@@ -170,6 +171,11 @@ cluster-hdfs:
 cluster-yarn:
 	@$(MINIHADOOP) as-root -- $(PYTEST) $(YARN_TESTS) $(ARGS) $(CHOSEN)
 
+# MLflow's server asks for an older PyArrow than sparktf has: an environment of its own, half a minute's work.
+.PHONY: guests
+guests: $(VENV)/.dev $(MLFLOW)/.installed ## Runs beside a real MLflow server and a real TensorBoard, without Spark
+	@MLFLOW_ENVIRONMENT=$(abspath $(MLFLOW)) $(PYTEST) tests/guests $(ARGS)
+
 # In no other target: its environment takes minutes to make, and has nothing in common with sparktf's.
 .PHONY: airflow
 airflow: java $(VENV)/.dev $(AIRFLOW)/.installed ## The DAGs of yarn/schedules in a real Airflow, in an environment of its own
@@ -207,7 +213,7 @@ docs: $(VENV)/.dev ## Write the generated pages of docs/ anew
 
 .PHONY: clean
 clean: ## Remove all that make has made
-	@rm -rf $(VENV) $(AIRFLOW) $(LAKE) $(CLICKS) lake/.digits-* lake/.clicks-* runs/digits runs/clicks benchmarks/out build dist *.egg-info \
+	@rm -rf $(VENV) $(AIRFLOW) $(MLFLOW) $(LAKE) $(CLICKS) lake/.digits-* lake/.clicks-* runs/digits runs/clicks benchmarks/out build dist *.egg-info \
 		.mypy_cache .pytest_cache .ruff_cache .hypothesis artifacts spark-warehouse metastore_db derby.log
 	@find sparktf jobs yarn tests benchmarks -name __pycache__ -prune -exec rm -rf {} +
 	@rmdir lake runs 2>/dev/null || true
@@ -257,6 +263,12 @@ $(AIRFLOW)/.installed: tests/dags/requirements.txt | $(PY)
 	@echo "installing Airflow into $(AIRFLOW) (once, a few minutes)"
 	@$(PY) -m venv --clear $(AIRFLOW)
 	@$(AIRFLOW)/bin/python -m pip install --quiet --disable-pip-version-check --requirement $<
+	@touch $@
+
+$(MLFLOW)/.installed: tests/guests/requirements.txt | $(PY)
+	@echo "installing MLflow's server into $(MLFLOW) (once, a minute at most)"
+	@$(PY) -m venv --clear $(MLFLOW)
+	@$(MLFLOW)/bin/python -m pip install --quiet --disable-pip-version-check --requirement $<
 	@touch $@
 
 $(PY):

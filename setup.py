@@ -31,9 +31,13 @@ REQUIRES = [
     "urllib3>=2,<3",
 ]
 LEGACY_KERAS = ["tf_keras~=2.21.0"]
+MLFLOW = ["mlflow-skinny>=3.1,<4"]  # the client alone: the whole brings a server, and pins NumPy, PyArrow and more
+TENSORBOARD = ["tensorboard>=2.20,<2.22"]  # TensorFlow has done without it since 2.21; only who looks needs it
 EXAMPLES = ["scikit-learn>=1.5,<2"]
 DEV = [
     *LEGACY_KERAS,
+    *MLFLOW,
+    *TENSORBOARD,
     *EXAMPLES,
     "greenlet>=3.1,<4",  # the simulator's drivers and nodes: one thread, in an order that a seed decides
     "hypothesis>=6.140,<7",
@@ -71,6 +75,12 @@ setup(
     package_data={"sparktf": ["py.typed", "driver/spark/log4j2.properties"]},
     python_requires=">=3.11,<3.14",
     install_requires=REQUIRES,
-    extras_require={"legacy-keras": LEGACY_KERAS, "examples": EXAMPLES, "dev": DEV},
+    extras_require={
+        "legacy-keras": LEGACY_KERAS,
+        "mlflow": MLFLOW,
+        "tensorboard": TENSORBOARD,
+        "examples": EXAMPLES,
+        "dev": DEV,
+    },
     entry_points={"console_scripts": ["sparktf=sparktf.cli:main"]},
 )

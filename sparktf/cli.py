@@ -6,6 +6,7 @@ import argparse
 import datetime
 import signal
 import sys
+import warnings
 from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
@@ -26,7 +27,11 @@ _SET_HELP = "override a key, e.g. --set train.epochs=3"
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Runs the command line and returns the exit code: 0, or the verdict of the error that it has shown."""
-    arguments = _parser().parse_args(argv)
+    parser = _parser()
+    arguments, others = parser.parse_known_args(argv)
+    if others and arguments.command is not _tensorboard:
+        parser.error(f"unrecognized arguments: {' '.join(others)}")
+    arguments.flags = others
     command: Callable[[argparse.Namespace], int] = arguments.command
     try:
         return command(arguments)
@@ -45,6 +50,7 @@ def _check(arguments: argparse.Namespace) -> int:
         from sparktf.driver.check import check_run  # noqa: PLC0415 - pyspark, which no other command needs
         from sparktf.submit.environment import default_master  # noqa: PLC0415
 
+        _silence_pandas()
         master = arguments.master or default_master(config)
         found = check_run(config, master, _say, deep=bool(arguments.deep))
         for error in found.errors:
@@ -58,6 +64,24 @@ def _check(arguments: argparse.Namespace) -> int:
     print(*lines, sep="\n", end="\n" if lines else "")
     print("ok" if config.data.source_key is not None else "ok, for train(spark, config, data): data names no source")
     return 0
+
+
+def _plan(arguments: argparse.Namespace) -> int:
+    from sparktf.clock import SystemClock  # noqa: PLC0415
+    from sparktf.preview.looking import look_ahead  # noqa: PLC0415 - pyspark, as above
+    from sparktf.preview.printing import print_forecast  # noqa: PLC0415
+    from sparktf.runs.finding import make_plain_console  # noqa: PLC0415
+    from sparktf.submit.environment import default_master  # noqa: PLC0415
+
+    _silence_pandas()
+    config = load_config(arguments.config, arguments.set, arguments.date)
+    run_id = chosen_run_id(arguments.run_id, arguments.date)
+    forecast = look_ahead(config, run_id, arguments.master or default_master(config), SystemClock(), _say)
+    if arguments.json:
+        print(forecast.model_dump_json(indent=1))
+    else:
+        print_forecast(make_plain_console(), forecast)
+    return forecast.exit_code
 
 
 def _submit(arguments: argparse.Namespace) -> int:
@@ -148,6 +172,21 @@ def _diff(arguments: argparse.Namespace) -> int:
     return 0
 
 
+def _tensorboard(arguments: argparse.Namespace) -> int:
+    from sparktf.clock import SystemClock  # noqa: PLC0415
+    from sparktf.runs.board import find_subject, show_board  # noqa: PLC0415
+    from sparktf.runs.finding import find_output  # noqa: PLC0415
+
+    signal.signal(signal.SIGTERM, _interrupt)
+    subject = find_subject(arguments.run, find_output(arguments.output, arguments.config))
+    flags = ["--host", arguments.host, "--port", str(arguments.port), *arguments.flags]
+    try:
+        show_board(subject, flags, SystemClock(), partial(print, flush=True))
+    except KeyboardInterrupt:
+        return 0  # there is no other way to end it
+    return 0
+
+
 def _positive(text: str) -> int:
     """Returns a number of runs, for argparse."""
     if not text.isdecimal() or not int(text):
@@ -175,6 +214,11 @@ def _promote(arguments: argparse.Namespace) -> int:
 
     print(promote(arguments.output, arguments.run))
     return 0
+
+
+def _silence_pandas() -> None:
+    """Keeps Spark's word on its pandas, which is not ours to choose, from whoever looks at a run."""
+    warnings.filterwarnings("ignore", "PySpark does not yet fully support pandas", FutureWarning)
 
 
 def _say(line: str) -> None:
@@ -206,6 +250,13 @@ def _parser() -> argparse.ArgumentParser:
     )
     check.add_argument("--master", help="Spark's master, which must have room (default: what a run here would take)")
     check.set_defaults(command=_check)
+    plan = commands.add_parser("plan", help="say all that can be said of a run before it holds anything")
+    plan.add_argument("config", metavar="CONFIG", help="YAML file")
+    add_config_arguments(plan)
+    plan.add_argument("--run-id", metavar="ID", help="names the run (default: --date)")
+    plan.add_argument("--master", help="Spark's master (default: what a run here would take)")
+    plan.add_argument("--json", action="store_true", help="one JSON document with the same facts")
+    plan.set_defaults(command=_plan)
     submit = commands.add_parser("submit", help="run spark-submit for a configuration, and wait for the run's verdict")
     submit.add_argument("config", metavar="CONFIG", help="YAML file")
     add_config_arguments(submit)
@@ -250,7 +301,16 @@ def _add_runs(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> 
     diff.add_argument("first", metavar="RUN", help="as of show")
     diff.add_argument("second", metavar="RUN")
     diff.set_defaults(command=_diff)
-    for parser in (runs, show, diff):
+    board = commands.add_parser(
+        "tensorboard",
+        help="show a run, or all runs of a name, in TensorBoard, and follow them",
+        description="Options that are not here are TensorBoard's own, and go last.",
+    )
+    board.add_argument("run", metavar="NAME|RUN", help="a name, or a run as of show")
+    board.add_argument("--host", default="127.0.0.1", help="where it listens (default: %(default)s)")
+    board.add_argument("--port", type=int, default=6006, help="0 for any that is free (default: %(default)s)")
+    board.set_defaults(command=_tensorboard)
+    for parser in (runs, show, diff, board):
         parser.add_argument("--output", metavar="PATH", help="where the runs are (default: $SPARKTF_OUTPUT)")
         parser.add_argument("--config", metavar="FILE", help="a configuration, whose output and name are meant")
 

@@ -28,6 +28,7 @@ class Knobs:
         events_s: It is looked so often whether events in memory are to be stored.
         ready_poll_s: A run that waits for its data looks so often whether it is there, at least.
         hasty_storage_s: Deadline of what nobody waits for while the storage is away: events, tidying up.
+        hasty_guest_s: What learns of the end of a run that was interrupted may take so long, each.
         release_s: Spark may take so long to give executors back that nobody needs.
         release_poll_s: It is looked so often whether it has.
         rate_window_s: Rows a second are told as the mean over so long.
@@ -66,6 +67,7 @@ class Knobs:
             for longer.
         submit_poll_s: spark-submit is looked after so often.
         follow_s: A run in cluster mode is looked at in its run directory so often.
+        board_stop_s: A TensorBoard that is told to stop may take so long.
         driver_stop_s: A driver that is told to stop may take so long.
         clean_up_s: What a submission has staged is removed within so long, or left.
     """
@@ -80,6 +82,7 @@ class Knobs:
     events_s: float = 5.0
     ready_poll_s: float = 30.0
     hasty_storage_s: float = 2.0
+    hasty_guest_s: float = 10.0
     release_s: float = 30.0
     release_poll_s: float = 0.5
     rate_window_s: float = 10.0
@@ -112,6 +115,7 @@ class Knobs:
     last_output_s: float = 1.0
     submit_poll_s: float = 0.5
     follow_s: float = 2.0
+    board_stop_s: float = 5.0
     driver_stop_s: float = 60.0
     clean_up_s: float = 10.0
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections import Counter
 from typing import Any, NamedTuple
 
@@ -11,6 +12,7 @@ from sparktf.errors import ErrorRecord, RunInterruptedError, Verdict
 from sparktf.keep import Evaluation, Kept
 from sparktf.message import Message
 from sparktf.stopping import Stopped
+from sparktf.time_limit import Ending
 from sparktf.usage import Made, Usage
 
 
@@ -160,6 +162,8 @@ class RunResult(Message):
         carried: What it has taken over from another run's model, where `train.init_from` names one.
         comparison: What the gate found, where `gate` is configured.
         stopped: Why the training ended before its last epoch, where the configuration says when it does.
+        ending: How long it took from the last update on, until the driver took over for what `seconds` has as
+            "publish"; None for a loop of the user's own.
         date: The day that the run is of (`--date`), as YYYY-MM-DD; "" for none.
         steps: Optimizer updates of the whole run.
         model: Folder of the published model, "" if there is none.
@@ -185,6 +189,7 @@ class RunResult(Message):
     validation: tuple[Evaluation, ...] = ()
     kept: Kept | None = None
     stopped: Stopped | None = None
+    ending: Ending | None = None
     carried: Carried | None = None
     comparison: Comparison | None = None
     model: str = ""
@@ -258,3 +263,8 @@ class RunResult(Message):
             error = self.error.to_error()
             error.result = self
             raise error
+
+
+def result_content(result: RunResult) -> bytes:
+    """Returns a result as result.json holds it."""
+    return json.dumps(result.model_dump(mode="json"), indent=1).encode()

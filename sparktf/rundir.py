@@ -23,6 +23,9 @@ HISTORY = "_runs"
 HISTORY_OF_NAME = "name="
 """Within it, the folder of a name begins so: as Spark and Hive write a partition."""
 
+RESULT, STATISTICS = "result.json", "statistics.json"
+"""Files of a run; of the second, its published model has a copy."""
+
 SERVING = "serving"
 """The folder beside the runs of one name that has the models which are published."""
 
@@ -70,7 +73,7 @@ class RunDirectory:
 
     @property
     def statistics(self) -> str:
-        return f"{self.path}/statistics.json"
+        return f"{self.path}/{STATISTICS}"
 
     @property
     def events(self) -> str:
@@ -94,7 +97,7 @@ class RunDirectory:
 
     @property
     def result(self) -> str:
-        return f"{self.path}/result.json"
+        return f"{self.path}/{RESULT}"
 
     @property
     def history(self) -> str:
@@ -117,6 +120,11 @@ class RunDirectory:
     @property
     def model(self) -> str:
         return f"{self.path}/model"
+
+    @property
+    def serving(self) -> str:
+        """Where models of this name are published: outside of its own folder."""
+        return f"{self.root.rstrip('/')}/{self.name}/{SERVING}"
 
     @property
     def checkpoints(self) -> str:

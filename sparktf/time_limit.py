@@ -50,11 +50,28 @@ class TimeLimit(Message):
 
     Attributes:
         said: The setting, as people read it.
+        before_s: How long what comes after the training took in earlier runs of the name, at most; 0 where nobody
+            knows.
     """
 
     reason: Literal["deadline", "max_seconds"]
     said: str
     left_s: float
+    before_s: float = 0.0
+
+
+class Ending(Message):
+    """How long the end of a run's training took, in seconds, as the trainer saw it that leads.
+
+    Attributes:
+        evaluation_s: An evaluation, at most.
+        checkpoint_s: Writing and storing a checkpoint, at most.
+        total_s: From the last update on: checkpoint, evaluation, and the export.
+    """
+
+    evaluation_s: float = 0.0
+    checkpoint_s: float = 0.0
+    total_s: float = 0.0
 
 
 class TimeSettings(Protocol):
@@ -88,11 +105,13 @@ class Took(NamedTuple):
     Attributes:
         call_s: A call into TensorFlow, which nobody can end.
         checkpoint_s: Writing and storing one, about as long as a model takes.
+        before_s: All that came after the training of an earlier run of the name.
     """
 
     call_s: float = 0.0
     evaluation_s: float = 0.0
     checkpoint_s: float = 0.0
+    before_s: float = 0.0
 
 
 def reserve_s(stated_s: float | None, took: Took) -> float:
@@ -103,8 +122,10 @@ def reserve_s(stated_s: float | None, took: Took) -> float:
     """
     if stated_s is not None:
         return stated_s
-    # A last checkpoint, and a model: half as much again, since a busy cluster is slower at times.
-    return KNOBS.publish_s + 1.5 * (took.evaluation_s + 2 * took.checkpoint_s)
+    # A last checkpoint, and a model: half as much again, since a busy cluster is slower at times. What earlier runs
+    # took counts from the first epoch on, and has comparing and publishing in it, of which no attempt knows.
+    own_s = KNOBS.publish_s + 1.5 * (took.evaluation_s + 2 * took.checkpoint_s)
+    return max(own_s, 1.5 * took.before_s)
 
 
 def is_time_up(left_s: float, stated_s: float | None, took: Took) -> bool:

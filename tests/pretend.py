@@ -104,6 +104,10 @@ class WatchedStorage(LocalStorage):
         self._before("download", path)
         super().download(path, local)
 
+    def copy(self, source: str, target: str) -> str:
+        self._before("copy", target)
+        return super().copy(source, target)
+
     def delete(self, path: str) -> None:
         self._before("delete", path)
         super().delete(path)

@@ -17,7 +17,7 @@ _HOMES = {
     "The Spark driver": ("driver/", "cluster", "main", "nightly"),
     "A Spark task on an executor": ("executor",),
     "A trainer's process": ("trainer", "layers"),
-    "The machine that submits": ("submit", "runs", "entry", "jobs"),
+    "The machine that submits": ("submit", "runs", "preview", "entry", "jobs"),
     "In every process": ("feed", "storage", "wire", "config", "root"),
 }
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 import threading
 import time
@@ -91,6 +92,7 @@ class StorageContract:
             lambda storage, path, local: storage.checksum(path),
             lambda storage, path, local: storage.free_nbytes(path),
             lambda storage, path, local: storage.download(path, local),
+            lambda storage, path, local: storage.copy(path, f"{path}-copied"),
             lambda storage, path, local: storage.rename(path, f"{path}-renamed"),
         ],
     )
@@ -133,6 +135,17 @@ class StorageContract:
         assert (tmp_path / "back" / "x").read_bytes() == content
         assert names_below(storage, f"{root}/far") == ["x"]
         assert [path.name for path in (tmp_path / "back").iterdir()] == ["x"]
+
+    @pytest.mark.parametrize("nbytes", [0, 5, 9_000_000])
+    def test_a_copy_is_told_by_what_has_arrived(self, storage: Storage, root: str, tmp_path: Path, nbytes: int) -> None:
+        content = os.urandom(nbytes)
+        (tmp_path / "local").write_bytes(content)
+        storage.upload(tmp_path / "local", f"{root}/x")
+        storage.write_bytes(f"{root}/far/x", b"of before")
+        assert storage.copy(f"{root}/x", f"{root}/far/x") == hashlib.sha256(content).hexdigest()
+        storage.download(f"{root}/far/x", tmp_path / "back")
+        assert (tmp_path / "back").read_bytes() == content
+        assert names_below(storage, root) == ["far", "far/x", "x"]
 
     def test_a_local_file_that_is_missing_is_named(self, storage: Storage, root: str, tmp_path: Path) -> None:
         with pytest.raises(StorageNotFoundError, match=f"cannot read {tmp_path}/missing"):

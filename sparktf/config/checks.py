@@ -92,7 +92,7 @@ class BoundsConfig(Section):
 
 
 class ChecksConfig(Section):
-    """Statistics of every used column, and what they must be: [nightly.md](nightly.md). Empty: they are kept only."""
+    """Statistics of every used column, and what they must be: [data-checks.md](data-checks.md). Empty: only kept."""
 
     sample: Annotated[float, Gt(0), Le(1)] = Field(
         default=1.0, description="Share of the rows that statistics are made of."

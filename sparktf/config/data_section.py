@@ -102,7 +102,7 @@ class DataConfig(Section):
         default=None, description="What has to lie at `path` before the run begins ([nightly.md](nightly.md))."
     )
     checks: ChecksConfig | None = Field(
-        default=None, description="Statistics of the columns, and bounds of these ([nightly.md](nightly.md))."
+        default=None, description="Statistics of the columns, and bounds of these ([data-checks.md](data-checks.md))."
     )
     inputs: dict[str, FeatureSetting] = Field(
         min_length=1, description="Model input name -> column, list of columns, or a feature."

@@ -82,7 +82,7 @@ class JobConfig(Section):
     checkpoint: CheckpointConfig = Field(default=CheckpointConfig(), description="Checkpoints.")
     output: OutputConfig = Field(description="Where results go.")
     publish: PublishConfig | None = Field(
-        default=None, description="Whether the model is put where readers find it ([nightly.md](nightly.md))."
+        default=None, description="Whether the model is put where readers find it ([publishing.md](publishing.md))."
     )
     timeouts: TimeoutsConfig = Field(default=TimeoutsConfig(), description="Upper bounds of every wait.")
     security: SecurityConfig = Field(default=SecurityConfig(), description="The control channel.")
@@ -161,6 +161,11 @@ class JobConfig(Section):
     def _pruned_models_are_published(self) -> Self:
         if self.output.keep_models is not None and self.publish is None:
             raise ValueError("output.keep_models is of models that runs publish: give publish, if only as {}")
+        mlflow = self.output.mlflow
+        if mlflow is not None and mlflow.registered_model is not None and self.publish is None:
+            raise ValueError(
+                "output.mlflow.registered_model is of models that runs publish: give publish, if only as {}"
+            )
         return self
 
     @property

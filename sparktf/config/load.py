@@ -103,7 +103,8 @@ def show_config(config: JobConfig) -> str:
     plain = _plain(config)
     for section in MAY_HOLD_SECRETS:
         *above, key = section
-        _at(plain, above)[key] = redacted(_at(plain, section))
+        if (holder := _at(plain, above)).get(key) is not None:
+            holder[key] = redacted(holder[key])
     return dump_yaml(plain)
 
 

@@ -125,6 +125,11 @@ class ClusterConfig(Section):
         return not self.evaluator
 
     @property
+    def updates_together(self) -> bool:
+        """Whether all workers make every update together, each bringing its share of the rows."""
+        return self.strategy != "parameter_server"
+
+    @property
     def outlives_losses(self) -> bool:
         """Whether an attempt goes on when a worker or the evaluator is lost, and another takes its place."""
         return self.strategy == "parameter_server" or self.evaluator

@@ -3,10 +3,42 @@
 from __future__ import annotations
 
 import datetime as dt
+import re
+from typing import Annotated
 
 from pydantic import Field, PositiveFloat, PositiveInt, field_validator
 
 from sparktf.config.section import Section
+
+_SERVER = re.compile(r"https?://[^@\s]+|databricks(://[^@\s]+)?")
+
+
+class MlflowConfig(Section):
+    """A run of MLflow's for each run, found again by whoever submits it again; see [guests.md](guests.md)."""
+
+    tracking_uri: str | None = Field(
+        default=None,
+        description="Of the tracking server, as `https://mlflow.example.org`; names and passwords go into the driver's "
+        "environment. Default: `MLFLOW_TRACKING_URI` of that.",
+    )
+    experiment: Annotated[str, Field(min_length=1)] | None = Field(
+        default=None, description="The experiment, which is made where there is none. Default: `name`."
+    )
+    registered_model: Annotated[str, Field(min_length=1)] | None = Field(
+        default=None,
+        description="Name under which the model of a run that is done becomes a version in MLflow's registry: the "
+        "published one, where `publish` is given. Default: none.",
+    )
+
+    @field_validator("tracking_uri")
+    @classmethod
+    def _is_a_server(cls, uri: str | None) -> str | None:
+        if uri is not None and not _SERVER.fullmatch(uri):
+            raise ValueError(
+                "must be https://HOST, http://HOST or databricks, without a name and a password: these go into the "
+                "driver's environment, as MLFLOW_TRACKING_USERNAME and MLFLOW_TRACKING_PASSWORD"
+            )
+        return uri
 
 
 class OutputConfig(Section):
@@ -34,15 +66,30 @@ class OutputConfig(Section):
         description="Newest ended runs of this name kept, and the one whose model `CURRENT` names; older ones are "
         "deleted at the end of a run. Default: all.",
     )
+    mlflow: MlflowConfig | None = Field(
+        default=None,
+        description="Whether MLflow learns of the run; needs `pip install 'sparktf[mlflow]'` where the driver runs.",
+    )
+    on_end: Annotated[tuple[Annotated[str, Field(min_length=1)], ...], Field(min_length=1)] | None = Field(
+        default=None,
+        description="Command and arguments, run on the driver's machine once a run has a result, whatever the verdict; "
+        "it gets result.json on its standard input: [guests.md](guests.md#a-command-of-your-own-outputon_end).",
+    )
 
 
 class PublishConfig(Section):
-    """Puts the model of a run that is done into `<output.path>/<name>/serving/`; see [nightly.md](nightly.md)."""
+    """Puts the model of a run that is done into `<output.path>/<name>/serving/`; see [publishing.md](publishing.md)."""
 
     date: str | None = Field(
         default=None,
         description="Day that the model is of, as YYYY-MM-DD: it never takes the place of a later day's. Default: "
         "`--date`, else the day on which it is published (UTC).",
+    )
+
+    imports: tuple[str, ...] = Field(
+        default=(),
+        description="Modules that whoever reads the model has imported, which bring operations of their own, such as "
+        "`tensorflow_text`: so has the fresh process that tries it. Installed ones: it does not see the model's code.",
     )
 
     @field_validator("date")

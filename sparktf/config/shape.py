@@ -60,8 +60,8 @@ def walk_sections(section: type[Section] = JobConfig, prefix: str = "") -> Itera
 FREE_FORM = (("params",), ("data", "fill_null"))
 """Keys whose values may be of any type."""
 
-MAY_HOLD_SECRETS = (("params",), ("submit", "conf"))
-"""Mappings whose names are the user's or Spark's, and some of whose values nobody should see."""
+MAY_HOLD_SECRETS = (("params",), ("submit", "conf"), ("output", "on_end"))
+"""What has names of the user's or Spark's, or is a command, and some of whose values nobody should see."""
 
 DOTTED_NAMES = (("submit", "conf"),)
 """Mappings whose names contain dots: `--set submit.conf.spark.yarn.jars=...`."""

@@ -32,11 +32,16 @@ class TimeoutsConfig(Section):
     )
     upload: PositiveFloat = Field(
         default=900.0,
-        description="For a checkpoint's upload or the model's export. Checkpoints that fail for as long end the run.",
+        description="For a checkpoint's upload or the model's export, and for a fresh process to load a model that is to "
+        "be published. Checkpoints that fail for as long end the run.",
     )
     owner: PositiveFloat = Field(
         default=60.0,
         description="The owner of a run that gives no sign of life for so long is gone, and another submission of the "
         "run takes it over. One that cannot give it commits nothing: [nightly.md](nightly.md#one-owner).",
     )
+    mlflow: PositiveFloat = Field(
+        default=60.0, description="For MLflow to take what a run has to say at its beginning, and at its end."
+    )
+    on_end: PositiveFloat = Field(default=60.0, description="For the command `output.on_end`.")
     stop: PositiveFloat = Field(default=5.0, description="Between asking a trainer to stop and killing it.")

@@ -79,7 +79,7 @@ class TrainConfig(Section):
     reserve: Duration | None = Field(
         default=None,
         description="How long before `deadline` or `max_seconds` training ends. Default: a minute, and half as much "
-        "again as an evaluation and two checkpoints took at most until then.",
+        "again as an evaluation and two checkpoints took at most until then, or as the end of an earlier run took.",
     )
     max_attempts: PositiveInt = Field(default=3, description="Attempts before infrastructure failures end the run.")
 

@@ -7,7 +7,9 @@ becomes a `BareSwitch`: text that a bool field takes too, and that free-form val
 
 from __future__ import annotations
 
+import json
 import re
+from collections.abc import Iterator
 from typing import Any
 
 import yaml
@@ -165,3 +167,12 @@ def _parts(node: yaml.Node) -> list[yaml.Node]:
 
 def _problem(node: yaml.Node, text: str) -> yaml.MarkedYAMLError:
     return yaml.constructor.ConstructorError(problem=text, problem_mark=node.start_mark)
+
+
+def leaves(value: Any, key: str = "") -> Iterator[tuple[str, str]]:
+    """Yields what stands in mappings within mappings by dotted keys: text as it is, all else as JSON."""
+    if isinstance(value, dict):
+        for name, inner in value.items():
+            yield from leaves(inner, f"{key}.{name}" if key else str(name))
+    else:
+        yield key, value if isinstance(value, str) else json.dumps(value, default=str)

@@ -2,29 +2,35 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import partial
+from typing import TYPE_CHECKING
 
 from sparktf.config.job import JobConfig
 from sparktf.driver.code.module import binds, check_code, importable, require_module, search_path
 from sparktf.driver.output import check_output
 from sparktf.driver.plan.features import Schema
 from sparktf.driver.plan.files import list_source, read_schema
-from sparktf.driver.plan.locality import nowhere
+from sparktf.driver.plan.locality import FileBlock, nowhere
 from sparktf.driver.plan.not_plain import NotPlainError
 from sparktf.driver.plan.paths import normalised
 from sparktf.driver.plan.plan import Plan
 from sparktf.driver.plan.planner import feed_spec, plan_source
 from sparktf.driver.plan.spark_reads import SparkReads
 from sparktf.driver.source.choice import check_may_be_fed, choose_feed
+from sparktf.driver.source.hdfs_blocks import is_on_hdfs, locate_or_warn
 from sparktf.driver.source.origin import Origin
-from sparktf.driver.spark.application import check_slots, hadoop_conf, slots_on, start_session
+from sparktf.driver.spark.application import Slots, check_slots, hadoop_conf, slots_on, start_session
 from sparktf.errors import ConfigError, SparkTFError
 from sparktf.hadoop import HadoopConf
 from sparktf.sequence import PartitionValue
 from sparktf.storage import FileSystems
 from sparktf.topology import in_words
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 _HERE = {"spark.master": "local[*]", "spark.ui.enabled": "false", "spark.ui.showConsoleProgress": "false"}
 
@@ -66,16 +72,8 @@ def check_run(config: JobConfig, master: str, say: Callable[[str], None], *, dee
     """
     slots = slots_on(master, config.submit.executor_cores)
     found = Findings()
-    with found.part():
-        check_code(config)
-        found.known += _code_lines(config)
-        found.unknown += () if deep else ("output.path can be written",)
-    with found.part():
-        check_slots(slots, config.cluster)
-        room = "" if slots.total is None else f", which has {slots.total} slots"
-        shape = config.cluster.shape
-        roles = f" ({in_words(shape.members(shape.nodes))})" if len(shape.wanted) > 1 else ""
-        found.known.append(f"nodes: {shape.nodes}{roles} on {slots.master}{room}")
+    check_gang(config, slots, found)
+    found.unknown += () if deep else ("output.path can be written",)
     with found.part():
         systems = FileSystems(HadoopConf.from_environment())
         config = normalised(config, systems.normalise)
@@ -83,23 +81,55 @@ def check_run(config: JobConfig, master: str, say: Callable[[str], None], *, dee
             check_output(systems.open(config.output.path), config.output.path)
             found.known.append(f"output: {config.output.path} can be written")
     with found.part():
-        plan = _plan(config, systems, found, say, deep=deep)
+        plan = plan_here(config, systems, found, say, deep=deep)
         if plan is not None:
             found.known += _data_lines(plan)
-            if plan.staged and not found.errors:  # one of them may be that there is no room for the nodes alone
-                check_slots(slots, config.cluster, feeders=True)
+            check_feeders(config, slots, plan, found)
     return found
 
 
-def _plan(
-    config: JobConfig, file_systems: FileSystems, found: Findings, say: Callable[[str], None], *, deep: bool
+def check_gang(config: JobConfig, slots: Slots, found: Findings) -> None:
+    """Checks code and slots."""
+    with found.part():
+        check_code(config)
+        found.known += _code_lines(config)
+    with found.part():
+        check_slots(slots, config.cluster)
+        room = "" if slots.total is None else f", which has {slots.total} slots"
+        shape = config.cluster.shape
+        roles = f" ({in_words(shape.members(shape.nodes))})" if len(shape.wanted) > 1 else ""
+        found.known.append(f"nodes: {shape.nodes}{roles} on {slots.master}{room}")
+
+
+def check_feeders(config: JobConfig, slots: Slots, plan: Plan, found: Findings) -> None:
+    """Checks that there are slots for what Spark feeds. Raises `PreflightError`."""
+    if plan.staged and not found.errors:  # one of them may be that there is no room for the nodes alone
+        check_slots(slots, config.cluster, feeders=True)
+
+
+def plan_here(
+    config: JobConfig,
+    file_systems: FileSystems,
+    found: Findings,
+    say: Callable[[str], None],
+    *,
+    deep: bool,
+    located: bool = False,
 ) -> Plan | None:
-    """Returns the plan that the run would make; None where that takes Spark, and it is not to be started."""
+    """Returns the plan that the run would make; None where that takes Spark, and it is not to be started.
+
+    Args:
+        deep: Start Spark on this machine where it takes that.
+        located: It has the hosts of the files' blocks, which takes Spark on HDFS.
+
+    Raises:
+        SparkTFError: what planning raises.
+    """
     data = config.data
     if data.source_key is None:
         return None
     is_lake = data.path is not None and data.format == "parquet" and data.mode != "spark"
-    if is_lake:
+    if is_lake and not (located and is_on_hdfs(str(data.path))):
         try:
             return _plan_lake(config, file_systems, found, deep=deep)
         except NotPlainError as error:
@@ -120,9 +150,16 @@ def _plan(
     try:
         with importable(config.code_folder):
             systems = FileSystems(hadoop_conf(spark))
-            return choose_feed(spark, config, Origin(spark, config), systems, nowhere, found.known.append)
+            locate = partial(_locate, spark, found) if located else nowhere
+            return choose_feed(spark, config, Origin(spark, config), systems, locate, found.known.append)
     finally:
         spark.stop()
+
+
+def _locate(spark: SparkSession, found: Findings, files: Sequence[str]) -> Mapping[str, Sequence[FileBlock]]:
+    blocks, warning = locate_or_warn(spark, files)
+    found.unknown += (warning,) if warning else ()
+    return blocks
 
 
 def _plan_lake(config: JobConfig, file_systems: FileSystems, found: Findings, *, deep: bool) -> Plan:

@@ -276,6 +276,7 @@ class Committer:
         trainers = self.attempt.trainers.values() if self.attempt is not None else ()
         kept = next((t.finished.kept for t in trainers if t.finished and t.finished.kept), None)
         stopped = next((t.finished.stopped for t in trainers if t.finished and t.finished.stopped), None)
+        endings = [t.finished.ending for t in trainers if t.finished and t.finished.ending]
         shown = next((e for e in evaluations if kept and e.step == kept.step), evaluations[-1] if evaluations else None)
         metrics = {m.stream.value: m.values for m in (self.attempt.metrics if self.attempt is not None else ())}
         return {
@@ -287,6 +288,7 @@ class Committer:
             "validation": evaluations,
             "kept": kept,
             "stopped": stopped,
+            "ending": max(endings, key=lambda ending: ending.total_s, default=None),
             "model": self.model,
             "checkpoint": self.checkpoint,
             "evaluation_error": None if self.attempt is None else self.attempt.evaluation.failed,

@@ -24,6 +24,13 @@ Raises:
 class Hooks:
     """The stations, in their order; nothing happens at these. An error ends the run, with the error's verdict."""
 
+    def begun(self, config: JobConfig, rundir: RunDirectory, result: RunResult, voice: Voice) -> None:
+        """The run is this driver's, and goes on from wherever it stands. Raises nothing.
+
+        Args:
+            result: What is known of it so far.
+        """
+
     def before_plan(self, config: JobConfig, rundir: RunDirectory, voice: Voice) -> None:
         """The run may be held here, and its output be written; nothing is planned yet, and no executor is asked for.
 
@@ -38,6 +45,14 @@ class Hooks:
         del config, rundir, voice
         return Models()
 
+    def ending_s(self, config: JobConfig, rundir: RunDirectory) -> float:
+        """Returns how long what comes after the training took in earlier runs, in seconds at most; 0 for not known.
+
+        Asked where a run ends by time and does not say what to leave. Raises nothing: it is an estimate.
+        """
+        del config, rundir
+        return 0.0
+
     def after_training(
         self, config: JobConfig, rundir: RunDirectory, result: RunResult, voice: Voice, check_owner: Callable[[], None]
     ) -> dict[str, Any]:
@@ -51,6 +66,11 @@ class Hooks:
         """
         del config, rundir, result, voice, check_owner
         return {}
+
+    def reads_events(self, config: JobConfig) -> bool:
+        """Whether `ended` reads the run's events: then all that was told so far is stored before it is called."""
+        del config
+        return False
 
     def ended(self, result: RunResult, config: JobConfig, rundir: RunDirectory, put: Put, voice: Voice) -> None:
         """The run has a verdict, and its result is written; it is this driver's until the hook returns.

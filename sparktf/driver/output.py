@@ -21,7 +21,7 @@ from sparktf.errors import (
 from sparktf.event_log import EventLog, next_segment
 from sparktf.events import RunBegun
 from sparktf.knobs import KNOBS
-from sparktf.result import Application, RunResult
+from sparktf.result import Application, RunResult, result_content
 from sparktf.rundir import RunDirectory
 from sparktf.storage.base import Storage
 from sparktf.storage.fence import Fence
@@ -62,14 +62,19 @@ def plan_of_run(
         say(f"resuming with the plan in {rundir.plan}")
     else:
         plan = keep_plan(make(), storage, rundir, fence)
+    check_same_plan(config, plan, rundir)
+    for line in describe_plan(plan):
+        say(line)
+    return plan
+
+
+def check_same_plan(config: JobConfig, plan: Plan, rundir: RunDirectory) -> None:
+    """Refuses a stored plan of other data. Raises `ConfigError`."""
     if plan.plan_hash != config.plan_hash():
         raise ConfigError(
             f"run {rundir.run_id} was planned with another data section or train.seed: use another --run-id, "
             f"or the configuration in {rundir.config}"
         )
-    for line in describe_plan(plan):
-        say(line)
-    return plan
 
 
 def keep_plan(plan: Plan, storage: Storage, rundir: RunDirectory, fence: Fence) -> Plan:
@@ -187,8 +192,7 @@ class ResultFile:
             if self.standing() is not None:
                 self._fence.give_up()
                 raise FencedOffError(f"another submission has ended the run: {self._rundir.result} is its own")
-        content = json.dumps(result.model_dump(mode="json"), indent=1).encode()
-        self._fence.put(self._rundir.result, content)
+        self._fence.put(self._rundir.result, result_content(result))
 
     def _owners(self) -> list[str]:
         path = self._rundir.owners

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime
 import traceback
+from contextlib import suppress
 from functools import partial
 from typing import Any
 
@@ -42,7 +43,7 @@ from sparktf.lifecycle import RUN, RunEvent, RunState, step
 from sparktf.result import AttemptResult, NodeResult, RunResult
 from sparktf.rundir import RunDirectory
 from sparktf.sequence import Cursor, Stream
-from sparktf.time_limit import time_limit
+from sparktf.time_limit import TimeLimit, time_limit
 from sparktf.wire.control import TrainerSpec
 from sparktf.wire.restore import Restore
 
@@ -136,6 +137,7 @@ class Run:
         config = self._config
         self._open_events()
         self._display.say(f"run {self._rundir.name}/{self._rundir.run_id} on {self._site.place}")
+        self._hooks.begun(config, self._rundir, self._summary(None), self._voice)
         self._stopwatch.enter("plan")
         plan = plan_of_run(config, self._storage, self._rundir, self._fence, self._plan, self._display.say)
         self._take(RunEvent.PLANNED)
@@ -289,10 +291,17 @@ class Run:
             assets=assets,
             restore=restore,
             hadoop=self._site.file_systems.hadoop.for_nodes(),
-            time_limit=time_limit(self._config.train, self._started_s, self._clock.wall_s()),
+            time_limit=self._time_limit(),
             init=None if restore else models.init,
             champion=models.champion,
         )
+
+    def _time_limit(self) -> TimeLimit | None:
+        train = self._config.train
+        limit = time_limit(train, self._started_s, self._clock.wall_s())
+        if limit is None or train.reserve is not None:
+            return limit
+        return limit.model_copy(update={"before_s": self._hooks.ending_s(self._config, self._rundir)})
 
     def _announce(self, number: int, seating: Seating, restore: Restore | None) -> None:
         since = f"from step {restore.step}" if restore else "from scratch"
@@ -357,6 +366,9 @@ class Run:
         except StorageError as e:
             self._journal.warn(f"uploads that were not committed stay for the next run of this id to remove: {e}")
         self._results.write(result)
+        if self._hooks.reads_events(self._config):
+            with suppress(StorageError):  # then it reads those that are there
+                self._journal.flush()
         self._hooks.ended(result, self._config, self._rundir, self._fence.put, self._voice)
         self._journal.emit(RunEnded(verdict=int(result.verdict), error=result.error.message if result.error else None))
         self._journal.flush()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import OrderedDict, deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import replace
 from functools import partial
@@ -105,10 +105,13 @@ class SplitReader:
         texts = (name for f in spec.features if f.is_text and not (f.shape or f.ragged) for name in f.columns)
         self._texts = [self._columns[name] for name in texts if name in self._columns]
 
-    def read(self, split: Split) -> RowGroup:
+    def read(self, split: Split, only: Collection[str] | None = None) -> RowGroup:
         """Returns the row group of a split with the columns that features use.
 
         Where bad rows are set aside, a damaged row group comes without columns, and says why.
+
+        Args:
+            only: These columns alone.
 
         Raises:
             SourceNotFoundError: the file is gone.
@@ -126,7 +129,8 @@ class SplitReader:
             fill_null=self._spec.fill_null,
         )
         try:
-            table = file.read(split.row_group, use_threads=self._use_threads)
+            in_file = None if only is None else self._in_file_of(only)
+            table = file.read(split.row_group, use_threads=self._use_threads, columns=in_file)
         except CorruptFileError as error:
             file.check_read(split)
             if not self._sets_aside:
@@ -138,12 +142,13 @@ class SplitReader:
             table = table.take(selected)
             group = replace(group, number=partial(_number, file.metadata, split.row_group, selected))
         found = dict(zip(table.column_names, table.columns, strict=True))
-        fields = {name: column_of(found, in_file) for name, in_file in self._columns.items()}
+        wanted = [name for name in self._columns if only is None or name in only]
+        fields = {name: column_of(found, self._columns[name]) for name in wanted}
         columns = {name: column for name, column in fields.items() if column is not None}
         named = zip(self._spec.partition_columns, self._spec.partition_types, split.partition, strict=True)
         # A partition column is a column like any other: one value, as often as the row group has rows.
         columns |= {name: pa.chunked_array([repeated(value, kind, split.selected)]) for name, kind, value in named}
-        self._check_types(columns, split.path)
+        self._check_types(columns, split.path, only)
         return replace(group, columns=columns)
 
     def close(self) -> None:
@@ -175,10 +180,17 @@ class SplitReader:
             raise changed
         return selected
 
-    def _check_types(self, columns: dict[str, pa.ChunkedArray], path: str) -> None:
+    def _in_file_of(self, columns: Collection[str]) -> list[str]:
+        """Returns what to read for some columns, by the names in the files."""
+        found = {self._columns[name] for name in columns if name in self._columns}
+        return sorted(found.union(comparison.column for comparison in self._spec.where))
+
+    def _check_types(self, columns: dict[str, pa.ChunkedArray], path: str, only: Collection[str] | None) -> None:
         """A file rewritten with the same sizes and other columns would otherwise fail without its name."""
         for feature in self._spec.features:
             for name in feature.columns:
+                if only is not None and name not in only:
+                    continue
                 column = column_of(columns, name)
                 if column is None or not fits(feature, column.type):
                     raise CorruptFileError(f"{path} has changed since it was planned (column {name!r})")

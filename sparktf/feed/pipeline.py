@@ -22,6 +22,7 @@ from sparktf.feed.blocks import BlockPart, Parts
 from sparktf.feed.columns import Columns, concat_rows, empty_columns, row_count, slice_rows
 from sparktf.feed.convert import RowGroup, assemble
 from sparktf.feed.memory import SpareMemory
+from sparktf.feed.sample import RowSample
 from sparktf.knobs import KNOBS
 from sparktf.sequence import Interval, leading
 
@@ -68,12 +69,14 @@ class NodeFeed:
         *,
         limits: FeedLimits = _DEFAULTS,
         on_bad_rows: OnBadRows | None = None,
+        sample: RowSample | None = None,
     ) -> None:
         """Starts to read.
 
         Args:
             memory: For `spec.features`; what one feed leaves, the next one uses.
             on_bad_rows: Told by `next_rows` of rows that are left out.
+            sample: Offered all that is handed out.
         """
         self.rows_taken = 0
         self.rows_aside = 0
@@ -86,6 +89,7 @@ class NodeFeed:
         self._drained = False
         self._begun: list[Handed] = []
         self._on_bad_rows = on_bad_rows
+        self._sample = sample
         self._memory = memory or SpareMemory(spec.features)
         self._assembler = ThreadPoolExecutor(1, thread_name_prefix="assemble")
         self._block: Block | None = None
@@ -155,6 +159,9 @@ class NodeFeed:
             missing -= n
             self._slab_left -= n
         self.rows_taken += rows - missing
+        if self._sample is not None:
+            for part in parts:
+                self._sample.offer(part)
         if len(parts) > 1:
             return concat_rows(parts, self._memory.arrays(rows - missing))
         return parts[0] if parts else empty_columns(self._spec.features)

@@ -62,8 +62,11 @@ class PlannedFile:
                 return
         raise CorruptFileError(f"{split.path} has changed since it was planned (row group {split.row_group})")
 
-    def read(self, row_group: int, *, use_threads: bool) -> pa.Table:
+    def read(self, row_group: int, *, use_threads: bool, columns: Sequence[str] | None = None) -> pa.Table:
         """Returns the columns of a row group; `check_read` says whether they are what was planned.
+
+        Args:
+            columns: These alone, of those to read.
 
         Raises:
             CorruptFileError: it is damaged.
@@ -71,7 +74,8 @@ class PlannedFile:
         """
         with reading(self._file.path):
             reader = self._reader(self._dictionaries(row_group))
-            return reader.read_row_group(row_group, columns=self._columns, use_threads=use_threads)
+            chosen = self._columns if columns is None else columns
+            return reader.read_row_group(row_group, columns=chosen, use_threads=use_threads)
 
     def check_read(self, split: Split) -> None:
         """Checks that what was read is of the file that was opened, and that nobody has written over this.

@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from pydantic import ValidationError
@@ -14,11 +14,12 @@ from sparktf.column_statistics import ColumnStatistics, TableStatistics, in_word
 from sparktf.config.checks import BoundsConfig, ChecksConfig, ColumnBounds, DriftBounds
 from sparktf.driver.gang.site import Voice
 from sparktf.driver.hooks import Put
-from sparktf.errors import DataError, StorageNotFoundError, Verdict
+from sparktf.errors import DataError, StorageNotFoundError, TornCheckpointError, Verdict
 from sparktf.nightly.distances import divergence, has_all_values, infinity_distance
 from sparktf.nightly.natural_order import natural_key
+from sparktf.nightly.serving import Serving, Version
 from sparktf.result import RunResult
-from sparktf.rundir import SERVING, RunDirectory
+from sparktf.rundir import RESULT, SERVING, STATISTICS, RunDirectory
 from sparktf.storage.base import Storage, name_of
 
 _NAMED = 10
@@ -43,10 +44,27 @@ class Finding(NamedTuple):
 
 
 class Baseline(NamedTuple):
-    """What a run's data is compared with."""
+    """What a run's data is compared with: the data of another run.
+
+    Attributes:
+        version: Its model, where that is what readers have.
+    """
 
     run_id: str
     statistics: TableStatistics
+    version: int | None = None
+
+    @property
+    def name(self) -> str:
+        """What it is called in messages."""
+        return f"run {self.run_id}" if self.version is None else f"version {self.version} (run {self.run_id})"
+
+
+class BaselinePlace(NamedTuple):
+    """Where statistics to compare with may lie: a version's folder, or else that of a run, which has to be done."""
+
+    folder: str
+    version: int | None = None
 
 
 def check_data(
@@ -73,9 +91,12 @@ def check_data(
     drifts = (checks.refuse.drift, checks.warn.drift)
     then = find_baseline(storage, rundir, voice.warn) if any(drift != DriftBounds() for drift in drifts) else None
     if then is not None:
-        voice.say(f"data.checks: compared with run {then.run_id}")
+        voice.say(f"data.checks: compared with {then.name}")
     elif any(drift != DriftBounds() for drift in drifts):
-        voice.say("data.checks: no earlier run of this name is done and has statistics to compare with")
+        voice.say(
+            "data.checks: neither the published model nor an earlier run of this name that is done has statistics "
+            "to compare with"
+        )
     for finding in findings("warn", checks.warn, now, then):
         voice.warn(str(finding))
     refused = [str(finding) for finding in findings("refuse", checks.refuse, now, then)]
@@ -86,30 +107,52 @@ def check_data(
         raise DataError(f"the data is refused: {'; '.join(refused[:_NAMED])}{more}")
 
 
-def find_baseline(storage: Storage, rundir: RunDirectory, warn: Callable[[str], None]) -> Baseline | None:
-    """Returns the statistics of the last earlier run of the same name that is done, None where there is none.
+def places(current: Version | None, runs: Sequence[str], rundir: RunDirectory) -> list[BaselinePlace]:
+    """Returns where statistics to compare a run with may lie, the first place to look at first.
 
-    Earlier is what has a lesser id, where numbers in ids count as such: dates and ids of applications are in order.
+    That is the model which readers have, whatever day it is of; then what the earlier runs have left, the last one
+    first. Earlier is what has a lesser id, where numbers in ids count as such: dates and ids of applications are in
+    order.
+
+    Args:
+        current: What is published.
+        runs: The ids of all runs of the name.
+    """
+    mine = natural_key(rundir.run_id)
+    earlier = sorted((name for name in runs if natural_key(name) < mine), key=natural_key, reverse=True)
+    found = [BaselinePlace(RunDirectory(rundir.root, rundir.name, name).path) for name in earlier]
+    return found if current is None else [BaselinePlace(current.folder, current.number), *found]
+
+
+def find_baseline(storage: Storage, rundir: RunDirectory, warn: Callable[[str], None]) -> Baseline | None:
+    """Returns the statistics at the first of the `places` that has some, None where none has.
 
     Raises:
         StorageError: the storage failed.
     """
-    folder = rundir.path.rpartition("/")[0]
-    names = [name_of(entry.path) for entry in storage.list(folder) if entry.is_dir]
-    names = [name for name in names if name != SERVING]
-    mine = natural_key(rundir.run_id)
-    for name in sorted((name for name in names if natural_key(name) < mine), key=natural_key, reverse=True):
-        run = RunDirectory(rundir.root, rundir.name, name)
+    serving = Serving(storage, rundir.root, rundir.name)
+    entries = storage.list(rundir.path.rpartition("/")[0])
+    names = [name for entry in entries if entry.is_dir and (name := name_of(entry.path)) != SERVING]
+    for place in places(serving.current_version(), names, rundir):
         try:
-            if RunResult.model_validate_json(storage.read_bytes(run.result)).verdict is Verdict.DONE:
-                found = TableStatistics.model_validate_json(storage.read_bytes(run.statistics))
-                return Baseline(name, found)
-        except StorageNotFoundError:
+            if (run_id := _run_at(storage, place, serving)) is not None:
+                content = storage.read_bytes(f"{place.folder}/{STATISTICS}")
+                return Baseline(run_id, TableStatistics.model_validate_json(content), place.version)
+        except (StorageNotFoundError, TornCheckpointError):
             continue
         except ValidationError as error:
-            warn(f"data.checks: run {name} is not compared with: {run.path} holds what another version has written "
-                 f"({error.error_count()} fields differ)")  # fmt: skip
+            what = "run" if place.version is None else "version"
+            warn(f"data.checks: {what} {name_of(place.folder)} is not compared with: {place.folder} holds what another "
+                 f"version has written ({error.error_count()} fields differ)")  # fmt: skip
     return None
+
+
+def _run_at(storage: Storage, place: BaselinePlace, serving: Serving) -> str | None:
+    """Returns whose statistics may lie at a place; None for those of a run that is not done."""
+    if place.version is not None:
+        return serving.manifest(Version(place.version, place.folder, withdrawn=False)).run_id
+    result = RunResult.model_validate_json(storage.read_bytes(f"{place.folder}/{RESULT}"))
+    return name_of(place.folder) if result.verdict is Verdict.DONE else None
 
 
 def findings(level: str, bounds: BoundsConfig, now: TableStatistics, then: Baseline | None) -> list[Finding]:
@@ -159,7 +202,7 @@ def _of_column(key: str, name: str, bounds: ColumnBounds, now: TableStatistics) 
 
 
 def _drift(key: str, bounds: DriftBounds, now: TableStatistics, then: Baseline) -> Iterator[Finding]:
-    old, run = then.statistics, f"run {then.run_id}"
+    old, run = then.statistics, then.name
     if old.rows:
         what = f"{now.rows:,} rows, {old.rows:,} in {run}: the ratio is"
         yield from _of_range(f"{key}.row_ratio", "", what, now.rows / old.rows, bounds.row_ratio)
@@ -178,7 +221,7 @@ def _drift(key: str, bounds: DriftBounds, now: TableStatistics, then: Baseline) 
                 f"{shares[0]:.3%} of the rows are null, {shares[1]:.3%} in {run}: that is more than "
                 f"{bounds.null_share:.3%} apart",
             )
-        if "array" not in column.type:
+        if "array" not in column.type and "array" not in before.type:
             yield from _apart(key, bounds, _Pair(name, column, before, rows, name in now.labels), run)
 
 

@@ -13,8 +13,13 @@ from sparktf.driver.gang.site import Voice
 from sparktf.driver.hooks import Hooks, Put
 from sparktf.driver.plan.plan import Plan
 from sparktf.errors import StorageError
+from sparktf.knobs import KNOBS
 from sparktf.nightly.data_checks import check_data
+from sparktf.nightly.earlier_runs import earlier_runs, ending_s
 from sparktf.nightly.history import keep_record, recorded
+from sparktf.nightly.mlflow_guest import MlflowGuest
+from sparktf.nightly.mlflow_note import mlmodel_of
+from sparktf.nightly.on_end import tell_of_end
 from sparktf.nightly.pruning import prune_runs
 from sparktf.nightly.readiness import await_ready
 from sparktf.nightly.release import release_of
@@ -39,6 +44,12 @@ class Night(Hooks):
         self._file_systems = file_systems
         self._clock = clock
         self._measure = measure
+        self._mlflow = MlflowGuest(clock, file_systems)
+
+    def begun(self, config: JobConfig, rundir: RunDirectory, result: RunResult, voice: Voice) -> None:
+        """Lets MLflow know of the run."""
+        if config.output.mlflow is not None:
+            self._mlflow.begun(config, rundir, result, voice)
 
     def before_plan(self, config: JobConfig, rundir: RunDirectory, voice: Voice) -> None:
         """Waits for the data. Raises `NotReadyError` where it does not come in time."""
@@ -51,6 +62,14 @@ class Night(Hooks):
         if config.data.checks is not None:
             storage = self._file_systems.open(rundir.root)
             check_data(config.data.checks, storage, rundir, partial(self._measure, config, plan), put, voice)
+
+    def ending_s(self, config: JobConfig, rundir: RunDirectory) -> float:
+        """Returns what the last runs of the name took after their training, at most."""
+        try:
+            storage = self._file_systems.open(rundir.root)
+            return ending_s(earlier_runs(storage, rundir.root, rundir.name, but=rundir.run_id))
+        except StorageError:  # an estimate is not worth a run
+            return 0.0
 
     def after_training(
         self, config: JobConfig, rundir: RunDirectory, result: RunResult, voice: Voice, check_owner: Callable[[], None]
@@ -66,7 +85,8 @@ class Night(Hooks):
         serving = Serving(storage, rundir.root, rundir.name)
         extra: dict[str, Any] = {}
         if config.publish is not None:
-            release = release_of(storage, rundir, result, config.publish.date or result.date, self._clock.wall_s())
+            now_s, mlmodel = self._clock.wall_s(), mlmodel_of(config.model_dump())
+            release = release_of(storage, rundir, result, config.publish.date or result.date, now_s, mlmodel)
             published = serving.publish(release, check_owner)
             line = _in_words(published, serving.path, release.date)
             voice.say(line)
@@ -77,14 +97,27 @@ class Night(Hooks):
             voice.warn(f"old models or runs are not deleted: {error}")
         return extra
 
+    def reads_events(self, config: JobConfig) -> bool:
+        """Whether MLflow is to have the metrics that were told."""
+        return config.output.mlflow is not None
+
     def ended(self, result: RunResult, config: JobConfig, rundir: RunDirectory, put: Put, voice: Voice) -> None:
-        """Keeps the run's row of the history."""
-        if not config.output.history:
-            return
-        try:
-            keep_record(recorded(result, config.date), rundir, self._file_systems.open(rundir.root), put)
-        except Exception as e:  # noqa: BLE001 - the run has its verdict, and no row of a table is worth another one
-            voice.warn(f"output.history: this run's row is not kept: {e}")
+        """Keeps the run's row of the history, and lets guests know of the end."""
+        if config.output.history:
+            try:
+                keep_record(recorded(result, config.date), rundir, self._file_systems.open(rundir.root), put)
+            except Exception as e:  # noqa: BLE001 - the run has its verdict, and no row of a table is worth another one
+                voice.warn(f"output.history: this run's row is not kept: {e}")
+        if config.output.mlflow is not None:
+            limit_s = _patience_s(result, config.timeouts.mlflow)
+            self._mlflow.ended(config, rundir, result, limit_s, voice)
+        if config.output.on_end is not None:
+            tell_of_end(config.output.on_end, result, _patience_s(result, config.timeouts.on_end), voice)
+
+
+def _patience_s(result: RunResult, limit_s: float) -> float:
+    """Returns how long a guest may take: whoever interrupts a run may kill it, if it does not end soon."""
+    return min(limit_s, KNOBS.hasty_guest_s) if result.is_interrupted else limit_s
 
 
 def _in_words(published: Published, folder: str, date: str) -> str:

@@ -33,7 +33,8 @@ Partitions = dict[str, Sequence[FileEntry]]
 def await_ready(storage: Storage, path: str, ready: ReadyConfig, clock: Clock, say: Callable[[str], None]) -> None:
     """Returns once all is there that `data.ready` asks for.
 
-    A storage that is away, and a file that cannot be read, may be so for a moment: both are waited for like the rest.
+    A storage that is away, and a file that is gone or cannot be read, may be so for a moment: all are waited for like
+    the rest.
 
     Raises:
         NotReadyError: something is missing after `ready.wait`; it is named.
@@ -47,6 +48,8 @@ def await_ready(storage: Storage, path: str, ready: ReadyConfig, clock: Clock, s
             lacking = lake.shortcoming(ready, clock.wall_s())
         except (StorageUnavailableError, CorruptFileError) as error:
             lacking, trouble = str(error), error
+        except StorageNotFoundError as error:  # a partition that is written anew: what was listed is gone by now
+            lacking = str(error)
         waited_s = clock.now_s() - began_s
         if not lacking:
             if told:
@@ -55,12 +58,17 @@ def await_ready(storage: Storage, path: str, ready: ReadyConfig, clock: Clock, s
         if waited_s >= ready.wait:
             if trouble is not None:
                 raise trouble
-            waited = f" (data.ready.wait: {in_words(ready.wait)})" if ready.wait else ""
-            raise NotReadyError(f"data.path {path} is not ready{waited}: {lacking}. Submit the run again later")
+            raise not_ready(path, ready, lacking)
         if lacking != told:
             say(f"the data is not ready, which is waited for up to {in_words(ready.wait)}: {lacking}")
             told = lacking
         clock.sleep(min(ready.wait - waited_s, KNOBS.ready_poll_s, max(ready.wait / _LOOKS, 1.0)))
+
+
+def not_ready(path: str, ready: ReadyConfig, lacking: str) -> NotReadyError:
+    """Returns what ends a run whose data is not there in time."""
+    waited = f" (data.ready.wait: {in_words(ready.wait)})" if ready.wait else ""
+    return NotReadyError(f"data.path {path} is not ready{waited}: {lacking}. Submit the run again later")
 
 
 class Lake:

@@ -5,20 +5,27 @@ from __future__ import annotations
 import datetime as dt
 import json
 import secrets
-import tempfile
+from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import dataclass
-from pathlib import Path
+from dataclasses import dataclass, field
 from typing import Any
 
 from sparktf.config.yaml import load_yaml
 from sparktf.driver.plan.plan import Plan, load_plan
-from sparktf.errors import ConfigError, ModelContractError, StorageError, StorageNotFoundError, Verdict
+from sparktf.errors import (
+    ConfigError,
+    ModelContractError,
+    StorageError,
+    StorageNotFoundError,
+    TornCheckpointError,
+    Verdict,
+)
+from sparktf.nightly.mlflow_note import mlmodel_of
 from sparktf.nightly.serving import ModelManifest
 from sparktf.result import RunResult
-from sparktf.rundir import RunDirectory
+from sparktf.rundir import STATISTICS, RunDirectory
 from sparktf.storage.base import Storage, name_of
-from sparktf.storage.checkpoints import MANIFEST, FileManifest, parse_manifest, verify_files
+from sparktf.storage.checkpoints import MANIFEST, FileManifest, parse_manifest
 from sparktf.wire.uploads import StagedFile
 
 _STAGED = "_staged-"
@@ -35,6 +42,7 @@ class Release:
     Attributes:
         date: Day that the model is of, as YYYY-MM-DD.
         now_s: Seconds since 1970.
+        mlmodel: Content of a file `MLmodel`; empty for none.
     """
 
     storage: Storage
@@ -42,6 +50,7 @@ class Release:
     result: RunResult
     date: str
     now_s: float
+    mlmodel: Mapping[str, Any] = field(default_factory=dict)
 
     @property
     def run_id(self) -> str:
@@ -70,9 +79,13 @@ class Release:
     def _fill(self, staged: str) -> None:
         plan = load_plan(self.storage, self.rundir.plan)
         files = self._copy(staged)
-        for name, content in {"metrics.json": self.result.metrics, "data.json": _data(plan)}.items():
-            files.append(self._write(staged, name, content))
-        verify_files(self.storage, staged, files)
+        beside: dict[str, Any] = {"metrics.json": self.result.metrics, "data.json": _data(plan)}
+        if self.mlmodel:
+            beside["MLmodel"] = self.mlmodel  # YAML, of which JSON is a part
+        for name, content in beside.items():
+            files.append(self._write(staged, name, json.dumps(content, indent=1, sort_keys=True).encode()))
+        with suppress(StorageNotFoundError):  # of a run without data.checks
+            files.append(self._write(staged, STATISTICS, self.storage.read_bytes(self.rundir.statistics)))
         manifest = ModelManifest(
             files=tuple(sorted(files, key=lambda file: file.name)),
             name=self.rundir.name,
@@ -85,22 +98,23 @@ class Release:
         self.storage.write_bytes(f"{staged}/{MANIFEST}", manifest.model_dump_json(indent=1).encode())
 
     def _copy(self, staged: str) -> list[StagedFile]:
-        """Copies the run's model; returns the copies, with the checksums that the trainer gave their originals."""
+        """Copies the run's model; returns the copies, which have the checksums that the trainer gave their originals.
+
+        Raises:
+            TornCheckpointError: what has arrived of a file has another one.
+        """
         model = self.rundir.model
         copies = []
         for file in parse_manifest(self.storage, model, FileManifest).files:
             copy = file.model_copy(update={"name": file.name.removeprefix(_SAVED_MODEL)})
-            with tempfile.TemporaryDirectory(prefix="sparktf-publish-") as aside:
-                local = Path(aside, "file")
-                self.storage.download(f"{model}/{file.name}", local)
-                self.storage.upload(local, f"{staged}/{copy.name}")
+            if self.storage.copy(f"{model}/{file.name}", f"{staged}/{copy.name}") != file.sha256:
+                raise TornCheckpointError(f"{model}/{file.name}: the checksum differs")
             copies.append(copy)
         return copies
 
-    def _write(self, staged: str, name: str, content: Any) -> StagedFile:
-        text = json.dumps(content, indent=1, sort_keys=True).encode()
-        self.storage.write_bytes(f"{staged}/{name}", text)
-        return StagedFile(name=name, nbytes=len(text), sha256=self.storage.checksum(f"{staged}/{name}"))
+    def _write(self, staged: str, name: str, content: bytes) -> StagedFile:
+        self.storage.write_bytes(f"{staged}/{name}", content)
+        return StagedFile(name=name, nbytes=len(content), sha256=self.storage.checksum(f"{staged}/{name}"))
 
     def _sweep(self, folder: str) -> None:
         """Deletes what a process left that was killed while it copied."""
@@ -114,11 +128,19 @@ class Release:
                 self.storage.delete(path)
 
 
-def release_of(storage: Storage, rundir: RunDirectory, result: RunResult, date: str | None, now_s: float) -> Release:
+def release_of(
+    storage: Storage,
+    rundir: RunDirectory,
+    result: RunResult,
+    date: str | None,
+    now_s: float,
+    mlmodel: Mapping[str, Any] | None = None,
+) -> Release:
     """Returns what a run has to publish.
 
     Args:
         date: Day that its model is of; None for today (UTC).
+        mlmodel: See `Release`.
 
     Raises:
         ModelContractError: it has exported no model.
@@ -129,7 +151,7 @@ def release_of(storage: Storage, rundir: RunDirectory, result: RunResult, date: 
             "node.export(model)"
         )
     today = dt.datetime.fromtimestamp(now_s, dt.UTC).date().isoformat()
-    return Release(storage, rundir, result, date or today, now_s)
+    return Release(storage, rundir, result, date or today, now_s, mlmodel or {})
 
 
 def stored_release(storage: Storage, rundir: RunDirectory, now_s: float) -> Release:
@@ -147,7 +169,8 @@ def stored_release(storage: Storage, rundir: RunDirectory, now_s: float) -> Rele
         raise ConfigError(f"run {rundir.name}/{rundir.run_id} has failed, with verdict {int(result.verdict)}")
     config = load_yaml(storage.read_bytes(rundir.config).decode())
     date = (config.get("publish") or {}).get("date")
-    return release_of(storage, rundir, result, date or result.date or result.started[: len("2026-11-20")], now_s)
+    date = date or result.date or result.started[: len("2026-11-20")]
+    return release_of(storage, rundir, result, date, now_s, mlmodel_of(config))
 
 
 def _data(plan: Plan) -> dict[str, Any]:

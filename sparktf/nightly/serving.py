@@ -68,8 +68,8 @@ class Version(NamedTuple):
     withdrawn: bool
 
 
-class Candidate(Protocol):
-    """What may become a version."""
+class Dated(Protocol):
+    """A run's model, there or to come."""
 
     @property
     def run_id(self) -> str:
@@ -78,6 +78,10 @@ class Candidate(Protocol):
     @property
     def date(self) -> str:
         """Day that the model is of, as YYYY-MM-DD."""
+
+
+class Candidate(Dated, Protocol):
+    """What may become a version."""
 
     def stage(self, folder: str) -> str:
         """Copies it into a new folder below `folder`, whole, with a `ModelManifest`; returns the new folder."""
@@ -152,6 +156,28 @@ class Serving:
         number = self.current()
         return tuple(self.manifest(version).run_id for version in self.versions() if version.number == number)
 
+    def standing(self, candidate: Dated) -> Published | None:
+        """Returns what would be told of a candidate that would not be published now; None for one that would be.
+
+        Raises:
+            TornCheckpointError: `CURRENT` names no version.
+            StorageError: the storage failed.
+        """
+        current = self.current()
+        mine = self._of_run(candidate.run_id)
+        if mine is not None:
+            return Published(mine.number, is_current=mine.number == current)
+        in_sight = self._in_sight()
+        # Beside the current one that with the highest number: its run may have ended before it was made current.
+        for version in (*in_sight[-1:], *(v for v in in_sight if v.number == current)):
+            if (date := self._date(version)) > candidate.date:
+                return Published(None, newer=version, newer_date=date)
+        return None
+
+    def next_number(self) -> int:
+        """Returns the number that the next version gets."""
+        return max((0, self.current() or 0, *(version.number for version in self.versions()))) + 1
+
     # ---- changing ----
 
     def publish(self, candidate: Candidate, check_owner: Callable[[], None]) -> Published:
@@ -165,7 +191,7 @@ class Serving:
             StorageError: the storage failed; what readers see is whole, and as it was or as it shall be.
         """
         for _ in range(_TURNS):
-            staged = candidate.stage(self.path) if self._standing(candidate) is None else None
+            staged = candidate.stage(self.path) if self.standing(candidate) is None else None
             try:
                 check_owner()
                 with take_turn(self._storage, self.path) as turn:
@@ -233,7 +259,7 @@ class Serving:
         raise self._crowded()
 
     def _publish(self, turn: Turn, candidate: Candidate, staged: str | None) -> Published:
-        standing = self._standing(candidate)
+        standing = self.standing(candidate)
         if standing is None:
             if staged is None:
                 raise TurnLostError  # what stood in the way is gone: begin anew
@@ -249,19 +275,6 @@ class Serving:
 
     def _in_sight(self) -> list[Version]:
         return [version for version in self.versions() if not version.withdrawn]
-
-    def _standing(self, candidate: Candidate) -> Published | None:
-        """Returns what is to be told of a candidate that is not to be published now; None for one that is."""
-        current = self.current()
-        mine = self._of_run(candidate.run_id)
-        if mine is not None:
-            return Published(mine.number, is_current=mine.number == current)
-        in_sight = self._in_sight()
-        # Beside the current one that with the highest number: its run may have ended before it was made current.
-        for version in (*in_sight[-1:], *(v for v in in_sight if v.number == current)):
-            if (date := self._date(version)) > candidate.date:
-                return Published(None, newer=version, newer_date=date)
-        return None
 
     def _date(self, version: Version) -> str:
         """Returns the day that a version is of; "" for what is no whole version, which stands in nobody's way."""
@@ -280,7 +293,7 @@ class Serving:
         return None
 
     def _show(self, turn: Turn, staged: str) -> int:
-        number = max((0, self.current() or 0, *(version.number for version in self.versions()))) + 1
+        number = self.next_number()
         turn.show(staged, number)
         self._point(turn, number)
         return number

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from sparktf.config.yaml import YamlError, load_yaml
+from sparktf.config.yaml import YamlError, leaves, load_yaml
 from sparktf.driver.console import words_of
 from sparktf.driver.plan.plan import Plan, load_plan
 from sparktf.errors import CorruptFileError, StorageNotFoundError
@@ -91,17 +90,9 @@ def _config(run: FoundRun) -> dict[str, Any]:
     if content is None:
         return {}
     try:
-        return dict(_leaves(load_yaml(content.decode()), ""))
+        return dict(leaves(load_yaml(content.decode())))
     except (YamlError, UnicodeDecodeError) as error:
         raise CorruptFileError(f"{run.rundir.config}: {error}") from None
-
-
-def _leaves(value: Any, key: str) -> Iterator[tuple[str, Any]]:
-    if isinstance(value, dict):
-        for name, inner in value.items():
-            yield from _leaves(inner, f"{key}.{name}" if key else str(name))
-    else:
-        yield key, value if isinstance(value, str) else json.dumps(value, default=str)
 
 
 def _outcome(result: RunResult | None) -> dict[str, Any]:

@@ -6,6 +6,7 @@ Every error is a `StorageError` that names the path; only reading from the strea
 from __future__ import annotations
 
 import hashlib
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import BinaryIO, NamedTuple, Protocol
@@ -123,6 +124,21 @@ class Storage(Protocol):
             StorageNotFoundError: no file is there.
             StorageError: what arrived is not as long as the stored file.
         """
+
+    def copy(self, source: str, target: str) -> str:
+        """Copies a stored file, whole or not at all, replacing one that is there; makes the folders above it.
+
+        Returns the SHA-256 of what has arrived, in hex, as `checksum` would.
+
+        Raises:
+            StorageNotFoundError: no file is there.
+            StorageError: what arrived is not as long as the file.
+        """
+        with tempfile.TemporaryDirectory(prefix="sparktf-copy-") as aside:
+            local = Path(aside, "file")
+            self.download(source, local)
+            self.upload(local, target)
+        return self.checksum(target)
 
     def checksum(self, path: str) -> str:
         """Returns the SHA-256 of the file's content as it lies in storage, in hex.

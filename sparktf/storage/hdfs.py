@@ -20,7 +20,7 @@ from sparktf.errors import (
 from sparktf.storage.base import FileEntry, Storage, Timeouts, sha256_of
 from sparktf.storage.hdfs_native import NativeClient, NativeFile
 from sparktf.storage.hdfs_stream import HdfsStream
-from sparktf.storage.hdfs_upload import BytesContent, Content, FileContent, Trouble
+from sparktf.storage.hdfs_upload import BytesContent, Content, FileContent, StoredContent, Trouble
 from sparktf.storage.local import storage_errors, whole_file
 from sparktf.storage.webhdfs import Avoided, Status, WebHdfs
 
@@ -96,6 +96,12 @@ class HdfsStorage(Storage):
                 chunk = stream.read_buffer(min(left, _COPY_NBYTES))
                 sink.write(chunk)
                 left -= len(chunk)
+
+    def copy(self, source: str, target: str) -> str:
+        """See `Storage`. It passes through this process, which reads back what has arrived, as all that it writes."""
+        with self._open(self._plain(source)) as stream:
+            doing = f"copy {source} to"
+            return self._store(doing, self._plain(target), lambda: StoredContent(cast(BinaryIO, stream), stream.nbytes))
 
     def checksum(self, path: str) -> str:
         """See `Storage`."""
@@ -188,15 +194,15 @@ class HdfsStorage(Storage):
 
     # ---- writing ----
 
-    def _store(self, doing: str, plain: str, content: Callable[[], Content]) -> None:
-        """Writes a file aside, whole, as often as it takes; then renames it into place.
+    def _store(self, doing: str, plain: str, content: Callable[[], Content]) -> str:
+        """Writes a file aside, whole, as often as it takes; then renames it into place. Returns its checksum.
 
         Each try writes a file of its own into a hidden folder beside the target. A DataNode that was given up may yet
         make its file: not once that folder is gone, since it may not make folders.
         """
         hidden = f"{posixpath.dirname(plain).rstrip('/')}/.tmp-{secrets.token_hex(8)}"
         avoided = Avoided()
-        new = ""
+        new = checksum = ""
         try:
             for attempt in Trouble(self._timeouts.deadline_s).attempts():
                 with attempt:
@@ -206,7 +212,9 @@ class HdfsStorage(Storage):
                     body = content()
                     self._web.create(doing, plain, new, body, avoided)
                     self._verify(doing, plain, new, body)
+                    checksum = body.sha256
             self._rename(doing, new, plain, overwrite=True)
+            return checksum
         finally:
             with suppress(StorageError):
                 self._web.delete(hidden)

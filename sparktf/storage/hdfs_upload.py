@@ -52,6 +52,16 @@ class FileContent:
         return self._digest.hexdigest()
 
 
+class StoredContent(FileContent):
+    """A stored file that is sent on from its beginning."""
+
+    def __init__(self, stream: BinaryIO, nbytes: int) -> None:
+        self._stream = stream
+        self._nbytes = nbytes
+        self._digest = hashlib.sha256()
+        self.nbytes_sent = 0
+
+
 class BytesContent(FileContent):
     """Bytes that are sent."""
 

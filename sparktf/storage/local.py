@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import ctypes
 import errno
+import hashlib
 import os
 import re
 import secrets
 import shutil
 import stat
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from queue import SimpleQueue
 from typing import BinaryIO
 
 from sparktf.errors import StorageError, StorageExistsError, StorageNotFoundError, StoragePermissionError
@@ -91,6 +94,10 @@ class LocalStorage(Storage):
     def download(self, path: str, local: Path) -> None:
         _copy(local_path(path), os.path.abspath(local))
 
+    def copy(self, source: str, target: str) -> str:
+        """See `Storage`. What arrives is read back while the rest is on its way."""
+        return _copy_checked(local_path(source), local_path(target))
+
     def checksum(self, path: str) -> str:
         path = local_path(path)
         with storage_errors("read", path), open(path, "rb") as stream:
@@ -169,6 +176,47 @@ def _copy(source: str, target: str) -> None:
         arrived = os.fstat(sink.fileno()).st_size
         if arrived != expected:
             raise StorageError(f"cannot copy {source} to {target}: {arrived} of {expected} bytes arrived")
+
+
+def _copy_checked(source: str, target: str) -> str:
+    """Copies a file as `_copy` does, and returns the checksum of the copy, which another thread reads meanwhile."""
+    with (
+        storage_errors("read", source),
+        open(source, "rb") as stream,
+        storage_errors(f"copy {source} to", target),
+        whole_file(target) as sink,
+        ThreadPoolExecutor(1, thread_name_prefix="read-back") as beside,
+    ):
+        expected, arrived = os.fstat(stream.fileno()).st_size, 0
+        written: SimpleQueue[int | None] = SimpleQueue()
+        checksum = beside.submit(_checksum_behind, sink.name, written)
+        try:
+            while chunk := stream.read(_COPY_NBYTES):
+                sink.write(chunk)
+                sink.flush()
+                arrived += len(chunk)
+                written.put(arrived)
+            os.fsync(sink.fileno())
+        finally:
+            written.put(None)
+        if arrived != expected:
+            raise StorageError(f"cannot copy {source} to {target}: {arrived} of {expected} bytes arrived")
+        return checksum.result()
+
+
+def _checksum_behind(path: str, written: SimpleQueue[int | None]) -> str:
+    """Returns the SHA-256 of a file that is being written.
+
+    Args:
+        written: How long it is, again and again; None where that is all.
+    """
+    digest, done = hashlib.sha256(), 0
+    with open(path, "rb") as stream:
+        while (nbytes := written.get()) is not None:
+            while done < nbytes and (chunk := stream.read(min(nbytes - done, _COPY_NBYTES))):
+                digest.update(chunk)
+                done += len(chunk)
+    return digest.hexdigest()
 
 
 @contextmanager

@@ -149,6 +149,35 @@ def look(storage: Storage, rundir: RunDirectory) -> Term:
     return Term()
 
 
+def watch_owner(
+    storage: Storage, rundir: RunDirectory, application: Application, limit_s: float, clock: Clock
+) -> tuple[Step, Term]:
+    """Returns what whoever wants the run may do, and the newest term; changes nothing.
+
+    Looks until the owner's beat moves, for no longer than two beats take: one that stands still for so long need not be
+    gone (`Step.LOOK_AGAIN`), and whoever wants the run watches it for `limit_s`.
+
+    Raises:
+        StorageError: the storage failed.
+    """
+    seen, deadline_s = None, clock.now_s() + 2 * limit_s / _BEATS
+    while True:
+        began_s = clock.now_s()
+        seen = see(seen, look(storage, rundir), began_s, clock.now_s(), limit_s)
+        step = next_step(seen, application, limit_s)
+        if step is not Step.LOOK_AGAIN or clock.now_s() >= deadline_s:
+            return step, seen.term
+        clock.sleep(limit_s / _LOOKS)
+
+
+def owned_error(rundir: RunDirectory, term: Term) -> OwnedError:
+    """Returns what ends a submission of a run that somebody else owns."""
+    return OwnedError(
+        f"run {rundir.run} is owned by {term.owner or 'another submission'}: this one changes nothing. "
+        f"Wait for {rundir.result}, or submit with --wait"
+    )
+
+
 def _newest(storage: Storage, rundir: RunDirectory) -> int:
     try:
         entries = storage.list(rundir.terms)
@@ -228,7 +257,7 @@ class Ownership:
                 self._clock.every("owner", self._limit_s / _BEATS, self._beat)
                 return
             if step is Step.IS_OWNED and not wait:
-                raise self._owned(seen.term)
+                raise owned_error(self._rundir, seen.term)
             owner = seen.term.owner
             if step is not Step.TAKE and owner is not None and owner != told:
                 limit = f"{self._limit_s:g} s"
@@ -263,12 +292,6 @@ class Ownership:
                 self._hasty.write_bytes(f"{self._rundir.term(self._number)}/{_RELEASED}", b"")
             except StorageError as error:
                 _log.warning("the next submission waits for timeouts.owner: %s", error)
-
-    def _owned(self, term: Term) -> OwnedError:
-        return OwnedError(
-            f"run {self._rundir.run} is owned by {term.owner or 'another submission'}: this one changes nothing. "
-            f"Wait for {self._rundir.result}, or submit with --wait"
-        )
 
     # ---- making a term ----
 

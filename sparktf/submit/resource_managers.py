@@ -9,6 +9,8 @@ from pathlib import Path
 from sparktf.errors import PreflightError
 from sparktf.hadoop import HadoopConf
 
+_STEP_MIB = 1024
+
 
 @dataclass(frozen=True, slots=True)
 class ResourceManagers:
@@ -18,11 +20,13 @@ class ResourceManagers:
         rpc: "host:port" of each, which `spark-submit` talks to.
         web: URL of each one's REST API.
         maximum_mib: Largest container by yarn-site.xml, None if it does not say.
+        step_mib: Containers are multiples of it, by yarn-site.xml; YARN's default where it does not say.
     """
 
     rpc: tuple[str, ...]
     web: tuple[str, ...]
     maximum_mib: int | None
+    step_mib: int = _STEP_MIB
 
 
 def read_resource_managers(folder: Path | None) -> ResourceManagers:
@@ -49,9 +53,10 @@ def resource_managers(properties: Mapping[str, str]) -> ResourceManagers:
         return properties.get(f"{key}.{name}{suffix}") or None
 
     hosts = {suffix: value("hostname", suffix) or value("hostname", "") or "0.0.0.0" for suffix in suffixes}
-    maximum = properties.get("yarn.scheduler.maximum-allocation-mb", "")
+    maximum, step = (properties.get(f"yarn.scheduler.{which}-allocation-mb", "") for which in ("maximum", "minimum"))
     return ResourceManagers(
         rpc=tuple(value("address", s) or f"{hosts[s]}:8032" for s in suffixes),
         web=tuple(f"{scheme}://{value(web_key, s) or f'{hosts[s]}:{web_port}'}" for s in suffixes),
         maximum_mib=int(maximum) if maximum.isdecimal() else None,
+        step_mib=int(step) if step.isdecimal() and int(step) else _STEP_MIB,
     )

@@ -82,6 +82,17 @@ def _refusal(address: str) -> str:
     return ""
 
 
+@dataclass(frozen=True, slots=True)
+class YarnHost:
+    """A host of YARN's that takes containers, and what is left of it."""
+
+    host: str
+    memory_mib: int
+    free_mib: int
+    vcores: int
+    free_vcores: int
+
+
 class ResourceManagerApi:
     """The REST API. It may be closed to us, behind a login or a firewall: then its answers are None."""
 
@@ -93,6 +104,14 @@ class ResourceManagerApi:
         answer = self._get("scheduler")
         found = answer.get("scheduler", {}).get("schedulerInfo") if answer else None
         return parse_queues(found) if found else None
+
+    def nodes(self) -> tuple[YarnHost, ...] | None:
+        """Returns the hosts that are at work, by name."""
+        answer = self._get("nodes")
+        if answer is None:
+            return None
+        found = (answer.get("nodes") or {}).get("node") or []
+        return tuple(sorted((_node(n) for n in found if n.get("state") == "RUNNING"), key=lambda node: node.host))
 
     def diagnostics(self, application: str) -> str | None:
         """Returns what YARN says of an application: why it waits, or why it ended."""
@@ -142,6 +161,14 @@ def check_submission(config: JobConfig, managers: ResourceManagers, queues: Queu
     if largest is not None:
         for container in containers(config):
             check_fits(container, largest, source)
+
+
+def _node(node: Mapping[str, Any]) -> YarnHost:
+    used, free, used_vcores, free_vcores = (
+        int(node.get(key) or 0)
+        for key in ("usedMemoryMB", "availMemoryMB", "usedVirtualCores", "availableVirtualCores")
+    )
+    return YarnHost(str(node.get("nodeHostName", "")), used + free, free, used_vcores + free_vcores, free_vcores)
 
 
 def _children(queue: Mapping[str, Any]) -> list[Mapping[str, Any]]:

@@ -79,7 +79,7 @@ class CommitEvaluator:
         self._checkpoint = LocalCheckpoint(model=self._model.model)
         self._evaluator = Evaluator(self._model, lambda values: values, config.train.validation_batch_size)
         self._input = Input(place)
-        self._output = Output(place, evaluates=True)
+        self._output = Output(place, self._input.sampled, evaluates=True)
         self._asked = itertools.count(1)
         self.position = Position()
 

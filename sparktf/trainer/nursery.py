@@ -27,6 +27,7 @@ from typing import Any, NoReturn
 
 from sparktf.module_search import forget_folders
 from sparktf.prctl import die_with, outlive_parent
+from sparktf.resident import forget_libraries
 from sparktf.trainer.preload import complete_environment, import_all, without_collector
 
 _BLAS_THREADS = ("OPENBLAS_NUM_THREADS", "GOTO_NUM_THREADS", "OMP_NUM_THREADS")
@@ -36,7 +37,6 @@ _FOR_ONE_THREAD = {_BLAS_THREADS[0]: "1", "JE_ARROW_MALLOC_CONF": "background_th
 """Keeps NumPy and Arrow from starting threads when they are imported. Trainers do not see it."""
 
 _REQUEST_NBYTES = 1 << 12
-_MADV_DONTNEED = 4
 _NAME, _TRAINER = b"sparktf.trainer.nursery", b"sparktf.trainer"
 
 
@@ -63,20 +63,6 @@ def import_with_one_thread(also: Sequence[str]) -> None:
             del os.environ[name]
         else:
             os.environ[name] = value
-
-
-def _forget_files() -> None:
-    """Lets go of the pages of libraries that were only read: the system has them, and YARN counts them once more."""
-    libc = ctypes.CDLL(None)
-    libc.madvise.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int]
-    begin = end = 0
-    for line in Path("/proc/self/smaps").read_text().splitlines():
-        first, *rest = line.split()
-        if "-" in first:  # address, access, offset, device, inode, file
-            is_file = rest[0] in ("r-xp", "r--p") and rest[3] != "0"
-            begin, end = (int(place, 16) for place in first.split("-")) if is_file else (0, 0)
-        elif first == "Anonymous:" and rest[0] == "0" and end:
-            libc.madvise(begin, end - begin, _MADV_DONTNEED)
 
 
 class Agents:
@@ -129,7 +115,7 @@ class Agents:
                 os.close(file)
         if not self._has_forked:
             self._has_forked = True
-            _forget_files()
+            forget_libraries()
 
     def _dismiss(self, agent: socket.socket) -> None:
         """Kills the trainers of an agent that is gone, and ends the nursery if it was the last."""

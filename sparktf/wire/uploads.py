@@ -6,6 +6,7 @@ from sparktf.keep import EpochLoss, Kept
 from sparktf.message import Message
 from sparktf.sequence import Interval
 from sparktf.stopping import Stopped
+from sparktf.time_limit import Ending
 from sparktf.wire.control import Flavour
 from sparktf.wire.sender import NodeMessage
 
@@ -52,6 +53,7 @@ class Finished(NodeMessage):
         kept: Which weights the model has, if the best are kept; from who evaluates.
         folder: Where in the staging folder the model is.
         stopped: Why there were epochs left, where sparktf's own loop has ended before; from the leader.
+        ending: How long it took from the last update on; from whoever has trained in sparktf's own loop.
     """
 
     step: int
@@ -60,3 +62,4 @@ class Finished(NodeMessage):
     model: tuple[StagedFile, ...] = ()
     folder: str = "model"
     stopped: Stopped | None = None
+    ending: Ending | None = None

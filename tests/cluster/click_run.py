@@ -2,18 +2,43 @@
 
 from __future__ import annotations
 
+import os
 import re
 import shutil
+import subprocess
+import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from cluster.submission import SMALL_CONF, Submission
+import yaml
+from cluster.submission import REPO, SMALL_CONF, Submission
 
 from minihadoop import MiniHadoop
 from minihadoop.waiting import wait_for
+from sparktf.nightly.forecast import Forecast
 
 MODELS = Path(__file__).parent / "click_model.py"
+
+
+def click_config(job: Mapping[str, Any]) -> dict[str, Any]:
+    """Returns the configuration of a job whose containers are small."""
+    small = {"driver_memory_mib": 512, "executor_memory_mib": 512, "conf": SMALL_CONF}
+    return {**job, "submit": {**small, **job.get("submit", {})}}
+
+
+def plan_clicks(hadoop: MiniHadoop, folder: Path, job: Mapping[str, Any], run_id: str) -> Forecast:
+    """Returns what `sparktf plan` says of a run, as a person beside the cluster asks it."""
+    folder.mkdir(parents=True, exist_ok=True)
+    shutil.copy(MODELS, folder)
+    (folder / "job.yaml").write_text(yaml.safe_dump(click_config(job)), encoding="utf-8")
+    command = [sys.executable, "-m", "sparktf.cli", "plan", "job.yaml", "--run-id", run_id, "--json"]
+    environment = {**os.environ, **hadoop.environment(), "PYTHONPATH": str(REPO)}
+    found = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, check=False)
+    assert found.stdout, found.stderr
+    forecast = Forecast.model_validate_json(found.stdout)
+    assert found.returncode == forecast.exit_code, found.stderr
+    return forecast
 
 
 class ClickRun(Submission):
@@ -25,9 +50,7 @@ class ClickRun(Submission):
         self._run_id = run_id
         folder.mkdir(parents=True, exist_ok=True)
         shutil.copy(MODELS, folder)
-        small = {"driver_memory_mib": 512, "executor_memory_mib": 512, "conf": SMALL_CONF}
-        config = {**job, "submit": {**small, **job.get("submit", {})}}
-        super().__init__(hadoop, folder, config, *(("--run-id", run_id) if run_id else ()), *arguments)
+        super().__init__(hadoop, folder, click_config(job), *(("--run-id", run_id) if run_id else ()), *arguments)
 
     @property
     def name(self) -> str:

@@ -11,7 +11,7 @@ import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple, cast
 
 import pytest
 
@@ -204,3 +204,69 @@ def test_a_reader_always_finds_a_whole_model_while_others_are_published_and_roll
     assert hadoop.hdfs.get("/runs/t/serving/CURRENT") == b"2\n"
     assert serving.rollback(5) == 5
     read_manifest(storage, f"{serving.path}/5", ModelManifest)
+
+
+class KilledError(BaseException):
+    """The process is gone."""
+
+
+class MortalStorage:
+    """A storage of a process that is killed before one of its calls: from then on it makes none."""
+
+    def __init__(self, storage: Storage, at: int) -> None:
+        self.calls = 0
+        self._storage = storage
+        self._at = at
+
+    def __getattr__(self, name: str) -> Any:
+        call = getattr(self._storage, name)
+
+        def made(*arguments: Any) -> Any:
+            if self.calls >= self._at:
+                raise KilledError
+            self.calls += 1
+            return call(*arguments)
+
+        return made
+
+
+@pytest.mark.timeout(400)
+def test_a_reader_polls_while_publishers_are_killed_at_every_call(storage: Storage, root: str, tmp_path: Path) -> None:
+    serving, local = Serving(storage, root, "t"), write_local(tmp_path / "model", 1)
+    ended, seen = threading.Event(), list[int]()
+
+    def publish(number: int, through: Storage) -> None:
+        candidate = ExportedModel(f"r{number:03d}", "2026-11-20", local, through)
+        Serving(through, root, "t").publish(candidate, lambda: None)
+
+    def follow() -> None:
+        while not ended.is_set():
+            number = serving.current()
+            assert number is not None
+            read_manifest(storage, f"{serving.path}/{number}", ModelManifest)
+            highest = max(version.number for version in serving.versions())
+            read_manifest(storage, f"{serving.path}/{highest}", ModelManifest)
+            seen.append(number)
+
+    publish(0, storage)
+    killed = 0
+    with ThreadPoolExecutor(1) as pool:
+        reader = pool.submit(follow)
+        try:
+            while True:
+                try:
+                    publish(killed + 1, cast(Storage, MortalStorage(storage, at=killed)))
+                    break
+                except KilledError:
+                    killed += 1
+                    if killed % 5 == 0:  # as the scheduler's next try; the others are left as they are
+                        publish(killed, storage)
+        finally:
+            ended.set()
+        reader.result(timeout=60)
+    assert killed > 20
+    assert seen == sorted(seen)
+    assert len(set(seen)) > killed // 10
+    whole = [serving.manifest(version).run_id for version in serving.versions()]
+    assert len(whole) == len(set(whole)), "no run has two versions"
+    assert whole[-1] == f"r{killed + 1:03d}"

@@ -16,7 +16,7 @@ import h5py  # type: ignore[import-untyped]
 import numpy as np
 import numpy.typing as npt
 import pytest
-from cluster.click_run import MODELS, ClickRun
+from cluster.click_run import MODELS, ClickRun, plan_clicks
 from cluster.clicks import FILES, GROUPS_PER_FILE, ROWS, click_job, put_clicks
 from cluster.submission import SMALL_CONF, tags
 from integration.application import Application
@@ -105,6 +105,31 @@ def test_nine_of_ten_bytes_are_read_on_their_own_host(hadoop: MiniHadoop, beside
     assert beside.local >= 0.9, beside.output
     assert beside.sent <= 0.1 * beside.nbytes + OTHER_NBYTES
     assert "on the reader's own host" in beside.output
+
+
+@pytest.mark.timeout(600)
+def test_what_sparktf_plan_says_is_what_the_run_has_done(
+    hadoop: MiniHadoop, clicks: str, beside: Measured, tmp_path: Path
+) -> None:
+    said = plan_clicks(hadoop, tmp_path, job(clicks, data={"rebalance": False}), "again")
+    assert (said.exit_code, said.problems, said.run.state) == (0, (), "new")
+    (train,) = said.data.streams
+    (rows,) = {epoch.planned for epoch in beside.result.rows}
+    assert (train.rows, said.run.rows_left) == (rows, beside.result.rows_trained)
+    assert f"{train.row_groups} row groups, {train.shuffle_blocks} shuffle blocks" in beside.output
+    assert said.updates is not None
+    assert said.updates.total == pytest.approx(beside.result.steps, abs=2 * EPOCHS)
+    assert said.locality is not None
+    assert said.locality.share == pytest.approx(beside.local, abs=0.05)
+    assert {host.host for host in said.locality.asked} == set(beside.result.attempts[0].hosts)
+    room = said.room
+    assert room is not None
+    assert (room.hosts, room.nodes, room.fits) == (len(hadoop.config.workers), 3, 3)
+    assert said.former.runs == ("beside",)
+    assert said.former.rows_s == pytest.approx(beside.result.rows_trained / beside.result.seconds["train"])
+    assert said.former.checkpoint_nbytes
+    assert said.times.train_s == pytest.approx(beside.result.seconds["train"])
+    assert "again" not in hadoop.hdfs.names("/runs/clicks"), "nothing is written"
 
 
 @pytest.mark.timeout(600)

@@ -22,7 +22,7 @@ from sparktf.driver.plan.locality import nowhere
 from sparktf.driver.source.choice import choose_feed
 from sparktf.driver.source.origin import Origin
 from sparktf.driver.source.statistics_of import statistics_of
-from sparktf.errors import DataError, Verdict
+from sparktf.errors import CorruptFileError, DataError, Verdict
 from sparktf.storage import FileSystems
 
 ROWS = 20_000
@@ -36,8 +36,9 @@ def measured(spark: SparkSession, data: object = None, **section: Any) -> TableS
     """Returns the statistics of a data section, as a run plans and measures it."""
     config = lake_config(**section)
     origin = Origin(spark, config, data)
-    plan = choose_feed(spark, config, origin, FileSystems(), nowhere, lambda line: None)
-    return statistics_of(origin.fed, config, plan, cores=2)
+    file_systems = FileSystems()
+    plan = choose_feed(spark, config, origin, file_systems, nowhere, lambda line: None)
+    return statistics_of(origin.fed, config, plan, file_systems.hadoop, cores=2)
 
 
 def check_spread(found: Spread | None, values: npt.NDArray[Any]) -> None:
@@ -128,6 +129,43 @@ def test_a_sample_knows_the_rows_from_the_footers(spark: SparkSession, lake: Pat
     assert found.rows_read == pytest.approx(ROWS / 4, rel=0.1)
     fed = measured(spark, path=lake, mode="spark", where="id < 10000", **section)
     assert fed.rows == pytest.approx(ROWS / 2, rel=0.1)
+
+
+def test_who_reads_the_rows_makes_no_difference(spark: SparkSession, lake: Path) -> None:
+    section = {"path": lake, "inputs": INPUTS, "targets": {"y": "label"}, "checks": {}}
+    direct, fed = measured(spark, **section), measured(spark, mode="spark", **section)
+    assert direct.columns.keys() == fed.columns.keys()
+    for name, column in direct.columns.items():
+        other = fed.columns[name]
+        assert other.model_copy(update={"numbers": None, "lengths": None}) == column.model_copy(
+            update={"numbers": None, "lengths": None}
+        )
+        for one, two in ((column.numbers, other.numbers), (column.lengths, other.lengths)):
+            assert (one is None) is (two is None)
+            if one is not None and two is not None:
+                assert (one.count, one.min, one.max) == (two.count, two.min, two.max)
+                assert (one.mean, one.deviation) == pytest.approx((two.mean, two.deviation))
+
+
+def test_rows_that_are_held_out_count_once_and_those_of_another_source_do_not(
+    spark: SparkSession, lake: Path, tmp_path: Path
+) -> None:
+    section = {"path": lake, "inputs": {"id": "id"}, "targets": {"y": "label"}, "checks": {}}
+    held_out = measured(spark, validation={"fraction": 0.3}, **section)
+    check_spread(held_out.columns["id"].numbers, np.arange(ROWS))
+    write_file(tmp_path / "other.parquet", pa.table({"id": [-1], "label": [0.0]}))
+    other = measured(spark, validation={"path": str(tmp_path)}, **section)
+    check_spread(other.columns["id"].numbers, np.arange(ROWS))
+
+
+def test_a_file_that_has_changed_since_it_was_planned_is_refused(spark: SparkSession, tmp_path: Path) -> None:
+    file = write_file(tmp_path / "a.parquet", pa.table({"a": [1.0, 2.0], "y": [1.0, 2.0]}))
+    config = lake_config(tmp_path, inputs={"a": "a"}, targets={"y": "y"}, checks={})
+    origin, file_systems = Origin(spark, config, None), FileSystems()
+    plan = choose_feed(spark, config, origin, file_systems, nowhere, lambda line: None)
+    write_file(file, pa.table({"a": [1.0, 2.0, 3.0], "y": [1.0, 2.0, 3.0]}))
+    with pytest.raises(CorruptFileError, match=r"a\.parquet has changed since it was planned"):
+        statistics_of(origin.fed, config, plan, file_systems.hadoop, cores=2)
 
 
 def test_the_rows_of_an_rdd_have_statistics_too(spark: SparkSession) -> None:

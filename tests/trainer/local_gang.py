@@ -17,13 +17,14 @@ import psutil
 from rich.console import Console
 from trainer.local_agent import run_agent
 
-from sparktf.clock import SystemClock
+from sparktf.clock import Clock, SystemClock
 from sparktf.config.job import JobConfig
 from sparktf.driver.attempt.feeding import Feeders
 from sparktf.driver.gang.control_server import HERE, serve
 from sparktf.driver.gang.gang import Gang
 from sparktf.driver.gang.roster import AgentRecord, ExecutorFacts
 from sparktf.driver.gang.site import AgentJob, Handler, Put, Server, Voice
+from sparktf.driver.hooks import Hooks
 from sparktf.driver.plan.plan import Plan, load_plan
 from sparktf.driver.plan.planner import plan_source
 from sparktf.driver.run import Run
@@ -74,15 +75,19 @@ class LocalGang:
         self._site.assets = assets
 
     @property
+    def clock(self) -> Clock:
+        return self._site.clock
+
+    @property
     def agents(self) -> LocalAgents | None:
         """The agents' processes, once they are started."""
         return self._site.agents
 
-    def train(self, config: JobConfig) -> RunResult:
+    def train(self, config: JobConfig, hooks: Hooks | None = None) -> RunResult:
         """Runs one training from preflight to result.json; raises what `Run.execute` does."""
         said = self.output.tell()
         try:
-            return Run(self._gang, config, "run").execute()
+            return Run(self._gang, config, "run", hooks).execute()
         except Exception as error:
             self.output.seek(said)
             error.add_note(self.output.read())

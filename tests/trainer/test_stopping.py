@@ -181,6 +181,9 @@ def test_a_run_that_has_little_time_ends_inside_an_epoch_and_publishes_what_it_h
     assert accounts(result) == [(rows, 2 * result.steps, 2 * result.steps, False)]
     assert [(e.epoch, e.step, e.rows) for e in result.validation] == [(0, result.steps, 150)]
     assert (Path(result.model) / "model.keras").exists()
+    assert result.ending is not None
+    assert 0 < result.ending.evaluation_s < result.ending.total_s < result.seconds["train"]
+    assert 0 < result.ending.checkpoint_s < result.ending.total_s
 
     Path(result.path, "result.json").unlink()
     again = gang.train(limited(600, 600))

@@ -200,6 +200,7 @@ def test_a_low_level_loop_resumes_with_every_row_trained_once(
             data=data,
             train={"batch_size": 64, "epochs": 2},
             checkpoint={"every_steps": 2, "every_seconds": None},
+            publish={},
         )
 
     with pytest.raises(ModelError, match=r"broken on purpose \(zoo\.py:\d+ in loop: raise RuntimeError\(") as failure:
@@ -225,6 +226,7 @@ def test_a_low_level_loop_resumes_with_every_row_trained_once(
     shapes, difference = elsewhere.submit(reference.compare_exports, job(3), result.model).result()
     assert list(shapes.values()) == [[400, lake.CLASSES]]
     assert difference <= 1e-6
+    assert Path(result.model, "predictions.npz").exists(), "as of every model that readers are to see"
 
 
 @pytest.mark.parametrize("flavour", FLAVOURS)

@@ -33,9 +33,10 @@ from sparktf.config.job import JobConfig
 from sparktf.driver.plan.plan import Plan
 from sparktf.errors import ConfigError, DataError, Verdict
 from sparktf.knobs import KNOBS
-from sparktf.nightly.data_checks import Baseline, find_baseline, findings
+from sparktf.nightly.data_checks import Baseline, find_baseline, findings, places
 from sparktf.nightly.distances import divergence, infinity_distance, jensen_shannon
 from sparktf.nightly.night import Night
+from sparktf.nightly.serving import ModelManifest, Version
 from sparktf.result import Application, RunResult
 from sparktf.rundir import RunDirectory
 from sparktf.storage import FileSystems
@@ -338,6 +339,19 @@ def test_lists_are_not_compared_by_value() -> None:
     assert not found(table(a=words), table(a=words), drift={"js": 0.0, "linf": 0.0, "null_share": 0.0})
 
 
+def test_numbers_are_not_compared_with_those_of_lists() -> None:
+    values = normal()
+    lists = ColumnStatistics(
+        type="array<double>",
+        nulls=0,
+        numbers=Spread(count=ROWS, min=values.min(), max=values.max()),
+        lengths=spread(np.full(ROWS, 1.0)),
+    )
+    for now, then in ((table(a=values), table(a=lists)), (table(a=lists), table(a=values))):
+        (said,) = found(now, then, drift={"js": 0.0, "columns": True})
+        assert "drift.columns" in said
+
+
 # --- configuration ---
 
 
@@ -439,6 +453,17 @@ class Nights:
         if columns:
             Path(run.statistics).write_text(table(**columns).model_dump_json())
 
+    def published(self, number: int, run_id: str, **columns: Any) -> None:
+        """Leaves a version behind that readers have."""
+        serving = self.folder / "runs/t/serving"
+        folder = serving / str(number)
+        folder.mkdir(parents=True)
+        manifest = ModelManifest(files=(), name="t", run_id=run_id, date="", published="", plan_hash="", steps=1)
+        (folder / "MANIFEST.json").write_text(manifest.model_dump_json())
+        (serving / "CURRENT").write_text(f"{number}\n")
+        if columns:
+            (folder / "statistics.json").write_text(table(**columns).model_dump_json())
+
     @property
     def paths(self) -> RunDirectory:
         return RunDirectory(str(self.folder / "runs"), "t", "r")
@@ -492,7 +517,51 @@ def test_data_is_compared_with_the_last_earlier_run_that_is_done(nights: Nights)
 
 def test_a_first_run_is_compared_with_nothing(nights: Nights) -> None:
     assert nights.run(refuse={"drift": {"js": 0.0}}).verdict is Verdict.DONE
-    assert "no earlier run of this name is done and has statistics to compare with" in nights.said
+    assert "neither the published model nor an earlier run of this name that is done has statistics" in nights.said
+
+
+def test_data_is_compared_with_that_of_the_model_which_readers_have(nights: Nights) -> None:
+    nights.earlier("2026-11-10", a=normal(9.0, rows=1000))
+    nights.published(7, "2026-11-20", a=normal(rows=1000, seed=3))  # of a later day: what readers have, counts
+    assert nights.run(refuse={"drift": {"js": 0.1}}).verdict is Verdict.DONE
+    assert "data.checks: compared with version 7 (run 2026-11-20)" in nights.said
+
+
+def test_drift_from_the_published_model_names_its_version(nights: Nights) -> None:
+    nights.earlier("2026-11-10", a=normal(rows=1000, seed=3))
+    nights.published(7, "2026-11-09", a=normal(9.0, rows=1000))
+    result = nights.run(refuse={"drift": {"js": 0.1}})
+    assert result.error is not None
+    assert "column a: the Jensen-Shannon divergence from version 7 (run 2026-11-09) is 1.0000" in result.error.message
+
+
+def test_a_published_model_without_statistics_leaves_the_last_earlier_run(nights: Nights) -> None:
+    nights.earlier("2026-11-10", a=[1.0])
+    nights.published(7, "2026-11-09")
+    found = find_baseline(LocalStorage(), nights.paths, pytest.fail)
+    assert found is not None
+    assert (found.run_id, found.version) == ("2026-11-10", None)
+
+
+V7 = Version(7, "runs/t/serving/7", withdrawn=False)
+
+
+@pytest.mark.parametrize(
+    ("current", "runs", "mine", "looked_at"),
+    [
+        (None, [], "2026-11-20", []),
+        (V7, [], "2026-11-20", ["serving/7"]),
+        (None, ["2026-11-19", "2026-11-18", "2026-11-21", "2026-11-20"], "2026-11-20", ["2026-11-19", "2026-11-18"]),
+        (V7, ["2026-11-18", "2026-11-19"], "2026-11-20", ["serving/7", "2026-11-19", "2026-11-18"]),
+        (V7, ["a_9", "a_11", "a_10"], "a_11", ["serving/7", "a_10", "a_9"]),
+    ],
+)
+def test_the_published_model_comes_first_and_then_the_last_of_the_earlier_runs(
+    current: Version | None, runs: list[str], mine: str, looked_at: list[str]
+) -> None:
+    found = places(current, runs, RunDirectory("runs", "t", mine))
+    assert [place.folder for place in found] == [f"runs/t/{name}" for name in looked_at]
+    assert [place.version for place in found if place.version is not None] == ([7] if current else [])
 
 
 def test_many_findings_are_counted(nights: Nights) -> None:

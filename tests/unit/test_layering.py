@@ -65,7 +65,8 @@ MAY_IMPORT = {
     "trainer": NODE | {"trainer/model", "trainer/node", "trainer/sync", "trainer/parameter_server"},
     "submit": BASE | {"storage", "driver/code", "driver/plan", "driver/console", "driver/output", "driver/spark"},
     "runs": BASE | {"storage", "driver/console", "driver/plan", "nightly", "submit"},
-    "entry": BASE | {"cluster", "driver/check", "nightly", "runs", "storage", "submit"},
+    "preview": PLAN | {"driver/check", "driver/console", "driver/output", "driver/spark", "nightly", "runs", "submit"},
+    "entry": BASE | {"cluster", "driver/check", "nightly", "preview", "runs", "storage", "submit"},
     "jobs": BASE | {"main", "entry", "layers"},
 }
 ENTRY_MODULES = {"sparktf", "sparktf.cli"}
@@ -88,6 +89,8 @@ ENTRY_POINTS = {
     "sparktf/cli.py",
     "sparktf/config/page.py",
     "sparktf/main.py",
+    "sparktf/nightly/errand.py",
+    "sparktf/nightly/mlflow_writer.py",
     "sparktf/trainer/__main__.py",
     "sparktf/trainer/nursery.py",
     "jobs/train.py",

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import datetime
+import gc
 import os
 import time
+import weakref
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from lakes import deal, filter_by, id_table, ids, lake_config, no_filter, plan_lake, write_file, write_lake
 
@@ -30,6 +33,7 @@ from sparktf.errors import (
     SourceNotFoundError,
     StorageNotFoundError,
 )
+from sparktf.feed.parquet_file import leaf_columns
 from sparktf.sequence import Assignment, Keep, PartitionValue, Stream
 from sparktf.storage import open_storage
 
@@ -703,3 +707,15 @@ class TestStoredPlan:
         (tmp_path / "plan" / "spec.json").unlink()
         with pytest.raises(StorageNotFoundError):
             load_plan(storage, str(tmp_path / "plan"))
+
+
+def test_footers_that_have_been_read_do_not_stay_in_memory(tmp_path: Path) -> None:
+    metadata = pq.read_metadata(write_file(tmp_path / "part.parquet", id_table(0, 64), group_rows=8))
+    gone = weakref.finalize(metadata, lambda: None)
+    gc.disable()
+    try:
+        assert leaf_columns(metadata, frozenset(["a", "label"])) == [1, 3]
+        del metadata
+        assert not gone.alive, "nothing holds it in a ring"
+    finally:
+        gc.enable()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import pytest
 from lakes import id_table, plan_lake, write_file, write_lake
@@ -17,6 +17,7 @@ from sparktf.errors import (
     CorruptFileError,
     NotReadyError,
     NotStoredError,
+    StorageNotFoundError,
     StorageUnavailableError,
     Verdict,
 )
@@ -183,6 +184,28 @@ def test_a_file_that_is_being_written_is_waited_for_and_damaged_if_it_stays_so(l
     file.write_bytes(whole[:100])
     with pytest.raises(CorruptFileError, match=r"part-00000\.parquet is no Parquet file"):
         Waiting(lake, min_rows=30, wait="1h").go()
+
+
+def test_a_file_that_vanishes_while_it_is_counted_is_waited_for_like_the_data(lake: Path) -> None:
+    class Overwritten(LocalStorage):
+        """The partition is written anew while it is looked at: what was listed is gone when it is opened."""
+
+        is_gone = True
+
+        def open(self, path: str) -> BinaryIO:
+            if self.is_gone and DAYS[-1] in path:
+                raise StorageNotFoundError(f"{path} does not exist")
+            return super().open(path)
+
+    waiting = Waiting(lake, min_rows=30, wait="1h")
+    waiting.storage = storage = Overwritten()
+    waiting.at(60, lambda: setattr(storage, "is_gone", False))
+    waiting.go()
+    assert waiting.said[-1] == "the data is there, after 60 s"
+    again = Waiting(lake, min_rows=30, wait="1h")
+    again.storage = Overwritten()
+    with pytest.raises(NotReadyError, match=r"part-00000\.parquet does not exist\. Submit the run again later"):
+        again.go()
 
 
 def test_a_storage_that_is_away_is_waited_for_like_the_data(lake: Path) -> None:

@@ -5,9 +5,11 @@ from __future__ import annotations
 import datetime as dt
 import hashlib
 import json
+import multiprocessing
 import os
 import re
 import shutil
+import signal
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -19,7 +21,7 @@ from pretend import PretendDriver, WatchedStorage, pretend_config, unmeasured
 from sparktf.cli import main
 from sparktf.config.load import parse_config
 from sparktf.driver.plan.plan import Plan, save_plan
-from sparktf.errors import ConfigError, FencedOffError, ModelContractError, StorageError, Verdict
+from sparktf.errors import ConfigError, FencedOffError, ModelContractError, StorageError, TornCheckpointError, Verdict
 from sparktf.knobs import KNOBS
 from sparktf.nightly.night import Night
 from sparktf.nightly.pruning import prune_runs
@@ -147,7 +149,7 @@ class KilledError(BaseException):
     """The process is gone."""
 
 
-CHANGES = {"write", "upload", "make", "rename", "replace", "delete"}
+CHANGES = {"write", "copy", "make", "rename", "replace", "delete"}
 
 
 class Killer:
@@ -203,17 +205,91 @@ def test_readers_see_whole_models_alone_while_publishes_are_killed_at_every_call
             shutil.rmtree(Path(lab.serving.path, left))
     assert not was_killed
     assert killed >= 50
-    assert {"download", "upload", "rename", "replace", "write", "make", "checksum", "delete"} <= kinds
+    assert {"copy", "rename", "replace", "write", "make", "checksum", "delete"} <= kinds
+
+
+class SigKill:
+    """Kills its process for real, before a call of its storage, or of the system within one."""
+
+    def __init__(self, at: int) -> None:
+        self._left = at
+
+    def __call__(self, *_: object) -> None:
+        self._left -= 1
+        if self._left == -1:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+
+def night_that_is_killed(lab: Lab, run_id: str, at: int) -> bool:
+    """Publishes and prunes in a process of its own; returns whether that was killed."""
+    lab.run(run_id)
+    process = os.fork()
+    if process:
+        return os.WIFSIGNALED(os.waitpid(process, 0)[1])
+    kill, replace = SigKill(at), os.replace
+    os.fsync = kill  # type: ignore[assignment]
+    os.replace = lambda *names: (kill(), replace(*names))  # type: ignore[assignment, func-returns-value]
+    lab.night(run_id, WatchedStorage(kill))
+    os._exit(0)
+
+
+def nights_that_are_killed(root: Path, lake: Path) -> None:
+    """Publishes run after run, each killed before another call, and submitted again; says how many were killed."""
+    os.fsync = lambda fd: None
+    lab, number = Lab(root, plan_lake(lake)), 0
+    while night_that_is_killed(lab, f"r{number:03d}", number):
+        lab.night(f"r{number:03d}", LocalStorage())
+        number += 1
+        assert number < 300, "it makes calls without end"
+        for left in lab.left_over():  # as a run of the next day does
+            shutil.rmtree(Path(lab.serving.path, left))
+    (root / "killed").write_text(str(number), encoding="utf-8")
+
+
+def polled(lab: Lab) -> int:
+    """Returns the version that a reader finds which knows of no writer: it looks again where the one is gone."""
+    while True:
+        number = lab.serving.current()
+        assert number is not None
+        try:
+            read_manifest(LocalStorage(), f"{lab.serving.path}/{number}", ModelManifest)
+            highest = lab.in_sight()[-1]
+            read_manifest(LocalStorage(), f"{lab.serving.path}/{highest}", ModelManifest)
+        except TornCheckpointError:
+            if lab.serving.current() == number:
+                raise
+        else:
+            return number
+
+
+def test_a_reader_polls_while_publishing_processes_are_killed_at_every_call(tmp_path: Path, lake: Path) -> None:
+    root = tmp_path / "runs"
+    lab = Lab(root, plan_lake(lake))
+    lab.publish("first")
+    seen = [polled(lab)]
+    publisher = multiprocessing.get_context("spawn").Process(target=nights_that_are_killed, args=(root, lake))
+    publisher.start()
+    while publisher.is_alive():
+        seen.append(polled(lab))
+    assert publisher.exitcode == 0
+    killed = int((root / "killed").read_text(encoding="utf-8"))
+    assert killed >= 50
+    assert seen == sorted(seen)
+    assert polled(lab) == killed + 2, "each was published once, and one was not killed"
+    assert len(set(seen)) > killed / 4
 
 
 def test_numbers_grow_by_one_and_what_is_there_is_what_was_trained(lab: Lab, plan: Plan) -> None:
+    Path(lab.run("c").statistics).write_text("statistics of c", encoding="utf-8")
     assert [lab.publish(run).version for run in ("a", "b", "c")] == [1, 2, 3]
+    assert not Path(lab.serving.path, "2", "statistics.json").exists(), "that run had no data.checks"
     folder = Path(lab.serving.path, "3")
     assert lab.seen() == (3, "c")
     assert Path(lab.serving.path, "CURRENT").read_text(encoding="utf-8") == "3\n"
     names = {path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file()}
     model = {name.removeprefix("saved_model/") for name in MODEL}
-    assert names == model | {"metrics.json", "data.json", "MANIFEST.json"}
+    assert names == model | {"metrics.json", "data.json", "statistics.json", "MANIFEST.json"}
+    assert (folder / "statistics.json").read_text(encoding="utf-8") == "statistics of c"
     assert json.loads((folder / "metrics.json").read_bytes()) == {"validation": {"accuracy": 0.5}}
     data = json.loads((folder / "data.json").read_bytes())
     assert [file["path"] for file in data["files"]] == list(plan.files)

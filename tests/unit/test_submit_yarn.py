@@ -13,7 +13,14 @@ from sparktf.config.load import parse_config
 from sparktf.errors import ConfigError, PreflightError, ReservationError
 from sparktf.knobs import KNOBS
 from sparktf.submit.resource_managers import ResourceManagers, read_resource_managers, resource_managers
-from sparktf.submit.yarn import Queue, check_submission, parse_queues, wait_for_resource_manager
+from sparktf.submit.yarn import (
+    Queue,
+    ResourceManagerApi,
+    YarnHost,
+    check_submission,
+    parse_queues,
+    wait_for_resource_manager,
+)
 
 CAPACITY = {
     "type": "capacityScheduler",
@@ -139,3 +146,16 @@ def test_any_one_of_several_resource_managers_will_do() -> None:
         waited: list[float] = []
         wait_for_resource_manager(ResourceManagers(("127.0.0.1:1", there), (), None), waited.append, within_s=0)
     assert not waited
+
+
+def test_hosts_that_are_at_work_are_listed_with_what_is_left_of_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    busy = {"nodeHostName": "b", "state": "RUNNING", "usedMemoryMB": 3072, "availMemoryMB": 1024}
+    idle = {"nodeHostName": "a", "state": "RUNNING", "availMemoryMB": 4096, "availableVirtualCores": 8}
+    answers: dict[str, Any] = {"nodes": {"nodes": {"node": [busy, idle, {**idle, "state": "LOST"}]}}}
+    monkeypatch.setattr(ResourceManagerApi, "_get", lambda api, path: answers.get(path))
+    api = ResourceManagerApi(NOWHERE)
+    assert api.nodes() == (YarnHost("a", 4096, 4096, 8, 8), YarnHost("b", 4096, 1024, 0, 0))
+    answers["nodes"] = {"nodes": None}
+    assert api.nodes() == ()
+    del answers["nodes"]
+    assert api.nodes() is None

@@ -85,6 +85,14 @@ def test_without_a_stated_reserve_it_grows_with_what_things_took() -> None:
     assert reserve_s(5.0, took) == 5.0
 
 
+def test_what_earlier_runs_took_is_left_from_the_first_epoch_on() -> None:
+    before = Took(before_s=200.0)
+    assert reserve_s(None, before) == 300.0
+    assert reserve_s(None, Took(before_s=10.0)) == KNOBS.publish_s, "a quick night says little of this one"
+    assert reserve_s(None, Took(evaluation_s=400.0, before_s=200.0)) == KNOBS.publish_s + 600.0
+    assert reserve_s(5.0, before) == 5.0
+
+
 @pytest.mark.parametrize("wrong", [{"max_seconds": 0}, {"max_seconds": "soon"}, {"reserve": -1}])
 def test_lengths_that_mean_nothing_are_refused(wrong: dict[str, Any]) -> None:
     with pytest.raises(ConfigError, match=next(iter(wrong))):

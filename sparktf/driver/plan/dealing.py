@@ -29,6 +29,12 @@ class DealtSlices(Sequence[Slices]):
     def __len__(self) -> int:
         return len(self.ends)
 
+    @property
+    def rows(self) -> Integers:
+        """int64 [n_nodes], rows of each node."""
+        before = np.concatenate([[0], np.cumsum(self.slices.rows)])
+        return np.diff(before[self.ends], prepend=0)
+
     @overload
     def __getitem__(self, node: int) -> Slices: ...
     @overload
@@ -164,6 +170,13 @@ class BlockHosts(NamedTuple):
         key = block[split] * hosts + replicas.host[split, place]
         keys, nbytes = sums(key, replicas.nbytes[split, place])
         return cls(keys // hosts, keys % hosts, nbytes)
+
+    def held(self, block: Integers, host: Integers) -> Integers:
+        """Returns how many bytes of each of some blocks lie on one host each: int64 [n], as `block` and `host`."""
+        hosts = max(int(self.host.max(initial=0)), int(host.max(initial=0))) + 1
+        keys, wanted = np.append(self.block * hosts + self.host, -1), block * hosts + host
+        place = np.searchsorted(keys[:-1], wanted)
+        return np.where((host != NO_HOST) & (keys[place] == wanted), np.append(self.nbytes, 0)[place], 0)
 
     def local_nodes(self, hosts: Sequence[int], blocks: int) -> Groups:
         """Returns for each of `blocks` blocks the nodes whose hosts hold most of it: at least half of the best of them.

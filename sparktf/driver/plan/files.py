@@ -28,7 +28,7 @@ from sparktf.errors import (
 )
 from sparktf.feed.nested import column_of, prefixes, type_of
 from sparktf.feed.parquet import partition_type
-from sparktf.feed.parquet_file import group_nbytes, group_range, leaf_columns, open_file, open_parquet, reading
+from sparktf.feed.parquet_file import group_extent, leaf_columns, open_file, open_parquet, reading
 from sparktf.sequence import FileStamp, Integers
 from sparktf.storage.base import FileEntry, Storage
 
@@ -198,9 +198,7 @@ def _row_groups_of(
     check(path, schema, metadata)
     leaves = leaf_columns(metadata, columns)
     groups = (metadata.row_group(i) for i in range(metadata.num_row_groups))
-    found = [
-        (i, group.num_rows, group_nbytes(group, leaves), *group_range(group, leaves)) for i, group in enumerate(groups)
-    ]
+    found = [(i, group.num_rows, *group_extent(group, leaves)) for i, group in enumerate(groups)]
     return np.array(found, np.int64).reshape(-1, 5), stamp
 
 

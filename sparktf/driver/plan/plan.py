@@ -280,17 +280,22 @@ class Plan:
 
 
 class Assignments(Sequence[Assignment]):
-    """What each node reads of one stream in one epoch. Thread-safe: each is made anew whenever it is asked for."""
+    """What each node reads of one stream in one epoch. Thread-safe: each is made anew whenever it is asked for.
+
+    Attributes:
+        hosts: The number of each node's host.
+        shares: What each node is dealt.
+    """
 
     def __init__(self, plan: Plan, stream: Stream, epoch: int, hosts: Sequence[int], shares: DealtSlices) -> None:
         self._plan = plan
         self._stream = stream
         self._epoch = epoch
-        self._hosts = hosts
-        self._shares = shares
+        self.hosts = hosts
+        self.shares = shares
 
     def __len__(self) -> int:
-        return len(self._shares)
+        return len(self.shares)
 
     @overload
     def __getitem__(self, node: int) -> Assignment: ...
@@ -299,7 +304,7 @@ class Assignments(Sequence[Assignment]):
     def __getitem__(self, node: int | slice) -> Assignment | Sequence[Assignment]:
         if isinstance(node, slice):
             return [self[i] for i in range(*node.indices(len(self)))]
-        pieces = self._plan.pieces(self._stream, self._shares[node], self._hosts[node])
+        pieces = self._plan.pieces(self._stream, self.shares[node], self.hosts[node])
         return Assignment.model_construct(stream=self._stream, epoch=self._epoch, pieces=pieces)
 
 

@@ -13,8 +13,7 @@ import tensorflow as tf
 
 from sparktf.feature import Feature, FeedSpec
 from sparktf.trainer.model.model import KerasModel
-
-_ROW_SPLITS = "_row_splits"
+from sparktf.trainer.model.predictions import ROW_SPLITS, named_outputs
 
 
 def export_model(model: KerasModel, assets: dict[str, Any], folder: Path) -> None:
@@ -38,7 +37,7 @@ def export_model(model: KerasModel, assets: dict[str, Any], folder: Path) -> Non
 def serving_signature(spec: FeedSpec) -> dict[str, Any]:
     """Returns the `tf.TensorSpec` of every input, by name; a signature takes no ragged tensors but their parts."""
     found = {f.name: tf.TensorSpec((None, *f.shape), f.dtype, name=f.name) for f in spec.inputs}
-    splits = [f"{f.name}{_ROW_SPLITS}" for f in spec.inputs if f.ragged]
+    splits = [f"{f.name}{ROW_SPLITS}" for f in spec.inputs if f.ragged]
     return found | {name: tf.TensorSpec((None,), tf.int64, name=name) for name in splits}
 
 
@@ -61,7 +60,7 @@ def _whole(inputs: dict[str, Any], feature: Feature) -> Any:
     value = inputs[feature.name]
     if not feature.ragged:
         return value
-    return tf.RaggedTensor.from_row_splits(value, inputs[f"{feature.name}{_ROW_SPLITS}"])
+    return tf.RaggedTensor.from_row_splits(value, inputs[f"{feature.name}{ROW_SPLITS}"])
 
 
 def _serving_function(model: KerasModel) -> Any:
@@ -72,11 +71,6 @@ def _serving_function(model: KerasModel) -> Any:
     def serve(inputs: dict[str, Any]) -> dict[str, Any]:
         x = {f.name: _whole(inputs, f) for f in model.spec.inputs}
         x = next(iter(x.values())) if len(x) == 1 else x
-        y = model.model(x, training=False)
-        if isinstance(y, dict):
-            return y
-        if isinstance(y, (list, tuple)):
-            return dict(zip(outputs, y, strict=True))
-        return {names[0]: y}
+        return named_outputs(model.model(x, training=False), outputs, names)
 
     return serve

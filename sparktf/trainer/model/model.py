@@ -305,7 +305,7 @@ def _check_exact(model: Any, losses: list[Any]) -> None:
                 f"model: loss {_name(loss)} has reduction '{reduction}', which cannot be weighted exactly over "
                 "workers: use 'sum_over_batch_size'"
             )
-    for layer in _layers(model):
+    for layer in layers_of(model):
         if getattr(layer, "synchronized", False) or type(layer).__name__ == "SyncBatchNormalization":
             raise ModelContractError(
                 f"model: layer '{layer.name}' is a synchronised BatchNorm, which updates cannot be exact with"
@@ -342,7 +342,8 @@ def _check_optimizer(optimizer: Any) -> None:
         )
 
 
-def _layers(model: Any) -> Iterator[Any]:
+def layers_of(model: Any) -> Iterator[Any]:
+    """Yields a model and all layers in it, however deep."""
     yield from model._flatten_layers()
 
 

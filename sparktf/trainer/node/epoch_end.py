@@ -17,7 +17,7 @@ from sparktf.keep import Evaluation, KeepRule, merged, metric_rule
 from sparktf.plateau import by_epoch, in_words, is_enough, is_reduction_due, standstill
 from sparktf.sequence import Stream
 from sparktf.stopping import Stopped
-from sparktf.time_limit import Took, is_time_up, reserve_s
+from sparktf.time_limit import Ending, Took, is_time_up, reserve_s
 from sparktf.trainer.model.learning_rate import LearningRate
 from sparktf.trainer.node.member import Member
 from sparktf.trainer.node.position import Position
@@ -58,6 +58,7 @@ class EpochEnd:
         self._limit = spec.time_limit
         self._call_s = 0.0
         self._asked_s: float | None = None
+        self._trained_s: float | None = None
 
     def prepare(self) -> None:
         """Finds what the configuration names, once the weights can be evaluated; all nodes call it.
@@ -89,6 +90,7 @@ class EpochEnd:
     def trained(self, position: Position) -> None:
         """Tells the training loss of an epoch, before its checkpoint, where anything depends on an epoch's metrics."""
         self._asked_s = None  # what comes until the next epoch is no call
+        self._trained_s = time.monotonic()
         loss = position.epoch_loss
         if not self._watches or not loss.rows:
             return
@@ -215,4 +217,12 @@ class EpochEnd:
 
     @property
     def _took(self) -> Took:
-        return Took(self._call_s, self._weights.took_s, self._member.saves.took_s)
+        before_s = 0.0 if self._limit is None else self._limit.before_s
+        return Took(self._call_s, self._weights.took_s, self._member.saves.took_s, before_s)
+
+    def ending(self) -> Ending | None:
+        """Returns how long all has taken since the last update, for later runs; None where nothing was trained."""
+        if self._trained_s is None:
+            return None
+        took, total_s = self._took, time.monotonic() - self._trained_s
+        return Ending(evaluation_s=took.evaluation_s, checkpoint_s=took.checkpoint_s, total_s=total_s)

@@ -65,7 +65,7 @@ def describe(error: BaseException, spec: TrainerSpec, *, work: Path, time_s: flo
 def _classify(error: BaseException, spec: TrainerSpec, work: Path) -> tuple[Verdict, str, str, bool]:
     """Returns verdict, type, one-line message, and whether only a peer's loss was seen."""
     if isinstance(error, SparkTFError):
-        return error.verdict, type(error).__name__, _first_line(error), False
+        return error.verdict, type(error).__name__, first_line(error), False
     if _is_loss_of_peers(error, len(spec.cluster.nodes())):
         said = said_of_peers(_plain(str(error)), spec.cluster)
         return Verdict.INFRASTRUCTURE, "NodeLostError", f"{spec.node} lost its peers: {said}", True
@@ -73,9 +73,9 @@ def _classify(error: BaseException, spec: TrainerSpec, work: Path) -> tuple[Verd
         return NotStoredError.verdict, NotStoredError.__name__, _full_disk(error, work, _place(error, spec)), False
     if _is_lack_of_memory(error):
         mend = f"raise {spec.config.cluster.node_memory.key} (spark.executor.memoryOverhead) or lower train.batch_size"
-        return Verdict.INFRASTRUCTURE, "NodeLostError", f"out of memory: {_first_line(error)}; {mend}", False
+        return Verdict.INFRASTRUCTURE, "NodeLostError", f"out of memory: {first_line(error)}; {mend}", False
     notes = "".join(f"; {note.splitlines()[0]}" for note in getattr(error, "__notes__", ()) if note)
-    message = f"{type(error).__name__}: {_first_line(error)}{_place(error, spec)}{notes}"
+    message = f"{type(error).__name__}: {first_line(error)}{_place(error, spec)}{notes}"
     return Verdict.MODEL_FAILED, "ModelError", message, False
 
 
@@ -103,7 +103,7 @@ def is_full_disk(error: BaseException) -> bool:
 
 def _full_disk(error: BaseException, work: Path, place: str) -> str:
     """Returns which disk is full, and what to do."""
-    text = _first_line(error)
+    text = first_line(error)
     named = _FILE.search(text)
     if named is not None and not Path(named[1]).is_relative_to(work):
         return f"disk full: {text}{place}; make room for {named[1]}"
@@ -114,11 +114,11 @@ def _full_disk(error: BaseException, work: Path, place: str) -> str:
 
 def _is_lack_of_memory(error: BaseException) -> bool:
     if isinstance(error, tf.errors.ResourceExhaustedError):
-        return _MEMORY_TEXT.search(_first_line(error)) is not None
+        return _MEMORY_TEXT.search(first_line(error)) is not None
     return isinstance(error, MemoryError)
 
 
-def _first_line(error: BaseException) -> str:
+def first_line(error: BaseException) -> str:
     """Returns the first line of what the raising code said, without what TensorFlow and Keras put around it."""
     # str() of a KeyError is its text as Python source.
     text = str(error.args[0]) if isinstance(error, KeyError) and error.args else str(error)

@@ -11,11 +11,13 @@ from sparktf.errors import LifecycleError
 from sparktf.feature import FeedLimits
 from sparktf.feed.aside import BadRow
 from sparktf.feed.blocks import Parts, PieceReader, PlannedParts
+from sparktf.feed.columns import Columns
 from sparktf.feed.leased_feed import FeedMeter, LeasedFeed
 from sparktf.feed.leased_parts import LeasedParts
 from sparktf.feed.memory import SpareMemory
 from sparktf.feed.pipeline import NodeFeed
 from sparktf.feed.receipts import Receipts
+from sparktf.feed.sample import RowSample
 from sparktf.result import NodeInput
 from sparktf.rundir import trainer_name
 from sparktf.sequence import Stream
@@ -41,6 +43,7 @@ class Input:
         path = place.rundir.bad_rows(trainer_name(**spec.sender))
         self._bad_rows = BadRowFile(place.storage, path, place.warn)
         self._feed: NodeFeed | None = None
+        self._samples = {stream: RowSample(spec.feed) for stream in Stream} if spec.config.publish is not None else {}
         self._began_s = 0.0
 
     @property
@@ -102,9 +105,15 @@ class Input:
         request = BlockLeaseRequest(**self._place.spec.sender, epoch=epoch, number=next(numbers), rows=rows)
         return self._place.ask(Action.LEASE_BLOCKS, request, BlockLease)
 
+    def sampled(self) -> Columns:
+        """Returns some rows that it has handed out, of the validation stream if it can; none unless they are wanted."""
+        found = (self._samples[stream].columns for stream in (Stream.VALIDATION, Stream.TRAIN) if self._samples)
+        return next((columns for columns in found if columns), {})
+
     def _read(self, stream: Stream, epoch: int, parts: Parts) -> NodeFeed:
-        aside = partial(self._set_aside, stream, epoch)
-        return NodeFeed(self._place.spec.feed, parts, self._memory, limits=self._limits, on_bad_rows=aside)
+        aside, sample = partial(self._set_aside, stream, epoch), self._samples.get(stream)
+        spec = self._place.spec.feed
+        return NodeFeed(spec, parts, self._memory, limits=self._limits, on_bad_rows=aside, sample=sample)
 
     @property
     def _sets_aside(self) -> bool:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from sparktf.keep import KeepRule, Kept
 from sparktf.stopping import Stopped
+from sparktf.time_limit import Ending
 from sparktf.trainer.model.model import versions
 from sparktf.trainer.node.inputs import Input
 from sparktf.trainer.node.outputs import Output
@@ -72,6 +74,7 @@ class Member(NamedTuple):
         early: bool = False,
         kept: Kept | None = None,
         stopped: Stopped | None = None,
+        ending: Callable[[], Ending | None] = lambda: None,
     ) -> None:
         """Reports the end of the work and waits for the order to stop.
 
@@ -79,11 +82,14 @@ class Member(NamedTuple):
             early: There were epochs left.
             kept: Which weights were exported, where those are not the last ones.
             stopped: Why the leader has ended the training.
+            ending: Says how long its end took, once all is stored.
         """
         self.saves.wait()
         self.output.flush()
         sender, model = self.place.spec.sender, self.output.model
-        message = Finished(**sender, step=position.step, model=model, early=early, kept=kept, stopped=stopped)
+        message = Finished(
+            **sender, step=position.step, model=model, early=early, kept=kept, stopped=stopped, ending=ending()
+        )
         self.place.send(Action.FINISHED, message)
         self.place.enter("finished")
         self.place.leave()

@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 from sparktf.errors import NotStoredError, StorageError
+from sparktf.feed.columns import Columns, row_count
 from sparktf.keep import KeepRule
 from sparktf.knobs import KNOBS
 from sparktf.sequence import Stream
 from sparktf.storage.checkpoints import upload_folder
 from sparktf.trainer.model.export import export_model
 from sparktf.trainer.model.model import KerasModel
+from sparktf.trainer.model.predict import made_up_row, predictions_of
 from sparktf.trainer.node.best import BestEpoch
+from sparktf.trainer.node.fresh import check_loads
 from sparktf.trainer.node.place import Place
 from sparktf.trainer.node.position import Position
 from sparktf.trainer.node.summaries import Summaries
@@ -28,10 +32,11 @@ class Output:
         folder: Where in the staging folder they are.
     """
 
-    def __init__(self, place: Place, *, evaluates: bool = False) -> None:
+    def __init__(self, place: Place, rows: Callable[[], Columns], *, evaluates: bool = False) -> None:
         """Writes nothing yet.
 
         Args:
+            rows: Returns some rows that this node has read; no column where it has read none.
             evaluates: This node writes beside the leader, and exports a model beside the leader's.
         """
         spec = place.spec
@@ -40,6 +45,7 @@ class Output:
         hasty = place.file_systems.open(spec.run_root, deadline_s=KNOBS.summaries_s)
         self.model: tuple[StagedFile, ...] = ()
         self._place = place
+        self._rows = rows
         self._summaries = Summaries(hasty, place.rundir.tensorboard, place.work, spec.attempt)
 
     def loss(self, position: Position) -> None:
@@ -70,7 +76,10 @@ class Output:
     def export(self, model: KerasModel) -> None:
         """Exports the model into the staging folder; the driver publishes it.
 
+        Where readers are to see it, a fresh process has loaded it before.
+
         Raises:
+            ModelContractError: in that process it cannot be loaded, or does not predict as it does here.
             NotStoredError: it could not be uploaded.
         """
         place = self._place
@@ -79,10 +88,26 @@ class Output:
         place.enter("exporting")
         folder = place.work / "model"
         export_model(model, place.spec.assets, folder)
+        if place.spec.config.publish is not None:
+            self._check(model, folder)
         try:
             self.model = upload_folder(place.storage, folder, place.rundir.staged(place.spec.attempt, self.folder))
         except StorageError as error:
             raise NotStoredError(f"the model could not be stored: {error}") from error
+
+    def _check(self, model: KerasModel, folder: Path) -> None:
+        place, config = self._place, self._place.spec.config
+        rows = self._rows()
+        if not row_count(rows):
+            place.warn(
+                "publish: the exported model is compared with the trained one on a row of zeros, since the node that "
+                "exports it has read no others"
+            )
+            rows = made_up_row(model.spec)
+        predictions_of(model, rows).write(folder)
+        imports = config.publish.imports if config.publish is not None else ()
+        refused = {module.partition(".")[0] for module in config.modules.values()} - {"sparktf"}
+        check_loads(folder, place.work, limit_s=config.timeouts.upload, refused=refused, imports=imports)
 
     def flush(self) -> None:
         """Stores the summaries; what cannot be stored is kept for the next time, and is no reason to stop."""

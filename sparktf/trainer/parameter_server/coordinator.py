@@ -52,7 +52,8 @@ def coordinate(place: Place) -> None:
     tf.get_logger().setLevel("ERROR")
     connection = connect(len(place.spec.cluster.ps))
     function: Callable[..., Any] = load_function(place.spec.config)
-    member = Member(place, connection.strategy, Input(place), Saves(place), Output(place))
+    read = Input(place)
+    member = Member(place, connection.strategy, read, Saves(place), Output(place, read.sampled))
     if is_low_level(function):
         if place.spec.config.train.replicas_to_aggregate is not None:
             raise ModelContractError(
@@ -133,7 +134,7 @@ class CoordinatedRun:
             self._weights.evaluate(self._loop.position)
             over = self._epoch_end.is_over(self._loop.position)
         kept = self._weights.export()
-        member.finish(self._loop.position, kept=kept, stopped=self._epoch_end.stopped)
+        member.finish(self._loop.position, kept=kept, stopped=self._epoch_end.stopped, ending=self._epoch_end.ending)
 
     def _train_epoch(self, epoch: int) -> None:
         self._member.place.enter("training")

@@ -81,7 +81,7 @@ class KerasRun:
             self._weights.evaluate(self._loop.position)
             over = self._epoch_end.is_over(self._loop.position)
         kept = self._weights.export()
-        member.finish(self._loop.position, kept=kept, stopped=self._epoch_end.stopped)
+        member.finish(self._loop.position, kept=kept, stopped=self._epoch_end.stopped, ending=self._epoch_end.ending)
 
     def _train_epoch(self, epoch: int) -> None:
         self._member.place.enter("training")

@@ -39,4 +39,5 @@ def member_of(place: Place, *, mirrored: bool) -> Member:
     """Returns the worker of a place, with its strategy."""
     devices = place.spec.config.cluster.devices if mirrored else None
     strategy = make_strategy(place.workers, devices)
-    return Member(place, strategy, Input(place), Saves(place), Output(place))
+    read = Input(place)
+    return Member(place, strategy, read, Saves(place), Output(place, read.sampled))

@@ -1,0 +1,154 @@
+"""Statistics of columns within a Spark task: of row groups that it reads itself, or of rows that Spark computes."""
+
+from __future__ import annotations
+
+import itertools
+import pickle
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+from pyspark import TaskContext
+
+from sparktf.executor.spark_stream import whole
+from sparktf.feature import FeedSpec
+from sparktf.feed.column_parts import ColumnKind, ColumnPart
+from sparktf.feed.column_sketch import ColumnSketch, Room
+from sparktf.feed.parquet import SplitReader
+from sparktf.hadoop import HadoopConf
+from sparktf.sequence import Split
+from sparktf.storage import FileSystems
+
+MEASURED = "part binary"
+"""What `measure_batches` returns to Spark: one row, which `read_part` reads."""
+
+_BATCH_ROWS = 1 << 16
+"""Rows of a DataFrame looked at together; Spark sends 10,000 at a time."""
+
+
+_READ_BYTES = 16 << 20
+"""Of a row group, as they lie in the file: so many are read at a time."""
+
+
+@dataclass(frozen=True, slots=True)
+class MeasureSettings:
+    """What the driver puts into a task's closure.
+
+    Attributes:
+        kinds: What is measured of each column.
+        sample: Share of the rows that is looked at, where the task reads them itself.
+    """
+
+    kinds: Mapping[str, ColumnKind]
+    room: Room
+    seed: int
+    sample: float = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class TablePart:
+    """What one task knows of the rows.
+
+    Attributes:
+        rows: How many it has looked at.
+    """
+
+    rows: int
+    columns: Mapping[str, ColumnPart]
+
+
+class _TableSketch:
+    def __init__(self, settings: MeasureSettings, task: int) -> None:
+        self._draw = np.random.default_rng([settings.seed, task])
+        self._sample = settings.sample
+        self._columns = {name: ColumnSketch(kind, settings.room, self._draw) for name, kind in settings.kinds.items()}
+        self._rows = 0
+
+    def draw(self, rows: int) -> pa.Array | None:
+        """Returns which of some rows are to be looked at, None for all."""
+        drawn = None if self._sample == 1 else np.flatnonzero(self._draw.random(rows) < self._sample)
+        self._rows += rows if drawn is None else len(drawn)
+        return None if drawn is None else pa.array(drawn)
+
+    def add(self, name: str, column: pa.Array, drawn: pa.Array | None) -> None:
+        """Takes in a column of some rows, or of those that were drawn of them."""
+        self._columns[name].add(column if drawn is None else column.take(drawn))
+
+    def part(self) -> TablePart:
+        """Returns what is known."""
+        return TablePart(self._rows, {name: sketch.part() for name, sketch in self._columns.items()})
+
+
+def measure_splits(
+    task: int,
+    shares: Iterable[Sequence[Split]],
+    settings: MeasureSettings,
+    spec: FeedSpec,
+    hadoop: HadoopConf,
+    *,
+    sets_aside: bool,
+) -> Iterator[TablePart]:
+    """The function of an RDD's `mapPartitionsWithIndex`: reads row groups as trainers do.
+
+    Args:
+        shares: What the driver has dealt to the task, in any number of pieces.
+        sets_aside: Row groups that cannot be read are passed over.
+
+    Raises:
+        DataError: see `SplitReader.read`.
+        StorageError: the storage failed.
+    """
+    sketch = _TableSketch(settings, task)
+    reader = SplitReader(spec, FileSystems(hadoop).open, sets_aside=sets_aside)
+    try:
+        for split in itertools.chain.from_iterable(shares):
+            drawn = None
+            # What is passed over must be so as a whole.
+            nbytes = 0 if sets_aside else split.nbytes
+            for i, names in enumerate(_pieces(tuple(settings.kinds), nbytes)):
+                group = reader.read(split, names)
+                if group.unreadable:
+                    break
+                drawn = drawn if i else sketch.draw(group.rows)
+                for name in names:
+                    sketch.add(name, group.column(name), drawn)
+    finally:
+        reader.close()
+    yield sketch.part()
+
+
+def measure_batches(batches: Iterable[pa.RecordBatch], settings: MeasureSettings) -> Iterator[pa.RecordBatch]:
+    """The function of Spark's `mapInArrow`. Raises what `whole` does."""
+    context = TaskContext.get()
+    sketch = _TableSketch(settings, 0 if context is None else context.partitionId())
+    for table in _tables(whole(batches)):
+        drawn = sketch.draw(table.num_rows)
+        for name, column in zip(settings.kinds, table.columns, strict=True):
+            sketch.add(name, column.combine_chunks(), drawn)
+    yield pa.RecordBatch.from_pylist([{"part": pickle.dumps(sketch.part())}])
+
+
+def read_part(content: bytes) -> TablePart:
+    """Returns what a task of ours has sent through Spark, as what other tasks return comes: pickled."""
+    part: TablePart = pickle.loads(content)
+    return part
+
+
+def _pieces(names: Sequence[str], nbytes: int) -> Iterator[Sequence[str]]:
+    """Yields columns that are read together: a row group of many need not be in memory as a whole."""
+    size = max(1, len(names) * _READ_BYTES // max(nbytes, 1))
+    for start in range(0, len(names), size):
+        yield names[start : start + size]
+
+
+def _tables(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Table]:
+    """Yields the rows of some batches, many at a time."""
+    held: list[pa.RecordBatch] = []
+    for batch in batches:
+        held.append(batch)
+        if sum(one.num_rows for one in held) >= _BATCH_ROWS:
+            yield pa.Table.from_batches(held)
+            held = []
+    if held:
+        yield pa.Table.from_batches(held)

@@ -1,0 +1,168 @@
+"""What tasks know of a column, of which each has seen some rows; and the statistics that are put together of it."""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from sparktf.column_statistics import COMMONEST, RANKS, ColumnStatistics, Spread, Value, ValueCount
+from sparktf.feed.sketches import Distinct, Floats, Hashes, Integers, Moments, Values, added_up, hashed, joined
+
+
+class ColumnKind(enum.StrEnum):
+    """What is measured of a column."""
+
+    NUMBER = "number"
+    TEXT = "text"
+    TRUTH = "truth"
+    BYTES = "bytes"
+    LIST = "list"
+    NUMBER_LIST = "number list"
+    OTHER = "other"
+
+
+@dataclass(frozen=True, slots=True)
+class SpreadPart:
+    """Where some of a column's numbers lie.
+
+    Attributes:
+        points: float64 [n], sorted; each stands for as many numbers as any other.
+    """
+
+    moments: Moments
+    points: Floats
+
+
+@dataclass(frozen=True, slots=True)
+class ValuesPart:
+    """Which values some of a column's rows have.
+
+    Attributes:
+        values: All of them, or the commonest ones; None where there are none.
+        counts: How often each is there, by a sample where they are not all.
+        hashes: Where they are not all: those of the values, below `below`; None where they are.
+    """
+
+    values: Values | None
+    counts: Integers
+    below: int = 0
+    hashes: Hashes | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ColumnPart:
+    """What one task knows of a column."""
+
+    nulls: int
+    nans: int
+    numbers: SpreadPart | None
+    lengths: SpreadPart | None
+    values: ValuesPart | None
+
+
+def put_together(type_name: str, kind: ColumnKind, parts: Sequence[ColumnPart]) -> ColumnStatistics:
+    """Returns the statistics of a column of which each of some tasks knows a part.
+
+    Args:
+        type_name: Spark's name of the type.
+    """
+    all_values = [part.values for part in parts if part.values is not None]
+    distinct, commonest = _values_of(kind, all_values)
+    numbers = [part.numbers for part in parts if part.numbers is not None]
+    lengths = [part.lengths for part in parts if part.lengths is not None]
+    spread = _spread_of(lengths) if lengths else None
+    return ColumnStatistics(
+        type=type_name,
+        nulls=sum(part.nulls for part in parts),
+        nans=sum(part.nans for part in parts),
+        numbers=_numbers_of(kind, numbers, spread),
+        lengths=spread,
+        distinct=distinct if all_values else None,
+        commonest=() if kind is ColumnKind.OTHER else commonest,
+    )
+
+
+def _numbers_of(kind: ColumnKind, parts: Sequence[SpreadPart], lengths: Spread | None) -> Spread | None:
+    if kind is ColumnKind.NUMBER_LIST:
+        return _bounds_of(parts, lengths)
+    return _spread_of(parts) if parts else None
+
+
+def _spread_of(parts: Sequence[SpreadPart]) -> Spread:
+    moments = Moments()
+    for part in parts:
+        moments = moments.and_(part.moments)
+    if not moments.count:
+        return Spread(count=0)
+    points = np.concatenate([part.points for part in parts])
+    weights = np.concatenate(
+        [np.full(len(part.points), part.moments.count / max(len(part.points), 1)) for part in parts]
+    )
+    order = np.argsort(points)
+    until = np.cumsum(weights[order])
+    # Sums of fractions: a rank that is met but for the last digit is met.
+    wanted = np.array(RANKS) * until[-1] * (1 - 1e-12)
+    quantiles = points[order][np.searchsorted(until, wanted)]
+    return Spread(
+        count=moments.count,
+        min=moments.min,
+        max=moments.max,
+        mean=moments.mean,
+        deviation=float(np.sqrt(moments.squares / moments.count)),
+        quantiles=tuple(quantiles.tolist()),
+    )
+
+
+def _bounds_of(parts: Sequence[SpreadPart], lengths: Spread | None) -> Spread:
+    """Returns the bounds of the numbers within lists, of which `count` is how many lists there are."""
+    moments = Moments()
+    for part in parts:
+        moments = moments.and_(part.moments)
+    if not moments.count or lengths is None:
+        return Spread(count=0)
+    return Spread(count=lengths.count, min=moments.min, max=moments.max)
+
+
+def _values_of(kind: ColumnKind, parts: Sequence[ValuesPart]) -> tuple[int, tuple[ValueCount, ...]]:
+    """Returns how many different values there are, and the commonest ones."""
+    some = [part for part in parts if part.values is not None]
+    values, counts = _added_up(some)
+    sketched = [part.hashes for part in parts if part.hashes is not None]
+    distinct = 0 if values is None else len(values)
+    if sketched:
+        merged = Distinct(max(len(hashes) for hashes in sketched))
+        for part in parts:
+            if part.hashes is not None:
+                merged.cut(part.below)
+                merged.add(part.hashes)
+            elif part.values is not None:
+                merged.add_all(hashed(part.values))
+        distinct = merged.estimate()
+    if values is None:
+        return distinct, ()
+    # What comes once is of no use where there are many, and they would only be any of them.
+    worth = np.flatnonzero(counts > (1 if distinct > COMMONEST else 0))
+    least = np.sort(counts[worth])[-COMMONEST:].min(initial=0)
+    first = worth[counts[worth] >= least]
+    found = zip(_to_python(kind, values, first), counts[first].tolist(), strict=True)
+    ranked = sorted(found, key=lambda common: (-common[1], str(common[0])))
+    return distinct, tuple(ValueCount(value=value, count=count) for value, count in ranked[:COMMONEST])
+
+
+def _added_up(parts: Sequence[ValuesPart]) -> tuple[Values | None, Integers]:
+    if not parts:
+        return None, np.empty(0, np.int64)
+    values = joined([part.values for part in parts if part.values is not None])
+    return added_up(values, np.concatenate([part.counts for part in parts]))
+
+
+def _to_python(kind: ColumnKind, values: Values, chosen: Integers) -> list[Any]:
+    if isinstance(values, pa.Array):
+        return [value.decode(errors="replace") for value in values.take(pa.array(chosen)).to_pylist()]
+    found: list[Value] = values[chosen].tolist()
+    return [bool(value) for value in found] if kind is ColumnKind.TRUTH else found

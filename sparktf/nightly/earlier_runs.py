@@ -1,0 +1,60 @@
+"""What earlier runs of a name have left, for those who want to know what the next one will be like."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from pydantic import ValidationError
+
+from sparktf.errors import ConfigError, StorageNotFoundError, Verdict
+from sparktf.nightly.natural_order import natural_key
+from sparktf.result import RunResult
+from sparktf.rundir import RunDirectory
+from sparktf.storage.base import Storage, name_of
+
+LOOKED_AT = 5
+"""So many runs say what the next one will be like: a night that was slow is among them, and last year is not."""
+
+_TRIED = 20
+"""Of so many folders at most a result is read: a name may have thousands, and none of them done."""
+
+_TRAINED = (Verdict.DONE, Verdict.GATED)
+
+
+def earlier_runs(storage: Storage, root: str, name: str, but: str = "", most: int = LOOKED_AT) -> list[RunResult]:
+    """Returns the results of the last runs of a name that have trained to their end, by their ids, the last first.
+
+    Args:
+        but: Id of a run that is left out.
+
+    Raises:
+        StorageError: the storage failed.
+    """
+    try:
+        folders = [name_of(entry.path) for entry in storage.list(f"{root.rstrip('/')}/{name}") if entry.is_dir]
+    except StorageNotFoundError:
+        return []
+    found: list[RunResult] = []
+    for folder in sorted(folders, key=natural_key, reverse=True)[:_TRIED]:
+        result = None if folder == but else _result(storage, root, name, folder)
+        if result is not None and result.verdict in _TRAINED:
+            found.append(result)
+        if len(found) == most:
+            break
+    return found
+
+
+def ending_s(runs: Sequence[RunResult]) -> float:
+    """Returns how long what comes after the training took in some runs, in seconds at most; 0 where nobody knows.
+
+    That is from the last update on: evaluation, checkpoint, export, and all that the driver does until the run ends.
+    """
+    return max((run.ending.total_s + run.seconds.get("publish", 0.0) for run in runs if run.ending), default=0.0)
+
+
+def _result(storage: Storage, root: str, name: str, folder: str) -> RunResult | None:
+    """Returns the result of a run; None where it has none, or one of another version."""
+    try:
+        return RunResult.model_validate_json(storage.read_bytes(RunDirectory(root, name, folder).result))
+    except (ConfigError, StorageNotFoundError, ValidationError):
+        return None

@@ -1,0 +1,224 @@
+"""What `data.checks` would say, as far as the files' footers know it: no row is read."""
+
+from __future__ import annotations
+
+import datetime as dt
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from decimal import Decimal
+from functools import partial
+from typing import Any, NamedTuple
+
+import numpy as np
+import pyarrow.parquet as pq
+
+from sparktf.column_statistics import ColumnStatistics, Spread, TableStatistics
+from sparktf.config.checks import BoundsConfig, ChecksConfig, ColumnBounds, DriftBounds
+from sparktf.config.data_section import DataConfig
+from sparktf.driver.plan.features import column_type
+from sparktf.driver.plan.files import FOOTER_THREADS
+from sparktf.driver.plan.plan import Plan
+from sparktf.feed.nested import type_of
+from sparktf.feed.parquet_file import leaf_columns, open_parquet, reading
+from sparktf.nightly.data_checks import Baseline, findings
+from sparktf.nightly.forecast import CheckFinding, ChecksForecast
+from sparktf.sequence import Stream
+from sparktf.storage.base import Storage
+
+MOST_CHUNKS = 1_000_000
+"""Chunks of columns that are looked at: each takes some 3 us. Of more, only rows and columns are judged."""
+
+_EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
+_MICROSECOND = dt.timedelta(microseconds=1)
+
+
+class Chunks(NamedTuple):
+    """What the footers of some chunks of a column say together; None where one of them does not.
+
+    Attributes:
+        least: Of the values that are no null; with `most` as the statistics of a table have them.
+    """
+
+    nulls: int | None = 0
+    rows: int = 0
+    least: float | None = math.inf
+    most: float | None = -math.inf
+
+    def __add__(self, other: object) -> Chunks:
+        """Returns what both say."""
+        if not isinstance(other, Chunks):
+            return NotImplemented
+        return Chunks(
+            None if self.nulls is None or other.nulls is None else self.nulls + other.nulls,
+            self.rows + other.rows,
+            None if self.least is None or other.least is None else min(self.least, other.least),
+            None if self.most is None or other.most is None else max(self.most, other.most),
+        )
+
+
+class Footers(NamedTuple):
+    """The used columns by what footers know.
+
+    Attributes:
+        statistics: As a run would keep them, as far as that is known.
+        nulls: Columns whose nulls are counted; `ends` those whose least and greatest values are known.
+    """
+
+    statistics: TableStatistics
+    nulls: frozenset[str]
+    ends: frozenset[str]
+
+
+def read_footers(storage: Storage, data: DataConfig, plan: Plan) -> Footers:
+    """Reads the footers of a plan's files again, for their statistics.
+
+    Raises:
+        CorruptFileError: a footer cannot be read.
+        StorageError: the storage failed.
+    """
+    spec = plan.spec
+    used = sorted({column for feature in spec.features for column in feature.columns})
+    partitioned = dict(zip(spec.partition_columns, spec.partition_types, strict=True))
+    stored = [column for column in used if column not in partitioned]
+    streams = [Stream.TRAIN] if data.validation is not None and data.validation.path is not None else list(plan.tables)
+    rows = sum(plan.rows(stream) for stream in streams)
+    numbers = sorted({int(i) for stream in streams for i in np.unique(plan.tables[stream].file)})
+    files = [plan.files[i] for i in numbers]
+    groups = sum(len(plan.tables[stream].rows) for stream in streams)
+    # Of the rows that a filter lets through, footers know no values.
+    looks = not spec.where and groups * len(stored) <= MOST_CHUNKS
+    with ThreadPoolExecutor(FOOTER_THREADS, thread_name_prefix="footer") as pool:
+        read = partial(_read, storage, {name: spec.renamed.get(name, name) for name in stored}, looks=looks)
+        found = list(pool.map(read, files if looks else files[:1]))
+    types = found[0][0]
+    chunks = {name: sum((one[1][name] for one in found), Chunks()) for name in (stored if looks else ())}
+    columns = {name: _column(types[name], chunks.get(name)) for name in stored}
+    for name, kind in partitioned.items():
+        at = spec.partition_columns.index(name)
+        held = {i: plan.partition_values[i][at] is None for i in numbers}
+        nulls = _rows_of(plan, streams, held) if not spec.where else 0
+        columns[name] = ColumnStatistics(type=kind, nulls=nulls)
+    known = {name for name, one in chunks.items() if one.nulls is not None}
+    ends = {name for name, one in chunks.items() if columns[name].numbers is not None}
+    labels = tuple(sorted({column for feature in spec.targets for column in feature.columns}))
+    statistics = TableStatistics(rows=rows, sample=1.0, rows_read=rows, columns=columns, labels=labels)
+    return Footers(statistics, frozenset(known | set(partitioned)), frozenset(ends))
+
+
+def judge(checks: ChecksConfig, footers: Footers, then: Baseline | None) -> ChecksForecast:
+    """Returns which bounds hold and which do not, by what footers know.
+
+    Args:
+        then: What drift is measured against.
+    """
+    judged: list[str] = []
+    left: list[str] = []
+    found: list[CheckFinding] = []
+    for level, bounds in (("refuse", checks.refuse), ("warn", checks.warn)):
+        decided = _decided(bounds, footers, has_baseline=then is not None)
+        for key, is_decided in _keys(level, bounds, decided):
+            (judged if is_decided else left).append(key)
+        for finding in findings(level, decided, footers.statistics, then):
+            certain = checks.sample == 1 or finding.column == "" or finding.key.endswith(".drift.columns")
+            found.append(CheckFinding.model_validate({"level": level, "text": str(finding), "certain": certain}))
+    return ChecksForecast(
+        baseline="" if then is None else then.run_id,
+        judged=tuple(judged),
+        left=tuple(left),
+        findings=tuple(found),
+        columns=len(footers.nulls),
+        used_columns=len(footers.statistics.columns),
+    )
+
+
+def _decided(bounds: BoundsConfig, footers: Footers, *, has_baseline: bool) -> BoundsConfig:
+    """Returns those of the bounds that footers decide."""
+    columns = {}
+    for name, column in bounds.columns.items():
+        kept: dict[str, Any] = {"null_share": column.null_share} if name in footers.nulls else {}
+        kept |= {"min": column.min, "max": column.max} if name in footers.ends else {}
+        columns[name] = ColumnBounds(**kept)
+    drift = bounds.drift
+    unknown = tuple(name for name in footers.statistics.columns if name not in footers.nulls)
+    decided = DriftBounds(
+        row_ratio=drift.row_ratio,
+        columns=drift.columns,
+        null_share=drift.null_share if footers.nulls else None,
+        ignore=(*drift.ignore, *unknown),
+    )
+    return BoundsConfig(rows=bounds.rows, columns=columns, drift=decided if has_baseline else DriftBounds())
+
+
+def _keys(level: str, bounds: BoundsConfig, decided: BoundsConfig) -> Iterator[tuple[str, bool]]:
+    """Yields the key of each bound there is, and whether it is decided."""
+    if bounds.rows is not None:
+        yield f"{level}.rows", True
+    pairs = [(f"{level}.columns.{name}", column, decided.columns[name]) for name, column in bounds.columns.items()]
+    for prefix, section, kept in (*pairs, (f"{level}.drift", bounds.drift, decided.drift)):
+        for key in type(section).model_fields:
+            value = getattr(section, key)
+            if key != "ignore" and value is not None and value is not False:
+                # By identity: 0 is a bound, and equals False.
+                yield f"{prefix}.{key}", getattr(kept, key) is not None and getattr(kept, key) is not False
+
+
+def _read(
+    storage: Storage, columns: Mapping[str, str], path: str, *, looks: bool
+) -> tuple[dict[str, str], dict[str, Chunks]]:
+    """Returns the types of some columns in a file, and what its footer says of them, if it is to be looked at.
+
+    Args:
+        columns: Column -> its name in the files.
+    """
+    with open_parquet(storage, path) as file, reading(path):
+        metadata, schema = file.metadata, file.schema_arrow
+    fields = {field.name: field.type for field in schema}
+    kinds = {name: type_of(fields, stored) for name, stored in columns.items()}
+    types = {name: "" if kind is None else column_type(kind).spark for name, kind in kinds.items()}
+    said = {}
+    for name, stored in columns.items() if looks else ():
+        leaves = leaf_columns(metadata, frozenset([stored]))
+        is_plain = len(leaves) == 1 and metadata.row_group(0).column(leaves[0]).path_in_schema == stored
+        groups = (metadata.row_group(i) for i in range(metadata.num_row_groups))
+        said[name] = sum((_chunk(group, leaves[0]) for group in groups), Chunks()) if is_plain else _UNKNOWN
+    return types, said
+
+
+_UNKNOWN = Chunks(None, 0, None, None)
+
+
+def _chunk(group: pq.RowGroupMetaData, leaf: int) -> Chunks:
+    found = group.column(leaf).statistics
+    if found is None or not found.has_null_count:
+        return _UNKNOWN
+    if found.null_count == group.num_rows:
+        return Chunks(found.null_count, group.num_rows)
+    ends = (_number(found.min), _number(found.max)) if found.has_min_max else (None, None)
+    return Chunks(found.null_count, group.num_rows, *ends)
+
+
+def _number(value: object) -> float | None:
+    """Returns a value as statistics have it; None for what is no number, date or time, or no finite one."""
+    if isinstance(value, dt.datetime):
+        return float((value.replace(tzinfo=value.tzinfo or dt.UTC) - _EPOCH) // _MICROSECOND)
+    if isinstance(value, dt.date):
+        return float((value - _EPOCH.date()).days)
+    if isinstance(value, bool) or not isinstance(value, (int, float, Decimal)):
+        return None
+    return float(value) if math.isfinite(value) else None
+
+
+def _column(kind: str, chunks: Chunks | None) -> ColumnStatistics:
+    if chunks is None or chunks.nulls is None:
+        return ColumnStatistics(type=kind, nulls=0)
+    numbers = None
+    if chunks.least is not None and chunks.most is not None and chunks.least <= chunks.most:
+        numbers = Spread(count=chunks.rows - chunks.nulls, min=chunks.least, max=chunks.most)
+    return ColumnStatistics(type=kind, nulls=chunks.nulls, numbers=numbers)
+
+
+def _rows_of(plan: Plan, streams: Sequence[Stream], chosen: dict[int, bool]) -> int:
+    """Returns how many rows of the streams lie in the files that are chosen."""
+    files = np.array([number for number, is_chosen in chosen.items() if is_chosen], np.int64)
+    return sum(int(t.rows[np.isin(t.file, files)].sum()) for t in (plan.tables[stream] for stream in streams))

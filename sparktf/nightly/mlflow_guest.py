@@ -1,0 +1,83 @@
+"""`output.mlflow`: MLflow follows a run, from its beginning to its end, whatever becomes of MLflow meanwhile."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+
+from sparktf.clock import Clock
+from sparktf.config.job import JobConfig
+from sparktf.driver.gang.site import Voice
+from sparktf.errors import StorageNotFoundError
+from sparktf.events import LogEntry, read_events
+from sparktf.nightly.errand import Errand, python_path
+from sparktf.nightly.mlflow_note import MlflowNote, note_of_begin, note_of_end
+from sparktf.result import RunResult
+from sparktf.rundir import RunDirectory
+from sparktf.storage import FileSystems
+from sparktf.storage.base import Storage
+
+_WRITER = (sys.executable, "-P", "-m", "sparktf.nightly.mlflow_writer")
+
+
+class MlflowGuest:
+    """What is asked of MLflow in one run. What it refuses or is too slow for is a warning, and nothing more."""
+
+    def __init__(self, clock: Clock, file_systems: FileSystems) -> None:
+        """Asks for nothing."""
+        self._clock = clock
+        self._file_systems = file_systems
+        self._beginning: Errand | None = None
+
+    def begun(self, config: JobConfig, rundir: RunDirectory, result: RunResult, voice: Voice) -> None:
+        """Has MLflow's run made, or found again, while the run goes on."""
+        try:
+            self._beginning = self._write(
+                note_of_begin(config, rundir, result, self._clock.wall_s()), config.timeouts.mlflow
+            )
+        except Exception as error:  # noqa: BLE001 - the run has nothing to do with it
+            voice.warn(f"output.mlflow: {error}")
+
+    def ended(
+        self,
+        config: JobConfig,
+        rundir: RunDirectory,
+        result: RunResult,
+        limit_s: float,
+        voice: Voice,
+    ) -> None:
+        """Has MLflow's run end as the run has. Takes `limit_s` at most; twice that where the run was shorter."""
+        complaints: dict[str, None] = {}
+        try:
+            if self._beginning is not None:
+                complaints = _complaints(self._beginning, limit_s)
+            events = _events(self._file_systems.open(rundir.root), rundir)
+            note = note_of_end(config, rundir, result, events, self._clock.wall_s())
+            hadoop = self._file_systems.hadoop.for_nodes()
+            ending = self._write(note.model_copy(update={"hadoop": hadoop}), limit_s)
+            complaints |= _complaints(ending, limit_s)
+            if (lines := ending.wait().lines) and not complaints:
+                voice.say(lines[-1])
+        except Exception as error:  # noqa: BLE001 - as above
+            complaints[str(error)] = None
+        for complaint in complaints:
+            voice.warn(f"output.mlflow: {complaint}")
+
+    def _write(self, note: MlflowNote, limit_s: float) -> Errand:
+        variables = {"PYTHONPATH": python_path()}
+        return Errand(_WRITER, note.model_dump_json().encode(), limit_s, variables)
+
+
+def _complaints(errand: Errand, limit_s: float) -> dict[str, None]:
+    complaint = errand.wait(limit_s).complaint(limit_s)
+    return {} if complaint is None else {f"MLflow does not have all of the run: its client {complaint}": None}
+
+
+def _events(storage: Storage, rundir: RunDirectory) -> Iterator[LogEntry]:
+    """Yields what the run has told so far. Raises `StorageError`, or a `ValueError` for what is no event."""
+    try:
+        segments = [entry.path for entry in storage.list(rundir.events)]
+    except StorageNotFoundError:
+        return
+    for path in segments:
+        yield from read_events(storage.read_bytes(path).splitlines())

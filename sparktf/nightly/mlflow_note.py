@@ -1,0 +1,225 @@
+"""What MLflow is to know of a run, at its beginning and at its end: made here, written by a process of its own."""
+
+from __future__ import annotations
+
+import posixpath
+import re
+from collections.abc import Iterable, Mapping
+from typing import Any, Literal
+
+from sparktf.config.job import JobConfig
+from sparktf.config.load import show_config
+from sparktf.config.yaml import leaves, load_yaml
+from sparktf.errors import Verdict
+from sparktf.events import LogEntry, MetricsSeen
+from sparktf.hadoop import HadoopConf
+from sparktf.message import Message
+from sparktf.result import RunResult
+from sparktf.rundir import RunDirectory
+from sparktf.version import __version__
+
+Status = Literal["RUNNING", "SCHEDULED", "FINISHED", "FAILED", "KILLED"]
+
+_STRANGE = re.compile(r"[^\w\-. :/]", re.ASCII)
+_KEY_LENGTH = 250
+_PARAM_LENGTH = 6000
+_TAG_LENGTH = 5000
+"""MLflow's own limits."""
+
+_STATUS: dict[Verdict, Status] = {
+    Verdict.DONE: "FINISHED",
+    Verdict.GATED: "FINISHED",  # it has trained all right, and its metrics are worth a comparison
+    Verdict.NOT_READY: "SCHEDULED",  # nothing is wrong: it comes again
+}
+
+
+class MetricNote(Message):
+    """One value of a metric.
+
+    Attributes:
+        time_ms: Since 1970.
+    """
+
+    key: str
+    value: float
+    time_ms: int
+    step: int
+
+
+class ModelNote(Message):
+    """A model that becomes a version in the registry.
+
+    Attributes:
+        name: The registered model's.
+        folder: Where it is published.
+        tags: Of the version.
+    """
+
+    name: str
+    folder: str
+    tags: dict[str, str]
+
+
+class MlflowNote(Message):
+    """What is to stand in MLflow of one run.
+
+    Attributes:
+        run: Folder of the run, by which MLflow's run is found again.
+        name: What people call it.
+        tags: None takes a tag away.
+        params: MLflow never changes one: those that it has with another value stay.
+        metrics: All that the run has ever reported, in order: those that MLflow has got before are left out there.
+        figures: Of this submission, as it ended.
+        time_ms: When the status began, since 1970.
+        hadoop: Where the model's folder is found by.
+    """
+
+    tracking_uri: str | None
+    experiment: str
+    run: str
+    name: str
+    status: Status
+    time_ms: int
+    tags: dict[str, str | None]
+    params: dict[str, str]
+    metrics: tuple[MetricNote, ...] = ()
+    figures: tuple[MetricNote, ...] = ()
+    model: ModelNote | None = None
+    hadoop: HadoopConf = HadoopConf()
+
+
+def note_of_begin(config: JobConfig, rundir: RunDirectory, result: RunResult, now_s: float) -> MlflowNote:
+    """Returns what is to be known of a run that has been taken up, again or for the first time."""
+    return _note(config, rundir, result, now_s)
+
+
+def note_of_end(
+    config: JobConfig, rundir: RunDirectory, result: RunResult, events: Iterable[LogEntry], now_s: float
+) -> MlflowNote:
+    """Returns what is to be known of a run that has a result.
+
+    Args:
+        events: All that the run has told, of earlier submissions too.
+    """
+    return _note(config, rundir, result, now_s).model_copy(
+        update={
+            "status": status_of(result),
+            "tags": _tags(rundir, result) | _tags_of_end(result),
+            "metrics": tuple(metrics_by_epoch(events)),
+            "figures": tuple(figures_of(result, now_s)),
+            "model": _model(config, rundir, result),
+        }
+    )
+
+
+def status_of(result: RunResult) -> Status:
+    """Returns how MLflow calls the end of a run."""
+    return "KILLED" if result.is_interrupted else _STATUS.get(result.verdict, "FAILED")
+
+
+def params_of(config: JobConfig) -> dict[str, str]:
+    """Returns every setting by its dotted key, as it may be shown: without secrets."""
+    shown: Mapping[str, Any] = load_yaml(show_config(config))
+    return {_key(key): value[:_PARAM_LENGTH] for key, value in leaves(shown)}
+
+
+def metrics_by_epoch(events: Iterable[LogEntry]) -> list[MetricNote]:
+    """Returns the metrics that nodes have reported, as `validation/auc`."""
+    return [
+        MetricNote(key=_key(f"{event.stream.value}/{name}"), value=value, time_ms=int(time_s * 1000), step=event.step)
+        for time_s, event in events
+        if isinstance(event, MetricsSeen)
+        for name, value in event.values.items()
+    ]
+
+
+def figures_of(result: RunResult, now_s: float) -> list[MetricNote]:
+    """Returns the figures of the whole run, and the metrics of the model that it has exported, as `model/...`."""
+    values: dict[str, float | None] = {
+        f"model/{stream}/{name}": value
+        for stream, named in result.metrics.items()
+        for name, value in named.items()
+        if result.model
+    }
+    train_s = result.seconds.get("train", 0.0)
+    values |= {
+        "run/rows": result.rows_trained,
+        "run/epochs": result.epochs,
+        "run/rows_per_second": result.rows_trained / train_s if train_s else None,
+        "run/local_share": result.locality,
+        "run/waiting_share": result.waiting_share,
+        **{f"run/seconds/{phase}": seconds for phase, seconds in result.seconds.items()},
+    }
+    return [
+        MetricNote(key=_key(key), value=value, time_ms=int(now_s * 1000), step=result.steps)
+        for key, value in values.items()
+        if value is not None
+    ]
+
+
+def mlmodel_of(config: Mapping[str, Any]) -> dict[str, Any]:
+    """Returns what a published model's file `MLmodel` says, by which `mlflow.tensorflow.load_model` loads it.
+
+    Args:
+        config: The configuration's YAML; empty is returned where it registers no model.
+    """
+    mlflow = (config.get("output") or {}).get("mlflow") or {}
+    if not mlflow.get("registered_model"):
+        return {}
+    return {"flavors": {"tensorflow": {"model_type": "tf2-module", "saved_model_dir": "."}}}
+
+
+def _note(config: JobConfig, rundir: RunDirectory, result: RunResult, now_s: float) -> MlflowNote:
+    mlflow = config.output.mlflow
+    return MlflowNote(
+        tracking_uri=mlflow.tracking_uri if mlflow else None,
+        experiment=(mlflow.experiment if mlflow else None) or config.name,
+        run=rundir.path,
+        name=rundir.run,
+        status="RUNNING",
+        time_ms=int(now_s * 1000),
+        tags=_tags(rundir, result) | dict.fromkeys(_OF_AN_END),
+        params=params_of(config),
+    )
+
+
+_OF_AN_END = ("sparktf.verdict", "sparktf.cause", "sparktf.published", "sparktf.stopped")
+
+
+def _tags(rundir: RunDirectory, result: RunResult) -> dict[str, str | None]:
+    return {
+        "mlflow.source.name": "sparktf",
+        "mlflow.source.type": "JOB",
+        "sparktf.name": rundir.name,
+        "sparktf.run_id": rundir.run_id,
+        "sparktf.date": result.date or None,
+        "sparktf.application": result.application,
+        "sparktf.version": __version__,
+    }
+
+
+def _tags_of_end(result: RunResult) -> dict[str, str | None]:
+    published = result.extra.get("published")
+    return {
+        "sparktf.verdict": f"{int(result.verdict)} {result.verdict.name.lower().replace('_', ' ')}",
+        "sparktf.cause": None if result.error is None else result.error.message[:_TAG_LENGTH],
+        "sparktf.published": None if published is None else str(published),
+        "sparktf.stopped": None if result.stopped is None else result.stopped.text[:_TAG_LENGTH],
+    }
+
+
+def _model(config: JobConfig, rundir: RunDirectory, result: RunResult) -> ModelNote | None:
+    mlflow, published = config.output.mlflow, result.extra.get("published")
+    if mlflow is None or mlflow.registered_model is None or published is None or result.verdict is not Verdict.DONE:
+        return None
+    return ModelNote(
+        name=mlflow.registered_model,
+        folder=f"{rundir.serving}/{published}",
+        tags={"sparktf.run": rundir.path, "sparktf.published": str(published)},
+    )
+
+
+def _key(name: str) -> str:
+    """Returns a name that MLflow takes."""
+    plain = _STRANGE.sub("_", name)[:_KEY_LENGTH].strip()
+    return plain if posixpath.normpath(plain) == plain and not plain.startswith("/") else plain.replace("/", "_")

@@ -1,0 +1,381 @@
+"""Looks at all that a run would meet, in its order, and holds and writes nothing."""
+
+from __future__ import annotations
+
+import datetime as dt
+import json
+import socket
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from sparktf.clock import Clock
+from sparktf.config.job import JobConfig
+from sparktf.driver.check import Findings, check_feeders, check_gang, plan_here
+from sparktf.driver.output import check_same_plan
+from sparktf.driver.plan.paths import normalised
+from sparktf.driver.plan.plan import Plan, load_plan
+from sparktf.driver.spark.application import Slots, slots_on
+from sparktf.errors import (
+    DataError,
+    PreflightError,
+    StorageError,
+    StorageNotFoundError,
+    StoragePermissionError,
+    TornCheckpointError,
+)
+from sparktf.hadoop import HadoopConf
+from sparktf.nightly.data_checks import find_baseline
+from sparktf.nightly.earlier_runs import earlier_runs
+from sparktf.nightly.expectation import (
+    data_of,
+    dealt_to,
+    expected_locality,
+    expected_times,
+    learned,
+    updates_of,
+    wanted_hosts,
+)
+from sparktf.nightly.footer_checks import judge, read_footers
+from sparktf.nightly.forecast import (
+    ChampionForecast,
+    ChecksForecast,
+    DataForecast,
+    Forecast,
+    FormerRuns,
+    LocalityForecast,
+    OwnerForecast,
+    Problem,
+    PublishForecast,
+    RunForecast,
+    UpdatesForecast,
+)
+from sparktf.nightly.readiness import Lake, not_ready
+from sparktf.nightly.serving import Serving
+from sparktf.preview.capacity import Room, room_elsewhere, room_here, room_on_yarn
+from sparktf.result import Application
+from sparktf.rundir import RunDirectory
+from sparktf.runs.finding import FoundRun
+from sparktf.sequence import Stream
+from sparktf.storage import FileSystems, Storage
+from sparktf.storage.checkpoints import CheckpointStore, FileManifest, Manifest, parse_manifest
+from sparktf.storage.ownership import Step, Term, owned_error, watch_owner
+from sparktf.submit.environment import hadoop_conf_dir
+from sparktf.submit.line import check_security
+from sparktf.submit.resource_managers import read_resource_managers
+from sparktf.submit.yarn import ResourceManagerApi, check_submission, wait_for_resource_manager
+
+_NO_RUN = "zzz"
+"""Stands for the id of a run that has none yet: all others are earlier."""
+
+
+class _Model(NamedTuple):
+    """The model that the run would publish; see `Dated`."""
+
+    run_id: str
+    date: str
+
+
+@dataclass
+class _Look:
+    """One look at one run; what is wrong is kept, and the rest looked at all the same.
+
+    Attributes:
+        config: With its paths as all processes understand them.
+        rundir: None where nothing says which run it is.
+    """
+
+    config: JobConfig
+    slots: Slots
+    systems: FileSystems
+    storage: Storage
+    rundir: RunDirectory | None
+    clock: Clock
+    say: Callable[[str], None]
+    found: Findings = field(default_factory=Findings)
+    warnings: list[str] = field(default_factory=list)
+
+    def forecast(self) -> Forecast:
+        """Returns what there is to say."""
+        check_gang(self.config, self.slots, self.found)
+        room = self._room()
+        with self.found.part():
+            self._check_output()
+        run = self._run()
+        is_planned = self._is_planned()
+        data = DataForecast() if is_planned else self._ready()
+        plan = self._plan()
+        checkpoint = self._checkpoint() if is_planned else None
+        checks = None
+        hosts: Sequence[str] = ()
+        updates: UpdatesForecast | None = None
+        locality: LocalityForecast | None = None
+        former = self._former()
+        rows = former.epoch_rows
+        if plan is not None:
+            planned = data_of(plan, "before" if is_planned else "now")
+            data = planned.model_copy(update={"ready": data.ready, "missing": data.missing})
+            if not is_planned:
+                checks = self._checks(plan)
+        if plan is not None and Stream.TRAIN in plan.tables:
+            rows, hosts = plan.rows(Stream.TRAIN), self._hosts(plan)
+            node_rows, share = dealt_to(self.config, plan, hosts)
+            updates = updates_of(self.config, rows, node_rows)
+            asks = self.slots.is_yarn and self.config.cluster.placement == "data" and bool(plan.hosts)
+            known = share if asks or not self.slots.is_yarn else None
+            locality = expected_locality(hosts if asks else (), known, plan, room.fits if asks and room else None)
+        elif rows is not None:
+            updates = updates_of(self.config, rows, None)
+        left = self._rows_left(rows, checkpoint)
+        publish, champion = self._models()
+        return Forecast(
+            name=self.config.name,
+            date=self.config.date.isoformat() if self.config.date else "",
+            exit_code=0 if run.state == "done" or not self.found.errors else int(self.found.errors[0].verdict),
+            problems=tuple(
+                Problem(type=type(error).__name__, verdict=int(error.verdict), message=str(error))
+                for error in self.found.errors
+            ),
+            warnings=tuple(self.warnings),
+            known=tuple(self.found.known),
+            unknown=tuple(self.found.unknown),
+            run=run.model_copy(update={"rows_left": left, "step": checkpoint.step if checkpoint else 0}),
+            data=data,
+            checks=checks,
+            updates=updates,
+            locality=locality,
+            room=None if room is None else room.forecast,
+            former=former,
+            times=expected_times(self.config, left, former, self.clock.wall_s()),
+            publish=publish,
+            champion=champion,
+        )
+
+    # ---- the cluster ----
+
+    def _room(self) -> Room | None:
+        if self.slots.one_machine:
+            return room_here(self.config, self.slots)
+        if not self.slots.is_yarn:
+            return room_elsewhere(self.config, self.slots)
+        with self.found.part():
+            check_security(self.config)
+        with self.found.part():
+            managers = read_resource_managers(hadoop_conf_dir())
+            api = ResourceManagerApi(managers)
+            hosts = api.nodes()
+            if hosts is None:
+                wait_for_resource_manager(managers, lambda left_s: None, within_s=0.0)
+            room = room_on_yarn(self.config, self.slots, managers, hosts)
+            fits, nodes = room.forecast.fits, room.forecast.nodes
+            if fits is not None and fits < nodes:
+                self.warnings.append(
+                    f"YARN has room for {fits} of {nodes} executors now: the run waits for the others for up to "
+                    f"{self.config.timeouts.reserve:g} s (timeouts.reserve)"
+                )
+            with self.found.part():
+                check_submission(self.config, managers, api.queues())
+            return room
+        return None
+
+    def _hosts(self, plan: Plan) -> Sequence[str]:
+        """Returns where the nodes that read would be."""
+        readers = self.config.cluster.shape.workers
+        if self.slots.one_machine:
+            return [socket.gethostname()] * readers
+        asks = self.slots.is_yarn and self.config.cluster.placement == "data"
+        return (wanted_hosts(self.config, plan) if asks else []) or [""] * readers
+
+    # ---- the run ----
+
+    def _check_output(self) -> None:
+        path = self.config.output.path
+        try:
+            self.storage.exists(path if self.rundir is None else self.rundir.result)
+        except StoragePermissionError as error:
+            raise PreflightError(f"output.path cannot be read: {error}") from error
+        self.found.unknown.append("whether output.path can be written, since nothing is")
+
+    def _run(self) -> RunForecast:
+        if self.rundir is None:
+            return RunForecast(run_id="", path="", state="new")
+        run = RunForecast(run_id=self.rundir.run_id, path=self.rundir.path, state="new")
+        with self.found.part():
+            result = FoundRun(self.storage, self.rundir).result()
+            state = "planned" if self._is_planned() else "new"
+            if result is not None:
+                state = "done" if result.is_final else "decided"
+            verdict = None if result is None else int(result.verdict)
+            run = run.model_copy(update={"state": state, "verdict": verdict})
+        if run.state == "done":
+            return run
+        with self.found.part():
+            step, term = watch_owner(self.storage, self.rundir, Application(""), self.config.timeouts.owner, self.clock)
+            run = run.model_copy(update={"owner": _owner(step, term)})
+            if step is Step.IS_OWNED:
+                raise owned_error(self.rundir, term)
+            if step is Step.LOOK_AGAIN:
+                self.warnings.append(
+                    f"the run is owned by {term.owner or 'another submission'}, which gave no sign of life just now: "
+                    f"it is taken over once it has given none for {self.config.timeouts.owner:g} s (timeouts.owner)"
+                )
+        return run
+
+    # ---- the data ----
+
+    def _ready(self) -> DataForecast:
+        data = self.config.data
+        if data.ready is None or data.path is None:
+            return DataForecast()
+        missing = ""
+        with self.found.part():
+            missing = Lake(self.systems.open(data.path), data.path).shortcoming(data.ready, self.clock.wall_s())
+            if missing:
+                raise not_ready(data.path, data.ready, missing)
+            return DataForecast(ready=True)
+        return DataForecast(ready=False if missing else None, missing=missing)
+
+    def _is_planned(self) -> bool:
+        """Whether the run has a plan, which it reads again, whatever the data is like today."""
+        try:
+            return self.rundir is not None and self.storage.exists(self.rundir.plan)
+        except StorageError:
+            return False  # which is told where the run itself is looked at
+
+    def _plan(self) -> Plan | None:
+        with self.found.part():
+            if self.rundir is not None and self._is_planned():
+                plan = load_plan(self.storage, self.rundir.plan)
+                check_same_plan(self.config, plan, self.rundir)
+                return plan
+            fresh = plan_here(self.config, self.systems, self.found, self.say, deep=True, located=self.slots.is_yarn)
+            if fresh is not None:
+                check_feeders(self.config, self.slots, fresh, self.found)
+            return fresh
+        return None
+
+    def _checkpoint(self) -> Manifest | None:
+        """Returns the manifest of the newest checkpoint, whose files are not read."""
+        with self.found.part():
+            rundir = self.rundir
+            for step in reversed(CheckpointStore(self.storage, rundir, 1).list() if rundir else ()):
+                with suppress(TornCheckpointError):
+                    return parse_manifest(self.storage, rundir.checkpoint(step), Manifest) if rundir else None
+        return None
+
+    def _rows_left(self, rows: int | None, checkpoint: Manifest | None) -> int | None:
+        train = self.config.train
+        if rows is None:
+            return None
+        done = 0 if checkpoint is None else checkpoint.cursor.epoch * rows + checkpoint.cursor.rows
+        most = rows * train.epochs
+        if train.max_steps is not None:
+            most = min(most, train.max_steps * train.batch_size)
+        return max(most - done, 0)
+
+    def _checks(self, plan: Plan) -> ChecksForecast | None:
+        checks = self.config.data.checks
+        if checks is None:
+            return None
+        if not plan.tables:
+            self.found.unknown.append("data.checks, whose data Spark reads")
+            return None
+        with self.found.part():
+            rundir = self.rundir or RunDirectory(self.config.output.path, self.config.name, _NO_RUN)
+            then = None
+            with suppress(StorageNotFoundError):  # the name has no run yet
+                then = find_baseline(self.storage, rundir, self.warnings.append)
+            storage = self.systems.open(plan.files[0])
+            told = judge(checks, read_footers(storage, self.config.data, plan), then)
+            refused = [f.text for f in told.findings if f.level == "refuse" and f.certain]
+            self.warnings += [f.text for f in told.findings if not (f.level == "refuse" and f.certain)]
+            with self.found.part():
+                if refused:
+                    raise DataError(f"the data is refused: {'; '.join(refused)}")
+            return told
+        return None
+
+    # ---- what there was, and what becomes of it ----
+
+    def _former(self) -> FormerRuns:
+        try:
+            runs = earlier_runs(
+                self.storage, self.config.output.path, self.config.name, but=self.rundir.run_id if self.rundir else ""
+            )
+        except StorageError as error:
+            self.warnings.append(f"earlier runs are not looked at: {error}")
+            return FormerRuns(runs=())
+        sizes = {
+            "checkpoint_nbytes": self._nbytes((run.checkpoint for run in runs), Manifest),
+            "model_nbytes": self._nbytes((run.model for run in runs), FileManifest),
+        }
+        return learned(runs).model_copy(update=sizes)
+
+    def _nbytes(self, folders: Iterable[str], kind: type[FileManifest]) -> int | None:
+        """Returns the size of the first of some folders that is still there, by its manifest."""
+        for folder in folders:
+            with suppress(StorageError):
+                if folder:
+                    return sum(file.nbytes for file in parse_manifest(self.storage, folder, kind).files)
+        return None
+
+    def _models(self) -> tuple[PublishForecast | None, ChampionForecast | None]:
+        serving = Serving(self.storage, self.config.output.path, self.config.name)
+        try:
+            return self._publish(serving), self._champion(serving)
+        except StorageError as error:
+            self.warnings.append(f"published models are not looked at: {error}")
+            return None, None
+
+    def _publish(self, serving: Serving) -> PublishForecast | None:
+        config = self.config
+        if config.publish is None:
+            return None
+        today = dt.datetime.fromtimestamp(self.clock.wall_s(), dt.UTC).date()
+        date = config.publish.date or (config.date or today).isoformat()
+        standing = serving.standing(_Model(self.rundir.run_id if self.rundir else "", date))
+        if standing is None:
+            return PublishForecast(date=date, outcome="new", version=serving.next_number())
+        if standing.newer is not None:
+            number, day = standing.newer.number, standing.newer_date
+            return PublishForecast(date=date, outcome="newer stands", version=number, standing_date=day)
+        return PublishForecast(date=date, outcome="published", version=standing.version or 0)
+
+    def _champion(self, serving: Serving) -> ChampionForecast | None:
+        version = serving.current_version()
+        if version is None:
+            return None
+        try:
+            manifest = serving.manifest(version)
+            metrics = json.loads(self.storage.read_bytes(f"{version.folder}/metrics.json"))
+        except (StorageError, ValueError):
+            return ChampionForecast(version=version.number)
+        return ChampionForecast(version=version.number, run_id=manifest.run_id, date=manifest.date, metrics=metrics)
+
+
+def look_ahead(
+    config: JobConfig, run_id: str | None, master: str, clock: Clock, say: Callable[[str], None]
+) -> Forecast:
+    """Returns what a run would be like that was submitted now.
+
+    Args:
+        master: Spark's, for the run.
+        say: Takes a line of progress.
+
+    Raises:
+        ConfigError: paths name no file system, or Hadoop's configuration cannot be read.
+    """
+    systems = FileSystems(HadoopConf.from_environment())
+    config = normalised(config, systems.normalise)
+    root = config.output.path
+    rundir = None if run_id is None else RunDirectory(root, config.name, run_id)
+    slots = slots_on(master, config.submit.executor_cores)
+    return _Look(config, slots, systems, systems.open(root), rundir, clock, say).forecast()
+
+
+def _owner(step: Step, term: Term) -> OwnerForecast:
+    states = {Step.IS_OWNED: "owned", Step.LOOK_AGAIN: "silent"}
+    state = states.get(step, "released" if term.number and term.released else "nobody")
+    owner = {} if term.owner is None else term.owner.model_dump(include={"application", "host", "user", "since"})
+    return OwnerForecast.model_validate({"state": state, **owner})

@@ -1,0 +1,240 @@
+"""`sparktf tensorboard`: TensorBoard over what runs have written, wherever that lies."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import NamedTuple
+
+from sparktf.clock import Clock
+from sparktf.errors import PreflightError, StorageError, StorageNotFoundError
+from sparktf.knobs import KNOBS
+from sparktf.nightly import errand
+from sparktf.rundir import SERVING, RunDirectory, is_name
+from sparktf.runs.finding import RunsRoot, find_run
+from sparktf.storage.base import FileEntry, Storage, name_of
+
+_URL = re.compile(r"\bat (https?://\S+)")
+_REST = 10
+"""The storage is looked at for a tenth of the time at most, however many runs there are."""
+
+_KEPT_LINES = 20
+_QUIET = {"TF_CPP_MIN_LOG_LEVEL": "3"}
+
+
+class Subject(NamedTuple):
+    """What is to be seen.
+
+    Attributes:
+        title: What people call it.
+        folders: Returns where the event files are, by the name of the local folder for them, "" for the one above.
+            There may be more of them later.
+    """
+
+    storage: Storage
+    title: str
+    folders: Callable[[], dict[str, str]]
+
+
+def find_subject(run: str, output: RunsRoot | None) -> Subject:
+    """Returns what a person means: a run as `find_run` has it, or a name, for all runs of it.
+
+    Raises:
+        ConfigError: there is nothing of the kind; names what is near.
+        StorageError: the storage failed.
+    """
+    if output is not None and _is_name_of_runs(run, output):
+        return Subject(output.storage, run, lambda: _of_name(output, run))
+    found = find_run(run, output)
+    return Subject(found.storage, found.title, lambda: {"": found.rundir.tensorboard})
+
+
+class EventFiles:
+    """Local copies of event files, which follow the stored ones."""
+
+    def __init__(self, subject: Subject, folder: Path) -> None:
+        """Copies nothing.
+
+        Args:
+            folder: Where they go; what is under way lies beside it.
+        """
+        self._subject = subject
+        self._folder = folder
+        self._aside = folder.with_name(f"{folder.name}-aside")
+
+    def follow(self) -> int:
+        """Fetches what is new since the last time; returns how many bytes that were.
+
+        Raises:
+            StorageError: the storage failed; what is missing is fetched the next time.
+        """
+        return sum(
+            self._fetch(entry, self._folder / name / entry.path.removeprefix(folder).lstrip("/"))
+            for name, folder in self._subject.folders().items()
+            for entry in self._entries(folder)
+        )
+
+    def _entries(self, folder: str) -> Iterator[FileEntry]:
+        try:
+            yield from self._subject.storage.walk(folder)
+        except StorageNotFoundError:
+            return  # nothing is written yet, or nothing is left
+
+    def _fetch(self, entry: FileEntry, local: Path) -> int:
+        """Copies a file that is new, or what is new of one that has grown; none is ever written anew."""
+        has = local.stat().st_size if local.exists() else 0
+        if entry.nbytes <= has:
+            return 0
+        try:
+            if not has:
+                self._subject.storage.download(entry.path, self._aside)
+                local.parent.mkdir(parents=True, exist_ok=True)
+                self._aside.replace(local)
+            else:
+                with self._subject.storage.open(entry.path) as stored, local.open("ab") as grown:
+                    stored.seek(has)
+                    shutil.copyfileobj(stored, grown)
+        except StorageNotFoundError:
+            return 0  # the run was deleted meanwhile
+        return local.stat().st_size - has
+
+
+class TensorBoard:
+    """A TensorBoard process."""
+
+    def __init__(self, folder: Path, flags: Sequence[str]) -> None:
+        """Starts it.
+
+        Raises:
+            PreflightError: this environment has none.
+        """
+        if importlib.util.find_spec("tensorboard") is None:
+            raise PreflightError("TensorBoard is not installed: pip install 'sparktf[tensorboard]'")
+        own = [sys.executable, "-m", "tensorboard.main", "--logdir", str(folder), *flags]
+        self._lines: list[str] = []
+        self._url = ""
+        self._process = subprocess.Popen(
+            [sys.executable, "-P", "-m", errand.__name__, str(os.getpid()), *own],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            env=errand.environment_of(_QUIET),
+            text=True,
+            process_group=0,
+        )
+        self._heard = threading.Event()
+        self._reader = threading.Thread(target=self._read, name="tensorboard", daemon=True)
+        self._reader.start()
+
+    def url(self) -> str:
+        """Returns where it is, once it is there.
+
+        Raises:
+            PreflightError: it has ended instead; says why.
+        """
+        self._heard.wait()
+        if not self._url:
+            self.check(self._process.wait())
+        return self._url
+
+    def check(self, code: int | None = None) -> None:
+        """Raises `PreflightError` where it has ended."""
+        code = self._process.poll() if code is None else code
+        if code is not None:
+            said = next((line for line in reversed(self._lines) if line.strip()), "it has said nothing").strip()
+            raise PreflightError(f"TensorBoard has ended with exit code {code}: {said}")
+
+    def stop(self) -> None:
+        """Ends it."""
+        self._process.terminate()
+        try:
+            self._process.wait(KNOBS.board_stop_s)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
+        self._reader.join(KNOBS.last_output_s)
+
+    def _read(self) -> None:
+        assert self._process.stdout is not None
+        with self._process.stdout as output:
+            for line in output:
+                self._lines = [*self._lines[-_KEPT_LINES:], line]
+                if found := _URL.search(line):
+                    self._url = found[1]
+                    self._heard.set()
+        self._heard.set()
+
+
+def show_board(subject: Subject, flags: Sequence[str], clock: Clock, say: Callable[[str], None]) -> None:
+    """Shows runs in TensorBoard, and follows them until it is interrupted.
+
+    Args:
+        flags: TensorBoard's own.
+
+    Raises:
+        PreflightError: TensorBoard is not there, or has ended.
+        StorageError: the storage failed at the start; later it is waited for.
+        KeyboardInterrupt: nothing is left behind.
+    """
+    with _folder() as folder:
+        files = EventFiles(subject, folder)
+        if not files.follow():
+            say(f"{subject.title} has written nothing for TensorBoard yet: what comes is shown")
+        board = TensorBoard(folder, flags)
+        try:
+            say(f"{subject.title}: {board.url()} (Ctrl-C ends it)")
+            _keep_up(files, board, clock, say)
+        finally:
+            board.stop()
+
+
+def _keep_up(files: EventFiles, board: TensorBoard, clock: Clock, say: Callable[[str], None]) -> None:
+    complaint = ""
+    while True:
+        began_s = clock.now_s()
+        try:
+            files.follow()
+            complaint = ""
+        except (StorageError, OSError) as error:
+            if str(error) != complaint:
+                say(f"what is new is not shown for now: {error}")
+            complaint = str(error)
+        clock.sleep(max(KNOBS.follow_s, _REST * (clock.now_s() - began_s)))
+        board.check()
+
+
+@contextmanager
+def _folder() -> Iterator[Path]:
+    above = Path(tempfile.mkdtemp(prefix="sparktf-tensorboard-"))
+    try:
+        (folder := above / "runs").mkdir()
+        yield folder
+    finally:
+        shutil.rmtree(above, ignore_errors=True)
+
+
+def _is_name_of_runs(text: str, output: RunsRoot) -> bool:
+    is_run = output.name is not None and _is_folder(output, f"{output.name}/{text}")
+    return is_name(text) and not is_run and _is_folder(output, text)
+
+
+def _is_folder(output: RunsRoot, path: str) -> bool:
+    try:
+        return output.storage.stat(f"{output.root}/{path}").is_dir
+    except StorageNotFoundError:
+        return False
+
+
+def _of_name(output: RunsRoot, name: str) -> dict[str, str]:
+    entries = output.storage.list(f"{output.root}/{name}")
+    runs = [name_of(entry.path) for entry in entries if entry.is_dir]
+    return {run: RunDirectory(output.root, name, run).tensorboard for run in runs if is_name(run) and run != SERVING}

@@ -1,0 +1,164 @@
+"""Rows and what the trained model predicts for them, beside the exported one in `predictions.npz`; TensorFlow apart.
+
+    about                      JSON: see `About`
+    inputs/<name>              what the signature `serving_default` takes: [rows, ...], text as bytes; of a ragged input
+    inputs/<name>_row_splits   all values [n], and where each row's begin: int64 [rows + 1]
+    outputs/<name>             what the model has predicted as it was trained: [rows, ...]
+
+`numpy.load` reads it without pickles. Bytes that end in zeros lose these, before anything is predicted.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+Array = npt.NDArray[Any]
+
+PREDICTIONS = "predictions.npz"
+ROW_SPLITS = "_row_splits"
+
+
+class Tolerance(NamedTuple):
+    """How far a number may be from the one that was stored.
+
+    Attributes:
+        relative: Of the stored number.
+        absolute: Besides; of the greatest number of its output, where that is more than 1.
+    """
+
+    relative: float
+    absolute: float
+
+    def __str__(self) -> str:
+        return f"{self.relative:g} of it, and {self.absolute:g} of the output's greatest"
+
+
+_OF_FLOAT32 = Tolerance(1e-4, 1e-5)
+"""Graphs are rewritten where a model is loaded: sums are made in another order."""
+
+_OF_16_BITS = Tolerance(2e-2, 1e-2)
+
+
+def tolerance(dtypes: Iterable[str]) -> Tolerance:
+    """Returns what is tolerated of a model whose layers compute in some dtypes."""
+    return _OF_16_BITS if {"float16", "bfloat16"} & set(dtypes) else _OF_FLOAT32
+
+
+class About(NamedTuple):
+    """How the arrays belong together.
+
+    Attributes:
+        flavour: Of Keras, for `model.keras`.
+        inputs: Name -> whether it is ragged, in the model's order.
+        output_names: Of the model, where it has several outputs.
+        target_names: Of the configuration.
+        tolerance: How far predictions may be from those that are stored.
+    """
+
+    flavour: str
+    inputs: dict[str, bool]
+    output_names: tuple[str, ...]
+    target_names: tuple[str, ...]
+    tolerance: Tolerance
+
+
+class Predictions(NamedTuple):
+    """What the file has."""
+
+    about: About
+    inputs: dict[str, Array]
+    outputs: dict[str, Array]
+
+    def write(self, folder: Path) -> None:
+        """Writes the file into a folder."""
+        arrays = {f"inputs/{name}": array for name, array in self.inputs.items()}
+        arrays |= {f"outputs/{name}": array for name, array in self.outputs.items()}
+        arrays["about"] = np.array(json.dumps(self.about._asdict()))
+        np.savez(folder / PREDICTIONS, **arrays)  # type: ignore[arg-type] # it takes names of its own, too
+
+    @classmethod
+    def read(cls, folder: Path) -> Predictions:
+        """Reads the file of a folder."""
+        with np.load(folder / PREDICTIONS, allow_pickle=False) as stored:
+            arrays = {name: stored[name] for name in stored.files}
+        about = json.loads(str(arrays.pop("about")))
+        for key in ("output_names", "target_names"):
+            about[key] = tuple(about[key])
+        about["tolerance"] = Tolerance(*about["tolerance"])
+        return cls(About(**about), _below("inputs/", arrays), _below("outputs/", arrays))
+
+    @property
+    def rows(self) -> int:
+        """How many rows there are."""
+        name, ragged = next(iter(self.about.inputs.items()))
+        return len(self.inputs[f"{name}{ROW_SPLITS}"]) - 1 if ragged else len(self.inputs[name])
+
+
+def _below(prefix: str, arrays: Mapping[str, Array]) -> dict[str, Array]:
+    return {name.removeprefix(prefix): array for name, array in arrays.items() if name.startswith(prefix)}
+
+
+def as_arrays(outputs: Mapping[str, Any]) -> dict[str, Array]:
+    """Returns TensorFlow's tensors as arrays that NumPy can store; text as bytes of one length."""
+    return {name: _storable(np.asarray(y)) for name, y in outputs.items()}
+
+
+def _storable(array: Array) -> Array:
+    if array.dtype == object:
+        return array.astype("S")
+    return array.astype(np.float32) if array.dtype.name == "bfloat16" else array
+
+
+def named_outputs(y: Any, output_names: Sequence[str], target_names: Sequence[str]) -> dict[str, Any]:
+    """Returns what a call of a model returns, by output name."""
+    if isinstance(y, dict):
+        return y
+    if isinstance(y, (list, tuple)):
+        return dict(zip(output_names, y, strict=True))
+    return {target_names[0]: y}
+
+
+def difference(stored: Mapping[str, Array], found: Mapping[str, Array], tolerated: Tolerance) -> str | None:
+    """Returns where predictions are not those that are stored, in words; None where they are."""
+    if sorted(stored) != sorted(found):
+        return f"its outputs are {_listed(found)}, and not {_listed(stored)}"
+    for name, expected in stored.items():
+        array = found[name]
+        if array.shape != expected.shape:
+            return f"output '{name}' has shape {list(array.shape)}, and not {list(expected.shape)}"
+        if (said := _apart(expected, array, tolerated)) is not None:
+            return f"output '{name}' {said}"
+    return None
+
+
+def _apart(expected: Array, found: Array, tolerated: Tolerance) -> str | None:
+    if not np.issubdtype(expected.dtype, np.number) or not np.issubdtype(found.dtype, np.number):
+        differ = int(np.sum(expected != found))
+        return f"differs in {differ:,} of {expected.size:,} values" if differ else None
+    if not expected.size or np.array_equal(expected, found, equal_nan=True):
+        return None
+    if np.issubdtype(expected.dtype, np.integer):
+        return f"differs in {int(np.sum(expected != found)):,} of {expected.size:,} values"
+    expected, found = expected.astype(np.float64), found.astype(np.float64)
+    finite = np.isfinite(expected)
+    if not np.array_equal(expected[~finite], found[~finite], equal_nan=True):
+        return "is finite where it was not, or the other way round"
+    expected, found = expected[finite], found[finite]
+    scale = max(float(np.max(np.abs(expected), initial=0.0)), 1.0)
+    bound = tolerated.relative * np.abs(expected) + tolerated.absolute * scale
+    with np.errstate(invalid="ignore"):
+        apart = np.abs(expected - found)
+    outside = ~(apart <= bound)
+    if not outside.any():
+        return None
+    return f"differs in {int(outside.sum()):,} of {expected.size:,} values, by up to {float(np.max(apart)):.3g}"
+
+
+def _listed(names: Iterable[str]) -> str:
+    return ", ".join(sorted(names)) or "none"

@@ -1,0 +1,106 @@
+"""Whether an exported model can be used by whoever knows nothing of the run: it is tried in a process of its own."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Collection, Sequence
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+from sparktf.errors import ModelContractError, NodeLostError
+from sparktf.resident import forget_libraries, give_back_freed
+from sparktf.trainer.node.report import say
+
+_MODULE = "sparktf.trainer.node.reloaded"
+_NEEDED = ("sparktf", "tensorflow", "numpy", "pyarrow", "pydantic")
+"""Where these lie it looks for modules, and nowhere else besides Python's own places."""
+
+_SAID_NBYTES = 4096
+
+
+def check_loads(
+    folder: Path, work: Path, *, limit_s: float, refused: Collection[str], imports: Sequence[str] = ()
+) -> None:
+    """Has a fresh process load a model, and compare its predictions with those that are stored beside it.
+
+    Args:
+        folder: Of the exported model.
+        work: For the files of the process.
+        limit_s: It may take so long.
+        refused: Packages that the process must not import: the model's code.
+        imports: Modules that it imports before it loads anything.
+
+    Raises:
+        ModelContractError: the model cannot be loaded without its code, or predicts something else.
+        NodeLostError: the process did not end in time.
+        MemoryError: it was killed.
+    """
+    give_back_freed()  # both processes share a container
+    forget_libraries()
+    began_s = time.monotonic()
+    report, log = work / "reloaded.json", work / "reloaded.log"
+    report.unlink(missing_ok=True)  # of a model that was exported before
+    code = _run(folder, report, log, {"refused": sorted(refused), "imports": list(imports)}, limit_s)
+    said = log.read_text(encoding="utf-8", errors="replace")[-_SAID_NBYTES:]
+    if code is None:
+        raise NodeLostError(
+            f"a fresh process did not load the exported model within {limit_s:g} s: raise timeouts.upload"
+        )
+    if not report.exists():
+        say(said)
+        if code == -signal.SIGKILL:
+            raise MemoryError("the fresh process that loads the exported model was killed")
+        last = next((line.strip() for line in reversed(said.splitlines()) if line.strip()), "it has said nothing")
+        raise ModelContractError(
+            f"publish: the fresh process that loads the exported model has ended with exit code {code}: {last}"
+        )
+    _judge(json.loads(report.read_bytes()), time.monotonic() - began_s)
+
+
+def _judge(found: dict[str, Any], took_s: float) -> None:
+    if found["error"] is not None:
+        raise ModelContractError(f"publish: the exported model is not published: {found['error']}")
+    say(
+        f"sparktf: a fresh process has loaded the exported model, and it predicts as it was trained: {found['rows']} "
+        f"rows, {took_s:.1f} s, {found['mib']:,} MiB"
+    )
+    if found["left_out"]:
+        say(f"sparktf: its model.keras is not compared: {found['left_out']}")
+
+
+def _run(folder: Path, report: Path, log: Path, told: dict[str, Any], limit_s: float) -> int | None:
+    """Returns the exit code of the process; None where it was ended because it took too long."""
+    with log.open("wb") as output:
+        process = subprocess.Popen(
+            [sys.executable, "-P", "-m", _MODULE, str(os.getpid()), str(report), str(folder)],
+            stdin=subprocess.PIPE,
+            stdout=output,
+            stderr=subprocess.STDOUT,
+            env=_environment(),
+        )
+        try:
+            process.communicate(json.dumps(told).encode(), timeout=limit_s)
+        except subprocess.TimeoutExpired:
+            return None
+        finally:
+            process.kill()
+            process.wait()
+    return process.returncode
+
+
+def _environment() -> dict[str, str]:
+    """Returns this process's environment without the user's code, the gang and what holds memory of graphics cards."""
+    found = [spec for name in _NEEDED if (spec := find_spec(name)) is not None]
+    places = [str(Path(str(spec.origin)).parents[1]) for spec in found]
+    left_out = ("TF_CONFIG", "TF_GRPC_REUSE_PORT", "PYTHONPATH")
+    return {
+        **{name: value for name, value in os.environ.items() if name not in left_out},
+        "PYTHONPATH": os.pathsep.join(dict.fromkeys(places)),
+        "CUDA_VISIBLE_DEVICES": "-1",
+    }

@@ -1,0 +1,144 @@
+"""A fresh process that loads an exported model as whoever reads it does, without the code that it was built by.
+
+`python -m sparktf.trainer.node.reloaded PARENT REPORT FOLDER` reads what the folder has: the SavedModel, which must
+give the predictions that are stored beside it, and `model.keras`, where Keras can load that by itself. What it finds
+goes into the file REPORT, as JSON. Its standard input names what it must not import, and what it shall:
+`{"refused": [...], "imports": [...]}`.
+"""
+
+from __future__ import annotations
+
+import importlib
+import importlib.abc
+import json
+import sys
+import zipfile
+from collections.abc import Collection, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from sparktf.prctl import die_with
+from sparktf.resident import forget_libraries, greatest_mib
+from sparktf.trainer.model.predictions import ROW_SPLITS, Predictions, as_arrays, difference, named_outputs
+
+_OWN = ("keras", "tf_keras", "sparktf", "builtins")
+"""Packages whose classes Keras finds without the model's own code."""
+
+_LARGE_NBYTES = 100_000_000
+"""Keras takes four times the size of a file to load it, and what the SavedModel takes is not freed before."""
+
+_FUNCTIONS = ("function", "Lambda", "__lambda__")
+"""Those of Keras itself stand in a configuration by their names alone."""
+
+
+class _Refused(importlib.abc.MetaPathFinder):
+    """Finds no module of some packages, wherever they may lie."""
+
+    def __init__(self, packages: Collection[str]) -> None:
+        self._packages = set(packages)
+
+    def find_spec(self, fullname: str, path: Any, target: Any = None) -> None:
+        del path, target
+        if fullname.partition(".")[0] in self._packages:
+            raise ModuleNotFoundError(f"{fullname} is of the model's own code", name=fullname)
+
+
+def main() -> None:
+    """Loads, compares, and reports."""
+    parent, report, folder = sys.argv[1:]
+    if not die_with(int(parent)):
+        return
+    told = json.load(sys.stdin)
+    sys.meta_path.insert(0, _Refused(told["refused"]))
+    stored, left_out = Predictions.read(Path(folder)), ""
+    error = _imported(told["imports"]) or _saved_model(Path(folder, "saved_model"), stored)
+    if error is None:
+        error, left_out = _keras(Path(folder, "model.keras"), stored)
+    found = {"error": error, "left_out": left_out, "rows": stored.rows, "mib": greatest_mib()}
+    Path(report).write_text(json.dumps(found), encoding="utf-8")
+
+
+def _imported(modules: Sequence[str]) -> str | None:
+    """Imports modules; returns what is wrong with one."""
+    for module in modules:
+        try:
+            importlib.import_module(module)
+        except ImportError as error:
+            return f"publish.imports: {module} cannot be imported: {_in_a_line(error)}"
+    return None
+
+
+def _saved_model(path: Path, stored: Predictions) -> str | None:
+    """Returns what is wrong with the SavedModel; None if it gives what is stored."""
+    import tensorflow as tf  # noqa: PLC0415 - it reads its environment when imported
+
+    forget_libraries()
+    try:
+        serve = tf.saved_model.load(str(path)).signatures["serving_default"]
+        found = as_arrays(serve(**{name: tf.constant(array) for name, array in stored.inputs.items()}))
+    except Exception as error:  # noqa: BLE001 - whatever it is: readers would meet it, too
+        return f"its SavedModel cannot be used without the code that built it: {_in_a_line(error)}"
+    said = difference(stored.outputs, found, stored.about.tolerance)
+    return said and f"its SavedModel does not give the predictions of the model that was trained: {said}"
+
+
+def _keras(path: Path, stored: Predictions) -> tuple[str | None, str]:
+    """Returns what is wrong with `model.keras`, or else why it is not compared, if so."""
+    if path.stat().st_size > _LARGE_NBYTES:
+        return None, f"it is larger than {_LARGE_NBYTES / 1e6:g} MB"
+    import tensorflow as tf  # noqa: PLC0415 - as above
+
+    about = stored.about
+    x = {name: _whole(name, ragged, stored) for name, ragged in about.inputs.items()}
+    try:
+        model = importlib.import_module(about.flavour).models.load_model(str(path), compile=False)
+        call = tf.function(lambda x: model(x, training=False), autograph=False)
+        y = call(x if len(x) > 1 else next(iter(x.values())))
+    except Exception as error:  # noqa: BLE001 - as above
+        if own := sorted(set(own_code(_config_of(path)))):
+            return None, f"it needs the model's own code: {', '.join(own)}"
+        return f"its model.keras cannot be used: {_in_a_line(error)}", ""
+    found = as_arrays(named_outputs(y, about.output_names or about.target_names, about.target_names))
+    said = difference(stored.outputs, found, about.tolerance)
+    return said and f"its model.keras does not give the predictions of the model that was trained: {said}", ""
+
+
+def _whole(name: str, ragged: bool, stored: Predictions) -> Any:
+    import tensorflow as tf  # noqa: PLC0415 - as above
+
+    values = tf.constant(stored.inputs[name])
+    if not ragged:
+        return values
+    return tf.RaggedTensor.from_row_splits(values, stored.inputs[f"{name}{ROW_SPLITS}"])
+
+
+def _config_of(path: Path) -> Any:
+    """Returns what a `.keras` file says of its model, apart from how that is compiled."""
+    with zipfile.ZipFile(path) as archive:
+        config = json.loads(archive.read("config.json"))
+    return {key: value for key, value in config.items() if key != "compile_config"}
+
+
+def own_code(config: Any) -> Iterator[str]:
+    """Yields the classes and functions in a model's configuration that Keras does not find by itself."""
+    if isinstance(config, dict):
+        name = config.get("class_name")
+        if name in _FUNCTIONS or (isinstance(name, str) and "registered_name" in config):
+            registered = str(config.get("registered_name") or "")
+            package = str(config.get("module") or registered.partition(">")[0]).partition(".")[0]
+            if name in _FUNCTIONS or package not in _OWN:
+                yield str(config["config"]) if name == "function" else registered or str(name)
+        config = list(config.values())
+    if isinstance(config, list):
+        for part in config:
+            yield from own_code(part)
+
+
+def _in_a_line(error: BaseException) -> str:
+    from sparktf.trainer.node.failure import first_line  # noqa: PLC0415 - TensorFlow reads its environment when imported
+
+    return f"{type(error).__name__}: {first_line(error)}"
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,63 @@
+"""`sparktf tensorboard` with a real TensorBoard, over what real and pretended runs have written."""
+
+from __future__ import annotations
+
+import signal
+import tempfile
+from pathlib import Path
+
+import psutil
+import pytest
+from boards import board_of, event_file
+from guests.conftest import Trained
+
+from sparktf.errors import PreflightError
+from sparktf.runs.board import TensorBoard
+
+EVENTS = "events.out.tfevents.1.h.1.0"
+
+
+def folders_left() -> set[Path]:
+    return set(Path(tempfile.gettempdir()).glob("sparktf-tensorboard-*"))
+
+
+def test_a_real_run_is_shown_and_nothing_is_left_behind(trained: Trained) -> None:
+    before = folders_left()
+    with board_of(trained.result.path) as board:
+        assert board.shows(lambda: len(board.scalars("validation", "epoch_loss")) == 3)
+        shown = board.scalars("validation", "epoch_loss")
+        assert [step for step, _ in shown] == [7, 14, 21]
+        losses = [evaluation.values["loss"] for evaluation in trained.result.validation]
+        assert [value for _, value in shown] == pytest.approx(losses)
+        assert "loss" in board.tags()["train"]
+        below = psutil.Process(board.process.pid).children(recursive=True)
+        assert len(below) >= 1
+        assert folders_left() > before
+    psutil.wait_procs(below, timeout=30)
+    assert not [process for process in below if process.is_running()]
+    assert folders_left() == before
+
+
+def test_all_runs_of_a_name_are_shown_and_followed(tmp_path: Path) -> None:
+    first, second = tmp_path / "churn/2026-11-01", tmp_path / "churn/2026-11-02"
+    (tmp_path / "churn/serving/1").mkdir(parents=True)
+    file = first / "tensorboard/train" / EVENTS
+    whole, more = event_file("loss", [(1, 0.5), (2, 0.25)]), event_file("loss", [(3, 0.125)])
+    file.parent.mkdir(parents=True)
+    file.write_bytes(whole)
+    with board_of("churn", "--output", str(tmp_path), "--reload_interval", "1", stop=signal.SIGTERM) as board:
+        assert board.shows(lambda: board.scalars("2026-11-01/train", "loss") == [(1, 0.5), (2, 0.25)])
+        with file.open("ab") as grown:
+            grown.write(more)
+        later = second / "tensorboard/validation" / EVENTS
+        later.parent.mkdir(parents=True)
+        later.write_bytes(event_file("epoch_auc", [(7, 0.75)]))
+        assert board.shows(lambda: board.scalars("2026-11-01/train", "loss") == [(1, 0.5), (2, 0.25), (3, 0.125)])
+        assert board.shows(lambda: board.tags().get("2026-11-02/validation") == ["epoch_auc"])
+
+
+def test_a_tensorboard_that_ends_says_why(tmp_path: Path) -> None:
+    board = TensorBoard(tmp_path, ["--no-such-flag"])
+    with pytest.raises(PreflightError, match=r"TensorBoard has ended with exit code 2: .*--no-such-flag"):
+        board.url()
+    board.stop()
