@@ -14,7 +14,7 @@ from integration.processes import MARK, Family
 from integration.sandbox import QUICK_START
 
 PAGE = Page(readme.REPO / "docs/first-night.md")
-USER = "/home/ana"
+USER = "/srv/ana"
 """The home folder in what the page shows."""
 
 
