@@ -47,7 +47,7 @@ HALVES_integration := integration-local integration-others
 HALVES_cluster := cluster-yarn cluster-hdfs
 # Of `make test`, two at once: first those that fail soonest, then the longest, and last what is short and keeps both
 # processors busy to the end.
-PARTS := classes check $(foreach suite,unit cluster integration trainer,$(HALVES_$(suite))) fuzz guests simulate
+PARTS := classes check $(foreach suite,unit cluster integration trainer,$(HALVES_$(suite))) fuzz guests simulate pages
 REPORTS := $(patsubst %,$(TIMES)/%.xml,$(filter-out classes check,$(PARTS)))
 # What ARGS choose may all be in the other half.
 CHOSEN = $(if $(ARGS),|| [ $$? -eq 5 ])
@@ -116,6 +116,10 @@ fuzz: $(VENV)/.dev ## Random cases against an oracle, in a minute; more or other
 SIMULATION = PYTHONHASHSEED=0 PYTHONPATH=tests $(PY) -m simulation \
 	$(if $(SEEDS),--seeds $(SEEDS)) $(if $(FIRST),--first $(FIRST)) $(if $(SEED),--seed $(SEED)) $(if $(NODES),--nodes $(NODES)) \
 	$(if $(STRATEGY),--strategy $(STRATEGY))
+
+.PHONY: pages
+pages: chromium $(VENV)/.dev ## The reports as a Chromium shows them, wide and narrow, light and dark
+	@$(PYTEST) tests/pages $(ARGS)
 
 .PHONY: simulate
 simulate: $(VENV)/.dev ## The driver among simulated nodes, storage and time; others: SEEDS=500 FIRST=0; one: SEED=7 NODES=4
@@ -282,6 +286,19 @@ $(PY):
 	done; \
 	echo "Python 3.11, 3.12 or 3.13 is needed and none of these is: $(PYTHONS): install one, or name it: make PYTHON=..." >&2; \
 	exit 1
+
+# With a driver of the same version; Debian's packages of the two are.
+.PHONY: chromium
+chromium:
+	@command -v chromium >/dev/null && command -v chromedriver >/dev/null && exit 0; \
+	if [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
+		echo "installing Chromium and its driver (once)"; \
+		{ apt-get update && apt-get install --yes --no-install-recommends chromium chromium-driver; } >/dev/null; \
+	else \
+		echo "chromium and chromedriver are needed to look at the reports: install both" \
+			"(Debian: apt-get install chromium chromium-driver)" >&2; \
+		exit 1; \
+	fi
 
 .PHONY: java
 java:

@@ -17,7 +17,9 @@ REQUIRES = [
     "cryptography>=43,<51",
     "hdfs>=2.7,<3",  # WebHDFS: all writes, and reads where hdfs-native fails; finds the active NameNode
     "hdfs-native>=0.13,<0.15",  # reads twice as fast as WebHDFS, and needs neither Java nor libhdfs
+    "jinja2>=3.1,<4",  # the pages of reports: it escapes what names of columns and errors may hold
     "keras>=3.12,<4",
+    "matplotlib>=3.10,<4",  # their charts: SVG whose text stays text, without a browser or a script
     "numpy>=2.0,<3",
     "pandas>=2.2,<4",  # not ours: Spark's Arrow functions (mapInArrow) refuse to run without it
     "pyarrow>=18,<27",
@@ -44,6 +46,7 @@ DEV = [
     "lxml>=6,<7",  # asks Oozie's schemas what they think of its files
     "mypy>=2.4,<3",
     "psutil>=6,<8",
+    "selenium>=4.30,<5",  # has a Chromium show the reports, and reads what is shown
     "py-spy>=0.4.1,<0.5",  # where a process stands that a failed test left hanging
     "pytest>=9,<10",
     "pytest-timeout>=2.3,<3",
@@ -72,7 +75,7 @@ setup(
     license="Apache-2.0",
     license_files=["LICENSE"],
     packages=find_packages(include=["sparktf", "sparktf.*"]),
-    package_data={"sparktf": ["py.typed", "driver/spark/log4j2.properties"]},
+    package_data={"sparktf": ["py.typed", "driver/spark/log4j2.properties", "nightly/report/templates/*"]},
     python_requires=">=3.11,<3.14",
     install_requires=REQUIRES,
     extras_require={

@@ -17,7 +17,7 @@ from rich.syntax import Syntax
 from sparktf import __version__
 from sparktf.config.duration import seconds_of
 from sparktf.config.load import load_config, show_config
-from sparktf.errors import SparkTFError
+from sparktf.errors import ConfigError, SparkTFError
 from sparktf.hadoop import HadoopConf
 from sparktf.rundir import WAIT_HELP, chosen_run_id
 
@@ -172,6 +172,23 @@ def _diff(arguments: argparse.Namespace) -> int:
     return 0
 
 
+def _report(arguments: argparse.Namespace) -> int:
+    from sparktf.clock import SystemClock  # noqa: PLC0415
+    from sparktf.nightly.report.run_page import run_page  # noqa: PLC0415
+    from sparktf.nightly.report.stored import gather  # noqa: PLC0415
+    from sparktf.runs.finding import find_output, find_run  # noqa: PLC0415
+
+    run = find_run(arguments.run, find_output(arguments.output, arguments.config))
+    page = run_page(gather(run.storage, run.rundir), SystemClock().wall_s())
+    path = arguments.to or Path(f"{run.rundir.name}-{run.rundir.run_id}.html")
+    try:
+        path.write_bytes(page)
+    except OSError as error:
+        raise ConfigError(f"--to {path} cannot be written: {error.strerror}") from error
+    print(path)
+    return 0
+
+
 def _tensorboard(arguments: argparse.Namespace) -> int:
     from sparktf.clock import SystemClock  # noqa: PLC0415
     from sparktf.runs.board import find_subject, show_board  # noqa: PLC0415
@@ -301,6 +318,10 @@ def _add_runs(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> 
     diff.add_argument("first", metavar="RUN", help="as of show")
     diff.add_argument("second", metavar="RUN")
     diff.set_defaults(command=_diff)
+    report = commands.add_parser("report", help="write the page of a run, also of one that is under way")
+    report.add_argument("run", metavar="RUN", help="as of show")
+    report.add_argument("--to", type=Path, metavar="FILE", help="where (default: NAME-RUN_ID.html)")
+    report.set_defaults(command=_report)
     board = commands.add_parser(
         "tensorboard",
         help="show a run, or all runs of a name, in TensorBoard, and follow them",
@@ -310,7 +331,7 @@ def _add_runs(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> 
     board.add_argument("--host", default="127.0.0.1", help="where it listens (default: %(default)s)")
     board.add_argument("--port", type=int, default=6006, help="0 for any that is free (default: %(default)s)")
     board.set_defaults(command=_tensorboard)
-    for parser in (runs, show, diff, board):
+    for parser in (runs, show, diff, report, board):
         parser.add_argument("--output", metavar="PATH", help="where the runs are (default: $SPARKTF_OUTPUT)")
         parser.add_argument("--config", metavar="FILE", help="a configuration, whose output and name are meant")
 

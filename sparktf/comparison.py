@@ -6,8 +6,8 @@ from typing import Literal
 
 from sparktf.message import Message
 
-Finding = Literal["good", "worse", "undecided", "out of bounds", "too few rows"]
-"""Of one metric, on all rows or a slice; "too few rows" decides nothing."""
+Finding = Literal["good", "worse", "undecided", "out of bounds", "too few rows", "not compared"]
+"""Of one metric, on all rows or a slice; "too few rows" and "not compared" decide nothing."""
 
 
 class Difference(Message):
@@ -17,10 +17,10 @@ class Difference(Message):
         slice: "" for all rows, else "country=de".
         champion: None where there is none, or it could not be evaluated.
         low: Lower end of the paired bootstrap interval of challenger - champion, with the sign turned where less is
-            better: above 0 the challenger is better. `high` likewise; both None without a champion.
+            better: above 0 the challenger is better. `high` likewise; both None where nothing was compared.
         tolerance: By how much the challenger may be worse; None where nothing was asked.
         least: Bound of the challenger's value, `most` likewise.
-        rows_needed: How many rows would have decided it; of an undecided one.
+        rows_needed: How many rows would have decided it, if they were as these; of an undecided one.
     """
 
     metric: str
@@ -45,7 +45,9 @@ class Comparison(Message):
         champion: What it was compared with, as messages call it; "" where there was none.
         champion_version: Its published version.
         champion_problem: Why it could not be evaluated; "" where it could.
-        confidence: Of the intervals, e.g. 0.95, from `replicates` resamples drawn by `seed`.
+        confidence: Of the intervals on all rows, e.g. 0.95, from `replicates` resamples drawn by `seed`; those on
+            slices are wider, so that all of them together hold with it.
+        seconds: What the gate took beyond an evaluation that was due anyhow.
     """
 
     promote: bool
@@ -56,4 +58,10 @@ class Comparison(Message):
     confidence: float = 0.95
     replicates: int = 0
     seed: int = 0
+    seconds: float = 0.0
     differences: tuple[Difference, ...] = ()
+
+    @property
+    def champion_metrics(self) -> dict[str, float]:
+        """The champion's metrics on all rows."""
+        return {d.metric: d.champion for d in self.differences if not d.slice and d.champion is not None}

@@ -25,7 +25,9 @@
     │   ├── DriverLostError
     │   └── RefusedError (PermissionError)
     ├── ReservationError (TimeoutError)          4  the nodes did not come in time
+    ├── GatedError (RuntimeError)                5  trained, but the published model is kept
     ├── NotReadyError (TimeoutError)             6  the data is not there yet: submit again later
+    ├── NotComparedError (RuntimeError)          4  what the gate says is not of the model that is published now
     ├── NodeLostError (RuntimeError)             4  a node's process, host or heartbeat went away
     ├── RowAccountingError (RuntimeError)        4  planned, fed and trained rows differ
     ├── RunInterruptedError (RuntimeError)       4  stopped from outside
@@ -180,6 +182,16 @@ class NotReadyError(SparkTFError, TimeoutError):
     """The data that `data.ready` waits for is not there; nothing is wrong with what is."""
 
     verdict = Verdict.NOT_READY
+
+
+class GatedError(SparkTFError, RuntimeError):
+    """The gate keeps the published model: the run has trained another one, and has come to its end."""
+
+    verdict = Verdict.GATED
+
+
+class NotComparedError(SparkTFError, RuntimeError):
+    """The gate has not compared the model with the one that is published now: the same run again will."""
 
 
 class NodeLostError(SparkTFError, RuntimeError):

@@ -12,6 +12,7 @@ from typing import Annotated, Any, Literal, NamedTuple
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 
 from sparktf.result import AttemptResult
+from sparktf.samples import Samples
 from sparktf.sequence import Stream
 from sparktf.topology import NodeId
 
@@ -65,12 +66,21 @@ class MetricsSeen(_Event):
     values: dict[str, float]
 
 
+class CourseSeen(_Event):
+    """How an attempt went so far; each one replaces the one before, and what the attempt's end says replaces all."""
+
+    kind: Literal["course"] = "course"
+    attempt: int
+    samples: Samples
+
+
 class AttemptEnded(AttemptResult):
     """An attempt is over, one way or another."""
 
     model_config = ConfigDict(extra="ignore")
 
     kind: Literal["attempt-end"] = "attempt-end"
+    samples: Samples = Samples()
 
 
 class LineSaid(_Event):
@@ -104,7 +114,7 @@ class UnknownEvent(_Event):
     """An event of a later version."""
 
 
-_Known = RunBegun | AttemptBegun | MetricsSeen | AttemptEnded | LineSaid | WarningGiven | RunEnded
+_Known = RunBegun | AttemptBegun | MetricsSeen | CourseSeen | AttemptEnded | LineSaid | WarningGiven | RunEnded
 Event = _Known | UnknownEvent
 
 
@@ -120,7 +130,7 @@ class LogEntry(NamedTuple):
 
 
 _ADAPTER: TypeAdapter[_Known] = TypeAdapter(Annotated[_Known, Field(discriminator="kind")])
-_KINDS = {"run", "attempt", "metrics", "attempt-end", "line", "warning", "end"}
+_KINDS = {"run", "attempt", "metrics", "course", "attempt-end", "line", "warning", "end"}
 
 
 def event_line(time_s: float, event: Event) -> bytes:

@@ -10,7 +10,7 @@ import numpy as np
 from pydantic import model_validator
 
 from sparktf.message import Message
-from sparktf.predicate import Comparison, FillValue
+from sparktf.predicate import Condition, FillValue
 
 TEXT = "string"
 
@@ -108,7 +108,7 @@ class FeedSpec(Message):
     partition_types: tuple[str, ...] = ()
     fill_null: dict[str, FillValue] = {}
     renamed: dict[str, str] = {}
-    where: tuple[Comparison, ...] = ()
+    where: tuple[Condition, ...] = ()
     shuffle: bool = True
     seed: int = 0
 

@@ -27,7 +27,7 @@ class Op(enum.StrEnum):
     NOT_NULL = "is not null"
 
 
-class Comparison(Message):
+class Condition(Message):
     """A column compared with constants of its own type.
 
     Attributes:

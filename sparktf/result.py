@@ -210,7 +210,7 @@ class RunResult(Message):
     @property
     def is_final(self) -> bool:
         """Whether submitting the run again repeats this verdict; one that infrastructure ended is resumed instead."""
-        return self.verdict is Verdict.DONE
+        return self.verdict in (Verdict.DONE, Verdict.GATED)
 
     @property
     def locality(self) -> float | None:

@@ -100,6 +100,15 @@ class RunDirectory:
         return f"{self.path}/{RESULT}"
 
     @property
+    def report(self) -> str:
+        return f"{self.path}/report.html"
+
+    @property
+    def index(self) -> str:
+        """The page of all runs of the name: outside of its own folder."""
+        return f"{self.root.rstrip('/')}/{self.name}/index.html"
+
+    @property
     def history(self) -> str:
         """What is kept of how it ended, among all runs below the root: outside of its own folder."""
         return f"{self.root.rstrip('/')}/{HISTORY}/{HISTORY_OF_NAME}{self.name}/{self.run_id}.parquet"

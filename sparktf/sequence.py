@@ -45,6 +45,8 @@ class Draw(enum.IntEnum):
     BLOCK_ORDER = 2
     BLOCK_ROWS = 3
     HELD_OUT = 4
+    BUCKETS = 5
+    RESAMPLES = 6
 
 
 def generator(draw: Draw, seed: int, *key: int) -> np.random.Generator:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime as dt
 import re
 import zoneinfo
+from collections.abc import Callable
 from typing import Literal, NamedTuple, Protocol, Self
 
 from sparktf.knobs import KNOBS
@@ -81,13 +82,18 @@ class TimeSettings(Protocol):
     def deadline(self) -> str | None: ...
     @property
     def max_seconds(self) -> float | None: ...
+    @property
+    def reserve(self) -> float | None: ...
 
 
-def time_limit(train: TimeSettings, started_s: float, now_s: float) -> TimeLimit | None:
+def time_limit(
+    train: TimeSettings, started_s: float, now_s: float, before_s: Callable[[], float] = lambda: 0.0
+) -> TimeLimit | None:
     """Returns what is left of a run's time, by whichever limit comes first; None where there is none.
 
     Args:
         started_s: When the run was submitted, in seconds since 1970, as `now_s`.
+        before_s: Says how long the end of earlier runs took; asked where there is a limit, and no `train.reserve`.
     """
     limits = []
     if train.deadline is not None:
@@ -96,7 +102,8 @@ def time_limit(train: TimeSettings, started_s: float, now_s: float) -> TimeLimit
     if train.max_seconds is not None:
         left_s = started_s + train.max_seconds - now_s
         limits.append(TimeLimit(reason="max_seconds", said=f"train.max_seconds: {train.max_seconds:g}", left_s=left_s))
-    return min(limits, key=lambda limit: limit.left_s, default=None)
+    first = min(limits, key=lambda limit: limit.left_s, default=None)
+    return first if first is None or train.reserve is not None else first.model_copy(update={"before_s": before_s()})
 
 
 class Took(NamedTuple):

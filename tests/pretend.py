@@ -15,6 +15,7 @@ from rich.console import Console
 
 from sparktf.clock import SystemClock
 from sparktf.column_statistics import TableStatistics
+from sparktf.comparison import Comparison
 from sparktf.config.job import JobConfig
 from sparktf.driver.attempt.accounting import EpochAccount
 from sparktf.driver.attempt.feeding import Feeders
@@ -157,7 +158,9 @@ class PretendDriver:
         not_stored: What the chief says of each of its checkpoints; "" if they arrive.
         freezes: Whether the node freezes for good once it has failed.
         hooks: What acts at the run's stations.
+        run_id: Of its run.
         wait: Whether it waits while another one owns the run.
+        compare: What its node finds of its model, where there is a gate.
     """
 
     def __init__(self, application: Application, config: JobConfig, plan: Plan, storage: Storage | None = None) -> None:
@@ -171,12 +174,14 @@ class PretendDriver:
         self.not_stored = ""
         self.freezes = False
         self.hooks = Hooks()
+        self.run_id = "r"
         self.wait = False
+        self.compare: Callable[[TrainerSpec], Comparison | None] = lambda spec: None
         self.site.driver = self
 
     def train(self) -> RunResult:
-        """Runs to the end, as a submission of run `r` does; raises what `Run.execute` does."""
-        return Run(self.gang, self.config, "r", self.hooks, wait=self.wait).execute()
+        """Runs to the end, as a submission of its run does; raises what `Run.execute` does."""
+        return Run(self.gang, self.config, self.run_id, self.hooks, wait=self.wait).execute()
 
 
 class SetClock(SystemClock):
@@ -413,7 +418,8 @@ class PretendSite:
                     self._is_frozen = True
                     yield
                 return
-        finished = Finished(attempt=number, node=CHIEF, step=20, model=self._stage(spec, "model"))
+        compared = self._driver.compare(spec)
+        finished = Finished(attempt=number, node=CHIEF, step=20, model=self._stage(spec, "model"), comparison=compared)
         self._say(Action.FINISHED, finished)
         yield
 

@@ -62,7 +62,7 @@ class ColumnBounds(Section):
 
 
 class DriftBounds(Section):
-    """How far the data may be from that of the last earlier run of the same name that is done."""
+    """How far the data may be from that of the published model, or else of the last earlier run that is done."""
 
     row_ratio: Range | None = Field(default=None, description="Rows over rows of then, e.g. `[0.5, 2]`.")
     columns: bool = Field(default=False, description="No column may come, go, or change its type.")

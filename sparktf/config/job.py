@@ -22,6 +22,7 @@ from pydantic import (
 )
 
 from sparktf.config.data_section import DataConfig
+from sparktf.config.gate_section import GateConfig
 from sparktf.config.nodes import ClusterConfig
 from sparktf.config.publish import OutputConfig, PublishConfig
 from sparktf.config.section import FunctionName, Section, Switch
@@ -83,6 +84,9 @@ class JobConfig(Section):
     output: OutputConfig = Field(description="Where results go.")
     publish: PublishConfig | None = Field(
         default=None, description="Whether the model is put where readers find it ([publishing.md](publishing.md))."
+    )
+    gate: GateConfig | None = Field(
+        default=None, description="What a new model must show to take the published one's place ([gate.md](gate.md))."
     )
     timeouts: TimeoutsConfig = Field(default=TimeoutsConfig(), description="Upper bounds of every wait.")
     security: SecurityConfig = Field(default=SecurityConfig(), description="The control channel.")
@@ -166,6 +170,16 @@ class JobConfig(Section):
             raise ValueError(
                 "output.mlflow.registered_model is of models that runs publish: give publish, if only as {}"
             )
+        return self
+
+    @model_validator(mode="after")
+    def _gate_has_what_it_compares(self) -> Self:
+        if self.gate is None:
+            return self
+        if self.data.validation is None:
+            raise ValueError("gate compares models on held-out rows: give data.validation")
+        if self.publish is None:
+            raise ValueError("gate stands before publishing: give publish, if only as {}")
         return self
 
     @property

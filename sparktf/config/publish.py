@@ -53,6 +53,11 @@ class OutputConfig(Section):
         description="Keep a row of each run that ends in the table `<path>/_runs`, which `sparktf runs` shows, and "
         "Spark and Hive read ([nightly.md](nightly.md)).",
     )
+    report: bool = Field(
+        default=False,
+        description="Write two pages at the end of each run: `report.html` in its folder, and "
+        "`<path>/<name>/index.html` of all runs of the name ([report.md](report.md)).",
+    )
     progress_seconds: PositiveFloat = Field(
         default=5.0, description="Time between progress lines where there is no terminal."
     )

@@ -32,8 +32,8 @@ class TimeoutsConfig(Section):
     )
     upload: PositiveFloat = Field(
         default=900.0,
-        description="For a checkpoint's upload or the model's export, and for a fresh process to load a model that is to "
-        "be published. Checkpoints that fail for as long end the run.",
+        description="For a checkpoint's upload or the model's export, and for a fresh process to load a model that is "
+        "to be published. Checkpoints that fail for as long end the run.",
     )
     owner: PositiveFloat = Field(
         default=60.0,

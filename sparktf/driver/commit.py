@@ -276,6 +276,7 @@ class Committer:
         trainers = self.attempt.trainers.values() if self.attempt is not None else ()
         kept = next((t.finished.kept for t in trainers if t.finished and t.finished.kept), None)
         stopped = next((t.finished.stopped for t in trainers if t.finished and t.finished.stopped), None)
+        comparison = next((t.finished.comparison for t in trainers if t.finished and t.finished.comparison), None)
         endings = [t.finished.ending for t in trainers if t.finished and t.finished.ending]
         shown = next((e for e in evaluations if kept and e.step == kept.step), evaluations[-1] if evaluations else None)
         metrics = {m.stream.value: m.values for m in (self.attempt.metrics if self.attempt is not None else ())}
@@ -288,6 +289,7 @@ class Committer:
             "validation": evaluations,
             "kept": kept,
             "stopped": stopped,
+            "comparison": comparison,
             "ending": max(endings, key=lambda ending: ending.total_s, default=None),
             "model": self.model,
             "checkpoint": self.checkpoint,

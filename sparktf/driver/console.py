@@ -13,6 +13,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from sparktf.comparison import Comparison
 from sparktf.errors import Verdict
 from sparktf.knobs import KNOBS
 from sparktf.result import RunResult
@@ -147,7 +148,7 @@ class Display:
             self.say(line)
 
 
-_COLOURS = {Verdict.DONE: "green", Verdict.NOT_READY: "yellow"}
+_COLOURS = {Verdict.DONE: "green", Verdict.GATED: "yellow", Verdict.NOT_READY: "yellow"}
 
 
 def ending_of(result: RunResult) -> str:
@@ -169,6 +170,8 @@ def print_result(console: Console, result: RunResult) -> None:
     """Prints the table that ends a run, after the traceback of one that failed."""
     if result.error is not None and result.error.traceback:
         console.print(Text(result.error.traceback.rstrip(), style="dim"))
+    if result.comparison is not None:
+        console.print(_comparison(result.comparison))
     title = f"{result.name} / {result.run_id}: {ending_of(result)}"
     table = Table(title=title, title_justify="left", show_header=False, title_style=f"bold {style_of(result.verdict)}")
     table.add_column(style="bold")
@@ -176,6 +179,28 @@ def print_result(console: Console, result: RunResult) -> None:
     for key, value in _facts(result):
         table.add_row(key, value)
     console.print(table)
+
+
+def _comparison(comparison: Comparison) -> Table:
+    """Returns the table of what the gate found: both models, how far apart they are, and what that means."""
+    versus = comparison.champion or "nothing published"
+    title = f"gate: this model against {versus}, rows resampled {comparison.replicates:,} times"
+    table = Table(title=title, title_justify="left", title_style="bold")
+    table.add_column("metric", style="bold")
+    for column in ("rows", "this model", versus, "better by", "tolerance"):
+        table.add_column(column, justify="right")
+    table.add_column("finding")
+    for d in comparison.differences:
+        name = f"{d.metric}, {d.slice}" if d.slice else d.metric
+        champion, tolerance = ("-" if value is None else _figure(value) for value in (d.champion, d.tolerance))
+        ends = "-" if d.low is None or d.high is None else f"{_figure(d.low)} to {_figure(d.high)}"
+        colour = _FINDINGS.get(d.finding, "")
+        shown = (name, f"{d.rows:,}", _figure(d.challenger), champion, ends, tolerance, d.finding)
+        table.add_row(*(Text(value, style=colour if value is d.finding else "") for value in shown))
+    return table
+
+
+_FINDINGS = {"good": "green", "worse": "red", "out of bounds": "red", "undecided": "yellow"}
 
 
 def _locality(result: RunResult) -> str:
@@ -268,6 +293,9 @@ def _facts(result: RunResult) -> list[tuple[str, str]]:
     facts.extend((name, getattr(result, name)) for name in ("model", "checkpoint") if getattr(result, name))
     if result.error is not None:
         facts.append(("cause", result.error.message))
+    elif result.comparison is not None:
+        facts.append(("gate", result.comparison.reason))
+    if result.error is not None and result.verdict is not Verdict.GATED:
         facts.extend([("node", f"{result.error.node} {result.error.host}".strip()), ("log", result.error.log or "-")])
     facts.append(("result", f"{result.path}/result.json"))
     return facts

@@ -43,7 +43,7 @@ from sparktf.lifecycle import RUN, RunEvent, RunState, step
 from sparktf.result import AttemptResult, NodeResult, RunResult
 from sparktf.rundir import RunDirectory
 from sparktf.sequence import Cursor, Stream
-from sparktf.time_limit import TimeLimit, time_limit
+from sparktf.time_limit import time_limit
 from sparktf.wire.control import TrainerSpec
 from sparktf.wire.restore import Restore
 
@@ -249,7 +249,7 @@ class Run:
             facts = self._site.facts(replacements.seating.agents)
             with gang.roster.changed:
                 nodes = replacements.seating.results(attempt, facts, located=bool(plan.hosts))
-            self._keep_attempt(attempt, nodes, restore, self._clock.now_s() - started_s)
+            self._keep_attempt(watch, nodes, restore, self._clock.now_s() - started_s)
         if outcome is Outcome.FAILED:
             try:
                 watch.settle()  # once the trainers have stopped: they hold the executors, whatever the storage does
@@ -278,6 +278,7 @@ class Run:
     ) -> TrainerSpec:
         """Returns what the leader's trainer gets."""
         models = self._hooks.models(self._config, self._rundir, self._voice)
+        before_s = partial(self._hooks.ending_s, self._config, self._rundir)
         return TrainerSpec(
             run_id=self._rundir.run_id,
             run_root=self._rundir.root,
@@ -291,17 +292,10 @@ class Run:
             assets=assets,
             restore=restore,
             hadoop=self._site.file_systems.hadoop.for_nodes(),
-            time_limit=self._time_limit(),
+            time_limit=time_limit(self._config.train, self._started_s, self._clock.wall_s(), before_s),
             init=None if restore else models.init,
             champion=models.champion,
         )
-
-    def _time_limit(self) -> TimeLimit | None:
-        train = self._config.train
-        limit = time_limit(train, self._started_s, self._clock.wall_s())
-        if limit is None or train.reserve is not None:
-            return limit
-        return limit.model_copy(update={"before_s": self._hooks.ending_s(self._config, self._rundir)})
 
     def _announce(self, number: int, seating: Seating, restore: Restore | None) -> None:
         since = f"from step {restore.step}" if restore else "from scratch"
@@ -311,14 +305,14 @@ class Run:
         self._journal.emit(AttemptBegun(attempt=number, workers=len(workers), hosts=hosts, from_step=from_step))
 
     def _keep_attempt(
-        self, attempt: Attempt, nodes: tuple[NodeResult, ...], restore: Restore | None, duration_s: float
+        self, watch: Watch, nodes: tuple[NodeResult, ...], restore: Restore | None, duration_s: float
     ) -> None:
         cluster = self._config.cluster
         server_nbytes = (cluster.ps_memory_mib or cluster.trainer_memory_mib) * 2**20
         from_step = restore.step if restore else 0
-        kept = attempt_result(attempt, nodes, from_step, duration_s, server_nbytes=server_nbytes)
+        kept = attempt_result(watch.attempt, nodes, from_step, duration_s, server_nbytes=server_nbytes)
         self._attempts.append(kept)
-        self._journal.emit(AttemptEnded(**dict(kept)))
+        self._journal.emit(AttemptEnded(**dict(kept), samples=watch.course.samples()))
 
     # ---- the end ----
 

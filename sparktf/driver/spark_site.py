@@ -120,7 +120,7 @@ class SparkSite:
                 "use a cluster of its own"
             )
         cores = self._spark.sparkContext.defaultParallelism
-        return statistics_of(self._origin_of(config).fed, config, plan, self.file_systems.hadoop.for_nodes(), cores)
+        return statistics_of(self._spark, self._origin_of(config), config, plan, self.file_systems, cores)
 
     def prepare(self, config: JobConfig, plan: Plan, storage: Storage, path: str, put: Put) -> dict[str, Any]:
         """See `Site`."""

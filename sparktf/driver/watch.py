@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from itertools import zip_longest
 from typing import NamedTuple
 
 from sparktf.config.job import JobConfig
 from sparktf.driver.attempt.attempt import Attempt
+from sparktf.driver.attempt.course import AttemptCourse
 from sparktf.driver.attempt.feeding import Feeding
 from sparktf.driver.attempt.health import Outcome
 from sparktf.driver.commit import Commit, Committer
@@ -18,7 +19,7 @@ from sparktf.driver.gang.gang import Gang
 from sparktf.driver.gang.replacements import Replacements
 from sparktf.driver.writer import Writer
 from sparktf.errors import NotStoredError, record_of
-from sparktf.events import Event, MetricsSeen
+from sparktf.events import CourseSeen, Event, MetricsSeen
 from sparktf.wire.control import Metrics, Progress
 
 
@@ -49,6 +50,7 @@ class Watch:
         planned: Rows of an epoch; 0 while nobody knows.
         emit: Takes events of the run; `warn` what its result should mention, `warn_once` what it mentions once however
             many attempts say it.
+        course: How the attempt went so far.
     """
 
     gang: Gang
@@ -63,12 +65,16 @@ class Watch:
     emit: Callable[[Event], None]
     warn: Callable[[str], None]
     warn_once: Callable[[str], None]
+    course: AttemptCourse = field(init=False)
     _shown: int = 0
     _warned: int = 0
     _mourned: Sequence[str] = ()
     _room_is_known: bool = False
     _last_step: int = 0
     _given_up: bool = False
+
+    def __post_init__(self) -> None:
+        self.course = AttemptCourse(self.gang.site.clock.now_s())
 
     def follow(self) -> Outcome:
         """Follows the attempt until it is done or has failed.
@@ -167,6 +173,8 @@ class Watch:
             metrics, self._shown = attempt.metrics[self._shown :], len(attempt.metrics)
             warnings, self._warned = attempt.warnings[self._warned :], len(attempt.warnings)
             progress, evaluates = attempt.progress(), attempt.evaluation.is_waited_for(attempt.trainers)
+            now_s, is_last = self.gang.site.clock.now_s(), outcome is not Outcome.RUNNING
+            self.course.look(now_s, attempt.trainers, attempt.epochs, is_last=is_last)
         return Due(outcome, commits, ready.weights if ready else None, metrics, warnings, progress, evaluates)
 
     # ---- act ----
@@ -181,6 +189,8 @@ class Watch:
             self.emit(MetricsSeen.model_validate(reported.model_dump()))
         for text in due.warnings:
             self.warn_once(text)
+        if self.course.is_due(self.gang.site.clock.now_s()):
+            self.emit(CourseSeen(attempt=self.attempt.number, samples=self.course.samples()))
 
     def _commit(self, commits: list[Commit]) -> None:
         for commit in commits:

@@ -105,9 +105,7 @@ def _spread_of(parts: Sequence[SpreadPart]) -> Spread:
     )
     order = np.argsort(points)
     until = np.cumsum(weights[order])
-    # Sums of fractions: a rank that is met but for the last digit is met.
-    wanted = np.array(RANKS) * until[-1] * (1 - 1e-12)
-    quantiles = points[order][np.searchsorted(until, wanted)]
+    quantiles = points[order][np.searchsorted(until, np.array(RANKS) * until[-1])]
     return Spread(
         count=moments.count,
         min=moments.min,

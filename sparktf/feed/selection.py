@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 import pyarrow.types as pt
 
 from sparktf.feed.columns import Array
-from sparktf.predicate import Comparison, Op
+from sparktf.predicate import Condition, Op
 
 _COMPARE: dict[Op, Callable[[Any, Any], Any]] = {
     Op.EQ: pc.equal,
@@ -25,7 +25,7 @@ _COMPARE: dict[Op, Callable[[Any, Any], Any]] = {
 _NAN_IS_GREATER = (Op.GT, Op.GE)
 
 
-def selected_rows(table: pa.Table, where: Sequence[Comparison]) -> Array:
+def selected_rows(table: pa.Table, where: Sequence[Condition]) -> Array:
     """Returns the rows that pass all comparisons, sorted: int64 [n].
 
     Args:
@@ -41,7 +41,7 @@ def selected_rows(table: pa.Table, where: Sequence[Comparison]) -> Array:
     return np.flatnonzero(passed)
 
 
-def _holds(column: pa.ChunkedArray, comparison: Comparison) -> Array:
+def _holds(column: pa.ChunkedArray, comparison: Condition) -> Array:
     """Returns bool [rows]."""
     if comparison.op is Op.NULL:
         return _to_bool(pc.is_null(column))
@@ -77,7 +77,7 @@ def _to_bool(holds: pa.ChunkedArray) -> Array:
     return found
 
 
-def decided_rows(group: pq.RowGroupMetaData, leaves: Mapping[str, int], where: Sequence[Comparison]) -> int | None:
+def decided_rows(group: pq.RowGroupMetaData, leaves: Mapping[str, int], where: Sequence[Condition]) -> int | None:
     """Returns how many rows of a row group pass, where its statistics say it: none, or all; else None.
 
     Args:
@@ -89,7 +89,7 @@ def decided_rows(group: pq.RowGroupMetaData, leaves: Mapping[str, int], where: S
     return group.num_rows if all(verdicts) else None
 
 
-def _verdict(group: pq.RowGroupMetaData, leaves: Mapping[str, int], comparison: Comparison) -> bool | None:
+def _verdict(group: pq.RowGroupMetaData, leaves: Mapping[str, int], comparison: Condition) -> bool | None:
     """Returns whether all rows pass, none does (False), or it is not known."""
     leaf = leaves.get(comparison.column)
     statistics = None if leaf is None else group.column(leaf).statistics
@@ -107,7 +107,7 @@ def _verdict(group: pq.RowGroupMetaData, leaves: Mapping[str, int], comparison: 
     return None if found and nulls else found
 
 
-def _between(comparison: Comparison, low: Any, high: Any) -> bool | None:
+def _between(comparison: Condition, low: Any, high: Any) -> bool | None:
     """Returns what is known of values of which the least and the greatest are given."""
     values, op = comparison.values, comparison.op
     if op in (Op.IN, Op.EQ, Op.NE):

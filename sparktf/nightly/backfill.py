@@ -18,7 +18,7 @@ from rich.table import Table
 from rich.text import Text
 
 from sparktf.config.job import JobConfig
-from sparktf.driver.console import ending_of
+from sparktf.driver.console import ending_of, style_of
 from sparktf.errors import ConfigError, Verdict
 from sparktf.result import RunResult
 from sparktf.rundir import RunDirectory
@@ -150,8 +150,12 @@ def runs_of(configs: Mapping[str, JobConfig], file_systems: FileSystems) -> list
 
 
 def exit_code(codes: Mapping[str, int]) -> int:
-    """Returns the exit code of a backfill: that of the earliest run that failed, 0 where none did."""
-    return next((code for _, code in sorted(codes.items()) if code), int(Verdict.DONE))
+    """Returns the exit code of a backfill: that of the earliest run that failed, 0 where none did.
+
+    One whose model the gate has kept back has come to its end: the next time it is passed over.
+    """
+    failed = (code for _, code in sorted(codes.items()) if code not in (Verdict.DONE, Verdict.GATED))
+    return next(failed, int(Verdict.DONE))
 
 
 def table_of(runs: Iterable[DatedRun], codes: Mapping[str, int], file_systems: FileSystems) -> Table:
@@ -168,7 +172,7 @@ def table_of(runs: Iterable[DatedRun], codes: Mapping[str, int], file_systems: F
             table.add_row(run.date, Text(f"exit code {code}", "red"), "", "", "", "no result: its output says why")
         else:
             ending = f"{ending_of(result)}{' before' if code is None else ''}"
-            colour = "green" if result.verdict is Verdict.DONE else "red"
+            colour = style_of(result.verdict)
             metrics = result.metrics.get("validation") or result.metrics.get("train") or {}
             table.add_row(
                 run.date,

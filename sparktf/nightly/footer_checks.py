@@ -124,6 +124,7 @@ def judge(checks: ChecksConfig, footers: Footers, then: Baseline | None) -> Chec
             found.append(CheckFinding.model_validate({"level": level, "text": str(finding), "certain": certain}))
     return ChecksForecast(
         baseline="" if then is None else then.run_id,
+        baseline_version=None if then is None else then.version,
         judged=tuple(judged),
         left=tuple(left),
         findings=tuple(found),

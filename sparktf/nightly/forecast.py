@@ -108,12 +108,14 @@ class ChecksForecast(Message):
     """What `data.checks` says before a row is read.
 
     Attributes:
-        baseline: Run whose statistics drift is measured against; "" for none.
+        baseline: Run whose statistics drift is measured against; "" for none. `baseline_version`: its published model,
+            where that is what readers have.
         judged: The bounds that footers decide, by their keys below `data.checks`; `left` takes rows.
         columns: Of how many used columns every footer has statistics, of `used_columns`.
     """
 
     baseline: str = ""
+    baseline_version: int | None = None
     judged: tuple[str, ...] = ()
     left: tuple[str, ...] = ()
     findings: tuple[CheckFinding, ...] = ()

@@ -40,6 +40,9 @@ _SCHEMA = pa.schema(
         "seconds": _VALUES,
         "locality": pa.float64(),
         "waiting_share": pa.float64(),
+        "version": pa.int64(),
+        "champion_version": pa.int64(),
+        "champion_metrics": _VALUES,
     }
 )
 
@@ -57,6 +60,9 @@ class RunRecord(NamedTuple):
         seconds: Of the last submission by phase, as `RunResult.seconds`.
         locality: Share of the bytes read that lay on the reader's own host; None where nobody knows.
         waiting_share: Share of the trainers' time in which they waited for rows; None where nothing was trained.
+        version: As which it published its model; None where it has not.
+        champion_version: With which published version its model was compared; None where it was with none.
+        champion_metrics: Of that one, on the same rows.
     """
 
     name: str
@@ -70,10 +76,14 @@ class RunRecord(NamedTuple):
     seconds: dict[str, float]
     locality: float | None
     waiting_share: float | None
+    version: int | None = None
+    champion_version: int | None = None
+    champion_metrics: dict[str, float] = {}
 
 
 def recorded(result: RunResult, date: datetime.date | None) -> RunRecord:
     """Returns what is kept of a run that has ended."""
+    compared = result.comparison
     return RunRecord(
         name=result.name,
         run_id=result.run_id,
@@ -86,6 +96,9 @@ def recorded(result: RunResult, date: datetime.date | None) -> RunRecord:
         seconds=result.seconds,
         locality=result.locality,
         waiting_share=result.waiting_share,
+        version=result.extra.get("published"),
+        champion_version=None if compared is None else compared.champion_version,
+        champion_metrics={} if compared is None else compared.champion_metrics,
     )
 
 
@@ -99,6 +112,7 @@ def keep_record(record: RunRecord, rundir: RunDirectory, storage: Storage, put: 
     row = {name: value for name, value in record._asdict().items() if name in _SCHEMA.names}
     row["metrics"] = [(stream, list(values.items())) for stream, values in record.metrics.items()]
     row["seconds"] = list(record.seconds.items())
+    row["champion_metrics"] = list(record.champion_metrics.items())
     sink = pa.BufferOutputStream()
     # The old form of times is the one that every Hive reads.
     pq.write_table(pa.Table.from_pylist([row], _SCHEMA), sink, use_deprecated_int96_timestamps=True)
@@ -178,4 +192,7 @@ def _read(storage: Storage, name: str, path: str) -> RunRecord:
         seconds=dict(row.get("seconds") or ()),
         locality=row.get("locality"),
         waiting_share=row.get("waiting_share"),
+        version=row.get("version"),
+        champion_version=row.get("champion_version"),
+        champion_metrics=dict(row.get("champion_metrics") or ()),
     )

@@ -12,10 +12,11 @@ from sparktf.config.job import JobConfig
 from sparktf.driver.gang.site import Voice
 from sparktf.driver.hooks import Hooks, Put
 from sparktf.driver.plan.plan import Plan
-from sparktf.errors import StorageError
+from sparktf.errors import GatedError, StorageError
 from sparktf.knobs import KNOBS
 from sparktf.nightly.data_checks import check_data
 from sparktf.nightly.earlier_runs import earlier_runs, ending_s
+from sparktf.nightly.gated import champion_of, publish_past_gate
 from sparktf.nightly.history import keep_record, recorded
 from sparktf.nightly.mlflow_guest import MlflowGuest
 from sparktf.nightly.mlflow_note import mlmodel_of
@@ -23,11 +24,13 @@ from sparktf.nightly.on_end import tell_of_end
 from sparktf.nightly.pruning import prune_runs
 from sparktf.nightly.readiness import await_ready
 from sparktf.nightly.release import release_of
+from sparktf.nightly.reporting import keep_report
 from sparktf.nightly.serving import Published, Serving
 from sparktf.result import RunResult
 from sparktf.rundir import RunDirectory
 from sparktf.storage import FileSystems
 from sparktf.storage.base import Storage
+from sparktf.wire.model_source import Models
 
 
 class Night(Hooks):
@@ -63,6 +66,14 @@ class Night(Hooks):
             storage = self._file_systems.open(rundir.root)
             check_data(config.data.checks, storage, rundir, partial(self._measure, config, plan), put, voice)
 
+    def models(self, config: JobConfig, rundir: RunDirectory, voice: Voice) -> Models:
+        """Returns the version whose place the model is to take, where a gate stands before that."""
+        del voice
+        if config.gate is None:
+            return Models()
+        serving = Serving(self._file_systems.open(rundir.root), rundir.root, rundir.name)
+        return Models(champion=champion_of(serving, rundir.run_id))
+
     def ending_s(self, config: JobConfig, rundir: RunDirectory) -> float:
         """Returns what the last runs of the name took after their training, at most."""
         try:
@@ -78,6 +89,8 @@ class Night(Hooks):
 
         Raises:
             ModelContractError: the run has exported no model.
+            GatedError: the gate keeps the published model.
+            NotComparedError: the gate has not compared with the one that is published now.
             FencedOffError: the run has become another submission's; nothing is published.
             StorageError: the storage failed; readers see what they saw, or the new model.
         """
@@ -87,27 +100,39 @@ class Night(Hooks):
         if config.publish is not None:
             now_s, mlmodel = self._clock.wall_s(), mlmodel_of(config.model_dump())
             release = release_of(storage, rundir, result, config.publish.date or result.date, now_s, mlmodel)
-            published = serving.publish(release, check_owner)
+            try:
+                if config.gate is None:
+                    published = serving.publish(release, check_owner)
+                else:
+                    published = publish_past_gate(serving, release, result, check_owner)
+            except GatedError:
+                _prune(config, storage, rundir, serving, voice)
+                raise
             line = _in_words(published, serving.path, release.date)
             voice.say(line)
             extra = {"published": published.version, "publishing": line}
-        try:
-            _prune(config, storage, rundir, serving, voice)
-        except StorageError as error:  # the model stands whatever becomes of the old ones, and the next run tries again
-            voice.warn(f"old models or runs are not deleted: {error}")
+        _prune(config, storage, rundir, serving, voice)
         return extra
 
     def reads_events(self, config: JobConfig) -> bool:
-        """Whether MLflow is to have the metrics that were told."""
-        return config.output.mlflow is not None
+        """Whether MLflow or the report is to have what was told."""
+        return config.output.mlflow is not None or config.output.report
 
     def ended(self, result: RunResult, config: JobConfig, rundir: RunDirectory, put: Put, voice: Voice) -> None:
-        """Keeps the run's row of the history, and lets guests know of the end."""
+        """Keeps the run's row of the history, makes its report, and lets guests know of the end."""
         if config.output.history:
             try:
                 keep_record(recorded(result, config.date), rundir, self._file_systems.open(rundir.root), put)
             except Exception as e:  # noqa: BLE001 - the run has its verdict, and no row of a table is worth another one
                 voice.warn(f"output.history: this run's row is not kept: {e}")
+        if config.output.report:
+            try:
+                storage = self._file_systems.open(rundir.root)
+                keep_report(storage, rundir, result, config, put, self._clock.wall_s())
+            except Exception as e:  # noqa: BLE001 - as above
+                voice.warn(f"output.report: the report is not written: {e}")
+            else:
+                voice.say(f"report: {rundir.report}")
         if config.output.mlflow is not None:
             limit_s = _patience_s(result, config.timeouts.mlflow)
             self._mlflow.ended(config, rundir, result, limit_s, voice)
@@ -131,6 +156,13 @@ def _in_words(published: Published, folder: str, date: str) -> str:
 
 
 def _prune(config: JobConfig, storage: Storage, rundir: RunDirectory, serving: Serving, voice: Voice) -> None:
+    try:
+        _delete_old(config, storage, rundir, serving, voice)
+    except StorageError as error:  # the model stands whatever becomes of the old ones, and the next run tries again
+        voice.warn(f"old models or runs are not deleted: {error}")
+
+
+def _delete_old(config: JobConfig, storage: Storage, rundir: RunDirectory, serving: Serving, voice: Voice) -> None:
     keep_models, keep_runs = config.output.keep_models, config.output.keep_runs
     if keep_models is not None and (versions := serving.prune(keep_models)):
         voice.say(f"output.keep_models: {keep_models}: deleted {', '.join(map(str, versions))}")

@@ -151,6 +151,21 @@ class Serving:
         number = self.current()
         return next((version for version in self.versions() if version.number == number), None)
 
+    def champion(self, run_id: str) -> Version | None:
+        """Returns the version whose place a run's model would take; None where there is none.
+
+        That is the current one; of a run whose own that is already, since it ended after it published, the one before.
+        """
+        number = self.current()
+        if number is None:
+            return None
+        current = Version(number, f"{self.path}/{number}", withdrawn=False)
+        mine = self._of_run(run_id)
+        if mine is None or mine.number != number:
+            return current
+        before = [v for v in self.versions() if v.number < number and not v.withdrawn]
+        return before[-1] if before else None
+
     def current_run(self) -> tuple[str, ...]:
         """Returns the id of the run whose model is the current one; none where nothing is published."""
         number = self.current()
@@ -180,12 +195,19 @@ class Serving:
 
     # ---- changing ----
 
-    def publish(self, candidate: Candidate, check_owner: Callable[[], None]) -> Published:
+    def publish(
+        self,
+        candidate: Candidate,
+        check_owner: Callable[[], None],
+        check_champion: Callable[[int | None], None] = lambda current: None,
+    ) -> Published:
         """Makes a candidate a version, and the current one; a second time nothing, and not if it is of an older day.
 
         Args:
             check_owner: Raises what is to end it where the candidate is no longer this process's to publish; called
                 when all is copied.
+            check_champion: Is told the version whose place the candidate is about to take, and raises what is to end
+                it; no other one takes its place in between.
 
         Raises:
             StorageError: the storage failed; what readers see is whole, and as it was or as it shall be.
@@ -195,7 +217,7 @@ class Serving:
             try:
                 check_owner()
                 with take_turn(self._storage, self.path) as turn:
-                    return self._publish(turn, candidate, staged)
+                    return self._publish(turn, candidate, staged, check_champion)
             except (TurnLostError, StorageExistsError):
                 continue
             finally:
@@ -258,9 +280,12 @@ class Serving:
                 continue
         raise self._crowded()
 
-    def _publish(self, turn: Turn, candidate: Candidate, staged: str | None) -> Published:
+    def _publish(
+        self, turn: Turn, candidate: Candidate, staged: str | None, check_champion: Callable[[int | None], None]
+    ) -> Published:
         standing = self.standing(candidate)
         if standing is None:
+            check_champion(self.current())
             if staged is None:
                 raise TurnLostError  # what stood in the way is gone: begin anew
             return Published(self._show(turn, staged), is_new=True, is_current=True)

@@ -98,7 +98,8 @@ def _checks(forecast: Forecast) -> Iterator[tuple[str, str]]:
     checks = forecast.checks
     if checks is None:
         return
-    words = [f"against run {checks.baseline}" if checks.baseline else "against no earlier run"]
+    version = "" if checks.baseline_version is None else f"version {checks.baseline_version}, "
+    words = [f"against {version}run {checks.baseline}" if checks.baseline else "against no earlier run"]
     broken = sum(finding.level == "refuse" for finding in checks.findings)
     words.append(f"footers decide {len(checks.judged)} of {len(checks.judged) + len(checks.left)} bounds")
     if checks.findings:

@@ -23,7 +23,7 @@ Facts = Mapping[str, Any]
 """What is known of a run, by name; numbers where a difference says something."""
 
 
-class Difference(NamedTuple):
+class RunDifference(NamedTuple):
     """What two runs have otherwise; None where one has nothing of the kind."""
 
     key: str
@@ -34,9 +34,9 @@ class Difference(NamedTuple):
 class Sides(NamedTuple):
     """Two runs, part by part: what is not the same."""
 
-    configuration: list[Difference]
-    data: list[Difference]
-    result: list[Difference]
+    configuration: list[RunDifference]
+    data: list[RunDifference]
+    result: list[RunDifference]
 
 
 def compare(first: FoundRun, second: FoundRun) -> Sides:
@@ -75,10 +75,10 @@ def print_difference(console: Console, first: FoundRun, second: FoundRun, sides:
         console.print(table)
 
 
-def _differing(first: Facts, second: Facts) -> list[Difference]:
+def _differing(first: Facts, second: Facts) -> list[RunDifference]:
     keys = [*first, *(key for key in second if key not in first)]
     return [
-        Difference(key, first.get(key), second.get(key))
+        RunDifference(key, first.get(key), second.get(key))
         for key in keys
         if repr(first.get(key)) != repr(second.get(key))
     ]
@@ -131,7 +131,7 @@ def _fed(plan: Plan | None, result: RunResult | None) -> dict[str, Any]:
     return fed | ({f"{plan.staged[0]} rows": whole[-1]} if plan and plan.staged and whole else {})
 
 
-def _files(first: Plan | None, second: Plan | None) -> list[Difference]:
+def _files(first: Plan | None, second: Plan | None) -> list[RunDifference]:
     """Returns which files only one has read, and how many are others by now under the same path."""
     if first is None or second is None:
         return []
@@ -140,8 +140,8 @@ def _files(first: Plan | None, second: Plan | None) -> list[Difference]:
     rewritten = sum(
         1 for path, stamp in stamps[0].items() if stamp and stamps[1].get(path) and stamp != stamps[1][path]
     )
-    found = [Difference("files of this run alone", *map(_named, alone))] if any(alone) else []
-    return found + ([Difference("files rewritten in between", None, rewritten)] if rewritten else [])
+    found = [RunDifference("files of this run alone", *map(_named, alone))] if any(alone) else []
+    return found + ([RunDifference("files rewritten in between", None, rewritten)] if rewritten else [])
 
 
 def _stamps(plan: Plan) -> dict[str, FileStamp | None]:
@@ -158,7 +158,7 @@ def _named(paths: Sequence[str]) -> str | None:
     return f"{named} and {len(paths) - 1:,} more" if len(paths) > 1 else named
 
 
-def _change(difference: Difference) -> str:
+def _change(difference: RunDifference) -> str:
     first, second = difference.first, difference.second
     if not all(isinstance(value, int | float) for value in (first, second)):
         return ""

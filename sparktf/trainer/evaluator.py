@@ -13,15 +13,17 @@ from typing import Any, NamedTuple
 
 import tensorflow as tf
 
+from sparktf.comparison import Comparison
 from sparktf.errors import ModelContractError, PreflightError
 from sparktf.feed.columns import row_count
 from sparktf.feed.pipeline import NodeFeed
 from sparktf.keep import KeepRule, Kept, keep_rule
 from sparktf.knobs import KNOBS
 from sparktf.sequence import Stream
-from sparktf.trainer.model.evaluate import Evaluator
+from sparktf.trainer.model.evaluate import ALONE, Evaluator
 from sparktf.trainer.model.model import KerasModel, is_low_level, load_function, versions
 from sparktf.trainer.node.checkpoint import LocalCheckpoint
+from sparktf.trainer.node.gate import Gate
 from sparktf.trainer.node.inputs import Input
 from sparktf.trainer.node.outputs import Output
 from sparktf.trainer.node.place import Place
@@ -77,17 +79,21 @@ class CommitEvaluator:
         self._place = place
         self._model = KerasModel(build, config, spec.assets, spec.feed, trains=False)
         self._checkpoint = LocalCheckpoint(model=self._model.model)
-        self._evaluator = Evaluator(self._model, lambda values: values, config.train.validation_batch_size)
+        self._evaluator = Evaluator(self._model, ALONE.sum, config.train.validation_batch_size)
         self._input = Input(place)
         self._output = Output(place, self._input.sampled, evaluates=True)
         self._asked = itertools.count(1)
+        self._gate: Gate | None = None
         self.position = Position()
 
     def run(self) -> None:
         """Evaluates, exports the best weights if the run keeps them, and ends the process."""
         place = self._place
         self._evaluator.warm_up()
-        rule = keep_rule(place.spec.config.train, self._evaluator.names())
+        config = place.spec.config
+        rule = keep_rule(config.train, self._evaluator.names())
+        if config.gate is not None:
+            self._gate = Gate(config.gate, place, self._model, self._evaluator, ALONE)
         self._ready(rule)
         place.follow(self)
         while not (step := self._next()).is_over:
@@ -96,8 +102,15 @@ class CommitEvaluator:
                 time.sleep(KNOBS.next_commit_s)
             else:
                 self._evaluate(step.commit)
-        kept = None if rule is None or step.best is None else self._export(step.best, rule)
-        self._finish(kept)
+        kept = None
+        if rule is not None and step.best is not None:
+            kept = self._read_best(step.best, rule)
+        elif step.last is not None and step.last.step != self.position.step:
+            self._read(step.last.path, step.last.files)  # another evaluator has evaluated it
+        comparison = None if self._gate is None or step.last is None else self._compare(self._gate, step.last)
+        if kept is not None:
+            self._output.export(self._model)
+        self._finish(kept, comparison)
 
     def _next(self) -> NextCommit:
         return self._place.ask(
@@ -120,11 +133,16 @@ class CommitEvaluator:
     def _read(self, path: str, files: tuple[str, ...]) -> None:
         self._checkpoint.restore_files(self._place.storage, path, files, self._place.work / "restore")
 
-    def _export(self, best: BestWeights, rule: KeepRule) -> Kept:
-        """Exports the best weights; returns which they are."""
+    def _compare(self, gate: Gate, last: Committed) -> Comparison:
+        """Has the gate look at the weights that there are, which will be exported, by this node or by the leader."""
+        self._place.enter("comparing")
+        with self._input.open(Stream.VALIDATION, last.epoch) as feed:
+            return gate.compare(_Counted(feed, self._advance))[0]
+
+    def _read_best(self, best: BestWeights, rule: KeepRule) -> Kept:
+        """Takes on the best weights; returns which they are."""
         found = best.evaluation
         self._read(best.path, best.files)
-        self._output.export(self._model)
         return Kept(epoch=found.epoch, step=found.step, metric=rule.metric, mode=rule.mode, value=rule.value(found))
 
     def _ready(self, rule: KeepRule | None) -> None:
@@ -140,10 +158,14 @@ class CommitEvaluator:
         self._place.ready(message)
         self._place.enter("ready")
 
-    def _finish(self, kept: Kept | None) -> None:
-        output = self._output
+    def _finish(self, kept: Kept | None, comparison: Comparison | None) -> None:
         message = Finished(
-            **self._place.spec.sender, step=self.position.step, kept=kept, model=output.model, folder=output.folder
+            **self._place.spec.sender,
+            step=self.position.step,
+            kept=kept,
+            model=self._output.model,
+            folder=self._output.folder,
+            comparison=comparison,
         )
         self._place.send(Action.FINISHED, message)
         self._place.enter("finished")

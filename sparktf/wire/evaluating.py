@@ -24,8 +24,10 @@ class NextCommit(Message):
         commit: To be evaluated; None where there is nothing now.
         is_over: Nothing more will come.
         best: Of what is evaluated, once it is over and if the run keeps the best: to be exported.
+        last: Of what is committed, once it is over: a gate compares it where nothing else is exported.
     """
 
     commit: Committed | None = None
     is_over: bool = False
     best: BestWeights | None = None
+    last: Committed | None = None

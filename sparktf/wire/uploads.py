@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from sparktf.comparison import Comparison
 from sparktf.keep import EpochLoss, Kept
 from sparktf.message import Message
 from sparktf.sequence import Interval
@@ -53,6 +54,7 @@ class Finished(NodeMessage):
         kept: Which weights the model has, if the best are kept; from who evaluates.
         folder: Where in the staging folder the model is.
         stopped: Why there were epochs left, where sparktf's own loop has ended before; from the leader.
+        comparison: What the gate found of the model; from who exports it.
         ending: How long it took from the last update on; from whoever has trained in sparktf's own loop.
     """
 
@@ -62,4 +64,5 @@ class Finished(NodeMessage):
     model: tuple[StagedFile, ...] = ()
     folder: str = "model"
     stopped: Stopped | None = None
+    comparison: Comparison | None = None
     ending: Ending | None = None

@@ -27,7 +27,7 @@ from sparktf.driver.plan.plan import Plan
 from sparktf.driver.plan.planner import plan_source
 from sparktf.errors import EmptySourceError
 from sparktf.feed.columns import Strings
-from sparktf.predicate import Comparison, Op
+from sparktf.predicate import Condition, Op
 from sparktf.sequence import Stream
 from sparktf.storage import open_storage
 
@@ -122,7 +122,7 @@ def test_the_rows_that_pass_a_filter_are_those_that_spark_would_find(case: Filte
         types={column.name: column.spark for column in case.columns},
         partitions=Partitions((), (), ((),) * len(paths)),
         where=tuple(
-            Comparison(column=column.name, op=op, values=tuple(constant(column, value) for value in values))
+            Condition(column=column.name, op=op, values=tuple(constant(column, value) for value in values))
             for column, op, values in case.where
         ),
         compared={column.name: column.spark for column, _, _ in case.where},

@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 import yaml
+from integration.application import Application
 from integration.rows import LINE, job, write_rows
 from integration.sandbox import Sandbox
 
 FIRST, SECOND = "2026-11-01", "2026-11-02"
 ROWS = 64
+HELD_OUT = 200
 
 
 def night(lake: Path, date: str) -> None:
@@ -58,3 +64,44 @@ def test_a_backfill_runs_what_is_ready_and_goes_on_with_the_rest_when_it_has_com
     assert code == 0, said
     assert "done before" in said
     assert [row.planned for row in sandbox.run(config, SECOND).result().rows] == [2 * ROWS]
+
+
+def test_a_night_of_noisy_labels_changes_nothing_for_readers(local: Application, rows: Path, tmp_path: Path) -> None:
+    noisy = tmp_path / "noisy"
+    noisy.mkdir()
+    for i, path in enumerate(sorted(rows.glob("*.parquet"))):
+        table = pq.read_table(path)
+        mixed = np.random.default_rng(i).permutation(table["y"].to_numpy())
+        labels = np.where(table["id"].to_numpy() <= HELD_OUT, table["y"].to_numpy(), mixed)
+        pq.write_table(table.set_column(3, "y", pa.array(labels)), noisy / path.name)
+    config = job(
+        rows,
+        local.sandbox.runs,
+        "cases.watched:build",
+        name="gated",
+        train={"epochs": 1},
+        publish={},
+        gate={"metrics": {"loss": {"tolerance": 0.01}}},
+    )
+    config["data"] |= {"mode": "spark", "validation": {"where": f"id <= {HELD_OUT}"}}
+    current = local.sandbox.runs / "gated/serving/CURRENT"
+
+    first = local.train(config, "2026-11-01").done
+    assert first.extra["published"] == 1
+
+    worse = local.train({**config, "data": {**config["data"], "path": str(noisy)}}, "2026-11-02")
+    assert (worse.error, worse.verdict) == ("GatedError", 5)
+    assert "the gate keeps version 1: loss is worse" in worse.message
+    shown = re.sub(r"[ │]+", " ", worse.output)
+    assert re.search(r" loss 200 [\d.]+ [\d.]+ -[\d.]+ to -[\d.]+ 0\.0100 worse", shown), worse.output
+    assert current.read_text(encoding="utf-8") == "1\n"
+
+    # Spark feeds the held-out rows once more for the gate: the best weights may be those of an earlier epoch.
+    config["train"] |= {"epochs": 3, "keep": "best"}
+    better = local.train(config, "2026-11-03").done
+    assert better.comparison is not None
+    (difference,) = better.comparison.differences
+    assert (difference.rows, difference.finding) == (HELD_OUT, "good")
+    assert difference.champion == first.comparison.differences[0].challenger  # type: ignore[union-attr]
+    assert difference.challenger < difference.champion  # type: ignore[operator]
+    assert (better.extra["published"], current.read_text(encoding="utf-8")) == (2, "2\n")

@@ -15,6 +15,11 @@ from integration.rows import job
 from integration.watch import Watch
 from lakes import write_file
 
+from sparktf.nightly.report.stored import gather
+from sparktf.result import RunResult
+from sparktf.rundir import RunDirectory
+from sparktf.storage.local import LocalStorage
+
 SINGLE = {"strategy": "single", "workers": 1}
 COLUMNS = "id, left_half as a, right_half as b, y"
 
@@ -87,9 +92,10 @@ def test_a_join_is_read_through_spark_and_the_reason_is_said(local: Application,
 def test_the_history_of_runs_is_a_table_of_spark_as_it_lies(local: Application, rows: Path, watch: Watch) -> None:
     runs = local.sandbox.folder / "history"
     config = job(rows, runs, "cases.watched:build", name="kept", params=watch.params(), cluster=SINGLE)
-    config["output"]["history"] = True
+    config["output"] |= {"history": True, "report": True}
     config["data"]["validation"] = {"path": str(rows)}
     done = local.train(config, "1").done
+    check_report(runs / "kept", done)
     assert local.train({**config, "model": "cases.failing:build"}, "2").error == "ModelError"
     table = f"parquet.`{runs}/_runs`"
     facts = "name, run_id, verdict, cause is null, rows, started is null, date is null, waiting_share between 0 and 1"
@@ -105,3 +111,16 @@ def test_the_history_of_runs_is_a_table_of_spark_as_it_lies(local: Application, 
     write_file(runs / "_runs/name=kept/3.parquet", later)
     merged = f"select run_id, champion, rows from {table} with (mergeSchema = 'true') order by run_id"
     assert local.collect("cases.queries:query", text=merged) == [["1", None, 600], ["2", None, 0], ["3", 0.5, None]]
+
+
+def check_report(folder: Path, done: RunResult) -> None:
+    """Checks the pages of a run that has trained 600 rows, and what its trainers told for it."""
+    page = (folder / "1/report.html").read_text(encoding="utf-8")
+    assert "<h1>Trained</h1>" in page
+    assert 'aria-label="Loss by update: ' in page
+    assert f"{done.metrics['validation']['loss']:.4f}" in page
+    assert 'href="1/report.html"' in (folder / "index.html").read_text(encoding="utf-8")
+    told = gather(LocalStorage(), RunDirectory(str(folder.parent), "kept", "1")).told
+    (samples,) = (attempt.samples for attempt in told.attempts)
+    assert samples.steps[-1] == done.steps
+    assert {node: rows[-1] for node, rows in samples.rows.items()} == {"worker 0": 600}

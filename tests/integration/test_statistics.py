@@ -20,6 +20,7 @@ from pyspark.sql import SparkSession
 from sparktf.column_statistics import RANKS, Spread, TableStatistics
 from sparktf.driver.plan.locality import nowhere
 from sparktf.driver.source.choice import choose_feed
+from sparktf.driver.source.footer_types import footer_types
 from sparktf.driver.source.origin import Origin
 from sparktf.driver.source.statistics_of import statistics_of
 from sparktf.errors import CorruptFileError, DataError, Verdict
@@ -38,7 +39,7 @@ def measured(spark: SparkSession, data: object = None, **section: Any) -> TableS
     origin = Origin(spark, config, data)
     file_systems = FileSystems()
     plan = choose_feed(spark, config, origin, file_systems, nowhere, lambda line: None)
-    return statistics_of(origin.fed, config, plan, file_systems.hadoop, cores=2)
+    return statistics_of(spark, origin, config, plan, file_systems, cores=2)
 
 
 def check_spread(found: Spread | None, values: npt.NDArray[Any]) -> None:
@@ -147,6 +148,45 @@ def test_who_reads_the_rows_makes_no_difference(spark: SparkSession, lake: Path)
                 assert (one.mean, one.deviation) == pytest.approx((two.mean, two.deviation))
 
 
+def test_types_are_told_by_a_footer_as_spark_tells_them(spark: SparkSession, tmp_path: Path) -> None:
+    table = pa.table(
+        {
+            "tiny": pa.array([1], pa.int8()),
+            "long": [1],
+            "single": pa.array([1.0], pa.float32()),
+            "dec": pa.array([1], pa.decimal128(7, 2)),
+            "utc": pa.array([1], pa.timestamp("us", "UTC")),
+            "ntz": pa.array([1], pa.timestamp("ms")),
+            "day": pa.array([1], pa.date32()),
+            "text": ["a"],
+            "raw": [b"a"],
+            "lists": [[1.0]],
+            "user": [{"age": 1}],
+            "unsigned": pa.array([1], pa.uint8()),
+            "y": [True],
+        }
+    )
+    write_file(tmp_path / "by_arrow" / "part=3" / "a.parquet", table)
+    spark.read.parquet(str(tmp_path / "by_arrow")).write.parquet(str(tmp_path / "by_spark"))
+    plain = ["tiny", "long", "single", "dec", "utc", "ntz", "day", "text", "raw", "lists", "part"]
+    told = []
+    for folder in ("by_arrow", "by_spark"):
+        for names in (plain, ["unsigned"], ["user.age"]):
+            inputs: dict[str, Any] = {name.replace(".", "_"): name for name in names}
+            if names == plain:
+                inputs["lists"] = {"columns": "lists", "ragged": True}
+                inputs["dec"] = {"columns": "dec", "dtype": "float64"}
+            config = lake_config(tmp_path / folder, inputs=inputs, targets={"label": "y"}, checks={})
+            origin, file_systems = Origin(spark, config), FileSystems()
+            plan = choose_feed(spark, config, origin, file_systems, nowhere, lambda line: None)
+            assert not plan.staged
+            types = footer_types(spark, file_systems, plan, names)
+            told.append(types is not None)
+            schema = origin.fed.table(names).schema
+            assert types is None or types == {field.name: field.dataType for field in schema.fields}
+    assert told == [True, False, True, True, True, False]
+
+
 def test_rows_that_are_held_out_count_once_and_those_of_another_source_do_not(
     spark: SparkSession, lake: Path, tmp_path: Path
 ) -> None:
@@ -165,7 +205,7 @@ def test_a_file_that_has_changed_since_it_was_planned_is_refused(spark: SparkSes
     plan = choose_feed(spark, config, origin, file_systems, nowhere, lambda line: None)
     write_file(file, pa.table({"a": [1.0, 2.0, 3.0], "y": [1.0, 2.0, 3.0]}))
     with pytest.raises(CorruptFileError, match=r"a\.parquet has changed since it was planned"):
-        statistics_of(origin.fed, config, plan, file_systems.hadoop, cores=2)
+        statistics_of(spark, origin, config, plan, file_systems, cores=2)
 
 
 def test_the_rows_of_an_rdd_have_statistics_too(spark: SparkSession) -> None:

@@ -11,7 +11,7 @@ from sparktf.nightly import history
 from sparktf.nightly.serving import Published, Serving
 from sparktf.nightly.turn import Turn
 
-_standing = Serving._standing
+_standing = Serving.standing
 _keep_record = history.keep_record
 
 
@@ -59,7 +59,7 @@ _TURN = "sparktf.nightly.turn.Turn"
 GUARDS: Mapping[str, Mapping[str, Any]] = {
     "who changes the models first ends all other turns": {f"{_TURN}.begin": _alone, f"{_TURN}.show": _straight},
     "a run has one version": {f"{_SERVING}._of_run": lambda self, run_id: None},
-    "an older day's model takes no later one's place": {f"{_SERVING}._standing": _of_any_day},
+    "an older day's model takes no later one's place": {f"{_SERVING}.standing": _of_any_day},
     "the current version is not pruned": {f"{_SERVING}._prune": _all_old_ones},
     "CURRENT is replaced in one step": {f"{_TURN}.put": _deleted_first},
     "numbers only grow": {f"{_SERVING}._show": _shown_as},

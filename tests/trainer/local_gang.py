@@ -83,11 +83,11 @@ class LocalGang:
         """The agents' processes, once they are started."""
         return self._site.agents
 
-    def train(self, config: JobConfig, hooks: Hooks | None = None) -> RunResult:
+    def train(self, config: JobConfig, hooks: Hooks | None = None, run_id: str = "run") -> RunResult:
         """Runs one training from preflight to result.json; raises what `Run.execute` does."""
         said = self.output.tell()
         try:
-            return Run(self._gang, config, "run", hooks).execute()
+            return Run(self._gang, config, run_id, hooks).execute()
         except Exception as error:
             self.output.seek(said)
             error.add_note(self.output.read())

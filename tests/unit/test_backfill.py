@@ -111,6 +111,14 @@ def test_a_date_that_fails_leaves_the_others_their_turn_and_its_exit_code_to_the
     assert exit_code(work.codes) == code
 
 
+def test_a_date_whose_model_the_gate_keeps_back_has_not_failed(runs: Runs) -> None:
+    runs.codes = {DATES[1]: int(Verdict.GATED)}
+    work = runs.backfill()
+    work.run(DATES)
+    assert work.codes[DATES[2]] == 0
+    assert exit_code(work.codes) == 0
+
+
 @pytest.mark.parametrize("code", [Verdict.MODEL_FAILED, Verdict.REFUSED])
 def test_what_would_fail_for_every_date_ends_the_backfill(runs: Runs, code: Verdict) -> None:
     runs.codes = {DATES[1]: int(code)}

@@ -124,6 +124,18 @@ def test_long_texts_are_cut_and_bytes_that_are_no_text_are_taken() -> None:
     assert commonest(measured(ColumnKind.TEXT, [wild]))[0] == ("�" * 256, 2)
 
 
+def test_of_many_values_those_that_come_once_are_left_out() -> None:
+    few, many = [*range(COMMONEST), 0], [*range(2 * COMMONEST), *range(50)]
+    assert commonest(measured(ColumnKind.NUMBER, [pa.array(few)])) == most_common(few)
+    assert commonest(measured(ColumnKind.NUMBER, [pa.array(many)])) == most_common(many)[:50]
+
+
+def test_both_zeros_are_one_number_however_many_there_are() -> None:
+    values = np.concatenate([np.arange(1000.0), -np.zeros(5)])
+    found = measured(ColumnKind.NUMBER, cut(values, 2), room=Room(counted=10, sampled=4096, points=64, hashes=4096))
+    assert found.distinct == 1000
+
+
 def test_hashes_of_texts_tell_them_apart() -> None:
     texts = ["", "a", "aa", "aaa", "\0", "\0\0", "ab", "ba", *(f"{i:b}" for i in range(3000)), *map(str, range(3000))]
     found = measured(ColumnKind.TEXT, cut(texts, 3), room=Room(10, 1024, 64, hashes=1 << 14))

@@ -21,7 +21,7 @@ from sparktf.executor.measuring import MeasureSettings, TablePart, measure_split
 from sparktf.feed.column_parts import ColumnKind, put_together
 from sparktf.feed.column_sketch import Room
 from sparktf.hadoop import HadoopConf
-from sparktf.predicate import Comparison, Op
+from sparktf.predicate import Condition, Op
 from sparktf.sequence import Split, Stream
 
 KINDS = {
@@ -31,7 +31,7 @@ KINDS = {
     "day": ColumnKind.NUMBER,
     "y": ColumnKind.NUMBER,
 }
-WHERE = (Comparison(column="a", op=Op.GE, values=(15.0,)), Comparison(column="y", op=Op.EQ, values=(1.0,)))
+WHERE = (Condition(column="a", op=Op.GE, values=(15.0,)), Condition(column="y", op=Op.EQ, values=(1.0,)))
 ROOM = Room(counted=1000, sampled=10_000, points=1000)
 
 

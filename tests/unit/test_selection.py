@@ -10,7 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from sparktf.feed.selection import decided_rows, selected_rows
-from sparktf.predicate import Comparison, Op
+from sparktf.predicate import Condition, Op
 
 GROUPS = ([3], [1, 2, 3], [3, 4, 5], [None], [None, 3], [2, None, 4], [-7, -7], [5, 6])
 
@@ -25,11 +25,11 @@ def file(tmp_path_factory: pytest.TempPathFactory) -> pq.ParquetFile:
     return pq.ParquetFile(path)
 
 
-def comparisons() -> list[Comparison]:
+def comparisons() -> list[Condition]:
     single = [op for op in Op if op not in (Op.IN, Op.NULL, Op.NOT_NULL)]
-    found = [Comparison(column="x", op=op, values=(value,)) for op in single for value in range(-8, 8)]
-    found += [Comparison(column="x", op=Op.IN, values=values) for values in ((), (3,), (1, 5), (3, 4, 5))]
-    return [*found, Comparison(column="x", op=Op.NULL), Comparison(column="x", op=Op.NOT_NULL)]
+    found = [Condition(column="x", op=op, values=(value,)) for op in single for value in range(-8, 8)]
+    found += [Condition(column="x", op=Op.IN, values=values) for values in ((), (3,), (1, 5), (3, 4, 5))]
+    return [*found, Condition(column="x", op=Op.NULL), Condition(column="x", op=Op.NOT_NULL)]
 
 
 def test_footers_decide_only_what_is_so(file: pq.ParquetFile) -> None:
@@ -45,7 +45,7 @@ def test_footers_decide_only_what_is_so(file: pq.ParquetFile) -> None:
 
 
 def test_of_several_comparisons_one_that_fails_decides(file: pq.ParquetFile) -> None:
-    passes, fails, unknown = (Comparison(column="x", op=Op.GT, values=(value,)) for value in (0, 3, 2))
+    passes, fails, unknown = (Condition(column="x", op=Op.GT, values=(value,)) for value in (0, 3, 2))
     group = file.metadata.row_group(1)
     assert decided_rows(group, {"x": 0}, [passes]) == 3
     assert decided_rows(group, {"x": 0}, [passes, unknown]) is None
@@ -64,5 +64,5 @@ def test_rows_that_are_null_pass_only_where_null_is_asked_for(file: pq.ParquetFi
 def test_times_that_microseconds_cannot_count_are_not_compared() -> None:
     table = pa.table({"x": pa.array([1, 2**62], pa.timestamp("ms"))})
     with pytest.raises(pa.ArrowInvalid, match="out of bounds"):
-        selected_rows(table, [Comparison(column="x", op=Op.GT, values=(0,))])
-    assert selected_rows(table[:1], [Comparison(column="x", op=Op.EQ, values=(1000,))]).tolist() == [0]
+        selected_rows(table, [Condition(column="x", op=Op.GT, values=(0,))])
+    assert selected_rows(table[:1], [Condition(column="x", op=Op.EQ, values=(1000,))]).tolist() == [0]

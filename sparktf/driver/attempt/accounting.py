@@ -111,6 +111,16 @@ class EpochAccount:
         """What each node has read for it."""
         return self.receipts.inputs if self.receipts else {node: r.input for node, r in self.reports.items()}
 
+    def knows(self, node: NodeId) -> bool:
+        """Whether `rows_of` tells all of a node's rows: it has gone through the epoch, or others tell of it."""
+        return self.receipts is not None or node in self.reports
+
+    def rows_of(self, node: NodeId) -> int:
+        """Returns the rows that a node is known to have trained of it."""
+        if self.receipts is not None:
+            return self.receipts.made[node].rows if node in self.receipts.made else 0
+        return self.reports[node].rows_trained if node in self.reports else 0
+
     @property
     def is_reported(self) -> bool:
         """Whether everybody who is to report it has."""

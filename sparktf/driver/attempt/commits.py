@@ -117,7 +117,8 @@ class Commits:
             self._known = replace(self._known, reading=commit.step if commit else None)
             if not is_over(self._known):
                 return NextCommit(commit=commit)
-            return NextCommit(is_over=True, best=best_of(self._known, rule))
+            there = self._known.there
+            return NextCommit(is_over=True, best=best_of(self._known, rule), last=there[-1] if there else None)
 
     def release(self, steps: Sequence[int], rule: KeepRule | None) -> tuple[int, ...]:
         """Returns which of these commits may be removed now: nobody is told to read them from then on."""

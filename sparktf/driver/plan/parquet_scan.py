@@ -21,7 +21,7 @@ from sparktf.driver.plan.spark_reads import SparkReads
 from sparktf.errors import EmptySourceError
 from sparktf.feed.parquet import partition_type
 from sparktf.feed.parquet_file import leaf_columns, open_parquet, reading
-from sparktf.predicate import Comparison
+from sparktf.predicate import Condition
 from sparktf.storage.base import Storage
 
 _INT96 = "INT96"
@@ -45,7 +45,7 @@ class ParquetScan:
     columns: Mapping[str, str]
     types: Mapping[str, str]
     partitions: Partitions
-    where: tuple[Comparison, ...] = ()
+    where: tuple[Condition, ...] = ()
     compared: Mapping[str, str] = field(default_factory=dict)
     rebases_unknown: bool = False
 

@@ -15,7 +15,7 @@ from sparktf.driver.plan.files import FOOTER_THREADS, RowGroups
 from sparktf.driver.plan.not_plain import NotPlainError
 from sparktf.feed.parquet_file import group_nbytes, leaf_columns, open_parquet, reading
 from sparktf.feed.selection import decided_rows, selected_rows
-from sparktf.predicate import Comparison
+from sparktf.predicate import Condition
 from sparktf.storage.base import Storage
 
 MAX_COUNTED_BYTES = 1 << 30
@@ -28,7 +28,7 @@ def count_selected(
     storage: Storage,
     files: Sequence[str],
     groups: RowGroups,
-    where: Sequence[Comparison],
+    where: Sequence[Condition],
     max_nbytes: int = MAX_COUNTED_BYTES,
 ) -> RowGroups:
     """Returns the row groups of which a filter lets rows through, with how many these are.
@@ -55,7 +55,7 @@ def count_selected(
     return groups._replace(rows=rows).take(rows > 0)
 
 
-def _decided(storage: Storage, names: frozenset[str], where: Sequence[Comparison], path: str) -> npt.NDArray[np.int64]:
+def _decided(storage: Storage, names: frozenset[str], where: Sequence[Condition], path: str) -> npt.NDArray[np.int64]:
     """Returns int64 [n_row_groups, 2]: rows that pass, `_UNKNOWN` where footers do not say; bytes of `names`."""
     with open_parquet(storage, path) as file, reading(path):
         metadata, schema = file.metadata, file.schema_arrow
@@ -78,7 +78,7 @@ def _is_ordered(schema: pa.Schema, name: str) -> bool:
 def _counted(
     storage: Storage,
     names: frozenset[str],
-    where: Sequence[Comparison],
+    where: Sequence[Condition],
     path: str,
     decided: npt.NDArray[np.int64],
 ) -> npt.NDArray[np.int64]:

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from typing import Any, NamedTuple, TypeAlias
 
 from sparktf.driver.plan.not_plain import NotPlainError
-from sparktf.predicate import Comparison, Op
+from sparktf.predicate import Condition, Op
 
 Java: TypeAlias = Any
 """An object of the JVM."""
@@ -48,9 +48,9 @@ class Compared(NamedTuple):
     op: Op
     values: tuple[bool | int | float | str, ...] = ()
 
-    def named(self, column: str) -> Comparison:
+    def named(self, column: str) -> Condition:
         """Returns the comparison of a column in the files."""
-        return Comparison(column=column, op=self.op, values=self.values)
+        return Condition(column=column, op=self.op, values=self.values)
 
 
 def comparisons(condition: Java) -> list[Compared]:
@@ -108,7 +108,7 @@ def _of_column(column: Java, op: Op, *values: bool | int | float | str) -> Compa
 
 
 def _constant(literal: Java, column: Java) -> bool | int | float | str | None:
-    """Returns a constant of the column's own type, as `Comparison` has it; None where it is something else."""
+    """Returns a constant of the column's own type, as `Condition` has it; None where it is something else."""
     kind = _type(column)
     if class_of(literal) != _LITERAL or kind not in _TYPES or _type(literal) != kind:
         return None

@@ -17,7 +17,8 @@ from pyspark.sql import types as t
 from sparktf.column_statistics import TableStatistics
 from sparktf.config.job import JobConfig
 from sparktf.driver.plan.plan import Plan
-from sparktf.driver.source.origin import SparkData
+from sparktf.driver.source.footer_types import footer_types
+from sparktf.driver.source.origin import Origin
 from sparktf.driver.spark.feeders import explained
 from sparktf.executor.measuring import (
     MEASURED,
@@ -30,8 +31,8 @@ from sparktf.executor.measuring import (
 from sparktf.feature import FeedSpec, Kind
 from sparktf.feed.column_parts import ColumnKind, put_together
 from sparktf.feed.column_sketch import Room, no_part
-from sparktf.hadoop import HadoopConf
 from sparktf.sequence import Keep, Split, Stream
+from sparktf.storage import FileSystems
 
 _TASKS_A_CORE = 2
 """Each task sends what it knows of every column to the driver: of a lake of many files, too much for it."""
@@ -57,13 +58,16 @@ _NUMBERS = (t.NumericType, t.DateType, t.TimestampType, t.TimestampNTZType)
 _TEXTS = (t.StringType, t.CharType, t.VarcharType)
 
 
-def statistics_of(data: SparkData, config: JobConfig, plan: Plan, hadoop: HadoopConf, cores: int) -> TableStatistics:
+def statistics_of(
+    spark: SparkSession, origin: Origin, config: JobConfig, plan: Plan, file_systems: FileSystems, cores: int
+) -> TableStatistics:
     """Returns the statistics of the columns that a plan uses, of all rows of the source.
 
     Where trainers read files themselves, so do the tasks; else Spark computes the rows.
 
     Args:
-        hadoop: Leads to the files of the plan.
+        origin: Opened only where that is needed.
+        file_systems: With the files of the plan.
         cores: Of the application, at least 1.
 
     Raises:
@@ -73,18 +77,22 @@ def statistics_of(data: SparkData, config: JobConfig, plan: Plan, hadoop: Hadoop
     """
     names = sorted({column for feature in plan.spec.features for column in feature.columns})
     share = 1.0 if config.data.checks is None else config.data.checks.sample
-    frame = data.table(names)
-    kinds = {field.name: _kind(field.dataType) for field in frame.schema.fields}
+    is_lake = not plan.staged and config.data.path is not None and not origin.is_given
+    types = footer_types(spark, file_systems, plan, names) if is_lake else None
+    if types is None:
+        types = {field.name: field.dataType for field in origin.fed.table(names).schema.fields}
+    kinds = {name: _kind(kind) for name, kind in types.items()}
     tasks = _TASKS_A_CORE * cores
     settings = MeasureSettings(kinds, _room(tasks, len(names)), config.train.seed, sample=1 if plan.staged else share)
     try:
         if plan.staged:
+            frame = origin.fed.table(names)
             parts = _of_rows(frame if share == 1 else frame.sample(share, config.train.seed), settings, tasks)
         else:
             splits = list(_row_groups(config, plan))
-            sets_aside = config.data.max_bad_rows > 0
+            hadoop, sets_aside = file_systems.hadoop.for_nodes(), config.data.max_bad_rows > 0
             read = partial(measure_splits, settings=settings, spec=plan.spec, hadoop=hadoop, sets_aside=sets_aside)
-            parts = _of_files(frame.sparkSession, splits, read, tasks)
+            parts = _of_files(spark, splits, read, tasks)
     except (PySparkException, Py4JError) as error:
         raise explained(error, "computing the statistics of the data") from error
     rows_read = sum(part.rows for part in parts)
@@ -93,12 +101,10 @@ def statistics_of(data: SparkData, config: JobConfig, plan: Plan, hadoop: Hadoop
         sample=share,
         rows_read=rows_read,
         columns={
-            field.name: put_together(
-                field.dataType.simpleString(),
-                kinds[field.name],
-                [part.columns[field.name] for part in parts] or [no_part(kinds[field.name])],
+            name: put_together(
+                kind.simpleString(), kinds[name], [part.columns[name] for part in parts] or [no_part(kinds[name])]
             )
-            for field in frame.schema.fields
+            for name, kind in types.items()
         },
         labels=_labels(plan.spec),
     )

@@ -7,7 +7,7 @@ between; the states of all metrics are summed over the workers at the end, as tf
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 import tensorflow as tf
@@ -22,6 +22,23 @@ class RowSource(Protocol):
 
     def next_rows(self, rows: int) -> Any:
         """Returns up to so many rows, none at the end."""
+
+
+class Sharing(NamedTuple):
+    """Who shares the rows of an evaluation.
+
+    Attributes:
+        number: Of this node among them, from 0.
+        sum: Sums an array over all of them, each of which calls it.
+    """
+
+    number: int
+    nodes: int
+    sum: Callable[[Any], Any]
+
+
+ALONE = Sharing(0, 1, lambda values: values)
+"""One node has all rows."""
 
 
 class Evaluator:

@@ -14,6 +14,7 @@ import tensorflow as tf
 from sparktf.feature import Feature, FeedSpec
 from sparktf.trainer.model.model import KerasModel
 from sparktf.trainer.model.predictions import ROW_SPLITS, named_outputs
+from sparktf.trainer.model.tensors import Tensors
 
 
 def export_model(model: KerasModel, assets: dict[str, Any], folder: Path) -> None:
@@ -39,6 +40,17 @@ def serving_signature(spec: FeedSpec) -> dict[str, Any]:
     found = {f.name: tf.TensorSpec((None, *f.shape), f.dtype, name=f.name) for f in spec.inputs}
     splits = [f"{f.name}{ROW_SPLITS}" for f in spec.inputs if f.ragged]
     return found | {name: tf.TensorSpec((None,), tf.int64, name=name) for name in splits}
+
+
+def serving_tensors(spec: FeedSpec, rows: Tensors) -> dict[str, Any]:
+    """Returns rows as the signature takes them."""
+    found = {}
+    for f in spec.inputs:
+        value = rows[f.key]
+        found[f.name] = value.flat_values if f.ragged else value
+        if f.ragged:
+            found[f"{f.name}{ROW_SPLITS}"] = value.row_splits
+    return found
 
 
 @contextmanager

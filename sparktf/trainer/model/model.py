@@ -161,7 +161,11 @@ class KerasModel:
 
     def compute_loss(self, rows: Tensors, y_pred: Any, *, training: bool) -> Any:
         """Returns the total loss of the rows: mean over rows and loss weights, plus regularisers."""
-        x, y, weight = self.layout.x(rows), self.layout.y(rows), self.layout.sample_weight(rows)
+        layout = self.layout
+        return self.loss_of(layout.y(rows), y_pred, layout.sample_weight(rows), x=layout.x(rows), training=training)
+
+    def loss_of(self, y: Any, y_pred: Any, weight: Any, *, x: Any = None, training: bool = False) -> Any:
+        """Returns what `compute_loss` does, of the parts of rows; Keras's own losses look at no `x`."""
         if self.flavour == "keras":
             return self.model.compute_loss(x=x, y=y, y_pred=y_pred, sample_weight=weight, training=training)
         return self.model.compute_loss(x=x, y=y, y_pred=y_pred, sample_weight=weight)

@@ -53,6 +53,11 @@ class LowLevelNode(ABC):
             ModelError: it returned without having trained, where there was something to train.
             SparkTFError: the feed failed; TensorFlow wraps that into an error of its own.
         """
+        if self._member.place.spec.config.gate is not None:
+            raise ModelContractError(
+                "gate is not for a train(node), whose metrics nobody else can compute: leave it out, or write a "
+                "build(params, assets)"
+            )
         if keys := self._member.place.spec.config.train.only_for_built_models():
             raise ModelContractError(
                 f"{keys[0]} is not for a train(node), which leaves the loop over node.epochs() when it chooses, and "

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
+from sparktf.comparison import Comparison
 from sparktf.keep import KeepRule, Kept
 from sparktf.stopping import Stopped
 from sparktf.time_limit import Ending
@@ -73,6 +74,7 @@ class Member(NamedTuple):
         *,
         early: bool = False,
         kept: Kept | None = None,
+        comparison: Comparison | None = None,
         stopped: Stopped | None = None,
         ending: Callable[[], Ending | None] = lambda: None,
     ) -> None:
@@ -81,6 +83,7 @@ class Member(NamedTuple):
         Args:
             early: There were epochs left.
             kept: Which weights were exported, where those are not the last ones.
+            comparison: What the gate found of them.
             stopped: Why the leader has ended the training.
             ending: Says how long its end took, once all is stored.
         """
@@ -88,7 +91,14 @@ class Member(NamedTuple):
         self.output.flush()
         sender, model = self.place.spec.sender, self.output.model
         message = Finished(
-            **sender, step=position.step, model=model, early=early, kept=kept, stopped=stopped, ending=ending()
+            **sender,
+            step=position.step,
+            model=model,
+            early=early,
+            kept=kept,
+            stopped=stopped,
+            comparison=comparison,
+            ending=ending(),
         )
         self.place.send(Action.FINISHED, message)
         self.place.enter("finished")

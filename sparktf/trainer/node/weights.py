@@ -3,18 +3,23 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
 from dataclasses import replace
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
+from sparktf.comparison import Comparison
+from sparktf.errors import PreflightError
 from sparktf.keep import Evaluation, KeepRule, Kept, keep_rule, merged
 from sparktf.sequence import Stream
-from sparktf.trainer.model.evaluate import Evaluator
+from sparktf.trainer.model.evaluate import Evaluator, Sharing
 from sparktf.trainer.model.model import KerasModel
 from sparktf.trainer.node.best import BestEpoch
 from sparktf.trainer.node.checkpoint import LocalCheckpoint
+from sparktf.trainer.node.gate import Gate
 from sparktf.trainer.node.member import Member
 from sparktf.trainer.node.position import Position
+
+_GATE_EVALUATIONS = 2
+"""As long as so many evaluations the gate may take, where it reads the rows anew: there are two models."""
 
 
 class PlainCopy(Protocol):
@@ -68,30 +73,45 @@ class CopyOfVariables:
         self.update()
 
 
+class Exported(NamedTuple):
+    """What came of the weights that were exported.
+
+    Attributes:
+        kept: Which they are, where those are not the last ones.
+        comparison: What the gate found, if there is one.
+    """
+
+    kept: Kept | None
+    comparison: Comparison | None
+
+
 class Weights:
     """The weights of one model: what becomes of them.
 
     Attributes:
         evaluations: What is known of those before, and of those of earlier attempts.
-        took_s: How long an evaluation took at most, in seconds.
+        took_s: How long it takes, in seconds, to evaluate, and to have the gate compare what is exported: by the
+            evaluation that took longest.
     """
 
     def __init__(
         self,
         member: Member,
         copy: PlainCopy,
-        sum_over_workers: Callable[[Any], Any],
+        sharing: Sharing,
     ) -> None:
         """Evaluates nothing yet.
 
         Args:
-            sum_over_workers: Sums an array over all nodes that evaluate, each of which calls it.
+            sharing: Who evaluates together.
         """
         self._member = member
         self._copy = copy
-        self._sum = sum_over_workers
+        self._sharing = sharing
         self._evaluator: Evaluator | None = None
         self._best: BestEpoch | None = None
+        self._gate: Gate | None = None
+        self._compared: tuple[int, Comparison] | None = None
         restore = member.place.spec.restore
         self.took_s = 0.0
         self.evaluations: tuple[Evaluation, ...] = restore.validation if restore else ()
@@ -113,11 +133,15 @@ class Weights:
         """
         spec = self._member.place.spec
         if not self._member.place.evaluates:
+            if spec.config.gate is not None and not spec.config.cluster.evaluator:
+                raise PreflightError("gate compares models on held-out rows, and data.validation has no rows")
             return None
-        self._evaluator = Evaluator(self._copy.model, self._sum, spec.config.train.validation_batch_size)
+        self._evaluator = Evaluator(self._copy.model, self._sharing.sum, spec.config.train.validation_batch_size)
         self._evaluator.warm_up()
         rule = keep_rule(spec.config.train, self._evaluator.names())
-        self._best = None if rule is None else self._member.output.best_epoch(rule, self._sum)
+        self._best = None if rule is None else self._member.output.best_epoch(rule, self._sharing.sum)
+        if spec.config.gate is not None:
+            self._gate = Gate(spec.config.gate, self._member.place, self._copy.model, self._evaluator, self._sharing)
         return rule
 
     def make_up(self, position: Position) -> None:
@@ -143,17 +167,40 @@ class Weights:
         self._copy.update()
         epoch = position.epoch
         with self._member.input.open(Stream.VALIDATION, epoch) as feed:
-            values, rows = self._evaluator.evaluate(feed)
+            if self._gate is not None and self._is_exported(position):
+                comparison, values, rows = self._gate.compare(feed)
+                self._compared = position.step, comparison
+            else:
+                values, rows = self._evaluator.evaluate(feed)
         self._member.output.metrics(Stream.VALIDATION, position, rows, values)
         evaluation = Evaluation(epoch=epoch, step=position.step, rows=rows, values=values)
         self.evaluations = merged((*self.evaluations, evaluation))
         if self._best is not None:
             self._best.offer(evaluation, self._copy.checkpoint)
-        self.took_s = max(self.took_s, time.monotonic() - began_s)
+        evaluations = 1 if self._gate is None or self._compared is not None else 1 + _GATE_EVALUATIONS
+        self.took_s = max(self.took_s, evaluations * (time.monotonic() - began_s))
 
-    def export(self) -> Kept | None:
-        """Exports the best weights, or the last ones; returns which they are, where those are not the last."""
+    def _is_exported(self, position: Position) -> bool:
+        """Whether the weights of a position are those that will be exported, whatever their metrics are."""
+        return self._best is None and self._member.extent.epoch_after(position) is None
+
+    def export(self, position: Position) -> Exported:
+        """Exports the best weights, or the last ones, once the gate has looked at them; all nodes call it.
+
+        Args:
+            position: Of the last ones.
+        """
         kept = None if self._best is None else self._best.restore(self._copy.checkpoint)
         self._copy.complete(best=kept is not None)
+        comparison = None if self._gate is None else self._compare(self._gate, position)
         self._member.output.export(self._copy.model)
-        return kept
+        return Exported(kept, comparison)
+
+    def _compare(self, gate: Gate, position: Position) -> Comparison:
+        if self._best is None and self._compared is not None and self._compared[0] == position.step:
+            return self._compared[1]
+        self._member.place.enter("comparing")
+        # An epoch of its own: Spark feeds each but once.
+        epoch = max(position.epoch, self._member.extent.epochs)
+        with self._member.input.open(Stream.VALIDATION, epoch) as feed:
+            return gate.compare(feed)[0]

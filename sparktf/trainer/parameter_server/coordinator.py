@@ -11,6 +11,7 @@ import tensorflow as tf
 
 from sparktf.errors import ModelContractError
 from sparktf.topology import NodeId
+from sparktf.trainer.model.evaluate import ALONE
 from sparktf.trainer.model.large_tables import on_large_tables
 from sparktf.trainer.model.model import KerasModel, is_low_level, load_function
 from sparktf.trainer.node.epoch_end import EpochEnd
@@ -86,7 +87,7 @@ class CoordinatedRun:
             place.warn(text)
         plain = partial(KerasModel, build, config, spec.assets, spec.feed, trains=False)
         copy = CommittedCopy(place, member.saves, self._model, plain)
-        self._weights = Weights(member, copy, lambda values: values)
+        self._weights = Weights(member, copy, ALONE)
         self._epoch_end = EpochEnd(member, self._weights, self._model.optimizer, lambda values: values)
         checkpoint = ShardedCheckpoint(
             Servers(len(spec.cluster.ps)),
@@ -133,8 +134,9 @@ class CoordinatedRun:
             self._train_epoch(epoch)
             self._weights.evaluate(self._loop.position)
             over = self._epoch_end.is_over(self._loop.position)
-        kept = self._weights.export()
-        member.finish(self._loop.position, kept=kept, stopped=self._epoch_end.stopped, ending=self._epoch_end.ending)
+        exported = self._weights.export(self._loop.position)
+        stopped, ending = self._epoch_end.stopped, self._epoch_end.ending
+        member.finish(self._loop.position, **exported._asdict(), stopped=stopped, ending=ending)
 
     def _train_epoch(self, epoch: int) -> None:
         self._member.place.enter("training")

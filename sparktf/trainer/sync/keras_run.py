@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from sparktf.sequence import Stream
+from sparktf.trainer.model.evaluate import Sharing
 from sparktf.trainer.model.model import KerasModel
 from sparktf.trainer.node.checkpoint import LocalCheckpoint
 from sparktf.trainer.node.epoch_end import EpochEnd
@@ -41,7 +42,8 @@ class KerasRun:
             used = place.leads or place.evaluates
             plain = KerasModel(build, config, spec.assets, spec.feed) if used else None
         checkpoint = LocalCheckpoint(model=self._model.model, optimizer=self._model.optimizer)
-        self._weights = Weights(member, CopyOfVariables(self._model, plain, checkpoint), self._collective.sum)
+        sharing = Sharing(spec.node.index, place.workers, self._collective.sum)
+        self._weights = Weights(member, CopyOfVariables(self._model, plain, checkpoint), sharing)
         self._epoch_end = EpochEnd(member, self._weights, self._model.optimizer, self._collective.sum)
         member.saves.restore(checkpoint, self._model.flavour)
         self._loop = self._make_loop(update)
@@ -80,8 +82,9 @@ class KerasRun:
             self._train_epoch(epoch)
             self._weights.evaluate(self._loop.position)
             over = self._epoch_end.is_over(self._loop.position)
-        kept = self._weights.export()
-        member.finish(self._loop.position, kept=kept, stopped=self._epoch_end.stopped, ending=self._epoch_end.ending)
+        exported = self._weights.export(self._loop.position)
+        stopped, ending = self._epoch_end.stopped, self._epoch_end.ending
+        member.finish(self._loop.position, **exported._asdict(), stopped=stopped, ending=ending)
 
     def _train_epoch(self, epoch: int) -> None:
         self._member.place.enter("training")

@@ -1,0 +1,112 @@
+"""The course of one attempt as the report draws it: samples that stay few however long it takes.
+
+It looks once a second at first. When there are too many samples it drops every second one, and looks half as often.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from sparktf.driver.attempt.accounting import EpochAccount
+from sparktf.driver.attempt.members import Members
+from sparktf.samples import Samples
+from sparktf.topology import NodeId
+
+_MOST = 200
+"""So many samples there are at most."""
+_LEAST = 20
+_MOST_ROWS = 20_000
+"""Samples times nodes: of hundreds of nodes there are fewer samples, but not fewer than `_LEAST`."""
+
+_FIRST_TOLD_S = 60.0
+_LATER = 1.5
+"""What is known is told after a minute, and then whenever the attempt is so many times as old."""
+
+
+@dataclass(slots=True)
+class AttemptCourse:
+    """Whoever holds it calls `look` often, under the lock of what it looks at, and tells of it when `is_due`.
+
+    Attributes:
+        began_s: When the attempt began.
+    """
+
+    began_s: float
+    _seconds: list[float] = field(default_factory=list)
+    _steps: list[int] = field(default_factory=list)
+    _losses: list[float | None] = field(default_factory=list)
+    _rows: list[dict[NodeId, int]] = field(default_factory=list)
+    _every_s: float = 1.0
+    _next_s: float = 0.0
+    _told_s: float = _FIRST_TOLD_S
+    _past: dict[NodeId, int] = field(default_factory=dict)
+    _closed: set[int] = field(default_factory=set)
+
+    def look(
+        self, now_s: float, members: Members, epochs: Mapping[int, EpochAccount], *, is_last: bool = False
+    ) -> None:
+        """Takes a sample, if it is time for one, once there is an update.
+
+        Args:
+            is_last: The attempt has ended: it is time for one, also where there is one of the same update.
+        """
+        at_s = now_s - self.began_s
+        if at_s < self._next_s and not is_last:
+            return
+        front = max((t.progress for t in members.values()), key=lambda p: (p.epoch, p.step))
+        is_known = bool(self._steps) and front.step == self._steps[-1]
+        if front.phase == "starting" or (is_known and not is_last):
+            return
+        if is_known:
+            for series in self._all:
+                series.pop()
+        self._seconds.append(at_s)
+        self._steps.append(front.step)
+        self._losses.append(front.loss)
+        self._rows.append(self._count(members, epochs))
+        if len(self._seconds) > max(_LEAST, min(_MOST, _MOST_ROWS // len(members))):
+            for series in self._all:
+                del series[1::2]
+            self._every_s *= 2
+        self._next_s = at_s + self._every_s
+
+    def is_due(self, now_s: float) -> bool:
+        """Whether it is to be told of now; it then is not for a while."""
+        at_s = now_s - self.began_s
+        if at_s < self._told_s or not self._seconds:
+            return False
+        self._told_s = at_s * _LATER
+        return True
+
+    def samples(self) -> Samples:
+        """Returns what is known so far."""
+        last = self._rows[-1] if self._rows else {}
+        return Samples(
+            seconds=tuple(round(at_s, 3) for at_s in self._seconds),
+            steps=tuple(self._steps),
+            losses=tuple(self._losses),
+            rows={str(node): tuple(row.get(node, 0) for row in self._rows) for node, rows in last.items() if rows},
+        )
+
+    @property
+    def _all(self) -> tuple[list[Any], ...]:
+        return (self._seconds, self._steps, self._losses, self._rows)
+
+    def _count(self, members: Members, epochs: Mapping[int, EpochAccount]) -> dict[NodeId, int]:
+        """Returns the rows that each node has trained. What is final of an epoch is added up once."""
+        final = [a for epoch, a in epochs.items() if a.is_reported and epoch not in self._closed]
+        for account in final:
+            self._closed.add(account.epoch)
+            for node in members:
+                self._past[node] = self._past.get(node, 0) + account.rows_of(node)
+        rows = {node: self._past.get(node, 0) for node in members}
+        for account in (a for epoch, a in epochs.items() if epoch not in self._closed):
+            for node in members:
+                rows[node] += account.rows_of(node)
+        for node, trainer in members.items():
+            account_of_now = epochs.get(trainer.progress.epoch)
+            if account_of_now is None or not account_of_now.knows(node):
+                rows[node] += trainer.progress.rows_trained
+        return rows

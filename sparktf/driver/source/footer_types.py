@@ -1,0 +1,81 @@
+"""Spark's types of a lake's columns as a footer tells them: to ask Spark takes the start of its SQL engine, and a job.
+
+An allowlist: what is not sure to be what Spark would say is not told.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+
+import pyarrow.parquet as pq
+from pyspark.errors import PySparkException
+from pyspark.sql import SparkSession
+from pyspark.sql import types as t
+from pyspark.sql.pandas.types import from_arrow_type
+
+from sparktf.driver.plan.plan import Plan
+from sparktf.feed.nested import type_of
+from sparktf.feed.parquet import file_columns
+from sparktf.feed.parquet_file import leaf_columns, open_file
+from sparktf.storage import FileSystems
+
+_SPARKS_OWN = b"org.apache.spark.sql.parquet.row.metadata"
+_PLAIN = {"NONE", "INT", "STRING", "DECIMAL", "DATE", "TIMESTAMP", "LIST"}
+"""Logical types that Spark and Arrow take for the same."""
+
+_INT96 = "INT96"
+_DEFAULTS = {
+    "spark.sql.parquet.binaryAsString": "false",
+    "spark.sql.parquet.inferTimestampNTZ.enabled": "true",
+    "spark.sql.parquet.mergeSchema": "false",
+}
+_PARTITIONS: dict[str, t.DataType] = {
+    "int": t.IntegerType(),
+    "bigint": t.LongType(),
+    "double": t.DoubleType(),
+    "date": t.DateType(),
+    "timestamp": t.TimestampType(),
+    "string": t.StringType(),
+}
+
+
+def footer_types(
+    spark: SparkSession, file_systems: FileSystems, plan: Plan, names: Sequence[str]
+) -> dict[str, t.DataType] | None:
+    """Returns the types of columns of the files of a plan; None where Spark has to be asked.
+
+    Raises:
+        CorruptFileError: the first file is damaged.
+        StorageError: the storage failed.
+    """
+    if not plan.files or any(spark.conf.get(key, default) != default for key, default in _DEFAULTS.items()):
+        return None
+    file = open_file(file_systems.open(plan.files[0]), plan.files[0])
+    file.close()
+    in_file, found = file_columns(plan.spec), dict[str, t.DataType]()
+    partitions = dict(zip(plan.spec.partition_columns, plan.spec.partition_types, strict=True))
+    for name in names:
+        kind = _PARTITIONS.get(partitions[name]) if name in partitions else _type_in(file.metadata, in_file[name])
+        if kind is None:
+            return None
+        found[name] = kind
+    return found
+
+
+def _type_in(metadata: pq.FileMetaData, name: str) -> t.DataType | None:
+    written = (metadata.metadata or {}).get(_SPARKS_OWN)
+    if written is not None:
+        fields = {field.name: field.dataType for field in t.StructType.fromJson(json.loads(written)).fields}
+        return fields.get(name)  # a field of a struct is Spark's to find
+    leaves = [metadata.schema.column(leaf) for leaf in leaf_columns(metadata, frozenset([name]))]
+    if any(leaf.logical_type.type not in _PLAIN or leaf.physical_type == _INT96 for leaf in leaves):
+        return None
+    schema = metadata.schema.to_arrow_schema()
+    kind = type_of(dict(zip(schema.names, schema.types, strict=True)), name)
+    if kind is None:
+        return None
+    try:
+        return from_arrow_type(kind, prefer_timestamp_ntz=True)
+    except PySparkException:
+        return None

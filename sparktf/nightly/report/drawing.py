@@ -1,0 +1,132 @@
+"""Charts as SVG that stands in a page: its text stays text, and its colours are those of the page.
+
+matplotlib draws with colours that stand for the page's; what it has drawn is then given the page's CSS variables.
+"""
+
+from __future__ import annotations
+
+import io
+import itertools
+import re
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from html import escape
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+INK, MUTED, LINE, CARD = "#010101", "#020202", "#030303", "#040404"
+NOW, THEN, GOOD, BAD, WARN = "#050505", "#060606", "#070707", "#080808", "#090909"
+SERIES = ("#0a0a0a", "#0b0b0b", "#0c0c0c", "#0d0d0d", "#0e0e0e", "#0f0f0f", "#101010", "#111111")
+_NAMES = ("ink", "muted", "line", "card", "now", "then", "good", "bad", "warn", *(f"s{n}" for n in range(1, 9)))
+_VARIABLES = {f"#{n:02x}{n:02x}{n:02x}": f"var(--{name})" for n, name in enumerate(_NAMES, start=1)}
+
+_COLOUR = re.compile("|".join(_VARIABLES))
+_OUTSIDE = re.compile(r"^.*?(?=<svg )|<metadata>.*?</metadata>\s*|<style type=\"text/css\">.*?</style>\s*", re.DOTALL)
+_SIZE = re.compile(r' width="[\d.]+pt" height="[\d.]+pt"')
+_FONT = re.compile(r"font-family: [^;\"]+; ?")
+_GROUP = re.compile(r'<g id="[^"]*"')
+_BREAK = re.compile(r" ?\n *")
+
+WIDTH_IN = 5.0
+"""Of a chart: 360 units, so that one unit is about a pixel where it has its place."""
+
+
+class Pen:
+    """Draws the charts of one page, whose ids are all different."""
+
+    def __init__(self) -> None:
+        self._numbers = itertools.count(1)
+
+    def axes(self, height_in: float = 2.6) -> Axes:
+        """Returns axes to draw upon, which `svg` is then given."""
+        from matplotlib.figure import Figure  # noqa: PLC0415 - see `styled`
+
+        return Figure(figsize=(WIDTH_IN, height_in), layout="tight", dpi=72).add_subplot()
+
+    def svg(self, axes: Axes, label: str) -> str:
+        """Returns a drawing as an element of a page.
+
+        Args:
+            label: What it shows, for who does not see it.
+        """
+        from matplotlib import rcParams  # noqa: PLC0415
+        from matplotlib.backends.backend_svg import FigureCanvasSVG  # noqa: PLC0415
+
+        rcParams["svg.hashsalt"] = f"chart {next(self._numbers)}"
+        held = io.StringIO()
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # a name in letters that its font lacks: the browser has them
+            # Not `savefig`, which draws all twice.
+            FigureCanvasSVG(figure_of(axes)).print_svg(held, metadata={"Date": None})  # type: ignore[no-untyped-call]
+        return as_element(held.getvalue(), label)
+
+
+def figure_of(axes: Axes) -> Figure:
+    """Returns what axes of `Pen.axes` stand in."""
+    figure = axes.get_figure(root=True)
+    if figure is None:
+        raise ValueError("these axes stand in no figure")
+    return figure
+
+
+def as_element(drawn: str, label: str) -> str:
+    """Returns the `svg` element of a file, in the page's colours and as wide as there is room."""
+    text = _OUTSIDE.sub("", drawn)
+    text = _COLOUR.sub(lambda found: _VARIABLES[found.group()], text)
+    text = _SIZE.sub("", _GROUP.sub("<g", _FONT.sub("", text)))
+    opening = f'<svg role="img" aria-label="{escape(label)}"'
+    return _BREAK.sub(" ", text.replace("<svg", opening, 1)).replace("> <", "><").strip()
+
+
+@contextmanager
+def styled() -> Iterator[Pen]:
+    """Draws in the page's style, whatever style the process has otherwise.
+
+    matplotlib is imported here, and not before: it takes half a second.
+    """
+    import matplotlib  # noqa: PLC0415
+
+    with matplotlib.rc_context(_STYLE):
+        yield Pen()
+
+
+_STYLE: dict[Any, Any] = {
+    "svg.fonttype": "none",
+    "text.parse_math": False,
+    "font.family": ["DejaVu Sans"],
+    "font.size": 10.5,
+    "text.color": INK,
+    "axes.edgecolor": LINE,
+    "axes.facecolor": "none",
+    "figure.facecolor": "none",
+    "figure.edgecolor": "none",
+    "axes.labelcolor": MUTED,
+    "axes.labelsize": 10.5,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.spines.left": False,
+    "axes.grid": True,
+    "axes.axisbelow": True,
+    "axes.formatter.useoffset": False,
+    "axes.formatter.limits": (-4, 6),
+    "axes.xmargin": 0.02,
+    "grid.color": LINE,
+    "grid.linewidth": 0.8,
+    "xtick.color": LINE,
+    "ytick.color": LINE,
+    "xtick.labelcolor": MUTED,
+    "ytick.labelcolor": MUTED,
+    "xtick.labelsize": 10,
+    "ytick.labelsize": 10,
+    "ytick.major.size": 0,
+    "lines.linewidth": 1.8,
+    "legend.frameon": False,
+    "legend.fontsize": 10,
+    "legend.handlelength": 1.2,
+    "legend.borderpad": 0,
+    "legend.borderaxespad": 0.2,
+}

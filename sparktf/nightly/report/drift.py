@@ -1,0 +1,199 @@
+"""The columns of a run's data beside those of the run that it is compared with, the most changed first."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from sparktf.column_statistics import ColumnStatistics, Spread, TableStatistics, Value, in_words
+from sparktf.nightly.data_checks import Baseline, Finding
+from sparktf.nightly.distances import divergence, has_all_values, infinity_distance
+from sparktf.nightly.report.densities import Floats, density, shared_edges, value_shares
+
+DRAWN = 100
+"""So many columns are drawn; of the others the figures are told."""
+
+_BARS = 8
+_FEW = 12
+"""Numbers of so few distinct values are drawn value by value."""
+
+_TOLD = 3
+
+
+@dataclass(frozen=True)
+class ColumnShape:
+    """What is drawn of a column: shares, of both nights over the same places.
+
+    Attributes:
+        now: float64 [n]; `then` likewise, None without a baseline.
+        are_values: Whether each place is a value, of `names`; else a bin between `low` and `high`.
+    """
+
+    now: Floats
+    then: Floats | None
+    are_values: bool
+    names: tuple[str, ...] = ()
+    low: str = ""
+    high: str = ""
+
+
+@dataclass(frozen=True)
+class ColumnDrift:
+    """One column.
+
+    Attributes:
+        distance: From the baseline, by `measure`; None where there is nothing to compare.
+        null_share: Of the rows read; `null_share_then` of the baseline's, None without one.
+        facts: Name, now and then of what else is known, in words.
+        changes: Values whose shares differ most: value, now, then.
+        remark: That it has come, or was of another type; "" for nothing.
+        found: Checks that do not hold.
+    """
+
+    name: str
+    type: str
+    is_label: bool
+    distance: float | None
+    measure: str
+    null_share: float
+    null_share_then: float | None
+    facts: tuple[tuple[str, str, str], ...]
+    changes: tuple[tuple[str, float, float], ...]
+    shape: ColumnShape | None
+    remark: str
+    found: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class TableDrift:
+    """All columns of a run.
+
+    Attributes:
+        columns: Those with findings first, then the most changed.
+        gone: Columns of the baseline that are not there now.
+    """
+
+    now: TableStatistics
+    baseline: Baseline | None
+    columns: tuple[ColumnDrift, ...]
+    gone: tuple[str, ...]
+
+
+def drift_of(now: TableStatistics, baseline: Baseline | None, found: Sequence[Finding]) -> TableDrift:
+    """Returns what is known of the columns of a run's data, beside those of the baseline where there is one."""
+    then = None if baseline is None else baseline.statistics
+    by_column: dict[str, list[str]] = {}
+    for finding in found:
+        by_column.setdefault(finding.column, []).append(finding.text)
+    columns = [_column(name, now, then, by_column.get(name, ())) for name in now.columns]
+    columns.sort(key=lambda column: (not column.found, -(column.distance or 0.0)))
+    gone = () if then is None else tuple(name for name in then.columns if name not in now.columns)
+    return TableDrift(now, baseline, tuple(columns), gone)
+
+
+def _column(name: str, now: TableStatistics, then: TableStatistics | None, found: Sequence[str]) -> ColumnDrift:
+    column, before = now.columns[name], None if then is None else then.columns.get(name)
+    remark = ""
+    if then is not None and before is None:
+        remark = "has come"
+    elif before is not None and before.type != column.type:
+        remark = f"was {before.type}"
+        before = None
+    rows = (now.rows_read, 0 if then is None else then.rows_read)
+    if not all(rows):
+        before = None
+    distance, measure = (None, "") if before is None else _distance(column, before, rows)
+    return ColumnDrift(
+        name=name,
+        type=column.type,
+        is_label=name in now.labels,
+        distance=distance,
+        measure=measure,
+        null_share=column.nulls / max(rows[0], 1),
+        null_share_then=None if before is None else before.nulls / rows[1],
+        facts=tuple(_facts(column, before)),
+        changes=() if before is None else _changes(column, before, rows),
+        shape=_shape(column, before, rows),
+        remark=remark,
+        found=tuple(found),
+    )
+
+
+def _distance(now: ColumnStatistics, then: ColumnStatistics, rows: tuple[int, int]) -> tuple[float | None, str]:
+    if now.type.startswith("array"):
+        return None, ""
+    if now.numbers is not None and then.numbers is not None:
+        return divergence(now, then, rows), "Jensen-Shannon"
+    return (infinity_distance(now, then, rows), "L-infinity") if now.commonest or then.commonest else (None, "")
+
+
+def _facts(now: ColumnStatistics, then: ColumnStatistics | None) -> Iterator[tuple[str, str, str]]:
+    spread, before = _spread(now), None if then is None else _spread(then)
+    if spread is not None:
+        kind = now.type if now.numbers is not None else "length"
+        for what in ("min", "mean", "max"):
+            value, old = getattr(spread, what), None if before is None else getattr(before, what)
+            if value is not None:
+                yield what, _number(value, kind), "" if old is None else _number(old, kind)
+    if now.distinct is not None and now.numbers is None:
+        old_distinct = "" if then is None or then.distinct is None else f"{then.distinct:,}"
+        yield "distinct", f"{now.distinct:,}", old_distinct
+    if now.nans:
+        yield "NaN or infinite", f"{now.nans:,}", "" if then is None else f"{then.nans:,}"
+
+
+def _number(value: float, kind: str) -> str:
+    if kind == "date" or kind.startswith(("timestamp", "array<date", "array<timestamp")):
+        return in_words(value, kind)
+    return f"{value:,.0f}" if value == round(value) and abs(value) < 1e9 else f"{value:.4g}"
+
+
+def _spread(column: ColumnStatistics) -> Spread | None:
+    spread = column.numbers if column.numbers is not None and column.numbers.quantiles else column.lengths
+    return spread if spread is not None and spread.count else None
+
+
+def _shape(now: ColumnStatistics, then: ColumnStatistics | None, rows: tuple[int, int]) -> ColumnShape | None:
+    shares = value_shares(now, rows[0])
+    old = {} if then is None else value_shares(then, rows[1])
+    few = has_all_values(now, rows[0]) and len(shares.keys() | old.keys()) <= _FEW
+    spread, before = _spread(now), None if then is None else _spread(then)
+    if spread is None or (few and shares):
+        return _of_values(shares, None if then is None else old) if shares else None
+    edges = shared_edges([spread] if before is None else [spread, before])
+    ends = [_number(float(edge), now.type if now.numbers is not None else "length") for edge in (edges[0], edges[-1])]
+    then_density = None if before is None else density(before, edges)
+    return ColumnShape(density(spread, edges), then_density, are_values=False, low=ends[0], high=ends[1])
+
+
+def _of_values(now: Mapping[Value, float], then: Mapping[Value, float] | None) -> ColumnShape:
+    old = then or {}
+    are_numbers = all(isinstance(value, int | float) for value in (*now, *old))
+    values = sorted(now.keys() | old.keys(), key=lambda v: -max(now.get(v, 0.0), old.get(v, 0.0)))[
+        : _FEW if are_numbers else _BARS
+    ]
+    if are_numbers:
+        values.sort(key=float)
+    shares = np.array([now.get(value, 0.0) for value in values])
+    before = None if then is None else np.array([old.get(value, 0.0) for value in values])
+    return ColumnShape(shares, before, are_values=True, names=tuple(_shown(value) for value in values))
+
+
+def _changes(
+    now: ColumnStatistics, then: ColumnStatistics, rows: tuple[int, int]
+) -> tuple[tuple[str, float, float], ...]:
+    if now.numbers is not None and not has_all_values(now, rows[0]):
+        return ()
+    shares, old = value_shares(now, rows[0]), value_shares(then, rows[1])
+    pairs = [(value, shares.get(value, 0.0), old.get(value, 0.0)) for value in shares.keys() | old.keys()]
+    pairs.sort(key=lambda pair: (-abs(pair[1] - pair[2]), -pair[1], str(pair[0])))
+    return tuple((_shown(value), new, was) for value, new, was in pairs[:_TOLD])
+
+
+def _shown(value: Value) -> str:
+    if isinstance(value, float):
+        return f"{value:.6g}"
+    text = str(value)
+    return text if len(text) <= 32 else f"{text[:31]}…"

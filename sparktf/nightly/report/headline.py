@@ -1,0 +1,81 @@
+"""A run in one glance: what became of it, and why."""
+
+from __future__ import annotations
+
+from typing import Literal, NamedTuple
+
+from sparktf.driver.console import ending_of
+from sparktf.errors import Verdict
+from sparktf.result import RunResult
+
+Tone = Literal["good", "kept", "bad", "waits", "plain"]
+"""good: a better model; kept: the old one stays; bad: somebody has to look; waits: later; plain: none of them."""
+
+
+class Headline(NamedTuple):
+    """What stands on top of the page.
+
+    Attributes:
+        title: A few words.
+        reason: One line; "" where there is nothing to add.
+    """
+
+    title: str
+    reason: str
+    tone: Tone
+
+
+_FAILED = {
+    Verdict.MODEL_FAILED: "Failed: the model's code",
+    Verdict.REFUSED: "Refused: configuration or cluster",
+    Verdict.DATA_REFUSED: "Data refused",
+    Verdict.INFRASTRUCTURE: "Failed: infrastructure",
+}
+
+
+def headline_of(result: RunResult | None, last_line: str = "") -> Headline:
+    """Returns how a run ended, or that it has not.
+
+    Args:
+        last_line: What a run under way last said.
+    """
+    if result is None:
+        return Headline("Under way", last_line, "plain")
+    if result.is_interrupted:
+        return Headline("Interrupted", _cause(result), "waits")
+    if result.verdict is Verdict.DONE:
+        return _done(result)
+    if result.verdict is Verdict.GATED:
+        return Headline(f"Kept {_champion(result)}", _gate(result) or _cause(result), "kept")
+    if result.verdict is Verdict.NOT_READY:
+        return Headline("Data not there yet", _cause(result), "waits")
+    return Headline(_FAILED.get(result.verdict, f"Failed: {ending_of(result)}"), _cause(result), "bad")
+
+
+def version_of(result: RunResult) -> int | None:
+    """Returns the version that a run has published; None where it has none."""
+    version = result.extra.get("published")
+    return version if isinstance(version, int) else None
+
+
+def _done(result: RunResult) -> Headline:
+    version = version_of(result)
+    if version is not None:
+        return Headline(f"Published version {version}", _gate(result), "good")
+    if "published" in result.extra:
+        return Headline("Trained, not published", str(result.extra.get("publishing", "")), "kept")
+    ended = "" if result.stopped is None else result.stopped.text
+    return Headline("Trained", _gate(result) or ended, "good")
+
+
+def _champion(result: RunResult) -> str:
+    version = None if result.comparison is None else result.comparison.champion_version
+    return "the champion" if version is None else f"the champion, version {version}"
+
+
+def _gate(result: RunResult) -> str:
+    return "" if result.comparison is None else result.comparison.reason
+
+
+def _cause(result: RunResult) -> str:
+    return "" if result.error is None else result.error.message

@@ -1,0 +1,214 @@
+"""The page of all runs of a name, which every run writes anew at its end.
+
+It is made of what lies in the runs' folders, so that runs which are deleted vanish from it. Nobody owns it: it is
+replaced whole, by one rename, and whoever has replaced it looks once more whether another run has ended meanwhile.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import math
+import secrets
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from typing import Any, NamedTuple
+
+from pydantic import ValidationError
+
+from sparktf.driver.plan.files import FOOTER_THREADS
+from sparktf.errors import StorageError, StorageNotFoundError
+from sparktf.nightly.natural_order import natural_key
+from sparktf.nightly.report import charts, words
+from sparktf.nightly.report.drawing import styled
+from sparktf.nightly.report.headline import headline_of, version_of
+from sparktf.nightly.report.markup import drawn
+from sparktf.nightly.serving import Serving
+from sparktf.result import RunResult
+from sparktf.rundir import SERVING, RunDirectory, is_name
+from sparktf.storage.base import Storage, name_of
+
+SHOWN = 120
+"""So many runs stand on the page, the last by their ids."""
+
+_ASIDE = "_index-"
+_LEFT_S = 86_400.0
+"""What has lain aside for so long was left by a process that was killed."""
+
+_AGAIN = 3
+_METRICS, _DRAWN = 4, 6
+
+
+class IndexedRun(NamedTuple):
+    """A run that has ended.
+
+    Attributes:
+        page: Address of its own page, from the index; "" where it has none.
+    """
+
+    result: RunResult
+    page: str
+
+
+class IndexedRuns(NamedTuple):
+    """The runs of a name, the last by id first.
+
+    Attributes:
+        seen: Ids of those that have a result, also where it cannot be read.
+        older: How many are not among them.
+        current: The version that readers take; None where nothing is published.
+    """
+
+    name: str
+    runs: tuple[IndexedRun, ...]
+    seen: frozenset[str] = frozenset()
+    older: int = 0
+    current: int | None = None
+
+
+def write_index(storage: Storage, root: str, name: str, now_s: float) -> None:
+    """Replaces the page of a name by one of the runs that there are now.
+
+    Raises:
+        StorageError: the storage failed; readers have the page that was there.
+    """
+    folder = f"{root.rstrip('/')}/{name}"
+    _sweep(storage, folder, now_s)
+    path = f"{folder}/index.html"
+    for _ in range(_AGAIN):
+        found = indexed_runs(storage, root, name)
+        aside = f"{folder}/{_ASIDE}{secrets.token_hex(4)}.html"
+        try:
+            storage.write_bytes(aside, index_page(found, now_s))
+            storage.replace(aside, path)
+        except StorageError:
+            with suppress(StorageError):
+                storage.delete(aside)
+            raise
+        # Another run may have ended since, and have replaced the page before this one did.
+        if _ended(storage, folder) <= found.seen:
+            return
+
+
+def indexed_runs(storage: Storage, root: str, name: str) -> IndexedRuns:
+    """Returns the runs of a name that have ended.
+
+    Raises:
+        StorageError: the storage failed.
+    """
+    folder = f"{root.rstrip('/')}/{name}"
+    ids = _ids(storage, folder)
+
+    seen: set[str] = set()
+
+    def read(run_id: str) -> IndexedRun | None:
+        rundir = RunDirectory(root, name, run_id)
+        try:
+            content = storage.read_bytes(rundir.result)
+            seen.add(run_id)
+            result = RunResult.model_validate_json(content)
+        except (StorageNotFoundError, ValidationError):
+            return None
+        return IndexedRun(result, f"{run_id}/report.html" if storage.exists(rundir.report) else "")
+
+    with ThreadPoolExecutor(FOOTER_THREADS, thread_name_prefix="index") as pool:
+        runs = [run for run in pool.map(read, ids[:SHOWN]) if run is not None]
+    try:
+        current = Serving(storage, root, name).current_version()
+    except StorageError:
+        current = None
+    return IndexedRuns(
+        name, tuple(runs), frozenset(seen), max(len(ids) - SHOWN, 0), None if current is None else current.number
+    )
+
+
+def index_page(found: IndexedRuns, now_s: float) -> bytes:
+    """Returns the page of all runs of a name, as HTML that needs nothing else."""
+    runs = found.runs
+    metrics = list(dict.fromkeys(name for run in runs for name in _values(run.result)))
+    with styled() as pen:
+        days = [_day(run.result) for run in reversed(runs)]
+        published = [version_of(run.result) is not None for run in reversed(runs)]
+        drawings = drawn(
+            *(
+                (
+                    name,
+                    charts.by_date(pen, name, days, [_values(r.result).get(name) for r in reversed(runs)], published),
+                )
+                for name in metrics[:_DRAWN]
+            )
+        )
+    rows = [_row(run, metrics[:_METRICS]) for run in runs]
+    nothing = {"title": "No run has ended yet", "tone": "plain", "reason": "", "run_id": "", "link": ""}
+    return words.fill(
+        "index.html.j2",
+        now_s,
+        name=found.name,
+        latest=rows[0] if rows else nothing,
+        tiles=_tiles(found),
+        charts=drawings if len(runs) > 1 else [],
+        metrics=metrics[:_METRICS],
+        runs=rows,
+        has_dates=any(run.result.date and run.result.date != run.result.run_id for run in runs),
+        more=f"{found.older:,} older runs are not shown." if found.older else "",
+    )
+
+
+def _tiles(found: IndexedRuns) -> list[tuple[str, str, str]]:
+    tiles = []
+    if found.current is not None:
+        of = next((r.result.run_id for r in found.runs if version_of(r.result) == found.current), "")
+        tiles.append(("current version", str(found.current), of and f"of {of}"))
+    recent = [headline_of(run.result).tone for run in found.runs[:30]]
+    counts = {"with a model": "good", "kept the old one": "kept", "failed": "bad"}
+    over = f"of the last {len(recent)}"
+    tiles += [(what, str(recent.count(tone)), over) for what, tone in counts.items()]  # type: ignore[arg-type]
+    return tiles
+
+
+def _row(run: IndexedRun, metrics: Sequence[str]) -> dict[str, Any]:
+    result, head = run.result, headline_of(run.result)
+    values, version = _values(result), version_of(result)
+    began = dt.datetime.fromisoformat(result.started).astimezone(dt.UTC) if result.started else None
+    return {
+        "run_id": result.run_id,
+        "link": run.page,
+        "date": result.date,
+        "title": head.title,
+        "tone": head.tone,
+        "reason": head.reason,
+        "figures": [words.figure(values.get(name)) for name in metrics],
+        "version": "" if version is None else str(version),
+        "rows": f"{result.rows_trained:,}" if result.rows_trained else "",
+        "took": charts.length(result.duration_s),
+        "began": "" if began is None else f"{began:%Y-%m-%d %H:%M}",
+    }
+
+
+def _values(result: RunResult) -> dict[str, float]:
+    values = result.metrics.get("validation") or result.metrics.get("train") or {}
+    return {name: value for name, value in values.items() if math.isfinite(value)}
+
+
+def _day(result: RunResult) -> str:
+    return result.date or result.run_id
+
+
+def _ids(storage: Storage, folder: str) -> list[str]:
+    """Returns the ids of a name's runs, the last first; where numbers count as such, dates are in order."""
+    names = [name_of(entry.path) for entry in storage.list(folder) if entry.is_dir]
+    return sorted((name for name in names if is_name(name) and name != SERVING), key=natural_key, reverse=True)
+
+
+def _ended(storage: Storage, folder: str) -> set[str]:
+    """Returns which runs have a result now."""
+    ids = _ids(storage, folder)[:SHOWN]
+    with ThreadPoolExecutor(FOOTER_THREADS, thread_name_prefix="index") as pool:
+        there = pool.map(lambda run_id: storage.exists(f"{folder}/{run_id}/result.json"), ids)
+        return {run_id for run_id, is_there in zip(ids, there, strict=True) if is_there}
+
+
+def _sweep(storage: Storage, folder: str, now_s: float) -> None:
+    for entry in storage.list(folder):
+        if name_of(entry.path).startswith(_ASIDE) and now_s - entry.modified_ms / 1000 > _LEFT_S:
+            storage.delete(entry.path)

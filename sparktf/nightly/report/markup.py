@@ -1,0 +1,20 @@
+"""What stands in a page as it is."""
+
+from __future__ import annotations
+
+from typing import Any
+
+Charts = list[tuple[str, Any]]
+"""Titles and drawings."""
+
+
+def drawn(*parts: tuple[str, str | None]) -> Charts:
+    """Returns the drawings that there are, with their titles."""
+    return [(title, as_markup(svg)) for title, svg in parts if svg is not None]
+
+
+def as_markup(svg: str) -> Any:
+    """Returns a drawing of matplotlib's, which has escaped what is written in it."""
+    from markupsafe import Markup  # noqa: PLC0415 - jinja2's: see words.fill
+
+    return Markup(svg)

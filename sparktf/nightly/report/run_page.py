@@ -1,0 +1,213 @@
+"""The page of one run."""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from sparktf.comparison import Comparison, Difference
+from sparktf.errors import ErrorRecord
+from sparktf.events import MetricsSeen
+from sparktf.nightly.report import charts, words
+from sparktf.nightly.report.drawing import Pen, styled
+from sparktf.nightly.report.headline import headline_of, version_of
+from sparktf.nightly.report.markup import drawn
+from sparktf.nightly.report.node_views import attempts_view, nodes_view
+from sparktf.nightly.report.stored import StoredRun
+from sparktf.nightly.report.table_views import carried_view, data_view
+from sparktf.result import RunResult
+
+_METRICS = 8
+"""So many metrics are drawn."""
+
+_TILES = 3
+
+_TONES = {"good": "good", "worse": "bad", "undecided": "kept", "out of bounds": "bad"}
+
+_SECTIONS = {
+    "error": ("failure", "What went wrong"),
+    "warnings": ("warnings", "Warnings"),
+    "gate": ("gate", "Challenger against champion"),
+    "learning": ("learning", "Loss and metrics"),
+    "data": ("data", "Data"),
+    "nodes": ("nodes", "Nodes"),
+    "course": ("course", "How it went"),
+    "carried": ("carried", "Carried over"),
+    "": ("configuration", "Configuration"),
+}
+
+
+def run_page(run: StoredRun, now_s: float) -> bytes:
+    """Returns the page of a run, as HTML that needs nothing else.
+
+    Args:
+        now_s: Seconds since 1970; where a run is under way, its attempt reaches until then.
+    """
+    result, told = run.result, run.told
+    with styled() as pen:
+        views: dict[str, Any] = {
+            "error": None if result is None or result.error is None else _error(result.error),
+            "warnings": (*run.problems, *told.warnings),
+            "gate": None if result is None or result.comparison is None else _gate(pen, result.comparison),
+            "learning": _learning(pen, run),
+            "data": data_view(pen, run),
+            "nodes": nodes_view(pen, run),
+            "course": attempts_view(pen, run, now_s),
+            "carried": None if result is None or result.carried is None else carried_view(result.carried),
+        }
+    sections = [titled for part, titled in _SECTIONS.items() if not part or views[part]]
+    return words.fill(
+        "report.html.j2",
+        now_s,
+        run=run.rundir.run,
+        name=run.rundir.name,
+        run_id=run.rundir.run_id,
+        headline=headline_of(result, told.last_line),
+        tiles=_tiles(run, now_s),
+        sections=sections,
+        config=run.config,
+        facts=_facts(run),
+        **views,
+    )
+
+
+def _tiles(run: StoredRun, now_s: float) -> list[tuple[str, str, str]]:
+    result, told = run.result, run.told
+    if result is None:
+        began_s = told.began_s[0] if told.began_s else 0.0
+        heard = "" if told.heard_s is None else f"last heard of {charts.length(max(now_s - told.heard_s, 0.0))} earlier"
+        began, made = words.moment(began_s), words.moment(now_s)
+        return [("began", began[11:16], began[:10]), ("as of", made[11:16], heard)]
+    tiles = [("date", result.date, "")] if result.date else []
+    if (version := version_of(result)) is not None:
+        tiles.append(("version", str(version), ""))
+    tiles += _metric_tiles(result)
+    if result.started:
+        start = dt.datetime.fromisoformat(result.started).astimezone(dt.UTC)
+        tiles.append(("began", f"{start:%H:%M}", f"{start:%Y-%m-%d}"))
+    tiles.append(("took", charts.length(result.duration_s), ""))
+    if result.rows_trained:
+        tiles.append(("rows trained", f"{result.rows_trained:,}", f"{result.steps:,} updates"))
+    return tiles
+
+
+def _metric_tiles(result: RunResult) -> list[tuple[str, str, str]]:
+    compared = [] if result.comparison is None else [d for d in result.comparison.differences if not d.slice]
+    if compared:
+        return [
+            (d.metric, words.figure(d.challenger), "" if d.champion is None else f"champion {words.figure(d.champion)}")
+            for d in compared[:_TILES]
+        ]
+    stream = "validation" if result.metrics.get("validation") else "train"
+    values = result.metrics.get(stream, {})
+    return [(name, words.figure(value), stream) for name, value in list(values.items())[:_TILES]]
+
+
+def _error(error: ErrorRecord) -> dict[str, Any]:
+    facts = {
+        "cause": error.message,
+        "kind": error.type,
+        "when": words.moment(error.time_s),
+        "node": f"{error.node} on {error.host}" if error.host else error.node,
+        "executor": error.executor,
+        "exit code": "" if error.exit_code is None else str(error.exit_code),
+        "log": error.log,
+    }
+    return {
+        "facts": [(what, value) for what, value in facts.items() if value],
+        "traceback": words.capped(error.traceback.rstrip()),
+        "log_tail": words.capped(error.log_tail.rstrip()),
+    }
+
+
+def _gate(pen: Pen, gate: Comparison) -> dict[str, Any]:
+    by_metric: dict[str, list[Difference]] = {}
+    for difference in gate.differences:
+        by_metric.setdefault(difference.metric, []).append(difference)
+    drawings = [(name, charts.intervals(pen, name, found)) for name, found in list(by_metric.items())[:_METRICS]]
+    return {
+        "reason": gate.reason,
+        "champion": gate.champion,
+        "problem": gate.champion_problem,
+        "confidence": f"{gate.confidence:.0%}",
+        "replicates": f"{gate.replicates:,}" if gate.replicates else "",
+        "seed": gate.seed,
+        "has_tolerance": any(d.tolerance for d in gate.differences),
+        "charts": drawn(*drawings),
+        "rows": [_compared(difference) for found in by_metric.values() for difference in found],
+    }
+
+
+def _compared(d: Difference) -> dict[str, Any]:
+    asked = {"tolerance": d.tolerance, "at least": d.least, "at most": d.most}
+    interval = "" if d.low is None or d.high is None else f"{words.signed(d.low)} to {words.signed(d.high)}"
+    return {
+        "metric": d.metric,
+        "slice": d.slice or "all rows",
+        "rows": f"{d.rows:,}",
+        "challenger": words.figure(d.challenger),
+        "champion": words.figure(d.champion),
+        "interval": interval,
+        "asked": ", ".join(f"{what} {bound:g}" for what, bound in asked.items() if bound is not None),
+        "finding": d.finding,
+        "tone": _TONES.get(d.finding, "none"),
+        "needed": f"{d.rows_needed:,}" if d.rows_needed else "",
+    }
+
+
+def _learning(pen: Pen, run: StoredRun) -> dict[str, Any] | None:
+    seen = _seen(run)
+    metrics = _last(seen) if run.result is None else run.result.metrics
+    names = list(dict.fromkeys(name for each in seen for name in each.values if name != "loss"))
+    drawings = drawn(
+        ("loss by update", charts.losses(pen, run.told.attempts, seen)),
+        *((f"{name} by update", charts.metric(pen, name, seen)) for name in names[:_METRICS]),
+    )
+    if not drawings and not metrics:
+        return None
+    last = list(dict.fromkeys(name for values in metrics.values() for name in values))
+    return {
+        "notes": _notes(run.result),
+        "charts": drawings,
+        "more": f"{len(names) - _METRICS} more metrics are in the table alone." if len(names) > _METRICS else "",
+        "streams": list(metrics),
+        "rows": [(name, [words.figure(values.get(name)) for values in metrics.values()]) for name in last],
+    }
+
+
+def _seen(run: StoredRun) -> Sequence[MetricsSeen]:
+    """Returns the metrics that were told; of a run whose events are gone, those of validation that its result has."""
+    if run.told.metrics or run.result is None:
+        return run.told.metrics
+    fields: dict[str, Any] = {"attempt": 0, "node": {"role": "worker", "index": 0}, "stream": "validation"}
+    return [MetricsSeen.model_validate({**fields, **dict(evaluation)}) for evaluation in run.result.validation]
+
+
+def _last(seen: Sequence[MetricsSeen]) -> Mapping[str, Mapping[str, float]]:
+    """Returns the last metrics of each stream that were told."""
+    return {each.stream.value: each.values for each in sorted(seen, key=lambda each: each.step)}
+
+
+def _notes(result: RunResult | None) -> list[str]:
+    if result is None:
+        return []
+    notes = [] if result.stopped is None else [f"Training ended early: {result.stopped.text}"]
+    if result.kept is not None:
+        kept = result.kept
+        best = f"best {kept.metric} {words.figure(kept.value)}"
+        notes.append(f"The weights are those of epoch {kept.epoch + 1}, update {kept.step:,}: {best}.")
+    if result.evaluation_error is not None:
+        notes.append(f"The last commits are not evaluated: {result.evaluation_error.message}")
+    return notes
+
+
+def _facts(run: StoredRun) -> list[tuple[str, str]]:
+    facts = [("folder", run.rundir.path)]
+    result = run.result
+    if result is not None:
+        facts += [
+            (what, getattr(result, what)) for what in ("model", "checkpoint", "application") if getattr(result, what)
+        ]
+        facts += sorted(result.versions.items())
+    return facts

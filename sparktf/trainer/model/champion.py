@@ -1,0 +1,95 @@
+"""The published model as an opponent: it predicts what it is asked to, and is asked for nothing else.
+
+Its SavedModel is read, which needs none of the code that the model was made with: that may have changed since.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import tensorflow as tf
+
+from sparktf.errors import ModelContractError
+from sparktf.trainer.model.export import serving_signature, serving_tensors
+from sparktf.trainer.model.model import KerasModel
+from sparktf.trainer.model.tensors import Tensors, example
+
+SAVED_MODEL = ("saved_model.pb", "fingerprint.pb", "variables/", "assets/")
+"""What the names of a SavedModel's files begin with, among those of a published version."""
+
+
+class Champion:
+    """A published model beside one that takes the same rows; what it predicts has the structure of the other's."""
+
+    def __init__(self, folder: Path, beside: KerasModel) -> None:
+        """Loads it, and has it predict once.
+
+        Args:
+            folder: Of its SavedModel.
+            beside: The challenger.
+
+        Raises:
+            ModelContractError: it does not load, needs inputs that the data does not have, or predicts something else.
+        """
+        self._spec = beside.spec
+        try:
+            self._loaded = tf.saved_model.load(str(folder))
+            self._predict = self._loaded.signatures["serving_default"]
+        except Exception as error:  # whatever TensorFlow raises over a file that it cannot read, or an op that is gone
+            raise ModelContractError(f"it does not load: {type(error).__name__}: {_first_line(error)}") from error
+        self._names = self._inputs()
+        rows = example(self._spec)
+        ours = beside.model(beside.layout.x(rows), training=False)
+        self._structure, self._outputs = ours, _output_names(beside, ours)
+        try:
+            theirs = self(rows)
+        except ModelContractError:
+            raise
+        except Exception as error:  # as above
+            raise ModelContractError(f"it does not run: {type(error).__name__}: {_first_line(error)}") from error
+        for name, one, other in zip(self._outputs, *map(tf.nest.flatten, (ours, theirs)), strict=True):
+            has, wanted = tuple(other.shape[1:]), tuple(one.shape[1:])
+            if has != wanted:
+                raise ModelContractError(f"its output {name} has the shape {has}, and the new model's {wanted}")
+
+    def _inputs(self) -> tuple[str, ...]:
+        """Returns the names of the tensors that it takes, each of which the feed has."""
+        takes: dict[str, tf.TensorSpec] = self._predict.structured_input_signature[1]
+        fed = serving_signature(self._spec)
+        for name, wanted in takes.items():
+            if name not in fed:
+                raise ModelContractError(f"it needs the input {name}, which data.inputs does not have any more")
+            brought = fed[name]
+            if brought.dtype != wanted.dtype or not brought.shape.is_compatible_with(wanted.shape):
+                raise ModelContractError(
+                    f"its input {name} is {_in_words(wanted)}, and data.inputs brings {_in_words(brought)}"
+                )
+        return tuple(takes)
+
+    def __call__(self, rows: Tensors) -> Any:
+        """Returns its predictions of some rows, as the challenger gives its own; works in a graph."""
+        given = serving_tensors(self._spec, rows)
+        found = self._predict(**{name: given[name] for name in self._names})
+        if len(found) == 1 and len(self._outputs) == 1:
+            return tf.nest.pack_sequence_as(self._structure, list(found.values()))
+        missing = [name for name in self._outputs if name not in found]
+        if missing:
+            raise ModelContractError(f"it has no output {missing[0]}: it has {', '.join(sorted(found))}")
+        return tf.nest.pack_sequence_as(self._structure, [found[name] for name in self._outputs])
+
+
+def _output_names(model: KerasModel, y_pred: Any) -> list[str]:
+    """Returns the names of a model's outputs as its SavedModel has them, in the order of `tf.nest`."""
+    if isinstance(y_pred, dict):
+        return sorted(y_pred)
+    names = getattr(model.model, "output_names", None) or [t.name for t in model.spec.targets]
+    return list(names) if isinstance(y_pred, (list, tuple)) else [model.spec.targets[0].name]
+
+
+def _in_words(spec: tf.TensorSpec) -> str:
+    return f"{spec.dtype.name} {['batch', *spec.shape.as_list()[1:]]}".replace("'", "")
+
+
+def _first_line(error: Exception) -> str:
+    return next(iter(str(error).strip().splitlines()), "")

@@ -1,0 +1,123 @@
+"""The gate: the model that a run exports beside the published one, on the same rows."""
+
+from __future__ import annotations
+
+import shutil
+import time
+from collections.abc import Mapping
+
+import numpy as np
+
+from sparktf.comparison import Comparison
+from sparktf.config.gate_section import GateConfig
+from sparktf.errors import ModelContractError, StorageNotFoundError
+from sparktf.gating import Floats, Measured, Opponent, Question, draws, judge
+from sparktf.keep import metric_rule
+from sparktf.trainer.model.champion import SAVED_MODEL, Champion
+from sparktf.trainer.model.evaluate import Evaluator, RowSource, Sharing
+from sparktf.trainer.model.model import KerasModel
+from sparktf.trainer.model.paired import Paired, PairedEvaluator, Values
+from sparktf.trainer.model.slices import slice_columns
+from sparktf.trainer.node.checkpoint import fetch
+from sparktf.trainer.node.place import Place
+
+_ELSEWHERE = "another node could not load it: its log says why"
+
+
+class Gate:
+    """Compares on all nodes that evaluate; what comes of it, the leader's word says."""
+
+    def __init__(
+        self, settings: GateConfig, place: Place, model: KerasModel, evaluator: Evaluator, sharing: Sharing
+    ) -> None:
+        """Loads nothing yet.
+
+        Args:
+            evaluator: Of the model, and warmed up.
+            sharing: Who evaluates together.
+
+        Raises:
+            ModelContractError: there is no such metric, nobody knows whether it should be small or large, or no tensor
+                has one of the slices' columns.
+        """
+        self._settings = settings
+        self._place = place
+        self._model = model
+        self._evaluator = evaluator
+        self._sharing = sharing
+        self._slices = slice_columns(model.spec, settings.slices)
+        self._questions = {}
+        for name, asked in settings.metrics.items():
+            keys = ("gate.metrics", f"gate.metrics.{name}.mode")
+            rule = metric_rule(name, asked.mode, evaluator.names(), keys)
+            self._questions[rule.metric] = Question(rule, asked)
+
+    def compare(self, feed: RowSource) -> tuple[Comparison, dict[str, float], int]:
+        """Returns the outcome, and all metrics of the model and their rows, as `Evaluator.evaluate` does.
+
+        All nodes call it, each with its share of the rows.
+
+        Raises:
+            StorageError: the champion cannot be downloaded now.
+        """
+        began_s = time.monotonic()
+        opponent, champion = self._opponent()
+        batch_size = self._place.spec.config.train.validation_batch_size
+        pair = PairedEvaluator(
+            self._model, champion, self._evaluator, self._sharing, self._slices, self._settings.seed
+        ).evaluate(feed, batch_size)
+        values = Values(self._model, self._evaluator)
+        measured = [m for label in pair.states for m in self._measured(pair, label, values)]
+        comparison = judge(measured, self._questions, self._settings, opponent)
+        comparison = comparison.model_copy(update={"seconds": round(time.monotonic() - began_s, 3)})
+        every = {name: float(value[0]) for name, value in values.of(pair.states[""][0].sum(0)[None]).items()}
+        return comparison, every, pair.rows[""]
+
+    def _opponent(self) -> tuple[Opponent, Champion | None]:
+        """Returns the champion; None where there is none, or a node could not load it."""
+        source = self._place.spec.champion
+        if source is None:
+            return Opponent(), None
+        champion, problem = None, ""
+        folder = self._place.work / "champion"
+        try:
+            names = [name for name in source.files if name.startswith(SAVED_MODEL)]
+            if not names:
+                raise ModelContractError("it is not whole")
+            fetch(self._place.storage, source.path, names, folder)
+            champion = Champion(folder, self._model)
+        except StorageNotFoundError:
+            problem = "its files are gone"
+        except ModelContractError as error:
+            problem = str(error)
+        finally:
+            shutil.rmtree(folder, ignore_errors=True)
+        if int(self._sharing.sum(np.array([bool(problem)], np.int64))[0]):
+            champion, problem = None, problem or _ELSEWHERE
+        return Opponent(source.label, source.version, problem), champion
+
+    def _measured(self, pair: Paired, label: str, values: Values) -> list[Measured]:
+        """Returns what the metrics that are asked for are on all rows, or on a slice."""
+        states, rows = pair.states[label], pair.rows[label]
+        exact = [values.of(of_model.sum(0)[None]) for of_model in states]
+        drawn: Mapping[str, Floats] = {}
+        if len(states) > 1 and (not label or rows >= self._settings.min_rows):
+            drawn = self._drawn(states, values)
+        return [
+            Measured(
+                metric=metric,
+                slice=label,
+                rows=rows,
+                challenger=float(exact[0][metric][0]),
+                champion=float(exact[1][metric][0]) if len(exact) > 1 else None,
+                differences=drawn.get(metric),
+            )
+            for metric in self._questions
+        ]
+
+    def _drawn(self, states: Floats, values: Values) -> dict[str, Floats]:
+        """Returns the metrics' differences in each resample, the same buckets for both models."""
+        used = states[:, states[0, :, -1] > 0]
+        weights = draws(used.shape[1], self._settings.seed)
+        challenger, champion = (values.of(weights @ of_model) for of_model in used)
+        return {name: challenger[name] - champion[name] for name in self._questions}

@@ -1,0 +1,110 @@
+"""The pages of runs, as a Chromium shows them: what is there can be read, on a wide screen and a narrow one, by day and
+by night."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pages.browser import FAILED, KEPT, PUBLISHED, REFUSED, UNDER_WAY, Browser
+from reported import HOSTILE
+
+WIDE, NARROW = 1280, 400
+
+
+def page_of(day: int) -> str:
+    return f"2026-11-{day:02d}/report.html"
+
+
+PAGES = {
+    "published": page_of(PUBLISHED),
+    "kept": page_of(KEPT),
+    "failed": page_of(FAILED),
+    "refused": page_of(REFUSED),
+    "under way": page_of(UNDER_WAY),
+    "index": "index.html",
+}
+
+SHOWN = {
+    "published": [
+        "Published version 30",
+        "better than version 13 in auc by 0.0040 (95 %: 0.0011 to 0.0069) on 102,400 rows",
+        "champion 0.8320",
+        "country=nl",
+        "loss by update",
+        "18.1 GB were read, 78% of them on the reader's own host. Training waited for rows 7.2% of the time.",
+        "worker 2 lost its executor: Container killed by YARN for exceeding physical memory limits "
+        "(worker 2 on dn3.example)",
+        "country_embedding/table",
+        "measurement_000_of_the_last_thirty_days",
+        "worker 2: its host's disk is nearly full: /data",
+        f"plan={HOSTILE}",
+    ],
+    "kept": [
+        "Kept the champion, version 13",
+        "worse than version 13 in auc by 0.0120, which is more than gate.metrics.auc.tolerance: 0.002",
+        "undecided",
+        "480,000 rows would decide",
+    ],
+    "failed": ["Failed: the model's code", HOSTILE, "worker 1 on dn2.example", "InvalidArgumentError"],
+    "refused": [
+        "Data refused",
+        "column age: the greatest value is 612, above 120 (data.checks.refuse.columns.age.max)",
+        "None is stored: the run ended before its first attempt.",
+    ],
+    "under way": ["Under way", "epoch 2/3  step 12,000  rows 12,288,000  48,211 rows/s  loss 0.3012", "under way"],
+    "index": [
+        "Published version 30",
+        "Kept the champion, version 13",
+        "the loss is NaN at update 17: lower the learning rate",
+        "Data refused",
+        "2026-11-01",
+    ],
+}
+
+CHARTS = {"published": 22, "kept": 22, "failed": 16, "refused": 13, "under way": 15, "index": 2}
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("width", [WIDE, NARROW])
+@pytest.mark.parametrize("name", PAGES)
+def test_a_page_shows_what_it_has_to_say(browser: Browser, name: str, width: int, scheme: str) -> None:
+    seen = browser.look(PAGES[name], width, scheme)
+    text = " ".join(seen["text"].split())
+    assert not [said for said in SHOWN[name] if " ".join(said.split()) not in text]
+    assert seen["isDark"] is (scheme == "dark")
+    assert seen["pageWidth"] == width
+    assert seen["wide"] == []
+    assert seen["crowded"] == []
+    assert seen["faint"] == []
+    charts = seen["charts"]
+    assert len(charts) == CHARTS[name]
+    assert not [chart for chart in charts if min(chart["size"]) < 20 or not chart["marks"]]
+
+
+@pytest.mark.parametrize("name", PAGES)
+def test_a_page_stands_alone_and_can_be_gone_through_by_ear(browser: Browser, stored: Path, name: str) -> None:
+    seen = browser.look(PAGES[name], WIDE, "light")
+    assert seen["scripts"] == 0
+    assert seen["loaded"] == []
+    assert seen["headings"][0] == 1
+    assert seen["headings"].count(1) == 1
+    steps = zip(seen["headings"], seen["headings"][1:], strict=False)
+    assert not [(before, after) for before, after in steps if after > before + 1]
+    assert all(chart["label"] and chart["role"] == "img" for chart in seen["charts"])
+    assert all(seen["tables"])
+    assert len(set(seen["ids"])) == len(seen["ids"])
+    assert set(seen["targets"]) <= set(seen["ids"])
+    assert not missing(stored / PAGES[name], seen)
+
+
+def missing(page: Path, seen: dict[str, Any]) -> list[str]:
+    """Returns the links to other pages that lead nowhere."""
+    return [link for link in seen["links"] if "://" not in link and not (page.parent / link).exists()]
+
+
+def test_the_index_leads_to_each_page_there_is_and_tells_of_the_others(browser: Browser) -> None:
+    seen = browser.look("index.html", WIDE, "light")
+    assert set(seen["links"]) == {page for name, page in PAGES.items() if name not in ("index", "under way")}
+    assert "2026-11-23" not in seen["text"]  # it has not ended

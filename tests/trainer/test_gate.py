@@ -1,0 +1,177 @@
+"""What the gate finds of two models, beside what plain Keras says of each."""
+
+from __future__ import annotations
+
+from concurrent.futures import ProcessPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+import pytest
+from trainer import champions, lake, reference
+from trainer.local_gang import LocalGang
+
+from sparktf.clock import SystemClock
+from sparktf.column_statistics import TableStatistics
+from sparktf.comparison import Difference
+from sparktf.config.job import JobConfig
+from sparktf.driver.plan.plan import Plan
+from sparktf.errors import GatedError
+from sparktf.hadoop import HadoopConf
+from sparktf.nightly.night import Night
+from sparktf.storage import FileSystems
+
+HELD_OUT = [350, 20]
+"""Rows of the files that are held out: of two workers one gets little."""
+
+ALONE = {"strategy": "single"}
+TWO_WORKERS = {"strategy": "multi_worker_mirrored", "workers": 2}
+SERVED = {"strategy": "parameter_server", "workers": 1, "ps": 1}
+
+
+@pytest.fixture
+def night() -> Night:
+    """What a run does beside training, on this machine's file system."""
+
+    def measure(config: JobConfig, plan: Plan) -> TableStatistics:
+        raise NotImplementedError
+
+    return Night(FileSystems(HadoopConf.from_environment()), SystemClock(), measure)
+
+
+def gated(folder: Path, flavour: str, cluster: dict[str, Any], gate: dict[str, Any], **train: Any) -> JobConfig:
+    """Returns the configuration of a model with metrics of several kinds on two outputs, and penalties."""
+    return lake.job(
+        folder,
+        "metered",
+        cluster=cluster,
+        params={"flavour": flavour},
+        data={**lake.METERED, "validation": {"path": str(folder / "held-out")}},
+        train={"batch_size": 64, "epochs": 1, "validation_batch_size": 100, **train},
+        publish={},
+        gate=gate,
+    )
+
+
+def sliced(folder: Path, column: str, value: int) -> str:
+    """Writes the held-out rows that have a value apart, and returns where."""
+    rows = pq.read_table(folder / "held-out")
+    target = folder / f"{column}-{value}"
+    target.mkdir()
+    pq.write_table(rows.filter(pc.equal(rows[column], pa.scalar(value))), target / "rows.parquet")
+    return str(target)
+
+
+@pytest.mark.parametrize(("flavour", "cluster"), [("keras", TWO_WORKERS), ("tf_keras", SERVED)])
+def test_both_models_are_what_keras_says_of_them_on_all_rows_and_on_slices(
+    flavour: str,
+    cluster: dict[str, Any],
+    tmp_path: Path,
+    gang: LocalGang,
+    elsewhere: ProcessPoolExecutor,
+    night: Night,
+) -> None:
+    lake.write(tmp_path / "lake", [300, 100])
+    lake.write(tmp_path / "held-out", HELD_OUT, seed=7)
+    metrics = {"loss": {"max": 100}, "val_click_auc": {"tolerance": 1}, "label_accuracy": {}, "click_mse": {}}
+    gate = {"metrics": metrics, "slices": ["label"], "min_rows": 50}
+    first = gang.train(gated(tmp_path, flavour, ALONE, gate), night, "1")
+    assert first.comparison is not None
+    assert first.comparison.reason == "nothing is published to compare with, and the model is within its bounds"
+
+    # The weights of the best epoch are exported, so that the gate looks at the rows apart from what is evaluated.
+    config = gated(tmp_path, flavour, cluster, gate, epochs=2, keep="best")
+    result = gang.train(config, night, "2")
+    found = result.comparison
+    assert found is not None
+    assert (found.promote, found.champion, found.champion_problem) == (True, "version 1", "")
+    assert result.extra["published"] == 2
+    champion = str(first_version(tmp_path) / "model.keras")
+    for name, where in {"": str(tmp_path / "held-out"), "label=1": sliced(tmp_path, "label", 1)}.items():
+        rows = pq.read_table(where).num_rows
+        shown = {d.metric: d for d in found.differences if d.slice == name}
+        assert {d.rows for d in shown.values()} == {rows}
+        ours = elsewhere.submit(reference.evaluate, config, where, f"{result.model}/model.keras").result()
+        theirs = elsewhere.submit(reference.evaluate, config, where, champion).result()
+        for metric in ("click_auc", "label_accuracy", "click_mse"):
+            assert shown[metric].challenger == pytest.approx(ours[metric], abs=1e-5), (name, metric)
+            assert shown[metric].champion == pytest.approx(theirs[metric], abs=1e-5), (name, metric)
+        assert shown["loss"].challenger == pytest.approx(ours["loss"], abs=1e-5)
+        assert surrounds(shown["click_auc"])
+    assert [d.slice for d in found.differences if d.metric == "loss"][1:] == slices_by_size(tmp_path)
+
+
+def test_an_evaluator_compares_the_last_weights_which_the_chief_exports(
+    tmp_path: Path, gang: LocalGang, elsewhere: ProcessPoolExecutor, night: Night
+) -> None:
+    lake.write(tmp_path / "lake", [300, 100])
+    lake.write(tmp_path / "held-out", HELD_OUT, seed=7)
+    gate = {"metrics": {"click_auc": {"tolerance": 1}}}
+    gang.train(gated(tmp_path, "keras", ALONE, gate), night, "1")
+    config = gated(tmp_path, "keras", {**ALONE, "evaluator": True}, gate)
+    result = gang.train(config, night, "2")
+    (difference,) = result.comparison.differences if result.comparison is not None else ()
+    assert (result.extra["published"], difference.finding) == (2, "good")
+    held_out = str(tmp_path / "held-out")
+    for model, value in ((result.model, difference.challenger), (first_version(tmp_path), difference.champion)):
+        said = elsewhere.submit(reference.evaluate, config, held_out, f"{model}/model.keras").result()
+        assert value == pytest.approx(said["click_auc"], abs=1e-5)
+
+
+def first_version(folder: Path) -> Path:
+    return folder / "runs/job/serving/1"
+
+
+def test_a_champion_that_does_not_fit_is_told_of_by_name(tmp_path: Path, elsewhere: ProcessPoolExecutor) -> None:
+    found = elsewhere.submit(
+        champions.problems,
+        str(tmp_path),
+        {
+            "the same": {},
+            "an input that it does not know": {"inputs": {**champions.INPUTS, "z": ("float32", (1,))}},
+            "an input less": {"inputs": {"x": ("float32", (2,))}},
+            "an input of another shape": {"inputs": {**champions.INPUTS, "x": ("float32", (3,))}},
+            "an input of another type": {"inputs": {**champions.INPUTS, "x": ("int64", (2,))}},
+            "more classes": {"outputs": 3},
+            "a file that is torn": {"damage": "saved_model.pb"},
+        },
+    ).result()
+    assert found.pop("a file that is torn").startswith("it does not load: ")
+    assert found == {
+        "the same": "",
+        "an input that it does not know": "",
+        "an input less": "it needs the input colour, which data.inputs does not have any more",
+        "an input of another shape": "its input x is float32 [batch, 2], and data.inputs brings float32 [batch, 3]",
+        "an input of another type": "its input x is float32 [batch, 2], and data.inputs brings int64 [batch, 2]",
+        "more classes": "its output y has the shape (1,), and the new model's (3,)",
+    }
+
+
+def surrounds(difference: Difference) -> bool:
+    """Whether the interval has the difference that was seen in it, and is not a point."""
+    assert difference.low is not None
+    assert difference.high is not None
+    assert difference.champion is not None
+    return difference.low < difference.challenger - difference.champion < difference.high
+
+
+def slices_by_size(folder: Path) -> list[str]:
+    labels = pq.read_table(folder / "held-out")["label"].value_counts().to_pylist()
+    return [f"label={found['values']}" for found in sorted(labels, key=lambda found: -found["counts"])]
+
+
+def test_a_model_out_of_bounds_is_kept_back_and_the_run_is_over(tmp_path: Path, gang: LocalGang, night: Night) -> None:
+    lake.write(tmp_path / "lake", [100])
+    lake.write(tmp_path / "held-out", [60], seed=7)
+    config = gated(tmp_path, "keras", ALONE, {"metrics": {"click_auc": {"min": 1.0}}})
+    for _ in range(2):  # submitted again, it says the same
+        with pytest.raises(GatedError, match=r"click_auc 0\.\d+ is not within gate.metrics.click_auc: min: 1") as error:
+            gang.train(config, night, "1")
+    assert not (tmp_path / "runs/job/serving").exists()
+    # Of the last epoch the gate's pass is the evaluation: nothing is evaluated twice.
+    result = error.value.result
+    assert [(e.epoch, e.rows) for e in result.validation] == [(0, 60)]
+    assert result.comparison.differences[0].challenger == result.validation[0].values["click_auc"]
+    assert "out of bounds" in gang.output.getvalue()

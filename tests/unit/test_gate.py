@@ -1,0 +1,268 @@
+"""The gate's decision, from what both models are on the same rows; and what of it a configuration may say."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+
+from sparktf.comparison import Comparison
+from sparktf.config.gate_section import GateConfig, GatedMetric
+from sparktf.config.job import JobConfig
+from sparktf.errors import ConfigError
+from sparktf.gating import (
+    BUCKETS,
+    Floats,
+    Measured,
+    Opponent,
+    Question,
+    draws,
+    found,
+    interval,
+    judge,
+    rows_needed,
+)
+from sparktf.keep import KeepRule
+
+CHAMPION = Opponent("version 14", 14)
+UP, DOWN = KeepRule(metric="auc", mode="max"), KeepRule(metric="auc", mode="min")
+
+
+def around(middle: float, width: float) -> Floats:
+    """Returns differences whose 95 % interval reaches so far to both sides."""
+    return middle + width / 0.95 * np.linspace(-1, 1, 4001)
+
+
+def gate(**settings: Any) -> GateConfig:
+    return GateConfig.model_validate({"metrics": {"auc": {"tolerance": 0.01}}, **settings})
+
+
+def judged(
+    *measured: Measured, rule: KeepRule = UP, opponent: Opponent = CHAMPION, asked: Any = None, **settings: Any
+) -> Comparison:
+    asked = GatedMetric.model_validate({"tolerance": 0.01} if asked is None else asked)
+    return judge(measured, {"auc": Question(rule, asked)}, gate(**settings), opponent)
+
+
+def pair(middle: float, width: float, *, name: str = "", rows: int = 10_000, champion: float = 0.8) -> Measured:
+    return Measured("auc", name, rows, champion + middle, champion, around(middle, width))
+
+
+@pytest.mark.parametrize(
+    ("middle", "width", "finding"),
+    [
+        (0.0, 0.005, "good"),
+        (0.5, 0.4, "good"),
+        (-0.009, 0.0005, "good"),  # worse, but by no more than is tolerated
+        (-0.02, 0.005, "worse"),
+        (-0.011, 0.0005, "worse"),
+        (0.0, 0.02, "undecided"),
+        (-0.01, 0.001, "undecided"),
+        (-0.02, 0.03, "undecided"),
+    ],
+)
+def test_an_interval_is_held_against_the_tolerance(middle: float, width: float, finding: str) -> None:
+    for rule, sign in ((UP, 1), (DOWN, -1)):  # where less is better, all of it is the other way round
+        difference = judged(pair(sign * middle, width), rule=rule).differences[0]
+        assert difference.finding == finding
+        assert difference.low == pytest.approx(middle - width, abs=1e-4)
+        assert difference.high == pytest.approx(middle + width, abs=1e-4)
+
+
+def test_an_interval_ends_where_so_many_differences_lie_outside() -> None:
+    assert interval(np.arange(1001.0), 0.9) == pytest.approx((50.0, 950.0))
+    assert interval(np.array([1.0, math.nan, 3.0]), 0.99)[0] == pytest.approx(1.0, abs=0.02)
+    assert interval(np.full(3, math.nan), 0.95) == (-math.inf, math.inf)
+    assert found(-math.inf, math.inf, 0.01) == "undecided"
+
+
+@pytest.mark.parametrize(("undecided", "promote"), [("promote", True), ("keep", False)])
+def test_what_is_undecided_the_configuration_decides_and_the_rows_that_would_have_are_told(
+    undecided: str, promote: bool
+) -> None:
+    comparison = judged(pair(0.0, 0.02), undecided=undecided)
+    assert comparison.promote is promote
+    needed = comparison.differences[0].rows_needed
+    assert needed == pytest.approx(40_000, rel=0.01)  # the interval has to be half as wide
+    assert f"some {needed:,} rows like these would decide it, and there are 10,000" in comparison.reason
+    assert f"gate.undecided: {undecided}" in comparison.reason
+
+
+@pytest.mark.parametrize("middle", [0.004, -0.003, -0.015, -0.03])
+def test_with_the_rows_that_are_needed_it_is_decided(middle: float) -> None:
+    rows = rows_needed(1_000, middle, middle - 0.05, middle + 0.05, 0.01)
+    assert rows is not None
+    for more, decided in ((1.02, True), (0.98, False)):
+        width = 0.05 * math.sqrt(1_000 / (rows * more))
+        assert (found(middle - width, middle + width, 0.01) != "undecided") is decided
+    assert rows_needed(1_000, -0.01, -0.05, 0.05, 0.01) is None  # exactly on the bound, however many there are
+
+
+@pytest.mark.parametrize(
+    ("asked", "value", "promote"),
+    [
+        ({"min": 0.7}, 0.7, True),
+        ({"min": 0.7}, 0.699, False),
+        ({"max": 0.7}, 0.7, True),
+        ({"max": 0.7}, 0.701, False),
+        ({"min": 0.7, "tolerance": 0.1}, 0.65, False),  # better than the champion, and not good enough
+        ({"min": 0.7}, math.nan, False),
+        ({"tolerance": 0.1}, math.nan, False),
+    ],
+)
+def test_bounds_hold_whatever_the_champion_is(asked: dict[str, float], value: float, promote: bool) -> None:
+    measured = Measured("auc", "", 10_000, value, 0.6, around(value - 0.6, 0.001))
+    comparison = judged(measured, asked=asked)
+    assert comparison.promote is promote
+    if not promote:
+        assert comparison.differences[0].finding in ("out of bounds", "worse")
+        assert comparison.reason.startswith("auc ")
+
+
+def test_a_champion_that_gives_no_number_is_beaten_by_any() -> None:
+    assert judged(Measured("auc", "", 10, 0.5, math.nan, np.full(100, math.nan))).promote
+
+
+def test_without_a_champion_bounds_alone_decide() -> None:
+    alone = Measured("auc", "", 10_000, 0.8)
+    for asked, promote in (({"min": 0.7, "tolerance": 0.01}, True), ({"min": 0.9}, False), ({"tolerance": 0.01}, True)):
+        comparison = judged(alone, opponent=Opponent(), asked=asked)
+        assert comparison.promote is promote
+        assert comparison.champion == ""
+        assert comparison.champion_metrics == {}
+
+
+@pytest.mark.parametrize(("lost", "promote"), [("promote", True), ("keep", False)])
+def test_a_champion_that_cannot_be_evaluated_is_told_and_the_configuration_decides(lost: str, promote: bool) -> None:
+    opponent = Opponent("version 14", 14, "it needs the input plan, which data.inputs does not have any more")
+    comparison = judged(Measured("auc", "", 10, 0.8), opponent=opponent, champion_lost=lost)
+    assert comparison.promote is promote
+    assert "version 14 cannot be compared with: it needs the input plan" in comparison.reason
+    assert f"gate.champion_lost: {lost}" in comparison.reason
+    out = judged(Measured("auc", "", 10, 0.8), opponent=opponent, champion_lost=lost, asked={"min": 0.9})
+    assert not out.promote
+
+
+def test_a_slice_on_which_it_is_worse_is_enough_to_keep_the_champion() -> None:
+    good = pair(0.01, 0.005)
+    comparison = judged(good, pair(-0.1, 0.02, name="country=nl"), pair(0.02, 0.5, name="country=fr"))
+    assert not comparison.promote
+    assert comparison.reason.startswith("auc on country=nl is worse: 0.7 against 0.8 of version 14")
+    assert "country=fr" not in comparison.reason
+
+
+def test_slices_that_are_small_or_undecided_decide_nothing() -> None:
+    small, wide = pair(-0.5, 0.02, name="country=nl", rows=99), pair(-0.02, 0.5, name="country=fr", rows=100)
+    comparison = judged(pair(0.0, 0.005), small, wide, min_rows=100, undecided="keep")
+    assert comparison.promote
+    assert [d.finding for d in comparison.differences] == ["good", "too few rows", "undecided"]
+
+
+def test_bounds_are_those_of_all_rows() -> None:
+    comparison = judged(
+        pair(0.0, 0.005), pair(0.0, 0.005, name="a=1", champion=0.2), asked={"min": 0.7, "tolerance": 1}
+    )
+    assert comparison.promote
+
+
+def test_the_more_slices_there_are_the_wider_their_intervals() -> None:
+    spread = np.random.default_rng(0).normal(size=100_000) * 0.01
+    one, many = (
+        judged(*(Measured("auc", f"plan={i}", 2_000, 0.8, 0.8, spread) for i in range(count))).differences[0].low
+        for count in (1, 40)
+    )
+    assert one == pytest.approx(-0.0196, rel=0.02)
+    assert many == pytest.approx(-0.0323, rel=0.03)  # 0.05 / 40 of a normal distribution lies beyond 3.23 deviations
+
+
+def test_a_metric_that_nothing_is_asked_of_is_shown_alone() -> None:
+    comparison = judged(pair(-0.5, 0.01), asked={})
+    assert comparison.promote
+    assert comparison.differences[0].finding == "not compared"
+    assert comparison.differences[0].low == pytest.approx(-0.51, abs=1e-3)
+
+
+# ---- how often it is wrong ----
+
+ROWS, TOLERANCE = 20_000, 0.01
+
+
+@dataclasses.dataclass(frozen=True)
+class Pair:
+    """Rows on which one model is right, and another."""
+
+    challenger: Floats
+    champion: Floats
+
+    @classmethod
+    def of(cls, draw: np.random.Generator, worse_by: float) -> Pair:
+        """Returns two models that are right on some 80 % of the rows, mostly on the same ones."""
+        same = draw.random(ROWS) < 0.9
+        champion = draw.random(ROWS) < 0.8
+        # On a tenth of the rows they are right apart from each other, and there one is less often.
+        other = draw.random(ROWS) < 0.8 - worse_by / 0.1
+        return cls(np.where(same, champion, other).astype(float), champion.astype(float))
+
+    def measured(self, draw: np.random.Generator, weights: Floats) -> Measured:
+        """Returns the accuracies from sums by bucket, as a trainer's states of them are."""
+        buckets = draw.permutation(np.arange(ROWS) % BUCKETS)
+        counts = weights @ np.bincount(buckets)
+        sums = [weights @ np.bincount(buckets, right) / counts for right in (self.challenger, self.champion)]
+        return Measured("auc", "", ROWS, float(self.challenger.mean()), float(self.champion.mean()), sums[0] - sums[1])
+
+
+@pytest.mark.parametrize(("worse_by", "never"), [(0.0, "worse"), (2 * TOLERANCE, "good")])
+def test_of_200_pairs_at_most_one_in_twenty_is_called_what_it_is_not(worse_by: float, never: str) -> None:
+    weights, draw = draws(BUCKETS, seed=0), np.random.default_rng(1)
+    found = [judged(Pair.of(draw, worse_by).measured(draw, weights)).differences[0] for _ in range(200)]
+    assert all(d.high - d.low < TOLERANCE for d in found if d.low is not None and d.high is not None)
+    findings: list[str] = [d.finding for d in found]
+    assert findings.count(never) <= 10, findings
+    assert findings.count("undecided") < 100, "the rows do not tell models apart that are so far from each other"
+
+
+def test_an_interval_over_buckets_holds_the_truth_as_often_as_it_says() -> None:
+    weights, draw = draws(BUCKETS, seed=0), np.random.default_rng(2)
+    inside = 0
+    for _ in range(400):
+        d = judged(Pair.of(draw, 0.005).measured(draw, weights)).differences[0]
+        assert d.low is not None
+        assert d.high is not None
+        inside += d.low < -0.005 < d.high
+    assert 0.92 <= inside / 400 <= 0.98
+
+
+# ---- the configuration ----
+
+
+def config(**sections: Any) -> JobConfig:
+    data = {"path": "lake", "inputs": {"x": "x"}, "targets": {"y": "y"}, "validation": {"fraction": 0.1}}
+    keys: dict[str, Any] = {"name": "t", "model": "m:build", "data": data, "output": {"path": "runs"}, "publish": {}}
+    return JobConfig.model_validate({**keys, "gate": {"metrics": {"auc": {"tolerance": 0.1}}}, **sections})
+
+
+def test_a_gate_is_configured() -> None:
+    assert config().gate == gate(metrics={"auc": {"tolerance": 0.1}})
+
+
+@pytest.mark.parametrize(
+    ("sections", "complaint"),
+    [
+        ({"publish": None}, "gate stands before publishing: give publish"),
+        ({"data": {"path": "l", "inputs": {"x": "x"}, "targets": {"y": "y"}}}, "gate compares models on held-out rows"),
+        ({"gate": {"metrics": {}}}, "gate.metrics"),
+        ({"gate": {"metrics": {"auc": {}}}}, "nothing is asked of any"),
+        ({"gate": {"metrics": {"auc": {"min": 2, "max": 1}}}}, r"gate.metrics.auc.*min: 2(\.0)? is more than max: 1"),
+        ({"gate": {"metrics": {"auc": {"tolerance": -1}}}}, "gate.metrics.auc.tolerance"),
+        ({"gate": {"metrics": {"auc": {"min": 1}}, "slices": ["plan"]}}, "slices are compared where a metric has"),
+        ({"gate": {"metrics": {"auc": {"tolerance": 1}}, "slices": ["a", "a"]}}, "gate.slices.*a is there twice"),
+        ({"gate": {"metrics": {"auc": {"tolerence": 1}}}}, "gate.metrics.auc.tolerence.*tolerance"),
+        ({"gate": {"metrics": {"auc": {"tolerance": 1}}, "undecided": "maybe"}}, "gate.undecided"),
+    ],
+)
+def test_a_gate_that_cannot_decide_is_refused_by_name(sections: dict[str, Any], complaint: str) -> None:
+    with pytest.raises(ConfigError, match=f"(?s){complaint}"):
+        config(**sections)
