@@ -23,9 +23,9 @@ runs = StoredRuns({root!r}, columns={columns})
 result, config = runs.published(29, 29), runs.config()
 def put(path, content):
     LocalStorage().write_bytes(path, content)
-began_s = time.perf_counter()
+began_s, began_cpu_s = time.perf_counter(), time.process_time()
 night.keep_report(LocalStorage(), runs.directory(29), result, config, put, time.time())
-print(time.perf_counter() - began_s)
+print(time.perf_counter() - began_s, time.process_time() - began_cpu_s)
 """
 
 
@@ -37,8 +37,10 @@ def figures(runs: int) -> list[Figure]:
         _python(month)
         code = _MADE.format(paths=paths, root=root, columns=_COLUMNS)
         _python(code)  # once matplotlib has made its list of fonts
-        seconds = [float(_python(code)) for _ in range(runs)]
-    return [figure(f"report of a run with {_COLUMNS} columns", seconds, unit="s", goal="<= 2")]
+        spent = [[float(seconds) for seconds in _python(code).split()] for _ in range(runs)]
+    wall_s, cpu_s = zip(*spent, strict=True)
+    name = f"report of a run with {_COLUMNS} columns"
+    return [figure(name, wall_s, unit="s", goal="<= 2"), figure(f"{name}, processor time", cpu_s, unit="s")]
 
 
 def _python(code: str) -> str:

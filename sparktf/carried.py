@@ -32,11 +32,29 @@ class Carried(Message):
         source: What it is from, as messages call it: "version 14", "run churn/2026-11-19", or a path.
         run_id: The run that trained it; "" where nobody knows.
         optimizer: Whether the optimizer's state was taken over too.
-        left: Names of variables of the source that the model does not have.
+        full_date: Day of the training from scratch that the weights go back to; "" where nobody knows.
+        left: Names of variables of the source that nobody took.
     """
 
     source: str
     run_id: str = ""
     optimizer: bool = False
+    full_date: str = ""
     variables: tuple[CarriedVariable, ...] = ()
     left: tuple[str, ...] = ()
+
+    def in_words(self) -> str:
+        """Returns it in one line."""
+        kept = [v for v in self.variables if v.how != "new"]
+        text = f"begins from {self.source}: {len(kept)} of {_count(len(self.variables), 'variable')} kept"
+        if self.optimizer:
+            text += ", the optimizer's state too"
+        if tables := [v for v in self.variables if v.how == "entries"]:
+            entries, new, gone = (sum(getattr(v, what) for v in tables) for what in ("kept", "new", "left"))
+            text += f", {_count(len(tables), 'table')}: {_count(entries, 'entry', 'entries')} kept"
+            text += f", {new:,} new, {gone:,} gone"
+        return text
+
+
+def _count(number: int, what: str, many: str = "") -> str:
+    return f"{number:,} {what if number == 1 else many or what + 's'}"

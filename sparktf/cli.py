@@ -102,6 +102,7 @@ def _backfill(arguments: argparse.Namespace) -> int:
     signal.signal(signal.SIGTERM, _interrupt)
     dates = backfill.dates_between(arguments.first, arguments.last, seconds_of("--every", arguments.every))
     configs = {date: load_config(arguments.config, arguments.set, date) for date in dates}
+    backfill.check_order(configs, arguments.parallel)
     systems = FileSystems(HadoopConf.from_environment())
     runs = backfill.runs_of(configs, systems)
     console = Console()

@@ -13,6 +13,7 @@ from typing import Any, BinaryIO
 from lakes import lake_config
 from rich.console import Console
 
+from sparktf.carried import Carried
 from sparktf.clock import SystemClock
 from sparktf.column_statistics import TableStatistics
 from sparktf.comparison import Comparison
@@ -400,7 +401,11 @@ class PretendSite:
         attempt = self._driver.gang.attempt
         assert attempt is not None
         attempt.epochs = LockedBook(lock)
-        self._say(Action.READY, Ready(attempt=number, node=CHIEF, replicas=1, keras="keras", versions={}, weights=1))
+        ready = Ready(attempt=number, node=CHIEF, replicas=1, keras="keras", versions={}, weights=1)
+        if spec.init is not None:
+            carried = Carried(source=spec.init.label, full_date=spec.init.full_date)
+            ready = ready.model_copy(update={"carried": carried})
+        self._say(Action.READY, ready)
         yield
         rows = self._plan.rows(next(iter(self._plan.tables)))
         begun = 0 if spec.restore is None else spec.restore.step // EVERY

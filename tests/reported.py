@@ -18,10 +18,12 @@ from sparktf.config.load import show_config
 from sparktf.errors import ErrorRecord, Verdict
 from sparktf.event_log import EventLog
 from sparktf.events import AttemptBegun, AttemptEnded, CourseSeen, Event, LineSaid, MetricsSeen, RunBegun, RunEnded
+from sparktf.nightly.serving import CURRENT, ModelManifest
 from sparktf.result import AttemptResult, NodeInput, NodeResult, RunResult
-from sparktf.rundir import RunDirectory
+from sparktf.rundir import STATISTICS, RunDirectory
 from sparktf.samples import Samples
 from sparktf.sequence import Stream
+from sparktf.storage.checkpoints import MANIFEST
 from sparktf.storage.local import LocalStorage
 from sparktf.topology import NodeId, Role
 
@@ -143,6 +145,22 @@ class StoredRuns:
         self._events(day, begin_s, events)
         self._config(day)
         self._statistics(day, drift=0.02)
+
+    def serve(self, day: int, version: int, drift: float) -> None:
+        """Puts a version where readers find it, as the current one, with the statistics of its run's data."""
+        folder = f"{self.root}/{NAME}/serving"
+        manifest = ModelManifest(
+            files=(),
+            name=NAME,
+            run_id=self.directory(day).run_id,
+            date=f"2026-11-{day:02d}",
+            published=_BEGAN.isoformat(),
+            plan_hash="p",
+            steps=1,
+        )
+        self._put(f"{folder}/{version}/{MANIFEST}", manifest.model_dump_json())
+        self._put(f"{folder}/{version}/{STATISTICS}", statistics(self.columns, drift).model_dump_json())
+        self._put(f"{folder}/{CURRENT}", str(version))
 
     def days(self, last: int) -> None:
         """Leaves a run of each day of November until one."""

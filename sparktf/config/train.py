@@ -10,11 +10,24 @@ from pydantic import AfterValidator, Field, PositiveInt, model_validator
 from sparktf.config.duration import Duration
 from sparktf.config.patience import EarlyStoppingConfig, ReduceLrConfig, WatchedMetric
 from sparktf.config.section import FunctionName, Section
+from sparktf.rundir import check_run_id
 from sparktf.time_limit import TimeOfDay
+
+PUBLISHED = "published"
+RUN = "run:"
+"""What `train.init_from` begins with where it names a run."""
 
 
 def _time_of_day(text: str) -> str:
     TimeOfDay.of(text)
+    return text
+
+
+def _init_from(text: str) -> str:
+    if text.startswith(RUN):
+        check_run_id(text.removeprefix(RUN))
+    elif not text.strip():
+        raise ValueError("is empty: say published, run:<run id> or a path")
     return text
 
 
@@ -81,6 +94,26 @@ class TrainConfig(Section):
         description="How long before `deadline` or `max_seconds` training ends. Default: a minute, and half as much "
         "again as an evaluation and two checkpoints took at most until then, or as the end of an earlier run took.",
     )
+    init_from: Annotated[str, AfterValidator(_init_from)] | None = Field(
+        default=None,
+        description="Whose weights training begins with: `published`, the model that `CURRENT` names; `run:<run id>`, "
+        "that of another run of this name; or the path of a `.keras` file, or of a folder with a `model.keras` "
+        "([warm-start.md](warm-start.md)). Default: the model function's own initial weights.",
+    )
+    init_tables: dict[str, str] = Field(
+        default={},
+        description="Name of an embedding layer: whose entries its rows are, where the model does not tell. A key of "
+        "what `prepare` returns, or the name of a lookup layer.",
+    )
+    init_optimizer: bool = Field(
+        default=False, description="Whether the optimizer's state is taken over too, but for its learning rate."
+    )
+    full_every: Duration | None = Field(
+        default=None,
+        gt=0,
+        description="Trains from scratch, whatever `init_from` says, where the last training from scratch that the "
+        "weights go back to is so long ago, by the dates of the runs.",
+    )
     max_attempts: PositiveInt = Field(default=3, description="Attempts before infrastructure failures end the run.")
 
     @model_validator(mode="after")
@@ -88,6 +121,26 @@ class TrainConfig(Section):
         if self.reserve is not None and not self.ends_by_time:
             raise ValueError("reserve is left before deadline or max_seconds: give one of them, or leave reserve out")
         return self
+
+    @model_validator(mode="after")
+    def _warm_start_has_a_source(self) -> Self:
+        if self.init_from is not None:
+            return self
+        for key in ("init_tables", "init_optimizer", "full_every"):
+            if getattr(self, key):
+                raise ValueError(f"{key} is of a warm start: say in init_from whose weights training begins with")
+        return self
+
+    @property
+    def init_run(self) -> str | None:
+        """The run that `init_from` names; None where it names none."""
+        named = self.init_from or ""
+        return named.removeprefix(RUN) if named.startswith(RUN) else None
+
+    @property
+    def init_path(self) -> str | None:
+        """The path that `init_from` is; None where it is none."""
+        return None if self.init_from in (None, PUBLISHED) or self.init_run is not None else self.init_from
 
     def watched(self) -> Mapping[str, WatchedMetric]:
         """Returns the sections that look at a metric after each epoch, by their keys."""
@@ -112,4 +165,5 @@ class TrainConfig(Section):
         best = ("train.keep: best",) if self.keep == "best" else ()
         times = [f"train.{key}" for key in ("deadline", "max_seconds") if getattr(self, key) is not None]
         callbacks = () if self.callbacks is None else ("train.callbacks",)
-        return (*best, *self.watched(), *callbacks, *times)
+        init = () if self.init_from is None else ("train.init_from",)
+        return (*best, *self.watched(), *callbacks, *times, *init)

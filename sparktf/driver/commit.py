@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
+from sparktf.carried import Carried
 from sparktf.clock import Clock
 from sparktf.config.job import JobConfig
 from sparktf.driver.attempt.attempt import Attempt
@@ -33,7 +34,7 @@ _VALIDATION = "validation"
 _TRAINING = "training"
 _LOSS = "loss"
 _KEEP = "keep"
-
+_CARRIED = "carried"
 
 _NBYTES_PER_WEIGHT = 12
 """A float32 and the two slots of Adam, the largest of the usual optimizers."""
@@ -50,6 +51,7 @@ class Commit:
         evaluations: What is known of the weights up to this step, whose own evaluation may still be under way.
         training: The training loss of the epochs before, where trainers tell it.
         keep: By what the best of them are known, if they are kept.
+        carried: What the weights were begun with, if those were another run's.
     """
 
     save: Save
@@ -59,6 +61,7 @@ class Commit:
     evaluations: tuple[Evaluation, ...] = ()
     training: tuple[Evaluation, ...] = ()
     keep: KeepRule | None = None
+    carried: Carried | None = None
     replayed: int = 0
 
 
@@ -111,6 +114,7 @@ class Committer:
         self._evaluated: tuple[Evaluation, ...] = ()
         self._trained: tuple[Evaluation, ...] = ()
         self._keep: KeepRule | None = None
+        self._carried: Carried | None = None
         self._not_committed: NotStoredError | None = None
         self._failing_since_s: float | None = None
         self._clock = clock
@@ -162,7 +166,7 @@ class Committer:
         found = self._store.latest()
         if found is None:
             self.step, self.checkpoint = 0, ""
-            self._earlier = self._evaluated = self._trained = ()
+            self._earlier, self._evaluated, self._trained, self._carried = (), (), (), None
             return None
         manifest, folder = found
         self.step, self.checkpoint = manifest.step, folder
@@ -175,6 +179,8 @@ class Committer:
             self._keep = self.attempt.evaluation.rule
         if self._keep is None and _KEEP in manifest.extra:
             self._keep = KeepRule.model_validate(manifest.extra[_KEEP])
+        carried = manifest.extra.get(_CARRIED)
+        self._carried = None if carried is None else Carried.model_validate(carried)
         comparable = self._config.train.keep == "last" or self._keep is not None
         return Restore(
             path=folder,
@@ -289,6 +295,7 @@ class Committer:
             "validation": evaluations,
             "kept": kept,
             "stopped": stopped,
+            "carried": self._begun_with(self.attempt),
             "comparison": comparison,
             "ending": max(endings, key=lambda ending: ending.total_s, default=None),
             "model": self.model,
@@ -296,6 +303,11 @@ class Committer:
             "evaluation_error": None if self.attempt is None else self.attempt.evaluation.failed,
             "versions": self.versions,
         }
+
+    def _begun_with(self, attempt: Attempt | None) -> Carried | None:
+        """Returns what this attempt has taken over from another run's model, or that which it goes on from."""
+        trainers = attempt.trainers.values() if attempt is not None else ()
+        return next((t.ready.carried for t in trainers if t.ready and t.ready.carried), self._carried)
 
     def _evaluations(self) -> tuple[Evaluation, ...]:
         return merged((*self._evaluated, *self._told(Stream.VALIDATION)))
@@ -320,6 +332,7 @@ class Committer:
             evaluations=merged(self._evaluations(), save.chief.step),
             training=merged(self._training(), save.chief.step),
             keep=attempt.evaluation.rule,
+            carried=self._begun_with(attempt),
             replayed=attempt.account(epoch).replayed + attempt.fed.in_doubt(epoch),
         )
 
@@ -327,7 +340,7 @@ class Committer:
         chief, cursor, keep = commit.save.chief, commit.save.cursor, commit.keep or self._keep
         if chief.error:
             raise StorageError(chief.error)
-        self.versions, self._keep = commit.versions, keep
+        self.versions, self._keep, self._carried = commit.versions, keep, commit.carried
         manifest = Manifest(
             step=chief.step,
             epoch=cursor.epoch,
@@ -348,6 +361,7 @@ class Committer:
                 **({} if not commit.training else {_TRAINING: [e.model_dump() for e in commit.training]}),
                 **({} if not chief.loss.rows else {_LOSS: chief.loss.model_dump()}),
                 **({} if keep is None else {_KEEP: keep.model_dump()}),
+                **({} if commit.carried is None else {_CARRIED: commit.carried.model_dump()}),
             },
         )
         best = None if keep is None or self._is_evaluated_beside else self._best_of(commit, keep)

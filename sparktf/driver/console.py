@@ -259,6 +259,14 @@ def _made(result: RunResult) -> str:
     return f"{speed}, updates between reading and applying: {most}" if most else speed
 
 
+def _ends(result: RunResult) -> Iterator[tuple[str, str]]:
+    """Yields what training began with and why it ended, where that is not as usual."""
+    if result.carried is not None:
+        yield "begun", result.carried.in_words().removeprefix("begins ")
+    if result.stopped is not None:
+        yield "ended", result.stopped.text
+
+
 def _facts(result: RunResult) -> list[tuple[str, str]]:
     rows = result.rows
     facts = []
@@ -281,8 +289,7 @@ def _facts(result: RunResult) -> list[tuple[str, str]]:
         facts.append(("workers", made))
     if result.attempts and result.attempts[-1].advice:
         facts.append(("advice", result.attempts[-1].advice))
-    if result.stopped is not None:
-        facts.append(("ended", result.stopped.text))
+    facts.extend(_ends(result))
     if result.kept is not None:
         kept = result.kept
         facts.append(("weights", f"of epoch {kept.epoch + 1}, step {kept.step:,}: best {kept.metric} {kept.value:.4f}"))

@@ -40,9 +40,13 @@ class Hooks:
     def planned(self, config: JobConfig, plan: Plan, rundir: RunDirectory, put: Put, voice: Voice) -> None:
         """There is a plan, which is stored after this; no executor is held yet. Not called for a resumed run either."""
 
-    def models(self, config: JobConfig, rundir: RunDirectory, voice: Voice) -> Models:
-        """An attempt is about to begin. Returns the models beside its own that it has to do with."""
-        del config, rundir, voice
+    def models(self, config: JobConfig, rundir: RunDirectory, voice: Voice, *, resumes: bool) -> Models:
+        """An attempt is about to begin. Returns the models beside its own that it has to do with.
+
+        Args:
+            resumes: It goes on from a checkpoint, and so begins from no other model.
+        """
+        del config, rundir, voice, resumes
         return Models()
 
     def ending_s(self, config: JobConfig, rundir: RunDirectory) -> float:

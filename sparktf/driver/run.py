@@ -225,8 +225,8 @@ class Run:
             )
         feeding = Feeding(attempt, partial(gang.feed, self._config, plan, number))
         committer.attempt = attempt
-        self._announce(number, seating, restore)
         leader = self._leader(number, seating, plan, assets, restore)
+        self._announce(number, seating, leader)
         gang.begin(attempt, seating.specs(leader))
         self._take(RunEvent.BEGIN)
         replacements = Replacements(gang, attempt, seating, leader)
@@ -277,7 +277,7 @@ class Run:
         self, number: int, seating: Seating, plan: Plan, assets: dict[str, Any], restore: Restore | None
     ) -> TrainerSpec:
         """Returns what the leader's trainer gets."""
-        models = self._hooks.models(self._config, self._rundir, self._voice)
+        models = self._hooks.models(self._config, self._rundir, self._voice, resumes=restore is not None)
         before_s = partial(self._hooks.ending_s, self._config, self._rundir)
         return TrainerSpec(
             run_id=self._rundir.run_id,
@@ -297,8 +297,9 @@ class Run:
             champion=models.champion,
         )
 
-    def _announce(self, number: int, seating: Seating, restore: Restore | None) -> None:
-        since = f"from step {restore.step}" if restore else "from scratch"
+    def _announce(self, number: int, seating: Seating, leader: TrainerSpec) -> None:
+        restore, init = leader.restore, leader.init
+        since = f"from step {restore.step}" if restore else f"from {init.label}" if init else "from scratch"
         self._display.say(f"attempt {len(self._attempts) + 1}: {seating.in_words}, {since}")
         workers, from_step = seating.workers, restore.step if restore else 0
         hosts = ", ".join(workers)

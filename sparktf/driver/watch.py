@@ -8,6 +8,7 @@ from functools import partial
 from itertools import zip_longest
 from typing import NamedTuple
 
+from sparktf.carried import Carried
 from sparktf.config.job import JobConfig
 from sparktf.driver.attempt.attempt import Attempt
 from sparktf.driver.attempt.course import AttemptCourse
@@ -29,6 +30,7 @@ class Due(NamedTuple):
     Attributes:
         commits: Checkpoints that are whole.
         weights: Of the model, once it is known.
+        carried: What it begins with of another run's model, once that is known.
         metrics: What nobody has shown yet; `warnings` likewise.
         evaluates: The training is done, and the evaluator is not.
     """
@@ -36,6 +38,7 @@ class Due(NamedTuple):
     outcome: Outcome
     commits: list[Commit]
     weights: int | None
+    carried: Carried | None
     metrics: list[Metrics]
     warnings: list[str]
     progress: list[Progress]
@@ -70,6 +73,7 @@ class Watch:
     _warned: int = 0
     _mourned: Sequence[str] = ()
     _room_is_known: bool = False
+    _carried_is_said: bool = False
     _last_step: int = 0
     _given_up: bool = False
 
@@ -175,7 +179,8 @@ class Watch:
             progress, evaluates = attempt.progress(), attempt.evaluation.is_waited_for(attempt.trainers)
             now_s, is_last = self.gang.site.clock.now_s(), outcome is not Outcome.RUNNING
             self.course.look(now_s, attempt.trainers, attempt.epochs, is_last=is_last)
-        return Due(outcome, commits, ready.weights if ready else None, metrics, warnings, progress, evaluates)
+        weights, carried = (ready.weights, ready.carried) if ready else (None, None)
+        return Due(outcome, commits, weights, carried, metrics, warnings, progress, evaluates)
 
     # ---- act ----
 
@@ -183,6 +188,9 @@ class Watch:
         if due.weights is not None and not self._room_is_known:
             self._room_is_known = True
             self.writer.put(partial(self.committer.check_room, due.weights))
+        if due.carried is not None and not self._carried_is_said:
+            self._carried_is_said = True
+            self.display.say(due.carried.in_words())
         self._commit(due.commits)
         for reported in due.metrics:
             self.display.metrics(reported)

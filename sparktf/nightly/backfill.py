@@ -18,6 +18,7 @@ from rich.table import Table
 from rich.text import Text
 
 from sparktf.config.job import JobConfig
+from sparktf.config.train import PUBLISHED
 from sparktf.driver.console import ending_of, style_of
 from sparktf.errors import ConfigError, Verdict
 from sparktf.result import RunResult
@@ -147,6 +148,25 @@ def runs_of(configs: Mapping[str, JobConfig], file_systems: FileSystems) -> list
     if len(configs) > 1 and len(plans) == 1:
         raise ConfigError("data says nothing of {{date}}: the runs of all dates would read the same")
     return [_run_of(date, config, file_systems) for date, config in configs.items()]
+
+
+def check_order(configs: Mapping[str, JobConfig], parallel: int) -> None:
+    """Refuses to train dates at once of which one begins with the weights of another.
+
+    Args:
+        configs: Date -> the configuration for it.
+        parallel: Runs at once.
+
+    Raises:
+        ConfigError: they would.
+    """
+    for date, config in configs.items() if parallel > 1 else ():
+        init_from, run = config.train.init_from, config.train.init_run
+        if run in configs or (init_from == PUBLISHED and config.publish is not None):
+            raise ConfigError(
+                f"--parallel {parallel}: with train.init_from: {init_from} the run of {date} begins from that of "
+                "another date: leave --parallel out, so that they train in order"
+            )
 
 
 def exit_code(codes: Mapping[str, int]) -> int:

@@ -124,8 +124,13 @@ def places(current: Version | None, runs: Sequence[str], rundir: RunDirectory) -
     return found if current is None else [BaselinePlace(current.folder, current.number), *found]
 
 
-def find_baseline(storage: Storage, rundir: RunDirectory, warn: Callable[[str], None]) -> Baseline | None:
+def find_baseline(
+    storage: Storage, rundir: RunDirectory, warn: Callable[[str], None], before: int | None = None
+) -> Baseline | None:
     """Returns the statistics at the first of the `places` that has some, None where none has.
+
+    Args:
+        before: The model that readers had before this version. Default: the one they have.
 
     Raises:
         StorageError: the storage failed.
@@ -133,7 +138,8 @@ def find_baseline(storage: Storage, rundir: RunDirectory, warn: Callable[[str], 
     serving = Serving(storage, rundir.root, rundir.name)
     entries = storage.list(rundir.path.rpartition("/")[0])
     names = [name for entry in entries if entry.is_dir and (name := name_of(entry.path)) != SERVING]
-    for place in places(serving.current_version(), names, rundir):
+    current = serving.current_version() if before is None else _last_before(serving.versions(), before)
+    for place in places(current, names, rundir):
         try:
             if (run_id := _run_at(storage, place, serving)) is not None:
                 content = storage.read_bytes(f"{place.folder}/{STATISTICS}")
@@ -145,6 +151,10 @@ def find_baseline(storage: Storage, rundir: RunDirectory, warn: Callable[[str], 
             warn(f"data.checks: {what} {name_of(place.folder)} is not compared with: {place.folder} holds what another "
                  f"version has written ({error.error_count()} fields differ)")  # fmt: skip
     return None
+
+
+def _last_before(versions: Sequence[Version], number: int) -> Version | None:
+    return max((v for v in versions if v.number < number and not v.withdrawn), default=None)
 
 
 def _run_at(storage: Storage, place: BaselinePlace, serving: Serving) -> str | None:

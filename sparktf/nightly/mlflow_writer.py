@@ -48,7 +48,7 @@ DEFAULTS = {
 _T = TypeVar("_T")
 
 
-class Writer:
+class MlflowWriter:
     """MLflow's run of one run of ours."""
 
     def __init__(self, client: MlflowClient, note: MlflowNote) -> None:
@@ -204,7 +204,7 @@ def main() -> int:
         if uri is None:
             print("where is the tracking server? Set output.mlflow.tracking_uri, or MLFLOW_TRACKING_URI for the driver")
             return 1
-        writer = Writer(MlflowClient(uri, uri), note)
+        writer = MlflowWriter(MlflowClient(uri, uri), note)
         print(f"MLflow: {writer.url(writer.write())}")
     except Exception as error:  # noqa: BLE001 - the process's edge: whoever reads it gets one line
         print(f"{type(error).__name__}: {_one_line(error)}")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime as dt
 from collections.abc import Callable
 from functools import partial
 from typing import Any
@@ -26,11 +27,12 @@ from sparktf.nightly.readiness import await_ready
 from sparktf.nightly.release import release_of
 from sparktf.nightly.reporting import keep_report
 from sparktf.nightly.serving import Published, Serving
+from sparktf.nightly.warm_start import Beginning, beginning_of
 from sparktf.result import RunResult
 from sparktf.rundir import RunDirectory
 from sparktf.storage import FileSystems
 from sparktf.storage.base import Storage
-from sparktf.wire.model_source import Models
+from sparktf.wire.model_source import Models, ModelSource
 
 
 class Night(Hooks):
@@ -55,7 +57,13 @@ class Night(Hooks):
             self._mlflow.begun(config, rundir, result, voice)
 
     def before_plan(self, config: JobConfig, rundir: RunDirectory, voice: Voice) -> None:
-        """Waits for the data. Raises `NotReadyError` where it does not come in time."""
+        """Looks for the model to begin from, and waits for the data.
+
+        Raises:
+            ConfigError: there is no such model.
+            NotReadyError: the data does not come in time.
+        """
+        self._beginning(config, rundir)  # before a node is held for nothing; it is looked for anew when it is needed
         if config.data.ready is not None and config.data.path is not None:
             storage = self._file_systems.open(config.data.path)
             await_ready(storage, config.data.path, config.data.ready, self._clock, voice.say)
@@ -66,13 +74,29 @@ class Night(Hooks):
             storage = self._file_systems.open(rundir.root)
             check_data(config.data.checks, storage, rundir, partial(self._measure, config, plan), put, voice)
 
-    def models(self, config: JobConfig, rundir: RunDirectory, voice: Voice) -> Models:
-        """Returns the version whose place the model is to take, where a gate stands before that."""
-        del voice
+    def models(self, config: JobConfig, rundir: RunDirectory, voice: Voice, *, resumes: bool) -> Models:
+        """Returns what the run begins from, and the version whose place its model is to take, if a gate is before that.
+
+        Raises:
+            ConfigError: what it is to begin from is not there.
+        """
+        init = None if resumes else self._init(config, rundir, voice)
         if config.gate is None:
-            return Models()
+            return Models(init=init)
         serving = Serving(self._file_systems.open(rundir.root), rundir.root, rundir.name)
-        return Models(champion=champion_of(serving, rundir.run_id))
+        return Models(init=init, champion=champion_of(serving, rundir.run_id))
+
+    def _init(self, config: JobConfig, rundir: RunDirectory, voice: Voice) -> ModelSource | None:
+        beginning = self._beginning(config, rundir)
+        if beginning.scratch:
+            voice.say(beginning.scratch)
+        if beginning.warning:
+            voice.warn(beginning.warning)
+        return beginning.source
+
+    def _beginning(self, config: JobConfig, rundir: RunDirectory) -> Beginning:
+        today = dt.datetime.fromtimestamp(self._clock.wall_s(), dt.UTC).date()
+        return beginning_of(config, rundir, self._file_systems, today)
 
     def ending_s(self, config: JobConfig, rundir: RunDirectory) -> float:
         """Returns what the last runs of the name took after their training, at most."""

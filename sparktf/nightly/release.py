@@ -94,6 +94,7 @@ class Release:
             published=dt.datetime.fromtimestamp(self.now_s, dt.UTC).isoformat(timespec="seconds"),
             plan_hash=plan.plan_hash,
             steps=self.result.steps,
+            full_date=self.result.carried.full_date if self.result.carried else self.date,
         )
         self.storage.write_bytes(f"{staged}/{MANIFEST}", manifest.model_dump_json(indent=1).encode())
 

@@ -46,6 +46,8 @@ class ModelManifest(FileManifest):
         published: When it was, ISO 8601.
         plan_hash: Of the plan that it was trained by.
         steps: Optimizer updates.
+        full_date: Day of the training from scratch that its weights go back to: its own where it began from no other
+            model; "" of a version that was published before there were warm starts.
     """
 
     name: str
@@ -54,6 +56,7 @@ class ModelManifest(FileManifest):
     published: str
     plan_hash: str
     steps: int
+    full_date: str = ""
 
 
 class Version(NamedTuple):

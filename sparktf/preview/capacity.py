@@ -17,7 +17,7 @@ from sparktf.submit.yarn import YarnHost
 _MEMINFO = Path("/proc/meminfo")
 
 
-class Room(NamedTuple):
+class Capacity(NamedTuple):
     """What there is.
 
     Attributes:
@@ -36,7 +36,9 @@ class Room(NamedTuple):
         return self.hosts.get(host.lower(), same[0] if len(same) == 1 else 0)
 
 
-def room_on_yarn(config: JobConfig, slots: Slots, managers: ResourceManagers, hosts: Sequence[YarnHost] | None) -> Room:
+def room_on_yarn(
+    config: JobConfig, slots: Slots, managers: ResourceManagers, hosts: Sequence[YarnHost] | None
+) -> Capacity:
     """Returns what YARN has, and how much of the gang there is memory for now.
 
     Memory alone counts, as YARN's schedulers do by default; what a queue may take of it is not looked at.
@@ -54,7 +56,7 @@ def room_on_yarn(config: JobConfig, slots: Slots, managers: ResourceManagers, ho
         said="YARN does not say what it has: its REST API does not answer",
     )
     if hosts is None:
-        return Room(forecast)
+        return Capacity(forecast)
     free = [host.free_mib for host in hosts]
     for mib in driver:  # it comes first, and may lie on any host: on the one with most room
         if free and max(free) >= mib:
@@ -68,15 +70,15 @@ def room_on_yarn(config: JobConfig, slots: Slots, managers: ResourceManagers, ho
         "fits": min(sum(mib // executor for mib in free), nodes),
         "said": "YARN, just now",
     }
-    return Room(forecast.model_copy(update=facts), {host.host.lower(): host.free_mib // executor for host in hosts})
+    return Capacity(forecast.model_copy(update=facts), {host.host.lower(): host.free_mib // executor for host in hosts})
 
 
-def room_here(config: JobConfig, slots: Slots) -> Room:
+def room_here(config: JobConfig, slots: Slots) -> Capacity:
     """Returns what this machine has, where all runs on it."""
     total_mib, free_mib = machine_memory(_MEMINFO)
     cores = len(os.sched_getaffinity(0))
     nodes, node_mib = config.cluster.nodes, config.cluster.node_memory.mib
-    return Room(
+    return Capacity(
         RoomForecast(
             master=slots.master,
             nodes=nodes,
@@ -92,9 +94,9 @@ def room_here(config: JobConfig, slots: Slots) -> Room:
     )
 
 
-def room_elsewhere(config: JobConfig, slots: Slots) -> Room:
+def room_elsewhere(config: JobConfig, slots: Slots) -> Capacity:
     """Returns what is known of a cluster that cannot be asked."""
-    return Room(
+    return Capacity(
         RoomForecast(
             master=slots.master,
             nodes=config.cluster.nodes,

@@ -53,7 +53,7 @@ from sparktf.nightly.forecast import (
 )
 from sparktf.nightly.readiness import Lake, not_ready
 from sparktf.nightly.serving import Serving
-from sparktf.preview.capacity import Room, room_elsewhere, room_here, room_on_yarn
+from sparktf.preview.capacity import Capacity, room_elsewhere, room_here, room_on_yarn
 from sparktf.result import Application
 from sparktf.rundir import RunDirectory
 from sparktf.runs.finding import FoundRun
@@ -154,7 +154,7 @@ class _Look:
 
     # ---- the cluster ----
 
-    def _room(self) -> Room | None:
+    def _room(self) -> Capacity | None:
         if self.slots.one_machine:
             return room_here(self.config, self.slots)
         if not self.slots.is_yarn:

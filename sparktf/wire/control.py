@@ -11,6 +11,7 @@ from typing import Annotated, Any, Literal
 from pydantic import Field
 
 from sparktf.beats import QUICK_S
+from sparktf.carried import Carried
 from sparktf.config.job import JobConfig
 from sparktf.errors import ErrorRecord
 from sparktf.feature import FeedSpec
@@ -226,6 +227,7 @@ class Ready(NodeMessage):
     Attributes:
         data: Where feeders find this node, if Spark feeds it.
         keep: By what the best weights are known, if they are kept.
+        carried: What the leader has taken over from another run's model, if it begins from one.
     """
 
     replicas: int
@@ -234,6 +236,7 @@ class Ready(NodeMessage):
     weights: int
     data: DataAddress | None = None
     keep: KeepRule | None = None
+    carried: Carried | None = None
 
 
 class Progress(Message):

@@ -16,6 +16,7 @@ class ModelSource(Message):
         files: Names of its files below the folder.
         version: The published version that it is; None for what is none.
         run_id: Of the run that trained it; "" where nobody knows.
+        full_date: Day of the training from scratch that its weights go back to, as YYYY-MM-DD; "" where nobody knows.
     """
 
     label: str
@@ -23,6 +24,7 @@ class ModelSource(Message):
     files: tuple[str, ...]
     version: int | None = None
     run_id: str = ""
+    full_date: str = ""
 
 
 class Models(NamedTuple):

@@ -6,6 +6,8 @@ These functions run in a process of their own, which has TensorFlow; see the fix
 from __future__ import annotations
 
 import importlib
+import json
+import zipfile
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -258,3 +260,35 @@ def _watched(kind: Any, history: Sequence[float], settings: Mapping[str, Any]) -
     for epoch, value in enumerate(history):
         callback.on_epoch_end(epoch, {"val_loss": value})
         yield epoch, model
+
+
+def weights_by_layer(exported: str, *, unsafe: bool = False) -> dict[str, list[Values]]:
+    """Returns the weights of each layer of an exported model that has any, by its name; of tables in shards, whole.
+
+    Args:
+        exported: Its folder.
+        unsafe: It has a `Lambda`.
+    """
+    model = _loaded(exported, unsafe=unsafe)
+    found = {layer.name: [np.asarray(w) for w in layer.get_weights()] for layer in model.layers if layer.weights}
+    for layer in model.layers:
+        if hasattr(layer, "shards"):
+            table = np.zeros((layer.input_dim, layer.output_dim), np.float32)
+            for shard, values in enumerate(found[layer.name]):
+                table[shard :: layer.shards] = values
+            found[layer.name] = [table]
+    return found
+
+
+def updates_counted(exported: str) -> int:
+    """Returns how many updates the optimizer of an exported model has counted."""
+    return int(np.asarray(_loaded(exported).optimizer.iterations))
+
+
+def _loaded(exported: str, *, unsafe: bool = False) -> Any:
+    """Returns an exported model, by the Keras that has saved it."""
+    with zipfile.ZipFile(f"{exported}/model.keras") as archive:
+        version = json.loads(archive.read("metadata.json"))["keras_version"]
+    flavour = "tf_keras" if version.startswith("2.") else "keras"
+    importlib.import_module(f"sparktf.layers.{flavour}")
+    return importlib.import_module(flavour).models.load_model(f"{exported}/model.keras", safe_mode=not unsafe)

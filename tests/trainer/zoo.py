@@ -164,6 +164,34 @@ def text(params: Params, assets: Params) -> Any:
     return _classifier(keras, params, {"colour": colour, "numbers": numbers}, hidden)
 
 
+def carried(params: Params, assets: Params) -> Any:
+    """A model with tables of all kinds, for a warm start: over a lookup's vocabulary, in `shards`, over an asset.
+
+    With `params["lambda"]`, Keras refuses to load what it has saved of it.
+    """
+    keras = _flavour(params)
+    layers, sharded = keras.layers, importlib.import_module(f"sparktf.layers.{params['flavour']}").ShardedEmbedding
+    colour = keras.Input((), name="colour", dtype="string")
+    item = keras.Input((), name="item", dtype="int64")
+    numbers = keras.Input((len(NUMBERS),), name="numbers")
+    same = layers.Lambda(lambda values: values, name="same")(numbers) if params.get("lambda") else numbers
+    look = layers.StringLookup(vocabulary=assets["colours"], num_oov_indices=2)
+    items = layers.IntegerLookup(vocabulary=assets["items"])
+    shades = len(assets["colours"])
+    parts = [
+        layers.Embedding(shades + 2, 3, name="of_colour")(look(colour)),
+        sharded(len(assets["items"]) + 1, 2, shards=params["shards"], name="of_item")(items(item)),
+        layers.Embedding(shades + 4, 2, name="of_shade")(look(colour) + 2),
+        layers.Embedding(ITEMS, 2, name="of_number")(item),
+        layers.Dense(params.get("width", 4), "tanh", name="widened")(same),
+    ]
+    hidden = layers.Dense(5, "tanh")(layers.BatchNormalization()(layers.Concatenate()(parts)))
+    inputs = {"colour": colour, "item": item, "numbers": numbers}
+    model = keras.Model(inputs, layers.Dense(CLASSES, "softmax", name="label")(hidden))
+    model.compile(_optimizer(keras, params), "sparse_categorical_crossentropy", metrics=["accuracy"])
+    return model
+
+
 def spoiled(params: Params, assets: Params) -> Any:
     """A model that learns until step `params["until"]`, and then forgets."""
     del assets

@@ -7,6 +7,7 @@ import signal
 import sys
 import threading
 from collections.abc import Sequence
+from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
@@ -14,7 +15,7 @@ import pytest
 from sparktf.cli import main
 from sparktf.config.load import load_config
 from sparktf.errors import ConfigError, Verdict
-from sparktf.nightly.backfill import Backfill, dates_between, exit_code, runs_of
+from sparktf.nightly.backfill import Backfill, check_order, dates_between, exit_code, runs_of
 from sparktf.result import RunResult
 from sparktf.rundir import RunDirectory
 from sparktf.storage import FileSystems
@@ -187,6 +188,32 @@ def test_a_configuration_that_says_nothing_of_the_date_is_refused(config: Path) 
     configs = {date: load_config(config, ["data.path=lake"], date) for date in DATES}
     with pytest.raises(ConfigError, match="says nothing of"):
         runs_of(configs, FileSystems())
+
+
+CHAINED = "--parallel 2: with train.init_from: {} the run of {} begins from that of another date: leave --parallel out"
+
+
+@pytest.mark.parametrize(
+    ("sets", "said"),
+    [
+        (["train.init_from=published", "publish={}"], CHAINED.format("published", DATES[0])),
+        (["train.init_from=run:{{date-1}}"], CHAINED.format("run:2026-11-01", DATES[1])),
+        (["train.init_from=published"], ""),
+        (["train.init_from=run:2026-10-31"], ""),
+        (["publish={}"], ""),
+    ],
+)
+def test_dates_that_begin_from_each_other_are_not_trained_at_once(config: Path, sets: list[str], said: str) -> None:
+    configs = {date: load_config(config, sets, date) for date in DATES}
+    check_order(configs, 1)
+    with pytest.raises(ConfigError, match=said) if said else nullcontext():
+        check_order(configs, 2)
+
+
+def test_a_backfill_of_warm_starts_at_once_ends_with_2(config: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    sets = ["--set", "train.init_from=published", "--set", "publish={}"]
+    assert main(["backfill", str(config), "--from", DATES[0], "--to", DATES[1], "--parallel", "2", *sets]) == 2
+    assert "leave --parallel out" in capsys.readouterr().err
 
 
 def test_a_dry_run_says_how_each_date_stands(config: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -155,11 +155,13 @@ def test_a_metric_that_the_model_does_not_have_is_refused_by_its_key() -> None:
 
 def test_what_a_loop_of_the_users_own_does_not_do_is_known_by_its_keys() -> None:
     train = {"keep": "best", "early_stopping": {}, "reduce_lr_on_plateau": {}, "max_seconds": 60, "callbacks": "m:f"}
+    train["init_from"] = "published"
     assert config(train).train.only_for_built_models() == (
         "train.keep: best",
         "train.early_stopping",
         "train.reduce_lr_on_plateau",
         "train.callbacks",
         "train.max_seconds",
+        "train.init_from",
     )
     assert config({"epochs": 3, "max_steps": 7}).train.only_for_built_models() == ()

@@ -294,6 +294,40 @@ def test_rows_a_second_are_taken_between_heartbeats_not_between_samples() -> Non
 # --- drift ---
 
 
+@pytest.mark.parametrize("later", [False, True])
+def test_the_data_is_drawn_beside_that_of_the_model_before_its_own(runs: StoredRuns, later: bool) -> None:
+    runs.serve(1, 7, drift=0.3)
+    runs.published(2, 8)
+    runs.serve(2, 8, drift=0.02)
+    if later:
+        runs.serve(3, 9, drift=0.0)
+    drift = gather(runs.storage, runs.directory(2)).drift
+    assert drift is not None
+    assert drift.baseline is not None
+    assert drift.baseline.name == "version 7 (run 2026-11-01)"
+    assert drift.columns[0].distance == pytest.approx(0.28, abs=0.01)
+
+
+def test_the_data_of_a_run_that_did_not_publish_is_drawn_beside_its_champions(runs: StoredRuns) -> None:
+    runs.serve(1, 13, drift=0.3)
+    runs.kept(2)
+    runs.serve(3, 14, drift=0.0)
+    drift = gather(runs.storage, runs.directory(2)).drift
+    assert drift is not None
+    assert drift.baseline is not None
+    assert drift.baseline.version == 13
+    page = run_page(gather(runs.storage, runs.directory(2)), NOW_S).decode()
+    assert "version 13 (run 2026-11-01)" in page
+
+
+def test_the_index_names_the_version_that_readers_have(runs: StoredRuns) -> None:
+    runs.published(1, 7)
+    runs.serve(1, 7, drift=0.0)
+    write_index(runs.storage, str(runs.root), "churn", NOW_S)
+    index = (runs.root / "churn" / "index.html").read_text()
+    assert "<dt>current version</dt><dd>7<small>of 2026-11-01</small>" in index
+
+
 def test_a_density_says_which_share_of_the_numbers_lies_where() -> None:
     even = Spread(count=100, min=0.0, max=100.0, quantiles=tuple(float(n) for n in range(1, 100)))
     edges = shared_edges([even])

@@ -31,6 +31,7 @@ from sparktf.events import (
 )
 from sparktf.nightly.data_checks import Baseline, Finding, find_baseline, findings
 from sparktf.nightly.report.drift import TableDrift, drift_of
+from sparktf.nightly.report.headline import version_of
 from sparktf.result import AttemptResult, RunResult
 from sparktf.rundir import RunDirectory
 from sparktf.samples import Samples
@@ -139,10 +140,18 @@ def _with_statistics(stored: StoredRun, storage: Storage, content: bytes, checks
         now = TableStatistics.model_validate_json(content)
     except ValidationError:
         return replace(stored, problems=(*problems, "statistics.json cannot be read: another version has written it"))
-    baseline = find_baseline(storage, stored.rundir, problems.append)
+    baseline = find_baseline(storage, stored.rundir, problems.append, _before(stored.result))
     found = {} if checks is None else _found(checks, now, baseline)
     drift = drift_of(now, baseline, [finding for level in found.values() for finding in level])
     return replace(stored, drift=drift, found=found, problems=tuple(problems))
+
+
+def _before(result: RunResult | None) -> int | None:
+    """Returns the version after the one that the run's data was compared with; None for that which readers have now."""
+    if result is None:
+        return None
+    champion = None if result.comparison is None else result.comparison.champion_version
+    return version_of(result) or (None if champion is None else champion + 1)
 
 
 def _found(checks: ChecksConfig, now: TableStatistics, baseline: Baseline | None) -> dict[str, list[Finding]]:

@@ -39,8 +39,8 @@ def data_view(pen: Pen, run: StoredRun) -> dict[str, Any] | None:
         "checked": run.checked,
         "gone": ", ".join(drift.gone[:_NAMED])
         + (f" and {len(drift.gone) - _NAMED:,} more" if len(drift.gone) > _NAMED else ""),
-        "title": "Columns, this run and the one before" if drift.baseline else "Columns",
-        "baseline": drift.baseline.run_id if drift.baseline else "",
+        "title": "Columns, beside those of the model before" if drift.baseline else "Columns",
+        "baseline": drift.baseline.name if drift.baseline else "",
         "columns": [_column(column_pen, column) for column in columns],
         "others": [
             {"name": c.name, "type": c.type, "score": _score(c), "null": words.share(c.null_share)} for c in others
@@ -84,10 +84,10 @@ def _summary(drift: TableDrift) -> str:
     if now.sample < 1:
         said += f"; figures are of {words.share(now.sample)} of the rows"
     if drift.baseline is None:
-        return f"{said}. There is no earlier run to compare with."
+        return f"{said}. There is nothing to compare with."
     then = drift.baseline.statistics
     times = f", {now.rows / then.rows:.2f} times as many as" if then.rows else ", compared with"
-    return f"{said}{times} in run {drift.baseline.run_id} ({then.rows:,} rows)."
+    return f"{said}{times} in {drift.baseline.name} ({then.rows:,} rows)."
 
 
 def _column(pen: ColumnPen, column: ColumnDrift) -> dict[str, Any]:

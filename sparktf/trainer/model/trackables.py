@@ -48,6 +48,11 @@ def tensorflow_variable(variable: Any) -> Any:
     return variable if isinstance(variable, tf.Variable) else variable.value
 
 
+def value_of(variable: Any) -> Any:
+    """Returns the value of a variable of either flavour, wherever and on how many replicas it is, as an array."""
+    return tf.convert_to_tensor(tensorflow_variable(variable)).numpy()
+
+
 def _adding_to(iterations: Any) -> Callable[[Any], Any]:
     def add(n: Any) -> Any:
         with tf.device(iterations.value.device):  # where it is: the number would cross in each update

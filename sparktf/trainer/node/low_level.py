@@ -61,7 +61,7 @@ class LowLevelNode(ABC):
         if keys := self._member.place.spec.config.train.only_for_built_models():
             raise ModelContractError(
                 f"{keys[0]} is not for a train(node), which leaves the loop over node.epochs() when it chooses, and "
-                "exports what it chooses itself"
+                "begins with, and exports, what it chooses itself"
             )
         has_epochs = self._extent.epoch_after(self.position) is not None
         try:

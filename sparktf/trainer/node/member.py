@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
+from sparktf.carried import Carried
 from sparktf.comparison import Comparison
 from sparktf.keep import KeepRule, Kept
 from sparktf.stopping import Stopped
@@ -37,11 +38,14 @@ class Member(NamedTuple):
         """How far the run trains."""
         return Extent.of(self.place.spec.config.train)
 
-    def ready(self, *, keras: Flavour, weights: int, keep: KeepRule | None = None) -> None:
+    def ready(
+        self, *, keras: Flavour, weights: int, keep: KeepRule | None = None, carried: Carried | None = None
+    ) -> None:
         """Tells the driver that this node could begin.
 
         Args:
             keep: By what the best weights are known, if they are kept.
+            carried: What was taken over from another run's model.
         """
         message = Ready(
             **self.place.spec.sender,
@@ -51,6 +55,7 @@ class Member(NamedTuple):
             weights=weights,
             data=self.input.address,
             keep=keep,
+            carried=carried if self.place.leads else None,
         )
         self.place.ready(message)
         self.place.enter("ready")

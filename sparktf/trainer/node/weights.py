@@ -12,6 +12,7 @@ from sparktf.keep import Evaluation, KeepRule, Kept, keep_rule, merged
 from sparktf.sequence import Stream
 from sparktf.trainer.model.evaluate import Evaluator, Sharing
 from sparktf.trainer.model.model import KerasModel
+from sparktf.trainer.model.trackables import value_of
 from sparktf.trainer.node.best import BestEpoch
 from sparktf.trainer.node.checkpoint import LocalCheckpoint
 from sparktf.trainer.node.gate import Gate
@@ -71,6 +72,13 @@ class CopyOfVariables:
         """See `PlainCopy`. What is trained is what is committed, and the best weights are read into the model."""
         del best
         self.update()
+        if self._plain is self._source:
+            return
+        # Of the copy, the exported file has the optimizer's state, for a run that begins from it.
+        states = [value_of(variable) for variable in self._source.optimizer.variables]
+        if self._plain is not None:
+            for variable, state in zip(self._plain.optimizer.variables, states, strict=True):
+                variable.assign(state)
 
 
 class Exported(NamedTuple):

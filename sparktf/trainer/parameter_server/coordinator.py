@@ -15,6 +15,7 @@ from sparktf.trainer.model.evaluate import ALONE
 from sparktf.trainer.model.large_tables import on_large_tables
 from sparktf.trainer.model.model import KerasModel, is_low_level, load_function
 from sparktf.trainer.node.epoch_end import EpochEnd
+from sparktf.trainer.node.first_weights import first_weights
 from sparktf.trainer.node.inputs import Input
 from sparktf.trainer.node.member import Member
 from sparktf.trainer.node.outputs import Output
@@ -85,8 +86,9 @@ class CoordinatedRun:
             say(f"sparktf: ps {index} holds {nbytes} bytes of variables")
         for text in on_large_tables(self._model.model):
             place.warn(text)
-        plain = partial(KerasModel, build, config, spec.assets, spec.feed, trains=False)
-        copy = CommittedCopy(place, member.saves, self._model, plain)
+        trains = config.train.init_optimizer  # who begins with an optimizer's state is begun from, too
+        plain = partial(KerasModel, build, config, spec.assets, spec.feed, trains=trains)
+        copy = CommittedCopy(place, member.saves, self._model, plain, trains=trains)
         self._weights = Weights(member, copy, ALONE)
         self._epoch_end = EpochEnd(member, self._weights, self._model.optimizer, lambda values: values)
         checkpoint = ShardedCheckpoint(
@@ -95,7 +97,8 @@ class CoordinatedRun:
             model=self._model.model,
             optimizer=self._model.optimizer,
         )
-        member.saves.restore(checkpoint, self._model.flavour)
+        restored = member.saves.restore(checkpoint, self._model.flavour)
+        self._carried = None if restored else first_weights(place, self._model, build)
         self._executions = Executions(
             connection.coordinator,
             threads=2 * IN_FLIGHT * place.workers,
@@ -118,6 +121,7 @@ class CoordinatedRun:
         settings = AsyncLoopSettings(config.train.batch_size, config.steps_per_call, member.extent)
         tally = Tally(spec.cluster.workers())
         at = Position.restored(spec.restore)
+        self._counted_before = self._counted() - at.step
         self._loop = AsyncLoop(settings, self, tally, self._telling, at, self._together)
         place.follow(self._loop)
         place.measure(ProcessMeter())
@@ -127,7 +131,9 @@ class CoordinatedRun:
         member = self._member
         rule = self._weights.prepare()
         self._epoch_end.prepare()
-        member.ready(keras=self._model.flavour, weights=int(self._model.model.count_params()), keep=rule)
+        member.ready(
+            keras=self._model.flavour, weights=int(self._model.model.count_params()), keep=rule, carried=self._carried
+        )
         self._weights.make_up(self._loop.position)
         over = self._epoch_end.is_over_before(self._loop.position)
         while not over and (epoch := self._loop.begin_epoch()) is not None:
@@ -183,6 +189,10 @@ class CoordinatedRun:
 
     def steps_made(self) -> int:
         """See `Surroundings`."""
+        return self._counted() - self._counted_before
+
+    def _counted(self) -> int:
+        """Returns the updates that the optimizer has counted, those of the run that it began from among them."""
         return int(self._model.optimizer.iterations.numpy())
 
     def save_wanted(self) -> bool:

@@ -32,7 +32,7 @@ MOST_STALE = 1_000
 """More counts as this."""
 
 
-class Carried(NamedTuple):
+class Traffic(NamedTuple):
     """Bytes that have gone over a TCP connection, or several."""
 
     sent: int = 0
@@ -45,24 +45,24 @@ class Connections:
     def __init__(self) -> None:
         """Looks at nothing yet."""
         self._lock = threading.Lock()
-        self._seen: dict[str, Carried] = {}
+        self._seen: dict[str, Traffic] = {}
 
-    def look(self) -> Carried:
+    def look(self) -> Traffic:
         """Returns what all of them have carried."""
         with self._lock:
             for name in os.listdir("/proc/self/fd"):
                 with suppress(OSError):  # it has been closed meanwhile, or carries no TCP
                     if (socket_name := os.readlink(f"/proc/self/fd/{name}")).startswith("socket:"):
                         self._seen[socket_name] = _carried(int(name))
-            return Carried(*map(sum, zip(*self._seen.values(), strict=True))) if self._seen else Carried()
+            return Traffic(*map(sum, zip(*self._seen.values(), strict=True))) if self._seen else Traffic()
 
 
-def _carried(fd: int) -> Carried:
+def _carried(fd: int) -> Traffic:
     # Not a `socket` of Python's for it, which may change how it blocks: most are others', such as TensorFlow's.
     told, size = ctypes.create_string_buffer(_TCP_INFO_NBYTES), ctypes.c_uint32(_TCP_INFO_NBYTES)
     if _LIBC.getsockopt(fd, socket.IPPROTO_TCP, socket.TCP_INFO, told, ctypes.byref(size)):
         raise OSError(ctypes.get_errno(), "no TCP connection")
-    return Carried(*_ACKED_AND_RECEIVED.unpack_from(told, _ACKED_OFFSET))
+    return Traffic(*_ACKED_AND_RECEIVED.unpack_from(told, _ACKED_OFFSET))
 
 
 class ProcessMeter:

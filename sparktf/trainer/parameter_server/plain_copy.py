@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import cached_property
+from typing import Any
 
 from sparktf.errors import StorageNotFoundError
 from sparktf.knobs import KNOBS
@@ -16,19 +17,23 @@ from sparktf.trainer.node.saving import Saves
 
 
 class CommittedCopy:
-    """See `PlainCopy`. It is made when it is first needed, and holds the model's variables alone."""
+    """See `PlainCopy`. It is made when it is first needed, and holds the model's variables alone, or its state too."""
 
-    def __init__(self, place: Place, saves: Saves, source: KerasModel, make: Callable[[], KerasModel]) -> None:
+    def __init__(
+        self, place: Place, saves: Saves, source: KerasModel, make: Callable[[], KerasModel], *, trains: bool = False
+    ) -> None:
         """Makes no copy yet.
 
         Args:
             source: What is trained.
             make: Builds the same model in this process.
+            trains: Its optimizer has a state, which is copied too.
         """
         self._place = place
         self._saves = saves
         self._source = source
         self._make = make
+        self._trains = trains
 
     @cached_property
     def model(self) -> KerasModel:
@@ -38,11 +43,18 @@ class CommittedCopy:
     @cached_property
     def checkpoint(self) -> LocalCheckpoint:
         """See `PlainCopy`."""
-        return LocalCheckpoint(model=self.model.model)
+        optimizer = {"optimizer": self.model.optimizer} if self._trains else {}
+        return LocalCheckpoint(model=self.model.model, **optimizer)
 
     def update(self) -> None:
         """See `PlainCopy`. One variable after the other: all of them twice may be too much."""
-        for target, source in zip(self.model.model.weights, self._source.model.weights, strict=True):
+        self._copy(self._source.model.weights, self.model.model.weights)
+        if self._trains:
+            self._copy(self._source.optimizer.variables, self.model.optimizer.variables)
+
+    @staticmethod
+    def _copy(sources: Sequence[Any], targets: Sequence[Any]) -> None:
+        for source, target in zip(sources, targets, strict=True):
             target.assign(source)
 
     def complete(self, *, best: bool) -> None:

@@ -10,6 +10,7 @@ from sparktf.trainer.model.evaluate import Sharing
 from sparktf.trainer.model.model import KerasModel
 from sparktf.trainer.node.checkpoint import LocalCheckpoint
 from sparktf.trainer.node.epoch_end import EpochEnd
+from sparktf.trainer.node.first_weights import first_weights
 from sparktf.trainer.node.member import Member
 from sparktf.trainer.node.position import Position
 from sparktf.trainer.node.weights import CopyOfVariables, Weights
@@ -45,7 +46,8 @@ class KerasRun:
         sharing = Sharing(spec.node.index, place.workers, self._collective.sum)
         self._weights = Weights(member, CopyOfVariables(self._model, plain, checkpoint), sharing)
         self._epoch_end = EpochEnd(member, self._weights, self._model.optimizer, self._collective.sum)
-        member.saves.restore(checkpoint, self._model.flavour)
+        restored = member.saves.restore(checkpoint, self._model.flavour)
+        self._carried = None if restored else first_weights(place, self._model, build)
         self._loop = self._make_loop(update)
         place.follow(self._loop)
 
@@ -75,7 +77,9 @@ class KerasRun:
         member = self._member
         rule = self._weights.prepare()
         self._epoch_end.prepare()
-        member.ready(keras=self._model.flavour, weights=int(self._model.model.count_params()), keep=rule)
+        member.ready(
+            keras=self._model.flavour, weights=int(self._model.model.count_params()), keep=rule, carried=self._carried
+        )
         self._weights.make_up(self._loop.position)
         over = self._epoch_end.is_over_before(self._loop.position)
         while not over and (epoch := self._loop.begin_epoch()) is not None:

@@ -1,0 +1,249 @@
+"""Weights of one model for another: by name and shape, and tables by the entries of their vocabularies."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from sparktf.carried import Carried, CarriedVariable
+from sparktf.errors import ModelContractError
+from sparktf.trainer.model.entries import Moves, Vocabulary, listed, moves
+from sparktf.trainer.model.lookups import Fed, fed_tables, lookups_of, same_vocabularies, tables_of, vocabulary_of
+from sparktf.trainer.model.optimizer_state import OptimizerState
+from sparktf.trainer.model.table_rows import ModelPart, copy_rows, copy_whole, parts_of
+from sparktf.trainer.model.variable_names import VariableNames
+
+_KEY = "train.init_tables"
+
+
+class Side(NamedTuple):
+    """One of the two models.
+
+    Attributes:
+        x: Returns what it is called with; None where nobody knows.
+        assets: What `prepare` returned for it.
+    """
+
+    model: Any
+    x: Callable[[], Any] | None
+    assets: Mapping[str, Any]
+
+
+class RowsOf(NamedTuple):
+    """What the rows of a table stand for.
+
+    Attributes:
+        vocabulary: None where they are of none, or are computed from several.
+        computed_of: Vocabularies of the latter.
+        why: What to say of a table whose rows nobody can tell.
+    """
+
+    vocabulary: Vocabulary | None = None
+    computed_of: tuple[Vocabulary | None, ...] = ()
+    why: str = ""
+
+    @property
+    def is_known(self) -> bool:
+        """Whether it may be compared with another one."""
+        return not self.why
+
+
+class Decision(NamedTuple):
+    """What becomes of one part.
+
+    Attributes:
+        theirs: The part of the source that it is taken from; None for a new one.
+        moves: Of a table over a vocabulary.
+    """
+
+    ours: ModelPart
+    theirs: ModelPart | None = None
+    moves: Moves | None = None
+    why: str = ""
+
+    def told(self) -> CarriedVariable:
+        """Returns it as the result has it."""
+        name, shape = self.ours.name, self.ours.shape
+        if self.theirs is None:
+            return CarriedVariable(name=name, shape=shape, how="new", why=self.why)
+        if self.moves is None:
+            return CarriedVariable(name=name, shape=shape, how="kept")
+        _, _, kept, new, left = self.moves
+        return CarriedVariable(name=name, shape=shape, how="entries", kept=kept, new=new, left=left)
+
+
+class Vocabularies:
+    """Which vocabulary each table of a model is of."""
+
+    def __init__(self, side: Side, named: Mapping[str, str]) -> None:
+        """Traces the model.
+
+        Args:
+            named: `train.init_tables`.
+        """
+        names = VariableNames(side.model)
+        self._named = named
+        self._assets = side.assets
+        self._names = names
+        self._lookups = {names.of_layer(lookup): lookup for lookup in lookups_of(side.model)}
+        self._fed: Mapping[int, Fed] | None = {}
+        if self._lookups:
+            self._fed = None if side.x is None else _traced(side.model, side.x)
+
+    def rows_of(self, part: ModelPart) -> RowsOf:
+        """Returns what the rows of a table stand for."""
+        layer, rows = part.layer, part.shape[0]
+        asked = self._named.get(self._names.of_layer(layer))
+        if asked is not None:
+            found = self._of_name(asked, rows)
+            return RowsOf(found, why="" if found else f"{_KEY}: {asked} is no vocabulary of its {rows} rows there")
+        if self._fed is None:
+            return RowsOf(why=f"whose entries its rows are is not known there: say so in {_KEY}")
+        fed = self._fed.get(id(layer), Fed())
+        if not fed.lookups:
+            return RowsOf()
+        vocabularies = tuple(vocabulary_of(lookup) for lookup in fed.lookups)
+        first = vocabularies[0]
+        if fed.plainly and len(vocabularies) == 1 and first is not None and first.size <= rows:
+            return RowsOf(first)
+        return RowsOf(computed_of=vocabularies)
+
+    def check(self, tables: Sequence[Any]) -> None:
+        """Checks that all names are of tables, and of vocabularies.
+
+        Raises:
+            ModelContractError: one is not; says which there are.
+        """
+        known = {self._names.of_layer(layer): layer for layer in tables}
+        for table, asked in self._named.items():
+            if table not in known:
+                raise ModelContractError(
+                    f"{_KEY}: the model has no embedding layer '{table}' (it has: {', '.join(sorted(known)) or 'none'})"
+                )
+            rows = int(sum(int(shard.shape[0]) for shard in known[table].weights))
+            if self._of_name(asked, rows) is None:
+                there = sorted([*self._assets, *self._lookups])
+                raise ModelContractError(
+                    f"{_KEY}.{table}: {asked} is neither a list of at most {rows} entries that prepare returns, nor a "
+                    f"lookup layer of the model (there are: {', '.join(there) or 'none'})"
+                )
+
+    def _of_name(self, asked: str, rows: int) -> Vocabulary | None:
+        if asked in self._lookups:
+            found = vocabulary_of(self._lookups[asked])
+            return found if found is None or found.size <= rows else None
+        asset: Any = self._assets.get(asked)
+        if asset is None:
+            asset = self._assets
+            for key in asked.split("."):
+                asset = asset.get(key) if isinstance(asset, Mapping) else None
+        return None if asset is None else listed(asset, rows)
+
+
+def _traced(model: Any, x: Callable[[], Any]) -> Mapping[int, Fed] | None:
+    """Returns what the tables of a model are asked for; None where it cannot be called with that."""
+    try:
+        return fed_tables(model, x)
+    except Exception:  # noqa: BLE001 - whatever it is, the model's tables are then not known
+        return None
+
+
+def decide(ours: Side, theirs: Side, named: Mapping[str, str]) -> list[Decision]:
+    """Returns what becomes of each part of our model.
+
+    Args:
+        named: `train.init_tables`.
+
+    Raises:
+        ModelContractError: one of these is no table of our model, or no vocabulary.
+    """
+    here, there = Vocabularies(ours, named), Vocabularies(theirs, named)
+    here.check(tables_of(ours.model))
+    known = {part.name: part for part in parts_of(theirs.model)}
+    return [_decided(part, known.get(part.name), here, there) for part in parts_of(ours.model)]
+
+
+def _decided(ours: ModelPart, theirs: ModelPart | None, here: Vocabularies, there: Vocabularies) -> Decision:
+    if theirs is None:
+        return Decision(ours, why="there is none of this name")
+    shapes = f"{list(ours.shape)} here, {list(theirs.shape)} there"
+    if ours.layer is not None and theirs.layer is not None:
+        if ours.shape[1:] != theirs.shape[1:]:
+            return Decision(ours, why=f"its shape is another one: {shapes}")
+        mine, other = here.rows_of(ours), there.rows_of(theirs)
+        if mine.vocabulary is not None and other.vocabulary is not None:
+            return Decision(ours, theirs, moves(mine.vocabulary, other.vocabulary))
+        if why := mine.why or other.why or _unlike(mine, other):
+            return Decision(ours, why=why)
+    if ours.shape != theirs.shape:
+        return Decision(ours, why=f"its shape is another one: {shapes}")
+    return Decision(ours, theirs)
+
+
+def _unlike(ours: RowsOf, theirs: RowsOf) -> str:
+    """Returns why rows that are of no one vocabulary are not the same ones; "" if they may be."""
+    if (ours.vocabulary is None) != (theirs.vocabulary is None):
+        return f"its rows are entries of a vocabulary in one model and not in the other: see {_KEY}"
+    if not same_vocabularies(ours.computed_of, theirs.computed_of):
+        return f"its rows are computed from vocabularies that are others there: see {_KEY}"
+    return ""
+
+
+def carry(ours: Side, theirs: Side, named: Mapping[str, str], *, source: str, optimizer: bool) -> Carried:
+    """Takes over what fits; returns what was.
+
+    Args:
+        source: What the other model is called.
+        optimizer: Whether the state of its optimizer is taken over too, if it has one of the same class.
+
+    Raises:
+        ModelContractError: the two have nothing in common, or `named` does not fit our model.
+    """
+    decisions = decide(ours, theirs, named)
+    taken = {decision.theirs.name for decision in decisions if decision.theirs is not None}
+    left = tuple(part.name for part in parts_of(theirs.model) if part.name not in taken)
+    if not taken:
+        raise ModelContractError(
+            f"train.init_from: the model has no variable in common with {source}, which has "
+            f"{_some(left)}; the model has {_some([d.ours.name for d in decisions])}: name its layers alike, or leave "
+            "init_from out"
+        )
+    for decision in decisions:
+        _apply(decision, decision.ours.variables, decision.theirs.variables if decision.theirs else ())
+    done = optimizer and _carry_optimizer(ours.model, theirs.model, decisions)
+    return Carried(source=source, optimizer=done, variables=tuple(d.told() for d in decisions), left=left)
+
+
+def _apply(decision: Decision, target: Sequence[Any], source: Sequence[Any]) -> None:
+    if decision.theirs is None:
+        return
+    if decision.moves is None:
+        copy_whole(target, source)
+    else:
+        copy_rows(target, source, decision.moves.to, decision.moves.source)
+
+
+def _carry_optimizer(ours: Any, theirs: Any, decisions: Sequence[Decision]) -> bool:
+    """Returns whether there was a state to take over."""
+    if getattr(theirs, "optimizer", None) is None:
+        return False
+    mine, other = OptimizerState(ours), OptimizerState(theirs)
+    if mine.kind != other.kind or not other.iterations:
+        return False
+    known = other.families()
+    for name, family in mine.families().items():
+        for decision in decisions if name in known else ():
+            target = mine.slots(family, decision.ours.variables)
+            source = other.slots(known[name], decision.theirs.variables) if decision.theirs else None
+            if target is not None and source is not None:
+                _apply(decision, target, source)
+    numbers = other.numbers()
+    for name, number in mine.numbers().items():
+        if name in numbers:
+            copy_whole([number], [numbers[name]])
+    return True
+
+
+def _some(names: Sequence[str], most: int = 5) -> str:
+    shown = ", ".join(names[:most]) or "none"
+    return shown if len(names) <= most else f"{shown} and {len(names) - most} more"

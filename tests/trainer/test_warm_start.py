@@ -1,0 +1,190 @@
+"""Runs that begin with the weights of another run's model."""
+
+from __future__ import annotations
+
+from concurrent.futures import ProcessPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from pretend import unmeasured
+from trainer import begun, lake, reference
+from trainer.local_gang import LocalGang
+
+from sparktf.carried import CarriedVariable
+from sparktf.clock import SystemClock
+from sparktf.config.job import JobConfig
+from sparktf.errors import ModelContractError, Verdict
+from sparktf.nightly.night import Night
+from sparktf.storage import FileSystems
+
+TWO_WORKERS = {"strategy": "multi_worker_mirrored", "workers": 2}
+ONE_PROCESS = {"strategy": "single"}
+SERVED = {"strategy": "parameter_server", "workers": 1, "ps": 2}
+
+FIRST: dict[str, Any] = {"colours": ["red", "green", "blue"], "items": list(range(lake.ITEMS))}
+SECOND: dict[str, Any] = {"colours": ["grey", "blue", "red"], "items": [3, 99, 12, 7]}
+"""Green and most items are gone, grey and an item are new, and none is where it was."""
+
+
+def night(folder: Path, name: str, cluster: dict[str, Any], params: dict[str, Any], **train: Any) -> JobConfig:
+    return lake.job(
+        folder,
+        "carried",
+        name=name,
+        cluster=cluster,
+        params={"optimizer": "Adam", **params},
+        data={"inputs": {"colour": "colour", "item": "item", "numbers": lake.NUMBERS}, "targets": {"label": "label"}},
+        train={"batch_size": 64, **train},
+    )
+
+
+def hooks() -> Night:
+    return Night(FileSystems(), SystemClock(), unmeasured)
+
+
+def assert_rows(ours: Any, theirs: Any, moved: dict[int, int], new: list[int]) -> None:
+    """Checks rows of a table: those taken over are theirs, the new ones are Keras's own small numbers."""
+    for here, there in moved.items():
+        np.testing.assert_array_equal(ours[here], theirs[there])
+    assert np.abs(ours[new]).max() <= 0.05
+    assert np.abs(ours[new]).min() > 0
+
+
+FIRST_AT = 14
+"""Updates of the run that others begin from."""
+
+
+@pytest.mark.parametrize(
+    ("flavour", "first", "others", "more"),
+    [
+        ("keras", TWO_WORKERS, [ONE_PROCESS, SERVED], {}),
+        ("tf_keras", SERVED, [TWO_WORKERS], {}),
+        ("keras", ONE_PROCESS, [ONE_PROCESS], {"lambda": True}),
+    ],
+    ids=["keras", "tf_keras", "what Keras does not load"],
+)
+def test_a_run_begins_with_another_ones_weights_and_its_tables_entry_by_entry(
+    flavour: str,
+    first: dict[str, Any],
+    others: list[dict[str, Any]],
+    more: dict[str, Any],
+    tmp_path: Path,
+    gang: LocalGang,
+    elsewhere: ProcessPoolExecutor,
+) -> None:
+    lake.write(tmp_path / "lake", [300, 100])
+    gang.assets = FIRST
+    params = {"flavour": flavour, "shards": 3, **more}
+    source = gang.train(night(tmp_path, "first", first, params, epochs=2), hooks())
+    assert source.steps == FIRST_AT
+    theirs = elsewhere.submit(reference.weights_by_layer, source.model, unsafe=bool(more)).result()
+    # Nothing moves at this rate, so that what is exported is what training began with.
+    changed = {"lambda": True} if more else {"shards": 2, "width": 6}
+    params = {"flavour": flavour, "shards": 3, "learning_rate": 0.0, **changed}
+    for number, cluster in enumerate(others):
+        gang.assets = SECOND
+        train: dict[str, Any] = {"init_from": source.model, "init_tables": {"of_shade": "colours"}}
+        train["init_optimizer"] = cluster is SERVED
+        said = gang.output.tell()
+        result = gang.train(night(tmp_path, f"second-{number}", cluster, params, **train), hooks())
+        ours = elsewhere.submit(reference.weights_by_layer, result.model, unsafe=bool(more)).result()
+
+        # Two rows for unknown colours, then the entries; of items one.
+        assert_rows(ours["of_colour"][0], theirs["of_colour"][0], {0: 0, 1: 1, 3: 4, 4: 2}, [2])
+        assert_rows(ours["of_item"][0], theirs["of_item"][0], {0: 0, 1: 4, 3: 13, 4: 8}, [2])
+        assert_rows(ours["of_shade"][0], theirs["of_shade"][0], {0: 0, 3: 3, 5: 6, 6: 4}, [4])
+        for layer in ("of_number", "label", *(("widened",) if more else ())):
+            for mine, other in zip(ours[layer], theirs[layer], strict=True):
+                np.testing.assert_array_equal(mine, other)
+
+        carried = result.carried
+        assert carried is not None
+        assert (carried.source, carried.optimizer) == (source.model, cluster is SERVED)
+        assert result.steps == FIRST_AT // 2
+        if cluster is SERVED:
+            counted = elsewhere.submit(reference.updates_counted, result.model).result()
+            assert counted == FIRST_AT + result.steps
+        told = {v.name: v for v in carried.variables}
+        assert told["of_colour"] == CarriedVariable(
+            name="of_colour", shape=(5, 3), how="entries", kept=2, new=1, left=1
+        )
+        assert told["of_item"] == CarriedVariable(name="of_item", shape=(5, 2), how="entries", kept=3, new=1, left=17)
+        assert told["dense/bias"].how == "kept"
+        gang.output.seek(said)
+        out = " ".join(gang.output.read().split())
+        kept = f"{14 if more else 7} of 14 variables kept" + ", the optimizer's state too" * (cluster is SERVED)
+        assert f"begins from {source.model}: {kept}, 3 tables: 7 entries kept, 3 new, 19 gone" in out
+        if not more:
+            assert carried.left[:2] == ("widened/kernel", "widened/bias")
+            assert told["widened/kernel"].how == "new"
+            assert told["widened/kernel"].why == "its shape is another one: [4, 6] here, [4, 4] there"
+
+
+@pytest.mark.parametrize(
+    ("flavour", "said"),
+    [
+        (
+            "keras",
+            "the model has no variable in common with .*, which has other/kernel, other/bias; the model has of_c",
+        ),
+        ("tf_keras", "is a model of tf_keras, and this one is of keras: neither reads the other's"),
+    ],
+)
+def test_a_model_that_has_nothing_to_give_is_refused(
+    flavour: str, said: str, tmp_path: Path, gang: LocalGang, elsewhere: ProcessPoolExecutor
+) -> None:
+    lake.write(tmp_path / "lake", [64])
+    gang.assets = FIRST
+    file = tmp_path / "notebook.keras"
+    elsewhere.submit(begun.save_another, flavour, str(file)).result()
+    config = night(tmp_path, "refused", ONE_PROCESS, {"flavour": "keras", "shards": 1}, init_from=str(file))
+    with pytest.raises(ModelContractError, match=f"train.init_from: .*{said}") as raised:
+        gang.train(config, hooks())
+    assert raised.value.verdict is Verdict.REFUSED
+    assert raised.value.result.steps == 0
+
+
+def test_the_state_of_an_optimizer_goes_with_its_variables(elsewhere: ProcessPoolExecutor) -> None:
+    for flavour in ("keras", "tf_keras"):
+        state = elsewhere.submit(begun.optimizer_taken_over, flavour).result()
+        assert state.carried
+        assert state.iterations == 7
+        assert state.rate == pytest.approx(0.25), "the learning rate is a setting"
+        for ours, theirs in zip(state.ours["label"], state.theirs["label"], strict=True):
+            np.testing.assert_array_equal(ours, theirs)
+        for ours, theirs in zip(state.ours["of_colour"], state.theirs["of_colour"], strict=True):
+            np.testing.assert_array_equal(ours[[0, 1, 3, 4]], theirs[[0, 1, 4, 2]])
+            np.testing.assert_array_equal(ours[2], 0)
+
+
+def test_the_state_of_another_optimizer_or_of_one_that_made_no_update_is_left(elsewhere: ProcessPoolExecutor) -> None:
+    for flavour in ("keras", "tf_keras"):
+        assert not elsewhere.submit(begun.optimizer_taken_over, flavour, optimizer="SGD").result().carried
+        assert not elsewhere.submit(begun.optimizer_taken_over, flavour, iterations=0).result().carried
+
+
+def test_a_table_is_found_behind_its_lookup_however_the_model_is_made(elsewhere: ProcessPoolExecutor) -> None:
+    for flavour in ("keras", "tf_keras"):
+        assert elsewhere.submit(begun.tables_of_a_subclassed_model, flavour).result() == {
+            "reshaped": ("entries", 1, ""),
+            "ragged": ("entries", 1, ""),
+            "joined": ("entries", 1, ""),
+            "numbers": ("kept", 0, ""),
+            "computed": (
+                "new",
+                0,
+                "its rows are computed from vocabularies that are others there: see train.init_tables",
+            ),
+            "mixed": ("new", 0, "its rows are computed from vocabularies that are others there: see train.init_tables"),
+        }
+
+
+def test_init_tables_names_what_is_there(elsewhere: ProcessPoolExecutor) -> None:
+    with pytest.raises(ModelContractError, match=r"train\.init_tables: the model has no embedding layer 'of_color' "):
+        elsewhere.submit(begun.optimizer_taken_over, "keras", named={"of_color": "colours"}).result()
+    with pytest.raises(
+        ModelContractError, match=r"init_tables\.of_shade: shades is neither a list of at most 7 entries"
+    ):
+        elsewhere.submit(begun.optimizer_taken_over, "keras", named={"of_shade": "shades"}).result()
