@@ -53,6 +53,7 @@ from sparktf.nightly.forecast import (
 )
 from sparktf.nightly.readiness import Lake, not_ready
 from sparktf.nightly.serving import Serving
+from sparktf.nightly.warm_start import beginning_of
 from sparktf.preview.capacity import Capacity, room_elsewhere, room_here, room_on_yarn
 from sparktf.result import Application
 from sparktf.rundir import RunDirectory
@@ -129,6 +130,7 @@ class _Look:
             updates = updates_of(self.config, rows, None)
         left = self._rows_left(rows, checkpoint)
         publish, champion = self._models()
+        init_from = self._init_from() if checkpoint is None else ""
         return Forecast(
             name=self.config.name,
             date=self.config.date.isoformat() if self.config.date else "",
@@ -150,6 +152,7 @@ class _Look:
             times=expected_times(self.config, left, former, self.clock.wall_s()),
             publish=publish,
             champion=champion,
+            init_from=init_from,
         )
 
     # ---- the cluster ----
@@ -320,6 +323,19 @@ class _Look:
                     return sum(file.nbytes for file in parse_manifest(self.storage, folder, kind).files)
         return None
 
+    def _init_from(self) -> str:
+        """Returns whose weights a run would begin with that has no checkpoint; "" for new ones."""
+        with self.found.part():
+            rundir = self.rundir or RunDirectory(self.config.output.path, self.config.name, _NO_RUN)
+            beginning = beginning_of(self.config, rundir, self.systems, self._today())
+            self.found.known += filter(None, [beginning.scratch])
+            self.warnings += filter(None, [beginning.warning])
+            return beginning.source.label if beginning.source is not None else ""
+        return ""
+
+    def _today(self) -> dt.date:
+        return dt.datetime.fromtimestamp(self.clock.wall_s(), dt.UTC).date()
+
     def _models(self) -> tuple[PublishForecast | None, ChampionForecast | None]:
         serving = Serving(self.storage, self.config.output.path, self.config.name)
         try:
@@ -332,8 +348,7 @@ class _Look:
         config = self.config
         if config.publish is None:
             return None
-        today = dt.datetime.fromtimestamp(self.clock.wall_s(), dt.UTC).date()
-        date = config.publish.date or (config.date or today).isoformat()
+        date = config.publish.date or (config.date or self._today()).isoformat()
         standing = serving.standing(_Model(self.rundir.run_id if self.rundir else "", date))
         if standing is None:
             return PublishForecast(date=date, outcome="new", version=serving.next_number())

@@ -241,6 +241,21 @@ def test_an_older_day_is_said_not_to_be_published_and_then_is_not(night: Night1)
     assert (again.outcome, again.version) == ("new", 2)
 
 
+def test_it_is_said_whose_weights_a_run_begins_with(night: Night1) -> None:
+    night.configure(publish={}, train={"init_from": "published"})
+    code, planned = night.plan(date="2026-11-19")
+    assert (code, planned.init_from) == (0, "")
+    assert "train.init_from: published: no model of t is published: trains from scratch" in planned.known
+    assert night.train("2026-11-19").extra["published"] == 1
+    assert night.plan(date="2026-11-20")[1].init_from == "version 1"
+    code, planned = night.plan("--set", "train.full_every=1d", date="2026-11-20")
+    assert (code, planned.init_from) == (0, "")
+    assert any("train.full_every: 1 d" in line for line in planned.known)
+    code, planned = night.plan("--set", "train.init_from=run:2026-11-01", date="2026-11-20")
+    assert (code, planned.problems[0].type) == (2, "ConfigError")
+    assert planned.problems[0].message.startswith("train.init_from: run:2026-11-01: there is no run")
+
+
 def test_a_run_without_id_or_day_belongs_to_nobody(night: Night1) -> None:
     code, planned = night.plan(date="")
     assert (code, planned.run.run_id, planned.run.owner) == (0, "", None)
