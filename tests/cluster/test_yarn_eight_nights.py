@@ -146,7 +146,7 @@ def changed_schema(nights: Schedule) -> None:
     nights.job["params"]["tenure"] = True
     night = nights.night(7, 0)
     nights.assert_published(5, day=7)
-    warned = f"column tenure: it has come, and was not in run {date_of(6)}"
+    warned = f"column tenure: it has come, and was not in version 4 (run {date_of(6)})"
     assert any(warned in warning for warning in night.result.warnings), night.result.warnings
     assert warned in night.said
     assert_all_epochs(night)
