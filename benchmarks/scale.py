@@ -142,7 +142,7 @@ class BenchSite:
         """See `Site`."""
         return self._plan
 
-    def prepare(self, config: JobConfig, storage: Storage, path: str, put: Put) -> dict[str, Any]:
+    def prepare(self, config: JobConfig, plan: Plan, storage: Storage, path: str, put: Put) -> dict[str, Any]:
         """See `Site`."""
         return {}
 

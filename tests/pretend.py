@@ -299,7 +299,7 @@ class PretendSite:
         """See `Site`."""
         return self._plan
 
-    def prepare(self, config: JobConfig, storage: Storage, path: str, put: Put) -> dict[str, Any]:
+    def prepare(self, config: JobConfig, plan: Plan, storage: Storage, path: str, put: Put) -> dict[str, Any]:
         """See `Site`."""
         put(path, self.application.id.encode())
         return {}

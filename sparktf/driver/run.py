@@ -141,7 +141,7 @@ class Run:
         self._stopwatch.enter("plan")
         plan = plan_of_run(config, self._storage, self._rundir, self._fence, self._plan, self._display.say)
         self._take(RunEvent.PLANNED)
-        assets = self._site.prepare(config, self._storage, self._rundir.assets, self._fence.put)
+        assets = self._site.prepare(config, plan, self._storage, self._rundir.assets, self._fence.put)
         self._committer = Committer(
             config,
             self._storage,

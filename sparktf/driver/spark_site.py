@@ -122,10 +122,12 @@ class SparkSite:
         cores = self._spark.sparkContext.defaultParallelism
         return statistics_of(self._spark, self._origin_of(config), config, plan, self.file_systems, cores)
 
-    def prepare(self, config: JobConfig, storage: Storage, path: str, put: Put) -> dict[str, Any]:
+    def prepare(self, config: JobConfig, plan: Plan, storage: Storage, path: str, put: Put) -> dict[str, Any]:
         """See `Site`."""
         self.ship_code(config)  # prepare may run functions of the user's on the executors
-        return prepare_assets(config, storage, path, self._origin_of(config), put)
+        origin = self._origin_of(config)
+        origin.follow(plan)
+        return prepare_assets(config, storage, path, origin, put)
 
     def ship_code(self, config: JobConfig) -> None:
         """See `Site`."""

@@ -53,10 +53,6 @@ class ClickRun(Submission):
         super().__init__(hadoop, folder, click_config(job), *(("--run-id", run_id) if run_id else ()), *arguments)
 
     @property
-    def is_running(self) -> bool:
-        return self._process.poll() is None
-
-    @property
     def name(self) -> str:
         """The run id."""
         return self._run_id or self.application().id

@@ -7,7 +7,7 @@ import re
 import signal
 import subprocess
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any, Self
@@ -25,6 +25,8 @@ SPARK = Path(pyspark.__file__).parent
 _ID = re.compile(r"application_\d+_\d+")
 _PASSWORD = "hunter2"
 MODES = ("cluster", "client")
+SPARKTF = (sys.executable, "-c", "import sys; from sparktf.cli import main; sys.exit(main())")
+"""The command `sparktf`, of this tree."""
 
 SMALL_CONF = {
     "spark.yarn.jars": f"local:{SPARK}/jars/*",
@@ -74,6 +76,18 @@ def tags(name: str) -> tuple[str, ...]:
     return "--set", f"submit.conf.spark.yarn.tags=sparktf,{name},password={_PASSWORD}"
 
 
+def environment_of(hadoop: MiniHadoop) -> dict[str, str]:
+    """Returns the environment of sparktf's commands on the cluster, for somebody who has set nothing up for Spark."""
+    foreign = ("SPARK_HOME", "PYSPARK_PYTHON")
+    return {
+        **{key: value for key, value in os.environ.items() if key not in foreign},
+        **hadoop.environment(),
+        "PYTHONPATH": os.pathsep.join((str(REPO), str(REPO / "jobs"))),
+        "PYTHONUNBUFFERED": "1",
+        "SPARK_SUBMIT_OPTS": QUICK_START,  # in cluster mode, options of the driver are not this JVM's
+    }
+
+
 class Submission:
     """One `sparktf submit`; use it as a context manager, which leaves nothing running."""
 
@@ -83,36 +97,28 @@ class Submission:
         folder: Path,
         config: Mapping[str, Any],
         *arguments: str,
-        python: str = sys.executable,
+        program: Sequence[str | Path] = (*SPARKTF, "submit"),
+        environment: Mapping[str, str] | None = None,
     ) -> None:
+        """Begins it.
+
+        Args:
+            program: What takes the configuration's file and then `arguments`.
+            environment: Of its processes, beside what every submission here needs.
+        """
         self._hadoop = hadoop
         self._config = config
         self._log = folder / "submit.log"
         file = folder / "job.yaml"
         file.write_text(yaml.safe_dump(dict(config)), encoding="utf-8")
-        environment = {k: v for k, v in os.environ.items() if k not in ("SPARK_HOME", "PYSPARK_PYTHON")}
-        path = os.pathsep.join((str(REPO), str(REPO / "jobs")))
         with self._log.open("wb") as log:
             self._process = subprocess.Popen(
-                [
-                    python,
-                    "-c",
-                    "import sys; from sparktf.cli import main; sys.exit(main())",
-                    "submit",
-                    file,
-                    *arguments,
-                ],
+                [*program, file, *arguments],
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=subprocess.STDOUT,
                 cwd=folder,
-                env={
-                    **environment,
-                    **hadoop.environment(),
-                    "PYTHONPATH": path,
-                    "PYTHONUNBUFFERED": "1",
-                    "SPARK_SUBMIT_OPTS": QUICK_START,  # in cluster mode, options of the driver are not this JVM's
-                },
+                env={**environment_of(hadoop), **(environment or {})},
             )
 
     def __enter__(self) -> Self:
@@ -130,6 +136,10 @@ class Submission:
         except subprocess.TimeoutExpired:
             self._process.kill()
             raise AssertionError(f"sparktf submit did not end within {within_s:g} s:\n{self.output()}") from None
+
+    @property
+    def is_running(self) -> bool:
+        return self._process.poll() is None
 
     def press_ctrl_c(self) -> None:
         self._process.send_signal(signal.SIGINT)

@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 from integration.session import write_days
 from lakes import id_table, lake_config, write_file
@@ -18,6 +19,7 @@ from sparktf.driver.plan.locality import nowhere
 from sparktf.driver.source.choice import choose_feed
 from sparktf.driver.source.dataframe import open_dataframe
 from sparktf.driver.source.origin import Origin
+from sparktf.driver.source.prepare import training_rows
 from sparktf.errors import ConfigError, ModelError, SourceNotFoundError
 from sparktf.sequence import Stream
 from sparktf.storage import FileSystems
@@ -180,3 +182,17 @@ def test_what_is_handed_to_train_must_be_the_only_source_and_rows(spark: SparkSe
     ):
         with pytest.raises(ConfigError, match=says):
             chosen(spark, config, data)
+
+
+def test_a_column_that_came_later_is_there_for_prepare(spark: SparkSession, tmp_path: Path) -> None:
+    early = id_table(0, 20)
+    late = early.append_column("late", pa.array([2.5] * 20))
+    write_file(tmp_path / "day=2026-11-01/part-0.parquet", early)
+    write_file(tmp_path / "day=2026-11-02/part-0.parquet", late)
+    config = lake_config(tmp_path, where="day = '2026-11-02'", inputs={"late": "late"})
+    origin = Origin(spark, config)
+    choose_feed(spark, config, origin, FileSystems(), nowhere, lambda line: None)
+    rows = training_rows(config, origin.data)
+    assert isinstance(rows, DataFrame)
+    assert dict(rows.dtypes)["day"] == "date"
+    assert rows.agg({"late": "sum", "id": "count"}).first() == (50, 20)

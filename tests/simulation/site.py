@@ -165,7 +165,7 @@ class SimSite:
         """See `Site`."""
         return self.world.rows.plan
 
-    def prepare(self, config: JobConfig, storage: Storage, path: str, put: Put) -> dict[str, Any]:
+    def prepare(self, config: JobConfig, plan: Plan, storage: Storage, path: str, put: Put) -> dict[str, Any]:
         """See `Site`."""
         return {}
 

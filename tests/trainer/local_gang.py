@@ -131,7 +131,7 @@ class LocalSite:
         """See `Site`."""
         return plan_source(config, self.file_systems.open, _no_filter)
 
-    def prepare(self, config: JobConfig, storage: Storage, path: str, put: Put) -> dict[str, Any]:
+    def prepare(self, config: JobConfig, plan: Plan, storage: Storage, path: str, put: Put) -> dict[str, Any]:
         """See `Site`."""
         return self.assets
 

@@ -104,8 +104,8 @@ class Site(Protocol):
     def plan(self, config: JobConfig, voice: Voice) -> Plan:
         """Plans the run's input. Raises what `plan_source` does."""
 
-    def prepare(self, config: JobConfig, storage: Storage, path: str, put: Put) -> dict[str, Any]:
-        """Returns the model's assets, kept at `path`."""
+    def prepare(self, config: JobConfig, plan: Plan, storage: Storage, path: str, put: Put) -> dict[str, Any]:
+        """Returns the model's assets, kept at `path`; they are made of the rows of the plan."""
 
     def ship_code(self, config: JobConfig) -> None:
         """Brings the model's code to where the agents run."""

@@ -80,6 +80,7 @@ def _lake(config: JobConfig, origin: Origin, plan: Callable[[], Plan], say: Call
             ) from error
         return _through_spark(config, origin, str(error), say)
     say("data: read directly by the trainers, all Parquet files at data.path")
+    origin.follow(planned)
     return planned
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -12,6 +13,7 @@ from py4j.protocol import Py4JError
 from pyspark import RDD
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.types import StructType
 
 from sparktf.config.data_section import NO_SOURCE
 from sparktf.config.job import JobConfig
@@ -25,11 +27,15 @@ Data: TypeAlias = DataFrame | RDD[Any]
 
 _NOT_FOUND = ("TABLE_OR_VIEW_NOT_FOUND", "VIEW_NOT_FOUND", "SCHEMA_NOT_FOUND", "PATH_NOT_FOUND", "Path does not exist")
 _SPARKS_OWN = "org.apache.spark."
+_GLOB = re.compile(r"[\\{}\[\]*?]")
 _NO_FILES = ("UNABLE_TO_INFER_SCHEMA", "Unable to infer schema")
 
 
-def open_dataframe(spark: SparkSession, config: JobConfig, data: object = None) -> Data:
+def open_dataframe(spark: SparkSession, config: JobConfig, data: object = None, *, like: str | None = None) -> Data:
     """Returns what the configuration reads, or `data`, if that was handed to `train()`; runs no job.
+
+    Args:
+        like: A Parquet file whose columns a lake has; None for those that Spark finds.
 
     Raises:
         ConfigError: nothing is named, or two things are; Spark refuses the query or the format; `data.source` names no
@@ -48,7 +54,7 @@ def open_dataframe(spark: SparkSession, config: JobConfig, data: object = None) 
         return _called(spark, config)
     value = getattr(config.data, key)
     openers: dict[str, Callable[[str], DataFrame]] = {
-        "path": spark.read.format(config.data.format).load,
+        "path": lambda path: _lake(spark, config.data.format, path, like),
         "table": spark.table,
         "sql": spark.sql,
     }
@@ -62,6 +68,18 @@ def open_dataframe(spark: SparkSession, config: JobConfig, data: object = None) 
             f"{error} (this session knows no Hive metastore: hive-site.xml in SPARK_CONF_DIR, or {CATALOG}=hive, "
             "leads to one)"
         ) from error
+
+
+def _lake(spark: SparkSession, kind: str, path: str, like: str | None) -> DataFrame:
+    """Opens what lies at a path."""
+    reader = spark.read.format(kind)
+    # Who has Spark merge the schemas of all files has all columns anyway.
+    if like is None or kind != "parquet" or spark.conf.get("spark.sql.parquet.mergeSchema") == "true":
+        return reader.load(path)
+    columns = spark.read.parquet(_GLOB.sub(r"\\\g<0>", like)).schema
+    # Columns that are folders have the types that their values have in all of the lake.
+    own = [field for field in columns if f"/{field.name}=" not in like]
+    return reader.schema(StructType(own)).load(path)
 
 
 def filtered(df: DataFrame, predicate: str | None, key: str) -> DataFrame:

@@ -49,11 +49,21 @@ class Origin:
         self._spark = spark
         self._config = config
         self._given = given
+        self._like: str | None = None
+
+    def follow(self, plan: Plan) -> None:
+        """Has the rows, where they are not opened yet, have the columns of the files of a plan.
+
+        A column that came later is missing in the files that Spark would look at: the first ones of the lake.
+        """
+        trained = plan.tables.get(Stream.TRAIN)
+        if trained is not None and trained.file.size:
+            self._like = plan.files[int(trained.file.max())]
 
     @cached_property
     def data(self) -> Data:
         """The rows. Raises what `open_dataframe` does."""
-        return open_dataframe(self._spark, self._config, self._given)
+        return open_dataframe(self._spark, self._config, self._given, like=self._like)
 
     @cached_property
     def fed(self) -> SparkData:

@@ -1,0 +1,294 @@
+"""Eight nights of one schedule on YARN as its owners live through them, and the morning after.
+
+Why customers leave turns day by day (`churn.py`), so that a night's model is better than the one before unless
+something is wrong. A run learns from the day before, and is measured by its own day.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import os
+import re
+import shlex
+import signal
+from pathlib import Path
+
+import psutil
+import pytest
+from cluster.churn import ROWS, date_of
+from cluster.containers import containers_of
+from cluster.nights import EPOCHS, Night, Schedule
+from cluster.submission import REPO, SPARKTF, Submission
+
+from minihadoop import MiniHadoop
+from minihadoop.waiting import wait_for
+from sparktf.carried import CarriedVariable
+
+
+@pytest.mark.timeout(1200)
+def test_eight_nights_and_the_morning_after(hadoop: MiniHadoop, tmp_path: Path) -> None:
+    folder = tmp_path / "eight"
+    folder.mkdir()
+    nights = Schedule(hadoop, folder)
+    first_night(nights)
+    better_night(nights)
+    late_data(nights)
+    corrupt_data(nights)
+    wrong_labels(nights)
+    killed_twice(nights)
+    changed_schema(nights)
+    deadline(nights)
+    rolled_back_and_filled_up(nights)
+    looked_at(nights)
+
+
+def first_night(nights: Schedule) -> None:
+    """Night 1: there is no model, and in the morning there is one, since the gate has nothing to compare it with."""
+    nights.deliver(0)
+    nights.deliver(1)
+    night = nights.night(1, 0)
+    nights.assert_published(1, day=1)
+    assert night.result.extra["published"] == 1
+    assert night.result.comparison is not None
+    assert (night.result.comparison.promote, night.result.comparison.champion) == (True, "")
+    assert_all_epochs(night)
+
+
+def better_night(nights: Schedule) -> None:
+    """Night 2: training begins with the published weights, of which none is lost, and comes to better ones."""
+    nights.deliver(2)
+    night = nights.night(2, 0)
+    nights.assert_published(2, day=2)
+    assert_all_epochs(night)
+    assert all(variable.how != "new" for variable in carried_from(night, 1))
+    assert_better_than(night, 1)
+
+
+def late_data(nights: Schedule) -> None:
+    """Night 3: the partition comes late; the run waits for it before it asks for anything, and then goes on."""
+    with nights.submit(3) as submission:
+        wait_for_line(submission, rf"^the data is not ready, which .* 5 min: date={date_of(3)} is missing \(1 of 2")
+        nights.deliver(3)
+        night = nights.ended(submission, 3, 0)
+    nights.assert_published(3, day=3)
+    assert dict(night.row["seconds"])["wait"] > 0
+    assert_all_epochs(night)
+    assert carried_from(night, 2)
+
+
+def corrupt_data(nights: Schedule) -> None:
+    """Night 4: calls come in other units: refused with column, figure and bound, nothing trained, the model stays."""
+    nights.deliver(4, corrupt=True)
+    night = nights.night(4, 3)
+    cause = night.row["cause"]
+    above = r"column calls: the greatest value is \d+.*, above 10 \(data\.checks\.refuse\.columns\.calls\.max\)"
+    assert re.search(above, cause), cause
+    assert cause in night.said
+    assert (night.result.rows, night.result.attempts) == ((), ())
+    nights.assert_published(3, day=3)
+
+
+def wrong_labels(nights: Schedule) -> None:
+    """Night 5: day 4 comes again, its labels say the opposite, which no check sees: the gate keeps the champion."""
+    nights.deliver(4, noise=True)
+    nights.deliver(5)
+    night = nights.night(5, 5)
+    nights.assert_published(3, day=3)
+    assert nights.versions() == [1, 2, 3]
+    comparison = night.result.comparison
+    assert comparison is not None
+    assert (comparison.promote, comparison.champion_version) == (False, 3)
+    worse = {(found.slice, found.finding) for found in comparison.differences if found.metric == "auc"}
+    assert ("", "worse") in worse
+    assert re.search(r"the gate keeps version 3: auc", night.row["cause"]), night.row
+    assert night.row["cause"] in night.said
+    assert (night.row["champion_version"], night.row["version"]) == (3, None)
+    assert_all_epochs(night)
+
+
+def killed_twice(nights: Schedule) -> None:
+    """Night 6: the ApplicationMaster is killed, and so is its successor, whereupon YARN gives up. The schedule's script
+    submits the night again: it goes on from what was committed, and publishes.
+    """
+    nights.deliver(6)
+    gate = nights.folder / "gate"
+    os.mkfifo(gate)
+    command = nights.folder / "sparktf"
+    command.write_text(f'#!/bin/sh\nexec {shlex.join(SPARKTF)} "$@"\n', encoding="utf-8")
+    command.chmod(0o755)
+    with nights.submit(
+        6,
+        *("--set", "submit.deploy_mode=cluster"),
+        *("--set", "train.callbacks=churn_gate:callbacks", "--set", f"params.gate={nights.folder}"),
+        program=("sh", REPO / "yarn/schedules/nightly.sh"),
+        environment={"SPARKTF": str(command), "SPARKTF_TRIES": "2", "SPARKTF_PAUSE": "1"},
+    ) as submission:
+        for count in (1, 2):
+            wait_for_trainers_at_the_gate(nights, submission, count)
+            kill_application_master(submission.application().id)
+        gate.unlink()  # who comes now makes a file of it, and is through
+        night = nights.ended(submission, 6, 0)
+    first, second = re.findall(r"submitted as (application_\d+_\d+)", night.said)
+    assert nights.hadoop.yarn.ended_application(first).final_status == "FAILED"
+    assert night.result.application == second
+    # What was trained before and after are one run: each row once in each epoch, and no update twice.
+    assert [rows.complete for rows in night.result.rows] == [True] * EPOCHS
+    assert night.result.rows_trained == EPOCHS * ROWS
+    [attempt] = night.result.attempts
+    assert (2 * attempt.from_step, attempt.to_step) == (night.result.steps, night.result.steps)
+    nights.assert_published(4, day=6)
+
+
+def changed_schema(nights: Schedule) -> None:
+    """Night 7: there is a new column, and a new country: what is known of the others is carried over, by entry."""
+    nights.deliver(7)
+    nights.job["data"]["inputs"]["tenure"] = "tenure"
+    nights.job["params"]["tenure"] = True
+    night = nights.night(7, 0)
+    nights.assert_published(5, day=7)
+    warned = f"column tenure: it has come, and was not in version 4 (run {date_of(6)})"
+    assert any(warned in warning for warning in night.result.warnings), night.result.warnings
+    assert warned in night.said
+    assert_all_epochs(night)
+    became = {variable.name: variable for variable in carried_from(night, 4)}
+    [table] = [variable for name, variable in became.items() if "of_country" in name]
+    assert (table.how, table.new, table.left) == ("entries", 1, 0)
+    assert all((variable.how == "new") == ("of_tenure" in name) for name, variable in became.items())
+    assert_better_than(night, 4)
+
+
+def deadline(nights: Schedule) -> None:
+    """Night 8: its epochs would last until noon; it ends in time for its deadline, with a model."""
+    nights.deliver(8)
+    stop = dt.datetime.now(dt.UTC) + dt.timedelta(seconds=1.5 * nights.slowest_start_s + 5)
+    due = (stop + dt.timedelta(minutes=2)).replace(second=0, microsecond=0)
+    reserve_s = round((due - stop).total_seconds())
+    night = nights.night(
+        8,
+        0,
+        *("--set", "train.epochs=100000"),
+        *("--set", f"train.deadline={due:%H:%M} UTC", "--set", f"train.reserve={reserve_s}s"),
+    )
+    nights.assert_published(6, day=8)
+    assert dt.datetime.fromisoformat(nights.manifest(6)["published"]) < due
+    assert night.result.stopped is not None
+    assert "deadline" in night.result.stopped.text
+    assert night.result.stopped.text in night.said
+    assert 0 < night.result.epochs < 100_000
+
+
+def rolled_back_and_filled_up(nights: Schedule) -> None:
+    """The morning: the model of night 8 is taken back; two days that nobody ran are filled in, each upon the last."""
+    said = nights.sparktf("rollback", "churn")
+    assert "version 5 is current, and no longer 6" in said
+    assert (nights.current(), nights.versions()) == (5, [1, 2, 3, 4, 5])
+    for day in (9, 10):
+        nights.deliver(day)
+    said = nights.sparktf("backfill", "job.yaml", "--from", date_of(8), "--to", date_of(10))
+    assert re.search(rf"{date_of(8)}.*done before", said)
+    nights.assert_published(8, day=10)
+    for day, (version, before) in {9: (7, 5), 10: (8, 7)}.items():
+        result = nights.result(day)
+        assert (result.verdict, result.extra["published"]) == (0, version)
+        assert result.carried is not None
+        assert result.carried.source == f"version {before}"
+        assert [(rows.planned, rows.trained, rows.complete) for rows in result.rows] == [(ROWS, ROWS, True)] * EPOCHS
+    assert nights.versions() == [1, 2, 3, 4, 5, 7, 8]
+
+
+def looked_at(nights: Schedule) -> None:
+    """What people look at tells of all that: the list, a night, two nights beside each other, and the pages."""
+    listed = nights.sparktf("runs", "churn").splitlines()[1:]
+    assert sorted(line.split()[0] for line in listed) == [f"churn/{date_of(day)}" for day in range(1, 11)]
+    failed = nights.sparktf("runs", "churn", "--failed").splitlines()[1:]
+    assert [re.findall(r"gated|data refused", line)[0] for line in failed] == ["gated", "data refused"]
+    assert "the gate keeps version 3" in nights.sparktf("show", f"churn/{date_of(5)}")
+    different = nights.sparktf("diff", f"churn/{date_of(6)}", f"churn/{date_of(7)}")
+    assert re.search(r"data\.inputs\.tenure\b.*tenure", different), different
+    assert re.search(r"validation auc\b.*[+-]0\.\d+", different), different
+    models = nights.sparktf("models", "churn")
+    assert re.search(rf" 8 .*current .*{date_of(10)}", models), models
+    assert re.search(rf" 6 .*withdrawn .*{date_of(8)}", models), models
+
+    index = nights.page("index.html")
+    links = [link.get("href") for link in index.iter("a") if link.getparent().tag == "th"]
+    assert links == [f"{date_of(day)}/report.html" for day in range(10, 0, -1)]
+    for day, title, reason in (
+        (4, "Data refused", "column calls: the greatest value is"),
+        (5, "Kept the champion, version 3", "auc is worse"),
+        (6, "Published version 4", "good enough beside version 3"),
+        (8, "Published version 6", "good enough beside version 5"),
+    ):
+        page = nights.page(f"{date_of(day)}/report.html")
+        assert page.findtext(".//h1") == title
+        assert reason in page.findtext(".//p[@class='reason']")
+
+
+# ---- what is so of several nights ----
+
+
+def assert_all_epochs(night: Night) -> None:
+    """Asserts that each row was trained exactly once in each epoch, by one attempt."""
+    assert [rows.complete for rows in night.result.rows] == [True] * EPOCHS
+    assert night.result.rows_trained == EPOCHS * ROWS
+    assert len(night.result.attempts) == 1
+
+
+def carried_from(night: Night, version: int) -> tuple[CarriedVariable, ...]:
+    """Returns what became of each variable; asserts that training began with the weights of a version."""
+    assert night.result.carried is not None
+    assert night.result.carried.source == f"version {version}"
+    assert f"begins from version {version}" in night.said
+    return night.result.carried.variables
+
+
+def assert_better_than(night: Night, version: int) -> None:
+    """Asserts that the night's model is better than a version on the same rows, beyond chance."""
+    comparison = night.result.comparison
+    assert comparison is not None
+    assert (comparison.promote, comparison.champion_version) == (True, version)
+    [auc] = [found for found in comparison.differences if (found.metric, found.slice) == ("auc", "")]
+    assert auc.finding == "good"
+    assert auc.low is not None
+    assert auc.low > 0
+    assert auc.challenger > 0.8
+    assert dict(night.row["champion_metrics"])["auc"] == auc.champion
+
+
+# ---- what is done to them ----
+
+
+def wait_for_line(submission: Submission, pattern: str) -> None:
+    """Waits until a line of the output begins as the pattern says."""
+
+    def missing() -> str:
+        assert submission.is_running, submission.output()
+        return "" if re.search(pattern, submission.output(), re.MULTILINE) else "it has not"
+
+    wait_for(f"the submission says {pattern!r}", missing, 200, lambda: submission.output()[-3000:])
+
+
+def wait_for_trainers_at_the_gate(nights: Schedule, submission: Submission, count: int) -> None:
+    """Waits until so many trainers in all have come to the second epoch, and the first one is committed."""
+    run, names = f"{nights.runs}/churn/{date_of(6)}", nights.hadoop.hdfs.names
+
+    def missing() -> str:
+        assert submission.is_running, submission.output()
+        here = len(list(nights.folder.glob("here-*")))
+        if here < count:
+            return f"{here} have come"
+        checkpoints = names(f"{run}/checkpoints") if "checkpoints" in names(run) else []
+        return "" if any(name.startswith("step-") for name in checkpoints) else "nothing is committed"
+
+    wait_for(f"{count} trainers have come to the gate", missing, 200, lambda: submission.output()[-3000:])
+
+
+def kill_application_master(application: str) -> None:
+    """Kills the JVM in which the driver's ApplicationMaster is; its container ends with it."""
+    masters: list[psutil.Process] = [
+        process
+        for process in containers_of(application)
+        if process.name() == "java" and any("deploy.yarn.ApplicationMaster" in word for word in process.cmdline())
+    ]
+    [master] = masters
+    master.send_signal(signal.SIGKILL)
