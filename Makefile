@@ -41,7 +41,7 @@ TIMES := .pytest_cache/times
 # processor time. Where it is missing, or of another Java, they do without. Not in the environment, which tests pack.
 CLASSES := .pytest_cache/spark-classes.jsa
 PYTEST = $(PY) -m pytest --junitxml=$(TIMES)/$@.xml
-HALVES_unit := unit-a-l unit-m-z
+HALVES_unit := unit-a-o unit-p-z
 HALVES_trainer := trainer-others trainer-exactness
 HALVES_integration := integration-local integration-others
 HALVES_cluster := cluster-yarn cluster-hdfs
@@ -101,13 +101,13 @@ unit: $(VENV)/.dev ## Tests without processes, in seconds, in two halves at once
 	@$(AT_ONCE) $(HALVES_$@)
 
 # By the names of their files: as long either way.
-.PHONY: unit-a-l
-unit-a-l:
-	@$(PYTEST) $(sort $(wildcard tests/unit/test_[a-l]*.py)) $(ARGS) $(CHOSEN)
+.PHONY: unit-a-o
+unit-a-o:
+	@$(PYTEST) $(sort $(wildcard tests/unit/test_[a-o]*.py)) $(ARGS) $(CHOSEN)
 
-.PHONY: unit-m-z
-unit-m-z:
-	@$(PYTEST) $(sort $(wildcard tests/unit/test_[m-z]*.py)) $(ARGS) $(CHOSEN)
+.PHONY: unit-p-z
+unit-p-z:
+	@$(PYTEST) $(sort $(wildcard tests/unit/test_[p-z]*.py)) $(ARGS) $(CHOSEN)
 
 .PHONY: fuzz
 fuzz: $(VENV)/.dev ## Random cases against an oracle, in a minute; more or others: CASES=1000 SEED=7

@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 import datetime as dt
-import hashlib
 import json
-import multiprocessing
 import os
 import re
 import shutil
-import signal
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -17,32 +14,22 @@ from typing import Any
 import pytest
 from lakes import plan_lake, write_lake
 from pretend import PretendDriver, WatchedStorage, pretend_config, unmeasured
+from published import DAYS, MODEL, NOW_S, Lab
 
 from sparktf.cli import main
 from sparktf.config.load import parse_config
-from sparktf.driver.plan.plan import Plan, save_plan
-from sparktf.errors import ConfigError, FencedOffError, ModelContractError, StorageError, TornCheckpointError, Verdict
+from sparktf.driver.plan.plan import Plan
+from sparktf.errors import ConfigError, FencedOffError, ModelContractError, StorageError, Verdict
 from sparktf.knobs import KNOBS
 from sparktf.nightly.night import Night
 from sparktf.nightly.pruning import prune_runs
-from sparktf.nightly.release import Release, release_of, stored_release
-from sparktf.nightly.serving import ModelManifest, Published, Serving
+from sparktf.nightly.release import release_of, stored_release
+from sparktf.nightly.serving import Published, Serving
 from sparktf.result import Application, RunResult
 from sparktf.rundir import RunDirectory
 from sparktf.storage import FileSystems, Storage
-from sparktf.storage.checkpoints import MANIFEST, FileManifest, read_manifest
 from sparktf.storage.fence import Fence
 from sparktf.storage.local import LocalStorage
-from sparktf.wire.uploads import StagedFile
-
-NOW_S = 1.7e9
-DAYS = ("2026-11-19", "2026-11-20", "2026-11-21")
-MODEL = {
-    "saved_model/saved_model.pb": "graph",
-    "saved_model/variables/variables.index": "index",
-    "model.keras": "keras",
-    "assets.json": "{}",
-}
 
 
 @pytest.fixture(scope="module")
@@ -60,84 +47,6 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     """No power is cut here, and no other node fails meanwhile."""
     monkeypatch.setattr(os, "fsync", lambda handle: None)
     monkeypatch.setattr(KNOBS, "settle_s", 0.0)
-
-
-class Lab:
-    """Runs of one name that are done, their published models, and a reader of these."""
-
-    def __init__(self, root: Path, plan: Plan) -> None:
-        self.root = str(root)
-        self.serving = Serving(LocalStorage(), self.root, "t")
-        self._plan = plan
-        self._runs = 0
-
-    def copy(self, root: Path) -> Lab:
-        """Returns another with the same published models."""
-        copied = Lab(root, self._plan)
-        shutil.copytree(self.serving.path, copied.serving.path, copy_function=os.link)
-        return copied
-
-    def run(self, run_id: str, date: str = DAYS[0], **result: Any) -> RunDirectory:
-        """Writes what a run leaves that is done."""
-        storage, rundir = LocalStorage(), RunDirectory(self.root, "t", run_id)
-        files = []
-        for name, content in MODEL.items():
-            text = f"{content} of {run_id}".encode()
-            storage.write_bytes(f"{rundir.model}/{name}", text)
-            files.append(StagedFile(name=name, nbytes=len(text), sha256=hashlib.sha256(text).hexdigest()))
-        manifest = FileManifest(files=tuple(files))
-        storage.write_bytes(f"{rundir.model}/{MANIFEST}", manifest.model_dump_json().encode())
-        save_plan(self._plan, storage, rundir.plan)
-        storage.write_bytes(rundir.config, f"name: t\npublish: {{date: '{date}'}}\n".encode())
-        values: dict[str, Any] = {"run_id": run_id, "name": "t", "verdict": Verdict.DONE, "model": rundir.model}
-        values |= {"started": f"{DAYS[0]}T02:00:00+00:00", "metrics": {"validation": {"accuracy": 0.5}}, **result}
-        storage.write_bytes(rundir.result, RunResult.model_validate(values).model_dump_json().encode())
-        self._runs += 1
-        os.utime(rundir.result, (NOW_S + self._runs, NOW_S + self._runs))
-        return rundir
-
-    def publish(
-        self,
-        run_id: str,
-        date: str = DAYS[0],
-        storage: Storage | None = None,
-        check_owner: Callable[[], None] = lambda: None,
-    ) -> Published:
-        """Publishes as a driver does whose calls go through a storage."""
-        rundir = RunDirectory(self.root, "t", run_id)
-        if not os.path.exists(rundir.path):
-            self.run(run_id, date)
-        through = storage or LocalStorage()
-        result = RunResult.model_validate_json(Path(rundir.result).read_bytes())
-        release = Release(through, rundir, result, date, NOW_S)
-        return Serving(through, self.root, "t").publish(release, check_owner)
-
-    def night(self, run_id: str, storage: Storage) -> None:
-        """Publishes, and prunes."""
-        self.publish(run_id, storage=storage)
-        Serving(storage, self.root, "t").prune(3)
-
-    def seen(self) -> tuple[int, str] | None:
-        """Is a reader: returns the current version, whole, and whose it is; what it reads must be as promised."""
-        number = self.serving.current()
-        if number is None:
-            return None
-        folder = f"{self.serving.path}/{number}"
-        manifest = read_manifest(LocalStorage(), folder, ModelManifest)
-        assert Path(folder, "saved_model.pb").read_text(encoding="utf-8") == f"graph of {manifest.run_id}"
-        for other in self.in_sight():
-            read_manifest(LocalStorage(), f"{self.serving.path}/{other}", ModelManifest)
-        return number, manifest.run_id
-
-    def in_sight(self) -> list[int]:
-        """Returns what TensorFlow Serving sees: the folders whose names are numbers."""
-        return sorted(int(name) for name in os.listdir(self.serving.path) if name.isdecimal())
-
-    def runs_of_versions(self) -> dict[int, str]:
-        return {v.number: self.serving.manifest(v).run_id for v in self.serving.versions()}
-
-    def left_over(self) -> list[str]:
-        return sorted(name for name in os.listdir(self.serving.path) if name.startswith("_"))
 
 
 @pytest.fixture
@@ -206,77 +115,6 @@ def test_readers_see_whole_models_alone_while_publishes_are_killed_at_every_call
     assert not was_killed
     assert killed >= 50
     assert {"copy", "rename", "replace", "write", "make", "checksum", "delete"} <= kinds
-
-
-class SigKill:
-    """Kills its process for real, before a call of its storage, or of the system within one."""
-
-    def __init__(self, at: int) -> None:
-        self._left = at
-
-    def __call__(self, *_: object) -> None:
-        self._left -= 1
-        if self._left == -1:
-            os.kill(os.getpid(), signal.SIGKILL)
-
-
-def night_that_is_killed(lab: Lab, run_id: str, at: int) -> bool:
-    """Publishes and prunes in a process of its own; returns whether that was killed."""
-    lab.run(run_id)
-    process = os.fork()
-    if process:
-        return os.WIFSIGNALED(os.waitpid(process, 0)[1])
-    kill, replace = SigKill(at), os.replace
-    os.fsync = kill  # type: ignore[assignment]
-    os.replace = lambda *names: (kill(), replace(*names))  # type: ignore[assignment, func-returns-value]
-    lab.night(run_id, WatchedStorage(kill))
-    os._exit(0)
-
-
-def nights_that_are_killed(root: Path, lake: Path) -> None:
-    """Publishes run after run, each killed before another call, and submitted again; says how many were killed."""
-    os.fsync = lambda fd: None
-    lab, number = Lab(root, plan_lake(lake)), 0
-    while night_that_is_killed(lab, f"r{number:03d}", number):
-        lab.night(f"r{number:03d}", LocalStorage())
-        number += 1
-        assert number < 300, "it makes calls without end"
-        for left in lab.left_over():  # as a run of the next day does
-            shutil.rmtree(Path(lab.serving.path, left))
-    (root / "killed").write_text(str(number), encoding="utf-8")
-
-
-def polled(lab: Lab) -> int:
-    """Returns the version that a reader finds which knows of no writer: it looks again where the one is gone."""
-    while True:
-        number = lab.serving.current()
-        assert number is not None
-        try:
-            read_manifest(LocalStorage(), f"{lab.serving.path}/{number}", ModelManifest)
-            highest = lab.in_sight()[-1]
-            read_manifest(LocalStorage(), f"{lab.serving.path}/{highest}", ModelManifest)
-        except TornCheckpointError:
-            if lab.serving.current() == number:
-                raise
-        else:
-            return number
-
-
-def test_a_reader_polls_while_publishing_processes_are_killed_at_every_call(tmp_path: Path, lake: Path) -> None:
-    root = tmp_path / "runs"
-    lab = Lab(root, plan_lake(lake))
-    lab.publish("first")
-    seen = [polled(lab)]
-    publisher = multiprocessing.get_context("spawn").Process(target=nights_that_are_killed, args=(root, lake))
-    publisher.start()
-    while publisher.is_alive():
-        seen.append(polled(lab))
-    assert publisher.exitcode == 0
-    killed = int((root / "killed").read_text(encoding="utf-8"))
-    assert killed >= 50
-    assert seen == sorted(seen)
-    assert polled(lab) == killed + 2, "each was published once, and one was not killed"
-    assert len(set(seen)) > killed / 4
 
 
 def test_numbers_grow_by_one_and_what_is_there_is_what_was_trained(lab: Lab, plan: Plan) -> None:
