@@ -22,10 +22,14 @@ EXACT = tolerance(["float32", "int64"])
 ONES = np.ones((4, 2), np.float32)
 
 
+def reloading(parent: int) -> list[psutil.Process]:
+    return [child for child in psutil.Process(parent).children() if "sparktf.trainer.node.reloaded" in child.cmdline()]
+
+
 def test_a_process_that_takes_too_long_is_ended(tmp_path: Path) -> None:
     with pytest.raises(NodeLostError, match=r"within 0\.01 s: raise timeouts\.upload"):
         check_loads(tmp_path, tmp_path, limit_s=0.01, refused=())
-    assert not [child for child in psutil.Process().children() if "reloaded" in " ".join(child.cmdline())]
+    assert not reloading(os.getpid())
 
 
 def test_what_a_process_has_said_last_is_told_where_it_fails(tmp_path: Path) -> None:
@@ -39,10 +43,6 @@ def test_modules_that_readers_have_are_installed_ones(tmp_path: Path) -> None:
     for module, refused in (("no_such_module", ()), ("wave", ("wave",))):
         with pytest.raises(ModelContractError, match=rf"publish\.imports: {module} cannot be imported: ModuleNotFound"):
             check_loads(tmp_path, tmp_path, limit_s=60, refused=refused, imports=(module,))
-
-
-def reloading(parent: int) -> list[psutil.Process]:
-    return [child for child in psutil.Process(parent).children() if "reloaded" in " ".join(child.cmdline())]
 
 
 def being_read(path: Path) -> int | None:
