@@ -37,7 +37,7 @@ def build(params: dict[str, Any], assets: dict[str, Any]) -> Any:
 def figures(runs: int) -> list[Figure]:
     """Returns the figures of two models, of which the large one gets fewer rows."""
     found = []
-    for name, rows in zip(MODELS, (ROWS, ROWS // 20), strict=True):
+    for name, rows in zip(MODELS, (ROWS, ROWS // 4), strict=True):
         # A process of its own: no other benchmark is to have TensorFlow.
         with multiprocessing.get_context("spawn").Pool(1) as pool:
             pairs: list[tuple[float, float]] = pool.apply(_measured, (name, float_columns(rows), runs))
