@@ -64,8 +64,11 @@ def optimizer_taken_over(
     )
 
 
-def tables_of_a_subclassed_model(flavour: str) -> dict[str, tuple[str, int, str]]:
+def tables_of_a_subclassed_model(flavour: str, *lacking: str) -> dict[str, tuple[str, int, str]]:
     """Has a model that Keras sees nothing of take over from one of another vocabulary.
+
+    Args:
+        lacking: Inputs that the other one is not called with.
 
     Returns:
         Table -> what became of it, how many entries were kept, and why if none was.
@@ -103,6 +106,7 @@ def tables_of_a_subclassed_model(flavour: str) -> dict[str, tuple[str, int, str]
         model = Tables(vocabulary)
         model(x())
         sides.append(carry.Side(model, x, {}))
+    sides[1] = sides[1]._replace(x=lambda: {name: given for name, given in x().items() if name not in lacking})
     carried = carry.carry(*sides, {}, source="another", optimizer=False)
     return {v.name.rpartition("/")[2]: (v.how, v.kept, v.why) for v in carried.variables}
 

@@ -181,6 +181,14 @@ def test_a_table_is_found_behind_its_lookup_however_the_model_is_made(elsewhere:
         }
 
 
+def test_of_a_model_that_cannot_be_called_it_is_told_why_its_tables_are_not_known(
+    elsewhere: ProcessPoolExecutor,
+) -> None:
+    why = r"none of the model's 6 variables .* is not known there \(calling its model fails: KeyError: number\): say so"
+    with pytest.raises(ModelContractError, match=why):
+        elsewhere.submit(begun.tables_of_a_subclassed_model, "keras", "number").result()
+
+
 def test_init_tables_names_what_is_there(elsewhere: ProcessPoolExecutor) -> None:
     with pytest.raises(ModelContractError, match=r"train\.init_tables: the model has no embedding layer 'of_color' "):
         elsewhere.submit(begun.optimizer_taken_over, "keras", named={"of_color": "colours"}).result()

@@ -10,6 +10,7 @@ from sparktf.errors import ModelContractError
 from sparktf.trainer.model.entries import Moves, Vocabulary, listed, moves
 from sparktf.trainer.model.lookups import Fed, fed_tables, lookups_of, same_vocabularies, tables_of, vocabulary_of
 from sparktf.trainer.model.optimizer_state import OptimizerState
+from sparktf.trainer.model.said import first_line
 from sparktf.trainer.model.table_rows import ModelPart, copy_rows, copy_whole, parts_of
 from sparktf.trainer.model.variable_names import VariableNames
 
@@ -87,8 +88,9 @@ class Vocabularies:
         self._names = names
         self._lookups = {names.of_layer(lookup): lookup for lookup in lookups_of(side.model)}
         self._fed: Mapping[int, Fed] | None = {}
+        self._why_unknown = ""
         if self._lookups:
-            self._fed = None if side.x is None else _traced(side.model, side.x)
+            self._fed, self._why_unknown = (None, "") if side.x is None else _traced(side.model, side.x)
 
     def rows_of(self, part: ModelPart) -> RowsOf:
         """Returns what the rows of a table stand for."""
@@ -98,7 +100,7 @@ class Vocabularies:
             found = self._of_name(asked, rows)
             return RowsOf(found, why="" if found else f"{_KEY}: {asked} is no vocabulary of its {rows} rows there")
         if self._fed is None:
-            return RowsOf(why=f"whose entries its rows are is not known there: say so in {_KEY}")
+            return RowsOf(why=f"whose entries its rows are is not known there{self._why_unknown}: say so in {_KEY}")
         fed = self._fed.get(id(layer), Fed())
         if not fed.lookups:
             return RowsOf()
@@ -140,12 +142,12 @@ class Vocabularies:
         return None if asset is None else listed(asset, rows)
 
 
-def _traced(model: Any, x: Callable[[], Any]) -> Mapping[int, Fed] | None:
-    """Returns what the tables of a model are asked for; None where it cannot be called with that."""
+def _traced(model: Any, x: Callable[[], Any]) -> tuple[Mapping[int, Fed] | None, str]:
+    """Returns what the tables of a model are asked for; None, and why, where it cannot be called with that."""
     try:
-        return fed_tables(model, x)
-    except Exception:  # noqa: BLE001 - whatever it is, the model's tables are then not known
-        return None
+        return fed_tables(model, x), ""
+    except Exception as error:  # noqa: BLE001 - whatever it is, the model's tables are then not known
+        return None, f" (calling its model fails: {type(error).__name__}: {first_line(error)})"
 
 
 def decide(ours: Side, theirs: Side, named: Mapping[str, str]) -> list[Decision]:
@@ -203,11 +205,7 @@ def carry(ours: Side, theirs: Side, named: Mapping[str, str], *, source: str, op
     taken = {decision.theirs.name for decision in decisions if decision.theirs is not None}
     left = tuple(part.name for part in parts_of(theirs.model) if part.name not in taken)
     if not taken:
-        raise ModelContractError(
-            f"train.init_from: the model has no variable in common with {source}, which has "
-            f"{_some(left)}; the model has {_some([d.ours.name for d in decisions])}: name its layers alike, or leave "
-            "init_from out"
-        )
+        raise ModelContractError(f"train.init_from: {_nothing_fits(decisions, left, source)}")
     for decision in decisions:
         _apply(decision, decision.ours.variables, decision.theirs.variables if decision.theirs else ())
     done = optimizer and _carry_optimizer(ours.model, theirs.model, decisions)
@@ -242,6 +240,16 @@ def _carry_optimizer(ours: Any, theirs: Any, decisions: Sequence[Decision]) -> b
         if name in numbers:
             copy_whole([number], [numbers[name]])
     return True
+
+
+def _nothing_fits(decisions: Sequence[Decision], theirs: Sequence[str], source: str) -> str:
+    if alike := [decision for decision in decisions if decision.ours.name in theirs]:
+        whys = "; ".join(dict.fromkeys(f"{decision.ours.name}: {decision.why}" for decision in alike[:2]))
+        return f"none of the model's {len(alike)} variables that {source} has by name can be taken over: {whys}"
+    return (
+        f"the model has no variable in common with {source}, which has {_some(theirs)}; the model has "
+        f"{_some([decision.ours.name for decision in decisions])}: name its layers alike, or leave init_from out"
+    )
 
 
 def _some(names: Sequence[str], most: int = 5) -> str:

@@ -13,6 +13,7 @@ import tensorflow as tf
 from sparktf.errors import ModelContractError
 from sparktf.trainer.model.export import serving_signature, serving_tensors
 from sparktf.trainer.model.model import KerasModel
+from sparktf.trainer.model.said import first_line
 from sparktf.trainer.model.tensors import Tensors, example
 
 SAVED_MODEL = ("saved_model.pb", "fingerprint.pb", "variables/", "assets/")
@@ -37,7 +38,7 @@ class Champion:
             self._loaded = tf.saved_model.load(str(folder))
             self._predict = self._loaded.signatures["serving_default"]
         except Exception as error:  # whatever TensorFlow raises over a file that it cannot read, or an op that is gone
-            raise ModelContractError(f"it does not load: {type(error).__name__}: {_first_line(error)}") from error
+            raise ModelContractError(f"it does not load: {type(error).__name__}: {first_line(error)}") from error
         self._names = self._inputs()
         rows = example(self._spec)
         ours = beside.model(beside.layout.x(rows), training=False)
@@ -47,7 +48,7 @@ class Champion:
         except ModelContractError:
             raise
         except Exception as error:  # as above
-            raise ModelContractError(f"it does not run: {type(error).__name__}: {_first_line(error)}") from error
+            raise ModelContractError(f"it does not run: {type(error).__name__}: {first_line(error)}") from error
         for name, one, other in zip(self._outputs, *map(tf.nest.flatten, (ours, theirs)), strict=True):
             has, wanted = tuple(other.shape[1:]), tuple(one.shape[1:])
             if has != wanted:
@@ -89,7 +90,3 @@ def _output_names(model: KerasModel, y_pred: Any) -> list[str]:
 
 def _in_words(spec: tf.TensorSpec) -> str:
     return f"{spec.dtype.name} {['batch', *spec.shape.as_list()[1:]]}".replace("'", "")
-
-
-def _first_line(error: Exception) -> str:
-    return next(iter(str(error).strip().splitlines()), "")

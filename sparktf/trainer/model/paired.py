@@ -34,7 +34,7 @@ _BATCHES = 8
 """So many are predicted in one call into TensorFlow, which takes as long as a small model does for a batch."""
 
 _MOST_SLICES = 100
-"""Of each column, and of all, the commonest values are compared."""
+"""Of each column so many values are compared, the commonest among the rows that come first, and as many of all."""
 
 _ALL = ""
 
@@ -72,7 +72,7 @@ class PairedEvaluator:
         self._champion = champion
         self._evaluator = evaluator
         self._sharing = sharing
-        self._columns = [SliceCodes(column) for column in slices]
+        self._columns = [SliceCodes(column, _MOST_SLICES) for column in slices]
         self._draw = generator(Draw.BUCKETS, seed, sharing.number)
         self._structure = self._scored(rows_of(encoded_example(model.spec), 0, 1))
         leaves = [leaf for leaf in tf.nest.flatten(self._structure) if leaf is not None]
@@ -149,8 +149,9 @@ class PairedEvaluator:
             values, firsts = np.unique(of_rows[by_value], return_index=True)
             groups = zip(values.tolist(), np.split(by_value, firsts[1:]), strict=True)
             commonest = sorted(((v, rows) for v, rows in groups if v >= 0), key=lambda group: -len(group[1]))
-            for value, rows in commonest[:_MOST_SLICES]:
-                self._add(column.labels[value], arrays, rows)
+            for value, rows in commonest:
+                if column.takes(value):
+                    self._add(column.labels[value], arrays, rows)
 
     def _add(self, label: str, arrays: Sequence[npt.NDArray[Any]], rows: npt.NDArray[np.int64]) -> None:
         """Adds some rows, in a random order, to the states of a slice: to as many buckets as have one of them."""
@@ -210,11 +211,17 @@ class PairedEvaluator:
         """Sums the states over the nodes, of all rows and of the commonest slices."""
         rows = self._all_rows()
         total = rows.pop(_ALL, 0)
-        labels = [_ALL, *(label for label, _ in rows.most_common(_MOST_SLICES))]
+        labels = [_ALL, *self._whole_slices([label for label, _ in rows.most_common()])[:_MOST_SLICES]]
         width = int(self._sharing.sum(np.array([self._width()], np.int64))[0] // self._sharing.nodes)
         none = np.zeros((self.models, BUCKETS, width))
         states = {label: np.asarray(self._sharing.sum(self._states.get(label, none))) for label in labels}
         return Paired(states, {label: rows[label] if label else total for label in labels})
+
+    def _whole_slices(self, labels: Sequence[str]) -> list[str]:
+        """Returns the slices of which no node has left out rows."""
+        lacking = [any(column.lacks(label) for column in self._columns) for label in labels]
+        nodes = self._sharing.sum(np.array([0, *lacking], np.int64))[1:]
+        return [label for label, count in zip(labels, nodes.tolist(), strict=True) if not count]
 
     def _width(self) -> int:
         """Returns how many values a state has."""

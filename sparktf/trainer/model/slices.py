@@ -59,15 +59,22 @@ def _columns_of(spec: FeedSpec) -> Iterator[SliceColumn]:
 
 
 class SliceCodes:
-    """Numbers the values of one column as they come.
+    """Numbers the values of one column as they come, and chooses which of them are slices.
 
     Attributes:
         labels: Of each value, by its number: "country=de".
     """
 
-    def __init__(self, column: SliceColumn) -> None:
-        """Knows no value yet."""
+    def __init__(self, column: SliceColumn, most: int) -> None:
+        """Knows no value yet.
+
+        Args:
+            most: So many values are slices.
+        """
         self.labels: list[str] = []
+        self._most = most
+        self._slices: set[int] = set()
+        self._left_out: set[int] = set()
         self._column = column
         self._codes: dict[Any, int] = {}
         self._dictionary: Any = None
@@ -84,6 +91,23 @@ class SliceCodes:
         array: Any = values if self._column.place is None else np.asarray(values)[:, self._column.place]
         distinct, codes = np.unique(array, return_inverse=True)
         return self._known(distinct.tolist())[codes]
+
+    def takes(self, code: int) -> bool:
+        """Returns whether rows of a value count: those of the first values that are asked for.
+
+        A value that was refused once stays so: of a slice all rows count, or none.
+        """
+        if code not in self._slices and code not in self._left_out:
+            (self._slices if len(self._slices) < self._most else self._left_out).add(code)
+        return code in self._slices
+
+    def lacks(self, label: str) -> bool:
+        """Returns whether rows of a slice, maybe one that only other nodes have, were here and did not count."""
+        if not label.startswith(f"{self._column.name}="):
+            return False
+        if label in self.labels:
+            return self.labels.index(label) in self._left_out
+        return len(self.labels) >= _MOST_KNOWN
 
     def _known(self, values: Iterable[Any]) -> Codes:
         return np.array([self._code(value) for value in values], np.int64)

@@ -16,6 +16,7 @@ from types import FrameType, TracebackType
 import tensorflow as tf
 
 from sparktf.errors import ErrorRecord, NotStoredError, SparkTFError, Verdict
+from sparktf.trainer.model.said import first_line, without_colours
 from sparktf.trainer.node.peers import said_of_peers
 from sparktf.wire.control import TrainerSpec
 
@@ -37,10 +38,6 @@ _DISK_ERRNOS = (errno.ENOSPC, errno.EDQUOT)
 _MEMORY_TEXT = re.compile(r"\bOOM\b|memory|\balloc", re.IGNORECASE)
 _FILE = re.compile(r"(?<![^\s'])(/[^\s':;,]+)")
 
-_COLOURS = re.compile(r"\x1b\[[0-9;]*m")
-_GRAPH_FRAME = re.compile(r"Detected at node |File \"|<stack traces unavailable>|\d+ root error\(s\) found")
-_GRAPH_PREFIX = re.compile(r"\{\{function_node [^}]*\}\} |\(\d+\) [A-Z_]+: +")
-
 
 def describe(error: BaseException, spec: TrainerSpec, *, work: Path, time_s: float, host: str) -> ErrorRecord:
     """Returns the record that the driver gets.
@@ -58,7 +55,7 @@ def describe(error: BaseException, spec: TrainerSpec, *, work: Path, time_s: flo
         node=str(spec.node),
         host=host,
         peer=peer,
-        traceback=_plain("".join(lines)),
+        traceback=without_colours("".join(lines)),
     )
 
 
@@ -67,7 +64,7 @@ def _classify(error: BaseException, spec: TrainerSpec, work: Path) -> tuple[Verd
     if isinstance(error, SparkTFError):
         return error.verdict, type(error).__name__, first_line(error), False
     if _is_loss_of_peers(error, len(spec.cluster.nodes())):
-        said = said_of_peers(_plain(str(error)), spec.cluster)
+        said = said_of_peers(without_colours(str(error)), spec.cluster)
         return Verdict.INFRASTRUCTURE, "NodeLostError", f"{spec.node} lost its peers: {said}", True
     if is_full_disk(error):
         return NotStoredError.verdict, NotStoredError.__name__, _full_disk(error, work, _place(error, spec)), False
@@ -116,27 +113,6 @@ def _is_lack_of_memory(error: BaseException) -> bool:
     if isinstance(error, tf.errors.ResourceExhaustedError):
         return _MEMORY_TEXT.search(first_line(error)) is not None
     return isinstance(error, MemoryError)
-
-
-def first_line(error: BaseException) -> str:
-    """Returns the first line of what the raising code said, without what TensorFlow and Keras put around it."""
-    # str() of a KeyError is its text as Python source.
-    text = str(error.args[0]) if isinstance(error, KeyError) and error.args else str(error)
-    lines = [line.strip() for line in _plain(text).splitlines() if line.strip()]
-    if lines and lines[0] == "in user code:":
-        said = f"{type(error).__name__}: "
-        lines = next((lines[i:] for i, line in enumerate(lines) if line.startswith(said)), lines)
-        lines[0] = lines[0].removeprefix(said)
-    if lines and lines[0] == "Graph execution error:":
-        lines = [line for line in lines[1:] if not _GRAPH_FRAME.match(line)]
-    if lines and lines[0].startswith("Exception encountered when calling "):
-        lines = lines[1:]
-    return _GRAPH_PREFIX.sub("", lines[0]) if lines else type(error).__name__
-
-
-def _plain(text: str) -> str:
-    """Returns a text without the terminal's colours, which Keras writes into its messages."""
-    return _COLOURS.sub("", text)
 
 
 def _place(error: BaseException, spec: TrainerSpec) -> str:

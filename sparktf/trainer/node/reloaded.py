@@ -135,7 +135,7 @@ def own_code(config: Any) -> Iterator[str]:
 
 
 def _in_a_line(error: BaseException) -> str:
-    from sparktf.trainer.node.failure import first_line  # noqa: PLC0415 - TensorFlow reads its environment when imported
+    from sparktf.trainer.model.said import first_line  # noqa: PLC0415 - TensorFlow reads its environment when imported
 
     return f"{type(error).__name__}: {first_line(error)}"
 

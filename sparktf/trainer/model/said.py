@@ -1,0 +1,30 @@
+"""What errors say, without what TensorFlow and Keras put around it."""
+
+from __future__ import annotations
+
+import re
+
+_COLOURS = re.compile(r"\x1b\[[0-9;]*m")
+_GRAPH_FRAME = re.compile(r"Detected at node |File \"|<stack traces unavailable>|\d+ root error\(s\) found")
+_GRAPH_PREFIX = re.compile(r"\{\{function_node [^}]*\}\} |\(\d+\) [A-Z_]+: +")
+
+
+def first_line(error: BaseException) -> str:
+    """Returns the first line of what the raising code said, without what TensorFlow and Keras put around it."""
+    # str() of a KeyError is its text as Python source.
+    text = str(error.args[0]) if isinstance(error, KeyError) and error.args else str(error)
+    lines = [line.strip() for line in without_colours(text).splitlines() if line.strip()]
+    if lines and lines[0] == "in user code:":
+        said = f"{type(error).__name__}: "
+        lines = next((lines[i:] for i, line in enumerate(lines) if line.startswith(said)), lines)
+        lines[0] = lines[0].removeprefix(said)
+    if lines and lines[0] == "Graph execution error:":
+        lines = [line for line in lines[1:] if not _GRAPH_FRAME.match(line)]
+    if lines and lines[0].startswith("Exception encountered when calling "):
+        lines = lines[1:]
+    return _GRAPH_PREFIX.sub("", lines[0]) if lines else type(error).__name__
+
+
+def without_colours(text: str) -> str:
+    """Returns a text without the terminal's colours, which Keras writes into its messages."""
+    return _COLOURS.sub("", text)
