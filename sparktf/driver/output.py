@@ -26,6 +26,7 @@ from sparktf.rundir import RunDirectory
 from sparktf.storage.base import Storage
 from sparktf.storage.fence import Fence
 from sparktf.storage.ownership import Ownership
+from sparktf.storage.results import read_result
 
 
 def check_output(storage: Storage, path: str) -> None:
@@ -149,7 +150,7 @@ class ResultFile:
                 return None
         except StoragePermissionError as e:
             raise PreflightError(f"output.path cannot be read: {e}") from e
-        result = RunResult.model_validate_json(self._storage.read_bytes(path))
+        result = read_result(self._storage, path)
         return result if result.is_repeated_by(self._application) else None
 
     def check_owner(self) -> None:

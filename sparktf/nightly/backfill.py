@@ -20,10 +20,11 @@ from rich.text import Text
 from sparktf.config.job import JobConfig
 from sparktf.config.train import PUBLISHED
 from sparktf.driver.console import ending_of, style_of
-from sparktf.errors import ConfigError, Verdict
+from sparktf.errors import ConfigError, StorageNotFoundError, Verdict
 from sparktf.result import RunResult
 from sparktf.rundir import RunDirectory
 from sparktf.storage import FileSystems
+from sparktf.storage.results import read_result
 
 _DAY_S = 86_400
 _MOST_DATES = 10_000
@@ -230,6 +231,7 @@ def _run_of(date: str, config: JobConfig, file_systems: FileSystems) -> DatedRun
 
 def _result(rundir: RunDirectory, file_systems: FileSystems) -> RunResult | None:
     storage = file_systems.open(rundir.root)
-    if not storage.exists(rundir.result):
+    try:
+        return read_result(storage, rundir.result)
+    except StorageNotFoundError:
         return None
-    return RunResult.model_validate_json(storage.read_bytes(rundir.result))

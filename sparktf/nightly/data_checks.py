@@ -18,9 +18,9 @@ from sparktf.errors import DataError, StorageNotFoundError, TornCheckpointError,
 from sparktf.nightly.distances import divergence, has_all_values, infinity_distance
 from sparktf.nightly.natural_order import natural_key
 from sparktf.nightly.serving import Serving, Version
-from sparktf.result import RunResult
 from sparktf.rundir import RESULT, SERVING, STATISTICS, RunDirectory
 from sparktf.storage.base import Storage, name_of
+from sparktf.storage.results import read_result
 
 _NAMED = 10
 """So many findings stand in the error of a run; the others are counted."""
@@ -161,7 +161,7 @@ def _run_at(storage: Storage, place: BaselinePlace, serving: Serving) -> str | N
     """Returns whose statistics may lie at a place; None for those of a run that is not done."""
     if place.version is not None:
         return serving.manifest(Version(place.version, place.folder, withdrawn=False)).run_id
-    result = RunResult.model_validate_json(storage.read_bytes(f"{place.folder}/{RESULT}"))
+    result = read_result(storage, f"{place.folder}/{RESULT}")
     return name_of(place.folder) if result.verdict is Verdict.DONE else None
 
 

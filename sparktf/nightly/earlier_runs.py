@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from pydantic import ValidationError
-
-from sparktf.errors import ConfigError, StorageNotFoundError, Verdict
+from sparktf.errors import ConfigError, CorruptFileError, StorageNotFoundError, Verdict
 from sparktf.nightly.natural_order import natural_key
 from sparktf.result import RunResult
 from sparktf.rundir import RunDirectory
 from sparktf.storage.base import Storage, name_of
+from sparktf.storage.results import read_result
 
 LOOKED_AT = 5
 """So many runs say what the next one will be like: a night that was slow is among them, and last year is not."""
@@ -55,6 +54,6 @@ def ending_s(runs: Sequence[RunResult]) -> float:
 def _result(storage: Storage, root: str, name: str, folder: str) -> RunResult | None:
     """Returns the result of a run; None where it has none, or one of another version."""
     try:
-        return RunResult.model_validate_json(storage.read_bytes(RunDirectory(root, name, folder).result))
-    except (ConfigError, StorageNotFoundError, ValidationError):
+        return read_result(storage, RunDirectory(root, name, folder).result)
+    except (ConfigError, CorruptFileError, StorageNotFoundError):
         return None

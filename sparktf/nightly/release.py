@@ -26,6 +26,7 @@ from sparktf.result import RunResult
 from sparktf.rundir import STATISTICS, RunDirectory
 from sparktf.storage.base import Storage, name_of
 from sparktf.storage.checkpoints import MANIFEST, FileManifest, parse_manifest
+from sparktf.storage.results import read_result
 from sparktf.wire.uploads import StagedFile
 
 _STAGED = "_staged-"
@@ -163,7 +164,7 @@ def stored_release(storage: Storage, rundir: RunDirectory, now_s: float) -> Rele
         ModelContractError: it has exported no model.
     """
     try:
-        result = RunResult.model_validate_json(storage.read_bytes(rundir.result))
+        result = read_result(storage, rundir.result)
     except StorageNotFoundError:
         raise ConfigError(f"{rundir.path} has no result.json: there is no such run, or it has not ended") from None
     if result.verdict not in (Verdict.DONE, Verdict.GATED):

@@ -9,13 +9,13 @@ from typing import NamedTuple
 from sparktf.config.duration import in_words
 from sparktf.config.job import JobConfig
 from sparktf.config.train import PUBLISHED
-from sparktf.errors import ConfigError, StorageNotFoundError, TornCheckpointError
+from sparktf.errors import ConfigError, CorruptFileError, StorageNotFoundError, TornCheckpointError
 from sparktf.nightly.serving import ModelManifest, Serving
-from sparktf.result import RunResult
 from sparktf.rundir import RunDirectory
 from sparktf.storage import FileSystems
 from sparktf.storage.base import Storage, name_of
 from sparktf.storage.checkpoints import parse_manifest
+from sparktf.storage.results import read_result
 from sparktf.wire.model_source import ModelSource
 
 _SUFFIX = ".keras"
@@ -142,8 +142,8 @@ def _of_run(storage: Storage, rundir: RunDirectory, own: RunDirectory) -> FoundM
         label=f"run {rundir.run}", path=rundir.model, files=_files(storage, rundir.model, _MODEL), run_id=rundir.run_id
     )
     try:
-        result = RunResult.model_validate_json(storage.read_bytes(rundir.result))
-    except (StorageNotFoundError, ValueError):  # not ended, or written by a later version
+        result = read_result(storage, rundir.result)
+    except (CorruptFileError, StorageNotFoundError):  # not ended, or written by a later version
         return FoundModel(source)
     day = result.date or result.started[: len("2026-11-20")]
     carried_from = result.carried.full_date if result.carried is not None else ""

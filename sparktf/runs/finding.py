@@ -9,16 +9,16 @@ import sys
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-from pydantic import ValidationError
 from rich.console import Console
 
 from sparktf.config.load import load_config
-from sparktf.errors import ConfigError, CorruptFileError, StorageNotFoundError
+from sparktf.errors import ConfigError, StorageNotFoundError
 from sparktf.nightly.history import names_in_history
 from sparktf.result import RunResult
 from sparktf.rundir import RunDirectory, is_name
 from sparktf.storage import Storage, normalise, open_storage
 from sparktf.storage.base import is_hidden, name_of
+from sparktf.storage.results import read_result
 
 OUTPUT = "SPARKTF_OUTPUT"
 _PIPED_WIDTH = 160
@@ -66,12 +66,10 @@ class FoundRun(NamedTuple):
             CorruptFileError: it cannot be read.
             StorageError: the storage failed.
         """
-        content = self.read(self.rundir.result)
         try:
-            return None if content is None else RunResult.model_validate_json(content)
-        except ValidationError as error:
-            wrong = f"{error.error_count()} of its fields are not as this version writes them"
-            raise CorruptFileError(f"{self.rundir.result} cannot be read: {wrong}") from None
+            return read_result(self.storage, self.rundir.result)
+        except StorageNotFoundError:
+            return None
 
 
 def make_plain_console(*, whole_lines: bool = False) -> Console:

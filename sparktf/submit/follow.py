@@ -5,15 +5,14 @@ from __future__ import annotations
 import datetime
 from pathlib import PurePosixPath
 
-from pydantic import ValidationError
-
 from sparktf.driver.console import Display
-from sparktf.errors import StorageError
+from sparktf.errors import CorruptFileError, StorageError
 from sparktf.events import LineSaid, RunBegun, RunEnded, read_events
 from sparktf.result import RunResult
 from sparktf.rundir import RunDirectory
 from sparktf.storage import Storage
 from sparktf.storage.ownership import Owner, look
+from sparktf.storage.results import read_result
 
 _ROUNDED_S = 1.0
 """A result tells its start in whole seconds."""
@@ -63,10 +62,8 @@ class Follower:
 
     def _stored(self) -> RunResult | None:
         try:
-            if not self._storage.exists(self._rundir.result):
-                return None
-            return RunResult.model_validate_json(self._storage.read_bytes(self._rundir.result))
-        except (StorageError, ValidationError):
+            return read_result(self._storage, self._rundir.result)
+        except (CorruptFileError, StorageError):
             return None
 
     def _begun_s(self) -> float | None:

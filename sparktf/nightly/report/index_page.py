@@ -14,10 +14,8 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from typing import Any, NamedTuple
 
-from pydantic import ValidationError
-
 from sparktf.driver.plan.files import FOOTER_THREADS
-from sparktf.errors import StorageError, StorageNotFoundError
+from sparktf.errors import CorruptFileError, StorageError, StorageNotFoundError
 from sparktf.nightly.natural_order import natural_key
 from sparktf.nightly.report import charts, words
 from sparktf.nightly.report.drawing import styled
@@ -27,6 +25,7 @@ from sparktf.nightly.serving import Serving
 from sparktf.result import RunResult
 from sparktf.rundir import SERVING, RunDirectory, is_name
 from sparktf.storage.base import Storage, name_of
+from sparktf.storage.results import read_result
 
 SHOWN = 120
 """So many runs stand on the page, the last by their ids."""
@@ -104,11 +103,13 @@ def indexed_runs(storage: Storage, root: str, name: str) -> IndexedRuns:
     def read(run_id: str) -> IndexedRun | None:
         rundir = RunDirectory(root, name, run_id)
         try:
-            content = storage.read_bytes(rundir.result)
-            seen.add(run_id)
-            result = RunResult.model_validate_json(content)
-        except (StorageNotFoundError, ValidationError):
+            result = read_result(storage, rundir.result)
+        except StorageNotFoundError:
             return None
+        except CorruptFileError:
+            seen.add(run_id)
+            return None
+        seen.add(run_id)
         return IndexedRun(result, f"{run_id}/report.html" if storage.exists(rundir.report) else "")
 
     with ThreadPoolExecutor(FOOTER_THREADS, thread_name_prefix="index") as pool:

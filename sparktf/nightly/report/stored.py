@@ -16,7 +16,7 @@ from sparktf.config.job import JobConfig
 from sparktf.config.load import show_config
 from sparktf.config.yaml import YamlError, load_yaml
 from sparktf.driver.plan.files import FOOTER_THREADS
-from sparktf.errors import CorruptFileError, StorageError, StorageNotFoundError
+from sparktf.errors import StorageError, StorageNotFoundError
 from sparktf.events import (
     AttemptBegun,
     AttemptEnded,
@@ -36,6 +36,7 @@ from sparktf.result import AttemptResult, RunResult
 from sparktf.rundir import RunDirectory
 from sparktf.samples import Samples
 from sparktf.storage.base import Storage
+from sparktf.storage.results import read_result
 
 _ROUNDED_S = 1.0
 """A result tells its start in whole seconds."""
@@ -160,12 +161,10 @@ def _found(checks: ChecksConfig, now: TableStatistics, baseline: Baseline | None
 
 
 def _result(storage: Storage, rundir: RunDirectory) -> RunResult | None:
-    content = _read(storage, rundir.result)
     try:
-        return None if content is None else RunResult.model_validate_json(content)
-    except ValidationError as error:
-        wrong = f"{error.error_count()} of its fields are not as this version writes them"
-        raise CorruptFileError(f"{rundir.result} cannot be read: {wrong}") from None
+        return read_result(storage, rundir.result)
+    except StorageNotFoundError:
+        return None
 
 
 def _standing(result: RunResult | None, told: ToldEvents) -> RunResult | None:
