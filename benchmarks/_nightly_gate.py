@@ -70,6 +70,7 @@ def _measured(name: str, schema: Schema, runs: int) -> list[tuple[float, float]]
     from sparktf.wire.model_source import ModelSource  # noqa: PLC0415
 
     with tempfile.TemporaryDirectory() as temporary:
+        tempfile.tempdir = temporary  # AutoGraph leaves files behind where no exit handler runs, as in a pool
         folder = Path(temporary)
         config = lake_config(write_lake(folder / "lake", schema), schema)
         config = config.model_copy(update={"params": {"widths": MODELS[name]}})

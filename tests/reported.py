@@ -286,6 +286,7 @@ def carried() -> Carried:
         source="version 13",
         run_id="2026-10-31",
         optimizer=True,
+        full_date="2026-10-25",
         variables=(
             CarriedVariable(name="dense/kernel", shape=(64, 256), how="kept"),
             CarriedVariable(name="country_embedding/table", shape=(214, 16), how="entries", kept=211, new=3, left=1),

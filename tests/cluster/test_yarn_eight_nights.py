@@ -47,6 +47,8 @@ def first_night(nights: Schedule) -> None:
     nights.deliver(0)
     nights.deliver(1)
     night = nights.night(1, 0)
+    assert "no model of churn is published: trains from scratch" in night.said
+    assert night.result.carried is None
     nights.assert_published(1, day=1)
     assert night.result.extra["published"] == 1
     assert night.result.comparison is not None
@@ -61,6 +63,7 @@ def better_night(nights: Schedule) -> None:
     nights.assert_published(2, day=2)
     assert_all_epochs(night)
     assert all(variable.how != "new" for variable in carried_from(night, 1))
+    assert nights.manifest(2)["full_date"] == date_of(1)
     assert_better_than(night, 1)
 
 
@@ -68,6 +71,8 @@ def late_data(nights: Schedule) -> None:
     """Night 3: the partition comes late; the run waits for it before it asks for anything, and then goes on."""
     with nights.submit(3) as submission:
         wait_for_line(submission, rf"^the data is not ready, which .* 5 min: date={date_of(3)} is missing \(1 of 2")
+        held = {process.info["environ"]["CONTAINER_ID"] for process in containers_of(submission.application().id)}
+        assert len(held) <= 2, "YARN's master, and the one executor that Spark starts with"
         nights.deliver(3)
         night = nights.ended(submission, 3, 0)
     nights.assert_published(3, day=3)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 import subprocess
 import sys
@@ -16,7 +15,6 @@ import yaml
 from integration.application import Application
 from integration.rows import LINE, job, write_rows
 from integration.sandbox import Sandbox
-from lakes import write_file
 
 FIRST, SECOND = "2026-11-01", "2026-11-02"
 ROWS = 64
@@ -107,80 +105,3 @@ def test_a_night_of_noisy_labels_changes_nothing_for_readers(local: Application,
     assert difference.champion == first.comparison.differences[0].challenger  # type: ignore[union-attr]
     assert difference.challenger < difference.champion  # type: ignore[operator]
     assert (better.extra["published"], current.read_text(encoding="utf-8")) == (2, "2\n")
-
-
-COLOURS = """
-import keras
-
-def prepare(df, params):
-    return {"colours": sorted(row.colour for row in df.select("colour").distinct().collect())}
-
-def build(params, assets):
-    colour = keras.Input((), dtype="string", name="colour")
-    codes = keras.layers.StringLookup(vocabulary=assets["colours"], name="look")(colour)
-    table = keras.layers.Embedding(len(assets["colours"]) + 1, 2, name="of_colour")(codes)
-    model = keras.Model({"colour": colour}, keras.layers.Dense(1, name="y")(table))
-    model.compile(keras.optimizers.SGD(0.05), "mse")
-    return model
-"""
-
-
-def coloured(lake: Path, date: str, colours: dict[str, float]) -> None:
-    """Writes the partition of a date: 40 rows of each colour, whose `y` is the colour's own."""
-    names = [name for name in colours for _ in range(40)]
-    table = pa.table({"colour": names, "y": pa.array([colours[name] for name in names], pa.float32())})
-    write_file(lake / f"date={date}" / "part-00.parquet", table, group_rows=100)
-
-
-def test_a_night_begins_with_the_model_of_the_night_before_and_learns_a_new_category(
-    sandbox: Sandbox, tmp_path: Path
-) -> None:
-    lake = tmp_path / "lake"
-    coloured(lake, FIRST, {"red": 3.0, "blue": -2.0})
-    coloured(lake, SECOND, {"red": 3.0, "blue": -2.0, "green": 1.0})
-    config: dict[str, Any] = {
-        **job(lake, sandbox.runs, "colours:build", name="colours", train={"epochs": 12, "batch_size": 8}),
-        "publish": {},
-    }
-    config["data"] = {
-        "path": f"{lake}/date={{{{date}}}}",
-        "inputs": {"colour": "colour"},
-        "targets": {"y": "y"},
-        "validation": {"path": f"{lake}/date={{{{date}}}}"},
-    }
-    config["cluster"] = {"strategy": "single", "workers": 1}
-    conf = sandbox.settings("local[1]", {})
-    config["submit"] = {"master": conf.pop("spark.master"), "deploy_mode": "client", "conf": conf}
-    (tmp_path / "colours.py").write_text(COLOURS, encoding="utf-8")
-
-    def backfill(first: str, last: str, **train: Any) -> str:
-        path = tmp_path / "colours.yaml"
-        path.write_text(yaml.safe_dump({**config, "train": {**config["train"], **train}}), encoding="utf-8")
-        done = subprocess.run(
-            [sys.executable, "-m", "sparktf.cli", "backfill", str(path), "--from", first, "--to", last],
-            env=sandbox.environment(),
-            cwd=sandbox.cwd,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-            check=False,
-        )
-        assert done.returncode == 0, done.stdout
-        return " ".join(done.stdout.split())
-
-    said = backfill(FIRST, SECOND, init_from="published")
-    assert "train.init_from: published: no model of colours is published: trains from scratch" in said
-    kept = "3 of 3 variables kept, 1 table: 2 entries kept, 1 new, 0 gone"
-    assert f"begins from version 1: {kept}" in said
-    cold, warm = (sandbox.run(config, date).result() for date in (FIRST, SECOND))
-    assert cold.carried is None
-    assert warm.carried is not None
-    assert (warm.carried.source, warm.carried.run_id, warm.carried.full_date) == ("version 1", FIRST, FIRST)
-    assert {v.name: (v.how, v.kept, v.new, v.left) for v in warm.carried.variables} == {
-        "of_colour": ("entries", 2, 1, 0),
-        "y/kernel": ("kept", 0, 0, 0),
-        "y/bias": ("kept", 0, 0, 0),
-    }
-    assert warm.validation[0].values["loss"] < cold.validation[0].values["loss"], "it had to learn what was known"
-    manifest = json.loads(Path(sandbox.runs, "colours", "serving", "2", "MANIFEST.json").read_text())
-    assert manifest["full_date"] == FIRST

@@ -36,6 +36,7 @@ SHOWN = {
         "18.1 GB were read, 78% of them on the reader's own host. Training waited for rows 7.2% of the time.",
         "worker 2 lost its executor: Container killed by YARN for exceeding physical memory limits "
         "(worker 2 on dn3.example)",
+        "The weights go back to a training from scratch of 2026-10-25",
         "country_embedding/table",
         "measurement_000_of_the_last_thirty_days",
         "worker 2: its host's disk is nearly full: /data",

@@ -61,6 +61,8 @@ def carried_view(carried: Carried) -> dict[str, Any]:
     if carried.left:
         more = f" and {len(carried.left) - _NAMED:,} more" if len(carried.left) > _NAMED else ""
         summary += f"; not taken over: {', '.join(carried.left[:_NAMED])}{more}"
+    if carried.full_date:
+        summary += f". The weights go back to a training from scratch of {carried.full_date}"
     first = sorted(carried.variables, key=lambda v: ("new", "entries", "kept").index(v.how))
     hidden = len(first) - _VARIABLES
     return {
