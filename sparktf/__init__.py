@@ -53,6 +53,7 @@ if TYPE_CHECKING:
         Verdict,
     )
     from sparktf.node import Node
+    from sparktf.predict.loaded import LoadedModel, load_model
     from sparktf.result import RunResult
 
 from sparktf.version import __version__
@@ -71,6 +72,7 @@ __all__ = [
     "GatedError",
     "JobConfig",
     "LifecycleError",
+    "LoadedModel",
     "ModelContractError",
     "ModelError",
     "Node",
@@ -97,6 +99,7 @@ __all__ = [
     "Verdict",
     "__version__",
     "load_config",
+    "load_model",
     "train",
 ]
 
@@ -104,9 +107,11 @@ __all__ = [
 _HOMES = {
     "Cluster": "sparktf.cluster",
     "JobConfig": "sparktf.config.job",
+    "LoadedModel": "sparktf.predict.loaded",
     "Node": "sparktf.node",
     "RunResult": "sparktf.result",
     "load_config": "sparktf.config.load",
+    "load_model": "sparktf.predict.loaded",
     "train": "sparktf.cluster",
 }
 

@@ -59,6 +59,8 @@ class Knobs:
         pause_s: A worker that shares an update waits so long before it asks again whether that is made; then longer.
         publish_s: Exporting and publishing take so long at least, where `train.reserve` does not say.
         bad_rows_s: A worker that leases its rows looks so often whether there are bad ones to store.
+        scorer_look_s: A process that scores looks so often whether its executor and any task are there.
+        scorer_idle_s: It ends after so long without a task: the next job need not load the model again.
         resource_manager_call_s: Deadline of a call to YARN's ResourceManager.
         resource_manager_retry_s: One that cannot be reached is asked again so often.
         resource_manager_wait_s: It is waited for so long; Hadoop's own default is 15 minutes.
@@ -108,6 +110,8 @@ class Knobs:
     pause_s: float = 0.0005
     publish_s: float = 60.0
     bad_rows_s: float = 0.2
+    scorer_look_s: float = 1.0
+    scorer_idle_s: float = 60.0
     resource_manager_call_s: float = 5.0
     resource_manager_retry_s: float = 1.0
     resource_manager_wait_s: float = 30

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from pathlib import Path
+
+from sparktf.process_identity import process_of
 
 _LEVELS = 3
 
@@ -16,19 +17,9 @@ def executor_identity() -> str:
     """
     pid = os.getppid()
     for _ in range(_LEVELS):
-        name, parent, start = _process(pid)
+        name, parent, start = process_of(pid)
         if name == "java":
             return f"{pid}@{start}"
         pid = parent
     pid = os.getppid()
-    return f"{pid}@{_process(pid)[2]}"
-
-
-def _process(pid: int) -> tuple[str, int, str]:
-    """Returns a process's name, parent and start time."""
-    try:
-        before, _, after = Path(f"/proc/{pid}/stat").read_text().rpartition(")")
-    except OSError:
-        return "", 0, "?"
-    fields = after.split()
-    return before.partition("(")[2], int(fields[1]), fields[19]
+    return f"{pid}@{process_of(pid)[2]}"

@@ -56,6 +56,7 @@ MAY_IMPORT = {
     "driver/check": SOURCE | {"driver/source", "driver/output"},
     "driver/spark_site": SOURCE | {"driver/source"},
     "nightly": PLAN | {"driver/console", "driver/gang", "driver/hooks"},
+    "predict": SOURCE | {"driver/source", "nightly"},
     "cluster": RUN | {"driver/code", "driver/run", "driver/spark_site", "nightly"},
     "main": BASE | {"cluster", "driver/spark"},
     "trainer/model": BASE | {"feed", "layers"},
@@ -66,7 +67,7 @@ MAY_IMPORT = {
     "submit": BASE | {"storage", "driver/code", "driver/plan", "driver/console", "driver/output", "driver/spark"},
     "runs": BASE | {"storage", "driver/console", "driver/plan", "nightly", "submit"},
     "preview": PLAN | {"driver/check", "driver/console", "driver/output", "driver/spark", "nightly", "runs", "submit"},
-    "entry": BASE | {"cluster", "driver/check", "nightly", "preview", "runs", "storage", "submit"},
+    "entry": BASE | {"cluster", "predict", "driver/check", "nightly", "preview", "runs", "storage", "submit"},
     "jobs": BASE | {"main", "entry", "layers"},
 }
 ENTRY_MODULES = {"sparktf", "sparktf.cli"}
@@ -79,6 +80,7 @@ SEE_PYSPARK = {
     "driver/spark_site",
     "cluster",
     "main",
+    "predict",
     "executor",
     "jobs",
 }
@@ -93,6 +95,7 @@ ENTRY_POINTS = {
     "sparktf/nightly/mlflow_writer.py",
     "sparktf/trainer/__main__.py",
     "sparktf/trainer/nursery.py",
+    "sparktf/trainer/scoring.py",
     "jobs/train.py",
     "jobs/digits_lake.py",
     "jobs/clicks_lake.py",

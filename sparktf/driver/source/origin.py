@@ -93,7 +93,7 @@ class SparkData:
             if config.data.where is not None or config.data.validation is not None:
                 self._frame, self._rows = _as_frame(spark, data, schema), None
         self._declared = schema
-        self.schema = _arrow_schema(spark, schema)
+        self.schema = arrow_schema(spark, schema)
 
     def plan(self, config: JobConfig) -> Plan:
         """Plans a run whose streams Spark feeds: which tensors there are. How many rows, nobody knows beforehand.
@@ -168,7 +168,7 @@ def _declared(spark: SparkSession, config: DataConfig) -> StructType:
         return spark.createDataFrame([], config.rdd_schema).schema
 
 
-def _arrow_schema(spark: SparkSession, schema: StructType) -> pa.Schema:
+def arrow_schema(spark: SparkSession, schema: StructType) -> pa.Schema:
     """Returns the schema as feeders will see it; a type that Spark cannot turn into Arrow's stands as null."""
     try:
         return spark.createDataFrame([], schema).toArrow().schema
@@ -177,14 +177,14 @@ def _arrow_schema(spark: SparkSession, schema: StructType) -> pa.Schema:
         if not half:
             return pa.schema([pa.field(field.name, pa.null()) for field in fields])
         halves = (StructType(fields[:half]), StructType(fields[half:]))
-        return pa.schema([field for part in halves for field in _arrow_schema(spark, part)])
+        return pa.schema([field for part in halves for field in arrow_schema(spark, part)])
 
 
 def _as_frame(spark: SparkSession, rows: RDD[Any], schema: StructType) -> DataFrame:
     """Returns an RDD as a DataFrame. Its Rows are read by name and its values checked, as where it is fed as it is:
     Spark takes the values of Rows by place.
     """
-    fields = _arrow_schema(spark, schema)
+    fields = arrow_schema(spark, schema)
 
     def tuples(split: int, part: Iterable[Any]) -> Iterator[tuple[Any, ...]]:
         return to_tuples(part, fields, split)

@@ -11,6 +11,7 @@ from typing import Any
 
 import tensorflow as tf
 
+from sparktf.exported import EXPORTED, ModelFeed, ModelOutput, inputs_alone
 from sparktf.feature import Feature, FeedSpec
 from sparktf.trainer.model.model import KerasModel
 from sparktf.trainer.model.predictions import ROW_SPLITS, named_outputs
@@ -18,7 +19,7 @@ from sparktf.trainer.model.tensors import Tensors
 
 
 def export_model(model: KerasModel, assets: dict[str, Any], folder: Path) -> None:
-    """Writes `saved_model/`, `model.keras` and `assets.json` below the folder.
+    """Writes `saved_model/`, `model.keras`, `assets.json` and `feed.json` below the folder.
 
     The SavedModel's signature `serving_default` takes one tensor `[batch, ...]` for each input, by the names of
     `data.inputs`; of a ragged one `name`, all values [n], and `name_row_splits`, int64 [batch + 1].
@@ -27,12 +28,22 @@ def export_model(model: KerasModel, assets: dict[str, Any], folder: Path) -> Non
     flavour = importlib.import_module(model.flavour)
     archive = flavour.export.ExportArchive()
     archive.track(model.model)
-    archive.add_endpoint("serve", _serving_function(model), input_signature=[serving_signature(model.spec)])
+    serve = tf.function(_serving_function(model), [serving_signature(model.spec)], autograph=False)
+    outputs = serve.get_concrete_function().structured_outputs
+    archive.add_endpoint("serve", serve)
     options = {"verbose": False} if model.flavour == "keras" else {}
     with _own_signature_only(model):
         archive.write_out(str(folder / "saved_model"), **options)
     model.model.save(str(folder / "model.keras"))
     (folder / "assets.json").write_text(json.dumps(assets, indent=1, sort_keys=True))
+    exported = ModelFeed(
+        spec=inputs_alone(model.spec), outputs=tuple(_output(*output) for output in sorted(outputs.items()))
+    )
+    (folder / EXPORTED).write_text(exported.model_dump_json(indent=1))
+
+
+def _output(name: str, spec: Any) -> ModelOutput:
+    return ModelOutput(name=name, dtype=spec.dtype.name, shape=tuple(spec.shape.as_list()[1:]))
 
 
 def serving_signature(spec: FeedSpec) -> dict[str, Any]:

@@ -104,6 +104,15 @@ def _below(prefix: str, arrays: Mapping[str, Array]) -> dict[str, Array]:
     return {name.removeprefix(prefix): array for name, array in arrays.items() if name.startswith(prefix)}
 
 
+def as_plain_arrays(outputs: Mapping[str, Any]) -> dict[str, Array]:
+    """Returns TensorFlow's tensors as arrays of NumPy's own dtypes; text as `bytes` objects."""
+    return {name: _plain(np.asarray(y)) for name, y in outputs.items()}
+
+
+def _plain(array: Array) -> Array:
+    return array.astype(np.float32) if array.dtype.name == "bfloat16" else array
+
+
 def as_arrays(outputs: Mapping[str, Any]) -> dict[str, Array]:
     """Returns TensorFlow's tensors as arrays that NumPy can store; text as bytes of one length."""
     return {name: _storable(np.asarray(y)) for name, y in outputs.items()}
@@ -112,7 +121,7 @@ def as_arrays(outputs: Mapping[str, Any]) -> dict[str, Array]:
 def _storable(array: Array) -> Array:
     if array.dtype == object:
         return array.astype("S")
-    return array.astype(np.float32) if array.dtype.name == "bfloat16" else array
+    return _plain(array)
 
 
 def named_outputs(y: Any, output_names: Sequence[str], target_names: Sequence[str]) -> dict[str, Any]:

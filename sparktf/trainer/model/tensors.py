@@ -50,10 +50,10 @@ def _to_tensor(column: Column) -> Any:
         return _to_ragged(column.values, column.splits)
     if isinstance(column, Strings):
         return tf.constant(column.codes), tf.constant(column.values, tf.string)
-    return _shared(column)
+    return in_place(column)
 
 
-def _shared(array: Array) -> Any:
+def in_place(array: Array) -> Any:
     """Returns a tensor over an array's memory, where TensorFlow's kernels can read it there; else over a copy.
 
     `tf.convert_to_tensor` always copies, into memory that is new to the process each time. A kernel may have this

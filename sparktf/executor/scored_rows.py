@@ -1,0 +1,212 @@
+"""Predictions for the rows of a DataFrame, within a Spark task: columns become tensors as they did in training."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+import pyarrow as pa
+from pyspark import TaskContext
+
+from sparktf.errors import ColumnError
+from sparktf.executor.scorer import Scorer
+from sparktf.executor.spark_stream import whole
+from sparktf.exported import ModelFeed, ModelOutput
+from sparktf.feature import Feature
+from sparktf.feed.aside import Aside, too_many
+from sparktf.feed.columns import Array, Columns, Ragged, Strings, row_count, slice_rows
+from sparktf.feed.convert import RowGroup, assemble
+from sparktf.wire.scoring import CODES, VALUES, ScoredModel
+
+ROW_SPLITS = "_row_splits"
+_UNDER_WAY = 2
+"""So many batches are with the scorer at a time: while it computes one, the next is made."""
+
+
+@dataclass(frozen=True, slots=True)
+class ScoringSettings:
+    """What the driver puts into the task's closure.
+
+    Attributes:
+        names: Of the columns that the task gets, in their order.
+        kept: Which of them go on.
+        outputs: Which of the model's go behind them.
+        batch_rows: The model is called with so many rows at most.
+        max_bad_rows: So many rows of a partition may fail a check: their predictions are null.
+    """
+
+    model: ScoredModel
+    feed: ModelFeed
+    names: tuple[str, ...]
+    kept: tuple[int, ...]
+    outputs: tuple[ModelOutput, ...]
+    batch_rows: int
+    max_bad_rows: int
+
+
+class _Sent(NamedTuple):
+    """Rows that the scorer has.
+
+    Attributes:
+        kept: The columns that go on.
+        calls: How often the model is called for them.
+        bad: bool [rows], which fail a check.
+    """
+
+    kept: list[pa.Array]
+    calls: int
+    bad: Array
+
+
+def scored(batches: Iterable[pa.RecordBatch], settings: ScoringSettings) -> Iterator[pa.RecordBatch]:
+    """The function of Spark's `mapInArrow`.
+
+    Raises:
+        BadValueError: a value cannot be what it was in training; the message names partition, row and column.
+        ModelContractError: the model cannot be loaded, or fails.
+        NodeLostError: the process that scores has ended; Spark tries the task again.
+    """
+    scorer: Scorer | None = None
+    under_way: deque[_Sent] = deque()
+    rows = _Rows(settings)
+    try:
+        for batch in whole(batches):
+            if not batch.num_rows:
+                continue
+            scorer = scorer or Scorer(settings.model)
+            under_way.append(_send(scorer, batch, rows, settings))
+            if len(under_way) == _UNDER_WAY:
+                yield _received(scorer, under_way.popleft(), settings)
+        while scorer is not None and under_way:
+            yield _received(scorer, under_way.popleft(), settings)
+    finally:
+        if scorer is not None:
+            scorer.close()
+
+
+class _Rows:
+    """The rows of a partition, as the model takes them."""
+
+    def __init__(self, settings: ScoringSettings) -> None:
+        context = TaskContext.get()
+        self._origin = f"partition {0 if context is None else context.partitionId()}"
+        self._settings = settings
+        self._features = settings.feed.spec.features
+        self._first_row = self._bad = 0
+
+    def columns(self, batch: pa.RecordBatch) -> tuple[Columns, Array]:
+        """Returns the next rows, and which of them fail a check; in the place of these there is something or other.
+
+        Raises:
+            BadValueError: there are more of these than may be.
+        """
+        n, first = batch.num_rows, self._first_row
+        self._first_row += n
+        group = RowGroup(
+            origin=self._origin,
+            number=lambda row: first + row,
+            columns={
+                name: pa.chunked_array([column])
+                for name, column in zip(self._settings.names, batch.columns, strict=True)
+            },
+            rows=n,
+            fill_null=self._settings.feed.spec.fill_null,
+        )
+        most = self._settings.max_bad_rows
+        aside = Aside(n, most) if most else None
+        tensors = {f.key: _zeros(f, n) for f in self._features if f.is_array}
+        try:
+            columns = assemble(self._features, [group], tensors, aside)
+        except KeyError as error:
+            raise ColumnError(f"{self._origin}: there is no column {error.args[0]!r}") from error
+        if aside is None:
+            return columns, np.zeros(n, np.bool_)
+        self._bad += int(aside.bad.sum())
+        if self._bad > most:
+            raise too_many(self._bad, most, aside.among(np.arange(n)))
+        return columns, aside.bad
+
+
+def _zeros(feature: Feature, rows: int) -> Array:
+    return np.zeros((rows, *feature.shape), feature.numpy_dtype)
+
+
+def _send(scorer: Scorer, batch: pa.RecordBatch, rows: _Rows, settings: ScoringSettings) -> _Sent:
+    columns, bad = rows.columns(batch)
+    n, size = row_count(columns), settings.batch_rows
+    for start in range(0, n, size):
+        part = slice_rows(columns, start, min(start + size, n))
+        arrays: dict[str, Array] = {}
+        for feature in settings.feed.spec.features:
+            arrays |= _arrays(feature, part)
+        scorer.send(arrays)
+    return _Sent([batch.column(i) for i in settings.kept], -(-n // size), bad)
+
+
+def _arrays(feature: Feature, columns: Columns) -> dict[str, Array]:
+    """Returns the arrays that an input of the signature is made of."""
+    name, column = feature.name, columns[feature.key]
+    found: dict[str, Array] = {}
+    if isinstance(column, Ragged):
+        column = column.compact()
+        found[f"{name}{ROW_SPLITS}"] = column.splits
+        column = column.values
+    if isinstance(column, Strings):
+        column = column.compact()
+        return {**found, f"{name}{CODES}": column.codes, f"{name}{VALUES}": column.values}
+    return {**found, name: column}
+
+
+def _received(scorer: Scorer, sent: _Sent, settings: ScoringSettings) -> pa.RecordBatch:
+    parts = [scorer.receive() for _ in range(sent.calls)]
+    outputs = [np.concatenate([part[output.name] for part in parts]) for output in settings.outputs]
+    bad = sent.bad if sent.bad.any() else None
+    arrays = [_as_arrow(array, output, bad) for array, output in zip(outputs, settings.outputs, strict=True)]
+    names = [f"c{i}" for i in range(len(sent.kept) + len(arrays))]
+    return pa.RecordBatch.from_arrays([*sent.kept, *arrays], names)
+
+
+def is_single(output: ModelOutput) -> bool:
+    """Whether each row has a single value, not a list: also where Keras says [batch, 1]."""
+    return output.shape in ((), (1,))
+
+
+def _as_arrow(array: Array, output: ModelOutput, bad: Array | None) -> pa.Array:
+    """Returns values [rows, ...] as a column of values, or of lists of lists, null where a row is bad."""
+    kind = arrow_type(output.dtype)
+    flat = array.reshape(-1)
+    if is_single(output):
+        return pa.array(flat, mask=bad).cast(kind)
+    values = pa.array(flat).cast(kind)
+    for places in reversed(array.shape[1:]):
+        offsets = np.arange(len(values) // max(places, 1) + 1, dtype=np.int32) * places
+        values = pa.ListArray.from_arrays(pa.array(offsets), values)
+    if bad is None:
+        return values
+    return values.take(pa.array(np.arange(len(bad)), mask=bad))
+
+
+_ARROW = {
+    "bool": pa.bool_(),
+    "int8": pa.int8(),
+    "int16": pa.int16(),
+    "int32": pa.int32(),
+    "int64": pa.int64(),
+    "uint8": pa.int16(),
+    "uint16": pa.int32(),
+    "uint32": pa.int64(),
+    "uint64": pa.int64(),
+    "float16": pa.float32(),
+    "bfloat16": pa.float32(),
+    "float32": pa.float32(),
+    "float64": pa.float64(),
+    "string": pa.string(),
+}
+
+
+def arrow_type(dtype: str) -> pa.DataType | None:
+    """Returns the type of a column of TensorFlow's values; None where there is none."""
+    return _ARROW.get(dtype)

@@ -1,0 +1,112 @@
+"""The process that scores for an executor, as its tasks see it: the first starts it, the others find its socket.
+
+A worker of Spark's is forked and used again, and must not hold TensorFlow; and a model is loaded once an executor.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+import sys
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+
+from sparktf import errors
+from sparktf.errors import ModelContractError, NodeLostError, SparkTFError
+from sparktf.executor.identity import executor_identity
+from sparktf.executor.rendezvous import meet
+from sparktf.executor.trainer_process import trainer_environment
+from sparktf.feed.columns import Array
+from sparktf.feed.shared import share, shared
+from sparktf.wire.scoring import ScoredModel, hear, settings_array, tell
+
+_MODULE = "sparktf.trainer.scoring"
+_LOG_NBYTES = 4096
+
+
+class Scorer:
+    """A connection to the process, through which one task has rows scored."""
+
+    def __init__(self, model: ScoredModel) -> None:
+        """Finds the process, or starts it, and waits until it has the model.
+
+        Raises:
+            ModelContractError: the model cannot be loaded.
+            NodeLostError: the process has ended.
+            StorageError: the model cannot be read.
+            OSError: it cannot be started.
+        """
+        self._folder = Path(os.environ.get("SPARK_LOCAL_DIRS", "").split(",")[0] or tempfile.gettempdir())
+        executor = executor_identity()
+        name = f"scorer-{executor.partition('@')[0]}-{model.key[:16]}"
+        self._log = self._folder / f"{name}.log"
+        self._socket = meet(self._folder / name, lambda listening: self._start(listening, name, executor))
+        try:
+            self._ask({"load": settings_array(model)})
+            self._answer()
+        except BaseException:
+            self.close()
+            raise
+
+    def _start(self, listening: socket.socket, name: str, executor: str) -> None:
+        work = tempfile.mkdtemp(prefix=f"{name}-", dir=self._folder)
+        with self._log.open("wb") as log:
+            files = [listening.fileno(), log.fileno(), log.fileno()]
+            actions = [(os.POSIX_SPAWN_DUP2, file, to) for to, file in enumerate(files)]
+            command = [sys.executable, "-P", "-m", _MODULE, executor, str(self._folder / name), work]
+            os.posix_spawn(sys.executable, command, trainer_environment(Path(work)), file_actions=actions)
+
+    def send(self, arrays: Mapping[str, Array]) -> None:
+        """Has rows scored; `receive` returns the outputs, in the order in which rows were sent.
+
+        Raises:
+            NodeLostError: the process has ended.
+        """
+        self._ask({"score": arrays})
+
+    def receive(self) -> dict[str, Array]:
+        """Returns the outputs for rows that were sent: [rows, ...] each.
+
+        Raises:
+            ModelContractError: the model fails.
+            NodeLostError: the process has ended.
+        """
+        return self._answer()
+
+    def close(self) -> None:
+        """Leaves the process, which ends a while after the last task has left it."""
+        self._socket.close()
+
+    def _ask(self, what: Mapping[str, Mapping[str, Array]]) -> None:
+        ((verb, arrays),) = what.items()
+        file, directory = share(arrays)
+        try:
+            tell(self._socket, {verb: directory}, file)
+        except OSError as error:
+            raise self._lost() from error
+        finally:
+            os.close(file)
+
+    def _answer(self) -> dict[str, Array]:
+        try:
+            said, file = hear(self._socket)
+        except (EOFError, OSError) as error:
+            raise self._lost() from error
+        if "error" in said:
+            name, message = said["error"]
+            kind = getattr(errors, name, ModelContractError)
+            raise kind(message) if issubclass(kind, SparkTFError) else ModelContractError(message)
+        if file is None:
+            return {}
+        try:
+            return shared(file, said["scored"])
+        finally:
+            os.close(file)
+
+    def _lost(self) -> NodeLostError:
+        said = ""
+        if self._log.exists():
+            said = self._log.read_bytes()[-_LOG_NBYTES:].decode(errors="replace").strip()
+        last = next((line.strip() for line in reversed(said.splitlines()) if line.strip()), "it has said nothing")
+        return NodeLostError(f"the process that scores for this executor has ended; the last that it said: {last}")

@@ -1,0 +1,45 @@
+"""What an exported model takes and gives: whoever scores with it makes of columns what training made of them."""
+
+from __future__ import annotations
+
+from sparktf.feature import TEXT, FeedSpec
+from sparktf.message import Message
+
+EXPORTED = "feed.json"
+"""The file beside the exported model, and in its published version."""
+
+
+class ModelOutput(Message):
+    """One output of a model.
+
+    Attributes:
+        dtype: TensorFlow dtype name, "string" for text.
+        shape: Of one row, () for a single value; None is a length that differs from call to call.
+    """
+
+    name: str
+    dtype: str
+    shape: tuple[int | None, ...]
+
+    @property
+    def is_text(self) -> bool:
+        return self.dtype == TEXT
+
+
+class ModelFeed(Message):
+    """What the file holds.
+
+    Attributes:
+        spec: Its features are the inputs alone; their columns are those of the source.
+        outputs: By name, in the order of their names.
+    """
+
+    spec: FeedSpec
+    outputs: tuple[ModelOutput, ...]
+
+
+def inputs_alone(spec: FeedSpec) -> FeedSpec:
+    """Returns what scoring needs of the feed of a training, whatever that read from."""
+    used = {column for feature in spec.inputs for column in feature.columns}
+    fills = {column: value for column, value in spec.fill_null.items() if column in used}
+    return FeedSpec(features=spec.inputs, fill_null=fills, shuffle=False)

@@ -1,0 +1,90 @@
+"""Arrays in memory that two processes of one machine have in common: in an anonymous file, whose descriptor travels."""
+
+from __future__ import annotations
+
+import math
+import mmap
+import os
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from sparktf.feed.columns import Array, object_array
+from sparktf.feed.memory import ALIGNMENT
+
+Directory = list[tuple[str, str, tuple[int, ...], int]]
+"""Of each array its name, dtype ("text" for `bytes` objects), shape, and where it begins in the file."""
+
+_TEXT = "text"
+_OFFSETS = np.dtype(np.int64)
+
+
+def share(arrays: Mapping[str, Array]) -> tuple[int, Directory]:
+    """Writes arrays into an anonymous file; returns its descriptor, which the caller closes, and what lies where.
+
+    Raises:
+        OSError: there is no room.
+    """
+    plain: list[tuple[str, str, tuple[int, ...], list[Array]]] = []
+    for name, array in arrays.items():
+        if array.dtype == object:
+            plain.append((name, _TEXT, array.shape, _text_parts(array)))
+        else:
+            plain.append((name, array.dtype.str, array.shape, [np.ascontiguousarray(array)]))
+    directory: Directory = []
+    pieces: list[tuple[int, Array]] = []
+    end = 0
+    for name, dtype, shape, parts in plain:
+        directory.append((name, dtype, shape, end))
+        for part in parts:
+            pieces.append((end, part))
+            end += -(-part.nbytes // ALIGNMENT) * ALIGNMENT
+    file = os.memfd_create("sparktf-arrays", os.MFD_CLOEXEC)
+    try:
+        os.ftruncate(file, max(end, 1))
+        memory = np.frombuffer(mmap.mmap(file, max(end, 1)), np.uint8)
+        for start, part in pieces:
+            memory[start : start + part.nbytes] = part.reshape(-1).view(np.uint8)
+    except BaseException:
+        os.close(file)
+        raise
+    return file, directory
+
+
+def shared(file: int, directory: Sequence[Any]) -> dict[str, Array]:
+    """Returns the arrays of a file: views of its memory, which they keep; text as `bytes` objects.
+
+    Args:
+        file: Is not closed, and may be from then on.
+    """
+    memory = np.frombuffer(mmap.mmap(file, os.fstat(file).st_size), np.uint8)
+    found: dict[str, Array] = {}
+    for name, dtype, shape, start in directory:
+        if dtype == _TEXT:
+            found[name] = _text_at(memory, start, math.prod(shape)).reshape(shape)
+        else:
+            kind = np.dtype(dtype)
+            stop = start + math.prod(shape) * kind.itemsize
+            found[name] = memory[start:stop].view(kind).reshape(shape)
+    return found
+
+
+def _text_parts(array: Array) -> list[Array]:
+    """Returns where each text begins, then the number of bytes, and the bytes of all texts."""
+    values = pa.array(array.reshape(-1), pa.large_binary())
+    offsets: Array = np.zeros(len(values) + 1, _OFFSETS)
+    _, begins, data = values.buffers()
+    if len(values):
+        offsets = np.frombuffer(begins, _OFFSETS)[: len(values) + 1]
+    return [offsets, np.frombuffer(data, np.uint8)[: offsets[-1]] if data is not None else np.empty(0, np.uint8)]
+
+
+def _text_at(memory: Array, start: int, count: int) -> Array:
+    nbytes = (count + 1) * _OFFSETS.itemsize
+    begin = start + -(-nbytes // ALIGNMENT) * ALIGNMENT
+    offsets = memory[start : start + nbytes]
+    data = memory[begin : begin + int(offsets.view(_OFFSETS)[-1])]
+    buffers = [None, pa.py_buffer(offsets), pa.py_buffer(data)]
+    return object_array(pa.Array.from_buffers(pa.large_binary(), count, buffers))

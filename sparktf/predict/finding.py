@@ -1,0 +1,94 @@
+"""Where an exported model lies, whichever folder of a run or of its publications somebody names."""
+
+from __future__ import annotations
+
+import hashlib
+from typing import NamedTuple
+
+from pydantic import ValidationError
+
+from sparktf.errors import ModelContractError, SourceNotFoundError, StorageNotFoundError, TornCheckpointError
+from sparktf.exported import EXPORTED, ModelFeed
+from sparktf.nightly.serving import CURRENT
+from sparktf.rundir import SERVING
+from sparktf.storage.base import Storage
+
+_GRAPH = "saved_model.pb"
+_APART = "saved_model"
+
+
+class ExportedModel(NamedTuple):
+    """An exported model.
+
+    Attributes:
+        folder: That has its `feed.json`: a version's, or `model` of a run.
+        saved_model: The folder of the SavedModel: the same one for a version.
+        files: Of the SavedModel, as paths below it.
+        key: What it has in common with no other model, nor with another one at the same place later.
+    """
+
+    folder: str
+    saved_model: str
+    files: tuple[str, ...]
+    key: str
+    feed: ModelFeed
+
+
+def find_model(storage: Storage, path: str) -> ExportedModel:
+    """Returns the model at a path.
+
+    Args:
+        path: A published version, `<output.path>/<name>` or its `serving` for the current one, a run, or its `model`.
+
+    Raises:
+        SourceNotFoundError: there is none.
+        ModelContractError: it cannot be scored with, since it does not say of which columns its inputs are made.
+        TornCheckpointError: `CURRENT` names no version.
+        StorageError: the storage failed.
+    """
+    path = path.rstrip("/")
+    for folder in (path, f"{path}/model", f"{path}/{SERVING}"):
+        if storage.exists(f"{folder}/{_GRAPH}"):
+            return _read(storage, folder, folder)
+        if storage.exists(f"{folder}/{_APART}/{_GRAPH}"):
+            return _read(storage, folder, f"{folder}/{_APART}")
+        current = _current(storage, folder)
+        if current is not None:
+            return _read(storage, current, current)
+    raise SourceNotFoundError(
+        f"{path} has no model: name a published version, {SERVING} with its {CURRENT}, a run that has ended, or its "
+        "model folder"
+    )
+
+
+def _current(storage: Storage, serving: str) -> str | None:
+    """Returns the folder of the version that readers take; None where there are no versions."""
+    try:
+        number = storage.read_bytes(f"{serving}/{CURRENT}").decode(errors="replace").strip()
+    except StorageNotFoundError:
+        return None
+    if not number.isdigit() or not storage.exists(f"{serving}/{number}/{_GRAPH}"):
+        raise TornCheckpointError(f"{serving}/{CURRENT} names no version that is there")
+    return f"{serving}/{number}"
+
+
+def _read(storage: Storage, folder: str, saved_model: str) -> ExportedModel:
+    try:
+        feed = ModelFeed.model_validate_json(storage.read_bytes(f"{folder}/{EXPORTED}"))
+    except StorageNotFoundError:
+        raise ModelContractError(
+            f"{folder} has no {EXPORTED}, which says of which columns its inputs are made: it was exported by an older "
+            "version of sparktf; train it again"
+        ) from None
+    except ValidationError as error:
+        wrong = f"{error.error_count()} of its fields are not as this version writes them"
+        raise ModelContractError(f"{folder}/{EXPORTED} cannot be read: {wrong}") from None
+    entries = [entry for entry in storage.walk(saved_model) if _belongs(entry.path.removeprefix(f"{saved_model}/"))]
+    told = [[entry.path, entry.nbytes, entry.modified_ms] for entry in entries]
+    files = tuple(entry.path.removeprefix(f"{saved_model}/") for entry in entries)
+    return ExportedModel(folder, saved_model, files, hashlib.sha256(repr(told).encode()).hexdigest(), feed)
+
+
+def _belongs(file: str) -> bool:
+    """Whether a file in the folder is one of the SavedModel's own."""
+    return file in (_GRAPH, "fingerprint.pb") or file.startswith(("variables/", "assets/"))

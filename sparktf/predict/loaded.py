@@ -1,0 +1,199 @@
+"""A model that was trained here, and the DataFrames that it scores."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any
+
+import pyarrow as pa
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import types as sql
+
+from sparktf.driver.plan.features import Schema, nearest
+from sparktf.driver.source.origin import arrow_schema
+from sparktf.driver.spark.application import hadoop_conf
+from sparktf.errors import BadValueError, ColumnError, ConfigError, ModelContractError
+from sparktf.executor.scored_rows import ScoringSettings, arrow_type, is_single, scored
+from sparktf.exported import ModelOutput
+from sparktf.feed.arrow_types import fits
+from sparktf.feed.nested import path_of
+from sparktf.predict.finding import ExportedModel, find_model
+from sparktf.storage import FileSystems
+from sparktf.wire.scoring import ScoredModel
+
+PREDICTION = "prediction"
+"""The column of a model's only output, as Spark's own models call theirs."""
+
+BATCH_ROWS = 4096
+
+_SPARK: dict[pa.DataType, sql.DataType] = {
+    pa.bool_(): sql.BooleanType(),
+    pa.int8(): sql.ByteType(),
+    pa.int16(): sql.ShortType(),
+    pa.int32(): sql.IntegerType(),
+    pa.int64(): sql.LongType(),
+    pa.float32(): sql.FloatType(),
+    pa.float64(): sql.DoubleType(),
+    pa.string(): sql.StringType(),
+}
+
+
+class LoadedModel:
+    """A model to score with. Its columns are made into tensors as they were in its training.
+
+    Attributes:
+        path: Of the folder that it was found in: a published version's, or a run's `model`.
+    """
+
+    def __init__(self, spark: SparkSession, found: ExportedModel) -> None:
+        self.path = found.folder
+        self._spark = spark
+        self._found = found
+        self._hadoop = hadoop_conf(spark)
+
+    def __repr__(self) -> str:
+        return f"LoadedModel({self.path})"
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """The columns that it needs; "user.age" is a field of the struct "user"."""
+        return tuple(dict.fromkeys(name for f in self._found.feed.spec.features for name in f.columns))
+
+    @property
+    def outputs(self) -> tuple[str, ...]:
+        """The names of its outputs."""
+        return tuple(output.name for output in self._found.feed.outputs)
+
+    def transform(
+        self,
+        df: DataFrame,
+        columns: str | Mapping[str, str] | None = None,
+        *,
+        keep: Sequence[str] | None = None,
+        batch_rows: int = BATCH_ROWS,
+        max_bad_rows: int = 0,
+    ) -> DataFrame:
+        """Returns the DataFrame with a column for each output behind its own ones; computes nothing yet.
+
+        An output of one value a row is a number or a text; others are arrays. The model is loaded once an executor,
+        in a process of its own.
+
+        Args:
+            columns: Output -> its column; outputs that are not named are left out. A single name is that of the only
+                output. Default: "prediction" for the only output, else the outputs' own names.
+            keep: Columns of `df` that go on. Default: all.
+            batch_rows: The model is called with so many rows at most.
+            max_bad_rows: So many rows of a partition may fail a check, such as for null: their predictions are null.
+                One more, and the job fails with a `BadValueError` that names partition, row and column.
+
+        Raises:
+            ColumnError: a column is not there.
+            BadValueError: a column's type cannot become the tensor that it was in training.
+            ConfigError: an output or a number that cannot be.
+        """
+        if batch_rows < 1 or max_bad_rows < 0:
+            raise ConfigError("batch_rows must be 1 or more, and max_bad_rows 0 or more")
+        named = self._named(columns)
+        going = tuple(df.columns if keep is None else keep)
+        self._check(df, going, named)
+        needed = {path[0] for path in self._paths(df).values()}
+        names = tuple(name for name in df.columns if name in needed or name in going)
+        settings = ScoringSettings(
+            model=self._scored(),
+            feed=self._found.feed,
+            names=names,
+            kept=tuple(names.index(name) for name in going),
+            outputs=tuple(named),
+            batch_rows=batch_rows,
+            max_bad_rows=max_bad_rows,
+        )
+
+        def score(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+            return scored(batches, settings)
+
+        # mapInArrow looks columns up by their names, and would take "user.age" for a field of a struct.
+        plain = df.select(*(df[_quoted(name)] for name in names)).toDF(*(f"c{i}" for i in range(len(names))))
+        kept = [df.schema[name].dataType for name in going]
+        types = [*kept, *(self._type(output) for output in named)]
+        fields = sql.StructType([sql.StructField(f"c{i}", kind) for i, kind in enumerate(types)])
+        return plain.mapInArrow(score, fields).toDF(*going, *named.values())
+
+    def _scored(self) -> ScoredModel:
+        conf = self._spark.sparkContext.getConf()
+        cores = str(conf.get("spark.executor.cores") or self._spark.sparkContext.defaultParallelism)
+        found = self._found
+        return ScoredModel(
+            folder=found.saved_model, files=found.files, key=found.key, hadoop=self._hadoop, threads=int(cores)
+        )
+
+    def _named(self, columns: str | Mapping[str, str] | None) -> dict[ModelOutput, str]:
+        outputs = {output.name: output for output in self._found.feed.outputs}
+        if columns is None:
+            columns = PREDICTION if len(outputs) == 1 else {name: name for name in outputs}
+        if isinstance(columns, str):
+            if len(outputs) > 1:
+                raise ConfigError(
+                    f"the model has several outputs: name a column for each of {', '.join(outputs)} that you want"
+                )
+            columns = dict.fromkeys(outputs, columns)
+        for name in columns:
+            if name not in outputs:
+                raise ConfigError(f"the model has no output {name!r}{nearest(name, outputs)}")
+        if unfit := next((name for name in columns if arrow_type(outputs[name].dtype) is None), None):
+            raise ModelContractError(f"output {unfit!r} is {outputs[unfit].dtype}, of which there is no column")
+        return {outputs[name]: column for name, column in columns.items()}
+
+    def _paths(self, df: DataFrame) -> dict[str, tuple[str, ...]]:
+        """Returns the column, or the column and the fields in it, that each name of a feature stands for."""
+        types = self._types(df)
+        return {name: path_of(types, name) or (name,) for name in self.columns}
+
+    def _types(self, df: DataFrame) -> dict[str, pa.DataType]:
+        return {field.name: field.type for field in arrow_schema(self._spark, df.schema)}
+
+    def _check(self, df: DataFrame, going: Sequence[str], named: Mapping[ModelOutput, str]) -> None:
+        """Checks that the columns are there, and of types that become the tensors."""
+        types = self._types(df)
+        schema = Schema(types, lambda column: None)
+        for feature in self._found.feed.spec.features:
+            for name in feature.columns:
+                kind = schema.arrow_type(name, f"input {feature.name}")
+                if not fits(feature, kind):
+                    raise BadValueError(
+                        f"input {feature.name}: column {name!r} is {kind}, of which {feature.dtype} cannot be made"
+                    )
+        for name in going:
+            if name not in types:
+                raise ColumnError(f"keep: there is no column {name!r}{nearest(name, types)}")
+        for output, column in named.items():
+            if column in going:
+                raise ConfigError(
+                    f"there is a column {column!r} already: give output {output.name!r} another name in columns"
+                )
+
+    def _type(self, output: ModelOutput) -> sql.DataType:
+        kind: Any = arrow_type(output.dtype)
+        found: sql.DataType = _SPARK[kind]
+        for _ in () if is_single(output) else output.shape:
+            found = sql.ArrayType(found)
+        return found
+
+
+def load_model(spark: SparkSession, path: str) -> LoadedModel:
+    """Returns a model to score DataFrames with.
+
+    Args:
+        path: A published version, `<output.path>/<name>` for the current one, a run, or its `model` (`result.model`).
+
+    Raises:
+        SourceNotFoundError: there is no model.
+        ModelContractError: it does not say of which columns its inputs are made.
+        StorageError: the storage failed.
+    """
+    file_systems = FileSystems(hadoop_conf(spark))
+    path = file_systems.normalise(path)
+    return LoadedModel(spark, find_model(file_systems.open(path), path))
+
+
+def _quoted(name: str) -> str:
+    return "`" + name.replace("`", "``") + "`"

@@ -1,0 +1,21 @@
+"""Which process is which: a number is another process's once its own has ended, its start time is not."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+
+def process_of(pid: int) -> tuple[str, int, str]:
+    """Returns a process's name, parent and start time; "", 0 and "?" of one that there is not."""
+    try:
+        before, _, after = Path(f"/proc/{pid}/stat").read_text().rpartition(")")
+    except OSError:
+        return "", 0, "?"
+    fields = after.split()
+    return before.partition("(")[2], int(fields[1]), fields[19]
+
+
+def is_alive(identity: str) -> bool:
+    """Whether the process "<pid>@<start time>" is still there."""
+    pid, _, start = identity.partition("@")
+    return process_of(int(pid))[2] == start

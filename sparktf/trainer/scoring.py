@@ -1,0 +1,168 @@
+"""The process that scores for an executor: it has TensorFlow and one model, and serves all tasks of the executor.
+
+`python -m sparktf.trainer.scoring EXECUTOR PLACE WORK` is started by the first task, with a socket as its standard
+input that listens at PLACE. It ends when nobody has been connected for a while, and with its executor.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import socket
+import sys
+import threading
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from sparktf.errors import ModelContractError, SparkTFError
+from sparktf.feed.columns import Array
+from sparktf.feed.shared import share, shared
+from sparktf.knobs import KNOBS
+from sparktf.process_identity import is_alive
+from sparktf.storage import FileSystems
+from sparktf.trainer.preload import complete_environment
+from sparktf.wire.scoring import CODES, VALUES, ScoredModel, hear, settings_of, tell
+
+
+class Scoring:
+    """The model, which the first task has loaded, and the tasks that are connected."""
+
+    def __init__(self, listening: socket.socket, place: Path, work: Path, executor: str) -> None:
+        self._listening = listening
+        self._place = place
+        self._work = work
+        self._executor = executor
+        self._loading = threading.Lock()
+        self._serve: Callable[..., dict[str, Any]] | None = None
+        self._tasks: set[threading.Thread] = set()
+
+    def run(self) -> None:
+        """Serves until nobody has been there for a while, or the executor is gone."""
+        self._listening.settimeout(KNOBS.scorer_look_s)
+        idle_s = 0.0
+        while idle_s < KNOBS.scorer_idle_s and is_alive(self._executor):
+            idle_s = 0.0 if self._admit() else idle_s + KNOBS.scorer_look_s
+        self._place.unlink(missing_ok=True)
+        while self._admit():  # who has connected before is in time
+            pass
+
+    def _admit(self) -> bool:
+        """Takes in a task, if one comes now; returns whether there is any."""
+        with suppress(TimeoutError, BlockingIOError):
+            task, _ = self._listening.accept()
+            thread = threading.Thread(target=self._obey, args=(task,), daemon=True)
+            self._tasks.add(thread)
+            thread.start()
+        self._tasks = {thread for thread in self._tasks if thread.is_alive()}
+        return bool(self._tasks)
+
+    def _obey(self, task: socket.socket) -> None:
+        """Does what a task asks until it is gone."""
+        task.setblocking(True)
+        with task, suppress(EOFError, OSError):
+            while True:
+                said, file = hear(task)
+                ((verb, directory),) = said.items()
+                try:
+                    arrays = shared(file, directory) if file is not None else {}
+                finally:
+                    if file is not None:
+                        os.close(file)
+                try:
+                    answer = self._answer(verb, arrays)
+                except SparkTFError as error:
+                    tell(task, {"error": [type(error).__name__, str(error)]})
+                    continue
+                if answer is None:
+                    tell(task, {"ready": True})
+                    continue
+                file, directory = share(answer)
+                try:
+                    tell(task, {"scored": directory}, file)
+                finally:
+                    os.close(file)
+
+    def _answer(self, verb: str, arrays: dict[str, Array]) -> dict[str, Array] | None:
+        if verb == "score":
+            return self._scored(arrays)
+        with self._loading:
+            if self._serve is None:
+                self._serve = self._loaded(settings_of(arrays))
+        return None
+
+    def _loaded(self, model: ScoredModel) -> Callable[..., dict[str, Any]]:
+        """Returns the model's signature.
+
+        Raises:
+            ModelContractError: it cannot be loaded.
+            StorageError: its files cannot be read.
+        """
+        storage, folder = FileSystems(model.hadoop).open(model.folder), self._work / "model"
+        for name in model.files:
+            local = folder / name
+            local.parent.mkdir(parents=True, exist_ok=True)
+            storage.download(f"{model.folder}/{name}", local)
+        import tensorflow as tf  # noqa: PLC0415 - it reads its environment when imported
+
+        from sparktf.trainer.model.said import first_line  # noqa: PLC0415 - as above
+
+        tf.config.threading.set_intra_op_parallelism_threads(model.threads)
+        try:
+            loaded = tf.saved_model.load(str(folder))
+        except Exception as error:
+            raise ModelContractError(
+                f"{model.folder} cannot be loaded: {type(error).__name__}: {first_line(error)}"
+            ) from error
+        serve: Callable[..., dict[str, Any]] = loaded.signatures["serving_default"]
+        self._keep = loaded  # the signature alone does not keep its variables
+        return serve
+
+    def _scored(self, arrays: dict[str, Array]) -> dict[str, Array]:
+        """Returns the outputs for some rows.
+
+        Raises:
+            ModelContractError: the model fails.
+        """
+        from sparktf.trainer.model.predictions import as_plain_arrays  # noqa: PLC0415 - as above
+        from sparktf.trainer.model.said import first_line  # noqa: PLC0415 - as above
+
+        if self._serve is None:
+            raise ModelContractError("no model was loaded")
+        try:
+            return as_plain_arrays(self._serve(**_inputs(arrays)))
+        except Exception as error:
+            raise ModelContractError(f"the model fails: {type(error).__name__}: {first_line(error)}") from error
+
+
+def _inputs(arrays: dict[str, Array]) -> dict[str, Any]:
+    import tensorflow as tf  # noqa: PLC0415 - as above
+
+    from sparktf.trainer.model.tensors import in_place  # noqa: PLC0415 - as above
+
+    found: dict[str, Any] = {}
+    for name, array in arrays.items():
+        if name.endswith(CODES):
+            own = name.removesuffix(CODES)
+            found[own] = tf.gather(tf.constant(arrays[own + VALUES], tf.string), tf.constant(array))
+        elif not name.endswith(VALUES):
+            found[name] = in_place(array)
+    return found
+
+
+def main() -> None:
+    """Serves what the standard input listens for."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the whole terminal; Spark decides what it means
+    executor, place, work = sys.argv[1:]
+    complete_environment()
+    try:
+        Scoring(socket.socket(fileno=0), Path(place), Path(work), executor).run()
+    finally:
+        shutil.rmtree(work, ignore_errors=True)
+        os._exit(0)  # threads of TensorFlow may be at work for nobody
+
+
+if __name__ == "__main__":
+    main()
