@@ -306,14 +306,13 @@ class Ownership:
         try:
             self._storage.write_bytes(f"{aside}/{_OWNER}", self._me(nonce).model_dump_json().encode())
             self._storage.write_bytes(f"{aside}/{_BEAT}", b"0")
-            try:
-                self._storage.rename(aside, self._rundir.term(number))
-            except StorageError:  # which may be the answer's loss alone
-                there = _owner_of(self._storage, self._rundir.term(number))
-                if there is None:
-                    raise
-                if there.nonce != nonce:
-                    return False
+            self._storage.rename(aside, self._rundir.term(number))
+        except StorageError:  # of the rename, this may be the answer's loss alone
+            there = _owner_of(self._storage, self._rundir.term(number))
+            if there is None and _newest(self._storage, self._rundir) < number:
+                raise
+            if there is None or there.nonce != nonce:
+                return False  # whoever was faster has deleted what was begun here
         finally:
             self._discard(aside)
         self._number, self._renewed_s = number, began_s

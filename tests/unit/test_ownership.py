@@ -22,6 +22,7 @@ from sparktf.errors import (
     FencedOffError,
     OwnedError,
     StorageError,
+    StorageNotFoundError,
     StorageUnavailableError,
     Verdict,
 )
@@ -102,6 +103,23 @@ class TestTwoSubmissions:
             second.begin()
         assert second.clock.now_s() <= LIMIT_S / 6
         assert OwnedError.verdict is Verdict.REFUSED
+        first.write()
+
+    @pytest.mark.parametrize("call", range(3))
+    def test_one_whose_term_is_swept_away_while_it_makes_it_is_told_who_owns_the_run(
+        self, storage: Storage, call: int
+    ) -> None:
+        """Who has become the owner deletes what others have begun, and HDFS ends a write whose folder is deleted."""
+        first = Contender("first", storage, RUNDIR)
+
+        def overtaken(what: str, call: Callable[[], Any]) -> Any:
+            first.begin()
+            raise StorageNotFoundError("File does not exist: the holder does not have any open files")
+
+        second = Contender("second", storage, RUNDIR, Nth(call % 2, overtaken, "write" if call < 2 else "rename"))
+        second.beside(first)
+        with pytest.raises(OwnedError, match=r"is owned by application first of"):
+            second.begin()
         first.write()
 
     def test_an_owner_that_is_gone_is_followed_when_its_beat_has_stood_still(
