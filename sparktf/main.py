@@ -10,6 +10,7 @@ import signal
 import sys
 import traceback
 import warnings
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from sparktf.config.job import JobConfig
@@ -26,16 +27,33 @@ EXIT_INTERRUPTED = 130
 
 def parse(argv: list[str] | None = None) -> tuple[JobConfig, str | None, bool]:
     """Returns the configuration and the run id of a command line, and whether to wait for another owner."""
-    parser = argparse.ArgumentParser(description="Train a TensorFlow model on this Spark application's executors.")
-    parser.add_argument("--config", required=True, help="YAML file (docs/configuration.md)")
-    parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", help="override, e.g. train.epochs=3")
-    parser.add_argument(
-        "--date", metavar="YYYY-MM-DD", help="value of {{date}} in the configuration, and the default run id"
+    parser = _parser(
+        "Train a TensorFlow model on this Spark application's executors.",
+        "value of {{date}} in the configuration, and the default run id",
     )
     parser.add_argument("--run-id", help="names the run; the same id again resumes it")
     parser.add_argument("--wait", action="store_true", help=WAIT_HELP)
     args = parser.parse_args(argv)
     return load_config(args.config, args.set, args.date), chosen_run_id(args.run_id, args.date), args.wait
+
+
+def parse_predict(argv: list[str] | None = None) -> tuple[JobConfig, str | None]:
+    """Returns the configuration of a command line, and the model that it names."""
+    parser = _parser(
+        "Score the rows of a day with a model that was trained here.",
+        "value of {{date}} in the configuration, and of the partition that is replaced",
+    )
+    parser.add_argument("--model", help="published, run:<id>, or a path (default: predict.model)")
+    args = parser.parse_args(argv)
+    return load_config(args.config, args.set, args.date), args.model
+
+
+def _parser(description: str, date: str) -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(description=description)
+    parser.add_argument("--config", required=True, help="YAML file (docs/configuration.md)")
+    parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", help="override, e.g. train.epochs=3")
+    parser.add_argument("--date", metavar="YYYY-MM-DD", help=date)
+    return parser
 
 
 def interrupt(signum: int, frame: object) -> None:
@@ -44,14 +62,24 @@ def interrupt(signum: int, frame: object) -> None:
 
 
 def main() -> int:
-    """Runs the job; returns the exit code."""
+    """Trains; returns the exit code."""
+    return _in_order(_train)
+
+
+def predict() -> int:
+    """Scores; returns the exit code."""
+    return _in_order(_predict)
+
+
+def _in_order(run: Callable[[list[SparkSession]], None]) -> int:
+    """Runs a job, which puts the session that it starts into a list, and stops that; returns the exit code."""
     signal.signal(signal.SIGTERM, interrupt)
     # Spark 4 at every start with pandas 3; of pandas we need no more than that Spark's Arrow functions find it.
     warnings.filterwarnings("ignore", "PySpark does not yet fully support pandas", FutureWarning)
     started: list[SparkSession] = []
     code = EXIT_INTERRUPTED
     try:
-        code = _run(started)
+        code = _verdict_of(run, started)
     except KeyboardInterrupt:
         print("interrupted", file=sys.stderr)
     finally:
@@ -66,19 +94,36 @@ def _stop(spark: SparkSession, exit_code: int) -> None:
     stop_session(spark, exit_code)
 
 
-def _run(started: list[SparkSession]) -> int:
-    """Starts a session, which is put into `started`, and trains; returns the verdict."""
-    try:
-        config, run_id, wait = parse()
-        # A session takes ten seconds or more: so said before even pyspark is imported.
-        print(f"sparktf {__version__}: starting Spark for {config.name}", flush=True)
-        from sparktf.cluster import train  # noqa: PLC0415
-        from sparktf.driver.spark.application import start_session  # noqa: PLC0415
+def _train(started: list[SparkSession]) -> None:
+    config, run_id, wait = parse()
+    spark = _session(config, started)
+    from sparktf.cluster import train  # noqa: PLC0415 - as below
 
-        spark = start_session(config)
-        started.append(spark)
-        signal.signal(signal.SIGINT, interrupt)  # Spark's own handler would cancel the nodes' job, and kill them
-        train(spark, config, run_id=run_id, wait=wait)
+    train(spark, config, run_id=run_id, wait=wait)
+
+
+def _predict(started: list[SparkSession]) -> None:
+    config, model = parse_predict()
+    spark = _session(config, started)
+    from sparktf.predict.job import score  # noqa: PLC0415 - as below
+
+    print(score(spark, config, model).in_words(), flush=True)
+
+
+def _session(config: JobConfig, started: list[SparkSession]) -> SparkSession:
+    # A session takes ten seconds or more: so said before even pyspark is imported.
+    print(f"sparktf {__version__}: starting Spark for {config.name}", flush=True)
+    from sparktf.driver.spark.application import start_session  # noqa: PLC0415
+
+    spark = start_session(config)
+    started.append(spark)
+    signal.signal(signal.SIGINT, interrupt)  # Spark's own handler would cancel the nodes' job, and kill them
+    return spark
+
+
+def _verdict_of(run: Callable[[list[SparkSession]], None], started: list[SparkSession]) -> int:
+    try:
+        run(started)
     except SparkTFError as e:
         print(f"{type(e).__name__}: {e}", file=sys.stderr)
         return int(e.verdict)

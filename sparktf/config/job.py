@@ -24,6 +24,7 @@ from pydantic import (
 from sparktf.config.data_section import DataConfig
 from sparktf.config.gate_section import GateConfig
 from sparktf.config.nodes import ClusterConfig
+from sparktf.config.predict_section import PredictConfig
 from sparktf.config.publish import OutputConfig, PublishConfig
 from sparktf.config.section import FunctionName, Section, Switch
 from sparktf.config.submit import SubmitConfig
@@ -87,6 +88,9 @@ class JobConfig(Section):
     )
     gate: GateConfig | None = Field(
         default=None, description="What a new model must show to take the published one's place ([gate.md](gate.md))."
+    )
+    predict: PredictConfig | None = Field(
+        default=None, description="What `jobs/predict.py` scores with the model ([predict.md](predict.md))."
     )
     timeouts: TimeoutsConfig = Field(default=TimeoutsConfig(), description="Upper bounds of every wait.")
     security: SecurityConfig = Field(default=SecurityConfig(), description="The control channel.")

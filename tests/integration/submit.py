@@ -42,7 +42,7 @@ class Submit:
         script = [str(REPO / "jobs/train.py"), "--config", str(job), *arguments]
         with sandbox.log.open("wb") as log:
             self._process = subprocess.Popen(
-                [_spark_submit(), *options, "--py-files", _zip_cases(sandbox), *script],
+                [spark_submit(), *options, "--py-files", _zip_cases(sandbox), *script],
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=subprocess.STDOUT,
@@ -80,7 +80,7 @@ class Submit:
         return [line for line in lines if not line.startswith(_JAVA_NOISE)]
 
 
-def _spark_submit() -> str:
+def spark_submit() -> str:
     return str(Path(sys.executable).parent / "spark-submit")
 
 

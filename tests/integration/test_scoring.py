@@ -2,18 +2,25 @@
 
 from __future__ import annotations
 
+import datetime as dt
+import subprocess
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import psutil
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+import yaml
 from integration.application import Application
+from integration.sandbox import REPO, Sandbox
+from integration.submit import spark_submit
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as f
 
-from sparktf import BadValueError, ColumnError, ConfigError, LoadedModel, load_model
+from sparktf import BadValueError, ColumnError, ConfigError, JobConfig, LoadedModel, load_model
+from sparktf.predict.job import score
 
 ROWS = 500
 
@@ -46,9 +53,9 @@ def lake(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def model(local: Application, lake: Path) -> Path:
-    """The folder of a run whose model is published, with rows and what training predicted of them."""
-    config = {
+def trained(local: Application, lake: Path) -> tuple[dict[str, Any], Path]:
+    """A configuration, and the folder of its run, whose model is published with rows and what training predicted."""
+    config: dict[str, Any] = {
         "name": "scored",
         "model": "cases.scored:build",
         "data": {
@@ -68,8 +75,12 @@ def model(local: Application, lake: Path) -> Path:
         "output": {"path": str(local.sandbox.runs)},
         "publish": {},
     }
-    result = local.train(config, "1").done
-    return Path(result.path)
+    return config, Path(local.train(config, "1").done.path)
+
+
+@pytest.fixture
+def model(trained: tuple[dict[str, Any], Path]) -> Path:
+    return trained[1]
 
 
 @pytest.fixture
@@ -125,3 +136,109 @@ def test_rows_that_fail_a_check_end_the_job_or_have_no_prediction(
     assert len(rows) == ROWS
     with pytest.raises(Exception, match=r"2 rows fail a check, and data\.max_bad_rows is 1"):
         loaded.transform(damaged, max_bad_rows=1).collect()
+
+
+def scorers() -> list[psutil.Process]:
+    """The processes that score for this session's executor: its JVM is a child of this process."""
+    below = psutil.Process().children(recursive=True)
+    jvms = {str(process.pid) for process in below if process.name() == "java"}
+    found = [process for process in psutil.process_iter() if "sparktf.trainer.scoring" in command_of(process)]
+    return [process for process in found if command_of(process)[-3].partition("@")[0] in jvms]
+
+
+def command_of(process: psutil.Process) -> list[str]:
+    try:
+        return process.cmdline() or [""] * 3
+    except psutil.NoSuchProcess:
+        return [""] * 3
+
+
+def test_tasks_of_an_executor_share_one_process_and_start_another_where_it_has_died(
+    loaded: LoadedModel, lake: Path, spark: SparkSession
+) -> None:
+    scored = loaded.transform(spark.read.parquet(str(lake)).drop("y", "kind").repartition(4), keep=["id"])
+    assert len(scored.collect()) == ROWS
+    (process,) = scorers()
+    assert len(scored.collect()) == ROWS
+    assert scorers() == [process]
+    process.kill()
+    assert len(scored.collect()) == ROWS
+    (another,) = scorers()
+    assert another != process
+
+
+DAYS = ("2026-11-19", "2026-11-20")
+
+
+def job(trained: tuple[dict[str, Any], Path], date: str, **predict: Any) -> JobConfig:
+    """Returns the configuration of a job that scores."""
+    config = JobConfig.model_validate({**trained[0], "predict": predict})
+    return config.for_day(dt.date.fromisoformat(date))
+
+
+def test_a_days_predictions_are_replaced_as_a_whole_and_say_which_model_made_them(
+    trained: tuple[dict[str, Any], Path], lake: Path, spark: SparkSession, tmp_path: Path
+) -> None:
+    output, columns = {"path": str(tmp_path / "scores")}, {"y": "score"}
+    for date, where, rows in ((DAYS[0], "id <= 9", 9), (DAYS[1], "id <= 5", 5), (DAYS[0], "id > 490", 10)):
+        source = {"path": str(lake), "where": where}
+        done = score(spark, job(trained, date, source=source, output=output, columns=columns, keep=["id"]))
+        assert (done.rows, done.version, done.place) == (rows, "1", f"{output['path']}/date={date}")
+        assert f"scored {rows} rows with model 1 in " in done.in_words()
+    stored = spark.read.parquet(output["path"])
+    assert stored.columns == ["id", "score", "model_version", "date"]
+    found = sorted((str(row.date), row.id, row.model_version) for row in stored.collect())
+    assert found == sorted([(DAYS[1], i, "1") for i in range(1, 6)] + [(DAYS[0], i, "1") for i in range(491, 501)])
+
+    # A night whose rows cannot be scored leaves what was there, and says why.
+    bad = {"sql": f"SELECT id, a, b, CAST(NULL AS BIGINT) AS c, colour, tags FROM parquet.`{lake}`"}
+    with pytest.raises(BadValueError, match=r"partition 0: column 'c', row 0: null"):
+        score(spark, job(trained, DAYS[0], source=bad, output=output, columns=columns, keep=["id"]))
+    assert spark.read.parquet(output["path"]).count() == len(found)
+    assert sorted(path.name for path in Path(output["path"]).iterdir()) == [f"date={day}" for day in DAYS]
+
+
+def test_a_days_predictions_go_into_a_table_too(
+    trained: tuple[dict[str, Any], Path], lake: Path, spark: SparkSession
+) -> None:
+    asked: dict[str, Any] = {"output": {"table": "scores", "partition": "day"}, "keep": ["id"], "model": "run:1"}
+    for date, where in ((DAYS[0], "id <= 9"), (DAYS[1], "id <= 5"), (DAYS[0], "id > 498")):
+        done = score(spark, job(trained, date, source={"path": str(lake), "where": where}, **asked))
+        assert done.place == f"scores, day={date}"
+    rows = spark.table("scores").collect()
+    assert sorted((str(row.day), row.id) for row in rows) == [
+        (DAYS[0], 499),
+        (DAYS[0], 500),
+        *((DAYS[1], i) for i in range(1, 6)),
+    ]
+    assert {row.model_version for row in rows} == {"run:1"}
+    assert {len(row.kind) for row in rows} == {3}
+
+
+def test_the_job_is_a_script_for_spark_submit_whose_exit_code_says_how_it_went(
+    trained: tuple[dict[str, Any], Path], lake: Path, sandbox: Sandbox
+) -> None:
+    source = {"path": str(lake), "where": "id <= day('{{date}}')"}
+    output = {"path": str(sandbox.folder / "scores")}
+    predict = {"source": source, "output": output, "columns": {"y": "y"}, "keep": ["id"]}
+    path = sandbox.folder / "job.yaml"
+    path.write_text(yaml.safe_dump({**trained[0], "predict": predict}), encoding="utf-8")
+    options = [o for key, value in sandbox.settings("local[2]", {}).items() for o in ("--conf", f"{key}={value}")]
+
+    def submit(*arguments: str) -> tuple[int, str]:
+        done = subprocess.run(
+            [spark_submit(), *options, str(REPO / "jobs/predict.py"), "--config", str(path), *arguments],
+            env=sandbox.environment(),
+            cwd=sandbox.cwd,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            check=False,
+        )
+        return done.returncode, done.stdout
+
+    code, said = submit("--date", DAYS[1])
+    assert code == 0, said
+    assert "scored 20 rows with model 1 in " in said
+    assert pq.read_table(sandbox.folder / f"scores/date={DAYS[1]}").num_rows == 20
+    assert not sandbox.leftovers(), "the process that scored has ended with the application"

@@ -14,7 +14,7 @@ from pyspark import RDD, InheritableThread, SparkContext
 from pyspark.sql import DataFrame
 
 from sparktf import errors
-from sparktf.errors import DataError, NodeLostError, SparkTFError
+from sparktf.errors import DataError, ModelContractError, ModelError, NodeLostError, SparkTFError
 from sparktf.executor.feeder import FeederSettings
 from sparktf.executor.spark_feeder import FED, feed_partition, feed_rows
 
@@ -133,8 +133,8 @@ def explained(error: Exception, doing: str = "feeding the data") -> SparkTFError
     if ours is not None:
         name, _, message = ours.partition(": ")
         kind = getattr(errors, name, NodeLostError)
-        is_data = isinstance(kind, type) and issubclass(kind, DataError)
-        return kind(message) if is_data else NodeLostError(f"{doing} failed: {message or name}")
+        is_cause = isinstance(kind, type) and issubclass(kind, (DataError, ModelContractError, ModelError))
+        return kind(message) if is_cause else NodeLostError(f"{doing} failed: {message or name}")
     if any(sign in text for sign in _LOST):
         return NodeLostError(f"{doing} failed: {_telling(lines)}")
     return DataError(f"Spark cannot compute the data: {_telling(lines)}")

@@ -1,0 +1,80 @@
+"""The section `predict` of the configuration: which rows `jobs/predict.py` scores, and where the predictions go."""
+
+from __future__ import annotations
+
+from typing import Annotated, Self
+
+from pydantic import Field, NonNegativeInt, PositiveInt, model_validator
+
+from sparktf.config.section import Section
+
+PUBLISHED = "published"
+RUN = "run:"
+
+
+class PredictSourceConfig(Section):
+    """The rows that are scored: one of `path`, `table` and `sql`."""
+
+    path: str | None = Field(default=None, description="Files, or folders of them.")
+    format: str = Field(default="parquet", description="Of the files: a format of Spark's.")
+    table: str | None = Field(default=None, description="A table or a view of the session.")
+    sql: str | None = Field(default=None, description="A query.")
+    where: str | None = Field(default=None, description="Rows that a predicate of Spark's SQL selects. Default: all.")
+
+    @model_validator(mode="after")
+    def _names_one_source(self) -> Self:
+        if sum(value is not None for value in (self.path, self.table, self.sql)) != 1:
+            raise ValueError("predict.source names what is scored by one of path, table and sql")
+        return self
+
+
+class PredictOutputConfig(Section):
+    """Where the predictions of a day go: a partition, which is replaced as a whole."""
+
+    path: str | None = Field(
+        default=None, description="Folder of Parquet files: a day's are in `<path>/<partition>=<date>/`."
+    )
+    table: str | None = Field(
+        default=None, description="A table of the session's catalog, which is made where there is none."
+    )
+    partition: Annotated[str, Field(min_length=1)] = Field(
+        default="date", description="The column that the table or folder is partitioned by: it has the value of --date."
+    )
+
+    @model_validator(mode="after")
+    def _names_one_place(self) -> Self:
+        if (self.path is None) == (self.table is None):
+            raise ValueError("predict.output goes to a path or to a table: give one of them")
+        return self
+
+
+class PredictConfig(Section):
+    """What `jobs/predict.py` does; see [predict.md](predict.md)."""
+
+    model: Annotated[str, Field(min_length=1)] = Field(
+        default=PUBLISHED,
+        description="`published` for the model that readers take, `run:<id>` for that of a run of this name, or the "
+        "path of another one; `--model` goes first.",
+    )
+    source: PredictSourceConfig | None = Field(
+        default=None, description="The rows. Default: those of `data`, with `data.where`."
+    )
+    output: PredictOutputConfig = Field(description="Where the predictions go.")
+    keep: tuple[str, ...] | None = Field(
+        default=None, description="Columns of the rows that are written beside the predictions. Default: all."
+    )
+    columns: dict[str, str] | None = Field(
+        default=None,
+        description="Output of the model: its column; outputs that are not named are left out. Default: `prediction` "
+        "for the only output, else the outputs' own names.",
+    )
+    version_column: Annotated[str, Field(min_length=1)] = Field(
+        default="model_version",
+        description="Column that says in every row which model has predicted: its version, else `run:<id>` or a path.",
+    )
+    batch_rows: PositiveInt = Field(default=4096, description="The model is called with so many rows at most.")
+    max_bad_rows: NonNegativeInt = Field(
+        default=0,
+        description="So many rows of a partition of Spark's may fail a check: their predictions are null. One more, "
+        "and the job ends with exit code 3.",
+    )

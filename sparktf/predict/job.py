@@ -1,0 +1,184 @@
+"""A dated job that scores: `jobs/predict.py`."""
+
+from __future__ import annotations
+
+import datetime as dt
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import NamedTuple
+
+from py4j.protocol import Py4JError
+from pyspark import RDD
+from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame, Observation, SparkSession
+from pyspark.sql import functions as sql
+
+from sparktf.config.job import JobConfig
+from sparktf.config.predict_section import PUBLISHED, RUN, PredictConfig, PredictOutputConfig
+from sparktf.driver.source.dataframe import filtered, open_dataframe, spark_errors
+from sparktf.driver.spark.application import hadoop_conf
+from sparktf.driver.spark.feeders import explained
+from sparktf.errors import ColumnError, ConfigError
+from sparktf.nightly.serving import Serving
+from sparktf.predict.finding import find_model
+from sparktf.predict.loaded import LoadedModel
+from sparktf.predict.partition import Partition
+from sparktf.rundir import RunDirectory
+from sparktf.storage import FileSystems
+
+_ONE_PARTITION = {
+    "spark.sql.sources.partitionOverwriteMode": "dynamic",
+    "hive.exec.dynamic.partition.mode": "nonstrict",
+}
+"""Has `insertInto` replace the partitions that it has rows for, once they are written: not before, nor the table."""
+
+
+class Scored(NamedTuple):
+    """What a job has done.
+
+    Attributes:
+        version: Of the model: its number, else `run:<id>` or its path.
+        place: Where the predictions are.
+    """
+
+    rows: int
+    version: str
+    place: str
+    seconds: float
+
+    def in_words(self) -> str:
+        """Returns it in one line."""
+        rate = self.rows / max(self.seconds, 1e-9)
+        said = f"scored {self.rows:,} rows with model {self.version} in {self.seconds:.1f} s ({rate:,.0f} rows/s)"
+        return f"{said}: {self.place}"
+
+
+def score(spark: SparkSession, config: JobConfig, model: str | None = None) -> Scored:
+    """Scores the rows of a day, and replaces the partition of its predictions.
+
+    Args:
+        model: In place of `predict.model`.
+
+    Raises:
+        SparkTFError: it failed; readers have what they had.
+    """
+    asked = config.predict
+    if asked is None:
+        raise ConfigError("the configuration has no section predict, which says where the predictions go")
+    if config.date is None:
+        raise ConfigError("predictions are of a day: give --date")
+    began_s = time.monotonic()
+    file_systems = FileSystems(hadoop_conf(spark))
+    path, version = _located(config, model or asked.model, file_systems)
+    loaded = LoadedModel(spark, find_model(file_systems.open(path), path))
+    rows = loaded.transform(
+        _source(spark, config, asked),
+        asked.columns,
+        keep=asked.keep,
+        batch_rows=asked.batch_rows,
+        max_bad_rows=asked.max_bad_rows,
+    )
+    _check_new(rows, asked)
+    counted = Observation()
+    rows = rows.withColumn(asked.version_column, sql.lit(version)).observe(counted, sql.count(sql.lit(1)).alias("rows"))
+    place = _write(spark, rows, asked.output, config.date, file_systems)
+    return Scored(int(counted.get["rows"]), version, place, time.monotonic() - began_s)
+
+
+def _located(config: JobConfig, model: str, file_systems: FileSystems) -> tuple[str, str]:
+    """Returns where the model is, and what its version is called."""
+    root = file_systems.normalise(config.output.path)
+    storage = file_systems.open(root)
+    if model == PUBLISHED:
+        serving = Serving(storage, root, config.name)
+        version = serving.current_version()
+        if version is None:
+            raise ConfigError(
+                f"predict.model: {PUBLISHED}: no model of {config.name} is published in {serving.path}; run:<id> names "
+                "a run's"
+            )
+        return version.folder, str(version.number)
+    if model.startswith(RUN):
+        rundir = RunDirectory(root, config.name, model.removeprefix(RUN))
+        if not storage.exists(rundir.model):
+            raise ConfigError(f"predict.model: {model}: {rundir.path} has no model")
+        return rundir.model, model
+    path = file_systems.normalise(model)
+    return path, path
+
+
+def _source(spark: SparkSession, config: JobConfig, asked: PredictConfig) -> DataFrame:
+    """Returns the rows that are to be scored."""
+    given = asked.source
+    if given is not None:
+        update = {key: getattr(given, key) for key in ("path", "format", "table", "sql", "where")}
+        data = config.data.model_copy(update={**update, "source": None})
+        config = config.model_copy(update={"data": data})
+    df = open_dataframe(spark, config)
+    if isinstance(df, RDD):
+        raise ConfigError("data.source returns an RDD, and predict scores DataFrames: give predict.source")
+    return filtered(df, config.data.where, "data.where" if given is None else "predict.source.where")
+
+
+def _check_new(rows: DataFrame, asked: PredictConfig) -> None:
+    for key, name in (("version_column", asked.version_column), ("output.partition", asked.output.partition)):
+        if name in rows.columns:
+            raise ColumnError(
+                f"predict.{key}: the rows have a column {name!r} already: name those that go on in predict.keep, "
+                "or give it another name"
+            )
+
+
+def _write(
+    spark: SparkSession, rows: DataFrame, output: PredictOutputConfig, date: dt.date, file_systems: FileSystems
+) -> str:
+    if output.table is not None:
+        _write_table(spark, rows, output.table, output.partition, date)
+        return f"{output.table}, {output.partition}={date}"
+    path = file_systems.normalise(str(output.path))
+    partition = Partition(file_systems.open(path), path, output.partition, str(date))
+    partition.replace(lambda folder: _run(lambda: rows.write.parquet(folder)), time.time())
+    return partition.folder
+
+
+def _write_table(spark: SparkSession, rows: DataFrame, table: str, column: str, date: dt.date) -> None:
+    with spark_errors("predict.output.table"):
+        there = spark.catalog.tableExists(table)
+        kind = spark.table(table).schema[column].dataType if there and column in spark.table(table).columns else None
+    if there and kind is None:
+        raise ColumnError(f"predict.output: table {table} has no column {column!r} to be partitioned by")
+    dated = rows.withColumn(column, sql.lit(str(date)).cast(kind or "date"))
+    if not there:
+        _run(lambda: dated.write.partitionBy(column).format("parquet").saveAsTable(table))
+        return
+    names = spark.table(table).columns
+    if odd := sorted(set(names).symmetric_difference(dated.columns)):
+        raise ColumnError(f"predict.output: table {table} and the predictions differ in columns: {', '.join(odd)}")
+    writer = dated.select(*(dated[f"`{name}`"] for name in names)).write.mode("overwrite")
+    with _set(spark, _ONE_PARTITION):
+        _run(lambda: writer.insertInto(table))
+
+
+@contextmanager
+def _set(spark: SparkSession, settings: Mapping[str, str]) -> Iterator[None]:
+    """Has a session other settings for a while."""
+    before = {key: spark.conf.get(key, None) for key in settings}
+    try:
+        for key, value in settings.items():
+            spark.conf.set(key, value)
+        yield
+    finally:
+        for key, old in before.items():
+            if old is None:
+                spark.conf.unset(key)
+            else:
+                spark.conf.set(key, old)
+
+
+def _run(action: Callable[[], None]) -> None:
+    """Runs a job of Spark's. Raises the error of ours that ended it, else what Spark's failure means."""
+    try:
+        action()
+    except (PySparkException, Py4JError) as error:
+        raise explained(error, "scoring") from error
