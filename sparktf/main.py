@@ -105,7 +105,7 @@ def _train(started: list[SparkSession]) -> None:
 def _predict(started: list[SparkSession]) -> None:
     config, model = parse_predict()
     spark = _session(config, started)
-    from sparktf.predict.job import score  # noqa: PLC0415 - as below
+    from sparktf.predict.dated import score  # noqa: PLC0415 - as below
 
     print(score(spark, config, model).in_words(), flush=True)
 

@@ -20,7 +20,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as f
 
 from sparktf import BadValueError, ColumnError, ConfigError, JobConfig, LoadedModel, load_model
-from sparktf.predict.job import score
+from sparktf.predict.dated import score
 
 ROWS = 500
 

@@ -21,7 +21,7 @@ from sparktf.driver.spark.application import hadoop_conf
 from sparktf.driver.spark.feeders import explained
 from sparktf.errors import ColumnError, ConfigError
 from sparktf.nightly.serving import Serving
-from sparktf.predict.finding import find_model
+from sparktf.predict.exported_model import find_model
 from sparktf.predict.loaded import LoadedModel
 from sparktf.predict.partition import Partition
 from sparktf.rundir import RunDirectory
