@@ -19,7 +19,7 @@ from sparktf.feature import Feature
 from sparktf.feed.aside import Aside, too_many
 from sparktf.feed.columns import Array, Columns, Ragged, Strings, row_count, slice_rows
 from sparktf.feed.convert import RowGroup, assemble
-from sparktf.wire.scoring import CODES, VALUES, ScoredModel
+from sparktf.wire.scored_model import CODES, VALUES, ScoredModel
 
 ROW_SPLITS = "_row_splits"
 _UNDER_WAY = 2

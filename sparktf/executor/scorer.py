@@ -19,7 +19,7 @@ from sparktf.executor.rendezvous import meet
 from sparktf.executor.trainer_process import trainer_environment
 from sparktf.feed.columns import Array
 from sparktf.feed.shared import share, shared
-from sparktf.wire.scoring import ScoredModel, hear, settings_array, tell
+from sparktf.wire.scored_model import ScoredModel, hear, settings_array, tell
 
 _MODULE = "sparktf.trainer.scoring"
 _LOG_NBYTES = 4096

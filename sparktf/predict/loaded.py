@@ -19,7 +19,7 @@ from sparktf.feed.arrow_types import fits
 from sparktf.feed.nested import path_of
 from sparktf.predict.exported_model import ExportedModel, find_model
 from sparktf.storage import FileSystems
-from sparktf.wire.scoring import ScoredModel
+from sparktf.wire.scored_model import ScoredModel
 
 PREDICTION = "prediction"
 """The column of a model's only output, as Spark's own models call theirs."""

@@ -24,7 +24,7 @@ from sparktf.knobs import KNOBS
 from sparktf.process_identity import is_alive
 from sparktf.storage import FileSystems
 from sparktf.trainer.preload import complete_environment
-from sparktf.wire.scoring import CODES, VALUES, ScoredModel, hear, settings_of, tell
+from sparktf.wire.scored_model import CODES, VALUES, ScoredModel, hear, settings_of, tell
 
 
 class Scoring:
