@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from lakes import no_filter
 from trainer.failures import place_of
+from trainer.local_gang import keep_files_in
 
 from sparktf.config.job import JobConfig
 from sparktf.driver.attempt.lease_books import LeaseBooks
@@ -165,11 +166,12 @@ def _worker(config: JobConfig, lender: Lender, folder: Path) -> tuple[Any, Train
     return worker, spec
 
 
-def coordinate(talk: Connection, cluster: ClusterSpec, spec: FeedSpec, rows: int) -> None:
+def coordinate(folder: str, talk: Connection, cluster: ClusterSpec, spec: FeedSpec, rows: int) -> None:
     """Has the gang's worker train an epoch of so many rows, and then asks it for the next until the process ends.
 
     What is trained is counted on the parameter server: the sum of the ids, which is sent, with where the variable is.
     """
+    keep_files_in(folder)
     os.environ |= {"TF_CONFIG": tf_config(cluster, COORDINATOR), "TF_GRPC_REUSE_PORT": "1"}
     tf = importlib.import_module("tensorflow")
     resolver = tf.distribute.cluster_resolver.TFConfigClusterResolver(rpc_layer="grpc")

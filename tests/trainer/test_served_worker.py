@@ -171,7 +171,7 @@ def test_processes_serve_a_coordinator_without_the_models_module_and_tell_of_the
     with driver.changed:
         assert driver.changed.wait_for(lambda: Counter(driver.ready) == Counter([WORKER, SERVER]), TIMEOUT_S)
     here, there = PROCESSES.Pipe()
-    args = (there, nodes.cluster, driver.plan.spec, driver.plan.rows(Stream.TRAIN))
+    args = (str(tmp_path), there, nodes.cluster, driver.plan.spec, driver.plan.rows(Stream.TRAIN))
     coordinator = PROCESSES.Process(target=coordinate, args=args)
     coordinator.start()
     try:
