@@ -16,6 +16,7 @@ from sparktf.feature import FeedSpec
 from sparktf.feed.column_parts import ColumnKind, ColumnPart
 from sparktf.feed.column_sketch import ColumnSketch, Room
 from sparktf.feed.parquet import SplitReader
+from sparktf.feed.vectors import plain_column
 from sparktf.hadoop import HadoopConf
 from sparktf.sequence import Split
 from sparktf.storage import FileSystems
@@ -125,7 +126,7 @@ def measure_batches(batches: Iterable[pa.RecordBatch], settings: MeasureSettings
     for table in _tables(whole(batches)):
         drawn = sketch.draw(table.num_rows)
         for name, column in zip(settings.kinds, table.columns, strict=True):
-            sketch.add(name, column.combine_chunks(), drawn)
+            sketch.add(name, plain_column(column).combine_chunks(), drawn)
     yield pa.RecordBatch.from_pylist([{"part": pickle.dumps(sketch.part())}])
 
 

@@ -1,5 +1,7 @@
 """Columns within structs, by dotted names: "user.age" is the field age of the column user.
 
+Vectors of Spark ML, which are structs, are lists of numbers here.
+
 A name is looked up as it is before it is taken apart, so that columns and fields with dots of their own are found too.
 """
 
@@ -12,6 +14,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.types as pt
 
+from sparktf.feed.vectors import is_vector, plain_column, plain_type
+
 _Lookup = Callable[[str], pa.DataType | None]
 
 
@@ -22,7 +26,7 @@ def type_of(types: Mapping[str, pa.DataType], name: str) -> pa.DataType | None:
         types: Column -> Arrow type.
     """
     found = _find(types.get, name)
-    return found[1] if found else None
+    return plain_type(found[1]) if found else None
 
 
 def path_of(types: Mapping[str, pa.DataType], name: str) -> tuple[str, ...] | None:
@@ -34,12 +38,12 @@ def path_of(types: Mapping[str, pa.DataType], name: str) -> tuple[str, ...] | No
 def column_of(columns: Mapping[str, pa.ChunkedArray], name: str) -> pa.ChunkedArray | None:
     """Returns a column, or a field within one, which is null where a struct around it is; None if there is none."""
     if name in columns:
-        return columns[name]
+        return plain_column(columns[name])
     found = _find(lambda root: columns[root].type if root in columns else None, name)
     if found is None:
         return None
     (root, *fields), _ = found
-    return pc.struct_field(columns[root], fields)
+    return plain_column(pc.struct_field(columns[root], fields))
 
 
 def leaf_types(types: Mapping[str, pa.DataType]) -> dict[str, pa.DataType]:
@@ -84,8 +88,8 @@ def _fields_of(struct: pa.StructType) -> _Lookup:
 
 
 def _leaves(name: str, kind: pa.DataType) -> Iterator[tuple[str, pa.DataType]]:
-    if not pt.is_struct(kind):
-        yield name, kind
+    if not pt.is_struct(kind) or is_vector(kind):
+        yield name, plain_type(kind)
         return
     for field in kind:
         yield from _leaves(f"{name}.{field.name}", field.type)

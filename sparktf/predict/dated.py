@@ -16,6 +16,7 @@ from pyspark.sql import functions as sql
 
 from sparktf.config.job import JobConfig
 from sparktf.config.predict_section import PUBLISHED, RUN, PredictConfig, PredictOutputConfig
+from sparktf.driver.source.choice import check_path
 from sparktf.driver.source.dataframe import filtered, open_dataframe, spark_errors
 from sparktf.driver.spark.application import hadoop_conf
 from sparktf.driver.spark.feeders import explained
@@ -73,7 +74,7 @@ def score(spark: SparkSession, config: JobConfig, model: str | None = None) -> S
     path, version = _located(config, model or asked.model, file_systems)
     loaded = LoadedModel(spark, find_model(file_systems.open(path), path))
     rows = loaded.transform(
-        _source(spark, config, asked),
+        _source(spark, config, asked, file_systems),
         asked.columns,
         keep=asked.keep,
         batch_rows=asked.batch_rows,
@@ -108,10 +109,12 @@ def _located(config: JobConfig, model: str, file_systems: FileSystems) -> tuple[
     return path, path
 
 
-def _source(spark: SparkSession, config: JobConfig, asked: PredictConfig) -> DataFrame:
+def _source(spark: SparkSession, config: JobConfig, asked: PredictConfig, file_systems: FileSystems) -> DataFrame:
     """Returns the rows that are to be scored."""
     given = asked.source
     if given is not None:
+        if given.path is not None and given.format == "parquet":
+            check_path(given.path, file_systems, "predict.source.path")
         update = {key: getattr(given, key) for key in ("path", "format", "table", "sql", "where")}
         data = config.data.model_copy(update={**update, "source": None})
         config = config.model_copy(update={"data": data})

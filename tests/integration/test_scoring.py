@@ -170,6 +170,15 @@ def test_tasks_of_an_executor_share_one_process_and_start_another_where_it_has_d
 DAYS = ("2026-11-19", "2026-11-20")
 
 
+def test_the_files_of_a_table_that_has_a_log_are_not_scored_as_they_lie_there(
+    trained: tuple[dict[str, Any], Path], spark: SparkSession, tmp_path: Path
+) -> None:
+    (tmp_path / "table" / "_delta_log").mkdir(parents=True)
+    config = job(trained, DAYS[0], source={"path": str(tmp_path / "table")}, output={"path": str(tmp_path / "scores")})
+    with pytest.raises(ConfigError, match=r"predict\.source\.path: .* Delta"):
+        score(spark, config)
+
+
 def job(trained: tuple[dict[str, Any], Path], date: str, **predict: Any) -> JobConfig:
     """Returns the configuration of a job that scores."""
     config = JobConfig.model_validate({**trained[0], "predict": predict})

@@ -5,24 +5,19 @@ tests/trainer has the whole matrix, and tests/cluster/test_yarn_locality the wei
 
 from __future__ import annotations
 
-import io
-import zipfile
 from pathlib import Path
 
-import h5py  # type: ignore[import-untyped]
 import numpy as np
-import numpy.typing as npt
 import pyarrow.parquet as pq
 import pytest
 from integration.application import Application
 from integration.rows import job, write_rows
+from integration.weights import Weights, weights_of
 
 ROWS = (64, 64, 23)
 BATCH = 128
 EPOCHS = 3
 RATE = 0.05
-
-Weights = npt.NDArray[np.float64]
 
 
 @pytest.fixture(scope="module")
@@ -57,11 +52,7 @@ def trained(application: Application, lake: Path, strategy: str, workers: int) -
     config["data"] |= {"shuffle": False, "rebalance": False, "shuffle_rows": 1}
     outcome = application.train(config, "r")
     assert outcome.done.steps == 2 * EPOCHS
-    with zipfile.ZipFile(Path(outcome.done.model) / "model.keras") as archive:
-        content = archive.read("model.weights.h5")
-    with h5py.File(io.BytesIO(content)) as file:
-        kernel, bias = (file["layers/dense/vars"][i][()] for i in "01")
-    return np.concatenate([kernel[:, 0], bias]).astype(np.float64)
+    return weights_of(Path(outcome.done.model))
 
 
 def test_one_process_comes_to_the_weights_of_plain_gradient_descent(

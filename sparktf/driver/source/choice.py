@@ -50,7 +50,7 @@ def choose_feed(
         return _lake(config, origin, partial(plan, reads=spark_reads(spark)), say)
     if mode == "spark":
         if is_lake:
-            _check_path(str(config.data.path), file_systems)
+            check_path(str(config.data.path), file_systems, "data.path")
         return _through_spark(config, origin, "data.mode: spark asks for it", say)
     data = origin.data
     try:
@@ -84,8 +84,11 @@ def _lake(config: JobConfig, origin: Origin, plan: Callable[[], Plan], say: Call
     return planned
 
 
-def _check_path(path: str, file_systems: FileSystems) -> None:
+def check_path(path: str, file_systems: FileSystems, key: str) -> None:
     """Refuses a table of another format that Spark would read as plain files, too.
+
+    Args:
+        key: The configuration key of the path.
 
     Raises:
         ConfigError: it is one.
@@ -96,7 +99,7 @@ def _check_path(path: str, file_systems: FileSystems) -> None:
         return  # of a file system that Spark alone reads
     # What is not there, or a pattern, is Spark's to tell.
     with suppress(StorageNotFoundError):
-        check_no_table(storage, path, "data.path")
+        check_no_table(storage, path, key)
 
 
 def _through_spark(config: JobConfig, origin: Origin, reason: str, say: Callable[[str], None]) -> Plan:

@@ -13,6 +13,7 @@ from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import types as t
+from pyspark.sql.pandas.types import to_arrow_type
 
 from sparktf.column_statistics import TableStatistics
 from sparktf.config.job import JobConfig
@@ -31,6 +32,7 @@ from sparktf.executor.measuring import (
 from sparktf.feature import FeedSpec, Kind
 from sparktf.feed.column_parts import ColumnKind, put_together
 from sparktf.feed.column_sketch import Room, no_part
+from sparktf.feed.vectors import is_vector
 from sparktf.sequence import Keep, Split, Stream
 from sparktf.storage import FileSystems
 
@@ -171,6 +173,8 @@ def _room(tasks: int, columns: int) -> Room:
 def _kind(kind: t.DataType) -> ColumnKind:
     if isinstance(kind, t.ArrayType):
         return ColumnKind.NUMBER_LIST if isinstance(kind.elementType, _NUMBERS) else ColumnKind.LIST
+    if isinstance(kind, t.UserDefinedType) and is_vector(to_arrow_type(kind.sqlType())):
+        return ColumnKind.NUMBER_LIST
     kinds: dict[ColumnKind, tuple[type[t.DataType], ...]] = {
         ColumnKind.NUMBER: _NUMBERS,
         ColumnKind.TEXT: _TEXTS,
