@@ -52,7 +52,7 @@ REPORTS := $(patsubst %,$(TIMES)/%.xml,$(filter-out classes check,$(PARTS)))
 # What ARGS choose may all be in the other half.
 CHOSEN = $(if $(ARGS),|| [ $$? -eq 5 ])
 AT_ONCE = $(MAKE) --no-print-directory -j2 --output-sync=target TOGETHER=1
-BENCHES := $(patsubst benchmarks/%.py,bench-%,$(filter-out benchmarks/_% benchmarks/hdfs_feed.py,$(wildcard benchmarks/*.py)))
+BENCHES := $(patsubst benchmarks/%.py,bench-%,$(filter-out benchmarks/_% benchmarks/hdfs_feed.py benchmarks/predict_rows.py,$(wildcard benchmarks/*.py)))
 
 # A cluster's settings in the user's environment must not leak into runs on this machine.
 unexport SPARK_HOME SPARK_CONF_DIR HADOOP_CONF_DIR YARN_CONF_DIR PYTHONHOME
@@ -214,6 +214,11 @@ docs: $(VENV)/.dev ## Write the generated pages of docs/ anew
 	@$(PY) -m sparktf.lifecycle > docs/.lifecycle.md
 	@mv docs/.lifecycle.md docs/lifecycle.md
 	@PYTHONPATH=tests $(PY) tests/rooms.py
+
+# Its script is not called predict.py: jobs/ has one of this name.
+.PHONY: bench-predict
+bench-predict: java $(VENV)/.dev
+	@$(PY) benchmarks/predict_rows.py $(ARGS)
 
 .PHONY: clean
 clean: ## Remove all that make has made

@@ -65,7 +65,7 @@ def _measured(name: str, schema: Schema, runs: int) -> list[tuple[float, float]]
     from sparktf.storage import open_storage  # noqa: PLC0415
     from sparktf.trainer.model.evaluate import ALONE, Evaluator  # noqa: PLC0415
     from sparktf.trainer.model.export import export_model  # noqa: PLC0415
-    from sparktf.trainer.model.model import KerasModel  # noqa: PLC0415
+    from sparktf.trainer.model.model import UserModel  # noqa: PLC0415
     from sparktf.trainer.node.gate import Gate  # noqa: PLC0415
     from sparktf.wire.model_source import ModelSource  # noqa: PLC0415
 
@@ -76,7 +76,7 @@ def _measured(name: str, schema: Schema, runs: int) -> list[tuple[float, float]]
         config = config.model_copy(update={"params": {"widths": MODELS[name]}})
         plan = plan_source(config, open_storage, _no_filter)
         (share,) = plan.assignments(Stream.TRAIN, 0, [(0, schema.rows)], [""], rebalance=True)
-        model = KerasModel(build, config, {}, plan.spec)
+        model = UserModel(build, config, {}, plan.spec)
         export_model(model, {}, folder / "champion")
         version = folder / "champion/saved_model"
         files = tuple(str(path.relative_to(version)) for path in version.rglob("*") if path.is_file())

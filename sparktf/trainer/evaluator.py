@@ -21,7 +21,7 @@ from sparktf.keep import KeepRule, Kept, keep_rule
 from sparktf.knobs import KNOBS
 from sparktf.sequence import Stream
 from sparktf.trainer.model.evaluate import ALONE, Evaluator
-from sparktf.trainer.model.model import KerasModel, is_low_level, load_function, versions
+from sparktf.trainer.model.model import UserModel, is_low_level, load_function, versions
 from sparktf.trainer.node.checkpoint import LocalCheckpoint
 from sparktf.trainer.node.gate import Gate
 from sparktf.trainer.node.inputs import Input
@@ -77,7 +77,7 @@ class CommitEvaluator:
         """Builds the model."""
         spec, config = place.spec, place.spec.config
         self._place = place
-        self._model = KerasModel(build, config, spec.assets, spec.feed, trains=False)
+        self._model = UserModel(build, config, spec.assets, spec.feed, trains=False)
         self._checkpoint = LocalCheckpoint(model=self._model.model)
         self._evaluator = Evaluator(self._model, ALONE.sum, config.train.validation_batch_size)
         self._input = Input(place)

@@ -61,4 +61,4 @@ def _model(inputs: Mapping[str, tuple[str, tuple[int, ...]]], outputs: int) -> A
 
     plain: dict[str, Any] = {"name": "t", "model": "m:build", "output": {"path": "/nowhere"}}
     config = JobConfig.model_validate({**plain, "data": {"path": "l", "inputs": {"x": "x"}, "targets": {"y": "y"}}})
-    return model.KerasModel(build, config, {}, FeedSpec(features=(*features, target)))
+    return model.UserModel(build, config, {}, FeedSpec(features=(*features, target)))

@@ -32,14 +32,14 @@ def answers(config: JobConfig, what: str) -> set[tuple[str, int, str]]:
 
 def _synchronous(build: Callable[..., Any], config: JobConfig, spec: FeedSpec) -> None:
     tf = importlib.import_module("tensorflow")
-    model = importlib.import_module("sparktf.trainer.model.model").KerasModel(build, config, {}, spec)
+    model = importlib.import_module("sparktf.trainer.model.model").UserModel(build, config, {}, spec)
     step = importlib.import_module("sparktf.trainer.sync.step")
     step.UpdateFunction(tf.distribute.get_strategy(), model, first_replica=0, max_rows=8)
 
 
 def _asynchronous(build: Callable[..., Any], config: JobConfig, spec: FeedSpec) -> None:
     tf = importlib.import_module("tensorflow")
-    model = importlib.import_module("sparktf.trainer.model.model").KerasModel(build, config, {}, spec, unseen=True)
+    model = importlib.import_module("sparktf.trainer.model.model").UserModel(build, config, {}, spec, unseen=True)
     closure = importlib.import_module("sparktf.trainer.parameter_server.closure")
     closure.Closure(tf.distribute.get_strategy(), model, batch_size=8)
 

@@ -249,7 +249,7 @@ def export(config: JobConfig, folder: str) -> Values:
     """
     trainer = importlib.import_module("sparktf.trainer.model.model")
     local = importlib.import_module("sparktf.trainer.node.checkpoint").LocalCheckpoint
-    model, other = (trainer.KerasModel(zoo.sharded, config, {}, FeedSpec(features=FEATURES)) for _ in range(2))
+    model, other = (trainer.UserModel(zoo.sharded, config, {}, FeedSpec(features=FEATURES)) for _ in range(2))
     other.model.set_weights([weight + 1 for weight in other.model.get_weights()])
     local(model=model.model, optimizer=model.optimizer).write(Path(folder, "ckpt"))
     local(model=other.model, optimizer=other.optimizer).read(Path(folder, "ckpt"))

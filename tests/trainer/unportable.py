@@ -81,7 +81,7 @@ def try_out(folder: str, kind: str, flavour: str, spoiled: str = "") -> str:
     with NodeFeed(plan.spec, PlannedParts(plan.spec, share, open_storage), sample=sample) as feed:
         feed.next_rows(7)
         feed.next_rows(64)
-    built = importlib.import_module("sparktf.trainer.model.model").KerasModel(model, config, {}, plan.spec)
+    built = importlib.import_module("sparktf.trainer.model.model").UserModel(model, config, {}, plan.spec)
     exported, work = Path(folder, "exported"), Path(folder, "work")
     work.mkdir()
     weights = built.model.get_weights()

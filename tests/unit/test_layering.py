@@ -58,6 +58,7 @@ MAY_IMPORT = {
     "nightly": PLAN | {"driver/console", "driver/gang", "driver/hooks"},
     "predict": SOURCE | {"driver/source", "nightly"},
     "cluster": RUN | {"driver/code", "driver/run", "driver/spark_site", "nightly"},
+    "ml": BASE | {"storage", "cluster", "predict", "driver/spark"},
     "main": BASE | {"cluster", "driver/spark", "predict"},
     "trainer/model": BASE | {"feed", "layers"},
     "trainer/node": NODE | {"trainer/model"},
@@ -81,6 +82,7 @@ SEE_PYSPARK = {
     "cluster",
     "main",
     "predict",
+    "ml",
     "executor",
     "jobs",
 }

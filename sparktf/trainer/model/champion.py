@@ -12,7 +12,7 @@ import tensorflow as tf
 
 from sparktf.errors import ModelContractError
 from sparktf.trainer.model.export import serving_signature, serving_tensors
-from sparktf.trainer.model.model import KerasModel
+from sparktf.trainer.model.model import UserModel
 from sparktf.trainer.model.said import first_line
 from sparktf.trainer.model.tensors import Tensors, example
 
@@ -23,7 +23,7 @@ SAVED_MODEL = ("saved_model.pb", "fingerprint.pb", "variables/", "assets/")
 class Champion:
     """A published model beside one that takes the same rows; what it predicts has the structure of the other's."""
 
-    def __init__(self, folder: Path, beside: KerasModel) -> None:
+    def __init__(self, folder: Path, beside: UserModel) -> None:
         """Loads it, and has it predict once.
 
         Args:
@@ -80,7 +80,7 @@ class Champion:
         return tf.nest.pack_sequence_as(self._structure, [found[name] for name in self._outputs])
 
 
-def _output_names(model: KerasModel, y_pred: Any) -> list[str]:
+def _output_names(model: UserModel, y_pred: Any) -> list[str]:
     """Returns the names of a model's outputs as its SavedModel has them, in the order of `tf.nest`."""
     if isinstance(y_pred, dict):
         return sorted(y_pred)

@@ -13,7 +13,7 @@ import numpy as np
 import tensorflow as tf
 
 from sparktf.feed.columns import row_count
-from sparktf.trainer.model.model import KerasModel
+from sparktf.trainer.model.model import UserModel
 from sparktf.trainer.model.tensors import Tensors, encoded_example, rows_of, signature, to_tensors
 
 
@@ -44,7 +44,7 @@ ALONE = Sharing(0, 1, lambda values: values)
 class Evaluator:
     """Evaluates one model on this worker's share of a stream."""
 
-    def __init__(self, model: KerasModel, sum_over_workers: Callable[[Any], Any], batch_size: int) -> None:
+    def __init__(self, model: UserModel, sum_over_workers: Callable[[Any], Any], batch_size: int) -> None:
         """Makes nothing of TensorFlow's yet.
 
         Args:

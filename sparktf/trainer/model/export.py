@@ -13,12 +13,12 @@ import tensorflow as tf
 
 from sparktf.exported import EXPORTED, ModelFeed, ModelOutput, inputs_alone
 from sparktf.feature import Feature, FeedSpec
-from sparktf.trainer.model.model import KerasModel
+from sparktf.trainer.model.model import UserModel
 from sparktf.trainer.model.predictions import ROW_SPLITS, named_outputs
 from sparktf.trainer.model.tensors import Tensors
 
 
-def export_model(model: KerasModel, assets: dict[str, Any], folder: Path) -> None:
+def export_model(model: UserModel, assets: dict[str, Any], folder: Path) -> None:
     """Writes `saved_model/`, `model.keras`, `assets.json` and `feed.json` below the folder.
 
     The SavedModel's signature `serving_default` takes one tensor `[batch, ...]` for each input, by the names of
@@ -65,7 +65,7 @@ def serving_tensors(spec: FeedSpec, rows: Tensors) -> dict[str, Any]:
 
 
 @contextmanager
-def _own_signature_only(model: KerasModel) -> Iterator[None]:
+def _own_signature_only(model: UserModel) -> Iterator[None]:
     """Keeps Keras 3 from tracing a signature of its own, for which it takes ragged inputs for dense ones."""
     if model.flavour != "keras" or not any(feature.ragged for feature in model.spec.inputs):
         yield
@@ -86,7 +86,7 @@ def _whole(inputs: dict[str, Any], feature: Feature) -> Any:
     return tf.RaggedTensor.from_row_splits(value, inputs[f"{feature.name}{ROW_SPLITS}"])
 
 
-def _serving_function(model: KerasModel) -> Any:
+def _serving_function(model: UserModel) -> Any:
     """Returns a function from a dict of inputs to a dict of outputs."""
     names = [t.name for t in model.spec.targets]
     outputs = tuple(getattr(model.model, "output_names", None) or names)

@@ -87,7 +87,7 @@ def recorded() -> Any:
     return tf.__internal__.FuncGraph("recorded").as_default()
 
 
-class KerasModel:
+class UserModel:
     """A compiled Keras model of either flavour, built on the feed's shapes.
 
     Attributes:
@@ -134,7 +134,7 @@ class KerasModel:
         update_rows(self.model)
 
     @classmethod
-    def wrap(cls, model: Any, spec: FeedSpec) -> KerasModel:
+    def wrap(cls, model: Any, spec: FeedSpec) -> UserModel:
         """Wraps a built model that a low-level loop has trained, for export."""
         wrapped = cls.__new__(cls)
         wrapped.model, wrapped.spec = model, spec

@@ -23,7 +23,7 @@ from sparktf.gating import BUCKETS, Floats
 from sparktf.sequence import Draw, generator
 from sparktf.trainer.model.champion import Champion
 from sparktf.trainer.model.evaluate import Evaluator, RowSource, Sharing
-from sparktf.trainer.model.model import KerasModel
+from sparktf.trainer.model.model import UserModel
 from sparktf.trainer.model.slices import SliceCodes, SliceColumn
 from sparktf.trainer.model.tensors import Tensors, encoded_example, rows_of, signature, to_tensors
 
@@ -56,7 +56,7 @@ class PairedEvaluator:
 
     def __init__(
         self,
-        model: KerasModel,
+        model: UserModel,
         champion: Champion | None,
         evaluator: Evaluator,
         sharing: Sharing,
@@ -245,7 +245,7 @@ class PairedEvaluator:
 class Values:
     """What Keras makes of states: the values of all metrics."""
 
-    def __init__(self, model: KerasModel, evaluator: Evaluator) -> None:
+    def __init__(self, model: UserModel, evaluator: Evaluator) -> None:
         """Takes the model whose metrics they are, which are overwritten; see `PairedEvaluator`."""
         self._model = model
         self._evaluator = evaluator

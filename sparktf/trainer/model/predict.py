@@ -10,7 +10,7 @@ import tensorflow as tf
 from sparktf.errors import ModelContractError
 from sparktf.feature import Feature, FeedSpec
 from sparktf.feed.columns import Array, Column, Columns, Ragged, Strings
-from sparktf.trainer.model.model import KerasModel, layers_of
+from sparktf.trainer.model.model import UserModel, layers_of
 from sparktf.trainer.model.predictions import (
     ROW_SPLITS,
     About,
@@ -22,7 +22,7 @@ from sparktf.trainer.model.predictions import (
 )
 
 
-def predictions_of(model: KerasModel, columns: Columns) -> Predictions:
+def predictions_of(model: UserModel, columns: Columns) -> Predictions:
     """Returns what a model predicts for some rows, as an evaluation would.
 
     Raises:

@@ -14,7 +14,7 @@ from sparktf.carried import Carried
 from sparktf.errors import ModelContractError
 from sparktf.trainer.model.carry import Side, carry
 from sparktf.trainer.model.lookups import inputs_of
-from sparktf.trainer.model.model import KerasModel
+from sparktf.trainer.model.model import UserModel
 from sparktf.trainer.model.tensors import example
 from sparktf.trainer.model.variable_names import layers_of
 from sparktf.trainer.node.checkpoint import fetch
@@ -27,7 +27,7 @@ _KEY = "train.init_from"
 _SHOWN = 240
 
 
-def first_weights(place: Place, model: KerasModel, build: Callable[..., Any]) -> Carried | None:
+def first_weights(place: Place, model: UserModel, build: Callable[..., Any]) -> Carried | None:
     """Gives a model the weights that the run is to begin with; returns what they are, None for the model's own.
 
     All nodes call it that hold variables of the model, before the first update.
@@ -82,7 +82,7 @@ def _assets(folder: Path) -> dict[str, Any]:
 
 
 def _loaded(
-    model: KerasModel, file: Path, label: str, build: Callable[..., Any], place: Place, assets: dict[str, Any]
+    model: UserModel, file: Path, label: str, build: Callable[..., Any], place: Place, assets: dict[str, Any]
 ) -> Any:
     """Returns the Keras model of a file.
 

@@ -15,7 +15,7 @@ from sparktf.gating import Floats, Measured, Opponent, Question, draws, judge
 from sparktf.keep import metric_rule
 from sparktf.trainer.model.champion import SAVED_MODEL, Champion
 from sparktf.trainer.model.evaluate import Evaluator, RowSource, Sharing
-from sparktf.trainer.model.model import KerasModel
+from sparktf.trainer.model.model import UserModel
 from sparktf.trainer.model.paired import Paired, PairedEvaluator, Values
 from sparktf.trainer.model.slices import slice_columns
 from sparktf.trainer.node.checkpoint import fetch
@@ -28,7 +28,7 @@ class Gate:
     """Compares on all nodes that evaluate; what comes of it, the leader's word says."""
 
     def __init__(
-        self, settings: GateConfig, place: Place, model: KerasModel, evaluator: Evaluator, sharing: Sharing
+        self, settings: GateConfig, place: Place, model: UserModel, evaluator: Evaluator, sharing: Sharing
     ) -> None:
         """Loads nothing yet.
 

@@ -13,7 +13,7 @@ from sparktf.knobs import KNOBS
 from sparktf.sequence import Stream
 from sparktf.storage.checkpoints import upload_folder
 from sparktf.trainer.model.export import export_model
-from sparktf.trainer.model.model import KerasModel
+from sparktf.trainer.model.model import UserModel
 from sparktf.trainer.model.predict import made_up_row, predictions_of
 from sparktf.trainer.node.best import BestEpoch
 from sparktf.trainer.node.fresh import check_loads
@@ -73,7 +73,7 @@ class Output:
         """Returns where the best weights are kept, those that the attempt before has left among them."""
         return BestEpoch(rule, self._place, sum_over_workers)
 
-    def export(self, model: KerasModel) -> None:
+    def export(self, model: UserModel) -> None:
         """Exports the model into the staging folder; the driver publishes it.
 
         Where readers are to see it, a fresh process has loaded it before.
@@ -95,7 +95,7 @@ class Output:
         except StorageError as error:
             raise NotStoredError(f"the model could not be stored: {error}") from error
 
-    def _check(self, model: KerasModel, folder: Path) -> None:
+    def _check(self, model: UserModel, folder: Path) -> None:
         place, config = self._place, self._place.spec.config
         rows = self._rows()
         if not row_count(rows):

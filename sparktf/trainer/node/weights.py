@@ -11,7 +11,7 @@ from sparktf.errors import PreflightError
 from sparktf.keep import Evaluation, KeepRule, Kept, keep_rule, merged
 from sparktf.sequence import Stream
 from sparktf.trainer.model.evaluate import Evaluator, Sharing
-from sparktf.trainer.model.model import KerasModel
+from sparktf.trainer.model.model import UserModel
 from sparktf.trainer.model.trackables import value_of
 from sparktf.trainer.node.best import BestEpoch
 from sparktf.trainer.node.checkpoint import LocalCheckpoint
@@ -27,7 +27,7 @@ class PlainCopy(Protocol):
     """A copy of the model that is trained, without distributed variables: it is evaluated and exported."""
 
     @property
-    def model(self) -> KerasModel:
+    def model(self) -> UserModel:
         """The copy."""
 
     @property
@@ -48,7 +48,7 @@ class PlainCopy(Protocol):
 class CopyOfVariables:
     """See `PlainCopy`: of a model whose variables this process has, distributed or not."""
 
-    def __init__(self, model: KerasModel, plain: KerasModel | None, checkpoint: LocalCheckpoint) -> None:
+    def __init__(self, model: UserModel, plain: UserModel | None, checkpoint: LocalCheckpoint) -> None:
         """Copies nothing yet.
 
         Args:

@@ -7,7 +7,7 @@ from typing import Any
 import tensorflow as tf
 
 from sparktf.trainer.model.contract import naming_tensors
-from sparktf.trainer.model.model import KerasModel, recorded
+from sparktf.trainer.model.model import UserModel, recorded
 from sparktf.trainer.model.tensors import Tensors, example, rows_of
 from sparktf.trainer.model.trackables import count_atomically
 from sparktf.trainer.parameter_server.accumulators import Accumulators, Round
@@ -37,7 +37,7 @@ class AggregatedClosure:
         throw_away: For the coordinator to forget what a round has.
     """
 
-    def __init__(self, strategy: Any, model: KerasModel, *, batch_size: int) -> None:
+    def __init__(self, strategy: Any, model: UserModel, *, batch_size: int) -> None:
         """Lets the model create its lazy variables, and traces all functions; to be called in the strategy's scope.
 
         Args:

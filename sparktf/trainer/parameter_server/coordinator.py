@@ -13,7 +13,7 @@ from sparktf.errors import ModelContractError
 from sparktf.topology import NodeId
 from sparktf.trainer.model.evaluate import ALONE
 from sparktf.trainer.model.large_tables import on_large_tables
-from sparktf.trainer.model.model import KerasModel, is_low_level, load_function
+from sparktf.trainer.model.model import UserModel, is_low_level, load_function
 from sparktf.trainer.node.epoch_end import EpochEnd
 from sparktf.trainer.node.first_weights import first_weights
 from sparktf.trainer.node.inputs import Input
@@ -76,7 +76,7 @@ class CoordinatedRun:
         self._member = member
         self._spec = spec
         with connection.strategy.scope():
-            self._model = KerasModel(build, config, spec.assets, spec.feed, unseen=True)
+            self._model = UserModel(build, config, spec.assets, spec.feed, unseen=True)
             wanted = config.train.replicas_to_aggregate
             kind = Closure if wanted is None else AggregatedClosure
             self._closure: Closure | AggregatedClosure = kind(
@@ -87,7 +87,7 @@ class CoordinatedRun:
         for text in on_large_tables(self._model.model):
             place.warn(text)
         trains = config.train.init_optimizer  # who begins with an optimizer's state is begun from, too
-        plain = partial(KerasModel, build, config, spec.assets, spec.feed, trains=trains)
+        plain = partial(UserModel, build, config, spec.assets, spec.feed, trains=trains)
         copy = CommittedCopy(place, member.saves, self._model, plain, trains=trains)
         self._weights = Weights(member, copy, ALONE)
         self._epoch_end = EpochEnd(member, self._weights, self._model.optimizer, lambda values: values)

@@ -7,22 +7,22 @@ from typing import Any
 
 from sparktf.errors import ModelContractError
 from sparktf.feature import FeedSpec
-from sparktf.trainer.model.model import KerasModel
+from sparktf.trainer.model.model import UserModel
 from sparktf.trainer.model.tensors import example
 from sparktf.trainer.parameter_server.servers import server_of
 
 
-def local_copy(model: Any, spec: FeedSpec) -> KerasModel:
+def local_copy(model: Any, spec: FeedSpec) -> UserModel:
     """Returns a model whose variables are in this process: a copy, or itself if they are already.
 
     Raises:
         ModelContractError: Keras cannot copy it.
     """
-    given = KerasModel.wrap(model, spec)
+    given = UserModel.wrap(model, spec)
     if all(server_of(variable) is None for variable in given.variables()):
         return given
     try:
-        copy = KerasModel.wrap(importlib.import_module(given.flavour).models.clone_model(model), spec)
+        copy = UserModel.wrap(importlib.import_module(given.flavour).models.clone_model(model), spec)
         copy.model(copy.layout.x(example(spec)), training=False)
     except (TypeError, ValueError, NotImplementedError) as error:
         raise ModelContractError(

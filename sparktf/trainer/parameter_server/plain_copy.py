@@ -10,7 +10,7 @@ from typing import Any
 from sparktf.errors import StorageNotFoundError
 from sparktf.knobs import KNOBS
 from sparktf.storage.checkpoints import MANIFEST, Manifest
-from sparktf.trainer.model.model import KerasModel
+from sparktf.trainer.model.model import UserModel
 from sparktf.trainer.node.checkpoint import LocalCheckpoint
 from sparktf.trainer.node.place import Place
 from sparktf.trainer.node.saving import Saves
@@ -20,7 +20,7 @@ class CommittedCopy:
     """See `PlainCopy`. It is made when it is first needed, and holds the model's variables alone, or its state too."""
 
     def __init__(
-        self, place: Place, saves: Saves, source: KerasModel, make: Callable[[], KerasModel], *, trains: bool = False
+        self, place: Place, saves: Saves, source: UserModel, make: Callable[[], UserModel], *, trains: bool = False
     ) -> None:
         """Makes no copy yet.
 
@@ -36,7 +36,7 @@ class CommittedCopy:
         self._trains = trains
 
     @cached_property
-    def model(self) -> KerasModel:
+    def model(self) -> UserModel:
         """See `PlainCopy`."""
         return self._make()
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from sparktf.sequence import Stream
 from sparktf.trainer.model.evaluate import Sharing
-from sparktf.trainer.model.model import KerasModel
+from sparktf.trainer.model.model import UserModel
 from sparktf.trainer.node.checkpoint import LocalCheckpoint
 from sparktf.trainer.node.epoch_end import EpochEnd
 from sparktf.trainer.node.first_weights import first_weights
@@ -30,7 +30,7 @@ class KerasRun:
         self._collective = Collective(strategy, place.workers)
         replicas = place.workers * self._devices
         with strategy.scope():
-            self._model = KerasModel(build, config, spec.assets, spec.feed)
+            self._model = UserModel(build, config, spec.assets, spec.feed)
             update = UpdateFunction(
                 strategy,
                 self._model,
@@ -38,10 +38,10 @@ class KerasRun:
                 max_rows=-(-config.train.batch_size // replicas) + 1,
             )
         # One replica's model has no distributed variables: it is its own plain copy.
-        plain: KerasModel | None = self._model
+        plain: UserModel | None = self._model
         if replicas > 1:
             used = place.leads or place.evaluates
-            plain = KerasModel(build, config, spec.assets, spec.feed) if used else None
+            plain = UserModel(build, config, spec.assets, spec.feed) if used else None
         checkpoint = LocalCheckpoint(model=self._model.model, optimizer=self._model.optimizer)
         sharing = Sharing(spec.node.index, place.workers, self._collective.sum)
         self._weights = Weights(member, CopyOfVariables(self._model, plain, checkpoint), sharing)

@@ -13,7 +13,7 @@ import tensorflow as tf
 
 from sparktf.errors import ModelContractError
 from sparktf.trainer.model.contract import naming_tensors
-from sparktf.trainer.model.model import KerasModel
+from sparktf.trainer.model.model import UserModel
 from sparktf.trainer.model.tensors import Tensors, example, rows_of, signature
 
 
@@ -34,7 +34,7 @@ class _Place(NamedTuple):
 class UpdateFunction:
     """Runs consecutive optimizer updates in one call."""
 
-    def __init__(self, strategy: Any, model: KerasModel, *, first_replica: int, max_rows: int) -> None:
+    def __init__(self, strategy: Any, model: UserModel, *, first_replica: int, max_rows: int) -> None:
         """Lets the model create its lazy variables; the updates are traced at the first call.
 
         Args:

@@ -7,7 +7,7 @@ from typing import Any, NoReturn
 
 from sparktf.errors import ModelContractError, ModelError
 from sparktf.sequence import Stream, batch_shares
-from sparktf.trainer.model.model import KerasModel
+from sparktf.trainer.model.model import UserModel
 from sparktf.trainer.model.trackables import flavour_of, weights_of
 from sparktf.trainer.node.checkpoint import LocalCheckpoint
 from sparktf.trainer.node.low_level import LowLevelNode
@@ -118,4 +118,4 @@ class TrainerNode(LowLevelNode):
 
     def export(self, model: Any) -> None:
         """See `sparktf.Node`."""
-        self._member.output.export(KerasModel.wrap(model, self._member.place.spec.feed))
+        self._member.output.export(UserModel.wrap(model, self._member.place.spec.feed))

@@ -1,0 +1,164 @@
+"""An Estimator of Spark ML that trains a Keras model on the executors of its session."""
+
+from __future__ import annotations
+
+import tempfile
+import threading
+import uuid
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from pyspark import keyword_only
+from pyspark.ml import Estimator
+from pyspark.ml.param import Param
+from pyspark.ml.util import DefaultParamsReadable, DefaultParamsWritable
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import types as t
+
+from sparktf.cluster import Cluster
+from sparktf.config.job import JobConfig
+from sparktf.errors import ConfigError, EmptySourceError
+from sparktf.ml.fitted import KerasModel
+from sparktf.ml.keras_params import FittingParams
+
+ParamMap = dict[Param[Any], Any]
+
+
+class KerasEstimator(
+    Estimator[KerasModel], FittingParams, DefaultParamsReadable["KerasEstimator"], DefaultParamsWritable
+):
+    """Trains a Keras model: `KerasEstimator(model="churn:build", featuresCol="features", labelCol="churned")`.
+
+    Each row's features are a vector of Spark ML, dense or sparse, an array, or several columns of numbers (inputCols),
+    and go into the model's input `inputName`; `inputs` names several. What training refuses, `fit` raises.
+    """
+
+    @keyword_only
+    def __init__(self, **params: Any) -> None:
+        """Takes Params by their names."""
+        super().__init__()
+        self._set(**params)
+
+    def _fit(self, dataset: DataFrame) -> KerasModel:
+        config = self._config(dataset)
+        with Cluster(dataset.sparkSession, config) as cluster:
+            return self._fitted(cluster, config, dataset)
+
+    def fitMultiple(self, dataset: DataFrame, paramMaps: Sequence[ParamMap]) -> Iterator[tuple[int, KerasModel]]:
+        """Returns models in the order of `paramMaps`: one reservation serves all fits that have as many workers."""
+        return _Fits(self.copy(), dataset, paramMaps)
+
+    def _fitted(self, cluster: Cluster, config: JobConfig, dataset: DataFrame) -> KerasModel:
+        run_id = f"{self.uid}-{uuid.uuid4().hex[:8]}"
+        result = cluster.train(config, dataset.select(*self._used(dataset)), run_id=run_id)
+        return self._copyValues(KerasModel(str(result.model)))
+
+    # ---- the configuration ----
+
+    def _config(self, dataset: DataFrame) -> JobConfig:
+        if not self.isSet("model"):
+            raise ConfigError("model is not set: name the function that returns the compiled model, as module:function")
+        inputs, features = self._inputs(dataset)
+        data: dict[str, Any] = {"inputs": inputs, "targets": {self.getOrDefault("outputName"): self.getLabelCol()}}
+        if self.isSet("weightCol"):
+            data["sample_weight"] = self.getWeightCol()
+        if self.isSet("validationIndicatorCol"):
+            data["validation"] = {"where": f"`{self.getValidationIndicatorCol()}`"}
+        sections: dict[str, Any] = {
+            "name": self.uid,
+            "model": self.getOrDefault("model"),
+            "params": {**features, **self.getOrDefault("modelParams")},
+            "data": data,
+            "cluster": {"workers": self.getOrDefault("numWorkers")},
+            "train": {
+                "batch_size": self.getOrDefault("batchSize"),
+                "epochs": self.getOrDefault("epochs"),
+                "seed": self.getSeed(),
+            },
+            "output": {"path": self._output(dataset.sparkSession)},
+        }
+        return JobConfig.model_validate(_merged(sections, self.getOrDefault("config")))
+
+    def _inputs(self, dataset: DataFrame) -> tuple[dict[str, Any], dict[str, int]]:
+        """Returns the inputs as the configuration has them, and what the model's function is told of them."""
+        if self.isSet("inputs"):
+            return self.getOrDefault("inputs"), {}
+        name = self.getOrDefault("inputName")
+        if self.isSet("inputCols"):
+            return {name: self.getInputCols()}, {"num_features": len(self.getInputCols())}
+        column = self.getFeaturesCol()
+        if column not in dataset.columns:
+            raise ConfigError(f"there is no column {column!r} (featuresCol); there are {', '.join(dataset.columns)}")
+        if not isinstance(dataset.schema[column].dataType, (t.ArrayType, t.UserDefinedType)):
+            return {name: [column]}, {"num_features": 1}
+        first = dataset.select(column).where(f"`{column}` IS NOT NULL").head()
+        if first is None:
+            raise EmptySourceError(f"column {column!r} has a value in no row")
+        return {name: {"columns": column, "shape": [len(first[0])]}}, {"num_features": len(first[0])}
+
+    def _used(self, dataset: DataFrame) -> list[str]:
+        """Returns the columns that training needs: others, of whatever type, are not fed. All where `inputs` says."""
+        if self.isSet("inputs"):
+            return [f"`{name}`" for name in dataset.columns]
+        features = self.getInputCols() if self.isSet("inputCols") else [self.getFeaturesCol()]
+        others = [self.getLabelCol()]
+        others += [self.getOrDefault(name) for name in ("weightCol", "validationIndicatorCol") if self.isSet(name)]
+        return [f"`{name}`" for name in dict.fromkeys([*features, *others])]
+
+    def _output(self, spark: SparkSession) -> str:
+        if self.isSet("outputPath"):
+            return str(self.getOrDefault("outputPath"))
+        if not str(spark.sparkContext.master).startswith("local"):
+            raise ConfigError("outputPath is not set: executors on other machines need a folder that all of them reach")
+        return tempfile.mkdtemp(prefix="sparktf-ml-", dir=str(spark.sparkContext._temp_dir))
+
+
+def _merged(sections: dict[str, Any], more: dict[str, Any]) -> dict[str, Any]:
+    """Returns sections with further settings, those of a section beside its own."""
+    found = dict(sections)
+    for name, value in more.items():
+        both = isinstance(value, dict) and isinstance(found.get(name), dict)
+        found[name] = _merged(found[name], value) if both else value
+    return found
+
+
+class _Fits:
+    """The fits of several ParamMaps, one after the other, in threads of whoever asks for them."""
+
+    def __init__(self, estimator: KerasEstimator, dataset: DataFrame, maps: Sequence[ParamMap]) -> None:
+        self._estimator = estimator
+        self._dataset = dataset
+        self._maps = maps
+        self._lock = threading.Lock()
+        self._next = 0
+        self._cluster: Cluster | None = None
+
+    def __iter__(self) -> _Fits:
+        return self
+
+    def __next__(self) -> tuple[int, KerasModel]:
+        with self._lock:
+            if self._next == len(self._maps):
+                raise StopIteration
+            number, self._next = self._next, self._next + 1
+            try:
+                return number, self._fit(self._estimator.copy(self._maps[number]))
+            except BaseException:
+                self._next = len(self._maps)
+                raise
+            finally:
+                if self._next == len(self._maps):
+                    self._close()
+
+    def _fit(self, estimator: KerasEstimator) -> KerasModel:
+        config = estimator._config(self._dataset)
+        if self._cluster is not None and self._cluster.config.cluster != config.cluster:
+            self._close()
+        if self._cluster is None:
+            self._cluster = Cluster(self._dataset.sparkSession, config)
+        return estimator._fitted(self._cluster, config, self._dataset)
+
+    def _close(self) -> None:
+        if self._cluster is not None:
+            self._cluster.close()
+            self._cluster = None

@@ -1,0 +1,106 @@
+"""A Keras model as a Transformer of Spark ML."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pyspark.ml import Model
+from pyspark.ml.functions import array_to_vector
+from pyspark.ml.util import DefaultParamsReader, DefaultParamsWriter, MLReadable, MLReader, MLWritable, MLWriter
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as sql
+from pyspark.sql import types as t
+
+from sparktf.driver.spark.application import hadoop_conf
+from sparktf.errors import ConfigError
+from sparktf.ml.keras_params import ScoringParams
+from sparktf.predict.loaded import load_model
+from sparktf.storage import FileSystems
+
+_MODEL = "model"
+_OUTPUT = "sparktf_output"
+
+
+class KerasModel(Model, ScoringParams, MLReadable["KerasModel"], MLWritable):
+    """What `KerasEstimator.fit` returns: adds predictions to DataFrames.
+
+    Without `probabilityCol` and `rawPredictionCol`, predictionCol has what the model gives: a double of an output of
+    one value, else an array. With one of them it is a classifier: its output is the probability of the second class, or
+    one of each class, and predictionCol is the likeliest one, as a double.
+
+    Attributes:
+        path: Where the exported model lies.
+    """
+
+    def __init__(self, path: str = "") -> None:
+        """Takes an exported model, whose files stay where they are."""
+        super().__init__()
+        self.path = path
+
+    def _transform(self, dataset: DataFrame) -> DataFrame:
+        model = load_model(dataset.sparkSession, self.path)
+        if len(model.outputs) > 1:
+            raise ConfigError(
+                f"the model has several outputs ({', '.join(model.outputs)}): sparktf.load_model(spark, "
+                f"{self.path!r}).transform(df) has a column for each"
+            )
+        rows = model.transform(dataset, _OUTPUT, batch_rows=self.getBatchRows())
+        for name, column in self._columns(rows.schema[_OUTPUT].dataType).items():
+            rows = rows.withColumn(name, column)
+        return rows.drop(_OUTPUT)
+
+    def _columns(self, kind: t.DataType) -> dict[str, Column]:
+        """Returns the columns that are made of the model's output, by name."""
+        output = sql.col(_OUTPUT)
+        is_single = not isinstance(kind, t.ArrayType)
+        probability, raw = self.getProbabilityCol(), self.getRawPredictionCol()
+        if not (probability or raw):
+            return {self.getPredictionCol(): output.cast("double") if is_single else output.cast("array<double>")}
+        if is_single:
+            single = output.cast("double")
+            chances = sql.array(sql.lit(1.0) - single, single)
+        else:
+            chances = output.cast("array<double>")
+        vector = array_to_vector(chances)
+        found = {name: vector for name in (raw, probability) if name}
+        if self.getPredictionCol():
+            likeliest = sql.array_position(chances, sql.array_max(chances)) - sql.lit(1)
+            found[self.getPredictionCol()] = likeliest.cast("double")
+        return found
+
+    def write(self) -> MLWriter:
+        """Returns what saves it, with the model's own files."""
+        return _Writer(self)
+
+    @classmethod
+    def read(cls) -> MLReader[KerasModel]:
+        """Returns what loads it."""
+        return _Reader()
+
+
+class _Writer(MLWriter):
+    def __init__(self, model: KerasModel) -> None:
+        super().__init__()
+        self._model = model
+
+    def saveImpl(self, path: str) -> None:
+        """Saves the Params as Spark's own stages do, and copies the model's files."""
+        spark = self.sparkSession
+        DefaultParamsWriter.saveMetadata(self._model, path, spark)
+        file_systems = FileSystems(hadoop_conf(spark))
+        source, target = file_systems.normalise(self._model.path), file_systems.normalise(path)
+        found = file_systems.open(source)
+        for entry in found.walk(source):
+            name = entry.path.removeprefix(f"{source.rstrip('/')}/")
+            file_systems.open(target).write_bytes(f"{target.rstrip('/')}/{_MODEL}/{name}", found.read_bytes(entry.path))
+
+
+class _Reader(MLReader[KerasModel]):
+    def load(self, path: str) -> KerasModel:
+        """Returns the model, whose files stay where they are."""
+        spark: SparkSession = self.sparkSession
+        metadata: dict[str, Any] = DefaultParamsReader.loadMetadata(path, spark)
+        model = KerasModel(f"{path.rstrip('/')}/{_MODEL}")
+        model._resetUid(metadata["uid"])
+        DefaultParamsReader.getAndSetParams(model, metadata)
+        return model

@@ -1,0 +1,85 @@
+"""Pipelines of Spark ML with a Keras model among their stages."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import keras
+from pyspark.ml import Pipeline, PipelineModel
+from pyspark.ml.evaluation import BinaryClassificationEvaluator, RegressionEvaluator
+from pyspark.ml.feature import VectorAssembler
+from pyspark.ml.tuning import CrossValidator, ParamGridBuilder
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as f
+
+from sparktf.ml import KerasEstimator, KerasModel
+
+
+def linear(params: dict[str, Any], assets: dict[str, Any]) -> keras.Model:
+    """Returns a model of one number."""
+    x = keras.Input((params["num_features"],), name="features")
+    model = keras.Model(x, keras.layers.Dense(1, name="label")(x))
+    model.compile(keras.optimizers.SGD(params.get("rate", 0.1)), "mse")
+    return model
+
+
+def chance(params: dict[str, Any], assets: dict[str, Any]) -> keras.Model:
+    """Returns a model of the chance of the second class."""
+    x = keras.Input((params["num_features"],), name="features")
+    model = keras.Model(x, keras.layers.Dense(1, "sigmoid", name="label")(x))
+    model.compile(keras.optimizers.Adam(0.1), "binary_crossentropy")
+    return model
+
+
+def of_rows(spark: SparkSession, lake: str) -> DataFrame:
+    """Returns the rows with what is predicted."""
+    return spark.read.parquet(lake).select("id", "a", "b", f.col("y").cast("double").alias("label"))
+
+
+def regression(spark: SparkSession, lake: str, folder: str) -> DataFrame:
+    """Fits a pipeline, saves it, and returns what the pipeline that was loaded again predicts."""
+    rows = of_rows(spark, lake).withColumn("held", f.col("id") % 10 == 0)
+    assembler = VectorAssembler(inputCols=["a", "b"], outputCol="features")
+    estimator = KerasEstimator(
+        model="cases.pipelines:linear", epochs=4, batchSize=50, validationIndicatorCol="held", outputPath=folder
+    )
+    fitted = Pipeline(stages=[assembler, estimator]).fit(rows)
+    fitted.write().overwrite().save(f"{folder}/saved")
+    loaded = PipelineModel.load(f"{folder}/saved")
+    assert loaded.stages[1].uid == fitted.stages[1].uid
+    first = {row.id: row.prediction for row in fitted.transform(rows).collect()}
+    again = {row.id: row.prediction for row in loaded.transform(rows).collect()}
+    assert first == again
+    return loaded.transform(rows).select("id", "label", "prediction")
+
+
+def classification(spark: SparkSession, lake: str) -> DataFrame:
+    """Fits a classifier on columns that are packed, and returns its columns beside the area under its curve."""
+    rows = of_rows(spark, lake).withColumn("label", (f.col("label") > 1).cast("double"))
+    estimator = KerasEstimator(
+        model="cases.pipelines:chance",
+        inputCols=["a", "b"],
+        epochs=6,
+        batchSize=50,
+        probabilityCol="probability",
+        rawPredictionCol="rawPrediction",
+    )
+    scored = estimator.fit(rows).transform(rows)
+    area = BinaryClassificationEvaluator().evaluate(scored)
+    second = f.udf(lambda vector: float(vector[1]), "double")("probability")
+    return scored.select("id", "label", "prediction", second.alias("chance"), f.lit(area).alias("area"))
+
+
+def validation(spark: SparkSession, lake: str) -> DataFrame:
+    """Cross-validates two learning rates, and returns the error of each with the best one's predictions."""
+    rows = of_rows(spark, lake)
+    estimator = KerasEstimator(model="cases.pipelines:linear", inputCols=["a", "b"], epochs=2, batchSize=50)
+    grid = ParamGridBuilder().addGrid(estimator.modelParams, [{"rate": 0.0001}, {"rate": 0.1}]).build()
+    searched = CrossValidator(
+        estimator=estimator, estimatorParamMaps=grid, evaluator=RegressionEvaluator(), numFolds=2, seed=1
+    ).fit(rows)
+    worse, better = searched.avgMetrics
+    assert isinstance(searched.bestModel, KerasModel)
+    assert Path(searched.bestModel.path).exists()
+    return searched.transform(rows.limit(5)).select("prediction", f.lit(worse).alias("w"), f.lit(better).alias("b"))
