@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
@@ -38,7 +39,7 @@ def stored(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="session")
-def browser(stored: Path) -> Iterator[Browser]:
+def browser(stored: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
     """Starts a browser; one that is missing is a failure that says what to install."""
     binary, driver = shutil.which("chromium"), shutil.which("chromedriver")
     if binary is None or driver is None:
@@ -49,7 +50,8 @@ def browser(stored: Path) -> Iterator[Browser]:
     options.binary_location = binary
     for flag in _FLAGS:
         options.add_argument(flag)
-    chromium = webdriver.Chrome(options=options, service=Service(driver))
+    folder = tmp_path_factory.mktemp("chromium")  # it leaves one behind in that for temporary files
+    chromium = webdriver.Chrome(options=options, service=Service(driver, env={**os.environ, "TMPDIR": str(folder)}))
     try:
         yield Browser(chromium, stored)
     finally:
