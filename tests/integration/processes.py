@@ -17,7 +17,7 @@ MARK = "SPARKTF_TEST_FAMILY"
 
 _POLL_S = 0.05
 _STACKS_S = 20.0
-_NURSERY = "sparktf.trainer.nursery"
+_NO_TRAINERS = ("sparktf.trainer.nursery", "sparktf.trainer.scoring")
 
 T = TypeVar("T")
 
@@ -48,9 +48,12 @@ class Family:
         return sorted(found, key=lambda process: process.create_time())
 
     def trainers(self) -> list[psutil.Process]:
-        """Returns the trainers; not the nurseries that they are forked from, which live as long as their agents."""
-        nurseries = self.processes(_NURSERY)
-        return [process for process in self.processes("sparktf.trainer") if process not in nurseries]
+        """Returns the trainers; not the nurseries that they are forked from, which live as long as their agents.
+
+        Nor what scores for an executor, which stays a minute after its last task.
+        """
+        others = [process for module in _NO_TRAINERS for process in self.processes(module)]
+        return [process for process in self.processes("sparktf.trainer") if process not in others]
 
     def jvm(self) -> psutil.Process:
         """Returns the driver's JVM."""
