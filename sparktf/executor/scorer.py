@@ -9,6 +9,7 @@ import os
 import socket
 import sys
 import tempfile
+from collections import deque
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -23,6 +24,8 @@ from sparktf.wire.scored_model import ScoredModel, hear, settings_array, tell
 
 _MODULE = "sparktf.trainer.scoring"
 _LOG_NBYTES = 4096
+_OWED = 4
+"""So many answers may wait in the socket: with more, both sides would end up waiting for the other one to read."""
 
 
 class Scorer:
@@ -38,6 +41,8 @@ class Scorer:
             OSError: it cannot be started.
         """
         self._folder = Path(os.environ.get("SPARK_LOCAL_DIRS", "").split(",")[0] or tempfile.gettempdir())
+        self._owed = 0
+        self._answers: deque[dict[str, Array]] = deque()
         executor = executor_identity()
         name = f"scorer-{executor.partition('@')[0]}-{model.key[:16]}"
         self._log = self._folder / f"{name}.log"
@@ -61,9 +66,14 @@ class Scorer:
         """Has rows scored; `receive` returns the outputs, in the order in which rows were sent.
 
         Raises:
+            ModelContractError: the model fails on rows that were sent before.
             NodeLostError: the process has ended.
         """
+        if self._owed == _OWED:
+            self._answers.append(self._answer())
+            self._owed -= 1
         self._ask({"score": arrays})
+        self._owed += 1
 
     def receive(self) -> dict[str, Array]:
         """Returns the outputs for rows that were sent: [rows, ...] each.
@@ -72,6 +82,9 @@ class Scorer:
             ModelContractError: the model fails.
             NodeLostError: the process has ended.
         """
+        if self._answers:
+            return self._answers.popleft()
+        self._owed -= 1
         return self._answer()
 
     def close(self) -> None:

@@ -84,7 +84,10 @@ def score(spark: SparkSession, config: JobConfig, model: str | None = None) -> S
     counted = Observation()
     rows = rows.withColumn(asked.version_column, sql.lit(version)).observe(counted, sql.count(sql.lit(1)).alias("rows"))
     place = _write(spark, rows, asked.output, config.date, file_systems)
-    return Scored(int(counted.get["rows"]), version, place, time.monotonic() - began_s)
+    count = int(counted.get["rows"])
+    if not count and asked.output.table is not None:  # Spark overwrites partitions that it has rows for, and no other
+        _drop_day(spark, asked.output.table, asked.output.partition, config.date)
+    return Scored(count, version, place, time.monotonic() - began_s)
 
 
 def _located(config: JobConfig, model: str, file_systems: FileSystems) -> tuple[str, str]:
@@ -148,19 +151,31 @@ def _write(
 def _write_table(spark: SparkSession, rows: DataFrame, table: str, column: str, date: dt.date) -> None:
     with spark_errors("predict.output.table"):
         there = spark.catalog.tableExists(table)
-        kind = spark.table(table).schema[column].dataType if there and column in spark.table(table).columns else None
-    if there and kind is None:
-        raise ColumnError(f"predict.output: table {table} has no column {column!r} to be partitioned by")
-    dated = rows.withColumn(column, sql.lit(str(date)).cast(kind or "date"))
+        by = [found.name for found in spark.catalog.listColumns(table) if found.isPartition] if there else [column]
+    # Overwriting any other table would delete the rows of other days.
+    if by != [column]:
+        how = ", ".join(by) or "nothing"
+        raise ColumnError(
+            f"predict.output: table {table} is partitioned by {how}, and not by {column!r} alone: no day can be "
+            "replaced in it; name another table, or its column in predict.output.partition"
+        )
     if not there:
+        dated = rows.withColumn(column, sql.lit(str(date)).cast("date"))
         _run(lambda: dated.write.partitionBy(column).format("parquet").saveAsTable(table))
         return
+    dated = rows.withColumn(column, sql.lit(str(date)).cast(spark.table(table).schema[column].dataType))
     names = spark.table(table).columns
     if odd := sorted(set(names).symmetric_difference(dated.columns)):
         raise ColumnError(f"predict.output: table {table} and the predictions differ in columns: {', '.join(odd)}")
     writer = dated.select(*(dated[f"`{name}`"] for name in names)).write.mode("overwrite")
     with _set(spark, _ONE_PARTITION):
         _run(lambda: writer.insertInto(table))
+
+
+def _drop_day(spark: SparkSession, table: str, column: str, date: dt.date) -> None:
+    quoted = column.replace("`", "``")
+    with spark_errors("predict.output.table"):
+        spark.sql(f"ALTER TABLE {table} DROP IF EXISTS PARTITION (`{quoted}` = '{date}')")
 
 
 @contextmanager

@@ -11,7 +11,7 @@ from pyspark.sql import types as sql
 
 from sparktf.driver.plan.features import Schema, nearest
 from sparktf.driver.source.origin import arrow_schema
-from sparktf.driver.spark.application import hadoop_conf
+from sparktf.driver.spark.application import hadoop_conf, slots_of
 from sparktf.errors import BadValueError, ColumnError, ConfigError, ModelContractError
 from sparktf.executor.scored_rows import ScoringSettings, arrow_type, is_single, scored
 from sparktf.exported import ModelOutput
@@ -119,11 +119,9 @@ class LoadedModel:
         return plain.mapInArrow(score, fields).toDF(*going, *named.values())
 
     def _scored(self) -> ScoredModel:
-        conf = self._spark.sparkContext.getConf()
-        cores = str(conf.get("spark.executor.cores") or self._spark.sparkContext.defaultParallelism)
-        found = self._found
+        found, cores = self._found, slots_of(self._spark).cores
         return ScoredModel(
-            folder=found.saved_model, files=found.files, key=found.key, hadoop=self._hadoop, threads=int(cores)
+            folder=found.saved_model, files=found.files, key=found.key, hadoop=self._hadoop, threads=cores
         )
 
     def _named(self, columns: str | Mapping[str, str] | None) -> dict[ModelOutput, str]:

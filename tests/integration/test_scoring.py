@@ -224,6 +224,42 @@ def test_a_days_predictions_go_into_a_table_too(
     assert {len(row.kind) for row in rows} == {3}
 
 
+@pytest.mark.parametrize("by", [(), ("version",), ("day", "version")])
+def test_a_table_in_which_a_day_is_no_partition_of_its_own_is_refused_and_keeps_its_rows(
+    by: tuple[str, ...], trained: tuple[dict[str, Any], Path], lake: Path, spark: SparkSession
+) -> None:
+    table = "_".join(("kept_by", *by))
+    there = spark.sql(f"SELECT 7L AS id, 0.5F AS y, '0' AS version, date'{DAYS[0]}' AS day")
+    there.write.partitionBy(*by).format("parquet").saveAsTable(table)
+    asked: dict[str, Any] = {"output": {"table": table, "partition": "day"}, "keep": ["id"], "columns": {"y": "y"}}
+    source = {"path": str(lake), "where": "id <= 2"}
+    with pytest.raises(ColumnError, match=rf"table {table} is partitioned by .*, and not by 'day' alone"):
+        score(spark, job(trained, DAYS[1], source=source, version_column="version", **asked))
+    assert [(row.id, str(row.day)) for row in spark.table(table).collect()] == [(7, DAYS[0])]
+
+
+def test_a_day_that_has_no_rows_any_more_has_no_predictions_either(
+    trained: tuple[dict[str, Any], Path], lake: Path, spark: SparkSession, tmp_path: Path
+) -> None:
+    folder = tmp_path / "emptied"
+    for output in ({"table": "emptied", "partition": "day"}, {"path": str(folder), "partition": "day"}):
+        for date, where, rows in ((DAYS[0], "id <= 3", 3), (DAYS[1], "id <= 2", 2), (DAYS[0], "id < 0", 0)):
+            source = {"path": str(lake), "where": where}
+            assert score(spark, job(trained, date, source=source, output=output, keep=["id"])).rows == rows
+        found = spark.table("emptied") if "table" in output else spark.read.parquet(str(folder))
+        assert {str(row.day) for row in found.collect()} == {DAYS[1]}
+        assert found.count() == 2
+
+
+@pytest.mark.timeout(120)
+def test_as_many_calls_as_rows_do_not_make_task_and_model_wait_for_each_other(
+    loaded: LoadedModel, lake: Path, spark: SparkSession
+) -> None:
+    df = spark.read.parquet(str(lake)).drop("y", "kind")
+    many = df.crossJoin(spark.range(6).select(f.col("id").alias("copy"))).coalesce(1)
+    assert len(loaded.transform(many, keep=["id"], batch_rows=1).collect()) == 6 * ROWS
+
+
 def test_the_job_is_a_script_for_spark_submit_whose_exit_code_says_how_it_went(
     trained: tuple[dict[str, Any], Path], lake: Path, sandbox: Sandbox
 ) -> None:
