@@ -43,7 +43,9 @@ def export_model(model: UserModel, assets: dict[str, Any], folder: Path) -> None
 
 
 def _output(name: str, spec: Any) -> ModelOutput:
-    return ModelOutput(name=name, dtype=spec.dtype.name, shape=tuple(spec.shape.as_list()[1:]))
+    # TensorFlow need not know how many axes an output has, and an export is no worse for that.
+    shape = [None] if spec.shape.rank is None else spec.shape.as_list()[1:]
+    return ModelOutput(name=name, dtype=spec.dtype.name, shape=tuple(shape))
 
 
 def serving_signature(spec: FeedSpec) -> dict[str, Any]:
