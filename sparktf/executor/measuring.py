@@ -16,7 +16,7 @@ from sparktf.feature import FeedSpec
 from sparktf.feed.column_parts import ColumnKind, ColumnPart
 from sparktf.feed.column_sketch import ColumnSketch, Room
 from sparktf.feed.parquet import SplitReader
-from sparktf.feed.vectors import plain_column
+from sparktf.feed.vectors import plain_array, plain_column
 from sparktf.hadoop import HadoopConf
 from sparktf.sequence import Split
 from sparktf.storage import FileSystems
@@ -113,7 +113,7 @@ def measure_splits(
                     break
                 drawn = drawn if i else sketch.draw(group.rows)
                 for name in names:
-                    sketch.add(name, group.column(name), drawn)
+                    sketch.add(name, plain_array(group.column(name)), drawn)
     finally:
         reader.close()
     yield sketch.part()

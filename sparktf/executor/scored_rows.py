@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from collections import deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -162,9 +163,7 @@ def _arrays(feature: Feature, columns: Columns) -> dict[str, Array]:
 
 def _received(scorer: Scorer, sent: _Sent, settings: ScoringSettings) -> pa.RecordBatch:
     parts = [scorer.receive() for _ in range(sent.calls)]
-    outputs = [np.concatenate([part[output.name] for part in parts]) for output in settings.outputs]
-    bad = sent.bad if sent.bad.any() else None
-    arrays = [_as_arrow(array, output, bad) for array, output in zip(outputs, settings.outputs, strict=True)]
+    arrays = [scored_column([part[output.name] for part in parts], output, sent.bad) for output in settings.outputs]
     names = [f"c{i}" for i in range(len(sent.kept) + len(arrays))]
     return pa.RecordBatch.from_arrays([*sent.kept, *arrays], names)
 
@@ -174,19 +173,22 @@ def is_single(output: ModelOutput) -> bool:
     return output.shape in ((), (1,))
 
 
-def _as_arrow(array: Array, output: ModelOutput, bad: Array | None) -> pa.Array:
-    """Returns values [rows, ...] as a column of values, or of lists of lists, null where a row is bad."""
-    kind = arrow_type(output.dtype)
-    flat = array.reshape(-1)
+def scored_column(parts: Sequence[Array], output: ModelOutput, bad: Array) -> pa.Array:
+    """Returns what calls of the model have given for an output as a column, null where a row is bad."""
+    # Not joined before: of an output [rows, None], each call may give rows of another length.
+    column = pa.concat_arrays([as_arrow(part, output) for part in parts])
+    return column.take(pa.array(np.arange(len(bad)), mask=bad)) if bad.any() else column
+
+
+def as_arrow(array: Array, output: ModelOutput) -> pa.Array:
+    """Returns values [rows, ...] as a column of values, or of lists of lists."""
+    values = pa.array(array.reshape(-1)).cast(arrow_type(output.dtype))
     if is_single(output):
-        return pa.array(flat, mask=bad).cast(kind)
-    values = pa.array(flat).cast(kind)
-    for places in reversed(array.shape[1:]):
-        offsets = np.arange(len(values) // max(places, 1) + 1, dtype=np.int32) * places
-        values = pa.ListArray.from_arrays(pa.array(offsets), values)
-    if bad is None:
         return values
-    return values.take(pa.array(np.arange(len(bad)), mask=bad))
+    for axis in reversed(range(1, array.ndim)):
+        offsets = np.arange(math.prod(array.shape[:axis]) + 1, dtype=np.int64) * array.shape[axis]
+        values = pa.ListArray.from_arrays(pa.array(offsets, pa.int32()), values)
+    return values
 
 
 _ARROW = {

@@ -31,6 +31,7 @@ from sparktf.feed.columns import (
 from sparktf.feed.lists import Lists, all_values, byte_lists, take_apart
 from sparktf.feed.nested import column_of
 from sparktf.feed.values import far_reason, first_wrong, fitting, numbers, pack, plain_bytes, too_far
+from sparktf.feed.vectors import as_lists, is_vector
 from sparktf.predicate import FillValue
 
 _Singles = dict[tuple[str, bool, str], Array]
@@ -258,8 +259,12 @@ class _Column(NamedTuple):
         self.refuse(np.flatnonzero(~_is_valid(self.array)), lambda _: reason(0))
 
 
+def _plain(feature: Feature, name: str, array: pa.Array, judge: Judge) -> pa.Array:
+    return as_lists(array, feature, partial(judge, name)) if is_vector(array.type) else array
+
+
 def _columns(feature: Feature, group: RowGroup, judge: Judge) -> list[_Column]:
-    arrays = [group.column(name) for name in feature.columns]
+    arrays = [_plain(feature, name, group.column(name), judge) for name in feature.columns]
     if feature.is_text:
         arrays = [plain_bytes(array) for array in arrays]
     elif feature.shape or feature.ragged:

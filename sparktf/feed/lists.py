@@ -67,7 +67,7 @@ def take_apart(array: pa.Array, feature: Feature, refuse: Refuse) -> Lists:
         wrong &= array.is_valid().to_numpy(zero_copy_only=False)
     if wrong.any():
         rows = np.flatnonzero(wrong)
-        refuse(rows, lambda i: _wrong_length(int(lengths[rows[i]]), feature))
+        refuse(rows, lambda i: wrong_length(int(lengths[rows[i]]), feature))
     values = array.flatten()
     if not long.any():
         return Lists(values, lengths, places)
@@ -104,7 +104,8 @@ def _lengths(array: pa.Array) -> npt.NDArray[np.int64]:
     return np.diff(offsets)
 
 
-def _wrong_length(length: int, feature: Feature) -> str:
+def wrong_length(length: int, feature: Feature) -> str:
+    """Returns what is wrong with a list of so many values."""
     found = f"a list of {length} values"
     if length > feature.places and feature.pad is not None:
         return f"{found}, more than {feature.places}; `truncate: true` cuts it off"

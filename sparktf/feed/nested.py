@@ -1,6 +1,6 @@
 """Columns within structs, by dotted names: "user.age" is the field age of the column user.
 
-Vectors of Spark ML, which are structs, are lists of numbers here.
+Vectors of Spark ML are no structs here, but of the type of the lists that `sparktf.feed.vectors` makes of them.
 
 A name is looked up as it is before it is taken apart, so that columns and fields with dots of their own are found too.
 """
@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.types as pt
 
-from sparktf.feed.vectors import is_vector, plain_column, plain_type
+from sparktf.feed.vectors import is_vector, plain_type
 
 _Lookup = Callable[[str], pa.DataType | None]
 
@@ -36,14 +36,17 @@ def path_of(types: Mapping[str, pa.DataType], name: str) -> tuple[str, ...] | No
 
 
 def column_of(columns: Mapping[str, pa.ChunkedArray], name: str) -> pa.ChunkedArray | None:
-    """Returns a column, or a field within one, which is null where a struct around it is; None if there is none."""
+    """Returns a column, or a field within one, which is null where a struct around it is; None if there is none.
+
+    Vectors are what they are in Arrow: structs.
+    """
     if name in columns:
-        return plain_column(columns[name])
+        return columns[name]
     found = _find(lambda root: columns[root].type if root in columns else None, name)
     if found is None:
         return None
     (root, *fields), _ = found
-    return plain_column(pc.struct_field(columns[root], fields))
+    return pc.struct_field(columns[root], fields)
 
 
 def leaf_types(types: Mapping[str, pa.DataType]) -> dict[str, pa.DataType]:

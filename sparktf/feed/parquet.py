@@ -21,6 +21,7 @@ from sparktf.feed.convert import RowGroup
 from sparktf.feed.nested import column_of
 from sparktf.feed.planned_file import PlannedFile
 from sparktf.feed.selection import selected_rows
+from sparktf.feed.vectors import plain_type
 from sparktf.sequence import Draw, Keep, PartitionValue, Split, generator
 from sparktf.storage.base import Storage
 
@@ -192,7 +193,7 @@ class SplitReader:
                 if only is not None and name not in only:
                     continue
                 column = column_of(columns, name)
-                if column is None or not fits(feature, column.type):
+                if column is None or not fits(feature, plain_type(column.type)):
                     raise CorruptFileError(f"{path} has changed since it was planned (column {name!r})")
 
 

@@ -133,6 +133,10 @@ class _Fits:
         self._next = 0
         self._cluster: Cluster | None = None
 
+    def __del__(self) -> None:
+        # Whoever asks for them, such as CrossValidator, may fail over one of them and never ask for the others.
+        self._close()
+
     def __iter__(self) -> _Fits:
         return self
 

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from contextlib import ExitStack
+from pathlib import Path
+from tempfile import TemporaryDirectory, mkdtemp
 from typing import Any
 
 from pyspark.ml import Model
@@ -16,6 +19,7 @@ from sparktf.errors import ConfigError
 from sparktf.ml.keras_params import ScoringParams
 from sparktf.predict.loaded import load_model
 from sparktf.storage import FileSystems
+from sparktf.storage.base import Storage
 
 _MODEL = "model"
 _OUTPUT = "sparktf_output"
@@ -30,12 +34,14 @@ class KerasModel(Model, ScoringParams, MLReadable["KerasModel"], MLWritable):
 
     Attributes:
         path: Where the exported model lies.
+        kept: A copy of its files on the driver's disk, of a model that was loaded; goes with the session.
     """
 
     def __init__(self, path: str = "") -> None:
         """Takes an exported model, whose files stay where they are."""
         super().__init__()
         self.path = path
+        self.kept: Path | None = None
 
     def _transform(self, dataset: DataFrame) -> DataFrame:
         model = load_model(dataset.sparkSession, self.path)
@@ -83,24 +89,51 @@ class _Writer(MLWriter):
         super().__init__()
         self._model = model
 
+    def save(self, path: str) -> None:
+        """Saves the model.
+
+        Raises:
+            ConfigError: what is to be overwritten holds the model's own files.
+        """
+        model, file_systems = self._model, FileSystems(hadoop_conf(self.sparkSession))
+        source, target = file_systems.normalise(model.path), file_systems.normalise(path).rstrip("/")
+        if self.shouldOverwrite and model.kept is None and f"{source}/".startswith(f"{target}/"):
+            raise ConfigError(f"{path} holds the model's own files, which overwriting would delete: save it elsewhere")
+        super().save(path)
+
     def saveImpl(self, path: str) -> None:
         """Saves the Params as Spark's own stages do, and copies the model's files."""
         spark = self.sparkSession
         DefaultParamsWriter.saveMetadata(self._model, path, spark)
         file_systems = FileSystems(hadoop_conf(spark))
-        source, target = file_systems.normalise(self._model.path), file_systems.normalise(path)
-        found = file_systems.open(source)
-        for entry in found.walk(source):
-            name = entry.path.removeprefix(f"{source.rstrip('/')}/")
-            file_systems.open(target).write_bytes(f"{target.rstrip('/')}/{_MODEL}/{name}", found.read_bytes(entry.path))
+        target = file_systems.normalise(path)
+        to = file_systems.open(target)
+        source = file_systems.normalise(self._model.path)
+        with ExitStack() as stack:
+            kept = self._model.kept or Path(stack.enter_context(TemporaryDirectory(prefix="sparktf-model-")))
+            if self._model.kept is None:
+                _copy_down(file_systems.open(source), source, kept)
+            for file in sorted(kept.rglob("*")):
+                if file.is_file():
+                    to.upload(file, f"{target.rstrip('/')}/{_MODEL}/{file.relative_to(kept).as_posix()}")
 
 
 class _Reader(MLReader[KerasModel]):
     def load(self, path: str) -> KerasModel:
-        """Returns the model, whose files stay where they are."""
+        """Returns the model, and keeps a copy of its files: who overwrites a pipeline deletes what is there first."""
         spark: SparkSession = self.sparkSession
         metadata: dict[str, Any] = DefaultParamsReader.loadMetadata(path, spark)
         model = KerasModel(f"{path.rstrip('/')}/{_MODEL}")
         model._resetUid(metadata["uid"])
         DefaultParamsReader.getAndSetParams(model, metadata)
+        file_systems = FileSystems(hadoop_conf(spark))
+        source = file_systems.normalise(model.path)
+        model.kept = Path(mkdtemp(prefix="sparktf-model-", dir=str(spark.sparkContext._temp_dir)))
+        _copy_down(file_systems.open(source), source, model.kept)
         return model
+
+
+def _copy_down(storage: Storage, folder: str, local: Path) -> None:
+    """Copies the files below a folder into a local one. Raises `StorageError`."""
+    for entry in storage.walk(folder):
+        storage.download(entry.path, local / entry.path.removeprefix(folder.rstrip("/")).lstrip("/"))

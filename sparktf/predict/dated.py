@@ -13,6 +13,7 @@ from pyspark import RDD
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, Observation, SparkSession
 from pyspark.sql import functions as sql
+from pyspark.sql import types as t
 
 from sparktf.config.job import JobConfig
 from sparktf.config.predict_section import PUBLISHED, RUN, PredictConfig, PredictOutputConfig
@@ -23,7 +24,7 @@ from sparktf.driver.spark.feeders import explained
 from sparktf.errors import ColumnError, ConfigError
 from sparktf.nightly.serving import Serving
 from sparktf.predict.exported_model import find_model
-from sparktf.predict.loaded import LoadedModel
+from sparktf.predict.loaded import LoadedModel, quoted
 from sparktf.predict.partition import Partition
 from sparktf.rundir import RunDirectory
 from sparktf.storage import FileSystems
@@ -149,33 +150,53 @@ def _write(
 
 
 def _write_table(spark: SparkSession, rows: DataFrame, table: str, column: str, date: dt.date) -> None:
+    same = _spelling(spark)
     with spark_errors("predict.output.table"):
-        there = spark.catalog.tableExists(table)
-        by = [found.name for found in spark.catalog.listColumns(table) if found.isPartition] if there else [column]
+        if not spark.catalog.tableExists(table):
+            _make_table(spark, rows, table, column)
+        by = [found.name for found in spark.catalog.listColumns(table) if found.isPartition]
+        schema = spark.table(table).schema
     # Overwriting any other table would delete the rows of other days.
-    if by != [column]:
+    if [same(name) for name in by] != [same(column)]:
         how = ", ".join(by) or "nothing"
         raise ColumnError(
             f"predict.output: table {table} is partitioned by {how}, and not by {column!r} alone: no day can be "
             "replaced in it; name another table, or its column in predict.output.partition"
         )
-    if not there:
-        dated = rows.withColumn(column, sql.lit(str(date)).cast("date"))
-        _run(lambda: dated.write.partitionBy(column).format("parquet").saveAsTable(table))
-        return
-    dated = rows.withColumn(column, sql.lit(str(date)).cast(spark.table(table).schema[column].dataType))
-    names = spark.table(table).columns
-    if odd := sorted(set(names).symmetric_difference(dated.columns)):
+    dated = rows.withColumn(column, sql.lit(str(date)).cast(schema[by[0]].dataType))
+    found = {same(name): name for name in dated.columns}
+    if odd := sorted({same(name) for name in schema.names}.symmetric_difference(found)):
         raise ColumnError(f"predict.output: table {table} and the predictions differ in columns: {', '.join(odd)}")
-    writer = dated.select(*(dated[f"`{name}`"] for name in names)).write.mode("overwrite")
+    ordered = [dated[quoted(found[same(name)])] for name in schema.names]
+    writer = dated.select(*ordered).write.mode("overwrite")
     with _set(spark, _ONE_PARTITION):
         _run(lambda: writer.insertInto(table))
 
 
+def _make_table(spark: SparkSession, rows: DataFrame, table: str, column: str) -> None:
+    """Makes a table without rows.
+
+    Made together with its first rows, it would come after their files, and a job that is killed in between leaves files
+    where no later one can make a table.
+    """
+    fields = [t.StructField(field.name, field.dataType) for field in rows.schema]
+    schema = t.StructType([*fields, t.StructField(column, t.DateType())])
+    if any(isinstance(field.dataType, t.UserDefinedType) for field in fields):  # SQL has no name for it
+        spark.createDataFrame([], schema).write.partitionBy(column).format("parquet").saveAsTable(table)
+    else:
+        by = quoted(column)
+        spark.sql(f"CREATE TABLE IF NOT EXISTS {table} ({schema.toDDL()}) USING parquet PARTITIONED BY ({by})")
+
+
+def _spelling(spark: SparkSession) -> Callable[[str], str]:
+    """Returns what makes names equal that are one to Spark: Hive's tables have lower case alone."""
+    is_sensitive = str(spark.conf.get("spark.sql.caseSensitive", "false")).lower() == "true"
+    return str if is_sensitive else str.lower
+
+
 def _drop_day(spark: SparkSession, table: str, column: str, date: dt.date) -> None:
-    quoted = column.replace("`", "``")
     with spark_errors("predict.output.table"):
-        spark.sql(f"ALTER TABLE {table} DROP IF EXISTS PARTITION (`{quoted}` = '{date}')")
+        spark.sql(f"ALTER TABLE {table} DROP IF EXISTS PARTITION ({quoted(column)} = '{date}')")
 
 
 @contextmanager

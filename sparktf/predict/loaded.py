@@ -112,7 +112,7 @@ class LoadedModel:
             return scored(batches, settings)
 
         # mapInArrow looks columns up by their names, and would take "user.age" for a field of a struct.
-        plain = df.select(*(df[_quoted(name)] for name in names)).toDF(*(f"c{i}" for i in range(len(names))))
+        plain = df.select(*(df[quoted(name)] for name in names)).toDF(*(f"c{i}" for i in range(len(names))))
         kept = [df.schema[name].dataType for name in going]
         types = [*kept, *(self._type(output) for output in named)]
         fields = sql.StructType([sql.StructField(f"c{i}", kind) for i, kind in enumerate(types)])
@@ -193,5 +193,6 @@ def load_model(spark: SparkSession, path: str) -> LoadedModel:
     return LoadedModel(spark, find_model(file_systems.open(path), path))
 
 
-def _quoted(name: str) -> str:
+def quoted(name: str) -> str:
+    """Returns a column's name as SQL and `DataFrame.select` take it, whatever it has in it."""
     return "`" + name.replace("`", "``") + "`"

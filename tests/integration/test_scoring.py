@@ -224,6 +224,26 @@ def test_a_days_predictions_go_into_a_table_too(
     assert {len(row.kind) for row in rows} == {3}
 
 
+def test_a_table_is_there_before_its_first_rows_are_and_its_columns_are_those_of_any_case(
+    trained: tuple[dict[str, Any], Path], lake: Path, spark: SparkSession
+) -> None:
+    """A job that is killed while it makes a table leaves files that no later one can make it over."""
+    asked: dict[str, Any] = {"output": {"table": "first_night", "partition": "Day"}, "columns": {"y": "Y"}}
+    bad = {"sql": f"SELECT id, a, b, CAST(NULL AS BIGINT) AS c, colour, tags FROM parquet.`{lake}`"}
+    with pytest.raises(BadValueError, match="null"):
+        score(spark, job(trained, DAYS[0], source=bad, keep=["id"], **asked))
+    assert spark.table("first_night").count() == 0
+    source = {"path": str(lake), "where": "id <= 2"}
+    assert score(spark, job(trained, DAYS[0], source=source, keep=["id"], **asked)).rows == 2
+    spark.sql(
+        "CREATE TABLE lower_case (y FLOAT, id BIGINT, model_version STRING, day DATE) USING parquet "
+        "PARTITIONED BY (day)"
+    )
+    asked["output"]["table"] = "lower_case"
+    assert score(spark, job(trained, DAYS[1], source=source, keep=["id"], **asked)).rows == 2
+    assert sorted((row.id, str(row.day)) for row in spark.table("lower_case").collect()) == [(1, DAYS[1]), (2, DAYS[1])]
+
+
 @pytest.mark.parametrize("by", [(), ("version",), ("day", "version")])
 def test_a_table_in_which_a_day_is_no_partition_of_its_own_is_refused_and_keeps_its_rows(
     by: tuple[str, ...], trained: tuple[dict[str, Any], Path], lake: Path, spark: SparkSession

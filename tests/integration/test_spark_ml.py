@@ -30,3 +30,9 @@ def test_cross_validation_finds_the_better_of_two_and_trains_it_on_all_rows(loca
     assert len(found) == 5
     _, worse, better = found[0]
     assert better < 0.5 * worse
+
+
+def test_a_model_is_not_saved_over_the_run_that_holds_its_files(local: Application, rows: Path, tmp_path: Path) -> None:
+    [[said]] = local.collect("cases.pipelines:overwritten", lake=str(rows), folder=str(tmp_path / "runs"))
+    assert "the model's own files" in said
+    assert list((tmp_path / "runs").rglob("saved_model.pb"))

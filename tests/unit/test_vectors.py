@@ -7,8 +7,11 @@ import pyarrow as pa
 import pytest
 
 from sparktf.errors import BadValueError
+from sparktf.feature import Feature, Kind
+from sparktf.feed.aside import Aside
+from sparktf.feed.convert import RowGroup, assemble
 from sparktf.feed.nested import column_of, leaf_types, type_of
-from sparktf.feed.vectors import as_lists, is_vector
+from sparktf.feed.vectors import as_lists, is_vector, plain_column
 
 VECTOR = pa.struct(
     {"type": pa.int8(), "size": pa.int32(), "indices": pa.list_(pa.int32()), "values": pa.list_(pa.float64())}
@@ -54,16 +57,49 @@ def test_they_are_lists_wherever_columns_are_looked_up() -> None:
     }
     found = column_of({"features": column}, "features")
     assert found is not None
-    assert found.to_pylist() == [[1, 2], [3, 0]]
+    assert plain_column(found).to_pylist() == [[1, 2], [3, 0]]
     found = column_of({"user": within}, "user.v")
     assert found is not None
-    assert found.to_pylist() == [[4], None]
+    assert plain_column(found).to_pylist() == [[4], None]
 
 
 def test_a_struct_that_has_other_fields_is_none() -> None:
     assert not is_vector(pa.struct({"type": pa.int8(), "size": pa.int32()}))
     assert not is_vector(pa.struct({**{f.name: f.type for f in VECTOR}, "values": pa.list_(pa.string())}))
     assert not is_vector(pa.list_(pa.float64()))
+
+
+ODD = [
+    dense(1, 2),
+    {"type": 0, "size": 2, "indices": [2], "values": [1.0]},
+    sparse(2, _1=3.0),
+    sparse(2**31 - 1, _5=1.0),
+    dense(1, 2, 3),
+    {"type": 0, "size": 2, "indices": [0], "values": [1.0, 2.0]},
+    None,
+]
+FEATURE = Feature(name="x", kind=Kind.INPUT, columns=("v",), dtype="float32", shape=(2,))
+
+
+def row_group(*vectors: dict[str, object] | None) -> RowGroup:
+    column = pa.chunked_array([pa.array(vectors, VECTOR)])
+    return RowGroup("f.parquet", lambda row: 100 + row, {"v": column}, len(vectors))
+
+
+@pytest.mark.parametrize(("row", "reason"), [(1, "beyond its size"), (3, "a list of 2147483647 values, not 2")])
+def test_one_that_is_no_vector_or_much_too_long_is_told_by_its_row(row: int, reason: str) -> None:
+    out = {FEATURE.key: np.zeros((2, 2), np.float32)}
+    with pytest.raises(BadValueError, match=rf"f.parquet: column 'v', row 101: .*{reason}"):
+        assemble([FEATURE], [row_group(ODD[0], ODD[row])], out)
+
+
+def test_those_that_are_set_aside_leave_the_others_as_they_are() -> None:
+    out = {FEATURE.key: np.zeros((len(ODD), 2), np.float32)}
+    aside = Aside(len(ODD), 10)
+    found = assemble([FEATURE], [row_group(*ODD)], out, aside)[FEATURE.key]
+    assert np.flatnonzero(aside.bad).tolist() == [1, 3, 4, 5, 6]
+    assert isinstance(found, np.ndarray)
+    assert found[~aside.bad].tolist() == [[1, 2], [0, 3]]
 
 
 @pytest.mark.parametrize(

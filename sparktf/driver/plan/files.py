@@ -29,6 +29,7 @@ from sparktf.errors import (
 from sparktf.feed.nested import column_of, prefixes, type_of
 from sparktf.feed.parquet import partition_type
 from sparktf.feed.parquet_file import group_extent, leaf_columns, open_file, open_parquet, reading
+from sparktf.feed.vectors import plain_column
 from sparktf.sequence import FileStamp, Integers
 from sparktf.storage.base import FileEntry, Storage
 
@@ -151,7 +152,8 @@ def first_length(storage: Storage, path: str, column: str) -> int | None:
     with open_parquet(storage, path) as file, reading(path):
         for batch in file.iter_batches(batch_size=1, columns=[column]):
             found = column_of(dict(zip(batch.schema.names, pa.table(batch).columns, strict=True)), column)
-            return None if found is None or not found[0].is_valid else len(found[0].as_py())
+            first = None if found is None else plain_column(found)[0]
+            return None if first is None or not first.is_valid else len(first.as_py())
     return None
 
 

@@ -13,6 +13,7 @@ from pyspark.ml.tuning import CrossValidator, ParamGridBuilder
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
 
+from sparktf.errors import ConfigError
 from sparktf.ml import KerasEstimator, KerasModel
 
 
@@ -51,7 +52,25 @@ def regression(spark: SparkSession, lake: str, folder: str) -> DataFrame:
     first = {row.id: row.prediction for row in fitted.transform(rows).collect()}
     again = {row.id: row.prediction for row in loaded.transform(rows).collect()}
     assert first == again
-    return loaded.transform(rows).select("id", "label", "prediction")
+    # Over the very files that it was loaded from, and its stage over its own.
+    loaded.write().overwrite().save(f"{folder}/saved")
+    stage = loaded.stages[1]
+    assert isinstance(stage, KerasModel)
+    alone = stage.path.removesuffix("/model")
+    stage.write().overwrite().save(alone)
+    assert KerasModel.load(alone).uid == stage.uid
+    return PipelineModel.load(f"{folder}/saved").transform(rows).select("id", "label", "prediction")
+
+
+def overwritten(spark: SparkSession, lake: str, folder: str) -> DataFrame:
+    """Saves a model over the folder that its run lies in, and returns what is said to that."""
+    estimator = KerasEstimator(model="cases.pipelines:linear", inputCols=["a", "b"], outputPath=folder)
+    fitted = estimator.fit(of_rows(spark, lake))
+    try:
+        fitted.write().overwrite().save(folder)
+    except ConfigError as error:
+        return spark.createDataFrame([(str(error),)], "said string")
+    raise AssertionError("it was saved")
 
 
 def classification(spark: SparkSession, lake: str) -> DataFrame:

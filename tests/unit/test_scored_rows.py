@@ -1,0 +1,31 @@
+"""What a model gives, as columns."""
+
+from __future__ import annotations
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from sparktf.executor.scored_rows import as_arrow, scored_column
+from sparktf.exported import ModelOutput
+
+
+def output(*shape: int | None, dtype: str = "float32") -> ModelOutput:
+    return ModelOutput(name="y", dtype=dtype, shape=shape)
+
+
+def test_calls_whose_rows_are_of_different_lengths_are_one_column() -> None:
+    parts = [np.ones((2, 3), np.float32), np.zeros((1, 1), np.float32), np.zeros((2, 0), np.float32)]
+    found = scored_column(parts, output(None), np.array([False, True, False, False, False]))
+    assert found.to_pylist() == [[1, 1, 1], None, [0], [], []]
+
+
+@pytest.mark.parametrize("shape", [(2, 0), (2, 0, 3), (2, 3, 0), (0, 4)])
+def test_rows_without_values_are_rows(shape: tuple[int, ...]) -> None:
+    found = as_arrow(np.zeros(shape, np.int32), output(*shape[1:], dtype="int32"))
+    assert found.to_pylist() == np.zeros(shape, np.int32).tolist()
+
+
+def test_a_single_value_is_no_list() -> None:
+    assert as_arrow(np.ones((2, 1), np.float32), output(1)).type == pa.float32()
+    assert scored_column([np.ones(2, np.float32)], output(), np.zeros(2, np.bool_)).to_pylist() == [1, 1]
