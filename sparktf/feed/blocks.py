@@ -11,7 +11,8 @@ import numpy as np
 
 from sparktf.feature import FeedSpec
 from sparktf.feed.convert import RowGroup
-from sparktf.feed.parquet import OpenStorage, SplitReader, SplitSequence
+from sparktf.feed.parquet import OpenStorage, SplitReader
+from sparktf.feed.split_sequence import SplitSequence
 from sparktf.sequence import Assignment, Draw, Piece, Split, Stream, generator
 from sparktf.storage.local import LocalStorage
 
