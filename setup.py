@@ -14,6 +14,7 @@ README = HERE / "README.md"
 # Upper bounds stop at the next version that may break us. TensorFlow and Spark are tied to exact lines: the training
 # loop and the executor requests lean on what these do, and TensorFlow 2.21 has no wheel for Python 3.14.
 REQUIRES = [
+    "crc32c>=2.7,<3",  # the checksums of TFRecord files, by the instruction that processors have for them
     "cryptography>=43,<51",
     "hdfs>=2.7,<3",  # WebHDFS: all writes, and reads where hdfs-native fails; finds the active NameNode
     "hdfs-native>=0.13,<0.15",  # reads twice as fast as WebHDFS, and needs neither Java nor libhdfs

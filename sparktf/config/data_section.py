@@ -11,6 +11,18 @@ from sparktf.config.ready import ReadyConfig
 from sparktf.config.section import FunctionName, Section, Switch
 from sparktf.predicate import FillValue
 
+TFRECORD = "tfrecord"
+READ_DIRECTLY = ("parquet", TFRECORD)
+"""Formats that trainers read themselves."""
+
+RecordType = Annotated[
+    str,
+    Field(
+        pattern=r"^(array<(tinyint|smallint|int|bigint|boolean|float|double|string|binary)>"
+        r"|tinyint|smallint|int|bigint|boolean|float|double|string|binary)$"
+    ),
+]
+
 NO_SOURCE = "data names nothing to read: give data.path, data.table, data.sql or data.source"
 
 
@@ -78,7 +90,22 @@ class DataConfig(Section):
     path: str | None = Field(
         default=None, description="Folder of a Parquet lake (hive-style partition folders are columns), or one file."
     )
-    format: str = Field(default="parquet", min_length=1, description="Spark's name of what lies at `path`.")
+    format: str = Field(
+        default="parquet",
+        min_length=1,
+        description="What lies at `path`: `parquet`, `tfrecord` ([tfrecords.md](tfrecords.md)), or another format of "
+        "Spark's.",
+    )
+    record_types: dict[str, RecordType] | None = Field(
+        default=None,
+        min_length=1,
+        description="Feature of TFRecord files -> type of the column that it becomes, e.g. `bigint` or "
+        "`array<float>`. Default: what the first records have.",
+    )
+    record_sample: PositiveInt = Field(
+        default=1000,
+        description="How many records of TFRecord files are looked at to tell the types of their features.",
+    )
     table: str | None = Field(
         default=None, min_length=1, description="Table or view of Spark's catalogs, e.g. `sales.orders`."
     )
@@ -171,8 +198,10 @@ class DataConfig(Section):
             raise ValueError(f"give one of path, table, sql and source, not {' and '.join(named)}")
         if self.format != "parquet" and self.path is None:
             raise ValueError(f"format: {self.format} goes with path, and with no other source")
-        if self.format != "parquet" and self.mode == "direct":
-            raise ValueError(f"mode: direct needs format: parquet, not {self.format}")
+        if self.format not in READ_DIRECTLY and self.mode == "direct":
+            raise ValueError(f"mode: direct needs format: parquet or tfrecord, not {self.format}")
+        if self.format != TFRECORD and self.record_types is not None:
+            raise ValueError(f"record_types goes with format: {TFRECORD}, and format is {self.format}")
         return self
 
     @model_validator(mode="after")

@@ -21,7 +21,7 @@ from pydantic import (
     model_validator,
 )
 
-from sparktf.config.data_section import DataConfig
+from sparktf.config.data_section import READ_DIRECTLY, TFRECORD, DataConfig
 from sparktf.config.gate_section import GateConfig
 from sparktf.config.nodes import ClusterConfig
 from sparktf.config.predict_section import PredictConfig
@@ -121,11 +121,10 @@ class JobConfig(Section):
         data = self.data
         if self.cluster.evaluator and data.validation is None:
             raise ValueError("cluster.evaluator: true needs rows to evaluate on: give data.validation")
-        if self.cluster.evaluator and (data.mode == "spark" or data.format != "parquet"):
+        if self.cluster.evaluator and (data.mode == "spark" or data.format not in READ_DIRECTLY):
             asked = "mode: spark" if data.mode == "spark" else f"format: {data.format}"
             raise ValueError(
-                f"data.{asked} is read through Spark, and an evaluator reads Parquet files itself: set "
-                "cluster.evaluator: false"
+                f"data.{asked} is read through Spark, and an evaluator reads files itself: set cluster.evaluator: false"
             )
         return self
 
@@ -244,8 +243,11 @@ class JobConfig(Section):
 
     def plan_hash(self) -> str:
         """Hash of what the stored plan and its cursors depend on: a run can be resumed only while it is the same."""
+        planned = self.data.model_dump(exclude=_NOT_PLANNED)
+        if self.data.format != TFRECORD:  # plans of earlier versions know no such keys
+            planned = {key: value for key, value in planned.items() if not key.startswith("record_")}
         depends = {
-            "data": self.data.model_dump(exclude=_NOT_PLANNED),
+            "data": planned,
             "seed": self.train.seed,
             "name": self.name,
         }

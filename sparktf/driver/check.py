@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING
 
+from sparktf.config.data_section import READ_DIRECTLY, TFRECORD
 from sparktf.config.job import JobConfig
 from sparktf.driver.code.module import binds, check_code, importable, require_module, search_path
 from sparktf.driver.output import check_output
@@ -18,6 +19,7 @@ from sparktf.driver.plan.not_plain import NotPlainError
 from sparktf.driver.plan.paths import normalised
 from sparktf.driver.plan.plan import Plan
 from sparktf.driver.plan.planner import feed_spec, plan_source
+from sparktf.driver.plan.record_plan import record_schema
 from sparktf.driver.plan.spark_reads import SparkReads
 from sparktf.driver.source.choice import check_may_be_fed, choose_feed
 from sparktf.driver.source.hdfs_blocks import is_on_hdfs, locate_or_warn
@@ -128,7 +130,7 @@ def plan_here(
     data = config.data
     if data.source_key is None:
         return None
-    is_lake = data.path is not None and data.format == "parquet" and data.mode != "spark"
+    is_lake = data.path is not None and data.format in READ_DIRECTLY and data.mode != "spark"
     if is_lake and not (located and is_on_hdfs(str(data.path))):
         try:
             return _plan_lake(config, file_systems, found, deep=deep)
@@ -177,8 +179,13 @@ def _check_columns(config: JobConfig, file_systems: FileSystems, found: Findings
     storage = file_systems.open(path)
     reads = SparkReads()
     source = list_source(storage, path, "data.path", reads)
-    feed_spec(config, Schema(read_schema(storage, source, reads), lambda column: None), source.partitions)
-    found.known.append(f"data: {len(source.files):,} Parquet files at {path}; the first has the columns")
+    if config.data.format == TFRECORD:
+        _, schema = record_schema(storage, source, config.data.record_types, config.data.record_sample)
+    else:
+        schema = Schema(read_schema(storage, source, reads), lambda column: None)
+    feed_spec(config, schema, source.partitions)
+    kind = "TFRecord" if config.data.format == TFRECORD else "Parquet"
+    found.known.append(f"data: {len(source.files):,} {kind} files at {path}; the first has the columns")
     validation = config.data.validation
     predicates = {"data.where": config.data.where, "data.validation.where": validation and validation.where}
     used = " and ".join(key for key, predicate in predicates.items() if predicate is not None)

@@ -15,7 +15,7 @@ from sparktf.executor.spark_stream import whole
 from sparktf.feature import FeedSpec
 from sparktf.feed.column_parts import ColumnKind, ColumnPart
 from sparktf.feed.column_sketch import ColumnSketch, Room
-from sparktf.feed.parquet import SplitReader
+from sparktf.feed.readers import new_reader
 from sparktf.feed.vectors import plain_array, plain_column
 from sparktf.hadoop import HadoopConf
 from sparktf.sequence import Split
@@ -97,11 +97,11 @@ def measure_splits(
         sets_aside: Row groups that cannot be read are passed over.
 
     Raises:
-        DataError: see `SplitReader.read`.
+        DataError: see `Reader.read`.
         StorageError: the storage failed.
     """
     sketch = _TableSketch(settings, task)
-    reader = SplitReader(spec, FileSystems(hadoop).open, sets_aside=sets_aside)
+    reader = new_reader(spec, FileSystems(hadoop).open, sets_aside=sets_aside)
     try:
         for split in itertools.chain.from_iterable(shares):
             drawn = None

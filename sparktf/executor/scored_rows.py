@@ -19,7 +19,8 @@ from sparktf.exported import ModelFeed, ModelOutput
 from sparktf.feature import Feature
 from sparktf.feed.aside import Aside, too_many
 from sparktf.feed.columns import Array, Columns, Ragged, Strings, row_count, slice_rows
-from sparktf.feed.convert import RowGroup, assemble
+from sparktf.feed.convert import assemble
+from sparktf.feed.row_group import RowGroup
 from sparktf.wire.scored_model import CODES, VALUES, ScoredModel
 
 ROW_SPLITS = "_row_splits"

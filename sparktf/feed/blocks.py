@@ -10,8 +10,9 @@ from typing import NamedTuple, Protocol
 import numpy as np
 
 from sparktf.feature import FeedSpec
-from sparktf.feed.convert import RowGroup
-from sparktf.feed.parquet import OpenStorage, SplitReader
+from sparktf.feed.parquet import OpenStorage
+from sparktf.feed.readers import new_reader
+from sparktf.feed.row_group import RowGroup
 from sparktf.feed.split_sequence import SplitSequence
 from sparktf.sequence import Assignment, Draw, Piece, Split, Stream, generator
 from sparktf.storage.local import LocalStorage
@@ -70,7 +71,7 @@ class Parts(Protocol):
 
 
 class PieceReader:
-    """Reads pieces of one stream in one epoch from Parquet files, one after the other."""
+    """Reads pieces of one stream in one epoch from files, one after the other."""
 
     def __init__(
         self,
@@ -85,14 +86,14 @@ class PieceReader:
         """Opens nothing yet.
 
         Args:
-            sets_aside: As for `SplitReader`.
+            sets_aside: As for `new_reader`.
             use_threads: Let Arrow decode columns on all its threads; on few cores that takes them from the other work.
         """
         self._spec = spec
         self._epoch = epoch
         self._open_storage = open_storage
         self._permutes = spec.shuffle and stream is Stream.TRAIN
-        self._new_reader = partial(SplitReader, spec, open_storage, sets_aside=sets_aside, use_threads=use_threads)
+        self._new_reader = partial(new_reader, spec, open_storage, sets_aside=sets_aside, use_threads=use_threads)
         self._groups: SplitSequence | None = None
 
     def parts(self, pieces: Sequence[Piece]) -> Iterator[BlockPart]:

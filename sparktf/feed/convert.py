@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
 from functools import partial
 from typing import NamedTuple
 
@@ -16,7 +15,7 @@ import pyarrow.types as pt
 from sparktf.errors import BadValueError
 from sparktf.feature import Feature, Kind
 from sparktf.feed.arrow_types import fill_scalar, is_binary, is_list, is_text, zero_scalar
-from sparktf.feed.aside import Aside, Judge, Number, Reason, refuse
+from sparktf.feed.aside import Aside, Judge, Reason
 from sparktf.feed.columns import (
     Array,
     Column,
@@ -29,71 +28,12 @@ from sparktf.feed.columns import (
     row_splits,
 )
 from sparktf.feed.lists import Lists, all_values, byte_lists, take_apart
-from sparktf.feed.nested import column_of
+from sparktf.feed.row_group import RowGroup
 from sparktf.feed.values import far_reason, first_wrong, fitting, numbers, pack, plain_bytes, too_far
 from sparktf.feed.vectors import as_lists, is_vector
-from sparktf.predicate import FillValue
 
 _Singles = dict[tuple[str, bool, str], Array]
 """`_Column.single` -> values [rows]."""
-
-
-@dataclass(frozen=True, slots=True)
-class RowGroup:
-    """Rows that are read together: a row group of a file.
-
-    Attributes:
-        origin: What the rows come from, for messages: the file's path.
-        number: Returns the number of a row in the origin; asked only where one is refused.
-        columns: The columns that features use, whole structs where a feature uses a field of one.
-        rows: How many of its rows belong to the stream.
-        kept: int64 [rows], the rows of the group that belong to the stream, or None for all.
-        fill_null: Column -> value in place of null.
-        unreadable: Why it has no columns: the file is damaged there; "" where it has.
-    """
-
-    origin: str
-    number: Number
-    columns: Mapping[str, pa.ChunkedArray]
-    rows: int
-    kept: Array | None = None
-    fill_null: Mapping[str, FillValue] = field(default_factory=dict)
-    unreadable: str = ""
-
-    def judge(self, aside: Aside | None, start: int) -> Judge:
-        """Returns who judges rows of the group that fail a check.
-
-        Args:
-            aside: Where such rows are noted; None where the first one is refused.
-            start: The first row of the group among the rows of its block.
-        """
-        if aside is None:
-            return partial(refuse, self.origin, self.number)
-        return partial(aside.judge, self.origin, self.number, self.kept, start)
-
-    def column(self, name: str) -> pa.Array:
-        """Returns a column in one piece, [group rows]; a dotted name is a field of a struct.
-
-        Raises:
-            KeyError: there is none of the name.
-        """
-        column = column_of(self.columns, name)
-        if column is None:
-            raise KeyError(name)
-        return column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()
-
-    @property
-    def nbytes(self) -> int:
-        """Bytes of the columns in Arrow's form."""
-        return sum(column.nbytes for column in self.columns.values())
-
-    def keep(self, values: Array) -> Array:
-        """Returns the kept rows of an array [group rows, ...]."""
-        return values if self.kept is None else np.take(values, self.kept, axis=0)
-
-    def rows_of(self, kept: Array) -> Array:
-        """Returns which rows of the group some of the kept ones are."""
-        return kept if self.kept is None else self.kept[kept]
 
 
 def assemble(
@@ -122,10 +62,17 @@ def assemble(
                     others[feature.key].append(blank_column(feature, group.rows))
         else:
             out = {key: array[start:stop] for key, array in tensors.items()}
-            for key, column in _fill_tensors(features, group, out, group.judge(aside, start)).items():
+            judge = group.judge(aside, start)
+            for row, name, reason in group.refused:
+                judge(name, np.array([row]), partial(_said, reason))
+            for key, column in _fill_tensors(features, group, out, judge).items():
                 others[key].append(column)
         start = stop
     return {**tensors, **{key: concat_columns(parts) for key, parts in others.items()}}
+
+
+def _said(reason: str, _: int) -> str:
+    return reason
 
 
 def _fill_tensors(features: Sequence[Feature], group: RowGroup, out: Mapping[str, Array], judge: Judge) -> Columns:

@@ -16,9 +16,9 @@ from sparktf.errors import CorruptFileError
 from sparktf.feature import FeedSpec
 from sparktf.feed.arrow_types import fits
 from sparktf.feed.columns import Array
-from sparktf.feed.convert import RowGroup
 from sparktf.feed.nested import column_of
 from sparktf.feed.planned_file import PlannedFile
+from sparktf.feed.row_group import RowGroup
 from sparktf.feed.selection import selected_rows
 from sparktf.feed.vectors import plain_type
 from sparktf.sequence import Draw, Keep, PartitionValue, Split, generator

@@ -7,7 +7,7 @@ from collections.abc import Callable, Collection, Iterable
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Protocol
 
-from sparktf.feed.convert import RowGroup
+from sparktf.feed.row_group import RowGroup
 from sparktf.sequence import Split
 
 

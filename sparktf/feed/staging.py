@@ -25,8 +25,8 @@ import pyarrow as pa
 from sparktf.errors import RefusedError
 from sparktf.feature import FeedSpec
 from sparktf.feed.blocks import BlockPart
-from sparktf.feed.convert import RowGroup
 from sparktf.feed.held import SPLIT_SPAN, Held, Queued, nbytes_of, within
+from sparktf.feed.row_group import RowGroup
 from sparktf.feed.staged_rows import Budget, StagedRows
 from sparktf.result import NodeInput
 from sparktf.sequence import Draw, Interval, Stream, generator, remaining

@@ -19,7 +19,8 @@ from sparktf.driver.source.scan import plain_scan
 from sparktf.driver.spark.feeders import FrameRows
 from sparktf.feature import FeedSpec
 from sparktf.feed.columns import Columns, Strings
-from sparktf.feed.convert import RowGroup, assemble
+from sparktf.feed.convert import assemble
+from sparktf.feed.row_group import RowGroup
 from sparktf.sequence import Stream
 from sparktf.storage import open_storage
 

@@ -269,8 +269,8 @@ def test_what_updates_that_do_not_wait_for_each_other_cannot_do_is_refused(overr
     ("override", "said"),
     [
         ("data.validation=null", r"cluster\.evaluator: true needs rows to evaluate on: give data\.validation"),
-        ("data.mode=spark", r"data\.mode: spark is read through Spark, and an evaluator reads Parquet files itself"),
-        ("data.format=orc", r"data\.format: orc is read through Spark, and an evaluator reads Parquet files itself"),
+        ("data.mode=spark", r"data\.mode: spark is read through Spark, and an evaluator reads files itself"),
+        ("data.format=orc", r"data\.format: orc is read through Spark, and an evaluator reads files itself"),
     ],
 )
 @pytest.mark.parametrize("strategy", ["single", "multi_worker_mirrored"])
@@ -397,8 +397,8 @@ def test_a_plan_belongs_to_its_source() -> None:
     assert len({without_path(*line).plan_hash() for line in lines}) == len(lines)
 
 
-def test_only_parquet_can_be_read_directly() -> None:
-    with pytest.raises(ConfigError, match="data: mode: direct needs format: parquet, not orc"):
+def test_only_parquet_and_tfrecord_files_can_be_read_directly() -> None:
+    with pytest.raises(ConfigError, match="data: mode: direct needs format: parquet or tfrecord, not orc"):
         without_path("path: lake", "format: orc", "mode: direct")
 
 

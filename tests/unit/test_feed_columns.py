@@ -14,8 +14,9 @@ from lakes import array, batches, deal, plan_lake, write_file
 from sparktf.errors import BadValueError, CorruptFileError
 from sparktf.feature import Feature, Kind
 from sparktf.feed.columns import Columns, Strings, empty_columns
-from sparktf.feed.convert import RowGroup, assemble
+from sparktf.feed.convert import assemble
 from sparktf.feed.nested import path_of
+from sparktf.feed.row_group import RowGroup
 
 
 def read(folder: Path, columns: dict[str, Any], inputs: dict[str, Any], **data: Any) -> dict[str, Any]:

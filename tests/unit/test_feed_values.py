@@ -19,9 +19,10 @@ from sparktf.errors import BadValueError, ConfigError
 from sparktf.feature import TEXT, Feature, FeedLimits, Kind
 from sparktf.feed.blocks import PlannedParts
 from sparktf.feed.columns import Columns, Strings
-from sparktf.feed.convert import RowGroup, assemble
+from sparktf.feed.convert import assemble
 from sparktf.feed.decimals import decimal_floats
 from sparktf.feed.pipeline import NodeFeed
+from sparktf.feed.row_group import RowGroup
 from sparktf.storage import open_storage
 
 SINGLE, DOUBLE = np.dtype(np.float32), np.dtype(np.float64)

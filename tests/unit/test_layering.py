@@ -57,6 +57,7 @@ MAY_IMPORT = {
     "driver/spark_site": SOURCE | {"driver/source"},
     "nightly": PLAN | {"driver/console", "driver/gang", "driver/hooks"},
     "predict": SOURCE | {"driver/source", "nightly"},
+    "tfrecords": SOURCE | {"driver/source"},
     "cluster": RUN | {"driver/code", "driver/run", "driver/spark_site", "nightly"},
     "ml": BASE | {"storage", "cluster", "predict", "driver/spark"},
     "main": BASE | {"cluster", "driver/spark", "predict"},
@@ -76,6 +77,7 @@ ENTRY_MODULES = {"sparktf", "sparktf.cli"}
 PYSPARK = {"pyspark", "py4j"}
 TENSORFLOW = {"tensorflow", "keras", "tf_keras"}
 SEE_PYSPARK = {
+    "tfrecords",
     "driver/spark",
     "driver/source",
     "driver/spark_site",

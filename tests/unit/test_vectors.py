@@ -9,8 +9,9 @@ import pytest
 from sparktf.errors import BadValueError
 from sparktf.feature import Feature, Kind
 from sparktf.feed.aside import Aside
-from sparktf.feed.convert import RowGroup, assemble
+from sparktf.feed.convert import assemble
 from sparktf.feed.nested import column_of, leaf_types, type_of
+from sparktf.feed.row_group import RowGroup
 from sparktf.feed.vectors import as_lists, is_vector, plain_column
 
 VECTOR = pa.struct(

@@ -10,7 +10,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from sparktf.config.data_section import ValidationConfig
+from sparktf.config.data_section import TFRECORD, ValidationConfig
 from sparktf.config.job import JobConfig
 from sparktf.driver.plan.bounds import check_bounds
 from sparktf.driver.plan.features import Schema, resolve_features
@@ -29,6 +29,7 @@ from sparktf.driver.plan.not_plain import NotPlainError
 from sparktf.driver.plan.parquet_scan import ParquetScan, scan_schema, scan_source
 from sparktf.driver.plan.partitions import NO_PARTITIONS, Partitions, unreadable
 from sparktf.driver.plan.plan import Plan, SplitTable
+from sparktf.driver.plan.record_plan import IndexRecords, index_here, read_record_groups, record_schema
 from sparktf.driver.plan.row_filter import count_selected
 from sparktf.driver.plan.spark_reads import SparkReads
 from sparktf.errors import BadValueError, ColumnError, ConfigError, EmptySourceError
@@ -70,6 +71,7 @@ def plan_source(
     locate: Locate = nowhere,
     scan: ParquetScan | None = None,
     reads: SparkReads | None = None,
+    index: IndexRecords = index_here,
 ) -> Plan:
     """Reads the listing and the footers of a source, asks where its files lie, and plans its streams.
 
@@ -77,6 +79,7 @@ def plan_source(
         open_storage: Leads to the storage of each path: validation may have another one than training.
         scan: The files of a DataFrame, to which `data.where` has been applied, in place of those at `data.path`.
         reads: What Spark's settings make of files at a path; its own defaults if nobody knows them.
+        index: Looks for the records of TFRecord files.
 
     Raises:
         NotPlainError: Spark reads something else out of the files than trainers would.
@@ -89,18 +92,25 @@ def plan_source(
         StorageError: the file system failed.
     """
     data, reads = config.data, reads or SparkReads()
+    record_types: dict[str, str] = {}
     if scan is None:
-        source, storage, schema = _open_path(config, open_storage, filter_partitions, reads)
+        source, storage = _open_path(config, open_storage, filter_partitions, reads)
+        if data.format == TFRECORD:
+            record_types, schema = record_schema(storage, source, data.record_types, data.record_sample)
+        else:
+            schema = Schema(read_schema(storage, source, reads), partial(first_length, storage, source.files[0]))
     else:
         source = scan_source(scan, f"data.{data.source_key}" if data.source_key else "train(data=...)")
         storage = open_storage(source.files[0])
         schema = scan_schema(storage, scan)
     spec = feed_spec(config, schema, source.partitions, scan)
     columns = file_columns(spec)
+    used_types = {name: record_types[name] for name in columns if name in record_types}
+    spec = spec.model_copy(update={"record_types": used_types or record_types})
     same_types = partial(check_file, {name: schema.column(name, source.key) for name in columns}, reads)
     sources = [_project(source, spec, source.key)]
     check = same_types if scan is None else partial(scan.check_file, tuple(columns))
-    groups, stamps = _read(spec, check, storage, sources[0])
+    groups, stamps = _read(spec, check, index, storage, sources[0])
     if spec.where:
         groups = _filtered(groups, storage, source, spec)
     if data.validation is not None and data.validation.path is not None:
@@ -110,7 +120,7 @@ def plan_source(
         other = open_storage(data.validation.path)
         listed = list_source(other, data.validation.path, "data.validation.path", reads)
         sources.append(_project(listed, spec, source.key))
-        held_out, others = _read(spec, same_types, other, sources[1], len(source.files))
+        held_out, others = _read(spec, same_types, index, other, sources[1], len(source.files))
         stamps = np.concatenate([stamps, others])
         streams = {Stream.TRAIN: _whole(groups), Stream.VALIDATION: _whole(held_out)}
     else:
@@ -137,13 +147,13 @@ def plan_source(
 
 def _open_path(
     config: JobConfig, open_storage: OpenStorage, filter_partitions: PartitionFilter, reads: SparkReads
-) -> tuple[Source, Storage, Schema]:
+) -> tuple[Source, Storage]:
     """Lists `data.path`, of which `data.where` selects partitions."""
     path = str(config.data.path)
     storage = open_storage(path)
     listed = list_source(storage, path, "data.path", reads)
     source = listed.select(_matches(listed, config.data.where, "data.where", filter_partitions))
-    return source, storage, Schema(read_schema(storage, source, reads), partial(first_length, storage, source.files[0]))
+    return source, storage
 
 
 def feed_spec(
@@ -267,14 +277,17 @@ def _check_nulls(spec: FeedSpec, sources: Sequence[Source], streams: Iterable[St
 
 
 def _read(
-    spec: FeedSpec, check: FooterCheck, storage: Storage, source: Source, first_file: int = 0
+    spec: FeedSpec, check: FooterCheck, index: IndexRecords, storage: Storage, source: Source, first_file: int = 0
 ) -> tuple[RowGroups, npt.NDArray[np.int64]]:
-    """Reads the footers of a source, whose files are numbered from `first_file` on, as `read_row_groups`.
+    """Reads the footers of a source, or all of TFRecord files, which are numbered from `first_file` on.
 
     Raises:
         EmptySourceError: no file has a row.
     """
-    groups, stamps = read_row_groups(storage, source, read_columns(spec), check)
+    if spec.record_types:
+        groups, stamps = read_record_groups(storage, source, index)
+    else:
+        groups, stamps = read_row_groups(storage, source, read_columns(spec), check)
     if not len(groups.rows):
         raise EmptySourceError(f"{source.key}: the {len(source.files)} data files in {source.path} have no rows")
     return groups._replace(file=groups.file + first_file), stamps

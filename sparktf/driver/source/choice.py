@@ -9,12 +9,14 @@ from functools import partial
 
 from pyspark.sql import DataFrame, SparkSession
 
+from sparktf.config.data_section import READ_DIRECTLY
 from sparktf.config.job import JobConfig
 from sparktf.driver.plan.locality import Locate
 from sparktf.driver.plan.not_plain import NotPlain, NotPlainError
 from sparktf.driver.plan.parquet_scan import ParquetScan
 from sparktf.driver.plan.plan import Plan
 from sparktf.driver.plan.planner import plan_source
+from sparktf.driver.plan.record_plan import IndexRecords, index_here
 from sparktf.driver.plan.tables import check_no_table
 from sparktf.driver.source.dataframe import Data, filtered
 from sparktf.driver.source.origin import Origin
@@ -31,12 +33,14 @@ def choose_feed(
     file_systems: FileSystems,
     locate: Locate,
     say: Callable[[str], None],
+    index: IndexRecords = index_here,
 ) -> Plan:
     """Plans the input of a run, and says who reads it and why.
 
     Args:
         origin: Opened only where that is needed.
         say: Takes one line of progress.
+        index: Looks for the records of TFRecord files.
 
     Raises:
         ConfigError: `data.mode` asks for what cannot be had, or `cluster.evaluator` does; and what `open_dataframe` and
@@ -44,10 +48,10 @@ def choose_feed(
         SourceNotFoundError: files are gone since Spark listed them.
     """
     mode = config.data.mode
-    is_lake = config.data.path is not None and config.data.format == "parquet" and not origin.is_given
+    is_lake = config.data.path is not None and config.data.format in READ_DIRECTLY and not origin.is_given
     plan = partial(plan_source, config, file_systems.open, partial(filter_partitions, spark), locate)
     if is_lake and mode != "spark":
-        return _lake(config, origin, partial(plan, reads=spark_reads(spark)), say)
+        return _lake(config, origin, partial(plan, reads=spark_reads(spark), index=index), say)
     if mode == "spark":
         if is_lake:
             check_path(str(config.data.path), file_systems, "data.path")
@@ -79,7 +83,12 @@ def _lake(config: JobConfig, origin: Origin, plan: Callable[[], Plan], say: Call
                 "fraction, or write the files anew"
             ) from error
         return _through_spark(config, origin, str(error), say)
-    say("data: read directly by the trainers, all Parquet files at data.path")
+    if planned.spec.record_types:
+        told = "declared" if config.data.record_types else f"as {config.data.record_sample:,} records have them"
+        types = ", ".join(f"{name} {kind}" for name, kind in planned.spec.record_types.items())
+        say(f"data: read directly by the trainers, all TFRecord files at data.path; types {told}: {types}")
+    else:
+        say("data: read directly by the trainers, all Parquet files at data.path")
     origin.follow(planned)
     return planned
 

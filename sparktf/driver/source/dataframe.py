@@ -15,10 +15,11 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructType
 
-from sparktf.config.data_section import NO_SOURCE
+from sparktf.config.data_section import NO_SOURCE, TFRECORD, DataConfig
 from sparktf.config.job import JobConfig
 from sparktf.driver.code.module import UsersCode, load_module
 from sparktf.driver.source.partition_filter import first_line, quiet_query_logger
+from sparktf.driver.source.record_frame import read_record_frame
 from sparktf.driver.spark.catalog import CATALOG
 from sparktf.errors import ConfigError, DataError, EmptySourceError, SourceNotFoundError, SparkTFError, StorageError
 
@@ -54,7 +55,7 @@ def open_dataframe(spark: SparkSession, config: JobConfig, data: object = None, 
         return _called(spark, config)
     value = getattr(config.data, key)
     openers: dict[str, Callable[[str], DataFrame]] = {
-        "path": lambda path: _lake(spark, config.data.format, path, like),
+        "path": lambda path: _lake(spark, config.data, path, like),
         "table": spark.table,
         "sql": spark.sql,
     }
@@ -70,8 +71,11 @@ def open_dataframe(spark: SparkSession, config: JobConfig, data: object = None, 
         ) from error
 
 
-def _lake(spark: SparkSession, kind: str, path: str, like: str | None) -> DataFrame:
+def _lake(spark: SparkSession, data: DataConfig, path: str, like: str | None) -> DataFrame:
     """Opens what lies at a path."""
+    kind = data.format
+    if kind == TFRECORD:
+        return read_record_frame(spark, path, data.record_types, data.record_sample, "data.path")
     reader = spark.read.format(kind)
     # Who has Spark merge the schemas of all files has all columns anyway.
     if like is None or kind != "parquet" or spark.conf.get("spark.sql.parquet.mergeSchema") == "true":

@@ -51,10 +51,13 @@ def footer_types(
     """
     if not plan.files or any(spark.conf.get(key, default) != default for key, default in _DEFAULTS.items()):
         return None
+    partitions = dict(zip(plan.spec.partition_columns, plan.spec.partition_types, strict=True))
+    if plan.spec.record_types:
+        types = plan.spec.record_types
+        return {name: t.DataType.fromDDL(partitions.get(name) or types[name]) for name in names}
     file = open_file(file_systems.open(plan.files[0]), plan.files[0])
     file.close()
     in_file, found = file_columns(plan.spec), dict[str, t.DataType]()
-    partitions = dict(zip(plan.spec.partition_columns, plan.spec.partition_types, strict=True))
     for name in names:
         kind = _PARTITIONS.get(partitions[name]) if name in partitions else _type_in(file.metadata, in_file[name])
         if kind is None:

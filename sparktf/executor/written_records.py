@@ -1,0 +1,67 @@
+"""A partition of a DataFrame as a TFRecord file, within a Spark task."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Iterable, Iterator
+from contextlib import ExitStack
+from dataclasses import dataclass
+from gzip import GzipFile
+from pathlib import Path
+from typing import BinaryIO, cast
+
+import pyarrow as pa
+from pyspark import TaskContext
+
+from sparktf.errors import LifecycleError
+from sparktf.executor.spark_stream import whole
+from sparktf.feed.example_writer import record_bytes
+from sparktf.hadoop import HadoopConf
+from sparktf.storage import FileSystems
+
+WRITTEN = "path string, rows bigint"
+"""What a task returns to Spark of the file that it has written."""
+
+
+@dataclass(frozen=True, slots=True)
+class WriterSettings:
+    """What the driver puts into the task's closure.
+
+    Attributes:
+        folder: Where the files go.
+        names: Of the columns, in their order.
+    """
+
+    folder: str
+    names: tuple[str, ...]
+    compresses: bool
+    hadoop: HadoopConf
+
+
+def write_records(batches: Iterable[pa.RecordBatch], settings: WriterSettings) -> Iterator[pa.RecordBatch]:
+    """The function of Spark's `mapInArrow`. A partition without rows has no file.
+
+    Raises:
+        BadValueError: a value that no feature can hold.
+        StorageError: the storage failed.
+    """
+    context = TaskContext.get()
+    if context is None:
+        raise LifecycleError("records are written in a Spark task")
+    # A name for each attempt: of one that was cut off, or ran beside another, the driver deletes the file.
+    attempt = context.taskAttemptId()
+    name = f"part-{context.partitionId():05d}-{attempt}.tfrecord{'.gz' if settings.compresses else ''}"
+    rows = 0
+    with tempfile.TemporaryDirectory(prefix="sparktf-records-") as folder, ExitStack() as stack:
+        local = Path(folder, name)
+        file = stack.enter_context(local.open("wb"))
+        sink = stack.enter_context(GzipFile(fileobj=file, mode="wb", mtime=0)) if settings.compresses else file
+        for batch in whole(batches):
+            cast(BinaryIO, sink).write(record_bytes(batch.rename_columns(settings.names)))
+            rows += batch.num_rows
+        stack.close()
+        if not rows:
+            return
+        path = f"{settings.folder}/{name}"
+        FileSystems(settings.hadoop).open(path).upload(local, path)
+    yield pa.RecordBatch.from_pylist([{"path": path, "rows": rows}])

@@ -1,0 +1,81 @@
+"""Writes a DataFrame as TFRecord files: seen as a whole, or not at all."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterable, Iterator
+from contextlib import suppress
+from typing import Literal
+
+import pyarrow as pa
+from py4j.protocol import Py4JError
+from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame
+
+from sparktf.driver.spark.application import hadoop_conf
+from sparktf.driver.spark.feeders import explained
+from sparktf.errors import ConfigError, StorageError
+from sparktf.executor.written_records import WRITTEN, WriterSettings, write_records
+from sparktf.storage import FileSystems
+from sparktf.storage.base import name_of
+
+_SUCCESS = "_SUCCESS"
+_MODES = ("error", "errorifexists", "overwrite")
+_CODECS = (None, "none", "gzip")
+
+
+def write(
+    df: DataFrame,
+    path: str,
+    *,
+    mode: Literal["error", "errorifexists", "overwrite"] = "error",
+    compression: Literal["none", "gzip"] | None = None,
+) -> int:
+    """Writes each row as a tensorflow.Example, a file for each partition; returns how many.
+
+    Integers and truth values become Int64List, floats, doubles, decimals and vectors FloatList (of 32 bits), texts and
+    bytes BytesList; an array has several values, and a null is a feature that the record does not have.
+
+    Args:
+        path: A folder. It has its files and `_SUCCESS` once all are written, and readers of Spark's see none before.
+        mode: What becomes of a folder that is there: "error" refuses it, "overwrite" replaces it once all is written.
+        compression: "gzip", or none.
+
+    Raises:
+        ConfigError: the folder is there, or a word is unknown.
+        BadValueError: a column is of a type that no feature has, or a list holds a null.
+        StorageError: the storage failed.
+    """
+    if mode not in _MODES or compression not in _CODECS:
+        raise ConfigError(f"mode is one of {', '.join(_MODES)}, and compression none or gzip")
+    spark = df.sparkSession
+    file_systems = FileSystems(hadoop_conf(spark))
+    path = file_systems.normalise(path).rstrip("/")
+    storage = file_systems.open(path)
+    if mode != "overwrite" and storage.exists(path):
+        raise ConfigError(f'{path} is there already: mode="overwrite" replaces it')
+    aside = f"{path.rpartition('/')[0]}/_{name_of(path)}-{uuid.uuid4().hex[:8]}"
+    settings = WriterSettings(aside, tuple(df.columns), compression == "gzip", file_systems.hadoop.for_nodes())
+
+    def write_partition(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        return write_records(batches, settings)
+
+    try:
+        # mapInArrow looks columns up by their names, and would take "user.age" for a field of a struct.
+        plain = df.toDF(*(f"c{i}" for i in range(len(df.columns))))
+        written = plain.mapInArrow(write_partition, WRITTEN).collect()
+        kept = {row.path for row in written}
+        for entry in storage.list(aside) if written else ():
+            if entry.path not in kept:  # of a task that was tried again, or ran twice
+                storage.delete(entry.path)
+        storage.make_dirs(aside)
+        storage.write_bytes(f"{aside}/{_SUCCESS}", b"")
+        if mode == "overwrite":
+            storage.delete(path)
+        storage.rename(aside, path)
+    except (PySparkException, Py4JError) as error:
+        raise explained(error, "writing TFRecord files") from error
+    finally:
+        with suppress(StorageError):
+            storage.delete(aside)
+    return sum(row.rows for row in written)
