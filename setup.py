@@ -14,6 +14,7 @@ README = HERE / "README.md"
 # Upper bounds stop at the next version that may break us. TensorFlow and Spark are tied to exact lines: the training
 # loop and the executor requests lean on what these do, and TensorFlow 2.21 has no wheel for Python 3.14.
 REQUIRES = [
+    "cloudpickle>=3,<4",  # functions of notebooks, as Spark pickles them, where there is no Spark to unpickle them
     "crc32c>=2.7,<3",  # the checksums of TFRecord files, by the instruction that processors have for them
     "cryptography>=43,<51",
     "hdfs>=2.7,<3",  # WebHDFS: all writes, and reads where hdfs-native fails; finds the active NameNode
@@ -46,6 +47,8 @@ DEV = [
     "hypothesis>=6.140,<7",
     "lxml>=6,<7",  # asks Oozie's schemas what they think of its files
     "mypy>=2.4,<3",
+    "ipykernel>=6.29,<8",  # runs the notebook that a test executes
+    "nbclient>=0.10,<1",
     "psutil>=6,<8",
     "selenium>=4.30,<5",  # has a Chromium show the reports, and reads what is shown
     "py-spy>=0.4.1,<0.5",  # where a process stands that a failed test left hanging

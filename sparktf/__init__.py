@@ -55,6 +55,7 @@ if TYPE_CHECKING:
     from sparktf.node import Node
     from sparktf.predict.loaded import LoadedModel, load_model
     from sparktf.result import RunResult
+    from sparktf.trained import TrainedRun
 
 from sparktf.version import __version__
 
@@ -96,6 +97,7 @@ __all__ = [
     "StorageQuotaError",
     "StorageUnavailableError",
     "TornCheckpointError",
+    "TrainedRun",
     "Verdict",
     "__version__",
     "load_config",
@@ -110,6 +112,7 @@ _HOMES = {
     "LoadedModel": "sparktf.predict.loaded",
     "Node": "sparktf.node",
     "RunResult": "sparktf.result",
+    "TrainedRun": "sparktf.trained",
     "load_config": "sparktf.config.load",
     "load_model": "sparktf.predict.loaded",
     "train": "sparktf.cluster",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from types import TracebackType
 from typing import Any, Self
 
@@ -10,28 +11,43 @@ from pyspark.sql import DataFrame, SparkSession
 from rich.console import Console
 
 from sparktf.config.job import JobConfig
+from sparktf.driver.code.code_files import code_digest
+from sparktf.driver.code.function_module import Function
 from sparktf.driver.code.module import importable
 from sparktf.driver.console import make_console
 from sparktf.driver.gang.gang import Gang
 from sparktf.driver.run import Run
 from sparktf.driver.spark_site import SparkSite
+from sparktf.errors import ConfigError
 from sparktf.nightly.night import Night
-from sparktf.result import RunResult
+from sparktf.program import program_config
+from sparktf.trained import TrainedRun
+
+Data = DataFrame | RDD[Any]
 
 
 def train(
     spark: SparkSession,
-    config: JobConfig,
-    data: DataFrame | RDD[Any] | None = None,
+    config: JobConfig | Data | None = None,
+    data: Data | None = None,
     *,
+    model: Function | str | None = None,
+    prepare: Function | None = None,
     run_id: str | None = None,
     wait: bool = False,
     console: Console | None = None,
-) -> RunResult:
+    **keywords: Any,
+) -> TrainedRun:
     """Trains as the configuration says, on executors of this application.
 
+    Without a configuration keywords make one: `train(spark, df, model=build, inputs={...}, targets={...}, epochs=3)`.
+
     Args:
+        config: The configuration, or in its place the data.
         data: A DataFrame or RDD, where the configuration names no source.
+        model: In place of a configuration: a function that returns the compiled model, also of a notebook's cell, or
+            its name as `module:function`.
+        prepare: As a module's `prepare`, where `model` is a function.
         run_id: Names the run directory; the same id again resumes the run, or repeats the result of one that is done.
             Default: the Spark application's id.
         wait: While another submission owns the run; without it, that is an `OwnedError`.
@@ -44,7 +60,9 @@ def train(
             `error.result` the result.
         KeyboardInterrupt: the run was interrupted; everything is stopped.
     """
-    with Cluster(spark, config, console) as cluster:
+    console = console or make_console()
+    made, data = _config_of(spark, console, config, data, model, prepare, keywords)
+    with Cluster(spark, made, console) as cluster:
         return cluster.train(data=data, run_id=run_id, wait=wait)
 
 
@@ -54,13 +72,40 @@ class Cluster:
     with Cluster(spark, config) as cluster:
         first = cluster.train()
         second = cluster.train(other_config)
+
+    In a notebook it may live across cells: `cluster = Cluster(spark, workers=2)`, `cluster.train(df, model=build, ...)`
+    as often as one likes, `cluster.close()`.
     """
 
-    def __init__(self, spark: SparkSession, config: JobConfig, console: Console | None = None) -> None:
-        self.config = config
+    def __init__(
+        self, spark: SparkSession, config: JobConfig | None = None, console: Console | None = None, **keywords: Any
+    ) -> None:
+        """Reserves nothing yet: the first training does.
+
+        Args:
+            config: Of the first training; or none, and each training makes its own.
+            keywords: Without a configuration: settings that all trainings have, such as `workers=2`.
+        """
+        if config is not None and keywords:
+            raise ConfigError(f"a configuration has all settings: {', '.join(keywords)} would be given twice")
+        self._given = config
+        self._keywords = keywords
         self._spark = spark
+        self._console = console or make_console()
         self._site = SparkSite(spark)
-        self._gang = Gang(config, self._site, console or make_console())
+        self._code: str | None = None
+        self._gang: Gang | None = None if config is None else Gang(config, self._site, self._console)
+
+    @property
+    def config(self) -> JobConfig:
+        """The configuration that it was made with.
+
+        Raises:
+            ConfigError: it was made without one.
+        """
+        if self._given is None:
+            raise ConfigError("this cluster has no configuration of its own: give one to train()")
+        return self._given
 
     def __enter__(self) -> Self:
         return self
@@ -72,23 +117,68 @@ class Cluster:
 
     def train(
         self,
-        config: JobConfig | None = None,
-        data: DataFrame | RDD[Any] | None = None,
+        config: JobConfig | Data | None = None,
+        data: Data | None = None,
         *,
+        model: Function | str | None = None,
+        prepare: Function | None = None,
         run_id: str | None = None,
         wait: bool = False,
-    ) -> RunResult:
+        **keywords: Any,
+    ) -> TrainedRun:
         """Runs one training; see `sparktf.train`."""
-        config = config or self.config
-        run_id = _default_run_id(self._spark, config.name) if run_id is None else run_id
+        if model is None and not keywords and not isinstance(config, JobConfig):
+            data = config if data is None else data
+            config = self.config
+        elif not isinstance(config, JobConfig):
+            keywords = {**self._keywords, **keywords}
+        made, data = _config_of(self._spark, self._console, config, data, model, prepare, keywords)
+        digest = code_digest(made)
+        if self._gang is not None and self._code not in (None, digest):
+            # Agents have the code that there was when they began.
+            self._gang.close()
+            self._gang = None
+        self._code = digest
+        if self._gang is None:
+            self._gang = Gang(made, self._site, self._console)
+        run_id = _default_run_id(self._spark, made.name) if run_id is None else run_id
         self._site.give(data)
-        with importable(config.code_folder):
+        with importable(made.code_folder):
             night = Night(self._site.file_systems, self._site.clock, self._site.statistics)
-            return Run(self._gang, config, run_id, night, wait=wait).execute()
+            result = Run(self._gang, made, run_id, night, wait=wait).execute()
+        return TrainedRun.of(result, self._site.file_systems.open(result.path))
 
     def close(self) -> None:
         """Stops what runs, and gives the executors back."""
-        self._gang.close()
+        if self._gang is not None:
+            self._gang.close()
+
+
+def _config_of(
+    spark: SparkSession,
+    console: Console,
+    config: JobConfig | Data | None,
+    data: Data | None,
+    model: Function | str | None,
+    prepare: Function | None,
+    keywords: dict[str, Any],
+) -> tuple[JobConfig, Data | None]:
+    """Returns the configuration and the data of a call.
+
+    Raises:
+        ConfigError: there is no configuration and no model, or both.
+    """
+    if isinstance(config, JobConfig):
+        given = [*(["model"] if model is not None else []), *(["prepare"] if prepare is not None else []), *keywords]
+        if given:
+            raise ConfigError(f"a configuration has all settings: {', '.join(given)} would be given twice")
+        return config, data
+    if config is not None and data is not None:  # a mapping, or what a path leads to
+        raise ConfigError(f"train() takes a JobConfig, a DataFrame or an RDD, not {type(config).__name__}")
+    if model is None:
+        raise ConfigError("there is no configuration: give one, or model=, a function that returns the compiled model")
+    made = program_config(spark, model, keywords, partial(console.print, markup=False), prepare=prepare)
+    return made, config if data is None else data
 
 
 def _default_run_id(spark: SparkSession, name: str) -> str:

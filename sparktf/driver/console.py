@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 import os
 import shutil
 import sys
@@ -25,6 +26,8 @@ def make_console() -> Console:
 
     spark-submit puts a pipe between a Python driver and the terminal, so the terminal is looked for at the parent too.
     """
+    if Console().is_jupyter:
+        return _Console(width=_NOTEBOOK_COLUMNS, highlight=False)
     terminal = sys.stdout.isatty() or _parent_has_terminal()
     width = shutil.get_terminal_size((120, 24)).columns if terminal else 160
     return _Console(force_terminal=terminal or None, width=width, highlight=False, soft_wrap=not terminal)
@@ -49,6 +52,7 @@ def _parent_has_terminal() -> bool:
         os.close(fd)
 
 
+_NOTEBOOK_COLUMNS = 110
 _SHOWN_HOSTS = 8
 
 
@@ -138,14 +142,40 @@ class Display:
         return (rows - self._seen[0][1]) / seconds if seconds > 0 else 0.0
 
     def _show(self, line: str, now_s: float) -> None:
-        if self._console.is_terminal:
+        if self._console.is_terminal or self._console.is_jupyter:
             if self._status is None:
-                self._status = self._console.status(line)
+                self._status = _NotebookLine() if self._console.is_jupyter else self._console.status(line)
                 self._status.start()
             self._status.update(Text(line))
         elif now_s - self._shown_s >= self._interval_s:
             self._shown_s = now_s
             self.say(line)
+
+
+class _NotebookLine:
+    """A line of a notebook's cell that changes in its place, as `rich.status.Status` does on a terminal."""
+
+    def __init__(self) -> None:
+        self._shown: Any = None
+
+    def start(self) -> None:
+        """Shows an empty line."""
+        from IPython.display import display  # noqa: PLC0415 - there is no notebook without it
+
+        show: Any = display
+        self._shown = show(self._content(""), raw=True, display_id=True)
+
+    def update(self, line: Text) -> None:
+        """Shows another line."""
+        self._shown.update(self._content(line.plain), raw=True)
+
+    def stop(self) -> None:
+        """Takes the line away."""
+        self._shown.update(self._content(""), raw=True)
+
+    @staticmethod
+    def _content(line: str) -> dict[str, str]:
+        return {"text/plain": line, "text/html": f"<code>{html.escape(line)}</code>" if line else ""}
 
 
 _COLOURS = {Verdict.DONE: "green", Verdict.GATED: "yellow", Verdict.NOT_READY: "yellow"}

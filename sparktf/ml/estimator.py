@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import tempfile
 import threading
 import uuid
 from collections.abc import Iterator, Sequence
@@ -11,15 +10,17 @@ from typing import Any
 from pyspark import keyword_only
 from pyspark.ml import Estimator
 from pyspark.ml.param import Param
-from pyspark.ml.util import DefaultParamsReadable, DefaultParamsWritable
+from pyspark.ml.util import DefaultParamsReadable, DefaultParamsWritable, MLWriter
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import types as t
 
 from sparktf.cluster import Cluster
 from sparktf.config.job import JobConfig
+from sparktf.driver.code.function_module import name_functions
 from sparktf.errors import ConfigError, EmptySourceError
 from sparktf.ml.fitted import KerasModel
 from sparktf.ml.keras_params import FittingParams
+from sparktf.program import functions_folder, temporary_output
 
 ParamMap = dict[Param[Any], Any]
 
@@ -66,7 +67,7 @@ class KerasEstimator(
             data["validation"] = {"where": f"`{self.getValidationIndicatorCol()}`"}
         sections: dict[str, Any] = {
             "name": self.uid,
-            "model": self.getOrDefault("model"),
+            "model": self._model(dataset.sparkSession),
             "params": {**features, **self.getOrDefault("modelParams")},
             "data": data,
             "cluster": {"workers": self.getOrDefault("numWorkers")},
@@ -77,7 +78,28 @@ class KerasEstimator(
             },
             "output": {"path": self._output(dataset.sparkSession)},
         }
-        return JobConfig.model_validate(_merged(sections, self.getOrDefault("config")))
+        config = JobConfig.model_validate(_merged(sections, self.getOrDefault("config")))
+        return (
+            config.in_folder(functions_folder(dataset.sparkSession)) if callable(self.getOrDefault("model")) else config
+        )
+
+    def _model(self, spark: SparkSession) -> str:
+        model = self.getOrDefault("model")
+        if not callable(model):
+            return str(model)
+        return name_functions({"model": model}, functions_folder(spark))["model"]
+
+    def write(self) -> MLWriter:
+        """Returns what saves it.
+
+        Raises:
+            ConfigError: its model is a function: where it is loaded, nobody could say what that was.
+        """
+        if self.isSet("model") and callable(self.getOrDefault("model")):
+            raise ConfigError(
+                "model is a function, of which a saved estimator knows nothing: name it as module:function"
+            )
+        return super().write()
 
     def _inputs(self, dataset: DataFrame) -> tuple[dict[str, Any], dict[str, int]]:
         """Returns the inputs as the configuration has them, and what the model's function is told of them."""
@@ -108,9 +130,7 @@ class KerasEstimator(
     def _output(self, spark: SparkSession) -> str:
         if self.isSet("outputPath"):
             return str(self.getOrDefault("outputPath"))
-        if not str(spark.sparkContext.master).startswith("local"):
-            raise ConfigError("outputPath is not set: executors on other machines need a folder that all of them reach")
-        return tempfile.mkdtemp(prefix="sparktf-ml-", dir=str(spark.sparkContext._temp_dir))
+        return temporary_output(spark, "outputPath")
 
 
 def _merged(sections: dict[str, Any], more: dict[str, Any]) -> dict[str, Any]:

@@ -27,6 +27,10 @@ def _json_able(value: Any) -> dict[str, Any]:
     return found
 
 
+def _function_or_name(value: Any) -> Any:
+    return value if callable(value) else TypeConverters.toString(value)
+
+
 class ScoringParams(HasFeaturesCol, HasInputCols, HasPredictionCol, HasProbabilityCol, HasRawPredictionCol):
     """What both have: which columns go in, and which come out."""
 
@@ -74,8 +78,11 @@ class ScoringParams(HasFeaturesCol, HasInputCols, HasPredictionCol, HasProbabili
 class FittingParams(ScoringParams, HasLabelCol, HasWeightCol, HasValidationIndicatorCol, HasSeed):
     """What the estimator has besides."""
 
-    model: Param[str] = Param(
-        Params._dummy(), "model", "module:function that returns the compiled Keras model", TypeConverters.toString
+    model: Param[Any] = Param(
+        Params._dummy(),
+        "model",
+        "function that returns the compiled Keras model, or its name as module:function",
+        _function_or_name,
     )
     modelParams: Param[dict[str, Any]] = Param(
         Params._dummy(),
@@ -128,7 +135,7 @@ class FittingParams(ScoringParams, HasLabelCol, HasWeightCol, HasValidationIndic
             config={},
         )
 
-    def setModel(self, value: str) -> Any:
+    def setModel(self, value: Any) -> Any:
         """Sets model."""
         return self._set(model=value)
 

@@ -58,8 +58,10 @@ MAY_IMPORT = {
     "nightly": PLAN | {"driver/console", "driver/gang", "driver/hooks"},
     "predict": SOURCE | {"driver/source", "nightly"},
     "tfrecords": SOURCE | {"driver/source"},
-    "cluster": RUN | {"driver/code", "driver/run", "driver/spark_site", "nightly"},
-    "ml": BASE | {"storage", "cluster", "predict", "driver/spark"},
+    "program": BASE | {"driver/code"},
+    "trained": BASE | {"storage", "predict"},
+    "cluster": RUN | {"driver/code", "driver/run", "driver/spark_site", "nightly", "program", "trained"},
+    "ml": BASE | {"storage", "cluster", "predict", "program", "driver/code", "driver/spark"},
     "main": BASE | {"cluster", "driver/spark", "predict"},
     "trainer/model": BASE | {"feed", "layers"},
     "trainer/node": NODE | {"trainer/model"},
@@ -69,7 +71,8 @@ MAY_IMPORT = {
     "submit": BASE | {"storage", "driver/code", "driver/plan", "driver/console", "driver/output", "driver/spark"},
     "runs": BASE | {"storage", "driver/console", "driver/plan", "nightly", "submit"},
     "preview": PLAN | {"driver/check", "driver/console", "driver/output", "driver/spark", "nightly", "runs", "submit"},
-    "entry": BASE | {"cluster", "predict", "driver/check", "nightly", "preview", "runs", "storage", "submit"},
+    "entry": BASE
+    | {"cluster", "predict", "trained", "driver/check", "nightly", "preview", "runs", "storage", "submit"},
     "jobs": BASE | {"main", "entry", "layers"},
 }
 ENTRY_MODULES = {"sparktf", "sparktf.cli"}
@@ -77,6 +80,8 @@ ENTRY_MODULES = {"sparktf", "sparktf.cli"}
 PYSPARK = {"pyspark", "py4j"}
 TENSORFLOW = {"tensorflow", "keras", "tf_keras"}
 SEE_PYSPARK = {
+    "program",
+    "trained",
     "tfrecords",
     "driver/spark",
     "driver/source",
@@ -89,6 +94,7 @@ SEE_PYSPARK = {
     "jobs",
 }
 SEE_TENSORFLOW = {"trainer", "trainer/sync", "trainer/parameter_server", "trainer/node", "trainer/model", "layers"}
+SEE_TENSORFLOW |= {"trained"}  # where a program asks for the model itself
 
 # Files that may end the process, take signals or set up logging: each is the first code of a process.
 ENTRY_POINTS = {

@@ -9,6 +9,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from hashlib import sha256
 from pathlib import Path
 
+from sparktf.config.job import JobConfig
+from sparktf.driver.code.module import search_path
 from sparktf.errors import ConfigError
 from sparktf.module_search import find_module
 
@@ -42,6 +44,16 @@ def code_files(modules: Mapping[str, str], path: Sequence[str]) -> Files:
         if base is not None:
             code.collect(key, module.partition(".")[0], base)
     return code.files
+
+
+def code_digest(config: JobConfig) -> str:
+    """Returns a short text that differs where what travels for a configuration does; "" where nothing has to.
+
+    Raises:
+        ConfigError: see `code_files`.
+    """
+    files = code_files(config.modules, search_path(config.code_folder))
+    return digest_of(files) if files else ""
 
 
 def write_files(files: Files, folder: Path) -> None:

@@ -88,11 +88,11 @@ class EpochEnd:
             self._callbacks.begun(epoch)
 
     def trained(self, position: Position) -> None:
-        """Tells the training loss of an epoch, before its checkpoint, where anything depends on an epoch's metrics."""
+        """Tells the training loss of an epoch, before its checkpoint."""
         self._asked_s = None  # what comes until the next epoch is no call
         self._trained_s = time.monotonic()
         loss = position.epoch_loss
-        if not self._watches or not loss.rows:
+        if not loss.rows:
             return
         values = {"loss": loss.mean} | ({} if self._rate is None else {"learning_rate": self._rate.get()})
         told = Evaluation(epoch=position.epoch, step=position.step, rows=loss.rows, values=values)

@@ -64,7 +64,12 @@ def regression(spark: SparkSession, lake: str, folder: str) -> DataFrame:
 
 def overwritten(spark: SparkSession, lake: str, folder: str) -> DataFrame:
     """Saves a model over the folder that its run lies in, and returns what is said to that."""
-    estimator = KerasEstimator(model="cases.pipelines:linear", inputCols=["a", "b"], outputPath=folder)
+    rate = 0.05
+
+    def build(params: dict[str, Any], assets: dict[str, Any]) -> keras.Model:
+        return linear({**params, "rate": rate}, assets)
+
+    estimator = KerasEstimator(model=build, inputCols=["a", "b"], outputPath=folder)
     fitted = estimator.fit(of_rows(spark, lake))
     try:
         fitted.write().overwrite().save(folder)

@@ -1,0 +1,111 @@
+"""Functions of a program, as a module that the configuration can name: those of a notebook's cells have none.
+
+The module lies in a folder of its own and travels as any other one does: Spark sends its file, and the pickle beside
+it, to executors. Nothing is unpickled from a socket.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import importlib
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import cloudpickle
+
+from sparktf.driver.code.module import search_path
+from sparktf.errors import ConfigError
+from sparktf.module_search import find_module
+
+_INSTALLED = {"site-packages", "dist-packages"}
+_TEXT = '''"""Functions of a program: made by sparktf."""
+
+from pathlib import Path
+
+import cloudpickle
+
+_FUNCTIONS = cloudpickle.loads((Path(__file__).parent / "{pickle}").read_bytes())
+{bound}
+'''
+
+Function = Callable[..., Any]
+
+
+def name_functions(functions: Mapping[str, Function], folder: Path) -> dict[str, str]:
+    """Returns how a configuration names some functions: as `module:function`, all of the same module.
+
+    Those that lie in a module of the user's that can be found elsewhere are named by it. Others, such as closures,
+    travel by value, and with them what they use of the program and of modules beside it.
+
+    Args:
+        functions: Name that the function has -> the function.
+        folder: Where the module that is made lies; takes any number of them.
+
+    Raises:
+        ConfigError: one is not callable, or holds what cannot be pickled.
+    """
+    for name, function in functions.items():
+        if not callable(function):
+            raise ConfigError(f"{name} is to be a function, or its name as module:function, not {function!r}")
+    homes = {name: _home(function) for name, function in functions.items()}
+    if len({home.partition(":")[0] for home in homes.values()}) == 1 and all(homes.values()):
+        return homes
+    try:
+        with _by_value(_modules_of_program()):
+            content = cloudpickle.dumps(dict(functions))
+    except Exception as error:  # whatever an object of the user's raises where it is pickled
+        names = ", ".join(functions)
+        raise ConfigError(
+            f"{names}: {type(error).__name__}: {error}: what the function uses must be sent to other processes; make "
+            "within it what cannot be, such as models, sessions and open files"
+        ) from error
+    module = f"sparktf_functions_{hashlib.sha256(content).hexdigest()[:12]}"
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / f"{module}.pickle").write_bytes(content)
+    bound = "\n".join(f"{name} = _FUNCTIONS[{name!r}]" for name in functions)
+    (folder / f"{module}.py").write_text(_TEXT.format(pickle=f"{module}.pickle", bound=bound))
+    importlib.invalidate_caches()
+    return {name: f"{module}:{name}" for name in functions}
+
+
+def _home(function: Function) -> str:
+    """Returns a function's name as module:function; "" where other processes cannot import it by that."""
+    module, name = getattr(function, "__module__", None) or "", getattr(function, "__qualname__", "")
+    loaded = sys.modules.get(module)
+    if module == "__main__" or not name.isidentifier() or getattr(loaded, name, None) is not function:
+        return ""
+    found = find_module(module, search_path(None))
+    file = getattr(loaded, "__file__", None)
+    return f"{module}:{name}" if found is not None and file is not None and found.origin == file else ""
+
+
+def _modules_of_program() -> list[ModuleType]:
+    """Returns the modules that are neither installed nor Python's own: nobody else may have them."""
+    base = {Path(sys.prefix).resolve(), Path(sys.base_prefix).resolve()}
+    found = []
+    for name, module in list(sys.modules.items()):
+        file = getattr(module, "__file__", None)
+        if file is None or name == "__main__" or name.partition(".")[0] in ("sparktf", *sys.stdlib_module_names):
+            continue
+        path = Path(file).resolve()
+        if not _INSTALLED.intersection(path.parts) and not base.intersection(path.parents):
+            found.append(module)
+    return found
+
+
+@contextmanager
+def _by_value(modules: list[ModuleType]) -> Iterator[None]:
+    """Has cloudpickle take what these modules define along, rather than name it."""
+    known = set(cloudpickle.list_registry_pickle_by_value())
+    added = [module for module in modules if module.__name__ not in known]
+    for module in added:
+        cloudpickle.register_pickle_by_value(module)
+    try:
+        yield
+    finally:
+        for module in added:
+            cloudpickle.unregister_pickle_by_value(module)

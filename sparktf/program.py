@@ -1,0 +1,113 @@
+"""Configurations of programs and notebooks: from keywords, functions and what Spark holds. Above the driver."""
+
+from __future__ import annotations
+
+import difflib
+import tempfile
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from pyspark.sql import SparkSession
+
+from sparktf.config.data_section import DataConfig
+from sparktf.config.job import JobConfig
+from sparktf.config.nodes import ClusterConfig
+from sparktf.config.section import Section
+from sparktf.config.train import TrainConfig
+from sparktf.driver.code.function_module import Function, name_functions
+from sparktf.errors import ConfigError
+
+_SECTIONS: dict[str, type[Section]] = {"data": DataConfig, "train": TrainConfig, "cluster": ClusterConfig}
+"""Whose settings may be keywords by themselves; no two of them have a setting of one name."""
+
+
+def program_config(
+    spark: SparkSession,
+    model: Function | str,
+    keywords: Mapping[str, Any],
+    say: Callable[[str], None],
+    *,
+    prepare: Function | None = None,
+) -> JobConfig:
+    """Returns the configuration that keywords make.
+
+    Args:
+        model: The function that returns the compiled model, or its name as `module:function`.
+        keywords: Sections of the configuration, as mappings, and settings of `data`, `train` and `cluster` by
+            themselves: `epochs=3`.
+        say: Takes one line, about what was not given.
+        prepare: The function of that name, where `model` is a function.
+
+    Raises:
+        ConfigError: a keyword is unknown, or the configuration does not fit together.
+    """
+    sections = _sections(keywords)
+    name = "" if isinstance(model, str) else getattr(model, "__name__", "")
+    name = name if name.isidentifier() else "model"
+    callbacks = sections.get("train", {}).get("callbacks")
+    folder = functions_folder(spark)
+    if isinstance(model, str):
+        if prepare is not None:
+            raise ConfigError("prepare: a model that is named has the prepare of its module: leave it out")
+        if callable(callbacks):
+            raise ConfigError("callbacks: a model that is named has callbacks that are named, as module:function")
+        config = _validated({"model": model, "name": model.partition(":")[2], **sections}, spark, say)
+        return config
+    functions = {name: model}
+    functions |= {"prepare": prepare} if prepare is not None else {}
+    functions |= {"callbacks": callbacks} if callable(callbacks) else {}
+    named = name_functions(functions, folder)
+    if callable(callbacks):
+        sections["train"] = {**sections["train"], "callbacks": named["callbacks"]}
+    return _validated({"model": named[name], "name": name, **sections}, spark, say).in_folder(folder)
+
+
+def _validated(sections: dict[str, Any], spark: SparkSession, say: Callable[[str], None]) -> JobConfig:
+    if isinstance(sections.get("output"), (str, Path)):
+        sections["output"] = {"path": str(sections["output"])}
+    if "path" not in sections.get("output", {}):
+        path = temporary_output(spark)
+        say(f"output.path is not given: the run goes to {path}, which goes with the session")
+        sections["output"] = {**sections.get("output", {}), "path": path}
+    return JobConfig.model_validate(sections)
+
+
+def functions_folder(spark: SparkSession) -> Path:
+    """Returns where the modules of functions lie; it goes with the session."""
+    return Path(str(spark.sparkContext._temp_dir)) / "functions"
+
+
+def temporary_output(spark: SparkSession, key: str = "output") -> str:
+    """Returns a new folder for runs that goes with the session.
+
+    Args:
+        key: What the path is called in messages.
+
+    Raises:
+        ConfigError: executors may lie on other machines, which do not reach it.
+    """
+    if not str(spark.sparkContext.master).startswith("local"):
+        raise ConfigError(f"{key} is not set: executors on other machines need a folder that all of them reach")
+    return tempfile.mkdtemp(prefix="sparktf-runs-", dir=str(spark.sparkContext._temp_dir))
+
+
+def fields_of(section: type[Section]) -> list[str]:
+    """Returns the settings of a section."""
+    return list(section.__annotations__)
+
+
+def _sections(keywords: Mapping[str, Any]) -> dict[str, Any]:
+    """Returns keywords by section, those of a section that was given as well beside its own."""
+    found: dict[str, Any] = {}
+    homes = {key: section for section, kind in _SECTIONS.items() for key in fields_of(kind)}
+    for key, value in keywords.items():
+        if key in JobConfig.model_fields and key not in ("model", "data"):
+            found[key] = {**found.get(key, {}), **value} if isinstance(value, Mapping) else value
+        elif key in homes:
+            found[homes[key]] = {**found.get(homes[key], {}), key: value}
+        else:
+            known = [*JobConfig.model_fields, *homes]
+            near = difflib.get_close_matches(key, known, n=1)
+            raise ConfigError(f"there is no setting {key!r}" + (f"; did you mean {near[0]!r}?" if near else ""))
+    return found

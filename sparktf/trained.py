@@ -1,0 +1,142 @@
+"""What a run that is done returns to a program: its result, its history, and its model."""
+
+from __future__ import annotations
+
+import io
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from pydantic import PrivateAttr
+from pyspark.sql import DataFrame
+
+from sparktf.errors import ModelContractError, StorageNotFoundError
+from sparktf.events import MetricsSeen, read_events
+from sparktf.predict.loaded import load_model
+from sparktf.result import RunResult
+from sparktf.rundir import RunDirectory
+from sparktf.sequence import Stream
+from sparktf.storage import open_storage
+from sparktf.storage.base import Storage
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+_VALIDATION = "val_"
+
+
+class TrainedModel(str):
+    """The folder of an exported model, which scores DataFrames too."""
+
+    __slots__ = ()
+
+    def transform(self, df: DataFrame, columns: str | Mapping[str, str] | None = None, **options: Any) -> DataFrame:
+        """Returns the DataFrame with the model's predictions: see `LoadedModel.transform`."""
+        if not self:
+            raise ModelContractError("the run has no model: a train(node) exports one by node.export(model)")
+        return load_model(df.sparkSession, self).transform(df, columns, **options)
+
+
+class TrainedRun(RunResult):
+    """The result of a run that is done, as `train()` returns it.
+
+    Attributes:
+        model: The folder of the model; `result.model.transform(df)` scores a DataFrame with it.
+    """
+
+    _storage: Storage | None = PrivateAttr(default=None)
+
+    @classmethod
+    def of(cls, result: RunResult, storage: Storage) -> TrainedRun:
+        """Returns a result with what it lies in."""
+        found = cls.model_construct(**dict(result))
+        object.__setattr__(found, "model", TrainedModel(result.model))
+        found._storage = storage
+        return found
+
+    @property
+    def history(self) -> pd.DataFrame:
+        """The metrics of each epoch, with Keras's names: `loss`, `val_loss`; and `epoch`, from 1 on, and `step`.
+
+        Raises:
+            StorageError: the run's files cannot be read.
+        """
+        import pandas as pd  # noqa: PLC0415 - half a second that only who asks for it spends
+
+        rows: dict[int, dict[str, Any]] = {}
+        for seen in self._metrics():
+            row = rows.setdefault(seen.epoch, {"epoch": seen.epoch + 1})
+            row["step"] = max(seen.step, row.get("step", 0))
+            prefix = _VALIDATION if seen.stream is Stream.VALIDATION else ""
+            row |= {f"{prefix}{name}": value for name, value in seen.values.items()}
+        return pd.DataFrame([rows[epoch] for epoch in sorted(rows)])
+
+    def plot(self) -> HistoryChart:
+        """Returns a chart of each metric over the epochs, of the training and the held-out rows; notebooks show it."""
+        return HistoryChart(self.history, f"{self.name} / {self.run_id}")
+
+    def keras_model(self, custom_objects: Mapping[str, Any] | None = None) -> Any:
+        """Returns the exported Keras model, in this process, which imports TensorFlow for that.
+
+        Args:
+            custom_objects: Layers and functions of the user's by name, where they are not registered with Keras.
+
+        Raises:
+            StorageError: it cannot be read.
+        """
+        if "tf_keras" in self.versions:
+            import tf_keras as keras  # noqa: PLC0415 - whoever asks for a model has an hour for TensorFlow
+        else:
+            import keras  # noqa: PLC0415 - as above
+        with tempfile.TemporaryDirectory(prefix="sparktf-model-") as folder:
+            local = Path(folder, "model.keras")
+            self._open().download(f"{self.model}/model.keras", local)
+            return keras.models.load_model(local, custom_objects=dict(custom_objects or {}))
+
+    def _metrics(self) -> list[MetricsSeen]:
+        """Returns what was seen of the metrics, by time: an epoch that was gone through again comes twice."""
+        storage = self._open()
+        events = RunDirectory(self.path.rsplit("/", 2)[0], self.name, self.run_id).events
+        try:
+            segments = [entry.path for entry in storage.list(events) if entry.path.endswith(".jsonl")]
+        except StorageNotFoundError:
+            return []
+        entries = [entry for path in sorted(segments) for entry in read_events(storage.read_bytes(path).splitlines())]
+        entries.sort(key=lambda entry: entry.time_s)
+        return [entry.event for entry in entries if isinstance(entry.event, MetricsSeen)]
+
+    def _open(self) -> Storage:
+        return self._storage or open_storage(self.path)
+
+
+class HistoryChart:
+    """A chart of a history, which notebooks show whatever their backend is.
+
+    Attributes:
+        figure: The Matplotlib Figure: `figure.savefig("history.png")`.
+    """
+
+    def __init__(self, history: pd.DataFrame, title: str) -> None:
+        """Draws it."""
+        from matplotlib.figure import Figure  # noqa: PLC0415 - most programs draw nothing
+        from matplotlib.ticker import MaxNLocator  # noqa: PLC0415 - as above
+
+        names = list(dict.fromkeys(name.removeprefix(_VALIDATION) for name in history.columns[2:]))
+        self.figure = Figure(figsize=(4.5 * max(len(names), 1), 3.2), layout="constrained")
+        self.figure.suptitle(title)
+        for i, name in enumerate(names):
+            axes = self.figure.add_subplot(1, len(names), i + 1)
+            for column, label in ((name, "training"), (f"{_VALIDATION}{name}", "validation")):
+                if column in history:
+                    axes.plot(history["epoch"], history[column], marker="o", markersize=3, label=label)
+            axes.set_xlabel("epoch")
+            axes.set_title(name, fontsize="medium")
+            axes.xaxis.set_major_locator(MaxNLocator(integer=True))
+            axes.grid(alpha=0.3)
+            axes.legend()
+
+    def _repr_png_(self) -> bytes:
+        content = io.BytesIO()
+        self.figure.savefig(content, format="png", dpi=100)
+        return content.getvalue()
