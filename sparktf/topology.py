@@ -21,6 +21,15 @@ class Role(enum.StrEnum):
     EVALUATOR = "evaluator"
 
 
+def role_of_job(job: str) -> Role:
+    """Returns the role of a node by the name that TF_CONFIG gives it; "master" is an older name of the chief.
+
+    Raises:
+        ValueError: there is no such name.
+    """
+    return Role.CHIEF if job == "master" else Role(job)
+
+
 class NodeId(BaseModel):
     """A node of one attempt: role and index, written "worker 1"."""
 

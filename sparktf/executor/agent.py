@@ -11,7 +11,7 @@ import sys
 import tempfile
 import time
 import uuid
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -59,15 +59,23 @@ class AgentSettings:
     nurseries: str = ""
 
 
-def run_agent(partition: int, settings: AgentSettings, task: int = 0) -> None:
+def run_agent(
+    partition: int,
+    settings: AgentSettings,
+    task: int = 0,
+    jvm: str = "",
+    on_start: Callable[[], None] = lambda: None,
+) -> None:
     """Runs an agent for a partition until the driver dismisses it.
 
     Args:
         task: Number of its Spark task; see `Registration`.
+        jvm: Identity of its executor. Default: what is above this process.
+        on_start: Called when it is told to start a trainer.
     """
     base = Path(tempfile.mkdtemp(prefix="sparktf-", dir=_local_dir()))
     try:
-        Agent(partition, settings, base, task).run()
+        Agent(partition, settings, base, task, jvm, on_start).run()
     finally:
         shutil.rmtree(base, ignore_errors=True)
 
@@ -79,7 +87,18 @@ class Agent:
     any more. One that was frozen or cut off for so long that the driver gave it up registers anew, as another agent.
     """
 
-    def __init__(self, partition: int, settings: AgentSettings, base: Path, task: int = 0) -> None:
+    def __init__(
+        self,
+        partition: int,
+        settings: AgentSettings,
+        base: Path,
+        task: int = 0,
+        jvm: str = "",
+        on_start: Callable[[], None] = lambda: None,
+    ) -> None:
+        """See `run_agent`."""
+        self._jvm = jvm
+        self._on_start = on_start
         self._partition = partition
         self._task = task
         self._settings = settings
@@ -144,7 +163,7 @@ class Agent:
             partition=self._partition,
             task=self._task,
             host=socket.gethostname(),
-            jvm=executor_identity(),
+            jvm=self._jvm or executor_identity(),
             address=self._address(),
             container=os.environ.get("CONTAINER_ID", ""),
             before=self._before,
@@ -183,6 +202,7 @@ class Agent:
         if orders.order is Order.STOP and self._trainer is not None:
             self._trainer.ask_to_stop(now_s)
         if orders.order is Order.START and self._trainer is None and orders.trainer is not None:
+            self._on_start()
             limit_s = orders.trainer.config.timeouts.start * _PATIENCE
             self._waits = self._is_importing() and now_s - self._began_s < limit_s
             if not self._waits:

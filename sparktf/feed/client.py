@@ -97,7 +97,7 @@ def data_client(address: DataAddress, access: ControlAccess) -> Iterator[DataCli
     Args:
         access: Of the run, for its secret and certificates.
     """
-    folder = _folder_of(address)
+    folder = folder_of(address)
     if folder is None:
         with flight.FlightClient(address.location, **client_options(access.tls)) as client:
             yield DataClient(client, "tcp", access.secret)
@@ -109,7 +109,7 @@ def data_client(address: DataAddress, access: ControlAccess) -> Iterator[DataCli
         os.close(folder)
 
 
-def _folder_of(address: DataAddress) -> int | None:
+def folder_of(address: DataAddress) -> int | None:
     """Returns the open folder of the node's socket, None where that is not to be had: another host, or another user."""
     path = Path(address.socket)
     if address.host != socket.gethostname() or not os.access(path, os.W_OK):

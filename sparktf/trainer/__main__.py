@@ -15,6 +15,8 @@ from pathlib import Path
 
 from sparktf.prctl import die_with
 from sparktf.topology import tf_config
+from sparktf.trainer import guest_life
+from sparktf.trainer.guest_life import set_cluster
 from sparktf.trainer.node.ending import end, fail
 from sparktf.trainer.node.report import EXIT_STOPPED, Reporter
 from sparktf.trainer.preload import complete_environment
@@ -51,6 +53,9 @@ def main() -> None:
 
 
 def _train(spec: TrainerSpec, client: ControlClient, reporter: Reporter, work: Path) -> None:
+    if spec.guest is not None:
+        guest_life.run(spec, client, reporter, work)
+        return
     from sparktf.trainer import life  # noqa: PLC0415 - TensorFlow reads its environment when imported
 
     life.run(spec, client, reporter, work)
@@ -59,7 +64,9 @@ def _train(spec: TrainerSpec, client: ControlClient, reporter: Reporter, work: P
 def prepare_environment(spec: TrainerSpec) -> None:
     """Sets what TensorFlow reads, before there is a thread of gRPC's."""
     complete_environment()
-    if len(spec.cluster.nodes()) > 1:
+    if spec.guest is not None:
+        set_cluster(spec.guest)
+    elif len(spec.cluster.nodes()) > 1:
         os.environ["TF_CONFIG"] = tf_config(spec.cluster, spec.node)
         os.environ["TF_GRPC_REUSE_PORT"] = "1"  # the agent holds the port until TensorFlow has taken it
 

@@ -24,6 +24,7 @@ from sparktf.time_limit import TimeLimit
 from sparktf.topology import ClusterSpec, NodeId
 from sparktf.usage import Usage
 from sparktf.wire.data import DataAddress, StagedShare
+from sparktf.wire.guest import GuestNode
 from sparktf.wire.model_source import ModelSource
 from sparktf.wire.restore import Restore
 from sparktf.wire.security import ControlAccess
@@ -51,6 +52,7 @@ class Action(enum.StrEnum):
     LEASE_BLOCKS = "lease-blocks"
     FETCHED = "fetched"
     NEXT_COMMIT = "next-commit"
+    DEAL = "deal"
 
 
 Flavour = Literal["keras", "tf_keras", "none"]
@@ -138,6 +140,7 @@ class TrainerSpec(Message):
         time_limit: What was left of the run's time when the attempt began; None where there is no limit.
         init: Whose weights it begins from, where there is nothing to restore.
         champion: What the trained model is compared with.
+        guest: Who the node is to a function of a guest's, which it runs in place of a training; None where it trains.
     """
 
     run_id: str
@@ -156,6 +159,7 @@ class TrainerSpec(Message):
     time_limit: TimeLimit | None = None
     init: ModelSource | None = None
     champion: ModelSource | None = None
+    guest: GuestNode | None = None
 
     @property
     def sender(self) -> Sender:

@@ -58,6 +58,8 @@ MAY_IMPORT = {
     "nightly": PLAN | {"driver/console", "driver/gang", "driver/hooks"},
     "predict": SOURCE | {"driver/source", "nightly"},
     "tfrecords": SOURCE | {"driver/source"},
+    "compat": GANG | SPARK | {"driver/spark", "driver/spark_site", "tfrecords"},
+    "compat/tensorflowonspark": GANG | {"compat", "tfrecords"},
     "program": BASE | {"driver/code"},
     "trained": BASE | {"storage", "predict"},
     "cluster": RUN | {"driver/code", "driver/run", "driver/spark_site", "nightly", "program", "trained"},
@@ -80,6 +82,8 @@ ENTRY_MODULES = {"sparktf", "sparktf.cli"}
 PYSPARK = {"pyspark", "py4j"}
 TENSORFLOW = {"tensorflow", "keras", "tf_keras"}
 SEE_PYSPARK = {
+    "compat",
+    "compat/tensorflowonspark",
     "program",
     "trained",
     "tfrecords",
@@ -99,6 +103,7 @@ SEE_TENSORFLOW |= {"trained"}  # where a program asks for the model itself
 # Files that may end the process, take signals or set up logging: each is the first code of a process.
 ENTRY_POINTS = {
     "sparktf/cli.py",
+    "sparktf/compat/tensorflowonspark/__main__.py",
     "sparktf/config/page.py",
     "sparktf/main.py",
     "sparktf/nightly/errand.py",

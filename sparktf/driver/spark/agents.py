@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import uuid
 from contextlib import suppress
 from typing import Any
@@ -16,6 +15,7 @@ from pyspark.sql import SparkSession
 from sparktf.driver.spark.application import Slots
 from sparktf.errors import NodeLostError, RunInterruptedError
 from sparktf.executor.agent import AgentSettings
+from sparktf.executor.detached_agent import detached_agent_task
 from sparktf.executor.spark_agent import agent_task
 
 _MAX_RESTARTS = 10
@@ -40,14 +40,20 @@ class SparkAgents:
         *,
         spares: int = 0,
         feeders: bool = False,
+        detached: bool = False,
+        first: int = 0,
     ) -> None:
         """Starts `count` agents, `spares` of which are there to choose from only.
 
         Args:
             feeders: Leave a slot of each executor to feeders.
+            detached: They outlive their tasks, which end once all of them have come: then no slot is held.
+            first: Partition of the first one.
         """
         self.spares = spares
         self._feeders = feeders
+        self._detached = detached
+        self._first = first
         self._context: SparkContext = spark.sparkContext
         self._count = count
         self._slots = slots
@@ -56,6 +62,7 @@ class SparkAgents:
         self._restarts = 0
         self._closing = False
         self._reason = "it ended"
+        self._succeeded = False
         self._thread = self._launch()
 
     @property
@@ -65,7 +72,8 @@ class SparkAgents:
 
     def ended(self) -> str | None:
         """Returns why the job has ended, and all of its agents with it; None while it runs."""
-        return None if self._closing or self._thread.is_alive() else self._reason
+        has_ended = not (self._closing or self._thread.is_alive() or self._succeeded)
+        return self._reason if has_ended else None
 
     def restart(self) -> None:
         """Starts the agents again after their job has ended.
@@ -103,14 +111,20 @@ class SparkAgents:
 
     def _run(self) -> None:
         context = self._context
-        task = functools.partial(agent_task, settings=self._settings)
+        run, first = (detached_agent_task if self._detached else agent_task), self._first
+        settings = self._settings
+
+        def task(partition: int, rows: Any) -> Any:
+            return run(first + partition, rows, settings)
+
         try:
             context.setJobGroup(self._group, "sparktf node agents", interruptOnCancel=False)
             rdd = context.parallelize(range(self._count), self._count)
-            if self._fills_executors():
+            if self._fills_executors() and not self._detached:
                 requests = TaskResourceRequests().cpus(self._slots.cores - self._feeders)
                 rdd = rdd.withResources(ResourceProfileBuilder().require(requests).build)
             rdd.mapPartitionsWithIndex(task).collect()
+            self._succeeded = self._detached
         except (*_GONE, PySparkException) as e:  # the job is gone; the roster sees which agents are
             self._reason = _first_line(e)
 

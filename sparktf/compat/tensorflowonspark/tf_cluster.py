@@ -1,0 +1,263 @@
+"""TensorFlowOnSpark's cluster: a function on each node, fed by Spark or reading by itself."""
+
+from __future__ import annotations
+
+import atexit
+import importlib.util
+import socket
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+from pyspark import RDD, SparkContext
+from pyspark.sql import SparkSession
+
+from sparktf.compat.guests import Guests
+from sparktf.compat.tensorflowonspark import install, write_shim
+from sparktf.compat.tensorflowonspark.tf_node import TFNodeContext
+from sparktf.errors import ConfigError, PreflightError
+from sparktf.feed.guest_feed import GuestQueue
+from sparktf.wire.guest import GuestNode
+
+_EPOCHS = 10
+"""What `num_epochs=0` stands for in TensorFlowOnSpark: a number that is large."""
+_STREAMS = (
+    "DStreams are not supported: train on the batches of a Structured Streaming query instead, by calling train() in "
+    "foreachBatch, or run a job for each period"
+)
+
+
+class InputMode:
+    """Who reads the data."""
+
+    TENSORFLOW = 0
+    SPARK = 1
+
+
+class TFCluster:
+    """A cluster that runs; made by `run`.
+
+    Attributes:
+        cluster_info: A dict for each node: executor_id, host, job_name, task_index, port.
+    """
+
+    def __init__(
+        self, sc: SparkContext, guests: Guests, input_mode: int, queues: Sequence[str], log_dir: str | None
+    ) -> None:
+        self.sc = sc
+        self.input_mode = input_mode
+        self.queues = list(queues)
+        self.cluster_info = guests.info()
+        self._guests = guests
+        self._board: subprocess.Popen[bytes] | None = None
+        self._board_url: str | None = None
+        self._log_dir = log_dir
+        atexit.register(self._close)
+
+    def train(
+        self,
+        dataRDD: RDD[Any],
+        num_epochs: int = 0,
+        feed_timeout: int = 600,
+        qname: str = "input",
+    ) -> None:
+        """Feeds an RDD to the workers as often as there are epochs, and returns when its rows were taken.
+
+        Workers get as many rows as each other, but for one, however the partitions are; where there are parameter
+        servers, each gets the partitions that are computed beside it.
+
+        Args:
+            num_epochs: 0 for ten.
+            feed_timeout: Not used: a slow step is no error, and a node that fails ends the feed at once.
+
+        Raises:
+            SparkTFError: a function failed; its traceback is in the error's notes.
+        """
+        self._check_fed(dataRDD, qname, "train")
+        if num_epochs < 0:
+            raise ConfigError("num_epochs cannot be negative")
+        for _ in range(num_epochs or _EPOCHS):
+            if not self._guests.wants_rows:
+                return
+            self._guests.feed(dataRDD)
+
+    def inference(
+        self,
+        dataRDD: RDD[Any],
+        feed_timeout: int = 600,
+        qname: str = "input",
+    ) -> RDD[Any]:
+        """Returns the result of each row, in the rows' order; they are computed when someone asks for them.
+
+        Raises:
+            SparkTFError: a function failed.
+        """
+        self._check_fed(dataRDD, qname, "inference")
+        return self._guests.answers(dataRDD)
+
+    def shutdown(self, ssc: Any = None, grace_secs: float = 0, timeout: float = 259200) -> None:
+        """Says that no more rows come, waits until all workers have returned, and ends the cluster.
+
+        Args:
+            ssc: A StreamingContext, which is not supported.
+            grace_secs: So long an evaluator, or what else still runs, may go on.
+            timeout: In seconds; -1 for none.
+
+        Raises:
+            SparkTFError: a function failed, at any time; its traceback is in the error's notes.
+        """
+        if ssc is not None:
+            raise ConfigError(_STREAMS)
+        try:
+            self._guests.finish(grace_secs, timeout if timeout > 0 else None)
+        finally:
+            self._close()
+
+    def tensorboard_url(self) -> str | None:
+        """Returns where TensorBoard is; None where none was asked for."""
+        return self._board_url
+
+    def show_board(self) -> None:
+        """Starts TensorBoard beside the driver.
+
+        Raises:
+            PreflightError: it is not installed.
+        """
+        if importlib.util.find_spec("tensorboard") is None:
+            raise PreflightError("tensorboard=True needs TensorBoard: install sparktf[tensorboard]")
+        with socket.socket() as probe:
+            probe.bind(("", 0))
+            port = probe.getsockname()[1]
+        log_dir = self._log_dir or tempfile.mkdtemp(prefix="tensorboard-", dir=str(self.sc._temp_dir))
+        host = str(self.sc.getConf().get("spark.driver.host", "localhost"))
+        command = [sys.executable, "-m", "tensorboard.main", "--reload_multifile=True", f"--logdir={log_dir}"]
+        self._board = subprocess.Popen(
+            [*command, f"--port={port}", "--bind_all"], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+        )
+        self._board_url = f"http://{host}:{port}"
+
+    def _check_fed(self, rows: Any, qname: str, what: str) -> None:
+        if type(rows).__name__.endswith("DStream"):
+            raise ConfigError(_STREAMS)
+        if self.input_mode != InputMode.SPARK:
+            raise ConfigError(f"TFCluster.{what}() requires InputMode.SPARK")
+        if qname not in self.queues:
+            raise ConfigError(f"there is no queue {qname!r}")
+
+    def _close(self) -> None:
+        atexit.unregister(self._close)
+        if self._board is not None:
+            self._board.terminate()
+            self._board.wait()
+            self._board = None
+        self._guests.close()
+
+
+def run(  # noqa: PLR0913, PLR0917 - theirs
+    sc: SparkContext,
+    map_fun: Callable[[Any, TFNodeContext], Any],
+    tf_args: Any,
+    num_executors: int,
+    num_ps: int = 0,
+    tensorboard: bool = False,
+    input_mode: int = InputMode.TENSORFLOW,
+    log_dir: str | None = None,
+    driver_ps_nodes: bool = False,
+    master_node: str | None = None,
+    reservation_timeout: float = 600,
+    queues: Sequence[str] = ("input", "output", "error"),
+    eval_node: bool = False,
+    release_port: bool = True,
+) -> TFCluster:
+    """Reserves the nodes, and runs `map_fun(tf_args, ctx)` on each, in a process of its own.
+
+    Args:
+        num_executors: Nodes in all: parameter servers, an evaluator and a master among them.
+        tensorboard: Start TensorBoard, beside the driver.
+        log_dir: For TensorBoard.
+        driver_ps_nodes: Parameter servers run beside the driver.
+        master_node: "chief" or "master": a node has that name, and TF_CONFIG is set on all.
+        reservation_timeout: Seconds for all nodes to come.
+        eval_node: One node is an evaluator.
+        release_port: Without effect: ports are held in a way that lets TensorFlow take them.
+
+    Raises:
+        ConfigError: there are too few nodes, or settings do not go together.
+        ReservationError: not all nodes came in time.
+        SparkTFError: a function failed at once.
+    """
+    del release_port
+    fed = input_mode == InputMode.SPARK
+    if driver_ps_nodes and fed:
+        raise ConfigError("driver_ps_nodes goes with InputMode.TENSORFLOW alone")
+    if eval_node and fed:
+        raise ConfigError("eval_node goes with InputMode.TENSORFLOW alone")
+    template = cluster_template(num_executors, num_ps, master_node, eval_node=eval_node)
+    guests = make_guests(
+        sc, map_fun, tf_args, template, fed=fed, reserve_s=reservation_timeout, here=num_ps if driver_ps_nodes else 0
+    )
+    cluster = TFCluster(sc, guests, input_mode, queues, log_dir)
+    if tensorboard:
+        cluster.show_board()
+    return cluster
+
+
+def make_guests(
+    sc: SparkContext,
+    function: Callable[[Any, TFNodeContext], Any],
+    args: Any,
+    template: dict[str, list[int]],
+    *,
+    fed: bool,
+    reserve_s: float,
+    here: int = 0,
+) -> Guests:
+    """Returns guests that have begun.
+
+    Args:
+        here: So many of the first nodes run beside the driver.
+    """
+    shim = Path(str(sc._temp_dir)) / "sparktf-tensorflowonspark.zip"
+    if not shim.exists():
+        sc.addPyFile(str(write_shim(shim)))
+
+    def main(node: GuestNode, queue: GuestQueue | None) -> None:
+        install()
+        if isinstance(args, list):
+            sys.argv = args
+        function(args, TFNodeContext.of(node, queue))
+
+    guests = Guests(SparkSession(sc), main, template, fed=fed, reserve_s=reserve_s, here=here)
+    try:
+        guests.start()
+    except BaseException:
+        guests.close()
+        raise
+    return guests
+
+
+def cluster_template(
+    num_executors: int, num_ps: int, master_node: str | None, *, eval_node: bool
+) -> dict[str, list[int]]:
+    """Returns which nodes have which names: parameter servers first, then a master, an evaluator, and workers.
+
+    Raises:
+        ConfigError: there are too few nodes, or none that works.
+    """
+    if master_node not in (None, "chief", "master"):
+        raise ConfigError(f"master_node is 'chief' or 'master', not {master_node!r}")
+    template: dict[str, list[int]] = {}
+    left = list(range(num_executors))
+    for job, count in (("ps", num_ps), (master_node, 1 if master_node else 0), ("evaluator", int(eval_node))):
+        if job is not None and count:
+            if len(left) < count:
+                raise ConfigError(f"the cluster needs more than {num_executors} nodes")
+            template[job], left = left[:count], left[count:]
+    if left:
+        template["worker"] = left
+    if not left and master_node is None:
+        raise ConfigError("the cluster needs a worker or a master node at least")
+    return template

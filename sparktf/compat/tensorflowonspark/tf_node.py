@@ -1,0 +1,179 @@
+"""What a function gets on its node: TensorFlowOnSpark's context, its feed, and its paths."""
+
+from __future__ import annotations
+
+import getpass
+from collections.abc import Mapping
+from typing import Any
+
+from sparktf.feed.guest_feed import GuestQueue
+from sparktf.wire.guest import GuestNode
+
+_SCHEMES = ("adl", "file", "hdfs", "oss", "s3", "s3a", "s3n", "swift", "viewfs", "wasb", "webhdfs")
+_WORKING = ("master", "chief", "worker")
+
+
+class TFNodeContext:
+    """Who a node is, and what it can ask for.
+
+    Attributes:
+        executor_id: Its number among all nodes; `worker_num` is the same.
+        job_name: "worker", "ps", "chief", "master" or "evaluator".
+        task_index: Its number among those of its name.
+        cluster_spec: Name -> addresses ("host:port").
+        num_workers: How many nodes work: no servers, no evaluator.
+        defaultFS: What paths without a scheme lie on.
+        working_dir: Where the driver was started.
+        mgr: Its feed, for `DataFeed`.
+    """
+
+    def __init__(
+        self,
+        executor_id: int = 0,
+        job_name: str = "",
+        task_index: int = 0,
+        cluster_spec: Mapping[str, list[str]] | None = None,
+        defaultFS: str = "file://",
+        working_dir: str = ".",
+        mgr: GuestQueue | None = None,
+        tmp_socket: Any = None,
+    ) -> None:
+        self.worker_num = self.executor_id = executor_id
+        self.job_name = job_name
+        self.task_index = task_index
+        self.cluster_spec = dict(cluster_spec or {})
+        self.num_workers = sum(len(nodes) for job, nodes in self.cluster_spec.items() if job in _WORKING)
+        self.defaultFS = defaultFS
+        self.working_dir = working_dir
+        self.mgr = mgr
+        self.tmp_socket = tmp_socket
+
+    @classmethod
+    def of(cls, node: GuestNode, queue: GuestQueue | None) -> TFNodeContext:
+        """Returns the context of a node."""
+        cluster = {job: list(addresses) for job, addresses in node.cluster.items()}
+        return cls(node.number, node.job, node.index, cluster, node.default_fs, node.working_dir, queue)
+
+    def absolute_path(self, path: str) -> str:
+        """See `hdfs_path`."""
+        return hdfs_path(self, path)
+
+    def get_data_feed(
+        self,
+        train_mode: bool = True,
+        qname_in: str = "input",
+        qname_out: str = "output",
+        input_mapping: Mapping[str, str] | None = None,
+    ) -> DataFeed:
+        """Returns the node's feed.
+
+        Raises:
+            RuntimeError: Spark feeds this node nothing.
+        """
+        return DataFeed(self.mgr, train_mode, qname_in, qname_out, input_mapping)
+
+    def release_port(self) -> None:
+        """Does nothing: the node's port is held in a way that lets TensorFlow take it at any time."""
+
+    def start_cluster_server(self, num_gpus: int = 1, rdma: bool = False) -> Any:
+        """See `start_cluster_server`."""
+        return start_cluster_server(self, num_gpus, rdma)
+
+    def export_saved_model(self, sess: Any, export_dir: str, tag_set: str, signatures: Any) -> None:
+        """See `export_saved_model`."""
+        export_saved_model(sess, export_dir, tag_set, signatures)
+
+
+class DataFeed:
+    """The rows that Spark feeds to a node.
+
+    Batches come out of columns; a row is what it was in the RDD.
+    """
+
+    def __init__(
+        self,
+        mgr: GuestQueue | None,
+        train_mode: bool = True,
+        qname_in: str = "input",
+        qname_out: str = "output",
+        input_mapping: Mapping[str, str] | None = None,
+    ) -> None:
+        """Takes the node's feed, `ctx.mgr`.
+
+        Args:
+            input_mapping: Column -> tensor: batches are dicts then; rows have the columns in the order of their names.
+
+        Raises:
+            RuntimeError: Spark feeds this node nothing.
+        """
+        del qname_in, qname_out
+        if mgr is None:
+            raise RuntimeError("Spark feeds this node no rows: it is a server, or input_mode is InputMode.TENSORFLOW")
+        self.mgr = mgr
+        self.train_mode = train_mode
+        self.input_tensors = None if input_mapping is None else [tensor for _, tensor in sorted(input_mapping.items())]
+
+    @property
+    def done_feeding(self) -> bool:
+        """Whether there are no rows any more."""
+        return self.mgr.is_over
+
+    def next_batch(self, batch_size: int) -> Any:
+        """Returns the next rows, fewer at the end; waits for them. With an input mapping, tensor -> values."""
+        rows = self.mgr.take(batch_size)
+        if self.input_tensors is None:
+            return rows
+        columns = list(zip(*rows, strict=True)) if rows else [()] * len(self.input_tensors)
+        return {tensor: list(columns[i]) for i, tensor in enumerate(self.input_tensors)}
+
+    def should_stop(self) -> bool:
+        """Whether there are no rows any more, or none are wanted."""
+        return self.mgr.is_over
+
+    def batch_results(self, results: Any) -> None:
+        """Gives the results of the last rows to who asked for them by `TFCluster.inference`, one for each row."""
+        self.mgr.answer(list(results))
+
+    def terminate(self) -> None:
+        """Wants no more rows: those that come are dropped."""
+        self.mgr.terminate()
+
+
+def hdfs_path(ctx: Any, path: str) -> str:
+    """Returns a path as TensorFlow finds it.
+
+    One without a scheme lies on the default file system; a relative one in the user's folder there, or where the driver
+    was started.
+    """
+    scheme, separator, _ = path.partition("://")
+    if separator and scheme in _SCHEMES:
+        return path
+    if path.startswith("/"):
+        return f"{ctx.defaultFS}{path}"
+    if ctx.defaultFS.startswith(("hdfs://", "viewfs://")):
+        return f"{ctx.defaultFS}/user/{getpass.getuser()}/{path}"
+    if ctx.defaultFS.startswith("file://"):
+        return f"{ctx.defaultFS}/{ctx.working_dir[1:]}/{path}"
+    return f"{ctx.defaultFS}/{path}"
+
+
+def start_cluster_server(ctx: Any, num_gpus: int = 1, rdma: bool = False) -> Any:
+    """Is of TensorFlow 1.
+
+    Raises:
+        RuntimeError: always.
+    """
+    raise RuntimeError("start_cluster_server is of TensorFlow 1: use tf.distribute strategies, which read TF_CONFIG")
+
+
+def export_saved_model(sess: Any, export_dir: str, tag_set: str, signatures: Any) -> None:
+    """Is of TensorFlow 1.
+
+    Raises:
+        RuntimeError: always.
+    """
+    raise RuntimeError("export_saved_model with a session is of TensorFlow 1: use model.export or tf.saved_model.save")
+
+
+def release_port(ctx: Any) -> None:
+    """See `TFNodeContext.release_port`."""

@@ -1,0 +1,90 @@
+"""An agent that outlives its Spark task, so that its executor's slot is free for those who feed.
+
+The task starts it as a process of its own and waits until the gang is whole: as long, each agent has a slot, and so on
+executors of one slot no two are on one. The process ends with its executor's JVM.
+"""
+
+from __future__ import annotations
+
+import os
+import pickle
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+from sparktf.errors import ReservationError
+from sparktf.executor.agent import AgentSettings, run_agent
+from sparktf.executor.identity import executor_identity
+from sparktf.executor.trainer_process import python_path
+from sparktf.process_identity import is_alive, process_of
+
+WHOLE = "sparktf: the gang is whole"
+_LOOK_S = 1.0
+
+
+def detached_agent_task(partition: int, rows: Iterable[object], settings: AgentSettings) -> Iterator[int]:
+    """The function of the agents' job: starts one for the partition, and returns when the gang is whole.
+
+    Raises:
+        ReservationError: the agent ended before.
+    """
+    from pyspark import TaskContext  # noqa: PLC0415 - the process that it starts imports this module, too
+
+    del rows
+    context: Any = TaskContext.get()
+    process = _started(partition, settings, context.taskAttemptId(), executor_identity())
+    assert process.stdout is not None
+    for line in process.stdout:
+        if line.decode(errors="replace").strip() == WHOLE:
+            yield partition
+            return
+    raise ReservationError(f"the agent of node {partition} ended with {process.wait()} before all nodes had come")
+
+
+def start_beside(partition: int, settings: AgentSettings) -> subprocess.Popen[bytes]:
+    """Starts an agent beside this process, which is the driver, and which it ends with."""
+    own = f"{os.getpid()}@{process_of(os.getpid())[2]}"
+    return _started(partition, settings, 0, own)
+
+
+def _started(partition: int, settings: AgentSettings, task: int, jvm: str) -> subprocess.Popen[bytes]:
+    process = subprocess.Popen(
+        [sys.executable, "-P", "-m", "sparktf.executor.detached_agent"],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        env={**os.environ, "PYTHONPATH": python_path(), "PYTHONUNBUFFERED": "1"},
+        start_new_session=True,
+    )
+    assert process.stdin is not None
+    process.stdin.write(pickle.dumps((partition, settings, task, jvm)))
+    process.stdin.close()
+    return process
+
+
+def _end_with(jvm: str) -> None:
+    """Ends this process's group once the executor's JVM is gone."""
+    while is_alive(jvm):
+        time.sleep(_LOOK_S)
+    os.killpg(os.getpgid(0), 9)
+
+
+def main() -> None:
+    """Runs the agent that its parent has told of."""
+    partition, settings, task, jvm = pickle.load(sys.stdin.buffer)
+    threading.Thread(target=_end_with, args=(jvm,), name="jvm", daemon=True).start()
+    run_agent(partition, settings, task, jvm, _tell)
+
+
+def _tell() -> None:
+    """Tells the task that the gang is whole, and says no more to it: it does not listen any longer."""
+    print(WHOLE, flush=True)
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nowhere, 1)
+    os.close(nowhere)
+
+
+if __name__ == "__main__":
+    main()

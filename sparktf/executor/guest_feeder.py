@@ -1,0 +1,175 @@
+"""Feeds rows of a Spark partition to the functions of guests, within a Spark task. Knows nothing of Spark."""
+
+from __future__ import annotations
+
+import itertools
+import os
+import socket
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+from pyarrow import flight
+
+from sparktf.errors import BadValueError, NodeLostError
+from sparktf.executor.identity import executor_identity
+from sparktf.feed.any_rows import UnfitRowsError, batch_to_rows, rows_to_batch
+from sparktf.feed.client import folder_of
+from sparktf.feed.guest_feed import WRAPPED, unwrapped, wrapped
+from sparktf.feed.server import short
+from sparktf.wire.channel import ControlClient
+from sparktf.wire.control import Action
+from sparktf.wire.flight import call_options, client_options
+from sparktf.wire.guest import Deal, DealRequest, GuestPlace
+from sparktf.wire.security import ControlAccess
+
+_CHUNK_ROWS = 2048
+
+
+@dataclass(frozen=True, slots=True)
+class GuestFeedSettings:
+    """What the driver puts into the task's closure.
+
+    Attributes:
+        places: Of the nodes that take rows.
+        deals: All of them get as many rows as the others; else those of the executor that the task runs on.
+    """
+
+    access: ControlAccess
+    places: tuple[GuestPlace, ...]
+    deals: bool
+    driver_lost_s: float
+
+
+def feed_guests(split: int, rows: Iterable[Any], settings: GuestFeedSettings) -> None:
+    """Feeds a partition, and returns when its rows were taken.
+
+    Raises:
+        BadValueError: rows that no column can hold.
+        NodeLostError: a node is gone.
+    """
+    batches = _batches(split, rows)
+    first = next(batches, None)
+    if first is None:
+        return
+    try:
+        if settings.deals:
+            _deal(itertools.chain([first], batches), settings)
+        else:
+            _send_all(itertools.chain([first], batches), _nearest(split, settings.places), settings)
+    except flight.FlightError as error:
+        raise NodeLostError(f"partition {split}: a node took no more rows: {_line(error)}") from error
+
+
+def answer_guests(split: int, rows: Iterable[Any], settings: GuestFeedSettings) -> Iterator[Any]:
+    """Feeds a partition to one node, and yields the result of each row. Raises what `feed_guests` does."""
+    batches = _batches(split, rows)
+    first = next(batches, None)
+    if first is None:
+        return
+    place = _nearest(split, settings.places)
+    try:
+        with ExitStack() as stack:
+            client = stack.enter_context(_connected(place, settings))
+            descriptor = flight.FlightDescriptor.for_command(b"answer")
+            writer, reader = client.do_exchange(descriptor, call_options(settings.access.secret))
+            stack.callback(writer.close)
+            writer.begin(WRAPPED)
+            for batch in itertools.chain([first], batches):
+                writer.write_batch(wrapped(batch))
+            writer.done_writing()
+            for chunk in reader:
+                yield from batch_to_rows(unwrapped(chunk.data))
+    except flight.FlightError as error:
+        raise NodeLostError(f"partition {split}: a node gave no results: {_line(error)}") from error
+
+
+def _batches(split: int, rows: Iterable[Any]) -> Iterator[pa.RecordBatch]:
+    iterator, before = iter(rows), 0
+    while chunk := list(itertools.islice(iterator, _CHUNK_ROWS)):
+        try:
+            yield rows_to_batch(chunk)
+        except UnfitRowsError as error:
+            last = before + len(chunk)
+            raise BadValueError(f"partition {split} of the RDD, rows {before} to {last}: {error}") from error
+        before += len(chunk)
+
+
+def _deal(batches: Iterable[pa.RecordBatch], settings: GuestFeedSettings) -> None:
+    """Sends each node as many rows as the others, over all partitions."""
+    driver = ControlClient(settings.access)
+    with ExitStack() as stack:
+        writers = [_Writer(stack, place, settings) for place in settings.places]
+        for batch in batches:
+            request = DealRequest(rows=batch.num_rows)
+            deal = driver.call_patiently(Action.DEAL, request, Deal, patience_s=settings.driver_lost_s)
+            if deal.is_over:
+                break
+            start = 0
+            for i in range(len(writers)):
+                count = batch.num_rows // len(writers) + (i < batch.num_rows % len(writers))
+                if count:
+                    writers[(deal.first + i) % len(writers)].write(batch.slice(start, count))
+                start += count
+        for writer in writers:
+            writer.end()
+        for writer in writers:
+            writer.wait()
+
+
+def _send_all(batches: Iterable[pa.RecordBatch], place: GuestPlace, settings: GuestFeedSettings) -> None:
+    with ExitStack() as stack:
+        writer = _Writer(stack, place, settings)
+        for batch in batches:
+            writer.write(batch)
+        writer.end()
+        writer.wait()
+
+
+class _Writer:
+    """A call that brings rows to one node."""
+
+    def __init__(self, stack: ExitStack, place: GuestPlace, settings: GuestFeedSettings) -> None:
+        client = stack.enter_context(_connected(place, settings))
+        descriptor = flight.FlightDescriptor.for_command(b"put")
+        self._writer, self._reader = client.do_put(descriptor, WRAPPED, call_options(settings.access.secret))
+        stack.callback(self._writer.close)
+
+    def write(self, batch: pa.RecordBatch) -> None:
+        self._writer.write_batch(wrapped(batch))
+
+    def end(self) -> None:
+        self._writer.done_writing()
+
+    def wait(self) -> None:
+        """Waits until the node has taken all rows."""
+        self._reader.read()
+
+
+def _nearest(split: int, places: Sequence[GuestPlace]) -> GuestPlace:
+    """Returns a node of this executor, else one of this host, else any; of several, one by the partition's number."""
+    host, jvm = socket.gethostname(), executor_identity()
+    on_host = [place for place in places if place.host == host]
+    here = [place for place in on_host if place.jvm == jvm] or on_host or list(places)
+    return here[split % len(here)]
+
+
+@contextmanager
+def _connected(place: GuestPlace, settings: GuestFeedSettings) -> Iterator[Any]:
+    """Connects to a node: over its unix socket where that can be reached, else over TCP."""
+    folder = folder_of(place.data)
+    if folder is None:
+        with flight.FlightClient(place.data.location, **client_options(settings.access.tls)) as client:
+            yield client
+        return
+    try:
+        with flight.FlightClient(flight.Location.for_grpc_unix(short(folder))) as client:
+            yield client
+    finally:
+        os.close(folder)
+
+
+def _line(error: Exception) -> str:
+    return (str(error).splitlines() or [type(error).__name__])[0][:300]

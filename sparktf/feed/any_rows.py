@@ -1,0 +1,104 @@
+"""Rows of Python objects, of whatever shape, as Arrow record batches, and back: many rows at a time.
+
+A row is a tuple, a list, a dict, or a single value; its values are numbers, truth values, texts, bytes, None, and
+lists, tuples and arrays of such. What a row was, and what each of its columns, stands in the schema's metadata.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.types as pt
+
+_SHAPE = b"sparktf.rows"
+_SINGLE, _TUPLE, _LIST, _DICT = "single", "tuple", "list", "dict"
+
+
+class UnfitRowsError(TypeError):
+    """Rows are not of one shape, or have values that no column can hold."""
+
+
+def rows_to_batch(rows: Sequence[Any]) -> pa.RecordBatch:
+    """Returns some rows, of which there is one at least.
+
+    Raises:
+        UnfitRowsError: they cannot be.
+    """
+    first = rows[0]
+    if isinstance(first, Mapping):
+        shape, names = _DICT, [str(name) for name in first]
+        if any(not isinstance(row, Mapping) or list(row) != list(first) for row in rows):
+            raise UnfitRowsError("rows are dicts with different keys")
+        columns: list[Sequence[Any]] = [[row[name] for row in rows] for name in first]
+    elif isinstance(first, (tuple, list)):
+        shape, names = (_LIST if isinstance(first, list) else _TUPLE), [str(i) for i in range(len(first))]
+        try:
+            columns = list(zip(*rows, strict=True))
+        except (TypeError, ValueError) as error:
+            raise UnfitRowsError(f"rows of different lengths or kinds: {error}") from error
+        if len(columns) != len(names):
+            raise UnfitRowsError("rows of different lengths")
+        columns = columns or [[None] * len(rows)]
+    else:
+        shape, names, columns = _SINGLE, ["value"], [rows]
+    made = [_column(name, column) for name, column in zip(names or [""], columns, strict=True)]
+    told = json.dumps({"shape": shape, "width": len(names), "kinds": [kind for _, kind in made]})
+    arrays = [array for array, _ in made]
+    fields = [pa.field(name, array.type) for name, array in zip(names or [""], arrays, strict=True)]
+    return pa.RecordBatch.from_arrays(arrays, schema=pa.schema(fields, metadata={_SHAPE: told.encode()}))
+
+
+def batch_to_rows(batch: pa.RecordBatch) -> list[Any]:
+    """Returns the rows that `rows_to_batch` has taken: numbers are Python's, and nested arrays are NumPy's."""
+    told = json.loads(batch.schema.metadata[_SHAPE])
+    if not told["width"]:
+        return [() if told["shape"] == _TUPLE else [] if told["shape"] == _LIST else {}] * batch.num_rows
+    columns = [_values(column, kind) for column, kind in zip(batch.columns, told["kinds"], strict=True)]
+    if told["shape"] == _SINGLE:
+        return columns[0]
+    rows = zip(*columns, strict=True)
+    if told["shape"] == _TUPLE:
+        return list(rows)
+    if told["shape"] == _LIST:
+        return [list(row) for row in rows]
+    names = batch.schema.names
+    return [dict(zip(names, row, strict=True)) for row in rows]
+
+
+def _column(name: str, values: Sequence[Any]) -> tuple[pa.Array, Any]:
+    """Returns a column, and how its values are made of it again."""
+    there = next((value for value in values if value is not None), None)
+    try:
+        if isinstance(there, np.ndarray):
+            shape = there.shape
+            if len(shape) != 1 and any(value is None or value.shape != shape for value in values):
+                raise UnfitRowsError(f"column {name}: arrays of different shapes")
+            flat = [None if value is None else value.reshape(-1) for value in values]
+            return pa.array(flat), {"array": str(there.dtype), "shape": list(shape) if len(shape) != 1 else None}
+        array = pa.array(values)
+    except (pa.ArrowException, TypeError, ValueError, OverflowError) as error:
+        if isinstance(error, UnfitRowsError):
+            raise
+        said = str(error).partition("\n")[0]
+        raise UnfitRowsError(
+            f"column {name}: {said}; a column has numbers, texts or bytes, or lists and arrays of these, of one type"
+        ) from error
+    if pt.is_struct(array.type) or pt.is_map(array.type):
+        raise UnfitRowsError(f"column {name}: dicts within rows")
+    return array, "tuple" if isinstance(there, tuple) else None
+
+
+def _values(column: pa.Array, kind: Any) -> list[Any]:
+    if isinstance(kind, dict):
+        shape = kind["shape"]
+        found = [None if value is None else np.array(value, kind["array"]) for value in column.to_pylist()]
+        return [value if value is None or shape is None else value.reshape(shape) for value in found]
+    if not column.null_count and (pt.is_floating(column.type) or pt.is_integer(column.type)):
+        values: list[Any] = column.to_numpy().tolist()
+        return values
+    values = column.to_pylist()
+    return [value if value is None else tuple(value) for value in values] if kind == "tuple" else values

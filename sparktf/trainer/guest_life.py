@@ -1,0 +1,65 @@
+"""A node that runs a function of a guest's: it is told who it is, gets rows, and is watched as every trainer is.
+
+The function imports TensorFlow itself, or does not.
+"""
+
+from __future__ import annotations
+
+import faulthandler
+import importlib
+import json
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from sparktf.feed.guest_feed import GuestQueue, GuestServer
+from sparktf.trainer.node.report import Reporter
+from sparktf.wire.channel import ControlClient
+from sparktf.wire.control import Action, Ready, TrainerSpec
+from sparktf.wire.guest import GuestNode
+from sparktf.wire.uploads import Finished
+
+_LEADERS = ("chief", "master")
+_MOST_NBYTES = 64 << 20
+"""Bytes of rows that wait for the function, before feeders do."""
+
+Main = Callable[[GuestNode, GuestQueue | None], Any]
+
+
+def set_cluster(node: GuestNode) -> None:
+    """Sets TF_CONFIG as TensorFlowOnSpark does: where there is a chief or a master, and else not."""
+    os.environ.pop("TF_CONFIG", None)
+    if any(leader in node.cluster for leader in _LEADERS):
+        cluster = {job: list(addresses) for job, addresses in node.cluster.items()}
+        task = {"type": node.job, "index": node.index}
+        os.environ["TF_CONFIG"] = json.dumps({"cluster": cluster, "task": task, "environment": "cloud"})
+    os.environ["TF_GRPC_REUSE_PORT"] = "1"  # the agent holds the port until TensorFlow has taken it
+
+
+def run(spec: TrainerSpec, client: ControlClient, reporter: Reporter, work: Path) -> None:
+    """Runs the function, and waits for the order to stop."""
+    node = spec.guest
+    if node is None:
+        raise ValueError("a guest has a node")
+    queue = GuestQueue(_MOST_NBYTES) if node.is_fed else None
+    address = None
+    if queue is not None:
+        access = client.access
+        own = spec.cluster.address(spec.node)
+        folder = work / "feed"
+        folder.mkdir(mode=0o700)
+        server = GuestServer(own.rpartition(":")[0], folder, access.secret, access.tls, queue)
+        address = server.address
+    ready = Ready(**spec.sender, replicas=1, keras="none", versions={}, weights=0, data=address)
+    reporter.send(Action.READY, ready)
+    faulthandler.cancel_dump_traceback_later()
+    reporter.enter("training")
+    module, _, name = spec.config.model.partition(":")
+    main: Main = getattr(importlib.import_module(module), name)
+    main(node, queue)
+    if queue is not None:
+        queue.terminate()  # who feeds it, feeds nobody
+    reporter.send(Action.FINISHED, Finished(**spec.sender, step=0, model=()))
+    reporter.enter("finished")
+    reporter.finish()

@@ -1,0 +1,235 @@
+"""Programs in the style of TensorFlowOnSpark's own examples; what they return, a test looks at."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+from pyspark.sql import DataFrame, SparkSession
+
+from sparktf.compat import tensorflowonspark  # noqa: F401 - the one line that a script gets
+from sparktf.errors import SparkTFError
+
+from tensorflowonspark import TFCluster, TFNode, TFParallel  # type: ignore[import-not-found]  # isort: skip
+
+SPARK, TENSORFLOW = 1, 0
+SIZES = (700, 0, 3, 1, 0, 296)
+
+
+def uneven(spark: SparkSession) -> Any:
+    """Returns rows (id, a list, a text, maybe nothing) in partitions of different sizes, two of them empty."""
+
+    def rows(partition: int, _: Any) -> Any:
+        first = sum(SIZES[:partition])
+        for i in range(first, first + SIZES[partition]):
+            yield (i, [i / 2, float(i)], f"é{i}", None if i % 3 else i)
+
+    return spark.sparkContext.parallelize(range(len(SIZES)), len(SIZES)).mapPartitionsWithIndex(rows)
+
+
+def noted(args: dict[str, str], ctx: Any) -> None:
+    """Writes down all rows, in batches of different sizes, and who the node is."""
+    feed = ctx.get_data_feed()
+    rows: list[Any] = []
+    sizes: list[int] = []
+    while not feed.should_stop():
+        batch = feed.next_batch(1 + len(sizes) % 64)
+        sizes.append(len(batch))
+        rows += batch
+    assert all(isinstance(row, tuple) and isinstance(row[1], list) for row in rows)
+    told = {"job": ctx.job_name, "index": ctx.task_index, "workers": ctx.num_workers, "pid": os.getpid(), "rows": rows}
+    told |= {"config": json.loads(os.environ.get("TF_CONFIG", "null")), "path": ctx.absolute_path("x")}
+    Path(args["folder"], f"{ctx.executor_id}.json").write_text(json.dumps(told))
+
+
+def feeding(spark: SparkSession, folder: str) -> DataFrame:
+    """Feeds uneven partitions twice, to a chief and a worker."""
+    cluster = TFCluster.run(
+        spark.sparkContext, noted, {"folder": folder}, 2, 0, input_mode=TFCluster.InputMode.SPARK, master_node="chief"
+    )
+    cluster.train(uneven(spark), 2)
+    cluster.shutdown()
+    return spark.createDataFrame([(json.dumps(cluster.cluster_info),)], "told string")
+
+
+def trained(args: dict[str, Any], ctx: Any) -> None:
+    """Trains a line with MultiWorkerMirroredStrategy, as long as there are rows."""
+    import numpy as np
+    import tensorflow as tf
+
+    strategy = tf.distribute.MultiWorkerMirroredStrategy()
+    feed = TFNode.DataFeed(ctx.mgr)
+    with strategy.scope():
+        weights = tf.Variable(tf.zeros((2, 1)))
+
+    def rows() -> Any:
+        while not feed.should_stop():
+            batch = feed.next_batch(1)
+            if not batch:
+                return
+            yield np.array(batch[0][1], np.float32), np.float32(batch[0][0])
+
+    spec = (tf.TensorSpec((2,), tf.float32), tf.TensorSpec((), tf.float32))
+    data = tf.data.Dataset.from_generator(rows, output_signature=spec).batch(25)
+
+    @tf.function  # type: ignore[untyped-decorator]
+    def step(x: Any, y: Any) -> Any:
+        def replica(x: Any, y: Any) -> Any:
+            with tf.GradientTape() as tape:
+                loss = tf.reduce_mean((tf.squeeze(x @ weights, 1) - y) ** 2)
+            gradient = tape.gradient(loss, weights)
+            together = tf.distribute.get_replica_context().all_reduce("MEAN", gradient)
+            weights.assign_sub(1e-7 * together)
+            return loss
+
+        return strategy.run(replica, args=(x, y))
+
+    steps = 0
+    for x, y in data:
+        step(x, y)
+        steps += 1
+    told = {"steps": steps, "weights": weights.numpy().ravel().tolist()}
+    Path(args["folder"], f"{ctx.executor_id}.json").write_text(json.dumps(told))
+
+
+def synchronous(spark: SparkSession, folder: str) -> DataFrame:
+    """Trains synchronously on partitions of different sizes: all workers make as many steps."""
+    cluster = TFCluster.run(
+        spark.sparkContext, trained, {"folder": folder}, 2, 0, input_mode=TFCluster.InputMode.SPARK, master_node="chief"
+    )
+    cluster.train(uneven(spark), 1)
+    cluster.shutdown(grace_secs=1)
+    return spark.createDataFrame([("done",)], "told string")
+
+
+def squared(args: list[str], ctx: Any) -> None:
+    """Answers with squares; the last argument is the program's own."""
+    import sys
+
+    assert sys.argv == args
+    feed = ctx.get_data_feed(train_mode=False)
+    while not feed.should_stop():
+        batch = feed.next_batch(100)
+        feed.batch_results([(row[0], row[0] ** 2, row[2]) for row in batch])
+
+
+def inference(spark: SparkSession) -> DataFrame:
+    """Returns what a cluster answers to uneven partitions."""
+    cluster = TFCluster.run(
+        spark.sparkContext, squared, ["--name", "value"], 2, 0, False, TFCluster.InputMode.SPARK, master_node="chief"
+    )
+    found = cluster.inference(uneven(spark)).collect()
+    cluster.shutdown()
+    return spark.createDataFrame(found, "id bigint, squared bigint, text string")
+
+
+def served(args: dict[str, Any], ctx: Any) -> None:
+    """Trains over a parameter server: the chief has the worker make updates."""
+    import tensorflow as tf
+
+    resolver = tf.distribute.cluster_resolver.TFConfigClusterResolver()
+    if ctx.job_name in ("worker", "ps"):
+        server = tf.distribute.Server(
+            resolver.cluster_spec(), job_name=ctx.job_name, task_index=ctx.task_index, protocol="grpc", start=True
+        )
+        if ctx.job_name == "ps":
+            server.join()
+        import time
+
+        while not Path(args["folder"], "done").exists():
+            time.sleep(0.1)
+        return
+    strategy = tf.distribute.ParameterServerStrategy(resolver)
+    coordinator = tf.distribute.coordinator.ClusterCoordinator(strategy)
+    with strategy.scope():
+        total = tf.Variable(0.0)
+
+    @tf.function  # type: ignore[untyped-decorator]
+    def update() -> Any:
+        total.assign_add(1.0)
+        return 0
+
+    for _ in range(20):
+        coordinator.schedule(update)
+    coordinator.join()
+    Path(args["folder"], "total").write_text(str(float(total.numpy())))
+    Path(args["folder"], "done").touch()
+
+
+def servers(spark: SparkSession, folder: str) -> DataFrame:
+    """Trains over a parameter server, which nobody waits for."""
+    cluster = TFCluster.run(
+        spark.sparkContext,
+        served,
+        {"folder": folder},
+        3,
+        1,
+        input_mode=TFCluster.InputMode.TENSORFLOW,
+        master_node="chief",
+    )
+    cluster.shutdown()
+    return spark.createDataFrame([(json.dumps(cluster.cluster_info),)], "told string")
+
+
+def failing(args: dict[str, str], ctx: Any) -> None:
+    """Fails where it is told to, on the second node."""
+    if ctx.executor_id == 1 and args["when"] == "before":
+        raise ValueError("no luck before")
+    feed = ctx.get_data_feed()
+    seen = 0
+    while not feed.should_stop():
+        seen += len(feed.next_batch(10))
+        if ctx.executor_id == 1 and args["when"] == "during" and seen >= 20:
+            raise ValueError("no luck during")
+    if ctx.executor_id == 1 and args["when"] == "after":
+        raise ValueError("no luck after")
+
+
+def failure(spark: SparkSession, when: str) -> DataFrame:
+    """Returns what is raised, where, and with which traceback."""
+    stage = "run"
+    try:
+        cluster = TFCluster.run(
+            spark.sparkContext, failing, {"when": when}, 2, 0, input_mode=TFCluster.InputMode.SPARK, master_node="chief"
+        )
+        stage = "train"
+        cluster.train(uneven(spark), 5)
+        stage = "shutdown"
+        cluster.shutdown()
+    except SparkTFError as error:
+        notes = "\n".join(getattr(error, "__notes__", ()))
+        found = (stage, type(error).__name__, str(error), notes)
+        return spark.createDataFrame([found], "stage string, kind string, message string, notes string")
+    raise AssertionError("nothing was raised")
+
+
+def enough(args: dict[str, str], ctx: Any) -> None:
+    """Takes thirty rows, and wants no more."""
+    feed = ctx.get_data_feed()
+    rows = feed.next_batch(30)
+    feed.terminate()
+    Path(args["folder"], f"{ctx.executor_id}.json").write_text(json.dumps(len(rows)))
+
+
+def terminated(spark: SparkSession, folder: str) -> DataFrame:
+    """Feeds more epochs than anybody wants."""
+    cluster = TFCluster.run(
+        spark.sparkContext, enough, {"folder": folder}, 2, 0, input_mode=TFCluster.InputMode.SPARK, master_node="chief"
+    )
+    cluster.train(uneven(spark), 1000)
+    cluster.shutdown()
+    return spark.createDataFrame([("done",)], "told string")
+
+
+def alone(args: dict[str, str], ctx: Any) -> None:
+    """Writes down who it is."""
+    told = [ctx.executor_id, ctx.num_workers, os.getpid(), "TF_CONFIG" in os.environ]
+    Path(args["folder"], f"{ctx.executor_id}.json").write_text(json.dumps(told))
+
+
+def parallel(spark: SparkSession, folder: str) -> DataFrame:
+    """Runs three instances beside each other."""
+    TFParallel.run(spark.sparkContext, alone, {"folder": folder}, 3)
+    return spark.createDataFrame([("done",)], "told string")

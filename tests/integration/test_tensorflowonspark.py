@@ -1,0 +1,132 @@
+"""Programs of TensorFlowOnSpark on sparktf's agents and feeds: what they rely on stays, and their pains go."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pytest
+from integration.application import Application
+from integration.cases.guests import SIZES
+from integration.sandbox import Sandbox
+
+ROWS = sum(SIZES)
+
+
+def told(folder: Path) -> list[Any]:
+    """Returns what the nodes have written down, by their numbers."""
+    return [json.loads(path.read_text()) for path in sorted(folder.glob("*.json"))]
+
+
+def test_every_row_comes_once_an_epoch_as_it_was_and_workers_get_as_many(local: Application, tmp_path: Path) -> None:
+    [[said]] = local.collect("cases.guests:feeding", folder=str(tmp_path))
+    nodes = told(tmp_path)
+    assert [(node["job"], node["index"], node["workers"]) for node in nodes] == [("chief", 0, 2), ("worker", 0, 2)]
+    assert len({node["pid"] for node in nodes}) == 2
+    assert abs(len(nodes[0]["rows"]) - len(nodes[1]["rows"])) <= 1
+    rows = [row for node in nodes for row in node["rows"]]
+    assert Counter(row[0] for row in rows) == dict.fromkeys(range(ROWS), 2)
+    assert all(row == [row[0], [row[0] / 2, row[0]], f"é{row[0]}", None if row[0] % 3 else row[0]] for row in rows)
+    info = json.loads(said)
+    addresses = {job: [f"127.0.0.1:{n['port']}" for n in info if n["job_name"] == job] for job in ("chief", "worker")}
+    for i, job in enumerate(("chief", "worker")):
+        assert nodes[i]["config"]["cluster"] == addresses
+        assert nodes[i]["config"]["task"] == {"type": job, "index": 0}
+        assert nodes[i]["path"].startswith("file://")
+    assert not local.family.trainers()
+
+
+def test_workers_that_train_together_end_together_however_the_partitions_are(
+    local: Application, tmp_path: Path
+) -> None:
+    """TensorFlowOnSpark's own waits for ever here: the worker with fewer rows leaves, and the other's update hangs."""
+    local.collect("cases.guests:synchronous", folder=str(tmp_path))
+    first, second = told(tmp_path)
+    assert first["steps"] == second["steps"] == ROWS // 2 // 25
+    assert first["weights"] == second["weights"] != [0, 0]
+
+
+def test_results_come_back_in_the_order_of_the_rows(local: Application) -> None:
+    found = local.collect("cases.guests:inference")
+    assert found == [[i, i * i, f"é{i}"] for i in range(ROWS)]
+
+
+def test_a_parameter_server_is_there_as_long_as_others_work(local: Application, tmp_path: Path) -> None:
+    [[said]] = local.collect("cases.guests:servers", folder=str(tmp_path))
+    assert (tmp_path / "total").read_text() == "20.0"
+    assert [node["job_name"] for node in json.loads(said)] == ["ps", "chief", "worker"]
+    assert not local.family.trainers()
+
+
+@pytest.mark.parametrize(
+    ("when", "stages"), [("before", ("run", "train")), ("during", ("train",)), ("after", ("shutdown",))]
+)
+def test_what_a_function_raises_ends_the_program_with_its_traceback(
+    when: str, stages: tuple[str, ...], local: Application
+) -> None:
+    [[stage, kind, message, notes]] = local.collect("cases.guests:failure", when=when)
+    assert stage in stages
+    assert kind == "ModelError"
+    assert f"ValueError: no luck {when}" in message
+    assert "Traceback" in notes
+    assert "in failing" in notes
+    assert not local.family.trainers()
+
+
+def test_rows_that_nobody_wants_any_more_are_dropped(local: Application, tmp_path: Path) -> None:
+    local.collect("cases.guests:terminated", folder=str(tmp_path))
+    assert told(tmp_path) == [30, 30]
+
+
+def test_instances_beside_each_other_are_alone(local: Application, tmp_path: Path) -> None:
+    local.collect("cases.guests:parallel", folder=str(tmp_path))
+    found = told(tmp_path)
+    assert [(number, workers, has) for number, workers, _, has in found] == [(i, 3, False) for i in range(3)]
+    assert len({pid for _, _, pid, _ in found}) == 3
+
+
+SCRIPT = """
+import sys
+from pyspark.sql import SparkSession
+from tensorflowonspark import TFCluster
+
+def main_fun(args, ctx):
+    from tensorflowonspark import TFNode
+    feed = TFNode.DataFeed(ctx.mgr, True)
+    total = 0
+    while not feed.should_stop():
+        total += sum(feed.next_batch(7))
+    open(f"{args[1]}/{ctx.executor_id}", "w").write(str(total))
+
+if __name__ == "__main__":
+    spark = SparkSession.builder.getOrCreate()
+    sc = spark.sparkContext
+    mode = TFCluster.InputMode.SPARK
+    cluster = TFCluster.run(sc, main_fun, sys.argv, 2, num_ps=0, tensorboard=False, input_mode=mode)
+    cluster.train(sc.parallelize(range(1000), 3), num_epochs=2, feed_timeout=1)
+    cluster.shutdown()
+    print("it has run")
+"""
+
+
+def test_a_script_runs_unchanged_where_each_executor_has_room_for_one_task(sandbox: Sandbox, tmp_path: Path) -> None:
+    """By `spark-submit --py-files`; TensorFlowOnSpark's own advice is one task an executor."""
+    script = tmp_path / "script.py"
+    script.write_text(SCRIPT)
+    shim = tmp_path / "tensorflowonspark.zip"
+    write = [sys.executable, "-m", "sparktf.compat.tensorflowonspark", "--write-py-file", str(shim)]
+    subprocess.run(write, check=True, capture_output=True, env=sandbox.environment())
+    conf = {**sandbox.settings("local-cluster[2,2,1024]", {}), "spark.task.cpus": "2"}
+    options = [part for key, value in conf.items() for part in ("--conf", f"{key}={value}")]
+    command = [str(Path(sys.executable).with_name("spark-submit")), *options, "--py-files", str(shim), str(script)]
+    whole = [*command, str(tmp_path)]
+    kept: dict[str, Any] = {"cwd": sandbox.cwd, "env": sandbox.environment(), "capture_output": True, "text": True}
+    done = subprocess.run(whole, check=False, timeout=120, **kept)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "it has run" in done.stdout
+    assert sum(int((tmp_path / name).read_text()) for name in "01") == 2 * sum(range(1000))
+    assert not sandbox.family.wait()

@@ -1,0 +1,157 @@
+"""Rows of guests as columns, their queue, and which node is what."""
+
+from __future__ import annotations
+
+import threading
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from sparktf.compat.tensorflowonspark.tf_cluster import cluster_template
+from sparktf.compat.tensorflowonspark.tf_node import DataFeed, TFNodeContext, hdfs_path
+from sparktf.errors import ConfigError
+from sparktf.feed.any_rows import UnfitRowsError, batch_to_rows, rows_to_batch
+from sparktf.feed.guest_feed import BroughtRows, GuestQueue, unwrapped, wrapped
+from sparktf.wire.guest import GuestNode
+
+numbers = st.integers(-(2**63), 2**63 - 1)
+values = st.sampled_from(
+    [numbers, st.floats(allow_nan=False), st.text(), st.binary(), st.booleans(), st.lists(numbers), st.tuples(numbers)]
+)
+
+
+@given(st.lists(values, max_size=5), st.sampled_from([tuple, list]), st.data())
+def test_rows_are_what_they_were(kinds: list[Any], shape: Any, data: Any) -> None:
+    row = st.tuples(*(st.none() | kind for kind in kinds)).map(shape)
+    rows: list[Any] = data.draw(st.lists(row, min_size=1, max_size=10))
+    assert batch_to_rows(unwrapped(wrapped(rows_to_batch(rows)))) == rows
+
+
+def test_single_values_dicts_and_arrays_are_rows_too() -> None:
+    samples: list[list[Any]] = [[1, 2], ["a", None], [{"a": 1, "b": "x"}, {"a": 2, "b": "y"}], [[], []], [b"a"]]
+    for rows in samples:
+        assert batch_to_rows(rows_to_batch(rows)) == rows
+    images = [(np.full((2, 3), i, np.uint8), i) for i in range(4)]
+    found = batch_to_rows(rows_to_batch(images))
+    assert [label for _, label in found] == [0, 1, 2, 3]
+    for (array, _), (expected, _) in zip(found, images, strict=True):
+        assert array.dtype == np.uint8
+        np.testing.assert_array_equal(array, expected)
+
+
+@pytest.mark.parametrize(
+    "rows",
+    [
+        [(1, 2), (1,)],
+        [(1,), (1, 2)],
+        [1, "a"],
+        [(1, object())],
+        [({"a": 1},)],
+        [{"a": 1}, {"b": 1}],
+        [(np.ones((1, 2)),), (np.ones((2, 1)),)],
+    ],
+)
+def test_rows_of_no_shape_are_refused(rows: list[Any]) -> None:
+    with pytest.raises(UnfitRowsError):
+        rows_to_batch(rows)
+
+
+def fed(*parts: list[Any], answers: bool = False) -> tuple[GuestQueue, list[BroughtRows]]:
+    queue, streams = GuestQueue(1 << 20), []
+    for part in parts:
+        stream = BroughtRows(wants_answers=answers)
+        if answers:
+            queue.begin_answers(stream, len(part))
+        queue.put(rows_to_batch(part), stream)
+        queue.put(None, stream)
+        streams.append(stream)
+    return queue, streams
+
+
+def test_batches_go_across_partitions_until_the_end() -> None:
+    queue, streams = fed([1, 2, 3], [4], [5, 6])
+    queue.end()
+    feed = DataFeed(queue)
+    assert [feed.next_batch(2), feed.next_batch(3)] == [[1, 2], [3, 4, 5]]
+    assert not feed.should_stop()
+    assert feed.next_batch(9) == [6]
+    assert feed.should_stop()
+    assert feed.next_batch(9) == []
+    assert [stream.left for stream in streams] == [0, 0, 0]
+
+
+def test_where_results_are_wanted_a_batch_ends_with_its_partition() -> None:
+    queue, streams = fed([1, 2, 3], [4, 5], answers=True)
+    feed = DataFeed(queue)
+    assert [feed.next_batch(2), feed.next_batch(2)] == [[1, 2], [3]]
+    feed.batch_results([10, 20, 30])
+    assert feed.next_batch(5) == [4, 5]
+    feed.batch_results([40, 50])
+    assert [stream.answers for stream in streams] == [[10, 20, 30], [40, 50]]
+    with pytest.raises(ValueError, match="1 results more than rows"):
+        feed.batch_results([60])
+
+
+def test_whoever_brings_more_than_there_is_room_for_waits_until_rows_are_taken_or_unwanted() -> None:
+    queue, stream = GuestQueue(1), BroughtRows()
+    batch = rows_to_batch([1, 2])
+    queue.put(batch, stream)
+    done = threading.Event()
+
+    def bring() -> None:
+        queue.put(batch, stream)
+        queue.wait_taken(stream)
+        done.set()
+
+    thread = threading.Thread(target=bring)
+    thread.start()
+    assert queue.take(3) == [1, 2, 1]
+    assert not done.is_set()
+    DataFeed(queue).terminate()
+    thread.join(10)
+    assert done.is_set()
+    queue.put(batch, stream)
+    assert queue.take(1) == [2]
+    assert queue.take(1) == []
+
+
+def test_a_mapping_makes_tensors_of_the_columns() -> None:
+    queue, _ = fed([(1, "a"), (2, "b")])
+    queue.end()
+    feed = DataFeed(queue, input_mapping={"b": "texts", "a": "numbers"})
+    assert feed.next_batch(5) == {"numbers": [1, 2], "texts": ["a", "b"]}
+    assert feed.next_batch(5) == {"numbers": [], "texts": []}
+    with pytest.raises(RuntimeError, match="Spark feeds this node no rows"):
+        DataFeed(None)
+
+
+def test_nodes_have_names_as_there() -> None:
+    assert cluster_template(4, 1, "chief", eval_node=True) == {"ps": [0], "chief": [1], "evaluator": [2], "worker": [3]}
+    assert cluster_template(2, 0, None, eval_node=False) == {"worker": [0, 1]}
+    assert cluster_template(1, 0, "master", eval_node=False) == {"master": [0]}
+    for nodes, ps, master in ((1, 1, None), (1, 2, None), (1, 1, "chief"), (2, 0, "boss")):
+        with pytest.raises(ConfigError):
+            cluster_template(nodes, ps, master, eval_node=False)
+
+
+@pytest.mark.parametrize(
+    ("default_fs", "path", "found"),
+    [
+        ("hdfs://nn:8020", "/data/x", "hdfs://nn:8020/data/x"),
+        ("hdfs://nn:8020", "s3a://b/x", "s3a://b/x"),
+        ("file://", "/data/x", "file:///data/x"),
+        ("file://", "x", "file:///work/here/x"),
+        ("s3a://bucket", "x", "s3a://bucket/x"),
+    ],
+)
+def test_paths_are_those_of_the_default_file_system(default_fs: str, path: str, found: str) -> None:
+    cluster = {"chief": ("a:1",), "worker": ("b:2", "c:3"), "ps": ("d:4",)}
+    node = GuestNode(
+        number=3, job="worker", index=1, cluster=cluster, default_fs=default_fs, working_dir="/work/here", is_fed=True
+    )
+    ctx = TFNodeContext.of(node, None)
+    assert (ctx.num_workers, ctx.worker_num, ctx.cluster_spec["worker"]) == (3, 3, ["b:2", "c:3"])
+    assert hdfs_path(ctx, path) == ctx.absolute_path(path) == found
