@@ -2,6 +2,9 @@
 
 TFRecord files: our feed beside tf.data with `parse_example`, in order, each in a process of its own that is bound to
 one core, alternating. Both end in batches of arrays; the checksums are checked by both.
+
+A script of TensorFlowOnSpark that drains its feed to NumPy (`_tensorflowonspark.py`): on sparktf, and on the real
+package, alternating; a table of 17 float32 columns by InputMode.SPARK to two nodes.
 """
 
 from __future__ import annotations
@@ -17,7 +20,10 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyspark
+from _lake import float_columns, write_lake
 from _report import Figure, figure, report
+from dataframe import install_peer, tensorflowonspark
 
 from sparktf.config.job import JobConfig
 from sparktf.driver.plan.planner import plan_source
@@ -137,11 +143,29 @@ def tfrecords(runs: int, root: Path) -> list[Figure]:
     return figures
 
 
+def scripts(runs: int, root: Path) -> list[Figure]:
+    """Measures a script of TensorFlowOnSpark's."""
+    os.environ.update(PYSPARK_PYTHON=sys.executable, SPARK_HOME=str(Path(pyspark.__file__).parent))
+    packages = root / "peer"
+    install_peer(packages)
+    # The peer would take minutes for the larger one; ours is through the smaller one before it is at speed.
+    large, small = (write_lake(root / f"fed-{rows}", float_columns(rows)) for rows in (2_000_000, 60_000))
+    rates = []
+    for _ in range(runs):
+        rates.append((tensorflowonspark(large, None, root), tensorflowonspark(small, packages, root)))
+        print("script: {:,.0f} and {:,.0f} rows/s".format(*rates[-1]), file=sys.stderr, flush=True)
+    return [
+        figure("script on TensorFlowOnSpark", [theirs / 1e3 for _, theirs in rates], unit="k rows/s"),
+        figure("script on sparktf", [ours / 1e3 for ours, _ in rates], unit="k rows/s"),
+        figure("script: sparktf / TensorFlowOnSpark", [o / t for o, t in rates], unit="ratio", goal=">= 20"),
+    ]
+
+
 def main() -> None:
     """Measures and reports."""
     runs = int(os.environ.get("RUNS", RUNS))
     with tempfile.TemporaryDirectory(prefix="sparktf-bench-") as root:
-        report("compat", tfrecords(runs, Path(root)))
+        report("compat", [*tfrecords(runs, Path(root)), *scripts(runs, Path(root))])
 
 
 if __name__ == "__main__":

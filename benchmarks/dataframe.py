@@ -116,12 +116,19 @@ def install_peer(folder: Path) -> None:
     subprocess.run([*pip, "--target", str(folder), *PEER], check=True)
 
 
-def tensorflowonspark(folder: Path, packages: Path, work: Path) -> float:
-    """Returns the rows per second of the peer; ends the process with its output if it fails."""
+def tensorflowonspark(folder: Path, packages: Path | None, work: Path) -> float:
+    """Returns the rows per second of the peer; ends the process with its output if it fails.
+
+    Args:
+        packages: Where it is installed; None to run the same script on sparktf in its place.
+    """
     script, out = Path(__file__).with_name("_tensorflowonspark.py"), work / "peer.json"
-    path = os.pathsep.join([str(packages), str(script.parent), os.environ.get("PYTHONPATH", "")])
+    path = os.pathsep.join([str(packages or ""), str(script.parent), os.environ.get("PYTHONPATH", "")]).strip(
+        os.pathsep
+    )
+    module = [] if packages is not None else ["-m", "sparktf.compat.tensorflowonspark"]
     done = subprocess.run(
-        [sys.executable, str(script), str(folder), str(out)],
+        [sys.executable, *module, str(script), str(folder), str(out)],
         env={**os.environ, "PYTHONPATH": path, "CUDA_VISIBLE_DEVICES": "", "TF_CPP_MIN_LOG_LEVEL": "3"},
         cwd=work,
         capture_output=True,
