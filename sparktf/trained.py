@@ -127,9 +127,10 @@ class HistoryChart:
         self.figure.suptitle(title)
         for i, name in enumerate(names):
             axes = self.figure.add_subplot(1, len(names), i + 1)
-            for column, label in ((name, "training"), (f"{_VALIDATION}{name}", "validation")):
+            lines = ((name, "training", "C0"), (f"{_VALIDATION}{name}", "validation", "C1"))
+            for column, label, colour in lines:
                 if column in history:
-                    axes.plot(history["epoch"], history[column], marker="o", markersize=3, label=label)
+                    axes.plot(history["epoch"], history[column], color=colour, marker="o", markersize=3, label=label)
             axes.set_xlabel("epoch")
             axes.set_title(name, fontsize="medium")
             axes.xaxis.set_major_locator(MaxNLocator(integer=True))
