@@ -17,6 +17,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 AIRFLOW := .airflow
 MLFLOW := .mlflow
+CONNECTORS := .connectors
 PY := $(BIN)/python
 LAKE := lake/digits
 CLICKS := lake/clicks
@@ -150,6 +151,8 @@ integration: java $(VENV)/.dev ## Tests of real Spark with real trainers, in two
 
 $(HALVES_integration) $(HALVES_cluster): $(CLASSES)
 
+integration integration-others: $(CONNECTORS)/.installed
+
 # One half are all that train in the shared application of one machine; tests/integration/conftest.py marks them.
 .PHONY: integration-local
 integration-local:
@@ -222,7 +225,7 @@ bench-predict: java $(VENV)/.dev
 
 .PHONY: clean
 clean: ## Remove all that make has made
-	@rm -rf $(VENV) $(AIRFLOW) $(MLFLOW) $(LAKE) $(CLICKS) lake/.digits-* lake/.clicks-* runs/digits runs/clicks benchmarks/out build dist *.egg-info \
+	@rm -rf $(VENV) $(AIRFLOW) $(MLFLOW) $(CONNECTORS) $(LAKE) $(CLICKS) lake/.digits-* lake/.clicks-* runs/digits runs/clicks benchmarks/out build dist *.egg-info \
 		.mypy_cache .pytest_cache .ruff_cache .hypothesis artifacts spark-warehouse metastore_db derby.log
 	@find sparktf jobs yarn tests benchmarks -name __pycache__ -prune -exec rm -rf {} +
 	@rmdir lake runs 2>/dev/null || true
@@ -278,6 +281,18 @@ $(MLFLOW)/.installed: tests/guests/requirements.txt | $(PY)
 	@echo "installing MLflow's server into $(MLFLOW) (once, a minute at most)"
 	@$(PY) -m venv --clear $(MLFLOW)
 	@$(MLFLOW)/bin/python -m pip install --quiet --disable-pip-version-check --requirement $<
+	@touch $@
+
+# Connectors of tables are made for one Spark each, and there are none for the newest: their tests bring an older one along.
+$(CONNECTORS)/.installed: $(wildcard tests/integration/connectors/*) | $(VENV)/.dev
+	@command -v mvn >/dev/null || { echo "Maven is needed for the connectors of Delta and Iceberg: install it" \
+		"(Debian, Ubuntu: apt-get install maven)" >&2; exit 1; }
+	@echo "installing Spark with the connectors of Delta and Iceberg into $(CONNECTORS) (once, a minute or two)"
+	@rm -rf $(CONNECTORS)
+	@$(PY) -m pip install --quiet --disable-pip-version-check --target $(CONNECTORS)/python \
+		--requirement tests/integration/connectors/requirements.txt
+	@mvn -B -ntp -q -f tests/integration/connectors/pom.xml dependency:copy-dependencies \
+		-DoutputDirectory=$(abspath $(CONNECTORS))/jars
 	@touch $@
 
 $(PY):

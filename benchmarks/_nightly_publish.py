@@ -13,7 +13,8 @@ from pathlib import Path
 
 from _report import Figure, figure, report
 
-from sparktf.driver.plan.plan import Plan, save_plan
+from sparktf.driver.plan.plan import Plan
+from sparktf.driver.plan.stored_plan import save_plan
 from sparktf.errors import Verdict
 from sparktf.feature import FeedSpec
 from sparktf.hadoop import HadoopConf

@@ -32,10 +32,13 @@ class ModelFeed(Message):
     Attributes:
         spec: Its features are the inputs alone; their columns are those of the source.
         outputs: By name, in the order of their names.
+        source_version: Which version of a Delta table, or snapshot of an Iceberg table, it was trained on; None where
+            the source has none.
     """
 
     spec: FeedSpec
     outputs: tuple[ModelOutput, ...]
+    source_version: int | None = None
 
 
 def inputs_alone(spec: FeedSpec) -> FeedSpec:

@@ -104,18 +104,18 @@ def _train(started: list[SparkSession]) -> None:
 
 def _predict(started: list[SparkSession]) -> None:
     config, model = parse_predict()
-    spark = _session(config, started)
+    spark = _session(config, started, scores=True)
     from sparktf.predict.dated import score  # noqa: PLC0415 - as below
 
     print(score(spark, config, model).in_words(), flush=True)
 
 
-def _session(config: JobConfig, started: list[SparkSession]) -> SparkSession:
+def _session(config: JobConfig, started: list[SparkSession], *, scores: bool = False) -> SparkSession:
     # A session takes ten seconds or more: so said before even pyspark is imported.
     print(f"sparktf {__version__}: starting Spark for {config.name}", flush=True)
     from sparktf.driver.spark.application import start_session  # noqa: PLC0415
 
-    spark = start_session(config)
+    spark = start_session(config, scores=scores)
     started.append(spark)
     signal.signal(signal.SIGINT, interrupt)  # Spark's own handler would cancel the nodes' job, and kill them
     return spark

@@ -165,6 +165,8 @@ class RunResult(Message):
         ending: How long it took from the last update on, until the driver took over for what `seconds` has as
             "publish"; None for a loop of the user's own.
         date: The day that the run is of (`--date`), as YYYY-MM-DD; "" for none.
+        source_version: Which version of a Delta table, or snapshot of an Iceberg table, was read; None of what has
+            none.
         steps: Optimizer updates of the whole run.
         model: Folder of the published model, "" if there is none.
         error: The root cause of a run that failed.
@@ -181,6 +183,7 @@ class RunResult(Message):
     name: str
     verdict: Verdict
     date: str = ""
+    source_version: int | None = None
     steps: int = 0
     epochs: int = 0
     rows_trained: int = 0

@@ -9,7 +9,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from sparktf.driver.plan.plan import Plan, save_plan
+from sparktf.driver.plan.plan import Plan
+from sparktf.driver.plan.stored_plan import save_plan
 from sparktf.errors import Verdict
 from sparktf.nightly.release import Release
 from sparktf.nightly.serving import ModelManifest, Published, Serving

@@ -9,6 +9,7 @@ from pydantic import BeforeValidator, Field, NonNegativeInt, PositiveInt, model_
 from sparktf.config.checks import ChecksConfig
 from sparktf.config.ready import ReadyConfig
 from sparktf.config.section import FunctionName, Section, Switch
+from sparktf.config.table_moment import TimestampSetting, VersionSetting, check_moment
 from sparktf.predicate import FillValue
 
 TFRECORD = "tfrecord"
@@ -109,6 +110,8 @@ class DataConfig(Section):
     table: str | None = Field(
         default=None, min_length=1, description="Table or view of Spark's catalogs, e.g. `sales.orders`."
     )
+    version: VersionSetting = None
+    timestamp: TimestampSetting = None
     sql: str | None = Field(default=None, min_length=1, description="Query in Spark SQL, whose result is read.")
     source: FunctionName | None = Field(
         default=None,
@@ -202,6 +205,9 @@ class DataConfig(Section):
             raise ValueError(f"mode: direct needs format: parquet or tfrecord, not {self.format}")
         if self.format != TFRECORD and self.record_types is not None:
             raise ValueError(f"record_types goes with format: {TFRECORD}, and format is {self.format}")
+        is_table = self.table is not None or (self.path is not None and self.format not in READ_DIRECTLY)
+        source = "a path of Parquet files" if self.path is not None else self.source_key or "what train() is handed"
+        check_moment(self.version, self.timestamp, source, is_table=is_table)
         return self
 
     @model_validator(mode="after")

@@ -28,6 +28,7 @@ from sparktf.config.predict_section import PredictConfig
 from sparktf.config.publish import OutputConfig, PublishConfig
 from sparktf.config.section import FunctionName, Section, Switch
 from sparktf.config.submit import SubmitConfig
+from sparktf.config.table_moment import MOMENT_KEYS
 from sparktf.config.timeouts import TimeoutsConfig
 from sparktf.config.train import TrainConfig
 from sparktf.rundir import NAME_LENGTH, NAME_PATTERN
@@ -243,11 +244,12 @@ class JobConfig(Section):
 
     def plan_hash(self) -> str:
         """Hash of what the stored plan and its cursors depend on: a run can be resumed only while it is the same."""
-        planned = self.data.model_dump(exclude=_NOT_PLANNED)
-        if self.data.format != TFRECORD:  # plans of earlier versions know no such keys
-            planned = {key: value for key, value in planned.items() if not key.startswith("record_")}
+        # Left out where they are not given, so that runs that began before there were such keys go on.
+        absent = {key for key in MOMENT_KEYS if getattr(self.data, key) is None}
+        if self.data.format != TFRECORD:
+            absent |= {"record_types", "record_sample"}
         depends = {
-            "data": planned,
+            "data": self.data.model_dump(exclude=_NOT_PLANNED | absent),
             "seed": self.train.seed,
             "name": self.name,
         }

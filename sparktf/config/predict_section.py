@@ -7,6 +7,7 @@ from typing import Annotated, Self
 from pydantic import Field, NonNegativeInt, PositiveInt, model_validator
 
 from sparktf.config.section import Section
+from sparktf.config.table_moment import TimestampSetting, VersionSetting, check_moment
 
 PUBLISHED = "published"
 RUN = "run:"
@@ -18,6 +19,8 @@ class PredictSourceConfig(Section):
     path: str | None = Field(default=None, description="Files, or folders of them.")
     format: str = Field(default="parquet", description="Of the files: a format of Spark's.")
     table: str | None = Field(default=None, description="A table or a view of the session.")
+    version: VersionSetting = None
+    timestamp: TimestampSetting = None
     sql: str | None = Field(default=None, description="A query.")
     where: str | None = Field(default=None, description="Rows that a predicate of Spark's SQL selects. Default: all.")
 
@@ -25,6 +28,9 @@ class PredictSourceConfig(Section):
     def _names_one_source(self) -> Self:
         if sum(value is not None for value in (self.path, self.table, self.sql)) != 1:
             raise ValueError("predict.source names what is scored by one of path, table and sql")
+        is_table = self.table is not None or (self.path is not None and self.format != "parquet")
+        source = "sql" if self.sql is not None else "a path of Parquet files"
+        check_moment(self.version, self.timestamp, source, is_table=is_table)
         return self
 
 

@@ -309,6 +309,8 @@ def _facts(result: RunResult) -> list[tuple[str, str]]:
                 f"(epochs {rows[0].epoch + 1}-{rows[-1].epoch + 1})",
             )
         )
+    if result.source_version is not None:
+        facts.append(("data", f"version {result.source_version} of the table"))
     facts.append(("updates", f"{result.steps:,} in {len(result.attempts)} attempt(s), {result.duration_s:.1f} s"))
     if result.seconds:
         facts.append(("seconds", ", ".join(f"{phase} {spent_s:.1f}" for phase, spent_s in result.seconds.items())))

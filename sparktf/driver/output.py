@@ -9,7 +9,8 @@ from contextlib import suppress
 
 from sparktf.clock import Clock
 from sparktf.config.job import JobConfig
-from sparktf.driver.plan.plan import Plan, load_plan, save_plan
+from sparktf.driver.plan.plan import Plan
+from sparktf.driver.plan.stored_plan import load_plan, save_plan
 from sparktf.errors import (
     ConfigError,
     FencedOffError,
@@ -90,9 +91,10 @@ def keep_plan(plan: Plan, storage: Storage, rundir: RunDirectory, fence: Fence) 
 
 
 def describe_plan(plan: Plan) -> list[str]:
-    """Returns what is said of a plan, a line for each stream."""
-    fed = [f"{stream}: fed by Spark; rows are counted as they come" for stream in plan.staged]
-    return fed + [
+    """Returns what is said of a plan: a line for each stream, and which version of a table it is."""
+    lines = [f"data: version {plan.source_version} of the table is read"] if plan.source_version is not None else []
+    lines += [f"{stream}: fed by Spark; rows are counted as they come" for stream in plan.staged]
+    return lines + [
         f"{stream}: {plan.rows(stream):,} rows in {len(table.rows):,} row groups, "
         f"{len(plan.block_rows(stream)):,} shuffle blocks, {plan.nbytes(stream) / 1e6:,.1f} MB"
         for stream, table in plan.tables.items()

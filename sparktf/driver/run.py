@@ -140,6 +140,7 @@ class Run:
         self._hooks.begun(config, self._rundir, self._summary(None), self._voice)
         self._stopwatch.enter("plan")
         plan = plan_of_run(config, self._storage, self._rundir, self._fence, self._plan, self._display.say)
+        self._result = self._result.model_copy(update={"source_version": plan.source_version})
         self._take(RunEvent.PLANNED)
         assets = self._site.prepare(config, plan, self._storage, self._rundir.assets, self._fence.put)
         self._committer = Committer(
@@ -289,6 +290,7 @@ class Run:
             feed=plan.spec,
             rows={stream: plan.rows(stream) for stream in plan.tables},
             staged=plan.staged,
+            source_version=plan.source_version,
             assets=assets,
             restore=restore,
             hadoop=self._site.file_systems.hadoop.for_nodes(),

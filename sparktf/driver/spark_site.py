@@ -131,6 +131,8 @@ class SparkSite:
         self.ship_code(config)  # prepare may run functions of the user's on the executors
         origin = self._origin_of(config)
         origin.follow(plan)
+        if plan.source_version is not None:
+            origin.open()  # a version that is gone is told of before nodes are held for it
         return prepare_assets(config, storage, path, origin, put)
 
     def ship_code(self, config: JobConfig) -> None:

@@ -11,7 +11,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from sparktf.config.yaml import load_yaml
-from sparktf.driver.plan.plan import Plan, load_plan
+from sparktf.driver.plan.plan import Plan
+from sparktf.driver.plan.stored_plan import load_plan
 from sparktf.errors import (
     ConfigError,
     ModelContractError,

@@ -35,6 +35,8 @@ _ONE_PARTITION = {
 }
 """Has `insertInto` replace the partitions that it has rows for, once they are written: not before, nor the table."""
 
+_SOURCE_KEYS = ("path", "format", "table", "version", "timestamp", "sql", "where")
+
 
 class Scored(NamedTuple):
     """What a job has done.
@@ -119,10 +121,10 @@ def _source(spark: SparkSession, config: JobConfig, asked: PredictConfig, file_s
     if given is not None:
         if given.path is not None and given.format == "parquet":
             check_path(given.path, file_systems, "predict.source.path")
-        update = {key: getattr(given, key) for key in ("path", "format", "table", "sql", "where")}
+        update = {key: getattr(given, key) for key in _SOURCE_KEYS}
         data = config.data.model_copy(update={**update, "source": None})
         config = config.model_copy(update={"data": data})
-    df = open_dataframe(spark, config)
+    df = open_dataframe(spark, config, section="data" if given is None else "predict.source").data
     if isinstance(df, RDD):
         raise ConfigError("data.source returns an RDD, and predict scores DataFrames: give predict.source")
     return filtered(df, config.data.where, "data.where" if given is None else "predict.source.where")

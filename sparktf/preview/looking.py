@@ -15,7 +15,8 @@ from sparktf.config.job import JobConfig
 from sparktf.driver.check import Findings, check_feeders, check_gang, plan_here
 from sparktf.driver.output import check_same_plan
 from sparktf.driver.plan.paths import normalised
-from sparktf.driver.plan.plan import Plan, load_plan
+from sparktf.driver.plan.plan import Plan
+from sparktf.driver.plan.stored_plan import load_plan
 from sparktf.driver.spark.application import Slots, slots_on
 from sparktf.errors import (
     DataError,

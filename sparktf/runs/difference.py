@@ -11,7 +11,8 @@ from rich.text import Text
 
 from sparktf.config.yaml import YamlError, leaves, load_yaml
 from sparktf.driver.console import words_of
-from sparktf.driver.plan.plan import Plan, load_plan
+from sparktf.driver.plan.plan import Plan
+from sparktf.driver.plan.stored_plan import load_plan
 from sparktf.errors import CorruptFileError, StorageNotFoundError
 from sparktf.result import RunResult
 from sparktf.runs.finding import FoundRun

@@ -135,6 +135,7 @@ class TrainerSpec(Message):
         incarnation: Which of the trainers that the node has had in the attempt.
         rows: Rows of each planned stream in one epoch.
         staged: Streams that Spark feeds, whose rows nobody knows beforehand.
+        source_version: Which version of a table the rows are of, if it has any.
         assets: What `prepare` returned.
         hadoop: Where the file systems are.
         time_limit: What was left of the run's time when the attempt began; None where there is no limit.
@@ -153,6 +154,7 @@ class TrainerSpec(Message):
     rows: dict[Stream, int]
     assets: dict[str, Any]
     staged: tuple[Stream, ...] = ()
+    source_version: int | None = None
     restore: Restore | None = None
     hadoop: HadoopConf = HadoopConf()
     incarnation: int = 0

@@ -75,7 +75,12 @@ class Sandbox:
         log: What it says, for people.
     """
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, packages: Path | None = None) -> None:
+        """Makes the folders.
+
+        Args:
+            packages: Where another Spark is than the environment's own.
+        """
         self.folder = folder
         self.runs = folder / "runs"
         self.cwd = folder / "cwd"
@@ -83,10 +88,12 @@ class Sandbox:
         self.family = Family()
         self._tmp = folder / "tmp"
         self._home = folder / "spark-home"
+        self._path = [REPO] if packages is None else [packages, REPO]
         for made in (self.cwd, self._tmp, self._home):
             made.mkdir(parents=True)
         # Executors of local-cluster work in SPARK_HOME/work: a home made of links keeps them out of the installation.
-        for part in Path(pyspark.__file__).parent.iterdir():
+        spark = Path(pyspark.__file__).parent if packages is None else packages / "pyspark"
+        for part in spark.iterdir():
             if part.name != "work":
                 (self._home / part.name).symlink_to(part)
 
@@ -100,7 +107,7 @@ class Sandbox:
             "TMPDIR": str(self._tmp),
             "PYSPARK_PYTHON": sys.executable,
             "PYSPARK_DRIVER_PYTHON": sys.executable,
-            "PYTHONPATH": str(REPO),
+            "PYTHONPATH": os.pathsep.join(map(str, self._path)),
             "PYTHONWARNINGS": "ignore:PySpark does not yet fully support:FutureWarning",
         }
 

@@ -35,7 +35,7 @@ def lake(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def opened(spark: SparkSession, **data: Any) -> DataFrame | RDD[Any]:
     config = lake_config(**data)
-    return open_dataframe(spark, config.model_copy(update={"params": {"rows": 7}}))
+    return open_dataframe(spark, config.model_copy(update={"params": {"rows": 7}})).data
 
 
 def test_every_kind_of_name_leads_to_the_rows(
@@ -69,6 +69,8 @@ def test_every_kind_of_name_leads_to_the_rows(
         ({"sql": "select * from no_such"}, SourceNotFoundError, r"^data\.sql: .*`no_such` cannot be found"),
         ({"path": Path("/nowhere"), "format": "orc"}, SourceNotFoundError, r"^data\.path: .*/nowhere"),
         ({"path": Path("/"), "format": "no_such"}, ConfigError, r"^data\.path: .*no_such"),
+        ({"table": "days", "version": 3}, ConfigError, r"^data\.version: data\.table days has no versions to choose"),
+        ({"table": "saved", "timestamp": "2026-11-20"}, ConfigError, r"^data\.timestamp: data\.table saved has no ver"),
         ({"sql": "selct 1"}, ConfigError, r"^data\.sql: .*Syntax error at or near 'selct'"),
         ({"sql": "select idd from days"}, ConfigError, r"^data\.sql: .*`idd` cannot be resolved"),
         ({"source": "nowhere:rows"}, ConfigError, r"^data\.source: there is no module 'nowhere' \(ship it with --py-f"),
@@ -100,6 +102,15 @@ def test_what_cannot_be_opened_is_refused_in_one_line(
     if isinstance(caught.value, ModelError):
         assert caught.value.record is not None
         assert "Traceback" in caught.value.record.traceback
+
+
+def test_spark_would_read_files_whatever_version_of_them_is_asked_for(
+    spark: SparkSession, lake: Path, tmp_path: Path
+) -> None:
+    folder = tmp_path / "orc"
+    spark.table("days").write.orc(str(folder))
+    with pytest.raises(ConfigError, match=r"^data\.version: data\.path .*/orc has no versions to choose from"):
+        opened(spark, path=folder, format="orc", version=3)
 
 
 # --- what is chosen ---

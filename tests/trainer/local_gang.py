@@ -25,8 +25,9 @@ from sparktf.driver.gang.gang import Gang
 from sparktf.driver.gang.roster import AgentRecord, ExecutorFacts
 from sparktf.driver.gang.site import AgentJob, Handler, Put, Server, Voice
 from sparktf.driver.hooks import Hooks
-from sparktf.driver.plan.plan import Plan, load_plan
+from sparktf.driver.plan.plan import Plan
 from sparktf.driver.plan.planner import plan_source
+from sparktf.driver.plan.stored_plan import load_plan
 from sparktf.driver.run import Run
 from sparktf.errors import NodeLostError
 from sparktf.executor.agent import AgentSettings

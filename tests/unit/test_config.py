@@ -397,6 +397,40 @@ def test_a_plan_belongs_to_its_source() -> None:
     assert len({without_path(*line).plan_hash() for line in lines}) == len(lines)
 
 
+def test_the_version_of_a_table_belongs_to_its_plan_and_changes_no_other_one() -> None:
+    lines = [["table: t"], ["table: t", "version: 3"], ["table: t", "timestamp: 2026-11-20"]]
+    assert len({without_path(*line).plan_hash() for line in lines}) == len(lines)
+    section = {"table": "sales", "inputs": {"x": "x"}, "targets": {"y": "y"}}
+    config = JobConfig.model_validate({"name": "t", "model": "m:build", "output": {"path": "/o"}, "data": section})
+    assert config.plan_hash() == "274becb36ae150d5", "runs that began before there were versions go on"
+
+
+@pytest.mark.parametrize(
+    ("lines", "says"),
+    [
+        (["table: t", "version: 3", "timestamp: 2026-11-20"], "data: give one of version and timestamp, not both"),
+        (["path: lake", "version: 0"], "data: version .* a path of Parquet files has none: it goes with table, or "),
+        (["sql: select 1", "timestamp: 2026-11-20"], "data: timestamp .* and sql has none"),
+        (["source: feeds:rows", "version: 3"], "data: version .* and source has none"),
+        (["mode: auto", "version: 3"], r"data: version .* and what train\(\) is handed has none"),
+        (["table: t", "timestamp: yesterday"], "data.timestamp: must be a date or a time as in 2026-11-20T02:00:00"),
+        (["table: t", "version: -1"], "data.version"),
+    ],
+)
+def test_versions_are_of_tables(lines: list[str], says: str) -> None:
+    with pytest.raises(ConfigError, match=says):
+        without_path(*lines)
+
+
+def test_a_day_may_choose_the_version_of_a_table_that_is_scored() -> None:
+    source = "\npredict: {source: {table: t, timestamp: '{{date}}T02:00'}, output: {path: scores}}\n"
+    asked = parse_config(MINIMAL + source, date="2026-11-20").predict
+    assert asked is not None and asked.source is not None
+    assert asked.source.timestamp == "2026-11-20T02:00"
+    with pytest.raises(ConfigError, match="sql has none"):
+        parse_config(MINIMAL + source.replace("table: t", "sql: select 1"), date="2026-11-20")
+
+
 def test_only_parquet_and_tfrecord_files_can_be_read_directly() -> None:
     with pytest.raises(ConfigError, match="data: mode: direct needs format: parquet or tfrecord, not orc"):
         without_path("path: lake", "format: orc", "mode: direct")

@@ -6,7 +6,9 @@ import io
 
 from rich.console import Console
 
-from sparktf.driver.console import Display
+from sparktf.driver.console import Display, print_result
+from sparktf.errors import Verdict
+from sparktf.result import RunResult
 from sparktf.sequence import Stream
 from sparktf.topology import NodeId, Role
 from sparktf.wire.control import Metrics, Progress
@@ -54,3 +56,10 @@ def test_an_attempt_that_begins_before_the_last_metrics_is_told_from_its_start()
     said.heartbeat(0, 0, 0, phase="starting")
     said.heartbeat(0, 5, 500)
     assert said.last().startswith("epoch 1/5  step 5  rows 500/1,000")
+
+
+def test_the_table_at_the_end_names_the_version_of_the_data() -> None:
+    shown = io.StringIO()
+    result = RunResult(run_id="r", name="t", verdict=Verdict.DONE, source_version=5271175311196693878)
+    print_result(Console(file=shown, width=120), result)
+    assert "version 5271175311196693878 of the table" in shown.getvalue()

@@ -14,8 +14,9 @@ from lakes import lake_config, no_filter, placed, write_lake
 
 from sparktf.driver.gang.placement import Request, apart, ask_beside, best_hosts, best_nodes, near, request_for, seats
 from sparktf.driver.plan.locality import NO_HOST, FileBlock, Hosts
-from sparktf.driver.plan.plan import Plan, load_plan, save_plan
+from sparktf.driver.plan.plan import Plan
 from sparktf.driver.plan.planner import plan_source
+from sparktf.driver.plan.stored_plan import load_plan, save_plan
 from sparktf.driver.source.hdfs_blocks import parse_blocks
 from sparktf.sequence import Assignment, Stream, remaining
 from sparktf.storage import open_storage

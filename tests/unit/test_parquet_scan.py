@@ -17,8 +17,9 @@ from lakes import array, batches, deal, id_table, ids, lake_config, no_filter, v
 from sparktf.driver.plan.not_plain import NotPlainError
 from sparktf.driver.plan.parquet_scan import ParquetScan
 from sparktf.driver.plan.partitions import NO_PARTITIONS, Partitions
-from sparktf.driver.plan.plan import Plan, load_plan, save_plan
+from sparktf.driver.plan.plan import Plan
 from sparktf.driver.plan.planner import plan_source
+from sparktf.driver.plan.stored_plan import load_plan, save_plan
 from sparktf.errors import BadValueError, ColumnError, EmptySourceError
 from sparktf.feed.columns import Strings
 from sparktf.sequence import Stream

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime
 import gc
+import json
 import os
 import time
 import weakref
@@ -21,9 +22,9 @@ from sparktf.driver.plan.files import RowGroups
 from sparktf.driver.plan.locality import Hosts
 from sparktf.driver.plan.not_plain import NotPlainError
 from sparktf.driver.plan.partitions import read_partitions
-from sparktf.driver.plan.plan import load_plan, save_plan
 from sparktf.driver.plan.planner import plan_source, split_by_fraction, split_table
 from sparktf.driver.plan.spark_reads import SparkReads
+from sparktf.driver.plan.stored_plan import load_plan, save_plan
 from sparktf.errors import (
     BadValueError,
     ColumnError,
@@ -654,6 +655,16 @@ class TestStoredPlan:
         assert loaded == plan
         assert loaded.plan_hash == config.plan_hash()
         assert deal(loaded, epoch=1, nodes=2) == deal(plan, epoch=1, nodes=2)
+
+    def test_the_version_of_a_table_is_kept_and_an_earlier_plan_has_none(self, lake: Path, tmp_path: Path) -> None:
+        storage, folder = open_storage("/"), str(tmp_path / "plan")
+        plan = replace(plan_lake(lake), source_version=5271175311196693878)
+        save_plan(plan, storage, folder)
+        assert load_plan(storage, folder) == plan
+        spec = json.loads((tmp_path / "plan" / "spec.json").read_bytes())
+        del spec["source_version"]
+        (tmp_path / "plan" / "spec.json").write_text(json.dumps(spec))
+        assert load_plan(storage, folder).source_version is None
 
     def test_partition_values_keep_their_types(self, tmp_path: Path) -> None:
         for i, folder in enumerate(["i=1/d=2026-11-01/s=x/f=0.5", "i=2/d=2026-11-02/s=__HIVE_DEFAULT_PARTITION__/f=1"]):

@@ -22,6 +22,7 @@ from sparktf.driver.source.dataframe import Data, filtered
 from sparktf.driver.source.origin import Origin
 from sparktf.driver.source.partition_filter import filter_partitions
 from sparktf.driver.source.scan import plain_scan, spark_reads
+from sparktf.driver.source.table_version import UNORDERED
 from sparktf.errors import ConfigError, SourceNotFoundError, StorageNotFoundError
 from sparktf.storage import FileSystems
 
@@ -58,6 +59,8 @@ def choose_feed(
         return _through_spark(config, origin, "data.mode: spark asks for it", say)
     data = origin.data
     try:
+        if origin.version is not None:
+            raise NotPlainError(f"it is {origin.version.kind}")
         scan = _scan(config, data, file_systems)
         planned = plan(scan=scan)
     except NotPlainError as error:
@@ -116,7 +119,12 @@ def _through_spark(config: JobConfig, origin: Origin, reason: str, say: Callable
     check_may_be_fed(config, reason)
     plan = origin.fed.plan(config)
     say(f"data: read through Spark, {reason}")
-    return plan
+    version = origin.version
+    if version is None:
+        return plan
+    if origin.is_unordered:
+        say(f"data: {UNORDERED}")
+    return replace(plan, source_version=version.number)
 
 
 def check_may_be_fed(config: JobConfig, reason: str) -> None:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import inspect
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 from py4j.protocol import Py4JError
 from pyspark import RDD
@@ -20,50 +20,95 @@ from sparktf.config.job import JobConfig
 from sparktf.driver.code.module import UsersCode, load_module
 from sparktf.driver.source.partition_filter import first_line, quiet_query_logger
 from sparktf.driver.source.record_frame import read_record_frame
+from sparktf.driver.source.table_version import VERSION_OPTION, Moment, TableVersion, list_in_order, version_of
 from sparktf.driver.spark.catalog import CATALOG
 from sparktf.errors import ConfigError, DataError, EmptySourceError, SourceNotFoundError, SparkTFError, StorageError
 
 Data: TypeAlias = DataFrame | RDD[Any]
 """What rows come from."""
 
-_NOT_FOUND = ("TABLE_OR_VIEW_NOT_FOUND", "VIEW_NOT_FOUND", "SCHEMA_NOT_FOUND", "PATH_NOT_FOUND", "Path does not exist")
+Read: TypeAlias = Callable[[Mapping[str, str]], DataFrame]
+"""Opens a table with options of Spark's reader."""
+
+
+class Opened(NamedTuple):
+    """What a configuration reads.
+
+    Attributes:
+        version: That of a Delta or an Iceberg table, of which every later look at the data reads this one.
+    """
+
+    data: Data
+    version: TableVersion | None = None
+
+
+_NOT_FOUND = (
+    "TABLE_OR_VIEW_NOT_FOUND",
+    "VIEW_NOT_FOUND",
+    "SCHEMA_NOT_FOUND",
+    "PATH_NOT_FOUND",
+    "Path does not exist",
+    "DELTA_TABLE_NOT_FOUND",
+)
 _SPARKS_OWN = "org.apache.spark."
 _GLOB = re.compile(r"[\\{}\[\]*?]")
+_NO_VERSIONS = "UNSUPPORTED_FEATURE.TIME_TRAVEL"
+_VERSION_NOT_FOUND = (
+    "DELTA_VERSION_NOT_FOUND",
+    "DELTA_TIMESTAMP_EARLIER_THAN_COMMIT_RETENTION",
+    "Cannot find snapshot with ID",
+    "Cannot find a snapshot older than",
+)
+_UNCHANGED_SINCE = "DELTA_TIMESTAMP_GREATER_THAN_COMMIT"
 _NO_FILES = ("UNABLE_TO_INFER_SCHEMA", "Unable to infer schema")
 
 
-def open_dataframe(spark: SparkSession, config: JobConfig, data: object = None, *, like: str | None = None) -> Data:
+def open_dataframe(
+    spark: SparkSession,
+    config: JobConfig,
+    data: object = None,
+    *,
+    like: str | None = None,
+    planned: int | None = None,
+    section: str = "data",
+) -> Opened:
     """Returns what the configuration reads, or `data`, if that was handed to `train()`; runs no job.
 
     Args:
         like: A Parquet file whose columns a lake has; None for those that Spark finds.
+        planned: The version of a table that the run's plan reads.
+        section: What names the source, for messages.
 
     Raises:
         ConfigError: nothing is named, or two things are; Spark refuses the query or the format; `data.source` names no
-            function, or one that returns something else.
-        SourceNotFoundError: there is no such path, table or view.
+            function, or one that returns something else; a version is wanted of what has none.
+        SourceNotFoundError: there is no such path, table, view or version.
         EmptySourceError: no file lies at the path.
         ModelError: the function that `data.source` names raised.
         StorageError: the file system or the catalog failed.
     """
     key = config.data.source_key
+    list_in_order(spark)
     if data is not None:
-        return _handed(data, key)
+        return Opened(_handed(data, key))
     if key is None:
         raise ConfigError(f"{NO_SOURCE}, or hand a DataFrame to train()")
     if key == "source":
-        return _called(spark, config)
-    value = getattr(config.data, key)
-    openers: dict[str, Callable[[str], DataFrame]] = {
-        "path": lambda path: _lake(spark, config.data, path, like),
-        "table": spark.table,
-        "sql": spark.sql,
+        return Opened(_called(spark, config))
+    value, source = getattr(config.data, key), f"{section}.{key}"
+    readers: dict[str, Read] = {
+        "path": lambda options: _lake(spark, config.data, value, like, options),
+        "table": lambda options: spark.read.options(**options).table(value),
     }
     try:
-        with spark_errors(f"data.{key}"):
-            return _batch(openers[key](value), f"data.{key}")
+        with spark_errors(source):
+            if key == "sql":
+                return Opened(_batch(spark.sql(value), source))
+            moment = Moment(section, planned, config.data.version, config.data.timestamp)
+            return _table(spark, readers[key], moment, source, value)
     except SourceNotFoundError as error:
-        if key == "path" or spark.conf.get(CATALOG, "in-memory") != "in-memory":
+        is_there = not any(sign in str(error) for sign in _NOT_FOUND)
+        if is_there or key == "path" or spark.conf.get(CATALOG, "in-memory") != "in-memory":
             raise
         raise SourceNotFoundError(
             f"{error} (this session knows no Hive metastore: hive-site.xml in SPARK_CONF_DIR, or {CATALOG}=hive, "
@@ -71,12 +116,56 @@ def open_dataframe(spark: SparkSession, config: JobConfig, data: object = None, 
         ) from error
 
 
-def _lake(spark: SparkSession, data: DataConfig, path: str, like: str | None) -> DataFrame:
+def _table(spark: SparkSession, read: Read, moment: Moment, source: str, name: str) -> Opened:
+    """Opens what may be a table that keeps older versions, and then is read at one: it may change at any time.
+
+    Args:
+        source: The key that names it.
+    """
+    called = f"{source} {name}"
+    if moment.is_to_come(spark):
+        raise SourceNotFoundError(f"{moment.key}: {moment.timestamp} is yet to come")
+    try:
+        df = _as_of(read, moment)
+    except PySparkException as error:
+        reason = first_line(error)
+        if _NO_VERSIONS in reason:
+            raise ConfigError(moment.without_versions(called)) from error
+        if any(sign in reason for sign in _VERSION_NOT_FOUND):
+            raise SourceNotFoundError(moment.not_found(called, reason)) from error
+        raise
+    _batch(df, source)
+    version = version_of(df)
+    if version is None and moment.options:
+        raise ConfigError(moment.without_versions(called))
+    if version is not None and moment.number is None:
+        df = read({VERSION_OPTION: str(version.number)})
+    return Opened(df, version)
+
+
+def _as_of(read: Read, moment: Moment) -> DataFrame:
+    try:
+        return read(moment.options)
+    except PySparkException as error:
+        # Delta's word for a moment after its last commit, at which the table was what it is now.
+        if _UNCHANGED_SINCE not in first_line(error):
+            raise
+    newest = read({})
+    version = version_of(newest)
+    try:
+        return read(moment.options)  # a commit may have come in between
+    except PySparkException as error:
+        if _UNCHANGED_SINCE not in first_line(error) or version is None:
+            raise
+        return read({VERSION_OPTION: str(version.number)})
+
+
+def _lake(spark: SparkSession, data: DataConfig, path: str, like: str | None, options: Mapping[str, str]) -> DataFrame:
     """Opens what lies at a path."""
     kind = data.format
     if kind == TFRECORD:
         return read_record_frame(spark, path, data.record_types, data.record_sample, "data.path")
-    reader = spark.read.format(kind)
+    reader = spark.read.format(kind).options(**options)
     # Who has Spark merge the schemas of all files has all columns anyway.
     if like is None or kind != "parquet" or spark.conf.get("spark.sql.parquet.mergeSchema") == "true":
         return reader.load(path)

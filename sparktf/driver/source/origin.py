@@ -18,7 +18,8 @@ from sparktf.config.job import JobConfig
 from sparktf.driver.plan.features import Schema
 from sparktf.driver.plan.plan import Plan
 from sparktf.driver.plan.planner import feed_spec
-from sparktf.driver.source.dataframe import Data, filtered, open_dataframe, spark_errors
+from sparktf.driver.source.dataframe import Data, Opened, filtered, open_dataframe, spark_errors
+from sparktf.driver.source.table_version import ICEBERG_TABLE, TableVersion, is_listed_in_order
 from sparktf.driver.spark.feeders import FrameRows, RddRows
 from sparktf.errors import ConfigError
 from sparktf.executor.rows import to_tuples
@@ -50,20 +51,42 @@ class Origin:
         self._config = config
         self._given = given
         self._like: str | None = None
+        self._planned: int | None = None
 
     def follow(self, plan: Plan) -> None:
-        """Has the rows, where they are not opened yet, have the columns of the files of a plan.
+        """Has the rows, where they are not opened yet, be those of a plan: of its version of a table, and with the
+        columns of its files.
 
         A column that came later is missing in the files that Spark would look at: the first ones of the lake.
         """
+        self._planned = plan.source_version
         trained = plan.tables.get(Stream.TRAIN)
         if trained is not None and trained.file.size:
             self._like = plan.files[int(trained.file.max())]
 
-    @cached_property
+    @property
     def data(self) -> Data:
         """The rows. Raises what `open_dataframe` does."""
-        return open_dataframe(self._spark, self._config, self._given, like=self._like)
+        return self._opened.data
+
+    def open(self) -> None:
+        """Opens it. Raises what `open_dataframe` does."""
+        _ = self._opened
+
+    @property
+    def version(self) -> TableVersion | None:
+        """The version of the table that they are. Raises what `open_dataframe` does."""
+        return self._opened.version
+
+    @property
+    def is_unordered(self) -> bool:
+        """Whether Spark may make other partitions of the same table whenever it reads it."""
+        version = self.version
+        return version is not None and version.kind == ICEBERG_TABLE and not is_listed_in_order(self._spark)
+
+    @cached_property
+    def _opened(self) -> Opened:
+        return open_dataframe(self._spark, self._config, self._given, like=self._like, planned=self._planned)
 
     @cached_property
     def fed(self) -> SparkData:

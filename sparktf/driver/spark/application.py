@@ -78,7 +78,17 @@ def slots_on(master: str, executor_cores: int) -> Slots:
     return Slots(master, None, executor_cores, one_machine=False)
 
 
-def start_session(config: JobConfig, settings: Mapping[str, str] | None = None) -> SparkSession:
+def asks_for_tables(config: JobConfig, *, scores: bool) -> bool:
+    """Whether a job looks for tables in Spark's catalogs, one that trains or one that scores."""
+    source, asked = config.data.source_key, config.predict if scores else None
+    if asked is not None and asked.source is not None:
+        source = "path" if asked.source.path is not None else "table"
+    return source in _ASK_FOR_TABLES or (asked is not None and asked.output.table is not None)
+
+
+def start_session(
+    config: JobConfig, settings: Mapping[str, str] | None = None, *, scores: bool = False
+) -> SparkSession:
     """Returns the session of an application that is a job of its own, for its entry point.
 
     Where tables may be asked for, they are those of the Hive metastore, if there is one: a run that reads a path does
@@ -90,7 +100,7 @@ def start_session(config: JobConfig, settings: Mapping[str, str] | None = None) 
     jvm, conf = SparkContext._jvm, SparkConf()
     if _LOCAL.match(conf.get("spark.master") or ""):
         early_nursery.begin(config)
-    tables = catalog_settings(jvm, conf) if config.data.source_key in _ASK_FOR_TABLES else {}
+    tables = catalog_settings(jvm, conf) if asks_for_tables(config, scores=scores) else {}
     builder = SparkSession.builder.appName(f"sparktf {config.name}")
     for key, value in {**quiet_settings(jvm, conf), **tables, **(settings or {})}.items():
         builder = builder.config(key, value)

@@ -18,7 +18,7 @@ from sparktf.trainer.model.predictions import ROW_SPLITS, named_outputs
 from sparktf.trainer.model.tensors import Tensors
 
 
-def export_model(model: UserModel, assets: dict[str, Any], folder: Path) -> None:
+def export_model(model: UserModel, assets: dict[str, Any], folder: Path, *, source_version: int | None = None) -> None:
     """Writes `saved_model/`, `model.keras`, `assets.json` and `feed.json` below the folder.
 
     The SavedModel's signature `serving_default` takes one tensor `[batch, ...]` for each input, by the names of
@@ -37,7 +37,9 @@ def export_model(model: UserModel, assets: dict[str, Any], folder: Path) -> None
     model.model.save(str(folder / "model.keras"))
     (folder / "assets.json").write_text(json.dumps(assets, indent=1, sort_keys=True))
     exported = ModelFeed(
-        spec=inputs_alone(model.spec), outputs=tuple(_output(*output) for output in sorted(outputs.items()))
+        spec=inputs_alone(model.spec),
+        outputs=tuple(_output(*output) for output in sorted(outputs.items())),
+        source_version=source_version,
     )
     (folder / EXPORTED).write_text(exported.model_dump_json(indent=1))
 

@@ -87,7 +87,7 @@ class Output:
             return
         place.enter("exporting")
         folder = place.work / "model"
-        export_model(model, place.spec.assets, folder)
+        export_model(model, place.spec.assets, folder, source_version=place.spec.source_version)
         if place.spec.config.publish is not None:
             self._check(model, folder)
         try:

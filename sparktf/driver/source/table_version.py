@@ -1,0 +1,162 @@
+"""Which version of a Delta or an Iceberg table is read: as a run wants it, and as Spark's plan has it, through py4j."""
+
+from __future__ import annotations
+
+import datetime as dt
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+from py4j.protocol import Py4JError
+from pyspark.sql import DataFrame, SparkSession
+
+from sparktf.driver.source.scan_filter import Java, class_of
+
+_ALIAS = "org.apache.spark.sql.catalyst.plans.logical.SubqueryAlias"
+_FILES = "org.apache.spark.sql.execution.datasources.LogicalRelation"
+_TABLE = "org.apache.spark.sql.execution.datasources.v2.DataSourceV2Relation"
+_DELTA = "org.apache.spark.sql.delta."
+_ICEBERG = "org.apache.iceberg.spark.source.SparkTable"
+
+DELTA_TABLE, ICEBERG_TABLE = "a Delta table", "an Iceberg table"
+
+VERSION_OPTION = "versionAsOf"
+"""Of Spark's readers: Delta and Iceberg take it for tables and for paths."""
+
+_ANOTHER_RUN = "use another --run-id"
+_IN_ANY_ORDER = "iceberg.scan.plan-in-worker-pool"
+
+UNORDERED = (
+    "this session has read Iceberg tables before, and lists their files in any order: a run that is resumed inside an "
+    f"epoch may repeat rows and miss others (spark.driver.extraJavaOptions=-D{_IN_ANY_ORDER}=false prevents it)"
+)
+"""What is said where Iceberg has not heeded `list_in_order`."""
+
+
+class TableVersion(NamedTuple):
+    """A version of a table.
+
+    Attributes:
+        kind: `DELTA_TABLE` or `ICEBERG_TABLE`.
+        number: Of Delta's version, or the id of Iceberg's snapshot.
+    """
+
+    kind: str
+    number: int
+
+
+@dataclass(frozen=True)
+class Moment:
+    """Which version of a source is wanted; the newest where nothing is given.
+
+    Attributes:
+        section: What the configured keys stand in.
+        planned: That of the run's stored plan, which goes before all else.
+        version: As configured.
+        timestamp: As configured, in ISO 8601.
+    """
+
+    section: str
+    planned: int | None = None
+    version: int | None = None
+    timestamp: str | None = None
+
+    @property
+    def key(self) -> str:
+        """The key that chooses it."""
+        return f"{self.section}.{'timestamp' if self.version is None else 'version'}"
+
+    @property
+    def number(self) -> int | None:
+        """The version; None where it has to be looked for."""
+        return self.version if self.planned is None else self.planned
+
+    @property
+    def options(self) -> dict[str, str]:
+        """What Spark's reader takes for it."""
+        if self.number is not None:
+            return {VERSION_OPTION: str(self.number)}
+        # Python reads more forms of ISO 8601 than Spark: both are to mean the same by it.
+        return {} if self.timestamp is None else {"timestampAsOf": _spelt(self.timestamp)}
+
+    def is_to_come(self, spark: SparkSession) -> bool:
+        """Whether the timestamp has not come yet, by the clock and the time zone of the session."""
+        if self.number is not None or self.timestamp is None:
+            return False
+        found = spark.sql(f"SELECT TIMESTAMP '{_spelt(self.timestamp)}' > current_timestamp()").first()
+        return found is not None and bool(found[0])
+
+    def without_versions(self, source: str) -> str:
+        """Returns what is said where the source has no versions."""
+        if self.planned is not None:
+            return f"{source}: this run reads version {self.planned} of it, and it has no versions now: {_ANOTHER_RUN}"
+        return f"{self.key}: {source} has no versions to choose from: tables of Delta and Iceberg have"
+
+    def not_found(self, source: str, reason: str) -> str:
+        """Returns what is said where the source has versions, and not this one."""
+        if self.planned is not None:
+            return (
+                f"{source}: version {self.planned}, which this run reads, is there no more ({reason}): {_ANOTHER_RUN}"
+            )
+        missing = f"version {self.version}" if self.version is not None else f"version as old as {self.timestamp}"
+        return f"{self.key}: {source} has no {missing} ({reason})"
+
+
+def _spelt(timestamp: str) -> str:
+    return dt.datetime.fromisoformat(timestamp).isoformat()
+
+
+def version_of(df: DataFrame) -> TableVersion | None:
+    """Returns the version of the table that a DataFrame is, None where it is no table that keeps older ones.
+
+    What a view or a query reads has a version too, but none can be chosen for them. None, too, where a release of the
+    connectors has other insides than those that are known here.
+    """
+    with suppress(Py4JError):
+        return _version_in(df._jdf.queryExecution().analyzed())
+    return None
+
+
+def _version_in(plan: Java) -> TableVersion | None:
+    while class_of(plan) == _ALIAS:
+        plan = plan.child()
+    if class_of(plan) == _FILES and class_of(plan.relation()).startswith(_DELTA):
+        return TableVersion(DELTA_TABLE, int(plan.relation().location().version()))
+    if class_of(plan) == _TABLE and class_of(plan.table()) == _ICEBERG:
+        snapshot = _snapshot(plan)
+        return None if snapshot is None else TableVersion(ICEBERG_TABLE, snapshot)
+    return None
+
+
+def _snapshot(relation: Java) -> int | None:
+    """Returns the snapshot that is read of an Iceberg table.
+
+    None where it has no row yet, or where its name chooses a branch, a tag or a snapshot: Iceberg takes no second
+    choice.
+    """
+    table, name = relation.table(), relation.identifier()
+    if name.isDefined() and not str(table.name()).endswith(str(name.get().name())):
+        return None
+    number = table.snapshotId()
+    if number is None:  # so in Iceberg's releases before 1.12, where none was asked for
+        current = table.table().currentSnapshot()
+        number = None if current is None else current.snapshotId()
+    return None if number is None else int(number)
+
+
+def list_in_order(spark: SparkSession) -> None:
+    """Has Iceberg list the files of a snapshot in one and the same order, whenever it is asked.
+
+    By itself it reads manifests on several threads and takes them as they come. So Spark would make other partitions of
+    the same snapshot each time, and a resume inside an epoch could not know which of their rows are trained. Iceberg
+    looks at the setting once in the life of a JVM: when something is first read from one of its tables.
+    """
+    jvm: Any = spark.sparkContext._jvm
+    if jvm.java.lang.System.getProperty(_IN_ANY_ORDER) is None:
+        jvm.java.lang.System.setProperty(_IN_ANY_ORDER, "false")
+
+
+def is_listed_in_order(spark: SparkSession) -> bool:
+    """Whether Iceberg has heeded `list_in_order`; asked only where an Iceberg table is read."""
+    jvm: Any = spark.sparkContext._jvm
+    return not jvm.org.apache.iceberg.SystemConfigs.SCAN_THREAD_POOL_ENABLED.value()
