@@ -134,8 +134,8 @@ class Cluster:
             keywords = {**self._keywords, **keywords}
         made, data = _config_of(self._spark, self._console, config, data, model, prepare, keywords)
         digest = code_digest(made)
-        if self._gang is not None and self._code not in (None, digest):
-            # Agents have the code that there was when they began.
+        # Agents have the code that there was when they began, and there are as many as the first training asked for.
+        if self._gang is not None and (self._code not in (None, digest) or not self._gang.suffices(made)):
             self._gang.close()
             self._gang = None
         self._code = digest

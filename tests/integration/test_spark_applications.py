@@ -31,6 +31,14 @@ def test_a_cluster_trains_again_on_the_agents_it_has_also_after_a_run_that_faile
     assert not local.family.trainers()
 
 
+def test_a_training_that_asks_for_more_nodes_than_the_last_one_gets_them(local: Application, rows: Path) -> None:
+    wide = job(rows, local.sandbox.runs, "cases.watched:build", name="wide")
+    first, second, third = local.train_together({**wide, "cluster": SINGLE}, wide, {**wide, "cluster": SINGLE})
+    assert [len(outcome.done.attempts) for outcome in (first, second, third)] == [1, 1, 1]
+    assert [outcome.done.attempts[0].workers for outcome in (first, second, third)] == [1, 2, 1]
+    assert "waiting for nodes" not in third.output, "there are enough"
+
+
 @pytest.mark.parametrize("shipped", ["beside the script", "by --py-files"])
 def test_prepare_makes_assets_that_reach_the_model_and_its_export(
     local: Application, rows: Path, tmp_path: Path, shipped: str

@@ -127,6 +127,16 @@ def test_a_gang_that_is_closed_trains_no_more(driver: PretendDriver) -> None:
         Run(driver.gang, driver.config, "again").execute()
 
 
+def test_a_gang_suffices_for_as_many_nodes_as_it_has_and_for_any_before_it_has_some(
+    driver: PretendDriver, tmp_path: Path
+) -> None:
+    two = pretend_config(tmp_path / "lake", tmp_path / "runs", cluster={"workers": 2})
+    assert driver.gang.suffices(two)
+    driver.train()
+    assert driver.gang.suffices(driver.config)
+    assert not driver.gang.suffices(two)
+
+
 def test_one_that_has_failed_trains_again(driver: PretendDriver) -> None:
     driver.failures, driver.failure = 1, "NotStoredError"
     with pytest.raises(NotStoredError):

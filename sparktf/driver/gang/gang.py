@@ -55,6 +55,7 @@ class Gang:
         self._state = GangState.EMPTY
         self._attempts = 0
         self._agents: AgentJob | None = None
+        self._size = 0
         self._chosen: frozenset[int] = frozenset()  # partitions, where there were spares to choose from
         self._server: Server | None = None
         self._versions = installed_versions()
@@ -65,6 +66,10 @@ class Gang:
         return self._dispatcher.attempt
 
     # ---- reservation ----
+
+    def suffices(self, config: JobConfig) -> bool:
+        """Whether a training finds its nodes here: true before the first one has reserved any."""
+        return self._agents is None or config.shape.nodes <= self._size
 
     def close(self) -> None:
         """Stops trainers, sends the agents home and ends the control server."""
@@ -105,6 +110,7 @@ class Gang:
             nursery=config.cluster.nursery,
         )
         self._agents = self.site.start_agents(config, plan, settings, voice)
+        self._size = config.shape.nodes
 
     def gather(self, config: JobConfig, plan: Plan, display: Display, *, first: bool) -> list[AgentRecord]:
         """Waits for the gang; returns its agents by partition.
