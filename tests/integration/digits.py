@@ -51,4 +51,6 @@ def assert_is_a_whole_result(run: RunFolder, epochs: int = EPOCHS) -> None:
     assert result.checkpoint.endswith(f"step-{result.steps:012d}")
     assert {"tensorflow", "keras", "python"} <= result.versions.keys()
     assert list(run.tensorboard.rglob("events.out.tfevents.*"))
-    assert [event.rows for event in run.events(MetricsSeen)] == [HELD_OUT] * epochs
+    seen = run.events(MetricsSeen)
+    assert [event.rows for event in seen if event.stream == "train"] == [TRAINED] * epochs
+    assert [event.rows for event in seen if event.stream == "validation"] == [HELD_OUT] * epochs
