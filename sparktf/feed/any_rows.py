@@ -1,13 +1,16 @@
 """Rows of Python objects, of whatever shape, as Arrow record batches, and back: many rows at a time.
 
-A row is a tuple, a list, a dict, or a single value; its values are numbers, truth values, texts, bytes, None, and
-lists, tuples and arrays of such. What a row was, and what each of its columns, stands in the schema's metadata.
+A row is a tuple, with or without names, a list, a dict, or a single value. Its values are numbers, truth values, texts,
+bytes, None, and lists, tuples and arrays of such. What a row was, and what each of its columns, stands in the schema's
+metadata.
 """
 
 from __future__ import annotations
 
 import json
+from collections import namedtuple
 from collections.abc import Mapping, Sequence
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -15,7 +18,7 @@ import pyarrow as pa
 import pyarrow.types as pt
 
 _SHAPE = b"sparktf.rows"
-_SINGLE, _TUPLE, _LIST, _DICT = "single", "tuple", "list", "dict"
+_SINGLE, _TUPLE, _NAMED, _LIST, _DICT = "single", "tuple", "named", "list", "dict"
 
 
 class UnfitRowsError(TypeError):
@@ -36,6 +39,9 @@ def rows_to_batch(rows: Sequence[Any]) -> pa.RecordBatch:
         columns: list[Sequence[Any]] = [[row[name] for row in rows] for name in first]
     elif isinstance(first, (tuple, list)):
         shape, names = (_LIST if isinstance(first, list) else _TUPLE), [str(i) for i in range(len(first))]
+        fields = getattr(first, "__fields__", None) or getattr(first, "_fields", None)
+        if fields:  # a Row of Spark's, or a namedtuple
+            shape, names = _NAMED, list(fields)
         try:
             columns = list(zip(*rows, strict=True))
         except (TypeError, ValueError) as error:
@@ -48,8 +54,8 @@ def rows_to_batch(rows: Sequence[Any]) -> pa.RecordBatch:
     made = [_column(name, column) for name, column in zip(names or [""], columns, strict=True)]
     told = json.dumps({"shape": shape, "width": len(names), "kinds": [kind for _, kind in made]})
     arrays = [array for array, _ in made]
-    fields = [pa.field(name, array.type) for name, array in zip(names or [""], arrays, strict=True)]
-    return pa.RecordBatch.from_arrays(arrays, schema=pa.schema(fields, metadata={_SHAPE: told.encode()}))
+    columns_of = [pa.field(name, array.type) for name, array in zip(names or [""], arrays, strict=True)]
+    return pa.RecordBatch.from_arrays(arrays, schema=pa.schema(columns_of, metadata={_SHAPE: told.encode()}))
 
 
 def batch_to_rows(batch: pa.RecordBatch) -> list[Any]:
@@ -66,7 +72,15 @@ def batch_to_rows(batch: pa.RecordBatch) -> list[Any]:
     if told["shape"] == _LIST:
         return [list(row) for row in rows]
     names = batch.schema.names
+    if told["shape"] == _NAMED:
+        return list(map(_named(tuple(names))._make, rows))
     return [dict(zip(names, row, strict=True)) for row in rows]
+
+
+@cache
+def _named(names: tuple[str, ...]) -> Any:
+    """Returns the class of rows with names; a name that no attribute can have is "_" and its place."""
+    return namedtuple("Row", names, rename=True)
 
 
 def _column(name: str, values: Sequence[Any]) -> tuple[pa.Array, Any]:

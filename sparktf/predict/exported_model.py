@@ -72,6 +72,22 @@ def _current(storage: Storage, serving: str) -> str | None:
     return f"{serving}/{number}"
 
 
+def saved_files(storage: Storage, saved_model: str) -> tuple[tuple[str, ...], str]:
+    """Returns the files of a SavedModel, as paths below its folder, and a key that it has alone.
+
+    Raises:
+        SourceNotFoundError: there is none.
+        StorageError: the storage failed.
+    """
+    saved_model = saved_model.rstrip("/")
+    if not storage.exists(f"{saved_model}/{_GRAPH}"):
+        raise SourceNotFoundError(f"there is no SavedModel in {saved_model}")
+    entries = [entry for entry in storage.walk(saved_model) if _belongs(entry.path.removeprefix(f"{saved_model}/"))]
+    told = [[entry.path, entry.nbytes, entry.modified_ms] for entry in entries]
+    files = tuple(entry.path.removeprefix(f"{saved_model}/") for entry in entries)
+    return files, hashlib.sha256(repr(told).encode()).hexdigest()
+
+
 def _read(storage: Storage, folder: str, saved_model: str) -> ExportedModel:
     try:
         feed = ModelFeed.model_validate_json(storage.read_bytes(f"{folder}/{EXPORTED}"))
@@ -83,10 +99,8 @@ def _read(storage: Storage, folder: str, saved_model: str) -> ExportedModel:
     except ValidationError as error:
         wrong = f"{error.error_count()} of its fields are not as this version writes them"
         raise ModelContractError(f"{folder}/{EXPORTED} cannot be read: {wrong}") from None
-    entries = [entry for entry in storage.walk(saved_model) if _belongs(entry.path.removeprefix(f"{saved_model}/"))]
-    told = [[entry.path, entry.nbytes, entry.modified_ms] for entry in entries]
-    files = tuple(entry.path.removeprefix(f"{saved_model}/") for entry in entries)
-    return ExportedModel(folder, saved_model, files, hashlib.sha256(repr(told).encode()).hexdigest(), feed)
+    files, key = saved_files(storage, saved_model)
+    return ExportedModel(folder, saved_model, files, key, feed)
 
 
 def _belongs(file: str) -> bool:

@@ -25,6 +25,7 @@ PREDICTION = "prediction"
 """The column of a model's only output, as Spark's own models call theirs."""
 
 BATCH_ROWS = 4096
+SIGNATURE = "serving_default"
 
 _SPARK: dict[pa.DataType, sql.DataType] = {
     pa.bool_(): sql.BooleanType(),
@@ -45,8 +46,12 @@ class LoadedModel:
         path: Of the folder that it was found in: a published version's, or a run's `model`.
     """
 
-    def __init__(self, spark: SparkSession, found: ExportedModel) -> None:
+    def __init__(
+        self, spark: SparkSession, found: ExportedModel, signature: str = SIGNATURE, tags: Sequence[str] = ()
+    ) -> None:
         self.path = found.folder
+        self._signature = signature
+        self._tags = tuple(tags)
         self._spark = spark
         self._found = found
         self._hadoop = hadoop_conf(spark)
@@ -121,7 +126,13 @@ class LoadedModel:
     def _scored(self) -> ScoredModel:
         found, cores = self._found, slots_of(self._spark).cores
         return ScoredModel(
-            folder=found.saved_model, files=found.files, key=found.key, hadoop=self._hadoop, threads=cores
+            folder=found.saved_model,
+            files=found.files,
+            key=found.key,
+            hadoop=self._hadoop,
+            threads=cores,
+            signature=self._signature,
+            tags=self._tags,
         )
 
     def _named(self, columns: str | Mapping[str, str] | None) -> dict[ModelOutput, str]:

@@ -12,7 +12,7 @@ import signal
 import socket
 import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -37,6 +37,7 @@ class Scoring:
         self._executor = executor
         self._loading = threading.Lock()
         self._serve: Callable[..., dict[str, Any]] | None = None
+        self._specs: Mapping[str, Any] = {}
         self._tasks: set[threading.Thread] = set()
 
     def run(self) -> None:
@@ -111,14 +112,16 @@ class Scoring:
 
         tf.config.threading.set_intra_op_parallelism_threads(model.threads)
         try:
-            loaded = tf.saved_model.load(str(folder))
+            loaded = tf.saved_model.load(str(folder), tags=list(model.tags) or None)
         except Exception as error:
             raise ModelContractError(
                 f"{model.folder} cannot be loaded: {type(error).__name__}: {first_line(error)}"
             ) from error
-        serve: Callable[..., dict[str, Any]] = loaded.signatures["serving_default"]
+        serve: Any = loaded.signatures[model.signature]
         self._keep = loaded  # the signature alone does not keep its variables
-        return serve
+        self._specs = serve.structured_input_signature[1]
+        found: Callable[..., dict[str, Any]] = serve
+        return found
 
     def _scored(self, arrays: dict[str, Array]) -> dict[str, Array]:
         """Returns the outputs for some rows.
@@ -132,9 +135,25 @@ class Scoring:
         if self._serve is None:
             raise ModelContractError("no model was loaded")
         try:
-            return as_plain_arrays(self._serve(**_inputs(arrays)))
+            return as_plain_arrays(self._serve(**fitting_inputs(_inputs(arrays), self._specs)))
         except Exception as error:
             raise ModelContractError(f"the model fails: {type(error).__name__}: {first_line(error)}") from error
+
+
+def fitting_inputs(tensors: dict[str, Any], specs: Mapping[str, Any]) -> dict[str, Any]:
+    """Returns tensors of the dtypes and ranks that a signature has: those of models of other makes may differ."""
+    import tensorflow as tf  # noqa: PLC0415 - as above
+
+    found = dict(tensors)
+    for name, spec in specs.items():
+        tensor = found.get(name)
+        if tensor is None:
+            continue
+        if tensor.dtype != spec.dtype:
+            found[name] = tensor = tf.cast(tensor, spec.dtype)
+        if spec.shape.rank is not None and tensor.shape.rank != spec.shape.rank:
+            found[name] = tf.reshape(tensor, [-1 if size is None else size for size in spec.shape.as_list()])
+    return found
 
 
 def _inputs(arrays: dict[str, Array]) -> dict[str, Any]:

@@ -30,6 +30,8 @@ class ScoredModel(Message):
         files: Paths below `folder`.
         key: What it has in common with no other model, nor with another one at the same place later.
         threads: So many compute for one executor.
+        signature: Which of its functions is called.
+        tags: By which the graph is known; none for the only one.
     """
 
     folder: str
@@ -37,6 +39,8 @@ class ScoredModel(Message):
     key: str
     hadoop: HadoopConf
     threads: int
+    signature: str = "serving_default"
+    tags: tuple[str, ...] = ()
 
 
 def tell(connection: socket.socket, message: dict[str, Any], file: int | None = None) -> None:

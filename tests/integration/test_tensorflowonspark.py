@@ -89,6 +89,13 @@ def test_instances_beside_each_other_are_alone(local: Application, tmp_path: Pat
     assert len({pid for _, _, pid, _ in found}) == 3
 
 
+def test_an_estimator_learns_columns_and_its_saved_model_scores_them(local: Application, tmp_path: Path) -> None:
+    found = local.collect("cases.guests:pipeline", folder=str(tmp_path))
+    expected = [2.0 * (i % 7) - (i % 5) for i in range(500)]
+    assert [fitted for _, fitted in found] == pytest.approx(expected, abs=1e-4)
+    assert [twice for twice, _ in found] == pytest.approx([2 * value for value in expected], abs=1e-4)
+
+
 SCRIPT = """
 import sys
 from pyspark.sql import SparkSession

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from pyspark.sql import Row
 
 from sparktf.compat.tensorflowonspark.tf_cluster import cluster_template
 from sparktf.compat.tensorflowonspark.tf_node import DataFeed, TFNodeContext, hdfs_path
@@ -40,6 +41,12 @@ def test_single_values_dicts_and_arrays_are_rows_too() -> None:
     for (array, _), (expected, _) in zip(found, images, strict=True):
         assert array.dtype == np.uint8
         np.testing.assert_array_equal(array, expected)
+
+
+def test_rows_with_names_keep_them() -> None:
+    rows = batch_to_rows(rows_to_batch([Row(id=1, label="a"), Row(id=2, label="b")]))
+    assert [(row.id, row.label, row[0]) for row in rows] == [(1, "a", 1), (2, "b", 2)]
+    assert rows == [(1, "a"), (2, "b")]
 
 
 @pytest.mark.parametrize(

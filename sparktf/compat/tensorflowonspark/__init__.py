@@ -26,6 +26,7 @@ MODULES = {
     "TFParallel": "tf_parallel",
     "compat": "tf_versions",
     "dfutil": "tf_frames",
+    "pipeline": "tf_pipeline",
     "util": "tf_util",
 }
 """TensorFlowOnSpark's modules -> ours."""

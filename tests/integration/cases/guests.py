@@ -14,6 +14,8 @@ from sparktf.errors import SparkTFError
 
 from tensorflowonspark import TFCluster, TFNode, TFParallel  # type: ignore[import-not-found]  # isort: skip
 
+from tensorflowonspark import pipeline as TFPipeline
+
 SPARK, TENSORFLOW = 1, 0
 SIZES = (700, 0, 3, 1, 0, 296)
 
@@ -233,3 +235,43 @@ def parallel(spark: SparkSession, folder: str) -> DataFrame:
     """Runs three instances beside each other."""
     TFParallel.run(spark.sparkContext, alone, {"folder": folder}, 3)
     return spark.createDataFrame([("done",)], "told string")
+
+
+def learned(args: Any, ctx: Any) -> None:
+    """Learns a line from columns, and has the chief export it."""
+    import numpy as np
+    import tensorflow as tf
+
+    feed = TFNode.DataFeed(ctx.mgr, input_mapping=args.input_mapping)
+    seen: dict[str, list[Any]] = {"x": [], "y": []}
+    while not feed.should_stop():
+        for name, values in feed.next_batch(args.batch_size).items():
+            seen[name] += values
+    x, y = np.array(seen["x"], np.float32), np.array(seen["y"], np.float32)
+    found, *_ = np.linalg.lstsq(x, y, rcond=None)
+    if ctx.job_name == "chief":
+        module = tf.Module()
+        module.w = tf.Variable(found[:, None])
+
+        @tf.function(input_signature=[tf.TensorSpec((None, 2), tf.float32, name="x")])  # type: ignore[untyped-decorator]
+        def serve(x: Any) -> Any:
+            return {"line": tf.squeeze(x @ module.w, 1), "double": 2 * (x @ module.w)}
+
+        tf.saved_model.save(module, args.export_dir, signatures={"serving_default": serve})
+
+
+def pipeline(spark: SparkSession, folder: str) -> DataFrame:
+    """Fits an estimator, and scores with the model that it has exported, whose numbers are not those of the columns."""
+    rows = [(i, [float(i % 7), float(i % 5)], 2.0 * (i % 7) - (i % 5)) for i in range(500)]
+    df = spark.createDataFrame(rows, "id bigint, features array<double>, target double")
+    estimator = TFPipeline.TFEstimator(learned, {"note": "ours"}).setInputMapping({"features": "x", "target": "y"})
+    estimator = (
+        estimator.setClusterSize(2).setBatchSize(64).setEpochs(1).setExportDir(f"{folder}/model").setGraceSecs(1)
+    )
+    model = estimator.fit(df)
+    model = model.setInputMapping({"features": "x"}).setOutputMapping({"line": "fitted", "double": "twice"})
+    scored: DataFrame = (
+        model.setSignatureDefKey("serving_default").setTagSet("serve").transform(df.select("target", "features"))
+    )
+    assert scored.columns == ["twice", "fitted"], scored.columns
+    return scored
