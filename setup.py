@@ -36,12 +36,15 @@ REQUIRES = [
 ]
 LEGACY_KERAS = ["tf_keras~=2.21.0"]
 MLFLOW = ["mlflow-skinny>=3.1,<4"]  # the client alone: the whole brings a server, and pins NumPy, PyArrow and more
+# As an engine; its 2.2.5 imports pkg_resources, which newer setuptools have not.
+TENSORFLOWONSPARK = ["tensorflowonspark==2.2.5", "six>=1.16,<2", "setuptools<81"]
 TENSORBOARD = ["tensorboard>=2.20,<2.22"]  # TensorFlow has done without it since 2.21; only who looks needs it
 EXAMPLES = ["scikit-learn>=1.5,<2"]
 DEV = [
     *LEGACY_KERAS,
     *MLFLOW,
     *TENSORBOARD,
+    *TENSORFLOWONSPARK,
     *EXAMPLES,
     "greenlet>=3.1,<4",  # the simulator's drivers and nodes: one thread, in an order that a seed decides
     "hypothesis>=6.140,<7",
@@ -86,6 +89,7 @@ setup(
         "legacy-keras": LEGACY_KERAS,
         "mlflow": MLFLOW,
         "tensorboard": TENSORBOARD,
+        "tensorflowonspark": TENSORFLOWONSPARK,
         "examples": EXAMPLES,
         "dev": DEV,
     },

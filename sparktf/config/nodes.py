@@ -33,6 +33,11 @@ class ClusterConfig(Section):
         description="`single`: one process; `mirrored`: devices of one node; `multi_worker_mirrored`: several nodes; "
         "`parameter_server`: several nodes whose updates do not wait for each other: [async.md](async.md).",
     )
+    engine: Literal["spark", "tensorflowonspark"] = Field(
+        default="spark",
+        description="Who reserves the executors: a job of Spark's own, or TensorFlowOnSpark's `TFCluster` "
+        "([from-tensorflowonspark.md](from-tensorflowonspark.md#the-package-as-an-engine)).",
+    )
     workers: PositiveInt = Field(
         default=2, description="Nodes that train, of a gang of several (1 for `single` and `mirrored`)."
     )

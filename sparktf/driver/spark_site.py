@@ -40,6 +40,7 @@ from sparktf.driver.spark.application import (
     hadoop_conf,
     slots_of,
 )
+from sparktf.driver.spark.cluster_agents import ClusterAgents, check_engine
 from sparktf.driver.spark.encryption import check_encryption
 from sparktf.driver.spark.executors import (
     await_executors,
@@ -78,7 +79,7 @@ class SparkSite:
         self.place = _place(spark, self._slots)
         self.one_machine = self._slots.one_machine
         self.duplicates_wait = _flag(spark, "spark.speculation")
-        self._agents: SparkAgents | None = None
+        self._agents: SparkAgents | ClusterAgents | None = None
         self._given: DataFrame | RDD[Any] | None = None
         self._origin: Origin | None = None
 
@@ -89,6 +90,8 @@ class SparkSite:
     def preflight(self, config: JobConfig, voice: Voice) -> None:
         """See `Site`. Raises what `check_code` does, too."""
         check_code(config)
+        if config.cluster.engine == "tensorflowonspark":
+            check_engine()
         if self._slots.is_local:
             early_nursery.begin(config)
         # What Spark surely feeds; a DataFrame may turn out to be a plain scan, which trainers read themselves.
@@ -157,7 +160,9 @@ class SparkSite:
         scratch = str(self._spark.sparkContext._temp_dir)
         return serve(config, handlers, self._addresses(), one_machine=self.one_machine, scratch=scratch)
 
-    def start_agents(self, config: JobConfig, plan: Plan, settings: AgentSettings, voice: Voice) -> SparkAgents:
+    def start_agents(
+        self, config: JobConfig, plan: Plan, settings: AgentSettings, voice: Voice
+    ) -> SparkAgents | ClusterAgents:
         """See `Site`."""
         count = config.cluster.nodes
         if self._slots.is_yarn:
@@ -172,7 +177,11 @@ class SparkSite:
         spares = count - config.cluster.nodes
         if self._slots.is_local:
             settings = replace(settings, nurseries=early_nursery.begin(config))
-        self._agents = SparkAgents(self._spark, count, self._slots, settings, spares=spares, feeders=feeders)
+        if config.cluster.engine == "tensorflowonspark":
+            count, reserve_s = config.cluster.nodes, config.timeouts.reserve
+            self._agents = ClusterAgents(self._spark, count, self._slots, settings, reserve_s)
+        else:
+            self._agents = SparkAgents(self._spark, count, self._slots, settings, spares=spares, feeders=feeders)
         return self._agents
 
     def feed(self, config: JobConfig, plan: Plan, settings: FeederSettings, on_end: Callable[[], None]) -> SparkFeeders:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
 
 from pyspark import TaskContext
 
@@ -18,3 +19,9 @@ def agent_task(partition: int, rows: Iterable[object], settings: AgentSettings) 
         raise LifecycleError("an agent runs in a Spark task")
     run_agent(partition, settings, context.taskAttemptId())
     yield partition
+
+
+def agent_on_node(args: Mapping[str, Any], ctx: Any) -> None:
+    """The function of TensorFlowOnSpark's nodes: an agent for the node, until the driver dismisses it."""
+    context = TaskContext.get()
+    run_agent(int(ctx.executor_id), args["settings"], 0 if context is None else context.taskAttemptId())

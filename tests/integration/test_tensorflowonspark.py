@@ -12,7 +12,9 @@ from typing import Any
 import pytest
 from integration.application import Application
 from integration.cases.guests import SIZES
+from integration.rows import job
 from integration.sandbox import Sandbox
+from integration.watch import Watch
 
 ROWS = sum(SIZES)
 
@@ -32,10 +34,12 @@ def test_every_row_comes_once_an_epoch_as_it_was_and_workers_get_as_many(local: 
     assert Counter(row[0] for row in rows) == dict.fromkeys(range(ROWS), 2)
     assert all(row == [row[0], [row[0] / 2, row[0]], f"é{row[0]}", None if row[0] % 3 else row[0]] for row in rows)
     info = json.loads(said)
-    addresses = {job: [f"127.0.0.1:{n['port']}" for n in info if n["job_name"] == job] for job in ("chief", "worker")}
-    for i, job in enumerate(("chief", "worker")):
+    addresses = {
+        name: [f"127.0.0.1:{n['port']}" for n in info if n["job_name"] == name] for name in ("chief", "worker")
+    }
+    for i, name in enumerate(("chief", "worker")):
         assert nodes[i]["config"]["cluster"] == addresses
-        assert nodes[i]["config"]["task"] == {"type": job, "index": 0}
+        assert nodes[i]["config"]["task"] == {"type": name, "index": 0}
         assert nodes[i]["path"].startswith("file://")
     assert not local.family.trainers()
 
@@ -94,6 +98,23 @@ def test_an_estimator_learns_columns_and_its_saved_model_scores_them(local: Appl
     expected = [2.0 * (i % 7) - (i % 5) for i in range(500)]
     assert [fitted for _, fitted in found] == pytest.approx(expected, abs=1e-4)
     assert [twice for twice, _ in found] == pytest.approx([2 * value for value in expected], abs=1e-4)
+
+
+def test_the_package_itself_reserves_executors_for_a_training_of_ours(
+    sandbox: Sandbox, rows: Path, watch: Watch
+) -> None:
+    """In an application of its own: the package leaves sockets of its managers in the executors' folders."""
+    config = job(rows, sandbox.runs, "cases.watched:build", name="engine", params=watch.params())
+    config["cluster"] = {"workers": 2, "engine": "tensorflowonspark"}
+    application = Application(sandbox, "local-cluster[2,1,1024]")
+    try:
+        done = application.train(config, "r").done
+        assert len(done.attempts[0].nodes) == 2
+        assert watch.ids(watch.pids()) == dict.fromkeys(range(1, 601), 1)
+        assert not application.family.trainers()
+    finally:
+        left = application.close()
+    assert not left
 
 
 SCRIPT = """

@@ -1,0 +1,103 @@
+"""The node agents as the functions of TensorFlowOnSpark's nodes: `cluster.engine: tensorflowonspark`.
+
+Its `TFCluster` reserves the executors, and an agent of ours is what runs on each; all else is sparktf's own.
+"""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+import threading
+from typing import Any
+
+from pyspark.sql import SparkSession
+
+from sparktf.driver.spark.application import Slots
+from sparktf.errors import NodeLostError, PreflightError
+from sparktf.executor.agent import AgentSettings
+from sparktf.executor.spark_agent import agent_on_node
+
+_PACKAGE = "tensorflowonspark"
+_LEAVE_S = 30.0
+"""Its shutdown looks every five seconds whether its jobs are over."""
+
+
+def check_engine() -> None:
+    """Refuses to begin where the package is missing.
+
+    Raises:
+        PreflightError: it is not installed, or sparktf's own modules stand in its place in this process.
+    """
+    found = importlib.util.find_spec(_PACKAGE)
+    if found is None:
+        raise PreflightError(f"cluster.engine: {_PACKAGE} needs the package: install sparktf[{_PACKAGE}]")
+    if found.origin is None:
+        raise PreflightError(
+            f"cluster.engine: {_PACKAGE} needs the real package, and sparktf.compat stands in its place"
+        )
+
+
+class ClusterAgents:
+    """Runs an agent on each of its nodes; see `sparktf.driver.gang.site.AgentJob`."""
+
+    def __init__(
+        self, spark: SparkSession, count: int, slots: Slots, settings: AgentSettings, reserve_s: float
+    ) -> None:
+        """Starts `count` agents.
+
+        Args:
+            reserve_s: So long all of its nodes have to come.
+        """
+        self.spares = 0
+        self._leaves_slots = slots.cores > 1
+        self._spark = spark
+        self._count = count
+        self._settings = settings
+        self._reserve_s = reserve_s
+        self._closing = threading.Event()
+        self._reason = "it ended"
+        self._thread = threading.Thread(target=self._run, name="cluster-agents", daemon=True)
+        self._thread.start()
+
+    @property
+    def leaves_slots(self) -> bool:
+        """Whether feeders find a slot beside the agents."""
+        return self._leaves_slots
+
+    def ended(self) -> str | None:
+        """Returns why the cluster has ended, and all agents with it; None while it runs."""
+        return None if self._closing.is_set() or self._thread.is_alive() else self._reason
+
+    def restart(self) -> None:
+        """Cannot be: the package starts no node again.
+
+        Raises:
+            NodeLostError: always.
+        """
+        raise NodeLostError(f"TensorFlowOnSpark gave its nodes up, and starts none again: {self._reason}")
+
+    def close(self, wait_s: float) -> None:
+        """Waits for dismissed agents, and for the package to see that they are gone."""
+        self._closing.set()
+        self._thread.join(wait_s + _LEAVE_S)
+
+    def _run(self) -> None:
+        theirs: Any = importlib.import_module(f"{_PACKAGE}.TFCluster")
+        try:
+            cluster = theirs.run(
+                self._spark.sparkContext,
+                agent_on_node,
+                {"settings": self._settings},
+                self._count,
+                0,
+                input_mode=theirs.InputMode.TENSORFLOW,
+                reservation_timeout=self._reserve_s,
+            )
+            while not self._closing.wait(1.0):
+                if "error" in theirs.tf_status:
+                    raise NodeLostError(str(theirs.tf_status["error"]).splitlines()[0])
+            cluster.shutdown(timeout=-1)
+        except (Exception, SystemExit) as error:  # noqa: BLE001 - it raises bare ones, and ends the process
+            self._reason = (str(error).splitlines() or [type(error).__name__])[0]
+        finally:
+            theirs.tf_status.clear()
