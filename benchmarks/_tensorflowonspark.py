@@ -35,7 +35,7 @@ def drain(args: dict[str, str], context: Any) -> None:
 def main(folder: str, out: Path) -> None:
     """Feeds the table to two nodes."""
     from pyspark.sql import SparkSession  # noqa: PLC0415
-    from tensorflowonspark import TFCluster  # type: ignore[import-not-found]  # noqa: PLC0415
+    from tensorflowonspark import TFCluster  # noqa: PLC0415
 
     spark = (
         SparkSession.builder.master(f"local-cluster[{EXECUTORS},{CORES},2048]")

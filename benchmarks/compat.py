@@ -4,11 +4,13 @@ TFRecord files: our feed beside tf.data with `parse_example`, in order, each in 
 one core, alternating. Both end in batches of arrays; the checksums are checked by both.
 
 A script of TensorFlowOnSpark that drains its feed to NumPy (`_tensorflowonspark.py`): on sparktf, and on the real
-package, alternating; a table of 17 float32 columns by InputMode.SPARK to two nodes.
+package, alternating; a table of 17 float32 columns by InputMode.SPARK to two nodes. And `KerasEstimator.fit` beside
+`train()` of the same rows, alternating.
 """
 
 from __future__ import annotations
 
+import io
 import os
 import sys
 import tempfile
@@ -24,7 +26,12 @@ import pyspark
 from _lake import float_columns, write_lake
 from _report import Figure, figure, report
 from dataframe import install_peer, tensorflowonspark
+from pyspark.ml.feature import VectorAssembler
+from pyspark.sql import SparkSession
+from pyspark.sql import functions as sql
+from rich.console import Console
 
+from sparktf import train
 from sparktf.config.job import JobConfig
 from sparktf.driver.plan.planner import plan_source
 from sparktf.feature import Feature
@@ -32,6 +39,7 @@ from sparktf.feed.blocks import PlannedParts
 from sparktf.feed.example_writer import record_bytes
 from sparktf.feed.memory import SpareMemory
 from sparktf.feed.pipeline import NodeFeed
+from sparktf.ml import KerasEstimator
 from sparktf.sequence import Stream
 from sparktf.storage import open_storage
 
@@ -161,11 +169,60 @@ def scripts(runs: int, root: Path) -> list[Figure]:
     ]
 
 
+def build(params: dict[str, Any], assets: dict[str, Any]) -> Any:
+    """Returns a small model."""
+    import keras  # noqa: PLC0415 - in the trainers
+
+    x = keras.Input((16,), name="features")
+    hidden = keras.layers.Dense(64, "relu")(x)
+    model = keras.Model(x, keras.layers.Dense(1, name="label")(hidden))
+    model.compile("sgd", "mse")
+    return model
+
+
+def fits(runs: int, root: Path) -> list[Figure]:
+    """Measures `KerasEstimator.fit` beside `train()` of the same rows and settings, alternating."""
+    rows, epochs, batch = 1_000_000, 3, 4096
+    folder = write_lake(root / "fitted", float_columns(rows))
+    builder = SparkSession.builder.master("local[4]").config("spark.ui.enabled", "false")
+    spark = builder.config("spark.ui.showConsoleProgress", "false").getOrCreate()
+    columns = [f"x{i}" for i in range(16)]
+    assembled = VectorAssembler(inputCols=columns, outputCol="features").transform(spark.read.parquet(str(folder)))
+    df = assembled.select("features", sql.col("y").alias("label"))
+    estimator = KerasEstimator(model=build, numWorkers=2, epochs=epochs, batchSize=batch, outputPath=str(root / "ml"))
+    given: dict[str, Any] = {
+        "inputs": {"features": {"columns": "features", "shape": [16]}},
+        "targets": {"label": "label"},
+        "output": str(root / "runs"),
+    }
+    ratios: list[float] = []
+    seconds: list[float] = []
+    for run in range(runs + 1):
+        began_s = time.monotonic()
+        train(spark, df, model=build, workers=2, epochs=epochs, batch_size=batch, **given, console=_quiet())
+        between_s = time.monotonic()
+        estimator.fit(df)
+        ended_s = time.monotonic()
+        if run:  # the first one compiles Spark's code
+            seconds.append(between_s - began_s)
+            ratios.append((ended_s - between_s) / (between_s - began_s))
+            print(f"train() {seconds[-1]:.1f} s, fit / train() {ratios[-1]:.2f}", file=sys.stderr, flush=True)
+    spark.stop()
+    return [
+        figure("train(), 1 M rows, 3 epochs", seconds, unit="s"),
+        figure("KerasEstimator.fit / train()", ratios, unit="ratio", goal="<= 1.1"),
+    ]
+
+
+def _quiet() -> Console:
+    return Console(file=io.StringIO())
+
+
 def main() -> None:
     """Measures and reports."""
     runs = int(os.environ.get("RUNS", RUNS))
     with tempfile.TemporaryDirectory(prefix="sparktf-bench-") as root:
-        report("compat", [*tfrecords(runs, Path(root)), *scripts(runs, Path(root))])
+        report("compat", [*tfrecords(runs, Path(root)), *scripts(runs, Path(root)), *fits(runs, Path(root))])
 
 
 if __name__ == "__main__":

@@ -3,12 +3,15 @@
 `load_model(...).transform(df)` and `pyspark.ml.functions.predict_batch_udf`, alternating in one application on
 local[2], over the same Parquet table of 17 floats, to nowhere (Spark's noop sink). The function gets what its
 documentation shows: an array of the columns, a model that is loaded once a worker, and batches as large as ours. Both
-have scored a few rows before they are timed, so that the model is loaded.
+have scored a few rows before they are timed, so that the model is loaded. TensorFlowOnSpark's `TFModel.transform`
+scores a smaller table with the same SavedModel, in processes of its own.
 """
 
 from __future__ import annotations
 
+import json
 import os
+import subprocess
 import sys
 import tempfile
 import time
@@ -20,6 +23,7 @@ import numpy as np
 from _lake import float_columns, write_lake
 from _report import figure, report
 from _submit import submit
+from dataframe import install_peer
 from pyspark.ml.functions import predict_batch_udf
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as sql
@@ -49,6 +53,24 @@ def by_udf(df: DataFrame, saved_model: str) -> DataFrame:
 
     scored = predict_batch_udf(load, return_type=FloatType(), batch_size=BATCH_ROWS, input_tensor_shapes=[[COLUMNS]])
     return df.select("y", scored(sql.array(*(f"x{i}" for i in range(COLUMNS)))).alias("prediction"))
+
+
+def by_tfmodel(folder: Path, saved_model: str, output: str, packages: Path, work: Path) -> float:
+    """Returns the rows per second of TensorFlowOnSpark's TFModel, of the real package."""
+    script, out = Path(__file__).with_name("_tfmodel.py"), work / "tfmodel.json"
+    path = os.pathsep.join(filter(None, [str(packages), os.environ.get("PYTHONPATH", "")]))
+    done = subprocess.run(
+        [sys.executable, str(script), str(folder), saved_model, output, str(COLUMNS), str(out)],
+        env={**os.environ, "PYTHONPATH": path, "CUDA_VISIBLE_DEVICES": "", "PYSPARK_PYTHON": sys.executable},
+        cwd=work,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    if done.returncode or not out.exists():
+        raise SystemExit(f"TFModel ended with {done.returncode}:\n{done.stderr[-3000:]}")
+    found = json.loads(out.read_text())
+    return float(found["rows"] / found["seconds"])
 
 
 def seconds(df: DataFrame) -> float:
@@ -85,13 +107,27 @@ def main() -> None:
             for name, way in ways.items():
                 rates[name].append(ROWS / seconds(way(spark.read.parquet(str(lake)))))
             print({name: round(found[-1]) for name, found in rates.items()}, file=sys.stderr, flush=True)
+        output = model.outputs[0]
         spark.stop()
+        packages = Path(root) / "peer"
+        install_peer(packages)
+        saved_model, peers = f"{result['model']}/saved_model", []
+        for _ in range(runs):
+            peers.append(by_tfmodel(little, saved_model, output, packages, work))
+            print(f"TFModel: {peers[-1]:,.0f}", file=sys.stderr, flush=True)
     pairs = zip(rates["transform"], rates["predict_batch_udf"], strict=True)
     report(
         "predict",
         [
             *(figure(name, found, unit="rows/s") for name, found in rates.items()),
             figure("transform / predict_batch_udf", [ours / theirs for ours, theirs in pairs], unit="", goal=">= 1.2"),
+            figure("TensorFlowOnSpark's TFModel.transform", peers, unit="rows/s"),
+            figure(
+                "transform / TFModel.transform",
+                [ours / theirs for ours, theirs in zip(rates["transform"], peers, strict=True)],
+                unit="",
+                goal=">= 20",
+            ),
         ],
     )
 

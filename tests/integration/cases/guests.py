@@ -12,7 +12,7 @@ from pyspark.sql import DataFrame, SparkSession
 from sparktf.compat import tensorflowonspark  # noqa: F401 - the one line that a script gets
 from sparktf.errors import SparkTFError
 
-from tensorflowonspark import TFCluster, TFNode, TFParallel  # type: ignore[import-not-found]  # isort: skip
+from tensorflowonspark import TFCluster, TFNode, TFParallel  # isort: skip
 
 from tensorflowonspark import pipeline as TFPipeline
 
