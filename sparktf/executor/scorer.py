@@ -5,6 +5,7 @@ A worker of Spark's is forked and used again, and must not hold TensorFlow; and 
 
 from __future__ import annotations
 
+import hashlib
 import os
 import socket
 import sys
@@ -13,14 +14,13 @@ from collections import deque
 from collections.abc import Mapping
 from pathlib import Path
 
-from sparktf import errors
-from sparktf.errors import ModelContractError, NodeLostError, SparkTFError
+from sparktf.errors import NodeLostError
 from sparktf.executor.identity import executor_identity
 from sparktf.executor.rendezvous import meet
 from sparktf.executor.trainer_process import trainer_environment
 from sparktf.feed.columns import Array
-from sparktf.feed.shared import share, shared
-from sparktf.wire.scored_model import ScoredModel, hear, settings_array, tell
+from sparktf.feed.shared import hear, tell
+from sparktf.wire.scored_model import ScoredModel, error_of, settings_array
 
 _MODULE = "sparktf.trainer.scoring"
 _LOG_NBYTES = 4096
@@ -44,11 +44,11 @@ class Scorer:
         self._owed = 0
         self._answers: deque[dict[str, Array]] = deque()
         executor = executor_identity()
-        name = f"scorer-{executor.partition('@')[0]}-{model.key[:16]}"
+        name = f"scorer-{executor.partition('@')[0]}-{_key(model)}"
         self._log = self._folder / f"{name}.log"
         self._socket = meet(self._folder / name, lambda listening: self._start(listening, name, executor))
         try:
-            self._ask({"load": settings_array(model)})
+            self._ask("load", settings_array(model))
             self._answer()
         except BaseException:
             self.close()
@@ -72,7 +72,7 @@ class Scorer:
         if self._owed == _OWED:
             self._answers.append(self._answer())
             self._owed -= 1
-        self._ask({"score": arrays})
+        self._ask("score", arrays)
         self._owed += 1
 
     def receive(self) -> dict[str, Array]:
@@ -91,31 +91,20 @@ class Scorer:
         """Leaves the process, which ends a while after the last task has left it."""
         self._socket.close()
 
-    def _ask(self, what: Mapping[str, Mapping[str, Array]]) -> None:
-        ((verb, arrays),) = what.items()
-        file, directory = share(arrays)
+    def _ask(self, verb: str, arrays: Mapping[str, Array]) -> None:
         try:
-            tell(self._socket, {verb: directory}, file)
+            tell(self._socket, verb, arrays)
         except OSError as error:
             raise self._lost() from error
-        finally:
-            os.close(file)
 
     def _answer(self) -> dict[str, Array]:
         try:
-            said, file = hear(self._socket)
+            verb, arrays = hear(self._socket)
         except (EOFError, OSError) as error:
             raise self._lost() from error
-        if "error" in said:
-            name, message = said["error"]
-            kind = getattr(errors, name, ModelContractError)
-            raise kind(message) if issubclass(kind, SparkTFError) else ModelContractError(message)
-        if file is None:
-            return {}
-        try:
-            return shared(file, said["scored"])
-        finally:
-            os.close(file)
+        if verb == "error":
+            raise error_of(arrays)
+        return arrays
 
     def _lost(self) -> NodeLostError:
         said = ""
@@ -123,3 +112,8 @@ class Scorer:
             said = self._log.read_bytes()[-_LOG_NBYTES:].decode(errors="replace").strip()
         last = next((line.strip() for line in reversed(said.splitlines()) if line.strip()), "it has said nothing")
         return NodeLostError(f"the process that scores for this executor has ended; the last that it said: {last}")
+
+
+def _key(model: ScoredModel) -> str:
+    """Returns a name for what a process serves: one signature of a model."""
+    return hashlib.sha256(repr((model.key, model.signature, model.tags)).encode()).hexdigest()[:16]

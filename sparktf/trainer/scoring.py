@@ -19,12 +19,12 @@ from typing import Any
 
 from sparktf.errors import ModelContractError, SparkTFError
 from sparktf.feed.columns import Array
-from sparktf.feed.shared import share, shared
+from sparktf.feed.shared import hear, tell
 from sparktf.knobs import KNOBS
 from sparktf.process_identity import is_alive
 from sparktf.storage import FileSystems
 from sparktf.trainer.preload import complete_environment
-from sparktf.wire.scored_model import CODES, VALUES, ScoredModel, hear, settings_of, tell
+from sparktf.wire.scored_model import CODES, VALUES, ScoredModel, error_arrays, settings_of
 
 
 class Scoring:
@@ -65,26 +65,13 @@ class Scoring:
         task.setblocking(True)
         with task, suppress(EOFError, OSError):
             while True:
-                said, file = hear(task)
-                ((verb, directory),) = said.items()
-                try:
-                    arrays = shared(file, directory) if file is not None else {}
-                finally:
-                    if file is not None:
-                        os.close(file)
+                verb, arrays = hear(task)
                 try:
                     answer = self._answer(verb, arrays)
                 except SparkTFError as error:
-                    tell(task, {"error": [type(error).__name__, str(error)]})
+                    tell(task, "error", error_arrays(error))
                     continue
-                if answer is None:
-                    tell(task, {"ready": True})
-                    continue
-                file, directory = share(answer)
-                try:
-                    tell(task, {"scored": directory}, file)
-                finally:
-                    os.close(file)
+                tell(task, "ready" if answer is None else "scored", answer)
 
     def _answer(self, verb: str, arrays: dict[str, Array]) -> dict[str, Array] | None:
         if verb == "score":
@@ -117,7 +104,10 @@ class Scoring:
             raise ModelContractError(
                 f"{model.folder} cannot be loaded: {type(error).__name__}: {first_line(error)}"
             ) from error
-        serve: Any = loaded.signatures[model.signature]
+        serve: Any = loaded.signatures.get(model.signature)
+        if serve is None:
+            there = ", ".join(sorted(loaded.signatures)) or "none"
+            raise ModelContractError(f"{model.folder} has no signature {model.signature!r}; there are: {there}")
         self._keep = loaded  # the signature alone does not keep its variables
         self._specs = serve.structured_input_signature[1]
         found: Callable[..., dict[str, Any]] = serve

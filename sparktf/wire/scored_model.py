@@ -1,24 +1,24 @@
 """What a Spark task tells the process that scores for its executor, over a socket of the machine.
 
-A message is JSON, `{"load": DIRECTORY}` or `{"score": DIRECTORY}`, with the descriptor of a file that has the arrays
-(`sparktf.feed.shared`). The answers are `{"ready": true}`, `{"scored": DIRECTORY}` with a file, and
-`{"error": [CLASS, MESSAGE]}` with a class of `sparktf.errors`. To load, the one array is a `ScoredModel` as JSON.
+A message is "load" or "score", with the descriptor of a file that has the arrays (`sparktf.feed.shared`). The answers
+are "ready", "scored" with a file, and "error" with one too, whose texts are a class of `sparktf.errors` and what it
+says. To load, the one array is a `ScoredModel` as JSON. Whatever may be long is in the file: a packet of a socket is
+cut off, or refused, where it is longer than either side thought.
 """
 
 from __future__ import annotations
 
-import json
-import os
-import socket
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 
+from sparktf import errors
+from sparktf.errors import ModelContractError, SparkTFError
 from sparktf.hadoop import HadoopConf
 from sparktf.message import Message
 
-MESSAGE_NBYTES = 1 << 16
-SETTINGS = "settings"
+SETTINGS, ERROR = "settings", "error"
 CODES, VALUES = "/codes", "/values"
 """What follows an input's name where it is text: which of the distinct values each row has, and these."""
 
@@ -43,28 +43,16 @@ class ScoredModel(Message):
     tags: tuple[str, ...] = ()
 
 
-def tell(connection: socket.socket, message: dict[str, Any], file: int | None = None) -> None:
-    """Sends a message, with the descriptor of a file if there is one; raises `OSError`."""
-    socket.send_fds(connection, [json.dumps(message).encode()], [] if file is None else [file])
+def error_arrays(error: SparkTFError) -> dict[str, Any]:
+    """Returns what is sent of an error."""
+    return {ERROR: np.array([text.encode() for text in (type(error).__name__, str(error))], object)}
 
 
-def hear(connection: socket.socket) -> tuple[dict[str, Any], int | None]:
-    """Returns what comes next, and the descriptor that came along, which is the caller's to close.
-
-    Raises:
-        EOFError: the other side is gone.
-        OSError: it does not answer.
-    """
-    try:
-        said, files, _, _ = socket.recv_fds(connection, MESSAGE_NBYTES, 1)
-    except ConnectionError:
-        said, files = b"", []
-    if not said:
-        for file in files:
-            os.close(file)
-        raise EOFError("the other side is gone")
-    message: dict[str, Any] = json.loads(said)
-    return message, files[0] if files else None
+def error_of(arrays: Mapping[str, Any]) -> SparkTFError:
+    """Returns the error that `error_arrays` was made of; a `ModelContractError` where it is none of ours."""
+    name, message = (text.decode() for text in arrays[ERROR])
+    kind = getattr(errors, name, ModelContractError)
+    return kind(message) if issubclass(kind, SparkTFError) else ModelContractError(message)
 
 
 def settings_array(model: ScoredModel) -> dict[str, Any]:

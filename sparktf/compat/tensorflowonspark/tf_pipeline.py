@@ -233,7 +233,7 @@ def saved_model(
         for name, (dtype, shape) in sorted(told["outputs"].items())
     )
     feed = ModelFeed(spec=FeedSpec(features=features, shuffle=False), outputs=outputs)
-    return LoadedModel(spark, ExportedModel(folder, folder, files, f"{key[:8]}{signature}", feed), signature, tags)
+    return LoadedModel(spark, ExportedModel(folder, folder, files, key, feed), signature, tags)
 
 
 def _feature(dataset: DataFrame, column: str, name: str, dtype: str, shape: list[int | None] | None) -> Feature:
