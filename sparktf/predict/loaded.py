@@ -118,10 +118,11 @@ class LoadedModel:
 
         # mapInArrow looks columns up by their names, and would take "user.age" for a field of a struct.
         plain = df.select(*(df[quoted(name)] for name in names)).toDF(*(f"c{i}" for i in range(len(names))))
-        kept = [df.schema[name].dataType for name in going]
-        types = [*kept, *(self._type(output) for output in named)]
-        fields = sql.StructType([sql.StructField(f"c{i}", kind) for i, kind in enumerate(types)])
-        return plain.mapInArrow(score, fields).toDF(*going, *named.values())
+        given = [df.schema[name] for name in going]
+        kinds = [*((field.dataType, field.metadata) for field in given), *((self._type(o), None) for o in named)]
+        # The metadata is what stages of Spark ML know of a column, such as the names of its categories.
+        fields = [sql.StructField(f"c{i}", kind, metadata=known) for i, (kind, known) in enumerate(kinds)]
+        return plain.mapInArrow(score, sql.StructType(fields)).toDF(*going, *named.values())
 
     def _scored(self) -> ScoredModel:
         found, cores = self._found, slots_of(self._spark).cores

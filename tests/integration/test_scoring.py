@@ -14,6 +14,7 @@ import pyarrow.parquet as pq
 import pytest
 import yaml
 from integration.application import Application
+from integration.processes import wait_for
 from integration.sandbox import REPO, Sandbox
 from integration.submit import spark_submit
 from pyspark.sql import SparkSession
@@ -104,9 +105,11 @@ def test_it_predicts_what_training_predicted(loaded: LoadedModel, model: Path, l
 
 
 def test_some_columns_go_on_and_some_outputs(loaded: LoadedModel, lake: Path, spark: SparkSession) -> None:
-    df = spark.read.parquet(str(lake))
+    known = {"ml_attr": {"type": "nominal", "vals": ["none", "some", "all"]}}
+    df = spark.read.parquet(str(lake)).withMetadata("kind", known)
     scored = loaded.transform(df, {"y": "score"}, keep=["kind", "id"])
     assert scored.columns == ["kind", "id", "score"]
+    assert [field.metadata for field in scored.schema] == [known, {}, {}]
     assert scored.count() == ROWS
     whole = {row.id: row.y for row in loaded.transform(df.drop("y", "kind"), keep=["id"]).collect()}
     assert {row.id: row.score for row in scored.collect()} == pytest.approx(whole)
@@ -156,6 +159,9 @@ def command_of(process: psutil.Process) -> list[str]:
 def test_tasks_of_an_executor_share_one_process_and_start_another_where_it_has_died(
     loaded: LoadedModel, lake: Path, spark: SparkSession
 ) -> None:
+    for process in scorers():  # of models of other tests: they stay a while
+        process.kill()
+    wait_for("nobody scores", lambda: not scorers(), within_s=10)
     scored = loaded.transform(spark.read.parquet(str(lake)).drop("y", "kind").repartition(4), keep=["id"])
     assert len(scored.collect()) == ROWS
     (process,) = scorers()
