@@ -3,31 +3,18 @@
 from __future__ import annotations
 
 import os
-import subprocess
-import sys
-from collections.abc import Callable
 from datetime import UTC, date, datetime
 from pathlib import Path
 
 import pytest
 import yaml
+from integration.metastore import Metastore
 from integration.rows import job
 from integration.sandbox import REPO, Sandbox
 
 from sparktf.nightly.history import RunRecord, keep_record
 from sparktf.rundir import RunDirectory
 from sparktf.storage.local import LocalStorage
-
-HIVE_SITE = """\
-<configuration>
-  <property>
-    <name>javax.jdo.option.ConnectionURL</name>
-    <value>jdbc:derby:;databaseName={folder}/metastore;create=true</value>
-  </property>
-  <property><name>datanucleus.schema.autoCreateAll</name><value>true</value></property>
-  <property><name>hive.metastore.schema.verification</name><value>false</value></property>
-</configuration>
-"""
 
 MAKE_A_TABLE = """
 from pyspark.sql import SparkSession
@@ -58,57 +45,36 @@ for row in spark.sql(query + " order by run_id").collect():
 spark.stop()
 """
 
-Run = Callable[..., tuple[int, str]]
-
 
 @pytest.fixture
-def run(sandbox: Sandbox, tmp_path: Path) -> Run:
-    """Runs Python with a metastore of its own; returns the exit code and what it said."""
-    conf = tmp_path / "conf"
-    conf.mkdir()
-    (conf / "hive-site.xml").write_text(HIVE_SITE.format(folder=tmp_path), encoding="utf-8")
-    defaults = {**sandbox.settings("local[2]", {}), "spark.sql.warehouse.dir": str(tmp_path / "warehouse")}
-    (conf / "spark-defaults.conf").write_text("".join(f"{k} {v}\n" for k, v in defaults.items()), encoding="utf-8")
-    environment = {**sandbox.environment(), "SPARK_CONF_DIR": str(conf)}
-    environment["SPARK_SUBMIT_OPTS"] += f" -Dderby.stream.error.file={tmp_path}/derby.log"
-
-    def run(*arguments: str) -> tuple[int, str]:
-        done = subprocess.run(
-            [sys.executable, *arguments],
-            env=environment,
-            cwd=sandbox.cwd,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-            check=False,
-        )
-        return done.returncode, done.stdout
-
-    return run
+def metastore(sandbox: Sandbox, tmp_path: Path) -> Metastore:
+    return Metastore(sandbox, tmp_path)
 
 
-def test_a_table_of_the_hive_metastore_is_found_and_planned(run: Run, sandbox: Sandbox, tmp_path: Path) -> None:
+def test_a_table_of_the_hive_metastore_is_found_and_planned(
+    metastore: Metastore, sandbox: Sandbox, tmp_path: Path
+) -> None:
     (tmp_path / "leaf.py").write_text("def build(params, assets): ...\n", encoding="utf-8")
-    made, said = run("-c", MAKE_A_TABLE)
+    made, said = metastore.run("-c", MAKE_A_TABLE)
     assert made == 0, said
     config = job(tmp_path, sandbox.runs, "leaf:build")
     config["data"] = {"table": "shop.sales", "inputs": {"x": ["a", "b"]}, "targets": {"y": "y"}}
     (tmp_path / "c.yaml").write_text(yaml.safe_dump(config), encoding="utf-8")
-    checked, said = run("-m", "sparktf.cli", "check", str(tmp_path / "c.yaml"), "--deep")
+    checked, said = metastore.run("-m", "sparktf.cli", "check", str(tmp_path / "c.yaml"), "--deep")
     assert checked == 0, said
     assert "# data: read directly by the trainers, a plain scan of" in said
     assert "# data: 40 rows of train in" in said
     assert not os.listdir(sandbox.cwd)
 
 
-def test_the_history_of_runs_is_a_table_that_hives_own_reader_reads(run: Run, tmp_path: Path) -> None:
+def test_the_history_of_runs_is_a_table_that_hives_own_reader_reads(metastore: Metastore, tmp_path: Path) -> None:
     storage, began = LocalStorage(), datetime(2026, 11, 20, 2, 15, tzinfo=UTC)
     done = RunRecord("churn", "1", date(2026, 11, 20), began, 0, None, 7, {"validation": {"auc": 0.5}}, {}, None, None)
     failed = RunRecord("clicks", "2", None, began, 1, "why", 0, {}, {"train": 2.5}, None, None)
     for record in (done, failed):
         rundir = RunDirectory(str(tmp_path), record.name, record.run_id)
         keep_record(record, rundir, storage, storage.write_bytes)
-    code, said = run("-c", READ_THE_HISTORY, str(tmp_path), str(REPO / "docs/history.md"))
+    code, said = metastore.run("-c", READ_THE_HISTORY, str(tmp_path), str(REPO / "docs/history.md"))
     assert code == 0, said
     local = began.astimezone().replace(tzinfo=None)
     assert [line for line in said.splitlines() if line.startswith("row:")] == [

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import datetime as dt
-import subprocess
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 import yaml
 from integration.application import Application
+from integration.metastore import Metastore
 from integration.processes import wait_for
 from integration.sandbox import REPO, Sandbox
 from integration.submit import spark_submit
@@ -286,30 +286,42 @@ def test_as_many_calls_as_rows_do_not_make_task_and_model_wait_for_each_other(
     assert len(loaded.transform(many, keep=["id"], batch_rows=1).collect()) == 6 * ROWS
 
 
-def test_the_job_is_a_script_for_spark_submit_whose_exit_code_says_how_it_went(
-    trained: tuple[dict[str, Any], Path], lake: Path, sandbox: Sandbox
+CUSTOMERS = """
+import sys
+from pyspark.sql import SparkSession
+
+spark = SparkSession.builder.master("local[1]").enableHiveSupport().getOrCreate()
+spark.sql("create database shop")
+spark.read.parquet(sys.argv[1]).write.saveAsTable("shop.customers")
+spark.stop()
+"""
+
+SCORES = """
+from pyspark.sql import SparkSession
+
+spark = SparkSession.builder.master("local[1]").enableHiveSupport().getOrCreate()
+for row in spark.sql("select day, model_version, count(*), sum(id) from shop.scores group by all").collect():
+    print("row:", *row, sep="|")
+spark.stop()
+"""
+
+
+def test_the_job_is_a_script_for_spark_submit_that_scores_from_table_to_table_of_the_hive_metastore(
+    trained: tuple[dict[str, Any], Path], lake: Path, sandbox: Sandbox, tmp_path: Path
 ) -> None:
-    source = {"path": str(lake), "where": "id <= day('{{date}}')"}
-    output = {"path": str(sandbox.folder / "scores")}
+    source = {"table": "shop.customers", "where": "id <= day('{{date}}')"}
+    output = {"table": "shop.scores", "partition": "day"}
     predict = {"source": source, "output": output, "columns": {"y": "y"}, "keep": ["id"]}
-    path = sandbox.folder / "job.yaml"
-    path.write_text(yaml.safe_dump({**trained[0], "predict": predict}), encoding="utf-8")
-    options = [o for key, value in sandbox.settings("local[2]", {}).items() for o in ("--conf", f"{key}={value}")]
-
-    def submit(*arguments: str) -> tuple[int, str]:
-        done = subprocess.run(
-            [spark_submit(), *options, str(REPO / "jobs/predict.py"), "--config", str(path), *arguments],
-            env=sandbox.environment(),
-            cwd=sandbox.cwd,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-            check=False,
-        )
-        return done.returncode, done.stdout
-
-    code, said = submit("--date", DAYS[1])
+    job = tmp_path / "job.yaml"
+    job.write_text(yaml.safe_dump({**trained[0], "predict": predict}), encoding="utf-8")
+    metastore = Metastore(sandbox, tmp_path)
+    made, said = metastore.run("-c", CUSTOMERS, str(lake))
+    assert made == 0, said
+    script = (str(REPO / "jobs/predict.py"), "--config", str(job), "--date", DAYS[1])
+    code, said = metastore.run(*script, program=spark_submit())
     assert code == 0, said
     assert "scored 20 rows with model 1 in " in said
-    assert pq.read_table(sandbox.folder / f"scores/date={DAYS[1]}").num_rows == 20
+    assert f": shop.scores, day={DAYS[1]}" in said
+    code, said = metastore.run("-c", SCORES)
+    assert f"row:|{DAYS[1]}|1|20|{sum(range(21))}" in said.splitlines(), said
     assert not sandbox.leftovers(), "the process that scored has ended with the application"

@@ -98,7 +98,7 @@ def start_session(
     """
     SparkContext._ensure_initialized()
     jvm, conf = SparkContext._jvm, SparkConf()
-    if _LOCAL.match(conf.get("spark.master") or ""):
+    if not scores and _LOCAL.match(conf.get("spark.master") or ""):
         early_nursery.begin(config)
     tables = catalog_settings(jvm, conf) if asks_for_tables(config, scores=scores) else {}
     builder = SparkSession.builder.appName(f"sparktf {config.name}")
