@@ -12,6 +12,7 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any, Self
 
+import psutil
 import pyspark
 import yaml
 from integration.sandbox import QUICK_START
@@ -143,6 +144,13 @@ class Submission:
 
     def press_ctrl_c(self) -> None:
         self._process.send_signal(signal.SIGINT)
+
+    def kill(self) -> None:
+        """Ends it and the driver in client mode at once, as if this machine had failed."""
+        for process in psutil.Process(self._process.pid).children(recursive=True):
+            process.kill()
+        self._process.kill()
+        self._process.wait()
 
     def output(self) -> str:
         """Returns what a person sees, so far."""

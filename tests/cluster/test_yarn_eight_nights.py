@@ -18,6 +18,7 @@ import pytest
 from cluster.churn import ROWS, date_of
 from cluster.containers import containers_of
 from cluster.nights import EPOCHS, Night, Schedule
+from cluster.scores import Scores, Seen, delivered
 from cluster.submission import REPO, SPARKTF, Submission
 
 from minihadoop import MiniHadoop
@@ -33,6 +34,7 @@ def test_eight_nights_and_the_morning_after(hadoop: MiniHadoop, tmp_path: Path) 
     first_night(nights)
     better_night(nights)
     late_data(nights)
+    scored(nights)
     corrupt_data(nights)
     wrong_labels(nights)
     killed_twice(nights)
@@ -79,6 +81,24 @@ def late_data(nights: Schedule) -> None:
     assert dict(night.row["seconds"])["wait"] > 0
     assert_all_epochs(night)
     assert carried_from(night, 2)
+
+
+def scored(nights: Schedule) -> None:
+    """Day 3 is scored with the model that is published; two jobs that do it again are killed at random moments: readers
+    find the one or the other, whole. Submitted once more, the day has each customer once.
+    """
+    scores, everybody = Scores(nights), delivered(3)
+    took_s = scores.score(3)
+    expected = Seen("3", everybody)
+    assert scores.seen(3) == expected
+    for run in (1, 2):
+        model = f"run:{date_of(run)}"
+        scores.kill_at_random(3, took_s, "--model", model)
+        seen = scores.seen(3)
+        assert seen in (expected, Seen(model, everybody), None)
+        expected = seen or expected
+    scores.score(3)
+    assert scores.seen(3) == Seen("3", everybody)
 
 
 def corrupt_data(nights: Schedule) -> None:
