@@ -86,13 +86,19 @@ def _plan(arguments: argparse.Namespace) -> int:
 
 def _submit(arguments: argparse.Namespace) -> int:
     from sparktf.submit.command import submit  # noqa: PLC0415 - storage libraries, which no other command needs
+    from sparktf.submit.line import ScoringJob  # noqa: PLC0415 - as above
 
     signal.signal(signal.SIGTERM, _interrupt)  # a scheduler's way to stop a job: in order, as on Ctrl-C
     config = load_config(arguments.config, arguments.set, arguments.date)
     beside = Path(arguments.config).absolute().parent
     run_id = chosen_run_id(arguments.run_id, arguments.date)
+    if arguments.predict and (arguments.run_id is not None or arguments.wait or arguments.detach):
+        raise ConfigError("--predict: a job that scores is no run: leave out --run-id, --wait and --detach")
+    if arguments.model is not None and not arguments.predict:
+        raise ConfigError("--model says what --predict scores with; a run trains the configuration's model")
+    scoring = ScoringJob(arguments.model) if arguments.predict else None
     options = {"wait": arguments.wait, "detach": arguments.detach, "dry_run": arguments.dry_run}
-    return submit(config, beside, run_id, **options)
+    return submit(config, beside, None if scoring else run_id, scoring=scoring, **options)
 
 
 def _backfill(arguments: argparse.Namespace) -> int:
@@ -280,6 +286,8 @@ def _parser() -> argparse.ArgumentParser:
     add_config_arguments(submit)
     submit.add_argument("--run-id", metavar="ID", help="names the run (default: --date); the same id again resumes it")
     submit.add_argument("--wait", action="store_true", help=WAIT_HELP)
+    submit.add_argument("--predict", action="store_true", help="score the day's rows (section predict), train nothing")
+    submit.add_argument("--model", metavar="MODEL", help="to score with: published, run:<id>, or a path")
     submit.add_argument("--dry-run", action="store_true", help="print the spark-submit line, and do nothing")
     submit.add_argument("--detach", action="store_true", help="in cluster mode: end once YARN has the application")
     submit.set_defaults(command=_submit)

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 
 from sparktf.config.job import JobConfig
 from sparktf.config.load import load_config
+from sparktf.config.predict_section import PREDICT
 from sparktf.errors import SparkTFError, Verdict
 from sparktf.rundir import WAIT_HELP, chosen_run_id
 from sparktf.version import __version__
@@ -134,4 +135,7 @@ def _verdict_of(run: Callable[[list[SparkSession]], None], started: list[SparkSe
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    scores = sys.argv[1:2] == [PREDICT]  # then the options are those of jobs/predict.py
+    if scores:
+        del sys.argv[1]
+    sys.exit(predict() if scores else main())

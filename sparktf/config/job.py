@@ -31,6 +31,7 @@ from sparktf.config.submit import SubmitConfig
 from sparktf.config.table_moment import MOMENT_KEYS
 from sparktf.config.timeouts import TimeoutsConfig
 from sparktf.config.train import TrainConfig
+from sparktf.errors import ConfigError
 from sparktf.rundir import NAME_LENGTH, NAME_PATTERN
 from sparktf.topology import GangShape
 
@@ -241,6 +242,18 @@ class JobConfig(Section):
         found = self.model_copy()
         found._place = replace(self._place, date=date)
         return found
+
+    def predicted(self) -> tuple[PredictConfig, datetime.date]:
+        """Returns what a job that scores is to do, and of which day.
+
+        Raises:
+            ConfigError: it is not said.
+        """
+        if self.predict is None:
+            raise ConfigError("the configuration has no section predict, which says where the predictions go")
+        if self.date is None:
+            raise ConfigError("predictions are of a day: give --date")
+        return self.predict, self.date
 
     def plan_hash(self) -> str:
         """Hash of what the stored plan and its cursors depend on: a run can be resumed only while it is the same."""

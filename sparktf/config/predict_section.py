@@ -9,6 +9,9 @@ from pydantic import Field, NonNegativeInt, PositiveInt, model_validator
 from sparktf.config.section import Section
 from sparktf.config.table_moment import TimestampSetting, VersionSetting, check_moment
 
+PREDICT = "predict"
+"""The section, and how `sparktf submit` tells the program that it ships that it is to score."""
+
 PUBLISHED = "published"
 RUN = "run:"
 

@@ -67,11 +67,7 @@ def score(spark: SparkSession, config: JobConfig, model: str | None = None) -> S
     Raises:
         SparkTFError: it failed; readers have what they had.
     """
-    asked = config.predict
-    if asked is None:
-        raise ConfigError("the configuration has no section predict, which says where the predictions go")
-    if config.date is None:
-        raise ConfigError("predictions are of a day: give --date")
+    asked, date = config.predicted()
     began_s = time.monotonic()
     file_systems = FileSystems(hadoop_conf(spark))
     path, version = _located(config, model or asked.model, file_systems)
@@ -86,10 +82,10 @@ def score(spark: SparkSession, config: JobConfig, model: str | None = None) -> S
     _check_new(rows, asked)
     counted = Observation()
     rows = rows.withColumn(asked.version_column, sql.lit(version)).observe(counted, sql.count(sql.lit(1)).alias("rows"))
-    place = _write(spark, rows, asked.output, config.date, file_systems)
+    place = _write(spark, rows, asked.output, date, file_systems)
     count = int(counted.get["rows"])
     if not count and asked.output.table is not None:  # Spark overwrites partitions that it has rows for, and no other
-        _drop_day(spark, asked.output.table, asked.output.partition, config.date)
+        _drop_day(spark, asked.output.table, asked.output.partition, date)
     return Scored(count, version, place, time.monotonic() - began_s)
 
 

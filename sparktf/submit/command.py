@@ -1,4 +1,4 @@
-"""`sparktf submit`: one submission, from the configuration to the run's verdict."""
+"""`sparktf submit`: one submission, from the configuration to the verdict of the run, or of a job that scores."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from sparktf.rundir import RunDirectory
 from sparktf.storage import normalise, open_storage
 from sparktf.submit.environment import Programs, find_programs, hadoop_conf_dir, spark_environment
 from sparktf.submit.follow import Follower
-from sparktf.submit.line import check_security, is_yarn, private_settings, show_line, submit_line
+from sparktf.submit.line import ScoringJob, check_security, is_yarn, private_settings, show_line, submit_line
 from sparktf.submit.process import SparkSubmit, kill_application
 from sparktf.submit.resource_managers import ResourceManagers, read_resource_managers
 from sparktf.submit.shipment import log4j_in, stage
@@ -41,26 +41,31 @@ def submit(
     beside: Path,
     run_id: str | None,
     *,
+    scoring: ScoringJob | None = None,
     wait: bool = False,
     detach: bool = False,
     dry_run: bool = False,
 ) -> int:
-    """Submits a run and waits for it; returns its verdict, or 130 if it was interrupted.
+    """Submits a run, or a job that scores, and waits for it; returns its verdict, or 130 if it was interrupted.
 
     Args:
         beside: Folder of the configuration's file, where model code is looked for first.
+        scoring: It is a job that scores, whose driver runs here: it has little to do, and its words are seen.
         wait: The driver waits while another submission owns the run.
         detach: Do not wait for it: 0 is returned once YARN has taken the application.
         dry_run: Print the line, and nothing else.
 
     Raises:
-        ConfigError: the model's code or the queue is not found, no data is named, or a run that is to be
-            detached would end with this process.
+        ConfigError: the model's code or the queue is not found, no data is named, a run that is to be detached would
+            end with this process, or it is not said where predictions go and of which day they are.
         PreflightError: Spark or YARN's configuration is missing, a container would be too large, or the run's traffic
             would be in the clear where Spark's is not.
         ReservationError: the ResourceManager cannot be reached, or YARN has no place in time.
     """
-    if config.data.source_key is None:
+    if scoring is not None:
+        asked, _ = config.predicted()
+        config = config.model_copy(update={"submit": config.submit.model_copy(update={"deploy_mode": "client"})})
+    if config.data.source_key is None and (scoring is None or asked.source is None):
         raise ConfigError(NO_SOURCE)
     if detach and not (is_yarn(config) and config.submit.deploy_mode == "cluster"):
         raise ConfigError(
@@ -70,8 +75,8 @@ def submit(
     programs = find_programs()
     config = normalised(config, normalise)  # the driver may have another working folder
     with tempfile.TemporaryDirectory(prefix="sparktf-submit-") as folder:
-        shipment = stage(config, Path(folder), beside, programs)
-        line = submit_line(config, shipment, run_id, programs, wait=wait, detach=detach)
+        shipment = stage(config, Path(folder), beside, programs, trains=scoring is None)
+        line = submit_line(config, shipment, run_id, programs, scoring=scoring, wait=wait, detach=detach)
         console = make_console()
         console.print(show_line(line), markup=False, soft_wrap=True)
         for key, value in private_settings(config).items():
@@ -81,7 +86,7 @@ def submit(
         environment = spark_environment(
             programs, log4j_in(Path(folder)), in_cluster=config.submit.deploy_mode == "cluster"
         )
-        return _Submission(config, run_id, programs, environment, console, detach).run(line)
+        return _Submission(config, run_id, programs, environment, console, detach, scoring).run(line)
 
 
 @dataclass(slots=True)
@@ -92,11 +97,13 @@ class _Submission:
     environment: Mapping[str, str]
     console: Console
     detach: bool
+    scoring: ScoringJob | None
 
     def run(self, line: list[str]) -> int:
         config = self.config
         # Here the reason can be shown; in cluster mode it would stand in a container's log.
-        check_output(open_storage(config.output.path), config.output.path)
+        if self.scoring is None:
+            check_output(open_storage(config.output.path), config.output.path)
         display = Display(self.console, config.output.progress_seconds, config.train.epochs)
         if not is_yarn(config):
             return _Watch(self, SparkSubmit(line, self.environment), display, None).to_the_end()

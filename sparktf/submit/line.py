@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import PurePosixPath
 
 from sparktf.config.job import JobConfig
+from sparktf.config.predict_section import PREDICT
 from sparktf.driver.spark.encryption import AUTHENTICATE, ENCRYPT, check_encryption
 from sparktf.driver.spark.yarn_memory import Container, driver_container, executor_container, settled
 from sparktf.knobs import KNOBS
@@ -44,6 +45,17 @@ class Shipment:
     archive: str
     py_files: tuple[str, ...] = ()
     private: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class ScoringJob:
+    """A job that scores, in place of one that trains. It is no run, and in client mode.
+
+    Attributes:
+        model: In place of `predict.model`.
+    """
+
+    model: str | None = None
 
 
 def is_yarn(config: JobConfig) -> bool:
@@ -91,10 +103,11 @@ def submit_line(
     run_id: str | None,
     programs: Programs,
     *,
+    scoring: ScoringJob | None = None,
     wait: bool = False,
     detach: bool = False,
 ) -> list[str]:
-    """Returns the command that submits a run; `detach`: and leaves it to YARN."""
+    """Returns the command that submits a run, or a job that scores; `detach`: and leaves it to YARN."""
     submit = config.submit
     in_cluster = submit.deploy_mode == "cluster"
     archives = (f"{submit.archive}#env",) if submit.archive and is_yarn(config) else ()
@@ -114,13 +127,13 @@ def submit_line(
         line += ["--properties-file", shipment.private]
     private = private_settings(config)
     leaves = {"spark.yarn.submit.waitAppCompletion": "false"} if detach else {}
-    for key, value in {**_settings(config, programs), **submit.conf, **leaves}.items():
+    for key, value in {**_settings(config, programs, trains=scoring is None), **submit.conf, **leaves}.items():
         if key not in private:
             line += ["--conf", f"{key}={value}"]
     date = config.date and config.date.isoformat()  # its templates are filled; the run is to know its day all the same
-    given = {"--config": config_path, "--date": date, "--run-id": run_id}
+    given = {"--config": config_path, "--date": date, "--run-id": run_id, "--model": scoring and scoring.model}
     options = [part for option, value in given.items() if value for part in (option, value)]
-    return [*line, shipment.script, *options, *(("--wait",) if wait else ())]
+    return [*line, shipment.script, *([PREDICT] if scoring else []), *options, *(("--wait",) if wait else ())]
 
 
 def show_line(line: Sequence[str]) -> str:
@@ -132,23 +145,26 @@ def show_line(line: Sequence[str]) -> str:
     return shown
 
 
-def _settings(config: JobConfig, programs: Programs) -> dict[str, str]:
+def _settings(config: JobConfig, programs: Programs, *, trains: bool) -> dict[str, str]:
     submit = config.submit
     settings = {
         "spark.app.name": f"sparktf {config.name}",
         "spark.driver.memory": f"{submit.driver_memory_mib}m",
-        "spark.executor.instances": str(executors(config)),
+        # Those that score get no others, and Spark counts their losses as it does for any job.
+        "spark.executor.instances": str(executors(config) if trains else config.cluster.workers),
         "spark.executor.cores": str(submit.executor_cores),
         "spark.executor.memory": f"{submit.executor_memory_mib}m",
         "spark.dynamicAllocation.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
         "spark.pyspark.python": ARCHIVE_PYTHON if submit.archive and is_yarn(config) else programs.python,
     }
-    if config.cluster.outlives_losses:
+    if trains and config.cluster.outlives_losses:
         settings["spark.task.maxFailures"] = str(_LOSSES)
     if submit.deploy_mode == "client":
         settings["spark.pyspark.driver.python"] = programs.driver_python
-    return settings | _yarn_settings(config) if is_yarn(config) else settings
+    if not is_yarn(config):
+        return settings
+    return settings | _yarn_settings(config, trains=trains)
 
 
 def _executor(config: JobConfig) -> Container:
@@ -156,7 +172,7 @@ def _executor(config: JobConfig) -> Container:
     return executor_container(submit.executor_memory_mib, config.cluster.node_memory, submit.executor_cores)
 
 
-def _yarn_settings(config: JobConfig) -> dict[str, str]:
+def _yarn_settings(config: JobConfig, *, trains: bool) -> dict[str, str]:
     submit = config.submit
     overheads = {"spark.executor.memoryOverhead": _executor(config).overhead_mib}
     # On this machine, a second ApplicationMaster would wait in vain for a driver that has failed.
@@ -164,17 +180,21 @@ def _yarn_settings(config: JobConfig) -> dict[str, str]:
     if submit.deploy_mode == "cluster":
         overheads["spark.driver.memoryOverhead"] = driver_container(submit.driver_memory_mib).overhead_mib
         attempts = submit.max_app_attempts
-    # Spark would count the executors that it starts with.
-    losses = config.cluster.nodes * (_LOSSES if config.cluster.outlives_losses else _LOST_OF_NODE)
     return {
         **{key: f"{mib}m" for key, mib in overheads.items()},
         "spark.yarn.queue": submit.queue,
         "spark.yarn.tags": f"sparktf,{config.name}",
         "spark.yarn.maxAppAttempts": str(attempts),
-        "spark.executor.maxNumFailures": str(max(losses, 3)),
+        **(_losses(config) if trains else {}),
         "spark.hadoop.yarn.resourcemanager.connect.max-wait.ms": f"{KNOBS.resource_manager_wait_s * 1000:.0f}",
         **_protection(config),
     }
+
+
+def _losses(config: JobConfig) -> dict[str, str]:
+    """Returns how many executors may be lost: Spark would count those that it starts with."""
+    losses = config.cluster.nodes * (_LOSSES if config.cluster.outlives_losses else _LOST_OF_NODE)
+    return {"spark.executor.maxNumFailures": str(max(losses, 3))}
 
 
 def _protection(config: JobConfig) -> dict[str, str]:

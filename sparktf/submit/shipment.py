@@ -41,25 +41,27 @@ def log4j_in(folder: Path) -> Path:
     return folder / "log4j2.properties"
 
 
-def stage(config: JobConfig, folder: Path, beside: Path, programs: Programs) -> Shipment:
+def stage(config: JobConfig, folder: Path, beside: Path, programs: Programs, *, trains: bool = True) -> Shipment:
     """Writes what a submission ships: the user's code goes where the driver looks first, beside the configuration.
 
     Args:
         folder: That only its owner can enter.
         beside: Folder of the configuration's file, where the user's code is looked for first.
+        trains: What scores needs no code but that of its rows: the model is exported whole.
 
     Raises:
         ConfigError: a module is nowhere to be found, and no archive could hold it; or there is too much code.
         PreflightError: sparktf itself is not wholly installed.
     """
+    modules = {key: name for key, name in config.modules.items() if trains or key == "data.source"}
     more = _places(config.submit.py_files)
     if not config.submit.archive and not any("://" in file for file in config.submit.py_files):
-        for key, module in config.modules.items():
+        for key, module in modules.items():
             require_module(key, module, beside, more)
     job = folder / _CODE
     job.mkdir()
     (job / _CONFIG).write_text(dump_config(config), encoding="utf-8")
-    write_files(code_files(config.modules, search_path(beside, more)), job)
+    write_files(code_files(modules, search_path(beside, more)), job)
     everything = {file.relative_to(job).as_posix(): file for file in sorted(job.rglob("*")) if file.is_file()}
     archive = archive_files(everything, folder / f"{_CODE}-{digest_of(everything)}.zip")
     script = folder / _SCRIPT

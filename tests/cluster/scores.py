@@ -47,6 +47,10 @@ class Scores:
 
     def submit(self, day: int, *options: str) -> Submission:
         """Begins to score a day."""
+        return Submission(self._hadoop, self._folder, self._job, "--date", date_of(day), "--predict", *options)
+
+    def score_with_plain_spark(self, day: int) -> None:
+        """Scores a day by `spark-submit jobs/predict.py`."""
         conf = {
             **SMALL_CONF,
             "spark.pyspark.python": sys.executable,
@@ -56,15 +60,10 @@ class Scores:
             "spark.executor.memoryOverhead": "1g",
         }
         settings = [part for key, value in conf.items() for part in ("--conf", f"{key}={value}")]
-        program = (
-            str(SPARK / "bin/spark-submit"),
-            "--master",
-            "yarn",
-            *settings,
-            str(REPO / "jobs/predict.py"),
-            "--config",
-        )
-        return Submission(self._hadoop, self._folder, self._job, "--date", date_of(day), *options, program=program)
+        job = str(REPO / "jobs/predict.py")
+        program = (str(SPARK / "bin/spark-submit"), "--master", "yarn", *settings, job, "--config")
+        with Submission(self._hadoop, self._folder, self._job, "--date", date_of(day), program=program) as submission:
+            assert submission.wait() == 0, submission.output()
 
     def score(self, day: int, *options: str) -> float:
         """Scores a day to the end; returns how many seconds that took since it began to write."""

@@ -97,7 +97,7 @@ def scored(nights: Schedule) -> None:
         seen = scores.seen(3)
         assert seen in (expected, Seen(model, everybody), None)
         expected = seen or expected
-    scores.score(3)
+    scores.score_with_plain_spark(3)
     assert scores.seen(3) == Seen("3", everybody)
 
 

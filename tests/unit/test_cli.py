@@ -103,6 +103,37 @@ def test_a_run_that_nobody_waits_for_is_left_to_yarn(
         assert capsys.readouterr().err.startswith("--detach: needs submit.master: yarn and submit.deploy_mode: cluster")
 
 
+def test_a_job_that_scores_is_submitted_from_here_whatever_training_does(
+    config: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It needs no code of the model, which is exported whole."""
+    monkeypatch.delenv("SPARK_HOME", raising=False)
+    arguments = ["submit", config, "--dry-run", "--set", "model=no_such.code:build", "--set", "data.path=/lake"]
+    where = ["--set", "predict.output.path=/scores", "--predict"]
+    assert main([*arguments, *where, "--date", "2026-11-20", "--model", "run:7"]) == 0
+    shown = capsys.readouterr().out
+    assert "--deploy-mode client" in shown
+    assert "  predict \\\n" in shown
+    assert shown.endswith("  --model run:7\n")
+    assert "--run-id" not in shown
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (["--predict"], "the configuration has no section predict"),
+        (["--predict", "--set", "predict.output.path=/scores"], "predictions are of a day: give --date"),
+        (["--predict", "--run-id", "7"], "--predict: a job that scores is no run: leave out --run-id"),
+        (["--model", "run:7"], "--model says what --predict scores with"),
+    ],
+)
+def test_what_no_job_that_scores_can_be_is_refused(
+    options: list[str], said: str, config: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["submit", config, "--dry-run", "--set", "data.path=/lake", *options]) == 2
+    assert capsys.readouterr().err.startswith(said)
+
+
 def test_a_source_function_that_is_nowhere_is_refused_too(config: str, capsys: pytest.CaptureFixture[str]) -> None:
     (Path(config).parent / "shrubs.py").write_text("def build(params, assets): ...\n", encoding="utf-8")
     sources = ["--set", "model=shrubs:build", "--set", "data.path=", "--set", "data.source=no_such.hedge:rows"]

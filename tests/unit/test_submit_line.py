@@ -10,7 +10,7 @@ import pytest
 
 from sparktf.config.load import parse_config
 from sparktf.submit.environment import Programs, spark_environment
-from sparktf.submit.line import Shipment, show_line, submit_line
+from sparktf.submit.line import ScoringJob, Shipment, show_line, submit_line
 from sparktf.submit.shipment import stage
 
 GOLDEN = Path(__file__).parent / "golden"
@@ -51,6 +51,12 @@ def test_the_line_is_the_one_on_file(case: str) -> None:
     config = parse_config(CONFIG, CASES[case])
     line = submit_line(config, SHIPMENT, "2026-11-20", PROGRAMS)
     assert show_line(line) + "\n" == (GOLDEN / f"submit_{case}.txt").read_text(encoding="utf-8")
+
+
+def test_a_job_that_scores_has_executors_for_its_workers_and_sparks_own_patience() -> None:
+    config = parse_config(CONFIG, CASES["client"])
+    line = submit_line(config, SHIPMENT, None, PROGRAMS, scoring=ScoringJob("run:2026-11-20"))
+    assert show_line(line) + "\n" == (GOLDEN / "submit_predict.txt").read_text(encoding="utf-8")
 
 
 def test_a_run_without_a_name_is_named_by_yarn() -> None:
