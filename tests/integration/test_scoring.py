@@ -94,14 +94,16 @@ def test_it_predicts_what_training_predicted(loaded: LoadedModel, model: Path, l
     with np.load(model / "model/predictions.npz") as stored:
         ids = stored["inputs/id"].tolist()
         trained = {name: dict(zip(ids, stored[f"outputs/{name}"].tolist(), strict=True)) for name in ("y", "kind")}
-    scored = loaded.transform(df.repartition(3), {"y": "y", "kind": "of_kind"}, batch_rows=64)
-    assert scored.dtypes == [*df.dtypes, ("y", "float"), ("of_kind", "array<float>")]
+    columns = {"y": "y", "kind": "of_kind", "called": "called"}
+    scored = loaded.transform(df.repartition(3), columns, batch_rows=64)
+    assert scored.dtypes == [*df.dtypes, ("y", "float"), ("of_kind", "array<float>"), ("called", "string")]
     rows = {row.id: row for row in scored.collect()}
     assert sorted(rows) == list(range(1, ROWS + 1))
     assert len(ids) > 20
     for name, values in {"y": [rows[i].y for i in ids], "kind": [rows[i].of_kind for i in ids]}.items():
         expected = np.array([trained[name][i] for i in ids]).reshape(len(ids), -1)
         np.testing.assert_allclose(np.array(values).reshape(len(ids), -1), expected, rtol=1e-4, atol=1e-5)
+    assert all(row.called == ("a", "grün", "c")[int(np.argmax(row.of_kind))] for row in rows.values())
 
 
 def test_some_columns_go_on_and_some_outputs(loaded: LoadedModel, lake: Path, spark: SparkSession) -> None:

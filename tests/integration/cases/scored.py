@@ -45,6 +45,8 @@ def build(params: dict[str, Any], assets: dict[str, Any]) -> keras.Model:
         "y": keras.layers.Dense(1, name="y")(hidden),
         "kind": keras.layers.Dense(3, activation="softmax", name="kind")(hidden),
     }
+    names = keras.layers.StringLookup(vocabulary=["a", "grün", "c"], num_oov_indices=0, invert=True, name="called")
+    outputs["called"] = names(keras.ops.argmax(outputs["kind"], axis=1))
     model = keras.Model(inputs, outputs)
     model.compile("sgd", {"y": "mse", "kind": "sparse_categorical_crossentropy"})
     return model
