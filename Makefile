@@ -48,8 +48,10 @@ HALVES_integration := integration-local integration-others
 HALVES_cluster := cluster-yarn cluster-hdfs
 # Of `make test`, two at once: first those that fail soonest, then the longest, and last what is short and keeps both
 # processors busy to the end.
-PARTS := classes check $(foreach suite,unit cluster integration trainer,$(HALVES_$(suite))) fuzz guests simulate pages
-REPORTS := $(patsubst %,$(TIMES)/%.xml,$(filter-out classes check,$(PARTS)))
+SUITES := $(foreach suite,unit cluster integration trainer,$(HALVES_$(suite))) fuzz guests simulate pages
+# What is fetched comes before: make passes over a part whose environment is being made, and may come back to it last.
+PARTS := classes check connectors mlflow $(SUITES)
+REPORTS := $(patsubst %,$(TIMES)/%.xml,$(SUITES))
 # What ARGS choose may all be in the other half.
 CHOSEN = $(if $(ARGS),|| [ $$? -eq 5 ])
 AT_ONCE = $(MAKE) --no-print-directory -j2 --output-sync=target TOGETHER=1
@@ -153,6 +155,9 @@ $(HALVES_integration) $(HALVES_cluster): $(CLASSES)
 
 integration integration-others: $(CONNECTORS)/.installed
 
+.PHONY: connectors
+connectors: $(CONNECTORS)/.installed
+
 # One half are all that train in the shared application of one machine; tests/integration/conftest.py marks them.
 .PHONY: integration-local
 integration-local:
@@ -182,6 +187,9 @@ cluster-yarn:
 .PHONY: guests
 guests: $(VENV)/.dev $(MLFLOW)/.installed ## Runs beside a real MLflow server and a real TensorBoard, without Spark
 	@MLFLOW_ENVIRONMENT=$(abspath $(MLFLOW)) $(PYTEST) tests/guests $(ARGS)
+
+.PHONY: mlflow
+mlflow: $(MLFLOW)/.installed
 
 # In no other target: its environment takes minutes to make, and has nothing in common with sparktf's.
 .PHONY: airflow
