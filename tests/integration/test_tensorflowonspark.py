@@ -86,6 +86,15 @@ def test_rows_that_nobody_wants_any_more_are_dropped(local: Application, tmp_pat
     assert told(tmp_path) == [30, 30]
 
 
+def test_streams_are_refused_by_name_and_the_cluster_goes_on(local: Application, tmp_path: Path) -> None:
+    found = local.collect("cases.guests:streamed", folder=str(tmp_path))
+    assert len(found) == 3
+    for [said] in found:
+        assert said.startswith("DStreams are not supported")
+        assert "foreachBatch" in said
+    assert told(tmp_path) == [30]
+
+
 def test_instances_beside_each_other_are_alone(local: Application, tmp_path: Path) -> None:
     local.collect("cases.guests:parallel", folder=str(tmp_path))
     found = told(tmp_path)

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import json
 import os
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.streaming import StreamingContext
 
 from sparktf.compat import tensorflowonspark  # noqa: F401 - the one line that a script gets
 from sparktf.errors import SparkTFError
@@ -54,6 +56,28 @@ def feeding(spark: SparkSession, folder: str) -> DataFrame:
     cluster.train(uneven(spark), 2)
     cluster.shutdown()
     return spark.createDataFrame([(json.dumps(cluster.cluster_info),)], "told string")
+
+
+def streamed(spark: SparkSession, folder: str) -> DataFrame:
+    """Returns what is said to rows that come in a stream of Spark's old kind, from a cluster that goes on."""
+    streams: Any = StreamingContext(spark.sparkContext, 1)
+    cluster = TFCluster.run(
+        spark.sparkContext, enough, {"folder": folder}, 1, 0, input_mode=TFCluster.InputMode.SPARK, master_node="chief"
+    )
+    calls: list[Callable[[], Any]] = [
+        lambda: cluster.train(streams.textFileStream(folder)),
+        lambda: cluster.inference(streams.textFileStream(folder).map(str)),
+        lambda: cluster.shutdown(streams),
+    ]
+    said: list[tuple[str]] = []
+    for call in calls:
+        try:
+            call()
+        except SparkTFError as error:
+            said.append((str(error),))
+    cluster.train(uneven(spark), 1)
+    cluster.shutdown()
+    return spark.createDataFrame(said, "said string")
 
 
 def trained(args: dict[str, Any], ctx: Any) -> None:
