@@ -61,6 +61,7 @@ class Knobs:
         bad_rows_s: A worker that leases its rows looks so often whether there are bad ones to store.
         scorer_look_s: A process that scores looks so often whether its executor and any task are there.
         scorer_idle_s: It ends after so long without a task: the next job need not load the model again.
+        scorer_followed_s: And after so long where the executor has a younger one, of another model: a search has many.
         resource_manager_call_s: Deadline of a call to YARN's ResourceManager.
         resource_manager_retry_s: One that cannot be reached is asked again so often.
         resource_manager_wait_s: It is waited for so long; Hadoop's own default is 15 minutes.
@@ -112,6 +113,7 @@ class Knobs:
     bad_rows_s: float = 0.2
     scorer_look_s: float = 1.0
     scorer_idle_s: float = 60.0
+    scorer_followed_s: float = 5.0
     resource_manager_call_s: float = 5.0
     resource_manager_retry_s: float = 1.0
     resource_manager_wait_s: float = 30

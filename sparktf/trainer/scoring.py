@@ -1,7 +1,8 @@
 """The process that scores for an executor: it has TensorFlow and one model, and serves all tasks of the executor.
 
 `python -m sparktf.trainer.scoring EXECUTOR PLACE WORK` is started by the first task, with a socket as its standard
-input that listens at PLACE. It ends when nobody has been connected for a while, and with its executor.
+input that listens at PLACE. It ends when nobody has been connected for a while, sooner where tasks ask for another
+model by now, and with its executor.
 """
 
 from __future__ import annotations
@@ -44,11 +45,14 @@ class Scoring:
         """Serves until nobody has been there for a while, or the executor is gone."""
         self._listening.settimeout(KNOBS.scorer_look_s)
         idle_s = 0.0
-        while idle_s < KNOBS.scorer_idle_s and is_alive(self._executor):
+        while idle_s < self._limit_s() and is_alive(self._executor):
             idle_s = 0.0 if self._admit() else idle_s + KNOBS.scorer_look_s
         self._place.unlink(missing_ok=True)
         while self._admit():  # who has connected before is in time
             pass
+
+    def _limit_s(self) -> float:
+        return KNOBS.scorer_followed_s if is_followed(self._place) else KNOBS.scorer_idle_s
 
     def _admit(self) -> bool:
         """Takes in a task, if one comes now; returns whether there is any."""
@@ -128,6 +132,20 @@ class Scoring:
             return as_plain_arrays(self._serve(**fitting_inputs(_inputs(arrays), self._specs)))
         except Exception as error:
             raise ModelContractError(f"the model fails: {type(error).__name__}: {first_line(error)}") from error
+
+
+def is_followed(place: Path) -> bool:
+    """Whether a process that scores with another model has begun to serve the same executor since.
+
+    Args:
+        place: Of the socket; what it is called before the last hyphen is the executor's.
+    """
+    try:
+        began_ns = place.lstat().st_mtime_ns
+        others = [path for path in place.parent.glob(f"{place.name.rpartition('-')[0]}-*") if path.is_socket()]
+        return any(path.lstat().st_mtime_ns > began_ns for path in others if not path.name.startswith(place.name))
+    except FileNotFoundError:  # one that ends in this moment; it is looked again
+        return False
 
 
 def fitting_inputs(tensors: dict[str, Any], specs: Mapping[str, Any]) -> dict[str, Any]:
