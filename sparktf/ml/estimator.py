@@ -17,12 +17,16 @@ from pyspark.sql import types as t
 from sparktf.cluster import Cluster
 from sparktf.config.job import JobConfig
 from sparktf.driver.code.function_module import name_functions
-from sparktf.errors import ConfigError, EmptySourceError
+from sparktf.errors import ColumnError, ConfigError, EmptySourceError
 from sparktf.ml.fitted import KerasModel
 from sparktf.ml.keras_params import FittingParams
+from sparktf.predict.loaded import quoted
 from sparktf.program import functions_folder, temporary_output
 
 ParamMap = dict[Param[Any], Any]
+
+_ONE_AT_A_TIME = threading.Lock()
+"""Held by whichever fit of the process has its turn: side by side, each would wait for nodes that another one holds."""
 
 
 class KerasEstimator(
@@ -38,12 +42,37 @@ class KerasEstimator(
     def __init__(self, **params: Any) -> None:
         """Takes Params by their names."""
         super().__init__()
-        self._set(**params)
+        self._cluster: Cluster | None = None
+        self.setParams(**params)
+
+    @keyword_only
+    def setParams(self, **params: Any) -> KerasEstimator:
+        """Sets Params by their names.
+
+        Raises:
+            TypeError: there is no Param of a name, or a value is of another type than its Param.
+            ValueError: a number is too small.
+        """
+        for name in params:
+            if not self.hasParam(name):
+                raise TypeError(f"there is no Param {name!r}; there are {', '.join(p.name for p in self.params)}")
+        return self._set(**params)
+
+    def on(self, cluster: Cluster) -> KerasEstimator:
+        """Has its fits, and those of its copies, train on the nodes that a cluster holds.
+
+        Copies are what a CrossValidator fits, also in a Pipeline. Whoever made the cluster closes it.
+        """
+        self._cluster = cluster
+        return self
 
     def _fit(self, dataset: DataFrame) -> KerasModel:
-        config = self._config(dataset)
-        with Cluster(dataset.sparkSession, config) as cluster:
-            return self._fitted(cluster, config, dataset)
+        with _ONE_AT_A_TIME:
+            config = self._config(dataset)
+            if self._cluster is not None:
+                return self._fitted(self._cluster, config, dataset)
+            with Cluster(dataset.sparkSession, config) as cluster:
+                return self._fitted(cluster, config, dataset)
 
     def fitMultiple(self, dataset: DataFrame, paramMaps: Sequence[ParamMap]) -> Iterator[tuple[int, KerasModel]]:
         """Returns models in the order of `paramMaps`: one reservation serves all fits that have as many workers."""
@@ -52,7 +81,13 @@ class KerasEstimator(
     def _fitted(self, cluster: Cluster, config: JobConfig, dataset: DataFrame) -> KerasModel:
         run_id = f"{self.uid}-{uuid.uuid4().hex[:8]}"
         result = cluster.train(config, dataset.select(*self._used(dataset)), run_id=run_id)
-        return self._copyValues(KerasModel(str(result.model)))
+        # Of the estimator's uid, as all models of Spark are: so maps of the estimator's Params are the model's as well.
+        model = self._copyValues(KerasModel(str(result.model))._resetUid(self.uid))
+        model.result = result
+        if self.isSet("inputs"):
+            for name in ("featuresCol", "inputCols"):
+                model.clear(model.getParam(name))
+        return model
 
     # ---- the configuration ----
 
@@ -61,10 +96,10 @@ class KerasEstimator(
             raise ConfigError("model is not set: name the function that returns the compiled model, as module:function")
         inputs, features = self._inputs(dataset)
         data: dict[str, Any] = {"inputs": inputs, "targets": {self.getOrDefault("outputName"): self.getLabelCol()}}
-        if self.isSet("weightCol"):
+        if self._names("weightCol"):
             data["sample_weight"] = self.getWeightCol()
-        if self.isSet("validationIndicatorCol"):
-            data["validation"] = {"where": f"`{self.getValidationIndicatorCol()}`"}
+        if self._names("validationIndicatorCol"):
+            data["validation"] = {"where": quoted(self.getValidationIndicatorCol())}
         sections: dict[str, Any] = {
             "name": self.uid,
             "model": self._model(dataset.sparkSession),
@@ -109,23 +144,42 @@ class KerasEstimator(
         if self.isSet("inputCols"):
             return {name: self.getInputCols()}, {"num_features": len(self.getInputCols())}
         column = self.getFeaturesCol()
-        if column not in dataset.columns:
-            raise ConfigError(f"there is no column {column!r} (featuresCol); there are {', '.join(dataset.columns)}")
-        if not isinstance(dataset.schema[column].dataType, (t.ArrayType, t.UserDefinedType)):
+        (source,) = self._sources(dataset, "featuresCol", [column])
+        if source != column or not isinstance(dataset.schema[column].dataType, (t.ArrayType, t.UserDefinedType)):
             return {name: [column]}, {"num_features": 1}
-        first = dataset.select(column).where(f"`{column}` IS NOT NULL").head()
+        first = dataset.select(quoted(column)).where(f"{quoted(column)} IS NOT NULL").head()
         if first is None:
             raise EmptySourceError(f"column {column!r} has a value in no row")
         return {name: {"columns": column, "shape": [len(first[0])]}}, {"num_features": len(first[0])}
 
     def _used(self, dataset: DataFrame) -> list[str]:
         """Returns the columns that training needs: others, of whatever type, are not fed. All where `inputs` says."""
+        params = [name for name in ("labelCol", "weightCol", "validationIndicatorCol") if self._names(name)]
+        used = [name for param in params for name in self._sources(dataset, param, [self.getOrDefault(param)])]
         if self.isSet("inputs"):
-            return [f"`{name}`" for name in dataset.columns]
-        features = self.getInputCols() if self.isSet("inputCols") else [self.getFeaturesCol()]
-        others = [self.getLabelCol()]
-        others += [self.getOrDefault(name) for name in ("weightCol", "validationIndicatorCol") if self.isSet(name)]
-        return [f"`{name}`" for name in dict.fromkeys([*features, *others])]
+            used += dataset.columns
+        elif self.isSet("inputCols"):
+            used += self._sources(dataset, "inputCols", self.getInputCols())
+        else:
+            used += self._sources(dataset, "featuresCol", [self.getFeaturesCol()])
+        return [quoted(name) for name in dict.fromkeys(used)]
+
+    def _names(self, param: str) -> bool:
+        """Whether a Param names a column: an empty name is none, as it is for Spark."""
+        return self.isDefined(param) and bool(self.getOrDefault(param))
+
+    def _sources(self, dataset: DataFrame, param: str, names: Sequence[str]) -> list[str]:
+        """Returns the columns that names stand for; "user.age" may be a field of the struct "user".
+
+        Raises:
+            ColumnError: there is none.
+        """
+        columns = dataset.columns
+        found = [name if name in columns else name.partition(".")[0] for name in names]
+        for name, column in zip(names, found, strict=True):
+            if column not in columns:
+                raise ColumnError(f"there is no column {name!r} ({param}); there are {', '.join(columns)}")
+        return found
 
     def _output(self, spark: SparkSession) -> str:
         if self.isSet("outputPath"):
@@ -149,7 +203,6 @@ class _Fits:
         self._estimator = estimator
         self._dataset = dataset
         self._maps = maps
-        self._lock = threading.Lock()
         self._next = 0
         self._cluster: Cluster | None = None
 
@@ -161,7 +214,7 @@ class _Fits:
         return self
 
     def __next__(self) -> tuple[int, KerasModel]:
-        with self._lock:
+        with _ONE_AT_A_TIME:
             if self._next == len(self._maps):
                 raise StopIteration
             number, self._next = self._next, self._next + 1
@@ -176,6 +229,8 @@ class _Fits:
 
     def _fit(self, estimator: KerasEstimator) -> KerasModel:
         config = estimator._config(self._dataset)
+        if estimator._cluster is not None:
+            return estimator._fitted(estimator._cluster, config, self._dataset)
         if self._cluster is not None and self._cluster.config.cluster != config.cluster:
             self._close()
         if self._cluster is None:

@@ -17,9 +17,10 @@ from pyspark.sql import types as t
 from sparktf.driver.spark.application import hadoop_conf
 from sparktf.errors import ConfigError
 from sparktf.ml.keras_params import ScoringParams
-from sparktf.predict.loaded import load_model
+from sparktf.predict.loaded import LoadedModel, load_model
 from sparktf.storage import FileSystems
 from sparktf.storage.base import Storage
+from sparktf.trained import TrainedRun
 
 _MODEL = "model"
 _OUTPUT = "sparktf_output"
@@ -34,6 +35,7 @@ class KerasModel(Model, ScoringParams, MLReadable["KerasModel"], MLWritable):
 
     Attributes:
         path: Where the exported model lies.
+        result: Of the run that trained it, with its `history`; None of a model that was loaded.
         kept: A copy of its files on the driver's disk, of a model that was loaded; goes with the session.
     """
 
@@ -41,6 +43,7 @@ class KerasModel(Model, ScoringParams, MLReadable["KerasModel"], MLWritable):
         """Takes an exported model, whose files stay where they are."""
         super().__init__()
         self.path = path
+        self.result: TrainedRun | None = None
         self.kept: Path | None = None
 
     def _transform(self, dataset: DataFrame) -> DataFrame:
@@ -50,10 +53,28 @@ class KerasModel(Model, ScoringParams, MLReadable["KerasModel"], MLWritable):
                 f"the model has several outputs ({', '.join(model.outputs)}): sparktf.load_model(spark, "
                 f"{self.path!r}).transform(df) has a column for each"
             )
-        rows = model.transform(dataset, _OUTPUT, batch_rows=self.getBatchRows())
+        rows = self._reading(model).transform(dataset, _OUTPUT, batch_rows=self.getBatchRows())
         for name, column in self._columns(rows.schema[_OUTPUT].dataType).items():
+            if name in dataset.columns:
+                raise ConfigError(f"there is a column {name!r} already: give what the model makes another name")
             rows = rows.withColumn(name, column)
         return rows.drop(_OUTPUT)
+
+    def _reading(self, model: LoadedModel) -> LoadedModel:
+        """Returns the exported model, which reads the columns that this one is told to read."""
+        if self.isSet("inputCols"):
+            names = self.getInputCols()
+        elif self.isSet("featuresCol"):
+            names = [self.getFeaturesCol()]
+        else:
+            return model
+        trained = model.columns
+        if len(names) != len(trained):
+            raise ConfigError(
+                f"the model was trained on {len(trained)} columns ({', '.join(trained)}), and cannot read "
+                f"{len(names)} in their place ({', '.join(names)})"
+            )
+        return model.reading(dict(zip(trained, names, strict=True)))
 
     def _columns(self, kind: t.DataType) -> dict[str, Column]:
         """Returns the columns that are made of the model's output, by name."""

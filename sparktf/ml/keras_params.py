@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Self
 
+import numpy as np
 from pyspark.ml.param import Param, Params, TypeConverters
 from pyspark.ml.param.shared import (
     HasFeaturesCol,
@@ -23,8 +24,25 @@ from pyspark.ml.param.shared import (
 def _json_able(value: Any) -> dict[str, Any]:
     if not isinstance(value, Mapping):
         raise TypeError(f"must be a dict, not {type(value).__name__}")
-    found: dict[str, Any] = json.loads(json.dumps(dict(value)))
+    found: dict[str, Any] = json.loads(json.dumps(dict(value), default=_plain))
     return found
+
+
+def _plain(value: Any) -> Any:
+    """Returns a number of NumPy's, such as grids are made of, as one of Python's."""
+    if isinstance(value, np.generic):
+        return value.item()
+    raise TypeError(f"must hold what JSON has, not {type(value).__name__}")
+
+
+def _positive(name: str) -> Callable[[Any], int]:
+    def positive(value: Any) -> int:
+        number = TypeConverters.toInt(value)
+        if number < 1:
+            raise ValueError(f'Invalid param value given for param "{name}". It must be 1 or more, not {number}')
+        return number
+
+    return positive
 
 
 def _function_or_name(value: Any) -> Any:
@@ -38,13 +56,20 @@ class ScoringParams(HasFeaturesCol, HasInputCols, HasPredictionCol, HasProbabili
         Params._dummy(),
         "batchRows",
         "rows that the model is called with at a time, at most, when it scores",
-        TypeConverters.toInt,
+        _positive("batchRows"),
     )
 
     def __init__(self) -> None:
         super().__init__()
         # A probability and a raw prediction are made where their columns are named: an empty name is none.
         self._setDefault(featuresCol="features", probabilityCol="", rawPredictionCol="", batchRows=4096)
+
+    def _set(self, **kwargs: Any) -> Self:
+        """Sets Params; one that is to be None is as one that was never set, where Spark would hand the None on."""
+        for name in [name for name, value in kwargs.items() if value is None]:
+            self.clear(self.getParam(name))
+            del kwargs[name]
+        return super()._set(**kwargs)
 
     def getBatchRows(self) -> int:
         """Returns the value of batchRows."""
@@ -58,9 +83,9 @@ class ScoringParams(HasFeaturesCol, HasInputCols, HasPredictionCol, HasProbabili
         """Sets featuresCol."""
         return self._set(featuresCol=value)
 
-    def setInputCols(self, value: Sequence[str]) -> Any:
+    def setInputCols(self, value: Sequence[str] | None) -> Any:
         """Sets inputCols: columns of numbers that are packed into one vector, in place of featuresCol."""
-        return self._set(inputCols=list(value))
+        return self._set(inputCols=value)
 
     def setPredictionCol(self, value: str) -> Any:
         """Sets predictionCol."""
@@ -103,11 +128,11 @@ class FittingParams(ScoringParams, HasLabelCol, HasWeightCol, HasValidationIndic
     outputName: Param[str] = Param(
         Params._dummy(), "outputName", "name of the model's only output", TypeConverters.toString
     )
-    numWorkers: Param[int] = Param(Params._dummy(), "numWorkers", "workers that train", TypeConverters.toInt)
+    numWorkers: Param[int] = Param(Params._dummy(), "numWorkers", "workers that train", _positive("numWorkers"))
     batchSize: Param[int] = Param(
-        Params._dummy(), "batchSize", "rows of an update, over all workers", TypeConverters.toInt
+        Params._dummy(), "batchSize", "rows of an update, over all workers", _positive("batchSize")
     )
-    epochs: Param[int] = Param(Params._dummy(), "epochs", "passes over the rows", TypeConverters.toInt)
+    epochs: Param[int] = Param(Params._dummy(), "epochs", "passes over the rows", _positive("epochs"))
     outputPath: Param[str] = Param(
         Params._dummy(),
         "outputPath",
@@ -135,21 +160,41 @@ class FittingParams(ScoringParams, HasLabelCol, HasWeightCol, HasValidationIndic
             config={},
         )
 
+    def getModel(self) -> Any:
+        """Returns the value of model."""
+        return self.getOrDefault(self.model)
+
     def setModel(self, value: Any) -> Any:
         """Sets model."""
         return self._set(model=value)
+
+    def getModelParams(self) -> dict[str, Any]:
+        """Returns the value of modelParams."""
+        return self.getOrDefault(self.modelParams)
 
     def setModelParams(self, value: Mapping[str, Any]) -> Any:
         """Sets modelParams."""
         return self._set(modelParams=value)
 
+    def getInputs(self) -> dict[str, Any]:
+        """Returns the value of inputs."""
+        return self.getOrDefault(self.inputs)
+
     def setInputs(self, value: Mapping[str, Any]) -> Any:
         """Sets inputs."""
         return self._set(inputs=value)
 
+    def getInputName(self) -> str:
+        """Returns the value of inputName."""
+        return self.getOrDefault(self.inputName)
+
     def setInputName(self, value: str) -> Any:
         """Sets inputName."""
         return self._set(inputName=value)
+
+    def getOutputName(self) -> str:
+        """Returns the value of outputName."""
+        return self.getOrDefault(self.outputName)
 
     def setOutputName(self, value: str) -> Any:
         """Sets outputName."""
@@ -171,21 +216,41 @@ class FittingParams(ScoringParams, HasLabelCol, HasWeightCol, HasValidationIndic
         """Sets seed."""
         return self._set(seed=value)
 
+    def getNumWorkers(self) -> int:
+        """Returns the value of numWorkers."""
+        return self.getOrDefault(self.numWorkers)
+
     def setNumWorkers(self, value: int) -> Any:
         """Sets numWorkers."""
         return self._set(numWorkers=value)
+
+    def getBatchSize(self) -> int:
+        """Returns the value of batchSize."""
+        return self.getOrDefault(self.batchSize)
 
     def setBatchSize(self, value: int) -> Any:
         """Sets batchSize."""
         return self._set(batchSize=value)
 
+    def getEpochs(self) -> int:
+        """Returns the value of epochs."""
+        return self.getOrDefault(self.epochs)
+
     def setEpochs(self, value: int) -> Any:
         """Sets epochs."""
         return self._set(epochs=value)
 
+    def getOutputPath(self) -> str:
+        """Returns the value of outputPath."""
+        return self.getOrDefault(self.outputPath)
+
     def setOutputPath(self, value: str) -> Any:
         """Sets outputPath."""
         return self._set(outputPath=value)
+
+    def getConfig(self) -> dict[str, Any]:
+        """Returns the value of config."""
+        return self.getOrDefault(self.config)
 
     def setConfig(self, value: Mapping[str, Any]) -> Any:
         """Sets config."""

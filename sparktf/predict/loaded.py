@@ -69,6 +69,23 @@ class LoadedModel:
         """The names of its outputs."""
         return tuple(output.name for output in self._found.feed.outputs)
 
+    def reading(self, columns: Mapping[str, str]) -> LoadedModel:
+        """Returns the model, which reads other columns than in its training.
+
+        Args:
+            columns: Its own column -> the one that is read in its place.
+        """
+        spec = self._found.feed.spec
+        features = tuple(
+            feature.model_copy(update={"columns": tuple(columns.get(name, name) for name in feature.columns)})
+            for feature in spec.features
+        )
+        fills = {columns.get(name, name): value for name, value in spec.fill_null.items()}
+        feed = self._found.feed.model_copy(
+            update={"spec": spec.model_copy(update={"features": features, "fill_null": fills})}
+        )
+        return LoadedModel(self._spark, self._found._replace(feed=feed), self._signature, self._tags)
+
     def transform(
         self,
         df: DataFrame,

@@ -2,52 +2,167 @@
 
 from __future__ import annotations
 
+from typing import Any
+
+import numpy as np
 import pytest
+from pyspark.ml.param import Param
 
 from sparktf.ml import KerasEstimator, KerasModel
 
+Stage = KerasEstimator | KerasModel
 
-def test_each_param_has_a_name_of_sparks_a_doc_a_getter_and_a_setter() -> None:
-    estimator = KerasEstimator(model="m:build")
-    names = {param.name for param in estimator.params}
-    assert {
-        "featuresCol",
-        "inputCols",
-        "labelCol",
-        "weightCol",
-        "validationIndicatorCol",
-        "predictionCol",
-        "probabilityCol",
-        "rawPredictionCol",
-        "seed",
-        "numWorkers",
-        "batchSize",
-        "epochs",
-    } <= names
-    told = estimator.explainParams()
-    for param in estimator.params:
-        assert param.doc
-        assert f"{param.name}: " in told
-        assert callable(getattr(estimator, f"set{param.name[0].upper()}{param.name[1:]}", None)), param.name
-
-
-def test_params_are_set_by_keywords_and_setters_and_those_of_another_type_are_refused() -> None:
-    estimator = KerasEstimator(model="m:build", epochs=3, modelParams={"width": 8}).setBatchSize(64)
-    assert estimator.getOrDefault("epochs") == 3
-    assert estimator.getOrDefault("batchSize") == 64
-    assert estimator.getOrDefault("modelParams") == {"width": 8}
-    assert (estimator.getLabelCol(), estimator.getPredictionCol()) == ("label", "prediction")
-    with pytest.raises(TypeError):
-        KerasEstimator(epochs="many")
-    with pytest.raises(TypeError):
-        estimator.setModelParams([1])
+VALUES: dict[str, Any] = {
+    "batchRows": 7,
+    "batchSize": 64,
+    "config": {"train": {"early_stopping": {"patience": 3}}},
+    "epochs": 3,
+    "featuresCol": "assembled",
+    "inputCols": ["a", "b"],
+    "inputName": "x",
+    "inputs": {"x": ["a"], "z": ["b"]},
+    "labelCol": "y",
+    "model": "m:build",
+    "modelParams": {"width": 8},
+    "numWorkers": 2,
+    "outputName": "out",
+    "outputPath": "hdfs:///runs",
+    "predictionCol": "score",
+    "probabilityCol": "chances",
+    "rawPredictionCol": "raw",
+    "seed": 11,
+    "validationIndicatorCol": "held",
+    "weightCol": "weight",
+}
+"""A value of each Param of the estimator, other than its default."""
+UNDEFINED = {"inputCols", "inputs", "model", "outputPath", "validationIndicatorCol", "weightCol"}
 
 
-def test_a_copy_has_its_own_values_and_a_model_takes_those_that_it_knows() -> None:
+@pytest.fixture(params=["estimator", "model"])
+def stage(request: pytest.FixtureRequest) -> Stage:
+    made: Stage = KerasEstimator() if request.param == "estimator" else KerasModel()
+    return made
+
+
+def accessor(stage: Stage, kind: str, param: Param[Any]) -> Any:
+    return getattr(stage, f"{kind}{param.name[0].upper()}{param.name[1:]}")
+
+
+def test_every_param_is_its_stages_own_by_the_name_of_its_attribute_and_is_explained(stage: Stage) -> None:
+    assert type(stage)().uid != stage.uid
+    assert stage.uid.startswith(f"{type(stage).__name__}_")
+    attributes = {name for name in dir(stage) if name != "params" and isinstance(getattr(stage, name), Param)}
+    assert [param.name for param in stage.params] == sorted(attributes)
+    assert attributes <= VALUES.keys()
+    told = dict(line.split(": ", 1) for line in stage.explainParams().splitlines())
+    assert told.keys() == attributes
+    for param in stage.params:
+        assert getattr(stage, param.name) is stage.getParam(param.name) is param
+        assert param.parent == stage.uid
+        assert param.doc and param.doc in told[param.name]
+        assert told[param.name].endswith("(undefined)") == (param.name in UNDEFINED)
+    assert KerasEstimator().hasParam("inputs") and not KerasModel().hasParam("inputs")
+    assert {param.name for param in KerasEstimator().params} == VALUES.keys()
+
+
+def test_a_default_is_a_value_that_a_param_takes_and_what_has_none_is_neither_defined_nor_set(stage: Stage) -> None:
+    for param in stage.params:
+        assert not stage.isSet(param)
+        assert stage.hasDefault(param) == stage.isDefined(param) == (param.name not in UNDEFINED)
+        if param.name in UNDEFINED:
+            with pytest.raises(KeyError):
+                stage.getOrDefault(param)
+        else:
+            assert param.typeConverter(stage.getOrDefault(param)) == stage.getOrDefault(param)
+
+
+def test_a_setter_sets_what_its_getter_returns_until_it_is_cleared(stage: Stage) -> None:
+    for param in stage.params:
+        value = VALUES[param.name]
+        assert not stage.hasDefault(param) or stage.getOrDefault(param) != value
+        assert accessor(stage, "set", param)(value) is stage
+        assert accessor(stage, "get", param)() == stage.getOrDefault(param) == stage.getOrDefault(param.name) == value
+        assert stage.isSet(param)
+        assert f"current: {value}" in stage.explainParam(param)
+    assert stage.extractParamMap() == {param: VALUES[param.name] for param in stage.params}
+    for param in stage.params:
+        stage.clear(param)
+        assert not stage.isSet(param)
+        assert stage.isDefined(param) == (param.name not in UNDEFINED)
+
+
+def test_keywords_set_params_and_what_is_none_is_named() -> None:
+    made = KerasEstimator(**VALUES)
+    assert {param.name: made.getOrDefault(param) for param in made.params} == VALUES
+    assert made.setParams(epochs=9, predictionCol="p") is made
+    assert (made.getEpochs(), made.getPredictionCol(), made.getBatchSize()) == (9, "p", 64)
+    for call in (KerasEstimator, made.setParams):
+        with pytest.raises(TypeError, match=r"no Param 'epoch'.* epochs"):
+            call(epoch=3)
+    with pytest.raises(TypeError, match="keyword"):
+        KerasEstimator("m:build")  # type: ignore[call-arg]
+    with pytest.raises(TypeError, match="keyword"):
+        made.setParams("m:build")  # type: ignore[call-arg]
+    assert made.getEpochs() == 9
+
+
+def test_values_are_converted_or_refused_by_their_params_name() -> None:
+    made = KerasEstimator(epochs=np.int64(3), seed=4.0, inputCols=np.array(["a", "b"]))
+    assert (made.getEpochs(), made.getSeed(), made.getInputCols()) == (3, 4, ["a", "b"])
+    assert {type(made.getEpochs()), type(made.getSeed())} == {int}
+    made.setModelParams({"rate": np.float32(0.5), "layers": (np.int64(8), 4)})
+    assert made.getModelParams() == {"rate": 0.5, "layers": [8, 4]}
+    assert type(made.getModelParams()["layers"][0]) is int
+    wrong: dict[str, list[Any]] = {
+        "epochs": ["many", 2.5, 0],
+        "batchSize": [[1], 0],
+        "numWorkers": ["2", -1],
+        "batchRows": [0],
+        "labelCol": [3],
+        "inputCols": ["a", [1, 2]],
+        "modelParams": [[1], {"f": object()}],
+        "config": ["train"],
+        "model": [3],
+        "outputPath": [1],
+    }
+    for name, values in wrong.items():
+        for value in values:
+            with pytest.raises((TypeError, ValueError), match=f'"{name}"'):
+                KerasEstimator(**{name: value})
+
+
+def test_none_is_as_what_was_never_set() -> None:
+    made = KerasEstimator(model="m:build", weightCol=None, epochs=None, inputCols=["a"])
+    assert not made.isDefined("weightCol")
+    assert made.getEpochs() == 1
+    assert not made.setInputCols(None).isSet("inputCols")
+    assert not made.copy({made.model: None}).isDefined("model")
+
+
+def test_a_dict_that_was_handed_over_may_change_and_the_param_does_not() -> None:
+    mine = {"width": 8}
+    made = KerasEstimator(modelParams=mine)
+    mine["width"] = 9
+    assert made.getModelParams() == {"width": 8}
+
+
+def test_a_copy_has_its_own_values_and_is_the_same_stage(stage: Stage) -> None:
+    stage.setPredictionCol("score")
+    other = stage.copy({stage.batchRows: 5})
+    assert type(other) is type(stage)
+    assert (stage.getBatchRows(), other.getBatchRows()) == (4096, 5)
+    assert (other.uid, other.getPredictionCol()) == (stage.uid, "score")
+    assert all(param.parent == stage.uid for param in other.params)
+    other.setPredictionCol("other").setBatchRows(6)
+    assert (stage.getPredictionCol(), stage.getBatchRows()) == ("score", 4096)
+    # A map of Params may hold those of other stages of a pipeline.
+    assert stage.copy({type(stage)().batchRows: 5}).getBatchRows() == 4096
+    with pytest.raises(TypeError, match='"predictionCol"'):
+        stage.copy({stage.predictionCol: 3})
+
+
+def test_a_model_takes_the_values_that_it_knows() -> None:
     estimator = KerasEstimator(model="m:build", epochs=3, predictionCol="score")
-    other = estimator.copy({estimator.epochs: 5})
-    assert (estimator.getOrDefault("epochs"), other.getOrDefault("epochs")) == (3, 5)
-    assert other.uid == estimator.uid
     model = estimator._copyValues(KerasModel("/m"))
     assert (model.getPredictionCol(), model.path) == ("score", "/m")
     assert not model.hasParam("epochs")

@@ -63,7 +63,7 @@ MAY_IMPORT = {
     "program": BASE | {"driver/code"},
     "trained": BASE | {"storage", "predict"},
     "cluster": RUN | {"driver/code", "driver/run", "driver/spark_site", "nightly", "program", "trained"},
-    "ml": BASE | {"storage", "cluster", "predict", "program", "driver/code", "driver/spark"},
+    "ml": BASE | {"storage", "cluster", "predict", "program", "trained", "driver/code", "driver/spark"},
     "main": BASE | {"cluster", "driver/spark", "predict"},
     "trainer/model": BASE | {"feed", "layers"},
     "trainer/node": NODE | {"trainer/model"},

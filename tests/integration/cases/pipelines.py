@@ -38,6 +38,13 @@ def of_rows(spark: SparkSession, lake: str) -> DataFrame:
     return spark.read.parquet(lake).select("id", "a", "b", f.col("y").cast("double").alias("label"))
 
 
+def reservations(spark: SparkSession) -> int:
+    """Returns how often this application has reserved nodes: a job of Spark's each time."""
+    jobs: Any = spark.sparkContext._jsc.sc().statusStore().jobsList(None)
+    groups = [jobs.apply(i).jobGroup() for i in range(jobs.size())]
+    return sum(group.isDefined() and group.get().startswith("sparktf-agents-") for group in groups)
+
+
 def regression(spark: SparkSession, lake: str, folder: str) -> DataFrame:
     """Fits a pipeline, saves it, and returns what the pipeline that was loaded again predicts."""
     rows = of_rows(spark, lake).withColumn("held", f.col("id") % 10 == 0)
@@ -96,8 +103,8 @@ def classification(spark: SparkSession, lake: str) -> DataFrame:
 
 
 def validation(spark: SparkSession, lake: str) -> DataFrame:
-    """Cross-validates two learning rates, and returns the error of each with the best one's predictions."""
-    rows = of_rows(spark, lake)
+    """Cross-validates two learning rates; returns predictions, the error of each, and how often nodes were reserved."""
+    rows, before = of_rows(spark, lake), reservations(spark)
     estimator = KerasEstimator(model="cases.pipelines:linear", inputCols=["a", "b"], epochs=2, batchSize=50)
     grid = ParamGridBuilder().addGrid(estimator.modelParams, [{"rate": 0.0001}, {"rate": 0.1}]).build()
     searched = CrossValidator(
@@ -106,4 +113,5 @@ def validation(spark: SparkSession, lake: str) -> DataFrame:
     worse, better = searched.avgMetrics
     assert isinstance(searched.bestModel, KerasModel)
     assert Path(searched.bestModel.path).exists()
-    return searched.transform(rows.limit(5)).select("prediction", f.lit(worse).alias("w"), f.lit(better).alias("b"))
+    told = [f.lit(value) for value in (worse, better, reservations(spark) - before)]
+    return searched.transform(rows.limit(5)).select("prediction", *told)

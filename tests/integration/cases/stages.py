@@ -1,0 +1,187 @@
+"""What Spark ML's pipelines ask of a Keras model besides: weights, held-out rows, classes, several inputs, searches."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import keras
+import numpy as np
+from pyspark.ml import Pipeline, PipelineModel
+from pyspark.ml.evaluation import MulticlassClassificationEvaluator
+from pyspark.ml.feature import StringIndexer, VectorAssembler
+from pyspark.ml.functions import vector_to_array
+from pyspark.ml.linalg import Vectors, VectorUDT
+from pyspark.ml.tuning import ParamGridBuilder, TrainValidationSplit, TrainValidationSplitModel
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as f
+from pyspark.sql.types import BooleanType, DoubleType, LongType, StructField, StructType
+
+from sparktf import Cluster
+from sparktf.errors import SparkTFError
+from sparktf.ml import KerasEstimator
+from sparktf.ml.estimator import ParamMap
+
+from .pipelines import of_rows, reservations
+
+ROWS = 90
+
+
+def plain(params: dict[str, Any], assets: dict[str, Any]) -> keras.Model:
+    """Returns a linear model that begins with zeros, of a vector or of a number and the rest of the vector."""
+    if "rest" in params:
+        inputs = {"first": keras.Input((), name="first"), "rest": keras.Input((params["rest"],), name="rest")}
+        x = keras.layers.Concatenate()([keras.layers.Reshape((1,))(inputs["first"]), inputs["rest"]])
+    else:
+        inputs = {"features": keras.Input((params["num_features"],), name="features")}
+        x = inputs["features"]
+    model = keras.Model(inputs, keras.layers.Dense(1, kernel_initializer="zeros", name="label")(x))
+    model.compile(keras.optimizers.SGD(0.1), "mse")
+    return model
+
+
+def classes(params: dict[str, Any], assets: dict[str, Any]) -> keras.Model:
+    """Returns a model of three classes."""
+    x = keras.Input((params["num_features"],), name="features")
+    model = keras.Model(x, keras.layers.Dense(3, "softmax", name="label")(x))
+    model.compile(keras.optimizers.Adam(params["rate"]), "sparse_categorical_crossentropy")
+    return model
+
+
+def weighted_rows(spark: SparkSession) -> DataFrame:
+    """Returns rows with weights, some to be held out, whose vectors are dense and sparse in turn."""
+    draw = np.random.default_rng(3)
+    x = draw.normal(size=(ROWS, 3)) * (draw.random((ROWS, 3)) < 0.7)
+    labels = x @ [2.0, -1.0, 0.5] + 1 + draw.normal(size=ROWS)
+    weights, held = draw.integers(0, 4, ROWS), draw.random(ROWS) < 0.3
+    rows = []
+    for i, row in enumerate(x.tolist()):
+        vector = Vectors.sparse(3, dict(enumerate(row))) if i % 2 else Vectors.dense(row)
+        whole = (float(labels[i]), float(weights[i]), bool(held[i]))
+        rows.append((i, vector, row[0], Vectors.dense(row[1:]), *whole))
+    types = [LongType(), VectorUDT(), DoubleType(), VectorUDT(), DoubleType(), DoubleType(), BooleanType()]
+    names = ["id", "all of it", "first", "rest", "label", "weight", "held out"]
+    return spark.createDataFrame(rows, StructType([StructField(*field) for field in zip(names, types, strict=True)]))
+
+
+def weighted(spark: SparkSession) -> DataFrame:
+    """Fits all rows as one update; returns them with predictions, the losses of training, and what refusals say."""
+    rows = weighted_rows(spark)
+    estimator = KerasEstimator(
+        model="cases.stages:plain",
+        featuresCol="all of it",
+        weightCol="weight",
+        validationIndicatorCol="held out",
+        epochs=4,
+        batchSize=ROWS,
+    )
+    inputs = {"first": "first", "rest": {"columns": "rest", "shape": [2]}}
+    with Cluster(spark) as cluster:
+        model = estimator.on(cluster).fit(rows)
+        maps: ParamMap = {estimator.inputs: inputs, estimator.modelParams: {"rest": 2}}
+        [of_two] = estimator.fit(rows, [{**maps, estimator.predictionCol: "of two"}])
+    assert model.uid == of_two.uid == estimator.uid
+    assert (estimator.getPredictionCol(), of_two.getPredictionCol()) == ("prediction", "of two")
+    assert model.result is not None
+    history = model.result.history
+    scored = model.transform(of_two.transform(rows))
+    # As Spark's own models do: a map of the estimator's Params is one of the model's, and columns may have moved.
+    moved = scored.withColumnRenamed("all of it", "moved").withColumn("all of it", f.lit("not this one"))
+    scored = model.transform(moved, {estimator.featuresCol: "moved", estimator.predictionCol: "again"})
+    said = [
+        refusal(lambda: model.transform(model.transform(rows))),
+        refusal(lambda: model.copy({model.inputCols: ["first", "label"]}).transform(rows)),
+        refusal(lambda: estimator.fit(rows, {estimator.labelCol: "lable"})),
+        refusal(lambda: estimator.fit(rows, {estimator.weightCol: "w"})),
+        refusal(lambda: estimator.fit(rows, {estimator.featuresCol: "features"})),
+        refusal(lambda: KerasEstimator().fit(rows)),
+    ]
+    told = [history["loss"], history["val_loss"], said]
+    return scored.select(
+        vector_to_array(f.col("moved")),
+        "label",
+        "weight",
+        "held out",
+        "prediction",
+        "of two",
+        "again",
+        *(f.array(*map(f.lit, values)) for values in told),
+    )
+
+
+def searched(spark: SparkSession, lake: str, folder: str) -> DataFrame:
+    """Searches a learning rate on nodes that a cluster holds; returns what the best pipeline predicts, once loaded."""
+    kind = f.when(f.col("label") > 2, "high").when(f.col("label") < 0, "low").otherwise("middle")
+    rows = of_rows(spark, lake).withColumn("kind", kind).drop("label")
+    before = reservations(spark)
+    with Cluster(spark) as cluster:
+        estimator = KerasEstimator(
+            model="cases.stages:classes",
+            epochs=4,
+            batchSize=50,
+            probabilityCol="probability",
+            rawPredictionCol="rawPrediction",
+        ).on(cluster)
+        assembler = VectorAssembler(inputCols=["a", "b"], outputCol="features")
+        pipeline = Pipeline(stages=[StringIndexer(inputCol="kind", outputCol="label"), assembler, estimator])
+        rates = [{"rate": rate} for rate in (0.00001, 0.1)]
+        search = TrainValidationSplit(
+            estimator=pipeline,
+            estimatorParamMaps=ParamGridBuilder().addGrid(estimator.modelParams, rates).build(),
+            evaluator=MulticlassClassificationEvaluator(metricName="accuracy"),
+            seed=1,
+            parallelism=2,
+            collectSubModels=True,
+        )
+        search.write().save(f"{folder}/search")
+        # What is loaded of an estimator knows of no cluster; its Params, and those of the search, are the same.
+        again = TrainValidationSplit.load(f"{folder}/search")
+        assert again.getEstimatorParamMaps() == search.getEstimatorParamMaps()
+        stage = stages_of(again.getEstimator())[2]
+        assert isinstance(stage, KerasEstimator)
+        assert (stage.uid, stage.extractParamMap()) == (estimator.uid, estimator.extractParamMap())
+        best = search.fit(rows)
+    best.write().save(f"{folder}/searched")
+    loaded = TrainValidationSplitModel.load(f"{folder}/searched")
+    assert loaded.validationMetrics == best.validationMetrics
+    assert [stages_of(model)[2].uid for model in loaded.subModels or []] == [estimator.uid] * 2
+    worse, better = best.validationMetrics
+    vectors = [vector_to_array(f.col(name)) for name in ("probability", "rawPrediction")]
+    return loaded.transform(rows).select(
+        "label", "prediction", *vectors, *map(f.lit, (worse, better, reservations(spark) - before))
+    )
+
+
+def stages_of(pipeline: object) -> list[Any]:
+    """Returns the stages of a pipeline, fitted or not."""
+    if isinstance(pipeline, Pipeline):
+        return list(pipeline.getStages())
+    assert isinstance(pipeline, PipelineModel)
+    return list(pipeline.stages)
+
+
+def kept(spark: SparkSession, lake: str, folder: str) -> DataFrame:
+    """Fits with two workers, saves the pipeline and returns what it predicts."""
+    estimator = KerasEstimator(
+        model="cases.stages:plain", numWorkers=2, epochs=2, batchSize=50, outputPath=f"{folder}/runs"
+    )
+    assembler = VectorAssembler(inputCols=["a", "b"], outputCol="features")
+    fitted = Pipeline(stages=[assembler, estimator]).fit(of_rows(spark, lake))
+    fitted.write().save(f"{folder}/saved")
+    [workers] = {attempt.workers for attempt in stages_of(fitted)[1].result.attempts}
+    return fitted.transform(of_rows(spark, lake)).select("id", "prediction", f.lit(workers))
+
+
+def loaded(spark: SparkSession, lake: str, saved: str) -> DataFrame:
+    """Returns what a saved pipeline predicts."""
+    model = PipelineModel.load(saved)
+    return model.transform(of_rows(spark, lake)).select("id", "prediction", f.lit(stages_of(model)[1].result is None))
+
+
+def refusal(call: Callable[[], object]) -> str:
+    """Returns what a call that must be refused says."""
+    try:
+        call()
+    except SparkTFError as error:
+        return f"{type(error).__name__}: {error}"
+    raise AssertionError("it was not refused")
