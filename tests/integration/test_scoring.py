@@ -170,6 +170,7 @@ def test_tasks_of_an_executor_share_one_process_and_start_another_where_it_has_d
     assert len(scored.collect()) == ROWS
     assert scorers() == [process]
     process.kill()
+    process.wait(timeout=30)  # while it still dies, tasks find its socket, and local[2] tries none again
     assert len(scored.collect()) == ROWS
     (another,) = scorers()
     assert another != process
