@@ -93,6 +93,14 @@ def test_a_search_over_a_pipeline_of_classes_shares_its_nodes_and_is_saved_with_
     )
 
 
+def test_a_fit_in_a_searchs_thread_ends_when_all_jobs_are_cancelled_and_its_cluster_fits_again(
+    local: Application, rows: Path
+) -> None:
+    [[said, trained]] = local.collect("cases.stages:interrupted", lake=str(rows))
+    assert said.startswith("RunInterruptedError: all jobs of the application were cancelled")
+    assert trained == 600
+
+
 def test_a_pipeline_of_two_workers_predicts_the_same_where_somebody_else_loads_it(
     cluster: Application, sandbox: Sandbox, rows: Path, tmp_path: Path
 ) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 
 from rich.console import Console
 
@@ -17,7 +18,7 @@ from sparktf.driver.gang.placement import best_nodes
 from sparktf.driver.gang.roster import AgentRecord, Roster
 from sparktf.driver.gang.site import AgentJob, Server, Site, Voice
 from sparktf.driver.plan.plan import Plan
-from sparktf.errors import LifecycleError, PreflightError, ReservationError
+from sparktf.errors import LifecycleError, PreflightError, ReservationError, RunInterruptedError
 from sparktf.executor.agent import AgentSettings, installed_versions
 from sparktf.executor.feeder import FeederSettings
 from sparktf.knobs import KNOBS
@@ -98,6 +99,8 @@ class Gang:
         self.site.check_plan(config, plan)
         self.site.ship_code(config)
         if self._agents is not None:
+            with suppress(RunInterruptedError):  # what ended the agents between two trainings interrupts neither
+                self.look_after_agents()
             return
         self._server = self.site.serve(config, self._dispatcher.handlers())
         settings = AgentSettings(

@@ -19,6 +19,8 @@ from sparktf.executor.detached_agent import detached_agent_task
 from sparktf.executor.spark_agent import agent_task
 
 _MAX_RESTARTS = 10
+_ALL_CANCELLED = "as part of cancellation of all jobs"
+"""What Spark says of a job that `cancelAllJobs` has ended: PySpark calls it where somebody presses Ctrl-C."""
 
 _GONE = (Py4JError, OSError)
 """What py4j raises when the JVM fails, or is not there any more."""
@@ -63,6 +65,7 @@ class SparkAgents:
         self._closing = False
         self._reason = "it ended"
         self._succeeded = False
+        self._cancelled = False
         self._thread = self._launch()
 
     @property
@@ -80,8 +83,10 @@ class SparkAgents:
 
         Raises:
             NodeLostError: it has ended too often, so the reason will not go away.
-            RunInterruptedError: the whole application has ended.
+            RunInterruptedError: the whole application has ended, or all of its jobs were cancelled; then the agents
+                are started nevertheless, for the next training.
         """
+        cancelled, self._cancelled = self._cancelled, False
         self._restarts += 1
         if self._restarts > _MAX_RESTARTS:
             raise NodeLostError(f"Spark gave up the agents' job {self._restarts} times: {self.ended()}")
@@ -90,6 +95,10 @@ class SparkAgents:
             self._thread = self._launch()
         except _GONE:
             stopped = True
+        if cancelled and not stopped:
+            raise RunInterruptedError(
+                "all jobs of the application were cancelled; the same run id goes on from the last checkpoint"
+            )
         if stopped:
             raise RunInterruptedError(
                 "the Spark application was stopped or its JVM killed; the same run id goes on from the last checkpoint"
@@ -126,7 +135,7 @@ class SparkAgents:
             rdd.mapPartitionsWithIndex(task).collect()
             self._succeeded = self._detached
         except (*_GONE, PySparkException) as e:  # the job is gone; the roster sees which agents are
-            self._reason = _first_line(e)
+            self._reason, self._cancelled = _first_line(e), _ALL_CANCELLED in _text_of(e)
 
     def _fills_executors(self) -> bool:
         """Whether each agent takes a whole executor, so that no two share one; `local[n]` has no task-only profiles."""
@@ -137,10 +146,13 @@ class SparkAgents:
 
 def _first_line(error: Exception) -> str:
     """Returns the line of a Spark error that says most."""
-    try:
-        text = str(error)
-    except _GONE:  # py4j asks the JVM for the text
-        text = type(error).__name__
-    lines = [line.strip() for line in text.splitlines() if line.strip()] or [type(error).__name__]
-    causes = [line for line in lines if "Lost task" in line or "aborted due to" in line]
+    lines = [line.strip() for line in _text_of(error).splitlines() if line.strip()] or [type(error).__name__]
+    causes = [line for line in lines if any(part in line for part in ("Lost task", "aborted due to", _ALL_CANCELLED))]
     return (causes or lines)[0][:300]
+
+
+def _text_of(error: Exception) -> str:
+    try:
+        return str(error)
+    except _GONE:  # py4j asks the JVM for the text
+        return type(error).__name__

@@ -40,9 +40,15 @@ def of_rows(spark: SparkSession, lake: str) -> DataFrame:
 
 def reservations(spark: SparkSession) -> int:
     """Returns how often this application has reserved nodes: a job of Spark's each time."""
-    jobs: Any = spark.sparkContext._jsc.sc().statusStore().jobsList(None)
-    groups = [jobs.apply(i).jobGroup() for i in range(jobs.size())]
-    return sum(group.isDefined() and group.get().startswith("sparktf-agents-") for group in groups)
+    return len(states_of(spark, "sparktf-agents-"))
+
+
+def states_of(spark: SparkSession, group: str) -> list[str]:
+    """Returns the states of the jobs of this application whose group's name begins so."""
+    found: Any = spark.sparkContext._jsc.sc().statusStore().jobsList(None)
+    jobs = [found.apply(i) for i in range(found.size())]
+    named = [job for job in jobs if job.jobGroup().isDefined()]
+    return [str(job.status()) for job in named if job.jobGroup().get().startswith(group)]
 
 
 def regression(spark: SparkSession, lake: str, folder: str) -> DataFrame:

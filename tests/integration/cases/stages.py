@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import keras
@@ -22,7 +24,7 @@ from sparktf.errors import SparkTFError
 from sparktf.ml import KerasEstimator
 from sparktf.ml.estimator import ParamMap
 
-from .pipelines import of_rows, reservations
+from .pipelines import of_rows, reservations, states_of
 
 ROWS = 90
 
@@ -158,6 +160,22 @@ def stages_of(pipeline: object) -> list[Any]:
         return list(pipeline.getStages())
     assert isinstance(pipeline, PipelineModel)
     return list(pipeline.stages)
+
+
+def interrupted(spark: SparkSession, lake: str) -> DataFrame:
+    """Cancels all jobs, as Ctrl-C in a search does, while a thread fits; returns what that says, and fits anew."""
+    rows = of_rows(spark, lake)
+    estimator = KerasEstimator(model="cases.stages:plain", inputCols=["a", "b"], batchSize=50)
+    fed_before = states_of(spark, "sparktf-feeders-").count("SUCCEEDED")
+    with Cluster(spark) as cluster, ThreadPoolExecutor(1) as pool:
+        fitting = pool.submit(estimator.on(cluster).fit, rows, {estimator.epochs: 100_000})
+        while fed_before == states_of(spark, "sparktf-feeders-").count("SUCCEEDED") and not fitting.done():
+            time.sleep(0.05)
+        spark.sparkContext.cancelAllJobs()
+        said = refusal(lambda: fitting.result(timeout=60))
+        model = estimator.fit(rows)
+    assert model.result is not None
+    return spark.createDataFrame([(said, model.result.rows_trained)], "said string, trained long")
 
 
 def kept(spark: SparkSession, lake: str, folder: str) -> DataFrame:
