@@ -151,6 +151,12 @@ def scorers() -> list[psutil.Process]:
     return [process for process in found if command_of(process)[-3].partition("@")[0] in jvms]
 
 
+def kill(process: psutil.Process) -> None:
+    """Kills it, and waits until it is dead: until then tasks find its socket, and `local[2]` tries none again."""
+    process.kill()
+    wait_for("it is dead", lambda: not process.is_running() or process.status() == psutil.STATUS_ZOMBIE, within_s=30)
+
+
 def command_of(process: psutil.Process) -> list[str]:
     try:
         return process.cmdline() or [""] * 3
@@ -162,15 +168,13 @@ def test_tasks_of_an_executor_share_one_process_and_start_another_where_it_has_d
     loaded: LoadedModel, lake: Path, spark: SparkSession
 ) -> None:
     for process in scorers():  # of models of other tests: they stay a while
-        process.kill()
-    wait_for("nobody scores", lambda: not scorers(), within_s=10)
+        kill(process)
     scored = loaded.transform(spark.read.parquet(str(lake)).drop("y", "kind").repartition(4), keep=["id"])
     assert len(scored.collect()) == ROWS
     (process,) = scorers()
     assert len(scored.collect()) == ROWS
     assert scorers() == [process]
-    process.kill()
-    process.wait(timeout=30)  # while it still dies, tasks find its socket, and local[2] tries none again
+    kill(process)
     assert len(scored.collect()) == ROWS
     (another,) = scorers()
     assert another != process
