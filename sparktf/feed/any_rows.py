@@ -18,6 +18,8 @@ import pyarrow as pa
 import pyarrow.types as pt
 
 _SHAPE = b"sparktf.rows"
+_MADE_ANEW: dict[str | None, Any] = {"tuple": tuple, "bytearray": bytearray}
+"""What Arrow has as a list or as bytes."""
 _SINGLE, _TUPLE, _NAMED, _LIST, _DICT = "single", "tuple", "named", "list", "dict"
 
 
@@ -103,7 +105,7 @@ def _column(name: str, values: Sequence[Any]) -> tuple[pa.Array, Any]:
         ) from error
     if pt.is_struct(array.type) or pt.is_map(array.type):
         raise UnfitRowsError(f"column {name}: dicts within rows")
-    return array, "tuple" if isinstance(there, tuple) else None
+    return array, type(there).__name__ if isinstance(there, (tuple, bytearray)) else None
 
 
 def _values(column: pa.Array, kind: Any) -> list[Any]:
@@ -115,4 +117,5 @@ def _values(column: pa.Array, kind: Any) -> list[Any]:
         values: list[Any] = column.to_numpy().tolist()
         return values
     values = column.to_pylist()
-    return [value if value is None else tuple(value) for value in values] if kind == "tuple" else values
+    made = _MADE_ANEW.get(kind)
+    return values if made is None else [value if value is None else made(value) for value in values]

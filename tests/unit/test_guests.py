@@ -35,6 +35,8 @@ def test_single_values_dicts_and_arrays_are_rows_too() -> None:
     samples: list[list[Any]] = [[1, 2], ["a", None], [{"a": 1, "b": "x"}, {"a": 2, "b": "y"}], [[], []], [b"a"]]
     for rows in samples:
         assert batch_to_rows(rows_to_batch(rows)) == rows
+    found = batch_to_rows(rows_to_batch([bytearray(b"a"), None, bytearray(b"a")]))
+    assert [type(value).__name__ for value in found] == ["bytearray", "NoneType", "bytearray"]
     images = [(np.full((2, 3), i, np.uint8), i) for i in range(4)]
     found = batch_to_rows(rows_to_batch(images))
     assert [label for _, label in found] == [0, 1, 2, 3]
