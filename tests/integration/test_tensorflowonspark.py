@@ -106,7 +106,7 @@ def test_an_estimator_learns_columns_and_its_saved_model_scores_them(local: Appl
     found = local.collect("cases.guests:pipeline", folder=str(tmp_path))
     expected = [2.0 * (i % 7) - (i % 5) for i in range(500)]
     assert [fitted for _, fitted in found] == pytest.approx(expected, abs=1e-4)
-    assert [twice for twice, _ in found] == pytest.approx([2 * value for value in expected], abs=1e-4)
+    assert [twice for [twice], _ in found] == pytest.approx([2 * value for value in expected], abs=1e-4)
 
 
 def test_the_package_itself_reserves_executors_for_a_training_of_ours(

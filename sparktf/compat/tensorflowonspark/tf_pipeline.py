@@ -8,13 +8,14 @@ import json
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from pyspark.ml import Estimator, Model
 from pyspark.ml.param import Param, Params, TypeConverters
-from pyspark.sql import DataFrame
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as sql
 from pyspark.sql import types as t
 
 from sparktf.compat.tensorflowonspark.tf_cluster import InputMode, run
@@ -24,10 +25,12 @@ from sparktf.exported import ModelFeed, ModelOutput
 from sparktf.feature import Feature, FeedSpec, Kind
 from sparktf.predict.exported_model import ExportedModel, saved_files
 from sparktf.predict.loaded import SIGNATURE, LoadedModel
-from sparktf.storage import FileSystems
+from sparktf.storage import FileSystems, Storage
 
 _TAG = "serve"
 _SIGNATURE_MODULE = "sparktf.trainer.signature"
+_known: dict[tuple[str, ...], dict[str, Any]] = {}
+"""Signatures, by the key of their model, their names and its tags: asking TensorFlow takes seconds."""
 
 
 def _to_dict(value: Any) -> dict[str, str]:
@@ -162,6 +165,7 @@ class TFEstimator(Estimator["TFModel"], TFParams):
             self.getOrDefault("tensorboard"),
             InputMode.SPARK,
             master_node=self.getOrDefault("master_node"),
+            driver_ps_nodes=self.getOrDefault("driver_ps_nodes"),
         )
         columns = sorted(self.getOrDefault("input_mapping"))
         cluster.train(dataset.select(*(f"`{name}`" for name in columns)).rdd, self.getOrDefault("epochs"))
@@ -190,16 +194,37 @@ class TFModel(Model, TFParams):
             raise ConfigError("export_dir is not set: where is the SavedModel?")
         signature = self.getOrDefault("signature_def_key") or SIGNATURE
         tags = tuple((self.getOrDefault("tag_set") or _TAG).split(","))
-        model = saved_model(dataset, folder, signature, tags, self.getOrDefault("input_mapping"))
+        model, shapes = saved_model(dataset, folder, signature, tags, self.getOrDefault("input_mapping"))
         outputs = self.getOrDefault("output_mapping") or {name: name for name in model.outputs}
         columns = dict(sorted(outputs.items()))
-        return model.transform(dataset, columns, keep=(), batch_rows=self.getOrDefault("batch_size"))
+        scored = model.transform(dataset, columns, keep=(), batch_rows=self.getOrDefault("batch_size"))
+        return scored.select(*(_as_theirs(scored, column, shapes[name]) for name, column in columns.items()))
+
+
+def _as_theirs(scored: DataFrame, name: str, shape: tuple[int | None, ...]) -> Column:
+    """Returns a column with the type that TensorFlowOnSpark gives it: a double, a long, bytes, or arrays of these."""
+    kind = scored.schema[name].dataType
+    column = scored[name]
+    if shape and not isinstance(kind, t.ArrayType):  # one value in a list, however deep
+        for _ in shape:
+            column, kind = sql.array(column), t.ArrayType(kind)
+    return column.cast(_wide(kind)).alias(name)
+
+
+def _wide(kind: t.DataType) -> t.DataType:
+    if isinstance(kind, t.ArrayType):
+        return t.ArrayType(_wide(kind.elementType))
+    if isinstance(kind, t.FractionalType):
+        return t.DoubleType()
+    if isinstance(kind, t.IntegralType):
+        return t.LongType()
+    return t.BinaryType() if isinstance(kind, t.StringType) else kind
 
 
 def saved_model(
     dataset: DataFrame, folder: str, signature: str, tags: tuple[str, ...], inputs: Mapping[str, str]
-) -> LoadedModel:
-    """Returns a SavedModel to score with, whose inputs are columns of a DataFrame.
+) -> tuple[LoadedModel, dict[str, tuple[int | None, ...]]]:
+    """Returns a SavedModel to score with, whose inputs are columns of a DataFrame; and the shapes of its outputs' rows.
 
     Args:
         inputs: Column -> input of the signature.
@@ -215,6 +240,25 @@ def saved_model(
     folder = file_systems.normalise(folder).rstrip("/")
     storage = file_systems.open(folder)
     files, key = saved_files(storage, folder)
+    told = _signature(storage, folder, files, key, signature, tags)
+    if missing := sorted(set(told["inputs"]).difference(inputs.values())):
+        raise ConfigError(f"input_mapping names no column for {', '.join(missing)}")
+    features = tuple(_feature(dataset, column, name, *told["inputs"][name]) for column, name in sorted(inputs.items()))
+    outputs = tuple(
+        ModelOutput(name=name, dtype=dtype, shape=(None,) if shape is None else tuple(shape[1:]))
+        for name, (dtype, shape) in sorted(told["outputs"].items())
+    )
+    feed = ModelFeed(spec=FeedSpec(features=features, shuffle=False), outputs=outputs)
+    found = ExportedModel(folder, folder, files, key, feed)
+    return LoadedModel(spark, found, signature, tags), {output.name: output.shape for output in outputs}
+
+
+def _signature(
+    storage: Storage, folder: str, files: Sequence[str], key: str, signature: str, tags: tuple[str, ...]
+) -> dict[str, Any]:
+    """Returns the inputs and outputs of a signature. Raises what `saved_model` does."""
+    if (known := _known.get((key, signature, *tags))) is not None:
+        return known
     with tempfile.TemporaryDirectory(prefix="sparktf-model-") as local:
         for name in files:
             storage.download(f"{folder}/{name}", Path(local, name))
@@ -225,15 +269,8 @@ def saved_model(
     )
     if "error" in told:
         raise ModelContractError(f"{folder}: {told['error']}")
-    if missing := sorted(set(told["inputs"]).difference(inputs.values())):
-        raise ConfigError(f"input_mapping names no column for {', '.join(missing)}")
-    features = tuple(_feature(dataset, column, name, *told["inputs"][name]) for column, name in sorted(inputs.items()))
-    outputs = tuple(
-        ModelOutput(name=name, dtype=dtype, shape=(None,) if shape is None else tuple(shape[1:]))
-        for name, (dtype, shape) in sorted(told["outputs"].items())
-    )
-    feed = ModelFeed(spec=FeedSpec(features=features, shuffle=False), outputs=outputs)
-    return LoadedModel(spark, ExportedModel(folder, folder, files, key, feed), signature, tags)
+    _known[key, signature, *tags] = told
+    return told
 
 
 def _feature(dataset: DataFrame, column: str, name: str, dtype: str, shape: list[int | None] | None) -> Feature:

@@ -297,5 +297,5 @@ def pipeline(spark: SparkSession, folder: str) -> DataFrame:
     scored: DataFrame = (
         model.setSignatureDefKey("serving_default").setTagSet("serve").transform(df.select("target", "features"))
     )
-    assert scored.columns == ["twice", "fitted"], scored.columns
+    assert scored.dtypes == [("twice", "array<double>"), ("fitted", "double")], scored.dtypes
     return scored
