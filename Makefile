@@ -293,9 +293,9 @@ $(MLFLOW)/.installed: tests/guests/requirements.txt | $(PY)
 
 # Connectors of tables are made for one Spark each, and there are none for the newest: their tests bring an older one along.
 $(CONNECTORS)/.installed: $(wildcard tests/integration/connectors/*) | $(VENV)/.dev
-	@command -v mvn >/dev/null || { echo "Maven is needed for the connectors of Delta and Iceberg: install it" \
+	@command -v mvn >/dev/null || { echo "Maven is needed for the connectors of Delta, Iceberg and TFRecords: install it" \
 		"(Debian, Ubuntu: apt-get install maven)" >&2; exit 1; }
-	@echo "installing Spark with the connectors of Delta and Iceberg into $(CONNECTORS) (once, a minute or two)"
+	@echo "installing Spark with the connectors of Delta, Iceberg and TFRecords into $(CONNECTORS) (once, a minute or two)"
 	@rm -rf $(CONNECTORS)
 	@$(PY) -m pip install --quiet --disable-pip-version-check --target $(CONNECTORS)/python \
 		--requirement tests/integration/connectors/requirements.txt

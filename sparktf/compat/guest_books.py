@@ -188,7 +188,7 @@ class GuestBooks:
             port = int(guest.cluster[guest.job][guest.index].rpartition(":")[2])
             host = self._agents[node].registration.host
             who = {"executor_id": guest.number, "host": host, "job_name": guest.job, "task_index": guest.index}
-            found.append({**who, "port": port})
+            found.append({**who, "port": port, "tb_pid": 0, "tb_port": 0})
         return found
 
     def _fed(self) -> list[NodeId]:

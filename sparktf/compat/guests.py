@@ -24,6 +24,7 @@ from sparktf.driver.gang.roster import AgentRecord, Roster
 from sparktf.driver.gang.site import Handler
 from sparktf.driver.spark.agents import SparkAgents
 from sparktf.driver.spark.application import slots_of
+from sparktf.driver.spark.shipping import code_places
 from sparktf.driver.spark_site import SparkSite
 from sparktf.errors import NodeLostError, ReservationError
 from sparktf.executor.agent import AgentSettings
@@ -140,7 +141,8 @@ class Guests:
             nursery="off",
         )
         count = len(self._template)
-        self._beside = [start_beside(partition, settings) for partition in range(self._here)]
+        code = code_places(self._spark)
+        self._beside = [start_beside(partition, settings, code) for partition in range(self._here)]
         slots = slots_of(self._spark)
         self._job = SparkAgents(self._spark, count - self._here, slots, settings, detached=self._fed, first=self._here)
         self._begin(self._gathered(count))

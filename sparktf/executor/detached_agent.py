@@ -12,7 +12,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from sparktf.errors import ReservationError
@@ -44,18 +44,24 @@ def detached_agent_task(partition: int, rows: Iterable[object], settings: AgentS
     raise ReservationError(f"the agent of node {partition} ended with {process.wait()} before all nodes had come")
 
 
-def start_beside(partition: int, settings: AgentSettings) -> subprocess.Popen[bytes]:
-    """Starts an agent beside this process, which is the driver, and which it ends with."""
+def start_beside(partition: int, settings: AgentSettings, code: Sequence[str]) -> subprocess.Popen[bytes]:
+    """Starts an agent beside this process, which is the driver, and which it ends with.
+
+    Args:
+        code: Places to import from besides this process's own: what Spark puts on the paths of its tasks alone.
+    """
     own = f"{os.getpid()}@{process_of(os.getpid())[2]}"
-    return _started(partition, settings, 0, own)
+    return _started(partition, settings, 0, own, code)
 
 
-def _started(partition: int, settings: AgentSettings, task: int, jvm: str) -> subprocess.Popen[bytes]:
+def _started(
+    partition: int, settings: AgentSettings, task: int, jvm: str, code: Sequence[str] = ()
+) -> subprocess.Popen[bytes]:
     process = subprocess.Popen(
         [sys.executable, "-P", "-m", "sparktf.executor.detached_agent"],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
-        env={**os.environ, "PYTHONPATH": python_path(), "PYTHONUNBUFFERED": "1"},
+        env={**os.environ, "PYTHONPATH": os.pathsep.join([*code, python_path()]), "PYTHONUNBUFFERED": "1"},
         start_new_session=True,
     )
     assert process.stdin is not None

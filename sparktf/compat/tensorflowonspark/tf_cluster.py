@@ -214,10 +214,12 @@ def make_guests(
     fed: bool,
     reserve_s: float,
     here: int = 0,
+    context: Callable[[GuestNode, GuestQueue | None], TFNodeContext] = TFNodeContext.of,
 ) -> Guests:
     """Returns guests that have begun.
 
     Args:
+        context: Makes what the function is told.
         here: So many of the first nodes run beside the driver.
     """
     shim = Path(str(sc._temp_dir)) / "sparktf-tensorflowonspark.zip"
@@ -228,7 +230,7 @@ def make_guests(
         install()
         if isinstance(args, list):
             sys.argv = args
-        function(args, TFNodeContext.of(node, queue))
+        function(args, context(node, queue))
 
     guests = Guests(SparkSession(sc), main, template, fed=fed, reserve_s=reserve_s, here=here)
     try:

@@ -54,6 +54,13 @@ class TFNodeContext:
         cluster = {job: list(addresses) for job, addresses in node.cluster.items()}
         return cls(node.number, node.job, node.index, cluster, node.default_fs, node.working_dir, queue)
 
+    @classmethod
+    def alone(cls, node: GuestNode, queue: GuestQueue | None) -> TFNodeContext:
+        """Returns the context of one of several instances that know nothing of each other but how many they are."""
+        found = cls(node.number, defaultFS=node.default_fs)
+        found.num_workers = sum(len(addresses) for addresses in node.cluster.values())
+        return found
+
     def absolute_path(self, path: str) -> str:
         """See `hdfs_path`."""
         return hdfs_path(self, path)

@@ -30,4 +30,5 @@ def run(
     """
     del use_barrier
     nodes = {"worker": list(range(num_executors))}
-    make_guests(sc, map_fn, tf_args, nodes, fed=False, reserve_s=_RESERVE_S).finish()
+    alone = TFNodeContext.alone
+    make_guests(sc, map_fn, tf_args, nodes, fed=False, reserve_s=_RESERVE_S, context=alone).finish()

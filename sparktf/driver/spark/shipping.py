@@ -36,3 +36,10 @@ def ship_code(spark: SparkSession, config: JobConfig) -> None:
     folder.mkdir(exist_ok=True)
     context.addArchive(str(archive_files(files, folder / name)))  # unpacked to a folder of the archive's name
     includes.append(name)
+
+
+def code_places(spark: SparkSession) -> list[str]:
+    """Returns where shipped code lies on the driver's host, the newest first."""
+    context: Any = spark.sparkContext
+    root = Path(SparkFiles.getRootDirectory())
+    return [str(root / name) for name in reversed(context._python_includes) if name.startswith(CODE)]
