@@ -102,9 +102,9 @@ def both(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Runs, Runs]
     theirs.mkdir()
     ours.mkdir()
     processes = [
-        Process(root / "fed", TWO, [], "kept", str(theirs), *FED),
+        Process(root / "fed", TWO, [], "kept", str(theirs), "records", *FED, jar=str(jar)),
         Process(root / "read", TWO, [], "fresh", str(theirs), *READ),
-        Process(root / "raising", ONE, [], "fresh", str(theirs), *RAISING, "records", jar=str(jar)),
+        Process(root / "raising", ONE, [], "fresh", str(theirs), *RAISING[:-1]),
         Process(root / "replaced", TWO, OURS, "kept", str(ours), *FED, *READ, *RAISING),
     ]
     try:
@@ -179,10 +179,10 @@ def test_what_a_function_raises_fails_the_script(when: str, both: tuple[Runs, Ru
 
 
 def test_nodes_that_do_not_come_in_time_fail_the_script(both: tuple[Runs, Runs]) -> None:
-    theirs, ours = (runs.told(RAISING[-1], "ended.json") for runs in both)
-    assert theirs["status"] == ours["status"] == 1
-    assert "timed out waiting for reservations" in theirs["said"]
-    assert "missing: nodes [" in ours["said"]
+    """As by the real package, which does not say which ones, and whose other nodes go on waiting."""
+    ended = both[1].told(RAISING[-1], "ended.json")
+    assert ended["status"] == 1
+    assert "2 of 3 nodes came within 5 s; missing: nodes [" in ended["said"]
 
 
 def test_keras_trains_the_same_on_rows_that_are_fed(both: tuple[Runs, Runs]) -> None:

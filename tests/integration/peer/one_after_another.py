@@ -19,10 +19,15 @@ from typing import Any
 
 from pyspark import SparkContext
 
+_FINDERS = list(sys.meta_path)
+
 
 def ended(script: Path, arguments: list[str]) -> dict[str, Any]:
     """Runs a script; returns its exit status, and what it says."""
     sys.argv = [str(script), *arguments]
+    sys.meta_path[:] = [
+        finder for finder in sys.meta_path if finder in _FINDERS or "sparktf" not in type(finder).__module__
+    ]
     for name in [name for name in sys.modules if name.partition(".")[0] == "tensorflowonspark"]:
         del sys.modules[name]
     began_s = time.monotonic()
