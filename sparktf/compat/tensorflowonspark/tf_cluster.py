@@ -55,6 +55,7 @@ class TFCluster:
         self._board: subprocess.Popen[bytes] | None = None
         self._board_url: str | None = None
         self._log_dir = log_dir
+        self._fed_queue = ""
         atexit.register(self._close)
 
     def train(
@@ -146,6 +147,9 @@ class TFCluster:
             raise ConfigError(f"TFCluster.{what}() requires InputMode.SPARK")
         if qname not in self.queues:
             raise ConfigError(f"there is no queue {qname!r}")
+        self._fed_queue = self._fed_queue or qname
+        if qname != self._fed_queue:
+            raise ConfigError(f"a cluster has one queue of rows, and this one's is {self._fed_queue!r}, not {qname!r}")
 
     def _close(self) -> None:
         atexit.unregister(self._close)

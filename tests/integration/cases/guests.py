@@ -12,7 +12,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.streaming import StreamingContext
 
 from sparktf.compat import tensorflowonspark  # noqa: F401 - the one line that a script gets
-from sparktf.errors import SparkTFError
+from sparktf.errors import ConfigError, SparkTFError
 
 from tensorflowonspark import TFCluster, TFNode, TFParallel  # isort: skip
 
@@ -143,10 +143,15 @@ def squared(args: list[str], ctx: Any) -> None:
 
 def inference(spark: SparkSession) -> DataFrame:
     """Returns what a cluster answers to uneven partitions."""
-    cluster = TFCluster.run(
-        spark.sparkContext, squared, ["--name", "value"], 2, 0, False, TFCluster.InputMode.SPARK, master_node="chief"
-    )
+    args, mode, queues = ["--name", "value"], TFCluster.InputMode.SPARK, ["input", "more", "output", "error"]
+    cluster = TFCluster.run(spark.sparkContext, squared, args, 2, 0, False, mode, master_node="chief", queues=queues)
     found = cluster.inference(uneven(spark)).collect()
+    refused = ""
+    try:
+        cluster.inference(uneven(spark), qname="more")
+    except ConfigError as error:
+        refused = str(error)
+    assert refused == "a cluster has one queue of rows, and this one's is 'input', not 'more'", refused
     cluster.shutdown()
     return spark.createDataFrame(found, "id bigint, squared bigint, text string")
 

@@ -1,4 +1,4 @@
-"""More epochs than anybody wants: the nodes take what they need, and end the feed."""
+"""More epochs than anybody wants: the nodes take what they need from a queue with another name, and end it."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tensorflowonspark import TFCluster
 
 def main_fun(args: Any, ctx: Any) -> None:
     """Takes some rows and no more."""
-    feed = ctx.get_data_feed(input_mapping={"b": "second", "a": "first"})
+    feed = ctx.get_data_feed(qname_in="more", input_mapping={"b": "second", "a": "first"})
     batches = [feed.next_batch(10) for _ in range(3)]
     feed.terminate()
     told = [[sorted(batch), len(batch["first"]), len(batch["second"])] for batch in batches]
@@ -28,6 +28,7 @@ if __name__ == "__main__":
     args = parser.parse_args()
 
     sc = SparkSession.builder.getOrCreate().sparkContext
-    cluster = TFCluster.run(sc, main_fun, args, args.cluster_size, 0, input_mode=TFCluster.InputMode.SPARK)
-    cluster.train(sc.parallelize([(i, 2 * i) for i in range(100)], 2))
+    mode, queues = TFCluster.InputMode.SPARK, ["input", "more", "output", "error"]
+    cluster = TFCluster.run(sc, main_fun, args, args.cluster_size, 0, input_mode=mode, queues=queues)
+    cluster.train(sc.parallelize([(i, 2 * i) for i in range(100)], 2), qname="more")
     cluster.shutdown()

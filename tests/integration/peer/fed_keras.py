@@ -59,11 +59,11 @@ def main_fun(args: Any, ctx: Any) -> None:
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser()
-    parser.add_argument("--batch_size", type=int, default=8)
+    parser.add_argument("--batch_size", type=int, default=4)
     parser.add_argument("--cluster_size", type=int, default=2)
     parser.add_argument("--epochs", type=int, default=4)
     parser.add_argument("--output", required=True)
-    parser.add_argument("--rows", type=int, default=800)
+    parser.add_argument("--rows", type=int, default=400)
     args = parser.parse_args()
     args.steps = int(0.9 * args.rows * args.epochs / args.batch_size / args.cluster_size)
 
