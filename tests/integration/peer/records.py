@@ -7,8 +7,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from pyspark.errors import PySparkException
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import DataFrame, Row, SparkSession
 from tensorflowonspark import dfutil
 
 from sparktf import tfrecords
@@ -26,8 +25,8 @@ ROWS = [
 
 def told(df: DataFrame) -> dict[str, Any]:
     """Returns columns, types and rows of a DataFrame."""
-    rows = df.select(*sorted(df.columns)).orderBy("id").collect()
-    return {"types": sorted(df.dtypes), "rows": [[repr(value) for value in row] for row in rows]}
+    rows = sorted(df.select("id", *sorted(df.columns)).collect())
+    return {"types": sorted(df.dtypes), "rows": [[repr(value) for value in row[1:]] for row in rows]}
 
 
 if __name__ == "__main__":
@@ -42,10 +41,9 @@ if __name__ == "__main__":
     dfutil.saveAsTFRecords(df, theirs)
     tfrecords.write(df, ours)
     try:
-        dfutil.saveAsTFRecords(spark.sql("SELECT true AS truth"), f"{args.output}/truths")
-        truth = "written"
-    except PySparkException as error:
-        truth = str(error).strip().splitlines()[-1]
+        truth = str(dfutil.toTFExample([("truth", "boolean")])([Row(truth=True)]))
+    except TypeError as error:
+        truth = str(error)
     found = {
         "truth": truth,
         "given": told(df),
