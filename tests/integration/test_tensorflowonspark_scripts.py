@@ -243,5 +243,9 @@ def test_records_of_either_are_read_equal_by_both(both: tuple[Runs, Runs]) -> No
     ]
     assert told["ours by theirs"] == told["theirs by ours"] == told["ours by ours"] == expected
     assert told["theirs typed"] == told["given"]
+    by_theirs, *others = told["examples"].values()
+    assert len(by_theirs) == 3
+    assert others == [by_theirs] * 3
+    assert told["schemas"][0] == told["schemas"][1]
     assert [name for name in told["files"]["theirs"] if name[0] not in "._"] == ["part-r-00000", "part-r-00001"]
     assert len([name for name in told["files"]["ours"] if name[0] not in "._"]) == 2

@@ -1,15 +1,36 @@
-"""TensorFlowOnSpark's DataFrames as TFRecord files."""
+"""TensorFlowOnSpark's DataFrames as TFRecord files, and their rows as Examples, without TensorFlow."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import itertools
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any
 
+import pyarrow as pa
 from pyspark import SparkContext
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql import functions as sql
+from pyspark.sql import types as t
 
 from sparktf import tfrecords
+from sparktf.errors import BadValueError
+from sparktf.feed.example_writer import example_messages
+from sparktf.feed.examples import ListKind, Values, read_example
 
+_CHUNK_ROWS = 4096
+_ARROW: dict[str, pa.DataType] = {
+    "boolean": pa.bool_(),
+    "tinyint": pa.int8(),
+    "smallint": pa.int16(),
+    "int": pa.int32(),
+    "bigint": pa.int64(),
+    "long": pa.int64(),
+    "float": pa.float32(),
+    "double": pa.float64(),
+    "string": pa.large_string(),
+    "binary": pa.large_binary(),
+}
+_SQL = {ListKind.INT64: t.LongType(), ListKind.FLOAT: t.DoubleType()}
 _DOUBLE = {"float": "double", "array<float>": "array<double>"}
 _loaded: dict[int, DataFrame] = {}
 """DataFrames that were loaded, by their ids."""
@@ -41,3 +62,78 @@ def loadTFRecords(sc: SparkContext, input_dir: str, binary_features: Sequence[st
     found = df.select(*columns)
     _loaded[id(found)] = found
     return found
+
+
+def toTFExample(
+    dtypes: Sequence[tuple[str, str]],
+) -> Callable[[Iterable[Row]], Iterator[tuple[bytearray, None]]]:
+    """Returns a function for `mapPartitions` that makes an Example of each row, as `saveAsNewAPIHadoopFile` takes them.
+
+    A null is a feature that the Example does not have.
+
+    Args:
+        dtypes: Of the DataFrame: its `dtypes`.
+
+    Raises:
+        BadValueError: a column is of a type that no feature has.
+    """
+    kinds = {name: _arrow_type(name, dtype) for name, dtype in dtypes}
+
+    def examples(rows: Iterable[Row]) -> Iterator[tuple[bytearray, None]]:
+        left = iter(rows)
+        while chunk := list(itertools.islice(left, _CHUNK_ROWS)):
+            columns = [pa.array([row[name] for row in chunk], kind) for name, kind in kinds.items()]
+            batch = pa.RecordBatch.from_arrays(columns, list(kinds))
+            yield from ((bytearray(message.as_buffer()), None) for message in example_messages(batch))
+
+    return examples
+
+
+def fromTFExample(iter: Iterable[tuple[bytes | bytearray, Any]], binary_features: Sequence[str] = ()) -> list[Row]:
+    """Returns the rows of Examples, columns in the order of their names: a function for `mapPartitions`.
+
+    A feature of one value is that value, of several a list, and of none None.
+
+    Args:
+        iter: Pairs of an Example and anything, as `newAPIHadoopFile` gives them.
+        binary_features: Those that are bytes; others that are UTF-8 are text.
+    """
+    rows = []
+    for record, *_ in iter:
+        features = sorted(read_example(bytes(record)).items())
+        rows.append(Row(**{name: _plain(values, name in binary_features) for name, values in features}))
+    return rows
+
+
+def infer_schema(example: Any, binary_features: Sequence[str] = ()) -> t.StructType:
+    """Returns the schema of the rows that `fromTFExample` makes of Examples such as this one.
+
+    Args:
+        example: A `tf.train.Example`, or its bytes.
+        binary_features: Those that are bytes; others are text.
+    """
+    record = example.SerializeToString() if hasattr(example, "SerializeToString") else bytes(example)
+    features = sorted(read_example(record).items())
+    return t.StructType([t.StructField(name, _sql_type(values, name in binary_features)) for name, values in features])
+
+
+def _arrow_type(name: str, dtype: str) -> pa.DataType:
+    found = _ARROW.get(dtype.removeprefix("array<").removesuffix(">"))
+    if found is None:
+        raise BadValueError(f"column {name!r} is of type {dtype}, of which a feature cannot be made: cast it")
+    return pa.list_(found) if dtype.startswith("array<") else found
+
+
+def _plain(values: Values, is_binary: bool) -> Any:
+    kind, found = values
+    if kind is ListKind.BYTES:
+        found = [bytearray(value) if is_binary else value.decode() for value in found]
+    if len(found) > 1:
+        return found
+    return found[0] if found else None
+
+
+def _sql_type(values: Values, is_binary: bool) -> t.DataType:
+    kind, found = values
+    one = _SQL.get(kind) or (t.BinaryType() if is_binary else t.StringType())
+    return t.ArrayType(one) if len(found) > 1 else one

@@ -7,6 +7,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+import tensorflow as tf
 from pyspark.sql import DataFrame, Row, SparkSession
 from tensorflowonspark import dfutil
 
@@ -56,6 +57,15 @@ if __name__ == "__main__":
     found["theirs by ours"] = told(tf_frames.loadTFRecords(sc, theirs, binary_features=["y"]))
     found["ours by ours"] = told(tf_frames.loadTFRecords(sc, ours, binary_features=["y"]))
     found["theirs typed"] = told(tfrecords.read(spark, theirs, SCHEMA))
+    rows, made = df.orderBy("id").collect(), {"theirs": dfutil, "ours": tf_frames}
+    examples = {name: list(module.toTFExample(df.dtypes)(rows)) for name, module in made.items()}
+    found["examples"] = {
+        f"{name} by {reader}": [repr(row) for row in module.fromTFExample(examples[name], ["y"])]
+        for name in made
+        for reader, module in made.items()
+    }
+    example = tf.train.Example.FromString(bytes(examples["theirs"][0][0]))
+    found["schemas"] = [module.infer_schema(example, ["y"]).simpleString() for module in made.values()]
     found["files"] = {
         name: sorted(path.name for path in Path(args.output, name).iterdir()) for name in ("theirs", "ours")
     }
