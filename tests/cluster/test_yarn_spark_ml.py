@@ -39,8 +39,8 @@ def program(hadoop: MiniHadoop, folder: Path, master: str, *steps: str, user: st
         REPO / "tests/cluster/searched.py",
     )
     settings = {
-        "runs": f"/runs/{folder.parent.name}",
-        "saved": f"/models/{folder.parent.name}",
+        "runs": f"/{folder.parent.name}/runs",
+        "saved": f"/{folder.parent.name}/saved",
         "cluster": {"trainer_memory_mib": 1024},
     }
     environment = {"PYSPARK_PYTHON": sys.executable, "HADOOP_USER_NAME": user}
@@ -54,7 +54,8 @@ def program(hadoop: MiniHadoop, folder: Path, master: str, *steps: str, user: st
 def test_a_pipeline_that_cross_validation_has_found_on_yarn_predicts_the_same_for_another_user(
     hadoop: MiniHadoop, tmp_path: Path
 ) -> None:
-    for folder in ("/runs", "/models", "/user/alice"):
+    ours = f"/{tmp_path.name}"  # what other tests have made is not alice's to write to
+    for folder in (ours, "/user/alice"):
         hadoop.hdfs.make_folder(folder, permission="777")
     found = program(hadoop, tmp_path / "alice", "yarn", "search", "predict", user="alice")
     worse, better = found["search"]
@@ -62,7 +63,7 @@ def test_a_pipeline_that_cross_validation_has_found_on_yarn_predicts_the_same_fo
     label, prediction = np.transpose(found["predict"])
     assert np.mean((label - prediction) ** 2) < 0.05 * np.var(label)
     # The run that trained it is gone; bob may read what alice has saved, and nothing else of hers is asked for.
-    assert hadoop.hdfs.delete(f"/runs/{tmp_path.name}")
+    assert hadoop.hdfs.delete(f"{ours}/runs")
     again = program(hadoop, tmp_path / "bob", "local[2]", "predict", user="bob")
     np.testing.assert_allclose(again["predict"], found["predict"], rtol=1e-6)
-    hadoop.hdfs.delete(f"/models/{tmp_path.name}")
+    hadoop.hdfs.delete(ours)
