@@ -7,6 +7,7 @@ import shutil
 from pathlib import Path
 
 import numpy as np
+import pyarrow.parquet as pq
 from integration.application import Application
 from integration.processes import wait_for
 from integration.sandbox import Sandbox
@@ -101,11 +102,15 @@ def test_a_fit_in_a_searchs_thread_ends_when_all_jobs_are_cancelled_and_its_clus
     assert trained == 600
 
 
-def test_a_pipeline_of_two_workers_predicts_the_same_where_somebody_else_loads_it(
+def test_a_cross_validated_pipeline_of_two_workers_predicts_the_same_where_somebody_else_loads_it(
     cluster: Application, sandbox: Sandbox, rows: Path, tmp_path: Path
 ) -> None:
     first = cluster.collect("cases.stages:kept", lake=str(rows), folder=str(tmp_path))
-    assert {row[2] for row in first} == {2}
+    [(workers, error)] = {tuple(row[2:]) for row in first}
+    labels = dict(zip(*(pq.read_table(rows, columns=[name])[name].to_pylist() for name in ("id", "y")), strict=True))
+    assert workers == 2
+    assert np.mean([(labels[row[0]] - row[1]) ** 2 for row in first]) < error, "the best one has learnt from all rows"
+    assert error < 0.05 * np.var(list(labels.values()))
     moved = tmp_path / "elsewhere"
     (tmp_path / "saved").rename(moved)
     shutil.rmtree(tmp_path / "runs")

@@ -10,11 +10,11 @@ from typing import Any
 import keras
 import numpy as np
 from pyspark.ml import Pipeline, PipelineModel
-from pyspark.ml.evaluation import MulticlassClassificationEvaluator
+from pyspark.ml.evaluation import MulticlassClassificationEvaluator, RegressionEvaluator
 from pyspark.ml.feature import StringIndexer, VectorAssembler
 from pyspark.ml.functions import vector_to_array
 from pyspark.ml.linalg import Vectors, VectorUDT
-from pyspark.ml.tuning import ParamGridBuilder, TrainValidationSplit, TrainValidationSplitModel
+from pyspark.ml.tuning import CrossValidator, ParamGridBuilder, TrainValidationSplit, TrainValidationSplitModel
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
 from pyspark.sql.types import BooleanType, DoubleType, LongType, StructField, StructType
@@ -179,15 +179,24 @@ def interrupted(spark: SparkSession, lake: str) -> DataFrame:
 
 
 def kept(spark: SparkSession, lake: str, folder: str) -> DataFrame:
-    """Fits with two workers, saves the pipeline and returns what it predicts."""
+    """Cross-validates a pipeline with two workers, saves the best one and returns what it predicts."""
     estimator = KerasEstimator(
         model="cases.stages:plain", numWorkers=2, epochs=2, batchSize=50, outputPath=f"{folder}/runs"
     )
-    assembler = VectorAssembler(inputCols=["a", "b"], outputCol="features")
-    fitted = Pipeline(stages=[assembler, estimator]).fit(of_rows(spark, lake))
-    fitted.write().save(f"{folder}/saved")
-    [workers] = {attempt.workers for attempt in stages_of(fitted)[1].result.attempts}
-    return fitted.transform(of_rows(spark, lake)).select("id", "prediction", f.lit(workers))
+    assembler, rows = VectorAssembler(inputCols=["a", "b"], outputCol="features"), of_rows(spark, lake)
+    with Cluster(spark) as cluster:
+        searched = CrossValidator(
+            estimator=Pipeline(stages=[assembler, estimator.on(cluster)]),
+            estimatorParamMaps=ParamGridBuilder().addGrid(estimator.epochs, [2]).build(),
+            evaluator=RegressionEvaluator(metricName="mse"),
+            numFolds=2,
+            seed=1,
+        ).fit(rows)
+    best = searched.bestModel
+    assert isinstance(best, PipelineModel)
+    best.write().save(f"{folder}/saved")
+    [workers] = {attempt.workers for attempt in stages_of(best)[1].result.attempts}
+    return best.transform(rows).select("id", "prediction", *map(f.lit, (workers, *searched.avgMetrics)))
 
 
 def loaded(spark: SparkSession, lake: str, saved: str) -> DataFrame:
