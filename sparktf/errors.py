@@ -242,7 +242,7 @@ class ErrorRecord(BaseModel):
 
     def to_error(self) -> SparkTFError:
         """Returns the error of this module that the record describes (`NodeLostError` for an unknown type)."""
-        kind = _BY_NAME.get(self.type)
+        kind = error_class(self.type)
         if kind is None:
             kind = ModelError if self.verdict is Verdict.MODEL_FAILED else NodeLostError
         error = kind(self.message)
@@ -274,3 +274,8 @@ def _subclasses(cls: type[SparkTFError]) -> dict[str, type[SparkTFError]]:
 
 
 _BY_NAME = _subclasses(SparkTFError)
+
+
+def error_class(name: str) -> type[SparkTFError] | None:
+    """Returns the class of this module with a name; None where there is none."""
+    return _BY_NAME.get(name)

@@ -13,8 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from sparktf import errors
-from sparktf.errors import ModelContractError, SparkTFError
+from sparktf.errors import ModelContractError, SparkTFError, error_class
 from sparktf.hadoop import HadoopConf
 from sparktf.message import Message
 
@@ -51,8 +50,7 @@ def error_arrays(error: SparkTFError) -> dict[str, Any]:
 def error_of(arrays: Mapping[str, Any]) -> SparkTFError:
     """Returns the error that `error_arrays` was made of; a `ModelContractError` where it is none of ours."""
     name, message = (text.decode() for text in arrays[ERROR])
-    kind = getattr(errors, name, ModelContractError)
-    return kind(message) if issubclass(kind, SparkTFError) else ModelContractError(message)
+    return (error_class(name) or ModelContractError)(message)
 
 
 def settings_array(model: ScoredModel) -> dict[str, Any]:

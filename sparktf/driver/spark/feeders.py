@@ -13,8 +13,7 @@ from py4j.protocol import Py4JError
 from pyspark import RDD, InheritableThread, SparkContext
 from pyspark.sql import DataFrame
 
-from sparktf import errors
-from sparktf.errors import DataError, ModelContractError, ModelError, NodeLostError, SparkTFError
+from sparktf.errors import DataError, ModelContractError, ModelError, NodeLostError, SparkTFError, error_class
 from sparktf.executor.feeder import FeederSettings
 from sparktf.executor.spark_feeder import FED, feed_partition, feed_rows
 
@@ -132,9 +131,10 @@ def explained(error: Exception, doing: str = "feeding the data") -> SparkTFError
     ours = next((line.partition(_OURS)[2] for line in lines if _OURS in line), None)
     if ours is not None:
         name, _, message = ours.partition(": ")
-        kind = getattr(errors, name, NodeLostError)
-        is_cause = isinstance(kind, type) and issubclass(kind, (DataError, ModelContractError, ModelError))
-        return kind(message) if is_cause else NodeLostError(f"{doing} failed: {message or name}")
+        kind = error_class(name)
+        if kind is not None and issubclass(kind, (DataError, ModelContractError, ModelError)):
+            return kind(message)
+        return NodeLostError(f"{doing} failed: {message or name}")
     if any(sign in text for sign in _LOST):
         return NodeLostError(f"{doing} failed: {_telling(lines)}")
     return DataError(f"Spark cannot compute the data: {_telling(lines)}")
