@@ -16,20 +16,10 @@ from sparktf import tfrecords
 from sparktf.errors import BadValueError
 from sparktf.feed.example_writer import example_messages
 from sparktf.feed.examples import ListKind, Values, read_example
+from sparktf.feed.record_types import record_type
 
-_CHUNK_ROWS = 4096
-_ARROW: dict[str, pa.DataType] = {
-    "boolean": pa.bool_(),
-    "tinyint": pa.int8(),
-    "smallint": pa.int16(),
-    "int": pa.int32(),
-    "bigint": pa.int64(),
-    "long": pa.int64(),
-    "float": pa.float32(),
-    "double": pa.float64(),
-    "string": pa.large_string(),
-    "binary": pa.large_binary(),
-}
+_CHUNK_ROWS = 256
+"""Few: their bytes have to go into one array of less than 2 GiB."""
 _SQL = {ListKind.INT64: t.LongType(), ListKind.FLOAT: t.DoubleType()}
 _DOUBLE = {"float": "double", "array<float>": "array<double>"}
 _loaded: dict[int, DataFrame] = {}
@@ -118,10 +108,10 @@ def infer_schema(example: Any, binary_features: Sequence[str] = ()) -> t.StructT
 
 
 def _arrow_type(name: str, dtype: str) -> pa.DataType:
-    found = _ARROW.get(dtype.removeprefix("array<").removesuffix(">"))
-    if found is None:
-        raise BadValueError(f"column {name!r} is of type {dtype}, of which a feature cannot be made: cast it")
-    return pa.list_(found) if dtype.startswith("array<") else found
+    try:
+        return record_type(dtype.replace("long", "bigint"))  # which theirs takes as well
+    except KeyError:
+        raise BadValueError(f"column {name!r} is of type {dtype}, of which a feature cannot be made: cast it") from None
 
 
 def _plain(values: Values, is_binary: bool) -> Any:
