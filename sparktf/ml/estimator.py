@@ -67,12 +67,8 @@ class KerasEstimator(
         return self
 
     def _fit(self, dataset: DataFrame) -> KerasModel:
-        with _ONE_AT_A_TIME:
-            config = self._config(dataset)
-            if self._cluster is not None:
-                return self._fitted(self._cluster, config, dataset)
-            with Cluster(dataset.sparkSession, config) as cluster:
-                return self._fitted(cluster, config, dataset)
+        [(_, model)] = self.fitMultiple(dataset, [{}])
+        return model
 
     def fitMultiple(self, dataset: DataFrame, paramMaps: Sequence[ParamMap]) -> Iterator[tuple[int, KerasModel]]:
         """Returns models in the order of `paramMaps`: one reservation serves all fits that have as many workers."""
