@@ -24,7 +24,7 @@ from sparktf.errors import ConfigError, ModelContractError
 from sparktf.exported import ModelFeed, ModelOutput
 from sparktf.feature import Feature, FeedSpec, Kind
 from sparktf.predict.exported_model import ExportedModel, saved_files
-from sparktf.predict.loaded import SIGNATURE, LoadedModel
+from sparktf.predict.loaded import SIGNATURE, LoadedModel, quoted
 from sparktf.storage import FileSystems, Storage
 
 _TAG = "serve"
@@ -168,7 +168,7 @@ class TFEstimator(Estimator["TFModel"], TFParams):
             driver_ps_nodes=self.getOrDefault("driver_ps_nodes"),
         )
         columns = sorted(self.getOrDefault("input_mapping"))
-        cluster.train(dataset.select(*(f"`{name}`" for name in columns)).rdd, self.getOrDefault("epochs"))
+        cluster.train(dataset.select(*map(quoted, columns)).rdd, self.getOrDefault("epochs"))
         cluster.shutdown(grace_secs=self.getOrDefault("grace_secs"))
         return self._copyValues(TFModel(self.args))
 
@@ -282,7 +282,7 @@ def _feature(dataset: DataFrame, column: str, name: str, dtype: str, shape: list
         if sizes and all(size is not None for size in sizes):
             places = tuple(size for size in sizes if size is not None)
         else:
-            first = dataset.select(f"`{column}`").where(f"`{column}` IS NOT NULL").head()
+            first = dataset.select(quoted(column)).where(f"{quoted(column)} IS NOT NULL").head()
             places = (len(first[0]) if first is not None else 1,)
     return Feature(kind=Kind.INPUT, name=name, columns=(column,), dtype=dtype, shape=places)
 
