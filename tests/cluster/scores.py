@@ -12,7 +12,7 @@ from typing import NamedTuple
 import pyarrow.parquet as pq
 from cluster.churn import customers, date_of
 from cluster.nights import Schedule
-from cluster.submission import REPO, SMALL_CONF, SPARK, Submission
+from cluster.submission import SMALL_CONF, Submission, plain_line
 
 from minihadoop.waiting import wait_for
 
@@ -59,9 +59,7 @@ class Scores:
             "spark.executor.memory": "512m",
             "spark.executor.memoryOverhead": "1g",
         }
-        settings = [part for key, value in conf.items() for part in ("--conf", f"{key}={value}")]
-        job = str(REPO / "jobs/predict.py")
-        program = (str(SPARK / "bin/spark-submit"), "--master", "yarn", *settings, job, "--config")
+        program = (*plain_line("jobs/predict.py", conf), "--config")
         with Submission(self._hadoop, self._folder, self._job, "--date", date_of(day), program=program) as submission:
             assert submission.wait() == 0, submission.output()
 

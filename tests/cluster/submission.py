@@ -89,6 +89,16 @@ def environment_of(hadoop: MiniHadoop) -> dict[str, str]:
     }
 
 
+def plain_line(script: str, conf: Mapping[str, str], master: str = "yarn") -> tuple[str, ...]:
+    """Returns the beginning of a `spark-submit` line as somebody writes it who does without `sparktf submit`.
+
+    Args:
+        script: In this repository.
+    """
+    settings = [part for key, value in conf.items() for part in ("--conf", f"{key}={value}")]
+    return (str(SPARK / "bin/spark-submit"), "--master", master, *settings, str(REPO / script))
+
+
 class Submission:
     """One `sparktf submit`; use it as a context manager, which leaves nothing running."""
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from cluster.submission import REPO, SMALL_CONF, SPARK, Submission
+from cluster.submission import REPO, SMALL_CONF, Submission, plain_line
 
 from minihadoop import MiniHadoop
 
@@ -30,14 +30,7 @@ EXECUTORS = {
 def program(hadoop: MiniHadoop, folder: Path, master: str, *steps: str, user: str) -> dict[str, Any]:
     """Runs steps of `searched.py` as a user; returns what each of them returned."""
     folder.mkdir()
-    conf = [part for key, value in EXECUTORS.items() for part in ("--conf", f"{key}={value}")]
-    submit: tuple[str | Path, ...] = (
-        SPARK / "bin/spark-submit",
-        "--master",
-        master,
-        *conf,
-        REPO / "tests/cluster/searched.py",
-    )
+    submit = plain_line("tests/cluster/searched.py", EXECUTORS, master)
     settings = {
         "runs": f"/{folder.parent.name}/runs",
         "saved": f"/{folder.parent.name}/saved",
