@@ -244,9 +244,11 @@ class StorageContract:
         first.write()
         assert storage.read_bytes(rundir.result) == b"first"
 
-    @pytest.mark.parametrize("renames", range(5))
+    @pytest.mark.parametrize(
+        ("kind", "nth"), [("rename", 0), ("rename", 1), ("rename", 2), ("replace", 0), ("replace", 1)]
+    )
     def test_an_owner_that_is_frozen_at_a_rename_changes_nothing_of_what_its_successor_has(
-        self, storage: Storage, root: str, renames: int
+        self, storage: Storage, root: str, kind: str, nth: int
     ) -> None:
         rundir = RunDirectory(root, "t", "r")
         new = Contender("new", storage, rundir)
@@ -257,7 +259,7 @@ class StorageContract:
             old.beside(new)
             return call()
 
-        old = Contender("old", storage, rundir, Nth(renames, freeze, "rename"))
+        old = Contender("old", storage, rundir, Nth(nth, freeze, kind))
         assert isinstance(outcome(old.live), OwnedError | FencedOffError)
         new.write(" again")
         assert storage.read_bytes(rundir.result) == b"new again"
