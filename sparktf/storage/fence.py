@@ -27,7 +27,7 @@ from sparktf.rundir import RunDirectory
 from sparktf.storage.base import Storage, name_of
 from sparktf.storage.ownership import Ownership
 
-_OURS = ("_commit-", "_put-", "_swept-")
+_OURS = ("_commit-", "_put-", "_plan-", "_swept-")
 _FENCE = re.compile(r"^_commit-(\d+)-(\d+)-")
 
 _log = logging.getLogger(__name__)
@@ -61,6 +61,7 @@ class Fence:
         # Not below `checkpoints`: a quota of that folder must not keep the result from being written.
         self._parent = rundir.path
         self._path: str | None = None
+        self._putting = f"_put-{secrets.token_hex(4)}-"
 
     @property
     def path(self) -> str | None:
@@ -320,7 +321,8 @@ class Fence:
 
     def _write(self, storage: Storage, held: str, content: bytes) -> str:
         # Not written into the fence: writing makes folders, and would mend a fence that is gone.
-        aside, inside = f"{self._parent}/_put-{secrets.token_hex(4)}", f"{held}/put-{secrets.token_hex(4)}"
+        nonce = secrets.token_hex(4)
+        aside, inside = f"{self._parent}/{self._putting}{nonce}", f"{held}/put-{nonce}"
         try:
             storage.write_bytes(f"{aside}/file", content)
             storage.rename(f"{aside}/file", inside)
@@ -351,7 +353,9 @@ class Fence:
         if any(_term_of(name) > self._term for name in names):
             self.lost = True
             raise self.error()
-        fences = (f"{self._parent}/{name}" for name in names if name.startswith(_OURS))
+        # Not what it is putting down itself from another thread, such as its events.
+        others = (name for name in names if name.startswith(_OURS) and not name.startswith(self._putting))
+        fences = (f"{self._parent}/{name}" for name in others)
         hidden = [path for path in fences if path != self._path]
         if self._storage.exists(self._rundir.checkpoints):
             names = self._names(self._rundir.checkpoints)

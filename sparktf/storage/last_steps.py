@@ -85,7 +85,9 @@ class LastSteps:
         """
         try:
             record = self._record()
-            for name in self.left() if record is not None else ():
+            if record is None:
+                return
+            for name in self.left():
                 record = record.model_copy(update={"steps": record.steps[1:]})
                 # Written before, and only put in its place after: whoever is killed in between leaves the step.
                 written = self._fence.prepare(_content(record))
