@@ -9,6 +9,7 @@ from sparktf.driver.console import Display
 from sparktf.driver.gang.site import Voice
 from sparktf.event_log import EventLog
 from sparktf.events import Event, LineSaid, WarningGiven
+from sparktf.told import told
 
 
 class Journal:
@@ -40,14 +41,15 @@ class Journal:
             self._events.emit(event)
 
     def warn(self, text: str) -> None:
-        """Gives a warning, which the result mentions."""
+        """Gives a warning, which the result mentions, as people are told it."""
+        text = told(text)
         self.warnings.append(text)
         self.display.say(f"warning: {text}", "yellow")
         self.emit(WarningGiven(text=text))
 
     def warn_once(self, text: str) -> None:
         """Gives a warning unless it is given already."""
-        if text not in self.warnings:
+        if told(text) not in self.warnings:
             self.warn(text)
 
     def flush(self) -> None:
