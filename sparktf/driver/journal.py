@@ -11,6 +11,7 @@ from sparktf.errors import StorageError
 from sparktf.event_log import EventLog
 from sparktf.events import Event, LineSaid, RunEnded, WarningGiven
 from sparktf.result import RunResult
+from sparktf.told import told
 
 
 class Journal:
@@ -42,14 +43,15 @@ class Journal:
             self._events.emit(event)
 
     def warn(self, text: str) -> None:
-        """Gives a warning, which the result mentions."""
+        """Gives a warning, which the result mentions, as people are told it."""
+        text = told(text)
         self.warnings.append(text)
         self.display.say(f"warning: {text}", "yellow")
         self.emit(WarningGiven(text=text))
 
     def warn_once(self, text: str) -> None:
         """Gives a warning unless it is given already."""
-        if text not in self.warnings:
+        if told(text) not in self.warnings:
             self.warn(text)
 
     def flush(self) -> None:

@@ -292,8 +292,7 @@ class Run:
             restore=restore,
             hadoop=self._site.file_systems.hadoop.for_nodes(),
             time_limit=time_limit(self._config.train, self._started_s, self._clock.wall_s(), before_s),
-            init=None if restore else models.init,
-            champion=models.champion,
+            **models._asdict(),
         )
 
     def _announce(self, number: int, seating: Seating, leader: TrainerSpec) -> None:

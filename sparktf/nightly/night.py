@@ -17,7 +17,7 @@ from sparktf.errors import GatedError, StorageError
 from sparktf.knobs import KNOBS
 from sparktf.nightly.data_checks import check_data
 from sparktf.nightly.earlier_runs import earlier_runs, ending_s
-from sparktf.nightly.gated import champion_of, publish_past_gate
+from sparktf.nightly.gated import anchor_of, champion_of, publish_past_gate
 from sparktf.nightly.history import keep_record, recorded
 from sparktf.nightly.mlflow_guest import MlflowGuest
 from sparktf.nightly.mlflow_note import mlmodel_of
@@ -87,7 +87,8 @@ class Night(Hooks):
         if config.gate is None:
             return Models(init=init)
         serving = Serving(self._file_systems.open(rundir.root), rundir.root, rundir.name)
-        return Models(init=init, champion=champion_of(serving, rundir.run_id))
+        champion = champion_of(serving, rundir.run_id)
+        return Models(init=init, champion=champion, anchor=anchor_of(serving, champion, config.gate))
 
     def _init(self, config: JobConfig, rundir: RunDirectory, voice: Voice) -> ModelSource | None:
         beginning = self._beginning(config, rundir)

@@ -20,8 +20,9 @@ from sparktf.errors import (
     TornCheckpointError,
     Verdict,
 )
+from sparktf.gating import levels_after
 from sparktf.nightly.mlflow_note import mlmodel_of
-from sparktf.nightly.serving import ModelManifest
+from sparktf.nightly.serving import ModelManifest, Serving
 from sparktf.result import RunResult
 from sparktf.rundir import STATISTICS, RunDirectory
 from sparktf.storage.base import Storage
@@ -95,8 +96,20 @@ class Release:
             plan_hash=plan.plan_hash,
             steps=self.result.steps,
             full_date=self.result.carried.full_date if self.result.carried else self.date,
+            levels=self._levels(),
         )
         self.storage.write_bytes(f"{staged}/{MANIFEST}", manifest.model_dump_json(indent=1).encode())
+
+    def _levels(self) -> dict[str, float]:
+        """Returns how good it is on one scale with the versions before it; nothing where it was not compared."""
+        comparison = self.result.comparison
+        if comparison is None:
+            return {}
+        serving = Serving(self.storage, self.rundir.root, self.rundir.name)
+        before = comparison.champion_version
+        champion = serving.until(before, 1) if before is not None else []
+        known = champion[0][1].levels if champion and champion[0][0].number == before else {}
+        return levels_after(known, comparison)
 
     def _copy(self, staged: str) -> list[StagedFile]:
         """Copies the run's model; returns the copies, which have the checksums that the trainer gave their originals.

@@ -21,7 +21,7 @@ from lakes import no_filter, write_lake
 from pretend import PretendDriver, pretend_config, unmeasured
 
 from sparktf.driver.plan.planner import plan_source
-from sparktf.errors import NodeLostError, Verdict
+from sparktf.errors import DataError, NodeLostError, Verdict
 from sparktf.knobs import KNOBS
 from sparktf.nightly.errand import Errand
 from sparktf.nightly.history import read_history
@@ -97,6 +97,15 @@ def test_it_runs_whatever_the_verdict_is_and_not_for_one_that_is_repeated(place:
     place.driver(command).train()
     assert place.driver(command).train().verdict is Verdict.DONE  # repeated
     assert (place.folder / "ends").read_text(encoding="utf-8") == "4 lost\n0 \n"
+
+
+def test_it_is_told_a_cause_that_no_program_could_be_given(place: Place) -> None:
+    driver = place.driver(place.script('echo "$SPARKTF_VERDICT $SPARKTF_CAUSE"'))
+    driver.refusal = DataError("[/lake/x]\x00\x1b]0; " + "x" * 200_000)
+    with pytest.raises(DataError):
+        driver.train()
+    assert "on_end: 3 [/lake/x]\\x00\\x1b]0;" in driver.said.getvalue()
+    assert not warnings_of(driver)
 
 
 @pytest.mark.parametrize(

@@ -18,7 +18,7 @@ from sparktf.errors import CorruptFileError, StorageError, StorageNotFoundError
 from sparktf.nightly.natural_order import natural_key
 from sparktf.nightly.report import charts, words
 from sparktf.nightly.report.drawing import styled
-from sparktf.nightly.report.headline import headline_of, version_of
+from sparktf.nightly.report.headline import Tone, headline_of, version_of
 from sparktf.nightly.report.markup import drawn
 from sparktf.nightly.serving import Serving
 from sparktf.result import RunResult
@@ -126,14 +126,10 @@ def index_page(found: IndexedRuns, now_s: float) -> bytes:
     runs = found.runs
     metrics = list(dict.fromkeys(name for run in runs for name in _values(run.result)))
     with styled() as pen:
-        days = [_day(run.result) for run in reversed(runs)]
-        published = [version_of(run.result) is not None for run in reversed(runs)]
+        results = [run.result for run in reversed(runs)]
         drawings = drawn(
             *(
-                (
-                    name,
-                    charts.by_date(pen, name, days, [_values(r.result).get(name) for r in reversed(runs)], published),
-                )
+                (name, charts.by_date(pen, name, [_night(result, name) for result in results]))
                 for name in metrics[:_DRAWN]
             )
         )
@@ -159,9 +155,13 @@ def _tiles(found: IndexedRuns) -> list[tuple[str, str, str]]:
         of = next((r.result.run_id for r in found.runs if version_of(r.result) == found.current), "")
         tiles.append(("current version", str(found.current), of and f"of {of}"))
     recent = [headline_of(run.result).tone for run in found.runs[:30]]
-    counts = {"with a model": "good", "kept the old one": "kept", "failed": "bad"}
+    counts: dict[str, tuple[Tone, ...]] = {
+        "with a model": ("good", "worse"),
+        "kept the old one": ("kept",),
+        "failed": ("bad",),
+    }
     over = f"of the last {len(recent)}"
-    tiles += [(what, str(recent.count(tone)), over) for what, tone in counts.items()]  # type: ignore[arg-type]
+    tiles += [(what, str(sum(tone in tones for tone in recent)), over) for what, tones in counts.items()]
     return tiles
 
 
@@ -189,8 +189,14 @@ def _values(result: RunResult) -> dict[str, float]:
     return {name: value for name, value in values.items() if math.isfinite(value)}
 
 
-def _day(result: RunResult) -> str:
-    return result.date or result.run_id
+def _night(result: RunResult, metric: str) -> charts.DatedMetric:
+    champion = None if result.comparison is None else result.comparison.champion_metrics.get(metric)
+    return charts.DatedMetric(
+        day=result.date or result.run_id,
+        value=_values(result).get(metric),
+        champion=champion if champion is not None and math.isfinite(champion) else None,
+        published=version_of(result) is not None,
+    )
 
 
 def _ids(storage: Storage, folder: str) -> list[str]:
