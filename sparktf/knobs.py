@@ -15,6 +15,8 @@ class Knobs:
 
     Attributes:
         tick_s: The driver looks at its nodes at least so often.
+        listens_s: Between two looks at its clock, a process that judges whether others are silent lets no more pass; by
+            what is more it stood still, and heard nobody.
         settle_s: After a failure: so long other nodes may still report one that happened earlier.
         left_behind_s: A trainer may stand still so long once another one has left its loop: more than a call or
             an evaluation takes.
@@ -76,6 +78,7 @@ class Knobs:
     """
 
     tick_s: float = 0.2
+    listens_s: float = 1.0
     settle_s: float = 1.0
     left_behind_s: float = 60.0
     own_feeders_s: float = 2.0
