@@ -125,7 +125,13 @@ class BadValueError(DataError):
 
 
 class CorruptFileError(DataError, OSError):
-    """A data file cannot be read."""
+    """A data file cannot be read.
+
+    Attributes:
+        may_be_sparks: Arrow does not read it, and Spark may: it is an uncommon Parquet file rather than a damaged one.
+    """
+
+    may_be_sparks: bool = False
 
 
 class StorageError(SparkTFError, OSError):

@@ -8,14 +8,14 @@ import os
 import shutil
 import sys
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from sparktf.comparison import Comparison
+from sparktf.comparison import TOLERATED, Comparison, Difference
 from sparktf.errors import Verdict
 from sparktf.knobs import KNOBS
 from sparktf.plain_console import PlainConsole
@@ -206,7 +206,8 @@ def _print_result(console: Console, result: RunResult) -> None:
     if result.error is not None and result.error.traceback:
         console.print(Text(result.error.traceback.rstrip(), style="dim"))
     if result.comparison is not None:
-        console.print(_comparison(result.comparison))
+        for table in _comparisons(result.comparison):
+            console.print(table)
     title = Text(f"{result.name} / {result.run_id}: {ending_of(result)}")
     table = Table(title=title, title_justify="left", show_header=False, title_style=f"bold {style_of(result.verdict)}")
     table.add_column(style="bold")
@@ -216,16 +217,25 @@ def _print_result(console: Console, result: RunResult) -> None:
     console.print(table)
 
 
-def _comparison(comparison: Comparison) -> Table:
-    """Returns the table of what the gate found: both models, how far apart they are, and what that means."""
-    versus = comparison.champion or "nothing published"
-    title = Text(f"gate: this model against {versus}, rows resampled {comparison.replicates:,} times")
-    table = Table(title=title, title_justify="left", title_style="bold")
+def _comparisons(comparison: Comparison) -> Iterator[Table]:
+    """Yields the tables of what the gate found: beside the champion, and beside the anchor where there is another."""
+    versus, resampled = comparison.champion or "nothing published", f"rows resampled {comparison.replicates:,} times"
+    yield _comparison(f"gate: this model against {versus}, {resampled}", versus, comparison.differences)
+    anchor = comparison.anchor
+    if anchor is not None:
+        said = f"which cannot be compared with: {anchor.problem}" if anchor.problem else resampled
+        title = f"gate: this model against {anchor.label}, {said}"
+        yield _comparison(title, f"version {anchor.version}", anchor.differences)
+
+
+def _comparison(title: str, versus: str, differences: Iterable[Difference]) -> Table:
+    """Returns a table: both models, how far apart they are, and what that means."""
+    table = Table(title=Text(title), title_justify="left", title_style="bold")
     table.add_column("metric", style="bold")
     for column in ("rows", "this model", versus, "better by", "tolerance"):
         table.add_column(Text(column), justify="right")
     table.add_column("finding")
-    for d in comparison.differences:
+    for d in differences:
         name = f"{d.metric}, {d.slice}" if d.slice else d.metric
         champion, tolerance = ("-" if value is None else _figure(value) for value in (d.champion, d.tolerance))
         ends = "-" if d.low is None or d.high is None else f"{_figure(d.low)} to {_figure(d.high)}"
@@ -235,7 +245,7 @@ def _comparison(comparison: Comparison) -> Table:
     return table
 
 
-_FINDINGS = {"good": "green", "worse": "red", "out of bounds": "red", "undecided": "yellow"}
+_FINDINGS = {"good": "green", TOLERATED: "yellow", "worse": "red", "out of bounds": "red", "undecided": "yellow"}
 
 
 def _locality(result: RunResult) -> str:

@@ -7,8 +7,10 @@ from rich.console import Console
 from sparktf.config.job import JobConfig
 from sparktf.driver.console import Display
 from sparktf.driver.gang.site import Voice
+from sparktf.errors import StorageError
 from sparktf.event_log import EventLog
-from sparktf.events import Event, LineSaid, WarningGiven
+from sparktf.events import Event, LineSaid, RunEnded, WarningGiven
+from sparktf.result import RunResult
 from sparktf.told import told
 
 
@@ -56,6 +58,14 @@ class Journal:
         """Stores what is told so far. Raises `StorageError`."""
         if self._events is not None:
             self._events.flush()
+
+    def keep_end(self, result: RunResult) -> None:
+        """Tells that the run has ended, and stores it; what is not stored is said."""
+        self.emit(RunEnded(verdict=int(result.verdict), error=result.error.message if result.error else None))
+        try:
+            self.flush()
+        except StorageError as e:
+            self.display.say(f"the last events of the run are not stored: {e}", "yellow")
 
     def end(self) -> None:
         """Stores nothing any more."""
