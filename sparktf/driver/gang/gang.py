@@ -253,6 +253,7 @@ class Gang:
         Sends spares home that have come too late to be chosen: they would hold their executors to the run's end.
 
         Raises:
+            PreflightError: no executor can run them.
             NodeLostError: it has happened too often.
         """
         reason = self._agents.ended() if self._agents is not None else None
