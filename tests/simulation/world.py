@@ -22,7 +22,7 @@ from simulation.disk import Disk
 from simulation.faults import Faults
 from simulation.hub import EPOCH_S, THREADING, Hub, Process, SimCondition, SimLock, running
 from simulation.nodes import Agent, Trainer
-from simulation.publishing import Models, SimNight, is_nightly, publishing
+from simulation.publishing import Models, is_nightly, publishing
 from simulation.replays import Replays
 from simulation.rows import FedRows, Rows
 from simulation.site import SimSite
@@ -359,7 +359,7 @@ class World:
 
     def _drive(self, submission: Submission) -> None:
         gang = submission.gang
-        night = None if self.models is None else SimNight(submission.site)
+        night = None if self.models is None else self.models.night(submission.site)
         try:
             submission.result = Run(gang, self.config, "r", night, wait=submission.waits).execute()
         except SparkTFError as error:
