@@ -32,9 +32,9 @@ from sparktf.executor.agent import AgentSettings
 from sparktf.executor.detached_agent import start_beside
 from sparktf.executor.guest_feeder import GuestFeedSettings, answer_guests, feed_guests
 from sparktf.feature import FeedSpec
-from sparktf.feed.client import folder_of
+from sparktf.feed.client import connected
 from sparktf.feed.guest_feed import END
-from sparktf.feed.server import short
+from sparktf.ports import LOOPBACK
 from sparktf.topology import ClusterSpec, NodeId, role_of_job
 from sparktf.wire.control import (
     Action,
@@ -46,7 +46,7 @@ from sparktf.wire.control import (
     TrainerExited,
     TrainerSpec,
 )
-from sparktf.wire.flight import call_options, client_options
+from sparktf.wire.flight import call_options
 from sparktf.wire.guest import DealRequest, GuestNode, GuestPlace
 from sparktf.wire.uploads import Finished
 
@@ -134,7 +134,7 @@ class Guests:
         self._server = self._site.serve(self._config, handlers)
         settings = AgentSettings(
             access=self._server.access(),
-            host="127.0.0.1" if self._site.one_machine else "",
+            host=LOOPBACK if self._site.one_machine else "",
             node_ports=self._config.cluster.node_ports,
             model_module=self._config.model_module,
             heartbeat_s=self._config.timeouts.heartbeat,
@@ -345,13 +345,10 @@ class Guests:
 
     def _end_feed(self, place: GuestPlace) -> None:
         access = self._server.access()
-        folder = folder_of(place.data)
-        where = flight.Location.for_grpc_unix(short(folder)) if folder is not None else place.data.location
-        options = {} if folder is not None else client_options(access.tls)
         try:
-            with flight.FlightClient(where, **options) as client:
+            with connected(place.data, access.tls) as (client, _):
                 list(client.do_action(flight.Action(END, b""), call_options(access.secret)))
-        except flight.FlightError as error:
+        except (flight.FlightError, NodeLostError) as error:
             trainer = next(t for n, t in self.books.trainers.items() if self.books.guests[n].number == place.number)
             if trainer.finished is None:
                 self._await(lambda: trainer.finished is not None, _CAUSE_S)

@@ -24,6 +24,7 @@ from sparktf.executor.agent import AgentSettings, installed_versions
 from sparktf.executor.feeder import FeederSettings
 from sparktf.knobs import KNOBS
 from sparktf.lifecycle import GANG, GangEvent, GangState, step
+from sparktf.ports import LOOPBACK
 from sparktf.sequence import Stream
 from sparktf.wire.control import TrainerSpec
 
@@ -109,7 +110,7 @@ class Gang:
         self._server = self.site.serve(config, self._dispatcher.handlers())
         settings = AgentSettings(
             access=self._server.access(),
-            host="127.0.0.1" if self.site.one_machine else "",
+            host=LOOPBACK if self.site.one_machine else "",
             node_ports=config.cluster.node_ports,
             model_module=config.model_module,
             heartbeat_s=config.timeouts.heartbeat,
@@ -267,6 +268,7 @@ class Gang:
         Sends spares home that have come too late to be chosen: they would hold their executors to the run's end.
 
         Raises:
+            PreflightError: no executor can run them.
             NodeLostError: it has happened too often.
         """
         reason = self._agents.ended() if self._agents is not None else None
