@@ -68,8 +68,7 @@ from sparktf.submit.line import check_security
 from sparktf.submit.resource_managers import read_resource_managers
 from sparktf.submit.yarn import ResourceManagerApi, check_submission, wait_for_resource_manager
 
-_NO_RUN = "zzz"
-"""Stands for the id of a run that has none yet: all others are earlier."""
+_NO_RUN = "zzz"  # the id of a run that has none yet: all others are earlier
 
 
 class _Model(NamedTuple):

@@ -21,6 +21,7 @@ CASES = [
     ("messages of older incarnations are refused", 3, None, "nobody is"),
     ("rows that were replayed in earlier attempts are counted", 49, None, "are told as replayed"),
     ("[10] no checkpoint after an epoch whose rows do not add up", 205, None, "rows of epoch 0 were not trained on"),
+    ("a driver that stood still has heard nobody", 2, "driver-pauses", "nothing had happened to it"),
 ]
 """Guard, seed, the only kinds of faults that are on (None: those that the seed draws), and what is said without it."""
 

@@ -133,7 +133,8 @@ def test_what_is_neither_a_configuration_nor_data_of_spark_is_refused_at_the_doo
     given: tuple[Any, ...], message: str
 ) -> None:
     session: Any = SimpleNamespace()  # nobody looks at it
-    for keywords in ({}, {"model": lambda params, assets: None}):
+    every: tuple[dict[str, Any], ...] = ({}, {"model": lambda params, assets: None})
+    for keywords in every:
         with pytest.raises(ConfigError, match=message):
             train(session, *given, **keywords)
     with pytest.raises(ConfigError, match=r"Cluster\(\) takes a JobConfig, not a dict"):
