@@ -17,7 +17,9 @@ from sparktf.config.job import JobConfig
 from sparktf.config.load import load_config
 from sparktf.config.predict_section import PREDICT
 from sparktf.errors import SparkTFError, Verdict
+from sparktf.plain_console import let_go_of_output, say
 from sparktf.rundir import WAIT_HELP, chosen_run_id
+from sparktf.told import told, told_lines, words_of_error
 from sparktf.version import __version__
 
 if TYPE_CHECKING:
@@ -82,10 +84,11 @@ def _in_order(run: Callable[[list[SparkSession]], None]) -> int:
     try:
         code = _verdict_of(run, started)
     except KeyboardInterrupt:
-        print("interrupted", file=sys.stderr)
+        say("interrupted")
     finally:
         for spark in started:
             _stop(spark, code)
+        let_go_of_output()
     return code
 
 
@@ -108,12 +111,12 @@ def _predict(started: list[SparkSession]) -> None:
     spark = _session(config, started, scores=True)
     from sparktf.predict.dated import score  # noqa: PLC0415 - as below
 
-    print(score(spark, config, model).in_words(), flush=True)
+    say(score(spark, config, model).in_words(), sys.stdout)
 
 
 def _session(config: JobConfig, started: list[SparkSession], *, scores: bool = False) -> SparkSession:
     # A session takes ten seconds or more: so said before even pyspark is imported.
-    print(f"sparktf {__version__}: starting Spark for {config.name}", flush=True)
+    say(f"sparktf {__version__}: starting Spark for {config.name}", sys.stdout)
     from sparktf.driver.spark.application import start_session  # noqa: PLC0415
 
     spark = start_session(config, scores=scores)
@@ -126,10 +129,10 @@ def _verdict_of(run: Callable[[list[SparkSession]], None], started: list[SparkSe
     try:
         run(started)
     except SparkTFError as e:
-        print(f"{type(e).__name__}: {e}", file=sys.stderr)
+        say(f"{type(e).__name__}: {told(words_of_error(e))}")
         return int(e.verdict)
     except Exception:  # noqa: BLE001 - the edge: Python's own exit code would read as "the model failed"
-        traceback.print_exc()
+        say(told_lines(traceback.format_exc().rstrip()))
         return int(Verdict.INFRASTRUCTURE)
     return int(Verdict.DONE)
 

@@ -100,6 +100,11 @@ class RunDirectory:
         return f"{self.path}/{RESULT}"
 
     @property
+    def last_steps(self) -> str:
+        """What is left to do that follows the result."""
+        return f"{self.path}/last_steps.json"
+
+    @property
     def report(self) -> str:
         return f"{self.path}/report.html"
 

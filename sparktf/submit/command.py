@@ -78,9 +78,9 @@ def submit(
         shipment = stage(config, Path(folder), beside, programs, trains=scoring is None)
         line = submit_line(config, shipment, run_id, programs, scoring=scoring, wait=wait, detach=detach)
         console = make_console()
-        console.print(show_line(line), markup=False, soft_wrap=True)
+        console.print(show_line(line), soft_wrap=True)
         for key, value in private_settings(config).items():
-            console.print(f"# in {shipment.private}: {key}={redacted(value, key)}", markup=False, soft_wrap=True)
+            console.print(f"# in {shipment.private}: {key}={redacted(value, key)}", soft_wrap=True)
         if dry_run:
             return int(Verdict.DONE)
         environment = spark_environment(

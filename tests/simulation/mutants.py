@@ -85,7 +85,7 @@ def _deleted_first(self: Fence, held: str, target: str) -> None:
         self._storage.rename(held, target)
 
 
-def _anybodys_result(self: ResultFile, result: RunResult) -> None:
+def _anybodys_result(self: ResultFile, result: RunResult, steps: Any = ()) -> None:
     self._storage.write_bytes(self._rundir.result, result.model_dump_json().encode())
 
 
