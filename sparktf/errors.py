@@ -41,7 +41,9 @@ from __future__ import annotations
 import enum
 from typing import Any, ClassVar
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, ConfigDict, field_validator
+
+from sparktf.told import told, told_lines, words_of_error
 
 
 class Verdict(enum.IntEnum):
@@ -123,7 +125,13 @@ class BadValueError(DataError):
 
 
 class CorruptFileError(DataError, OSError):
-    """A data file cannot be read."""
+    """A data file cannot be read.
+
+    Attributes:
+        may_be_sparks: Arrow does not read it, and Spark may: it is an uncommon Parquet file rather than a damaged one.
+    """
+
+    may_be_sparks: bool = False
 
 
 class StorageError(SparkTFError, OSError):
@@ -213,6 +221,8 @@ class LifecycleError(SparkTFError, RuntimeError):
 class ErrorRecord(BaseModel):
     """One failure as it travels from a node to the driver and into result.json.
 
+    Its texts are what people are told (`sparktf.told`) from the moment it is made: printable, bounded, without secrets.
+
     Attributes:
         type: Name of the class in this module, or of the user's exception for a `ModelError`.
         message: One line.
@@ -240,6 +250,16 @@ class ErrorRecord(BaseModel):
     log: str = ""
     log_tail: str = ""
 
+    @field_validator("message", "log")
+    @classmethod
+    def _told(cls, text: str) -> str:
+        return told(text)
+
+    @field_validator("traceback", "log_tail")
+    @classmethod
+    def _told_lines(cls, text: str) -> str:
+        return told_lines(text)
+
     def to_error(self) -> SparkTFError:
         """Returns the error of this module that the record describes (`NodeLostError` for an unknown type)."""
         kind = error_class(self.type)
@@ -254,7 +274,7 @@ def record_of(error: BaseException, *, time_s: float, node: str = "driver", trac
     """Returns the record of an error raised here; one that came from a node keeps the node's own record."""
     if isinstance(error, SparkTFError) and error.record is not None:
         return error.record
-    lines = str(error).strip().splitlines() or [type(error).__name__]
+    lines = words_of_error(error).strip().splitlines() or [type(error).__name__]
     ours = isinstance(error, SparkTFError)
     return ErrorRecord(
         type=type(error).__name__,

@@ -12,8 +12,9 @@ from sparktf.config.section import FunctionName, Section, Switch
 from sparktf.config.table_moment import TimestampSetting, VersionSetting, check_moment
 from sparktf.predicate import FillValue
 
+PARQUET = "parquet"
 TFRECORD = "tfrecord"
-READ_DIRECTLY = ("parquet", TFRECORD)
+READ_DIRECTLY = (PARQUET, TFRECORD)
 """Formats that trainers read themselves."""
 
 RecordType = Annotated[

@@ -15,7 +15,7 @@ from sparktf.driver.output import check_output
 from sparktf.driver.plan.features import Schema
 from sparktf.driver.plan.files import list_source, read_schema
 from sparktf.driver.plan.locality import FileBlock, nowhere
-from sparktf.driver.plan.not_plain import NotPlainError
+from sparktf.driver.plan.not_plain import NotPlainError, left_to_spark
 from sparktf.driver.plan.paths import normalised
 from sparktf.driver.plan.plan import Plan
 from sparktf.driver.plan.planner import feed_spec, plan_source
@@ -173,6 +173,7 @@ def _plan_lake(config: JobConfig, file_systems: FileSystems, found: Findings, *,
         raise
 
 
+@left_to_spark()
 def _check_columns(config: JobConfig, file_systems: FileSystems, found: Findings) -> None:
     """Looks at the first file alone: which of the others a run reads, the predicate says."""
     path = str(config.data.path)

@@ -37,7 +37,7 @@ from sparktf.errors import (
     Verdict,
     record_of,
 )
-from sparktf.events import AttemptBegun, AttemptEnded, RunBegun, RunEnded
+from sparktf.events import AttemptBegun, AttemptEnded, RunBegun
 from sparktf.knobs import KNOBS
 from sparktf.lifecycle import RUN, RunEvent, RunState, step
 from sparktf.result import AttemptResult, NodeResult, RunResult
@@ -97,11 +97,8 @@ class Run:
             KeyboardInterrupt: it was interrupted, and everything is stopped.
         """
         try:
-            repeated = self._results.standing()
-            if repeated is None:
-                self._results.check_owner()
-                self._site.preflight(self._config, self._voice)
-                repeated = self._tenure.begin(self._display.say, wait=self._wait)
+            preflight = partial(self._site.preflight, self._config, self._voice)
+            repeated = self._tenure.take_up(preflight, self._display.say, wait=self._wait)
             if repeated is None:
                 self._train()
             else:
@@ -126,9 +123,9 @@ class Run:
 
     def _repeat(self, result: RunResult) -> RunResult:
         """Shows an earlier result again. Raises its error, if it has one."""
-        self._display.say(
-            f"run {result.run_id} is {'done' if result.is_final else 'decided'} already: its result stands"
-        )
+        how = "done" if result.is_final else "decided"
+        self._display.say(f"run {result.run_id} is {how} already: its result stands")
+        self._end_with(result)
         print_result(self._gang.console, result)
         result.raise_for_verdict()
         return result
@@ -149,7 +146,7 @@ class Run:
             self._rundir,
             plan,
             self._journal.warn,
-            clock=self._clock,
+            clock=self._gang.clock,
             hasty=self._hasty,
             fence=self._fence,
         )
@@ -214,15 +211,13 @@ class Run:
         restore = committer.begin()
         started_s = self._clock.now_s()
         cursor = restore.cursor if restore else Cursor()
-        trainers = seating.trainers(started_s)
-        attempt = Attempt(
-            number, self._config, plan, cursor, trainers, self._clock.now_s, self._clock.wall_s, hosts=seating.dealt
-        )
+        trainers, now_s = seating.trainers(gang.clock.now_s()), gang.clock.now_s
+        attempt = Attempt(number, self._config, plan, cursor, trainers, now_s, self._clock.wall_s, hosts=seating.dealt)
         attempt.rows_aside, attempt.rows_replayed = restore.rows_aside if restore else 0, committer.replayed
         attempt.evaluation.commits.begin(restore)
         if plan.staged:
             attempt.fed.ledger = seating.ledger(
-                attempt, plan.staged, self._clock.now_s, committer.splits, rebalance=self._config.data.rebalance
+                attempt, plan.staged, now_s, committer.splits, rebalance=self._config.data.rebalance
             )
         feeding = Feeding(attempt, partial(gang.feed, self._config, plan, number))
         committer.attempt = attempt
@@ -295,17 +290,15 @@ class Run:
             restore=restore,
             hadoop=self._site.file_systems.hadoop.for_nodes(),
             time_limit=time_limit(self._config.train, self._started_s, self._clock.wall_s(), before_s),
-            init=None if restore else models.init,
-            champion=models.champion,
+            **models._asdict(),
         )
 
     def _announce(self, number: int, seating: Seating, leader: TrainerSpec) -> None:
         restore, init = leader.restore, leader.init
         since = f"from step {restore.step}" if restore else f"from {init.label}" if init else "from scratch"
         self._display.say(f"attempt {len(self._attempts) + 1}: {seating.in_words}, {since}")
-        workers, from_step = seating.workers, restore.step if restore else 0
-        hosts = ", ".join(workers)
-        self._journal.emit(AttemptBegun(attempt=number, workers=len(workers), hosts=hosts, from_step=from_step))
+        hosts, step = ", ".join(seating.workers), restore.step if restore else 0
+        self._journal.emit(AttemptBegun(attempt=number, workers=len(seating.workers), hosts=hosts, from_step=step))
 
     def _keep_attempt(
         self, watch: Watch, nodes: tuple[NodeResult, ...], restore: Restore | None, duration_s: float
@@ -358,18 +351,22 @@ class Run:
             self._journal.end()
             return
         try:
-            if self._fence.path is not None:
-                self._fence.tidy()  # first of all: it makes room
+            self._fence.tidy()  # first of all: it makes room
         except StorageError as e:
             self._journal.warn(f"uploads that were not committed stay for the next run of this id to remove: {e}")
-        self._results.write(result)
-        if self._hooks.reads_events(self._config):
-            with suppress(StorageError):  # then it reads those that are there
-                self._journal.flush()
-        self._hooks.ended(result, self._config, self._rundir, self._fence.put, self._voice)
-        self._journal.emit(RunEnded(verdict=int(result.verdict), error=result.error.message if result.error else None))
-        self._journal.flush()
-        self._fence.release()
+        self._results.write(result, self._hooks.last_steps(self._config))
+        with suppress(StorageError):  # then a last step that reads them has those that are there
+            self._journal.flush()
+        self._end_with(result)
+
+    def _end_with(self, result: RunResult) -> None:
+        """Does what is left to do that follows a result, and gives the run up; nothing if it is not this driver's."""
+        if self._fence.path is not None:
+            args = result, self._config, self._rundir, self._fence.put, self._voice
+            self._results.last_steps.do(lambda step: self._hooks.do_last(step, *args), self._display.say)
+            self._journal.keep_end(result)
+            with suppress(StorageError):  # the next fence sweeps what is left
+                self._fence.release()
 
     def _summary(self, error: ErrorRecord | None) -> RunResult:
         committer = self._committer

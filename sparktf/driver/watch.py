@@ -89,7 +89,7 @@ class Watch:
             NodeLostError: Spark has given the agents up too often.
             PreflightError: an agent that it has started anew cannot start trainers.
         """
-        clock = self.gang.site.clock
+        clock = self.gang.clock
         ready_s = clock.now_s() + self.config.timeouts.start
         while True:
             self.gang.tick()
@@ -118,7 +118,7 @@ class Watch:
         with self.gang.roster.changed:
             commits = self.committer.collect(self.attempt)
         self._commit(commits)
-        clock, limit_s = self.gang.site.clock, self.config.timeouts.upload
+        clock, limit_s = self.gang.clock, self.config.timeouts.upload
         until_s = clock.now_s() + limit_s
         while not self.writer.is_idle:
             left_s = until_s - clock.now_s()
@@ -135,7 +135,7 @@ class Watch:
     def leave(self, limit_s: float) -> None:
         """Begins no other commit, and waits for the one that is under way, but not for long."""
         self.writer.drop()
-        clock = self.gang.site.clock
+        clock = self.gang.clock
         until_s = clock.now_s() + (0.0 if self._given_up else limit_s)
         while not self.writer.is_idle and clock.now_s() < until_s:
             self.gang.tick()

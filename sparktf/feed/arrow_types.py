@@ -7,6 +7,7 @@ from collections.abc import Callable
 from decimal import Decimal
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.types as pt
 
 from sparktf.feature import Feature
@@ -98,6 +99,19 @@ def zero_scalar(kind: pa.DataType) -> pa.Scalar:
     if is_text(kind) or pt.is_decimal(kind):
         return fill_scalar("" if is_text(kind) else 0, kind)
     return pa.scalar(0, pa.int32() if kind.bit_width == 32 else pa.int64()).cast(kind)
+
+
+def in_micros(values: pa.Array | pa.ChunkedArray) -> pa.Array | pa.ChunkedArray:
+    """Returns points in time and intervals in microseconds where they are in nanoseconds, which Spark has none of;
+    rounded down, before 1970 too, as it does (Arrow's cast rounds towards 1970).
+    """
+    kind = values.type
+    if not (pt.is_timestamp(kind) or pt.is_duration(kind)) or kind.unit != "ns":
+        return values
+    counts = values.cast(pa.int64())
+    cut = pc.divide(counts, 1000)
+    down = pc.less(pc.subtract(counts, pc.multiply(cut, 1000)), 0).cast(pa.int64())
+    return pc.subtract(cut, down).cast(pa.timestamp("us", kind.tz) if pt.is_timestamp(kind) else pa.duration("us"))
 
 
 def _value_type(kind: pa.DataType) -> pa.DataType:

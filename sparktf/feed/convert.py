@@ -14,7 +14,7 @@ import pyarrow.types as pt
 
 from sparktf.errors import BadValueError
 from sparktf.feature import Feature, Kind
-from sparktf.feed.arrow_types import fill_scalar, is_binary, is_list, is_text, zero_scalar
+from sparktf.feed.arrow_types import fill_scalar, in_micros, is_binary, is_list, is_text, zero_scalar
 from sparktf.feed.aside import Aside, Judge, Reason
 from sparktf.feed.columns import (
     Array,
@@ -172,7 +172,7 @@ class _Column(NamedTuple):
             self._refuse_nulls(values, what, rows_of)
             fill = zero_scalar(values.type)
         # Dictionaries stay what they are; else what fills nulls may not fit the width that the file has.
-        wide = values if pt.is_dictionary(values.type) else values.cast(fill.type, safe=False)
+        wide = values if pt.is_dictionary(values.type) else in_micros(values).cast(fill.type, safe=False)
         return pc.fill_null(wide, fill)
 
     def _refuse_nulls(self, values: pa.Array, what: str, rows_of: Callable[[Array], Array] | None = None) -> None:

@@ -136,7 +136,10 @@ def example_column(buffer: Bytes, places: Places, kind: pa.DataType) -> pa.Array
     if other.any():
         row = int(np.argmax(other))
         has, wants = _NAMES[ListKind(places.kind[row])], _NAMES[wanted]
-        raise BadFeatureError(row, f"it has {has}, and a column of type {kind} is made of {wants}")
+        raise BadFeatureError(
+            row,
+            f"it has {has}, and a column of type {kind} is made of {wants}: data.record_types gives it another type",
+        )
     rows = np.flatnonzero(there)
     start, stop = (places.start, places.stop) if len(rows) == n else (places.start[rows], places.stop[rows])
     lists = _lists(buffer, rows, start, stop, wanted, single=not is_list(kind))

@@ -1,6 +1,7 @@
 """Where the features of tensorflow.Example messages lie: of many records at once, none of them in Python.
 
     message Example   { Features features = 1; }                        tensorflow/core/example/example.proto
+    message SequenceExample { Features context = 1; FeatureLists feature_lists = 2; }
     message Features  { map<string, Feature> feature = 1; }             tensorflow/core/example/feature.proto
     message Feature   { oneof kind { BytesList bytes_list = 1; FloatList float_list = 2; Int64List int64_list = 3; } }
     message BytesList { repeated bytes value = 1; }     FloatList: float, packed     Int64List: int64, packed
@@ -20,7 +21,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from sparktf.feed.byte_buffer import PADDING, Bytes, words_at
+from sparktf.feed.byte_buffer import PADDING, WORD, Bytes, words_at
 from sparktf.sequence import Integers
 
 Flags = npt.NDArray[np.bool_]
@@ -30,8 +31,12 @@ _VARINT, _FIXED64, _LENGTH, _FIXED32 = 0, 1, 2, 5
 _KEY, _VALUE = 0x0A, 0x12
 """Tags of the first and second field, with a length."""
 _LOW = np.uint64(0x7F)
+_FEATURE_LISTS = 2
 _MOST_LENGTH_BYTES = 5
-_SHORT_KEY = 0x80
+_LAST_BYTE = 0x80
+"""Bytes below it end a number in base 128."""
+_SHORT = PADDING - WORD
+"""Bytes that may be looked at anywhere: they do not go beyond the buffer."""
 
 
 class ListKind(IntEnum):
@@ -104,7 +109,7 @@ def find_features(
         found = {name: Places.none(len(rows)) for name in wanted}
         still = _walk(buffer, ends - sizes, ends, found)
         if still.any():
-            raise MalformedError(int(rows[np.flatnonzero(still)[0]]), "it has a key that is too long")
+            raise MalformedError(int(rows[np.flatnonzero(still)[0]]), "its lengths do not fit together")
         for name, places in found.items():
             whole = wanted[name]
             whole.kind[rows], whole.start[rows], whole.stop[rows] = places
@@ -139,21 +144,20 @@ def _entries(
     """Takes in one entry of a map of each of some records."""
     left = None  # all
     while left is None or len(left):
-        first = int(start[0] if left is None else start[left[0]])
-        n = int(buffer[first + 1])
-        if buffer[first] != _KEY or n >= _SHORT_KEY:
-            odd[rows[0 if left is None else left[0]]] = True
+        one = 0 if left is None else int(left[0])
+        head = _head(buffer, int(start[one]), int(stop[one]))
+        if not head:
+            odd[rows[one]] = True
             left = np.arange(1, len(rows)) if left is None else left[1:]
             continue
-        head = buffer[first : first + 2 + n].tobytes()
         there = start if left is None else start[left]
-        same = _begin_with(buffer, there, head)
+        same = _begin_with(buffer, there, stop if left is None else stop[left], head)
         if left is None:
             chosen = slice(None) if same.all() else np.flatnonzero(same)
             left = np.zeros(0, np.int64) if same.all() else np.flatnonzero(~same)
         else:
             chosen, left = left[same], left[~same]
-        places = wanted.get(head[2:])
+        places = wanted.get(head[_head_nbytes(head) :])
         if places is not None:
             _take(buffer, rows[chosen], start[chosen] + len(head), stop[chosen], places, odd)
 
@@ -172,8 +176,32 @@ def _take(buffer: Bytes, rows: Integers, at: Integers, stop: Integers, places: P
     places.stop[rows] = stop
 
 
-def _begin_with(buffer: Bytes, at: Integers, head: bytes) -> Flags:
-    """Returns at which places some bytes lie."""
+def _head(buffer: Bytes, start: int, stop: int) -> bytes:
+    """Returns the key that an entry begins with, behind its tag and length; b"" where it begins otherwise."""
+    first = buffer[start : min(start + 2 + _MOST_LENGTH_BYTES, stop)].tobytes()
+    try:
+        length, at = _read_varint(first, 1)
+    except ValueError:
+        return b""
+    end = start + at + length
+    return buffer[start:end].tobytes() if first[0] == _KEY and end <= stop else b""
+
+
+def _head_nbytes(head: bytes) -> int:
+    """Returns how many bytes a key's tag and length take."""
+    return next(i for i in range(1, len(head)) if head[i] < _LAST_BYTE) + 1
+
+
+def _begin_with(buffer: Bytes, at: Integers, stop: Integers, head: bytes) -> Flags:
+    """Returns at which places some bytes lie: none of them where there is no room for them."""
+    if len(head) <= _SHORT:
+        return _are(buffer, at, head)
+    same = stop - at >= len(head)
+    same[same] = _are(buffer, at[same], head)
+    return same
+
+
+def _are(buffer: Bytes, at: Integers, head: bytes) -> Flags:
     same: Flags | None = None
     for i in range(0, len(head), 8):
         part = head[i : i + 8]
@@ -234,6 +262,11 @@ def read_example(record: bytes) -> dict[str, Values]:
         ValueError: it is no Example.
     """
     found: dict[str, Values] = {}
+    if any(number == _FEATURE_LISTS and isinstance(content, bytes) for number, content in _fields(record)):
+        raise ValueError(
+            "it is a tensorflow.SequenceExample, which is not read: write the values of each list as one feature of an "
+            "Example"
+        )
     for features in _messages(record, 1):
         for entry in _messages(features, 1):
             fields = dict(_fields(entry))  # of a field that comes twice, the last one counts

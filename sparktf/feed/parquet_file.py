@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime
 import io
+import re
 import zlib
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
@@ -14,6 +15,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from sparktf.errors import CorruptFileError, StorageError
+from sparktf.feed.footer import END, PLAIN_TYPES, is_encrypted, read_metadata
 from sparktf.feed.nested import prefixes
 from sparktf.sequence import FileStamp
 from sparktf.storage.base import FileEntry, Storage
@@ -24,9 +26,21 @@ _READ_BYTES = 256 << 10
 _TAIL_BYTES = 64 << 10
 """Read from a file's end at first: most footers are in it."""
 
-_MAGIC = b"PAR1"
-_END = 8
-"""Bytes behind the footer: its length, and `_MAGIC`."""
+_MAGIC, _ENCRYPTED_MAGIC = b"PAR1", b"PARE"
+
+_SPARK_MAY = (
+    "Map keys must be annotated",
+    "MAP-annotated groups",
+    "LIST-annotated groups",
+    "cannot be applied to group",
+)
+"""What Arrow says of schemas that it does not take, and Spark does."""
+
+_BELIEVED_ROWS = 1 << 24
+"""Rows of a row group that are told from its pages when it is read: more would take too much memory before."""
+
+_ALL_MEMORY = 1 << 46
+"""Bytes that nobody has: who asks for more believes a damaged file."""
 
 
 @contextmanager
@@ -34,19 +48,37 @@ def reading(path: str) -> Iterator[None]:
     """Turns what Arrow raises over a file's content into a `CorruptFileError` that names the file.
 
     Raises:
-        CorruptFileError: the content is no Parquet, or a damaged one.
+        CorruptFileError: the content is no Parquet, a damaged one, or one that Arrow does not read.
         StorageError: the file system failed.
     """
     try:
         yield
-    except (StorageError, pa.ArrowMemoryError):
+    except (StorageError, CorruptFileError):
         raise
+    except UnicodeDecodeError as error:
+        raise sparks_file(path, f"the name of a column is no UTF-8 ({error.object!r})") from error
     except (pa.ArrowException, OSError) as error:
+        if isinstance(error, pa.ArrowMemoryError) and _asked_for(error) < _ALL_MEMORY:
+            raise
         # The system's own errors have a number; Arrow's "IOError" over damaged content has none.
         if isinstance(error, OSError) and error.errno is not None:
             raise StorageError(f"cannot read {path}: {error.strerror or error}") from error
         reason = (str(error).splitlines() or [type(error).__name__])[0]
+        if any(sign in reason for sign in _SPARK_MAY):
+            raise sparks_file(path, reason) from error
         raise CorruptFileError(f"{path} is no Parquet file that can be read: {reason}") from error
+
+
+def _asked_for(error: pa.ArrowMemoryError) -> int:
+    """Returns how many bytes there was no room for."""
+    return max(map(int, re.findall(r"\d+", str(error))), default=0)
+
+
+def sparks_file(path: str, reason: str) -> CorruptFileError:
+    """Returns the error over a file that Arrow does not read, and Spark may."""
+    error = CorruptFileError(f"{path} cannot be read by trainers: {reason}")
+    error.may_be_sparks = True
+    return error
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,11 +88,13 @@ class OpenFile:
     Attributes:
         metadata: The footer.
         footer: Its CRC-32.
+        is_encrypted: Whether some of its columns are.
     """
 
     path: str
     metadata: pq.FileMetaData
     footer: int
+    is_encrypted: bool
     _source: pa.NativeFile
     _stream: BinaryIO
     _is_remote: bool
@@ -78,14 +112,17 @@ class OpenFile:
         """Returns the file as Arrow reads it, which closes it; `options` go to `pyarrow.parquet.ParquetFile`.
 
         Raises:
-            CorruptFileError: the footer does not fit together.
+            CorruptFileError: the footer does not fit together, or columns are encrypted.
         """
         with reading(self.path), _closed_on_error(self._source):
+            if self.is_encrypted:
+                raise sparks_file(self.path, "it has encrypted columns")
             return pq.ParquetFile(
                 self._source,
                 metadata=self.metadata,
                 pre_buffer=self._is_remote,
                 buffer_size=0 if self._is_remote else _READ_BYTES,
+                **PLAIN_TYPES,
                 **options,
             )
 
@@ -102,8 +139,11 @@ def open_file(storage: Storage, path: str) -> OpenFile:
         source, is_remote = _source(stream)
         with _closed_on_error(source):
             footer = _read_footer(source)
-            metadata = pq.read_metadata(pa.BufferReader(footer))
-            return OpenFile(path, metadata, zlib.crc32(memoryview(footer)), source, stream, is_remote)
+            if footer.slice(max(0, len(footer) - len(_ENCRYPTED_MAGIC))).to_pybytes() == _ENCRYPTED_MAGIC:
+                raise sparks_file(path, "it is encrypted")
+            metadata = read_metadata(footer)
+            checksum = zlib.crc32(memoryview(footer))
+            return OpenFile(path, metadata, checksum, is_encrypted(footer, metadata), source, stream, is_remote)
 
 
 def open_parquet(storage: Storage, path: str, **options: Any) -> pq.ParquetFile:
@@ -125,6 +165,35 @@ def leaf_columns(metadata: pq.FileMetaData, columns: frozenset[str]) -> list[int
     group = metadata.row_group(0)
     paths = (group.column(i).path_in_schema for i in range(metadata.num_columns))
     return [i for i, path in enumerate(paths) if path in columns or any(name in columns for name in prefixes(path))]
+
+
+def check_rows(table: pa.Table, path: str, row_group: int, metadata: pq.FileMetaData) -> None:
+    """Checks that a row group has as many rows as the footer says.
+
+    Raises:
+        CorruptFileError: it has not.
+    """
+    told = metadata.row_group(row_group).num_rows
+    found = next((len(column) for column in table.columns if len(column) != told), told)
+    if found != told:
+        reason = f"row group {row_group} has {told} rows by its footer, and {found} in its pages"
+        raise CorruptFileError(f"{path} is no Parquet file that can be read: {reason}")
+
+
+def rows_told(path: str, group: pq.RowGroupMetaData, leaves: Sequence[int]) -> int:
+    """Returns how many rows the footer says that a row group has.
+
+    Raises:
+        CorruptFileError: nobody has so many.
+    """
+    rows = int(group.num_rows)
+    if 0 <= rows < _BELIEVED_ROWS:
+        return rows
+    values = group.column(leaves[0]).num_values if leaves else rows
+    if not 0 <= rows <= values < _ALL_MEMORY:
+        reason = f"a row group has {rows} rows by its footer, and {values} values"
+        raise CorruptFileError(f"{path} is no Parquet file that can be read: {reason}")
+    return rows
 
 
 def group_nbytes(group: pq.RowGroupMetaData, leaves: Sequence[int]) -> int:
@@ -200,10 +269,10 @@ def _read_footer(source: pa.NativeFile) -> pa.Buffer:
     """
     nbytes = source.size()
     tail = _read_tail(source, nbytes, _TAIL_BYTES)
-    end = tail.slice(max(0, len(tail) - _END)).to_pybytes()
-    if len(end) < _END or end[4:] != _MAGIC:
+    end = tail.slice(max(0, len(tail) - END)).to_pybytes()
+    if len(end) < END or end[4:] != _MAGIC:
         return tail
-    length = int.from_bytes(end[:4], "little") + _END
+    length = int.from_bytes(end[:4], "little") + END
     if length > len(tail):
         tail = _read_tail(source, nbytes, length)
     return tail.slice(max(0, len(tail) - length))

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from sparktf.errors import CorruptFileError, SourceNotFoundError, StorageNotFoundError
-from sparktf.feed.parquet_file import differences, group_nbytes, leaf_columns, open_file, reading
+from sparktf.feed.parquet_file import check_rows, differences, group_nbytes, leaf_columns, open_file, reading
 from sparktf.sequence import Split
 from sparktf.storage.base import Storage
 
@@ -75,7 +75,9 @@ class PlannedFile:
         with reading(self._file.path):
             reader = self._reader(self._dictionaries(row_group))
             chosen = self._columns if columns is None else columns
-            return reader.read_row_group(row_group, columns=chosen, use_threads=use_threads)
+            table = reader.read_row_group(row_group, columns=chosen, use_threads=use_threads)
+        check_rows(table, self._file.path, row_group, self.metadata)
+        return table
 
     def check_read(self, split: Split) -> None:
         """Checks that what was read is of the file that was opened, and that nobody has written over this.

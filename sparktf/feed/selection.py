@@ -11,6 +11,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pyarrow.types as pt
 
+from sparktf.feed.arrow_types import in_micros
 from sparktf.feed.columns import Array
 from sparktf.predicate import Condition, Op
 
@@ -65,8 +66,8 @@ def _comparable(column: pa.ChunkedArray) -> pa.ChunkedArray:
     if pt.is_dictionary(kind):
         return column.cast(kind.value_type)
     if pt.is_timestamp(kind):
-        # Nanoseconds are cut off; seconds and milliseconds that microseconds cannot count are refused.
-        return column.cast(pa.timestamp("us", kind.tz), safe=kind.unit != "ns").cast(pa.int64())
+        # Seconds and milliseconds that microseconds cannot count are refused.
+        return in_micros(column).cast(pa.timestamp("us", kind.tz)).cast(pa.int64())
     if pt.is_date(kind):
         return column.cast(pa.date32()).cast(pa.int32())
     return column

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.types as pt
 
 from sparktf.feature import Feature
-from sparktf.feed.arrow_types import is_list
+from sparktf.feed.arrow_types import in_micros, is_list
 from sparktf.feed.columns import Array
 from sparktf.feed.decimals import decimal_floats
 from sparktf.feed.lists import Refuse
@@ -34,9 +34,9 @@ def numbers(array: pa.Array, dtype: np.dtype[Any]) -> Array:
     """
     if pt.is_dictionary(array.type):
         array = array.dictionary_decode()
+    array = in_micros(array)
     kind = array.type
     if pt.is_timestamp(kind):
-        # Nanoseconds are cut off, as Spark has none.
         array = array.cast(pa.timestamp("us", kind.tz), safe=False).view(pa.int64())
     elif pt.is_time(kind) or pt.is_duration(kind):
         array = array.cast(pa.time64("us") if pt.is_time(kind) else pa.duration("us"), safe=False).view(pa.int64())

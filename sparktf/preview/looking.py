@@ -62,14 +62,14 @@ from sparktf.runs.finding import FoundRun
 from sparktf.sequence import Stream
 from sparktf.storage import FileSystems, Storage
 from sparktf.storage.checkpoints import CheckpointStore, FileManifest, Manifest, parse_manifest
-from sparktf.storage.ownership import Step, Term, owned_error, watch_owner
+from sparktf.storage.ownership import Step, owned_error, watch_owner
+from sparktf.storage.terms import Term
 from sparktf.submit.environment import hadoop_conf_dir
 from sparktf.submit.line import check_security
 from sparktf.submit.resource_managers import read_resource_managers
 from sparktf.submit.yarn import ResourceManagerApi, check_submission, wait_for_resource_manager
 
-_NO_RUN = "zzz"
-"""Stands for the id of a run that has none yet: all others are earlier."""
+_NO_RUN = "zzz"  # the id of a run that has none yet: all others are earlier
 
 
 class _Model(NamedTuple):

@@ -124,7 +124,7 @@ class CommitEvaluator:
         self._place.enter("evaluating")
         self.position = Position(epoch=commit.epoch, step=commit.step)
         self._read(commit.path, commit.files)
-        with self._input.open(Stream.VALIDATION, commit.epoch) as feed:
+        with self._input.open(Stream.VALIDATION, max(commit.epoch, 0)) as feed:
             values, rows = self._evaluator.evaluate(_Counted(feed, self._advance))
         self._input.flush()
         self._output.metrics(Stream.VALIDATION, self.position, rows, values)

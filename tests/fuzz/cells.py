@@ -45,7 +45,6 @@ class Cells(Told):
         fill: Value -> how `data.fill_null` spells it; None where nothing can.
         encodings: What Parquet has for it beside plain and dictionary.
         filters: Whether `where` compares it.
-        needs_schema: Whether only Arrow's own schema in the file tells the type.
     """
 
     spark: str
@@ -56,7 +55,6 @@ class Cells(Told):
     fill: Callable[[Logical], Any] | None = field(default=None, repr=False)
     encodings: tuple[str, ...] = ()
     filters: bool = False
-    needs_schema: bool = False
 
     @property
     def is_text(self) -> bool:
@@ -98,8 +96,8 @@ def _finite(value: float) -> Any:
 
 def _micros(unit: str) -> Callable[[int], np.int64]:
     if unit == "ns":
-        # Cut off.
-        return lambda value: np.int64(abs(value) // 1000 * (1 if value >= 0 else -1))
+        # Rounded down.
+        return lambda value: np.int64(value // 1000)
     factor = {"s": 1_000_000, "ms": 1_000, "us": 1}[unit]
     return lambda value: np.int64(value * factor)
 
@@ -167,6 +165,13 @@ def _text(values: SearchStrategy[bytes]) -> SearchStrategy[str]:
 _LETTERS = st.sampled_from([b"", b"a", b"b", b"ab", b"a\0b", "é".encode(), "日本".encode(), b" ", b"x" * 70])
 _RAW = _LETTERS | st.binary(max_size=6) | st.just(b"\xff\xfe")
 
+
+def _counts(kind: pa.DataType) -> Cells:
+    """Returns a kind of column that Arrow alone knows: its files hold whole numbers."""
+    values = st.sampled_from([0, 1, -1]) | st.integers(-(10**12), 10**12)
+    return Cells("bigint", kind, values, np.int64, "int64", None, ("DELTA_BINARY_PACKED",))
+
+
 SCALARS: tuple[Cells, ...] = (
     Cells("boolean", pa.bool_(), st.booleans(), np.bool_, "bool", bool, ("RLE",), filters=True),
     _whole("tinyint", pa.int8(), "int8", _INT32, True),
@@ -192,19 +197,8 @@ SCALARS: tuple[Cells, ...] = (
     *_timestamps(),
     *_times(),
     *(_decimals(digits, scale) for digits, scale in ((4, 4), (10, 2), (18, 9), (20, 0), (38, 18), (38, 37))),
-    *(
-        Cells(
-            "interval day to second",
-            pa.duration(unit),
-            st.sampled_from([0, 1, -1]) | st.integers(-(10**12), 10**12),
-            _micros(unit),
-            "int64",
-            None,
-            ("DELTA_BINARY_PACKED",),
-            needs_schema=True,
-        )
-        for unit in ("ms", "us", "ns")
-    ),
+    # Those in other units are microseconds where Spark hands them over, and in files what they are.
+    _counts(pa.duration("us")),
     *(
         Cells("string", kind, _text(_LETTERS), str.encode, "string", str, _BYTES, filters=kind == pa.string())
         for kind in (pa.string(), pa.large_string())
@@ -212,6 +206,14 @@ SCALARS: tuple[Cells, ...] = (
     *(Cells("binary", kind, _RAW, bytes, "string", None, _BYTES) for kind in (pa.binary(), pa.large_binary())),
     Cells("binary", pa.binary(3), st.binary(min_size=3, max_size=3), bytes, "string", None, ("BYTE_STREAM_SPLIT",)),
 )
+
+IN_FILES: tuple[Cells, ...] = (
+    *SCALARS,
+    *(_counts(pa.duration(unit)) for unit in ("ms", "ns")),
+    Cells("string", pa.string_view(), _text(_LETTERS), str.encode, "string", str),
+    Cells("binary", pa.binary_view(), _RAW, bytes, "string"),
+)
+"""What files may have, too: types that only Arrow has."""
 
 
 def _nearest(value: Decimal, to: type[Any]) -> Any:

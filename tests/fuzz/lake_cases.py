@@ -8,12 +8,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from fuzz.cells import Told
+from fuzz.cells import IN_FILES, Told
 from fuzz.parquet_files import FileShape, file_shapes, write
 from fuzz.takes import ID, columns, takes
 from fuzz.tensors import Column, Row, Take, Tensors, tensors_of
 from hypothesis import strategies as st
 from hypothesis.strategies import DrawFn
+
+_ODD_NAMES = ("", "", " ", "é", "=", "%20", "[0]", "`", ":schema", "日本", '"', "a" * 200)
+_PLAIN_FOLDERS = ("", "", "2026/11/20", "2026/11/3", "a b", "%3D", "[x]")
 
 
 @dataclass(frozen=True)
@@ -104,10 +107,12 @@ def runs(draw: DrawFn) -> Run:
 @st.composite
 def lake_cases(draw: DrawFn) -> LakeCase:
     """Draws a lake that its configuration is right for, but for rows that are to be refused."""
-    found = draw(columns())
+    found = draw(columns(kinds=IN_FILES, names=_ODD_NAMES))
     wanted = draw(takes(found))
     fills = draw(fills_of(found))
-    shapes = draw(st.lists(file_shapes([ID, *found]), min_size=1, max_size=3))
+    folder = st.sampled_from(_PLAIN_FOLDERS)
+    shapes = draw(st.lists(folder.flatmap(lambda name: file_shapes([ID, *found], name)), min_size=1, max_size=3))
+    shapes.sort(key=lambda shape: f"{shape.folder}/0".removeprefix("/"))  # as their paths are
     run = draw(runs())
     rows = draw(rows_of(found, sum(shape.rows for shape in shapes)))
     if not run.keeps_bad:

@@ -47,7 +47,7 @@ def file_shapes(draw: DrawFn, columns: Sequence[Column], folder: str = "", *, ma
         encoding = draw(st.sampled_from(("", "PLAIN", *encodings)))
         if encoding:
             plain[column.name] = encoding
-    needs_schema = any(column.cells.needs_schema or column.size or column.dictionary for column in columns)
+    needs_schema = any(column.size or column.dictionary for column in columns)
     options: dict[str, Any] = {
         "compression": draw(st.sampled_from(("none", "snappy", "gzip", "zstd", "lz4", "brotli"))),
         "data_page_version": draw(st.sampled_from(("1.0", "2.0"))),

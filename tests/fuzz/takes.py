@@ -19,16 +19,27 @@ _STRUCTS = ("", "", "", "s.", "s.t.", "u.")
 
 
 @st.composite
-def columns(draw: DrawFn, *, structs: bool = True, max_size: int = 5) -> list[Column]:
-    """Draws the columns of a source beside its id."""
+def columns(
+    draw: DrawFn,
+    *,
+    structs: bool = True,
+    max_size: int = 5,
+    kinds: Sequence[Cells] = SCALARS,
+    names: Sequence[str] = ("",),
+) -> list[Column]:
+    """Draws the columns of a source beside its id.
+
+    Args:
+        names: What their names may end with.
+    """
     made = []
     for i in range(draw(st.integers(1, max_size))):
         prefix = draw(st.sampled_from(_STRUCTS)) if structs else ""
-        cells = draw(st.sampled_from(SCALARS))
+        cells = draw(st.sampled_from(kinds))
         is_list = draw(st.booleans())
         size: int | None = draw(st.sampled_from((None, 1, 2, 3))) if is_list and not prefix else None
         dictionary: bool = cells.is_text and not is_list and draw(st.booleans())
-        made.append(Column(f"{prefix}c{i}", cells, is_list, size, dictionary))
+        made.append(Column(f"{prefix}c{i}{draw(st.sampled_from(names))}", cells, is_list, size, dictionary))
     return made
 
 

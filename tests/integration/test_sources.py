@@ -207,3 +207,37 @@ def test_a_column_that_came_later_is_there_for_prepare(spark: SparkSession, tmp_
     assert isinstance(rows, DataFrame)
     assert dict(rows.dtypes)["day"] == "date"
     assert rows.agg({"late": "sum", "id": "count"}).first() == (50, 20)
+
+
+@pytest.mark.parametrize(
+    "folders", [("2026/11/19", "2026/11/20"), ("", "2026/11/20"), ("day=2026-11-19/a", "day=2026-11-20/b")]
+)
+@pytest.mark.parametrize("mode", ["auto", "spark"])
+def test_spark_reads_every_file_below_a_folder_as_trainers_do(
+    spark: SparkSession, tmp_path: Path, folders: tuple[str, ...], mode: str
+) -> None:
+    for i, folder in enumerate(folders):
+        write_file(tmp_path / folder / "part-0.parquet", id_table(i * 20, 20))
+    config = lake_config(tmp_path, mode=mode)
+    origin = Origin(spark, config)
+    plan = choose_feed(spark, config, origin, FileSystems(), nowhere, lambda line: None)
+    assert bool(plan.staged) is (mode == "spark")
+    rows = training_rows(config, origin.data)
+    assert isinstance(rows, DataFrame)
+    assert rows.agg({"id": "sum"}).first() == (sum(range(40)),)
+
+
+@pytest.mark.parametrize("data", [{}, {"where": "n >= '2'"}, {"validation": {"where": "n = '2'"}}])
+def test_prepare_sees_the_files_of_the_plan_and_none_that_came_since(
+    spark: SparkSession, tmp_path: Path, data: dict[str, Any]
+) -> None:
+    for i, value in enumerate(("01", "2", "x [1]")):
+        write_file(tmp_path / f"n={value}/part-0.parquet", id_table(i * 20, 20))
+    config = lake_config(tmp_path, **data)
+    origin = Origin(spark, config)
+    plan = choose_feed(spark, config, origin, FileSystems(), nowhere, lambda line: None)
+    write_file(tmp_path / "n=31/part-0.parquet", id_table(60, 20))
+    rows = training_rows(config, origin.data)
+    assert isinstance(rows, DataFrame)
+    assert rows.count() == plan.rows(Stream.TRAIN)
+    assert dict(rows.dtypes)["n"] == "string"

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sparktf.feed.byte_buffer import PADDING, padded
@@ -37,6 +37,7 @@ def columns(types: Mapping[str, str], *content: bytes) -> dict[str, list[Any]]:
     return {name: column.to_pylist() for name, column in found.items()}
 
 
+LONG = "ü" * 150
 int64s = st.integers(-(2**63), 2**63 - 1)
 floats = st.floats(width=32, allow_nan=False)
 lists = st.one_of(
@@ -49,13 +50,16 @@ rows = st.fixed_dictionaries(
     optional={
         "a": st.lists(int64s, max_size=4).map(lambda values: (INT, values)),
         "é" * 50: st.lists(floats, max_size=4).map(lambda values: (FLOAT, values)),
+        LONG: st.lists(int64s, max_size=4).map(lambda values: (INT, values)),
+        LONG + "x": st.lists(int64s, max_size=4).map(lambda values: (INT, values)),
         "text of any length": st.lists(st.binary(max_size=300), max_size=4).map(lambda values: (BYTES, values)),
         "other": lists,
     },
 )
-TYPES = {"a": "array<bigint>", "é" * 50: "array<float>", "text of any length": "array<binary>"}
+TYPES = {LONG: "array<bigint>", "a": "array<bigint>", "é" * 50: "array<float>", "text of any length": "array<binary>"}
 
 
+@settings(deadline=None)  # on a loaded machine a case takes as long as it takes
 @given(st.lists(rows, max_size=6), st.randoms())
 def test_features_are_found_in_any_order_and_whatever_else_a_record_has(found: list[Features], random: Any) -> None:
     shuffled = [dict(random.sample(sorted(row.items()), len(row))) for row in found]
@@ -64,6 +68,7 @@ def test_features_are_found_in_any_order_and_whatever_else_a_record_has(found: l
     }
 
 
+@settings(deadline=None)  # on a loaded machine a case takes as long as it takes
 @given(st.lists(st.tuples(int64s, floats, st.text()), min_size=1, max_size=20))
 def test_single_values_are_what_they_were(found: list[tuple[int, float, str]]) -> None:
     messages = [write_example({"i": (INT, [i]), "f": (FLOAT, [f]), "s": (BYTES, [s.encode()])}) for i, f, s in found]
@@ -116,6 +121,7 @@ def test_what_is_no_value_of_the_column_is_told_by_record(kind: str, feature: An
         columns({"x": kind}, good, good, write_example({"x": feature}), good)
 
 
+@settings(deadline=None)  # on a loaded machine a case takes as long as it takes
 @given(st.binary(max_size=60))
 def test_bytes_that_are_no_message_are_told_and_read_as_the_plain_reader_does(content: bytes) -> None:
     usual = write_example({"x": (INT, [1])})
@@ -130,6 +136,7 @@ def test_bytes_that_are_no_message_are_told_and_read_as_the_plain_reader_does(co
         assert columns({"x": "array<bigint>"}, usual, content, usual)["x"] == [[1], expected, [1]]
 
 
+@settings(deadline=None)  # on a loaded machine a case takes as long as it takes
 @given(st.lists(st.integers(0, 400), min_size=1, max_size=8), st.randoms())
 def test_a_message_that_is_cut_or_changed_anywhere_ends_in_an_error_or_in_rows(sizes: list[int], random: Any) -> None:
     whole = bytearray(write_example({f"k{i}": (BYTES, [b"x" * size]) for i, size in enumerate(sizes)}))
@@ -184,3 +191,12 @@ def test_a_column_of_which_no_feature_can_be_made_is_refused_by_name() -> None:
     holes = pa.record_batch({"x": pa.array([[1, None]], pa.list_(pa.int64()))})
     with pytest.raises(ValueError, match="column 'x': a null within a list"):
         example_messages(holes)
+
+
+def test_a_sequence_example_is_refused_by_name() -> None:
+    context = write_example({"a": (INT, [1])})
+    for record in (context + b"\x12\x02\x0a\x00", b"\x12\x00" + context, b"\x12\x00"):
+        with pytest.raises(ValueError, match=r"it is a tensorflow\.SequenceExample, which is not read: write"):
+            read_example(record)
+        with pytest.raises(ValueError, match=r"no tensorflow\.Example: it is a tensorflow\.SequenceExample"):
+            columns({"a": "bigint"}, write_example({"a": (INT, [5])}), record)

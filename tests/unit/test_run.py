@@ -19,7 +19,7 @@ from sparktf.driver.attempt.saves import Save, is_given_up
 from sparktf.driver.commit import Commit, Committer
 from sparktf.driver.gang.site import Voice
 from sparktf.driver.hooks import Hooks
-from sparktf.errors import NotStoredError, Verdict
+from sparktf.errors import DataError, NotStoredError, Verdict
 from sparktf.keep import Evaluation, KeepRule
 from sparktf.knobs import KNOBS
 from sparktf.result import Application, EpochRows
@@ -55,6 +55,17 @@ def test_a_lost_node_costs_an_attempt_that_goes_on_from_the_last_checkpoint(driv
     assert [a.from_step for a in result.attempts] == [0, 10]
     assert result.rows_trained == ROWS
     assert (Path(result.model) / "weights").read_bytes() == b"model of app"
+
+
+def test_what_an_error_says_changes_neither_its_verdict_nor_what_is_stored(driver: PretendDriver) -> None:
+    driver.refusal = DataError("[/lake/x] has [none, 3] \x00 \x1b]0;owned " + "x" * 200_000)
+    with pytest.raises(DataError) as raised:
+        driver.train()
+    assert raised.value.result.verdict is Verdict.DATA_REFUSED
+    stored = json.loads((Path(driver.config.output.path) / driver.config.name / "r/result.json").read_bytes())
+    assert stored["error"]["message"].startswith("[/lake/x] has [none, 3] \\x00 \\x1b]0;owned xxx")
+    assert len(stored["error"]["message"]) <= 4_000
+    assert "[/lake/x] has [none, 3] \\x00" in driver.said.getvalue()
 
 
 def test_the_result_says_where_the_time_went(driver: PretendDriver) -> None:

@@ -43,7 +43,7 @@ class Replacements:
             return []
         # A place without even a stand-in keeps the successors of others waiting.
         wanted = sorted((trainer for trainer in lost if losses.may_be_followed(trainer)), key=losses.has_stand_in)
-        followers = vacancies(wanted, roster.here(), self._gang.site.clock.now_s(), roster.silence_s)
+        followers = vacancies(wanted, roster.here(), self._gang.clock.now_s(), roster.silence_s)
         self._gang.check_agents([follower.agent for follower in followers])
         for node, agent in followers:
             here = agent.registration

@@ -14,7 +14,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pyarrow.types as pt
 
-from sparktf.driver.plan.features import ColumnType, column_type
+from sparktf.driver.plan.features import ColumnType, Family, column_type
+from sparktf.driver.plan.not_plain import NotPlainError
 from sparktf.driver.plan.old_calendar import check_calendar
 from sparktf.driver.plan.partitions import Partitions, read_partitions
 from sparktf.driver.plan.spark_reads import SparkReads
@@ -26,9 +27,10 @@ from sparktf.errors import (
     SourceNotFoundError,
     StorageNotFoundError,
 )
+from sparktf.feed.footer import columns_of, long_decimal
 from sparktf.feed.nested import column_of, prefixes, type_of
 from sparktf.feed.parquet import partition_type
-from sparktf.feed.parquet_file import group_extent, leaf_columns, open_file, open_parquet, reading
+from sparktf.feed.parquet_file import group_extent, leaf_columns, open_file, open_parquet, reading, rows_told
 from sparktf.feed.vectors import plain_column
 from sparktf.sequence import FileStamp, Integers
 from sparktf.storage.base import FileEntry, Storage
@@ -133,7 +135,7 @@ def read_schema(storage: Storage, source: Source, reads: SparkReads) -> dict[str
     """
     path = source.files[0]
     with open_parquet(storage, path) as file, reading(path):
-        schema = file.schema_arrow
+        schema = columns_of(file)
     partitions = source.partitions
     types = {name: partition_type(kind) for name, kind in zip(partitions.names, partitions.types, strict=True)}
     hidden = {reads.same(name) for name in types}
@@ -200,7 +202,7 @@ def _row_groups_of(
     check(path, schema, metadata)
     leaves = leaf_columns(metadata, columns)
     groups = (metadata.row_group(i) for i in range(metadata.num_row_groups))
-    found = [(i, group.num_rows, *group_extent(group, leaves)) for i, group in enumerate(groups)]
+    found = [(i, rows_told(path, group, leaves), *group_extent(group, leaves)) for i, group in enumerate(groups)]
     return np.array(found, np.int64).reshape(-1, 5), stamp
 
 
@@ -256,4 +258,16 @@ def check_file(
         kind = column_type(found)
         if kind.spark != wanted.spark:
             raise BadValueError(f"{path}: column {name!r} is of type {kind.spark}, in other files {wanted.spark}")
+    if any(kind.family is Family.DECIMAL for kind in types.values()):
+        check_decimals(path, metadata, frozenset(types))
     check_calendar(path, metadata, frozenset(types), reads)
+
+
+def check_decimals(path: str, metadata: pq.FileMetaData, columns: frozenset[str]) -> None:
+    """Checks that Arrow reads all decimals of some columns.
+
+    Raises:
+        NotPlainError: it does not.
+    """
+    if reason := long_decimal(metadata, columns):
+        raise NotPlainError(f"{path} cannot be read by trainers: {reason}")

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
+
+from sparktf.errors import CorruptFileError
 
 
 class NotPlainError(ValueError):
@@ -14,3 +18,18 @@ class NotPlain:
     """Why a DataFrame is no plain scan, for a sentence's end: "the plan has a BroadcastHashJoin"."""
 
     reason: str
+
+
+@contextmanager
+def left_to_spark() -> Iterator[None]:
+    """Leaves files to Spark that Arrow does not read.
+
+    Raises:
+        NotPlainError: there is one.
+    """
+    try:
+        yield
+    except CorruptFileError as error:
+        if error.may_be_sparks:
+            raise NotPlainError(str(error)) from error
+        raise

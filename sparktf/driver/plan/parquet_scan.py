@@ -13,12 +13,13 @@ import pyarrow.parquet as pq
 import pyarrow.types as pt
 
 from sparktf.driver.plan.features import Schema, column_type
-from sparktf.driver.plan.files import Source, doubled, first_length
+from sparktf.driver.plan.files import Source, check_decimals, doubled, first_length
 from sparktf.driver.plan.not_plain import NotPlainError
 from sparktf.driver.plan.old_calendar import check_calendar
 from sparktf.driver.plan.partitions import Partitions
 from sparktf.driver.plan.spark_reads import SparkReads
 from sparktf.errors import EmptySourceError
+from sparktf.feed.footer import columns_of
 from sparktf.feed.parquet import partition_type
 from sparktf.feed.parquet_file import leaf_columns, open_parquet, reading
 from sparktf.predicate import Condition
@@ -89,6 +90,8 @@ class ParquetScan:
             kind = spark_type(found[in_file])
             if kind != wanted:
                 raise NotPlainError(f"{path}: column {in_file!r} is of type {kind}, and {wanted} in Spark")
+        if any("decimal" in kind for kind in types.values()):
+            check_decimals(path, metadata, read)
         check_calendar(path, metadata, read, SparkReads(rebases_unknown=self.rebases_unknown))
 
 
@@ -112,7 +115,7 @@ def scan_schema(storage: Storage, scan: ParquetScan) -> Schema:
     """
     path = scan.files[0]
     with open_parquet(storage, path) as file, reading(path):
-        found = {field.name: field.type for field in file.schema_arrow}
+        found = {field.name: field.type for field in columns_of(file)}
     partitions = zip(scan.partitions.names, scan.partitions.types, strict=True)
     types = {name: partition_type(kind) for name, kind in partitions}
     for name, in_file in scan.columns.items():

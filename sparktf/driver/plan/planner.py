@@ -25,7 +25,7 @@ from sparktf.driver.plan.files import (
     read_schema,
 )
 from sparktf.driver.plan.locality import Hosts, Locate, Replicas, block_numbers, host_groups, nowhere
-from sparktf.driver.plan.not_plain import NotPlainError
+from sparktf.driver.plan.not_plain import NotPlainError, left_to_spark
 from sparktf.driver.plan.parquet_scan import ParquetScan, scan_schema, scan_source
 from sparktf.driver.plan.partitions import NO_PARTITIONS, Partitions, unreadable
 from sparktf.driver.plan.plan import Plan, SplitTable
@@ -64,6 +64,7 @@ class StreamRows(NamedTuple):
         return self.held_out if self.keep is Keep.VALIDATION else self.groups.rows - self.held_out
 
 
+@left_to_spark()
 def plan_source(
     config: JobConfig,
     open_storage: OpenStorage,

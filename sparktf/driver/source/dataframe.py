@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import inspect
-import re
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -13,11 +12,11 @@ from py4j.protocol import Py4JError
 from pyspark import RDD
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql.types import StructType
 
-from sparktf.config.data_section import NO_SOURCE, TFRECORD, DataConfig
+from sparktf.config.data_section import NO_SOURCE, PARQUET, TFRECORD, DataConfig
 from sparktf.config.job import JobConfig
 from sparktf.driver.code.module import UsersCode, load_module
+from sparktf.driver.source.lake import NO_FILES, PlannedFiles, read_lake
 from sparktf.driver.source.partition_filter import first_line, quiet_query_logger
 from sparktf.driver.source.record_frame import read_record_frame
 from sparktf.driver.source.table_version import VERSION_OPTION, Moment, TableVersion, list_in_order, version_of
@@ -51,7 +50,6 @@ _NOT_FOUND = (
     "DELTA_TABLE_NOT_FOUND",
 )
 _SPARKS_OWN = "org.apache.spark."
-_GLOB = re.compile(r"[\\{}\[\]*?]")
 _NO_VERSIONS = "UNSUPPORTED_FEATURE.TIME_TRAVEL"
 _VERSION_NOT_FOUND = (
     "DELTA_VERSION_NOT_FOUND",
@@ -60,7 +58,6 @@ _VERSION_NOT_FOUND = (
     "Cannot find a snapshot older than",
 )
 _UNCHANGED_SINCE = "DELTA_TIMESTAMP_GREATER_THAN_COMMIT"
-_NO_FILES = ("UNABLE_TO_INFER_SCHEMA", "Unable to infer schema")
 
 
 def open_dataframe(
@@ -68,14 +65,14 @@ def open_dataframe(
     config: JobConfig,
     data: object = None,
     *,
-    like: str | None = None,
+    files: PlannedFiles | None = None,
     planned: int | None = None,
     section: str = "data",
 ) -> Opened:
     """Returns what the configuration reads, or `data`, if that was handed to `train()`; runs no job.
 
     Args:
-        like: A Parquet file whose columns a lake has; None for those that Spark finds.
+        files: Those of a lake that the run's plan reads; None for all that lie there, with columns as Spark finds them.
         planned: The version of a table that the run's plan reads.
         section: What names the source, for messages.
 
@@ -97,7 +94,7 @@ def open_dataframe(
         return Opened(_called(spark, config))
     value, source = getattr(config.data, key), f"{section}.{key}"
     readers: dict[str, Read] = {
-        "path": lambda options: _lake(spark, config.data, value, like, options),
+        "path": lambda options: _lake(spark, config.data, value, files, options),
         "table": lambda options: spark.read.options(**options).table(value),
     }
     try:
@@ -160,19 +157,16 @@ def _as_of(read: Read, moment: Moment) -> DataFrame:
         return read({VERSION_OPTION: str(version.number)})
 
 
-def _lake(spark: SparkSession, data: DataConfig, path: str, like: str | None, options: Mapping[str, str]) -> DataFrame:
+def _lake(
+    spark: SparkSession, data: DataConfig, path: str, files: PlannedFiles | None, options: Mapping[str, str]
+) -> DataFrame:
     """Opens what lies at a path."""
     kind = data.format
     if kind == TFRECORD:
         return read_record_frame(spark, path, data.record_types, data.record_sample, "data.path")
-    reader = spark.read.format(kind).options(**options)
-    # Who has Spark merge the schemas of all files has all columns anyway.
-    if like is None or kind != "parquet" or spark.conf.get("spark.sql.parquet.mergeSchema") == "true":
-        return reader.load(path)
-    columns = spark.read.parquet(_GLOB.sub(r"\\\g<0>", like)).schema
-    # Columns that are folders have the types that their values have in all of the lake.
-    own = [field for field in columns if f"/{field.name}=" not in like]
-    return reader.schema(StructType(own)).load(path)
+    if kind == PARQUET:
+        return read_lake(spark, path, options, data.where, files)
+    return spark.read.format(kind).options(**options).load(path)
 
 
 def filtered(df: DataFrame, predicate: str | None, key: str) -> DataFrame:
@@ -210,7 +204,7 @@ def spark_errors(key: str) -> Iterator[None]:
 def _kind(reason: str) -> type[SparkTFError]:
     kinds: list[tuple[tuple[str, ...], type[DataError]]] = [
         (_NOT_FOUND, SourceNotFoundError),
-        (_NO_FILES, EmptySourceError),
+        (NO_FILES, EmptySourceError),
     ]
     return next((kind for signs, kind in kinds if any(sign in reason for sign in signs)), ConfigError)
 

@@ -19,6 +19,7 @@ from sparktf.driver.plan.features import Schema
 from sparktf.driver.plan.plan import Plan
 from sparktf.driver.plan.planner import feed_spec
 from sparktf.driver.source.dataframe import Data, Opened, filtered, open_dataframe, spark_errors
+from sparktf.driver.source.lake import PlannedFiles
 from sparktf.driver.source.table_version import ICEBERG_TABLE, TableVersion, is_listed_in_order
 from sparktf.driver.spark.feeders import FrameRows, RddRows
 from sparktf.errors import ConfigError
@@ -50,19 +51,16 @@ class Origin:
         self._spark = spark
         self._config = config
         self._given = given
-        self._like: str | None = None
+        self._files: PlannedFiles | None = None
         self._planned: int | None = None
 
     def follow(self, plan: Plan) -> None:
-        """Has the rows, where they are not opened yet, be those of a plan: of its version of a table, and with the
-        columns of its files.
+        """Has the rows, where they are not opened yet, be those of a plan: of its version of a table, and of its files.
 
-        A column that came later is missing in the files that Spark would look at: the first ones of the lake.
+        Spark would list others where folders are no columns, and take the columns of the first ones of the lake.
         """
         self._planned = plan.source_version
-        trained = plan.tables.get(Stream.TRAIN)
-        if trained is not None and trained.file.size:
-            self._like = plan.files[int(trained.file.max())]
+        self._files = PlannedFiles.of(plan)
 
     @property
     def data(self) -> Data:
@@ -86,7 +84,7 @@ class Origin:
 
     @cached_property
     def _opened(self) -> Opened:
-        return open_dataframe(self._spark, self._config, self._given, like=self._like, planned=self._planned)
+        return open_dataframe(self._spark, self._config, self._given, files=self._files, planned=self._planned)
 
     @cached_property
     def fed(self) -> SparkData:

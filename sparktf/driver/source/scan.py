@@ -95,6 +95,29 @@ def plain_scan(df: DataFrame) -> ParquetScan | NotPlain:
         return NotPlain(f"the plan cannot be inspected ({reason})")
 
 
+def folders_are_columns(df: DataFrame) -> bool | None:
+    """Returns whether what a DataFrame reads has partition columns; None where Spark does not show it."""
+    scan = _scan_of(df)
+    return None if scan is None else int(scan.relation().partitionSchema().length()) > 0
+
+
+def files_scanned(df: DataFrame) -> int | None:
+    """Returns how many files that hold something a DataFrame reads; None where Spark does not show it."""
+    scan = _scan_of(df)
+    if scan is None:
+        return None
+    listing = scan.relation().location().listFiles(scan.partitionFilters(), scan.dataFilters())
+    return sum(int(directory.files().size()) for directory in elements(listing.toIndexedSeq()))
+
+
+def _scan_of(df: DataFrame) -> Java | None:
+    """Returns the scan of files below filters and projections."""
+    plan = df._jdf.queryExecution().sparkPlan()
+    while class_of(plan) in (_PROJECT, _FILTER):
+        plan = plan.children().apply(0)
+    return plan if class_of(plan) == _SCAN else None
+
+
 def spark_reads(spark: SparkSession) -> SparkReads:
     """Returns what a session's settings make of files."""
     return SparkReads(

@@ -102,7 +102,7 @@ class KerasRun:
         self._member.save(at, last=not at.is_complete)
 
     def _wish(self, step: int) -> Wish:
-        return Wish(save=self._member.saves.wanted(), end=self._epoch_end.is_time_up(step))
+        return Wish(save=self._member.saves.take_wish(), end=self._epoch_end.is_time_up(step))
 
     def _save(self) -> None:
         self._member.save(self._loop.position)

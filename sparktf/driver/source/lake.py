@@ -1,0 +1,108 @@
+"""A lake of Parquet files as Spark reads it: every file below the folder, and beside a plan the very files of that.
+
+Of itself Spark goes down into folders only where these are partition columns (`date=2026-11-20/`): of others it lists
+nothing but the root, without a word.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from typing import NamedTuple
+
+from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame, DataFrameReader, SparkSession
+from pyspark.sql.types import StructType
+
+from sparktf.driver.plan.plan import Plan
+from sparktf.driver.source.partition_filter import first_line
+from sparktf.driver.source.scan import files_scanned, folders_are_columns
+from sparktf.sequence import Stream
+
+NO_FILES = ("UNABLE_TO_INFER_SCHEMA", "Unable to infer schema")
+"""What Spark says where it sees no file."""
+
+_GLOB = re.compile(r"[\\{}\[\]*?]")
+_RECURSIVE = "recursiveFileLookup"
+
+
+class PlannedFiles(NamedTuple):
+    """The files that trainers read, by the run's plan.
+
+    Attributes:
+        paths: Those of `data.path`, and behind them those of `data.validation.path`.
+        newest: The last one that is trained on: columns that came later are in it.
+        least: How many of them lie at `data.path`, at least; `most` is how many at most.
+    """
+
+    paths: tuple[str, ...]
+    newest: str
+    least: int
+    most: int
+
+    @classmethod
+    def of(cls, plan: Plan) -> PlannedFiles | None:
+        """Returns the files of a plan; None where it has none."""
+        trained = plan.tables.get(Stream.TRAIN)
+        if trained is None or not trained.file.size:
+            return None
+        newest = int(trained.file.max())
+        held_out = plan.tables.get(Stream.VALIDATION)
+        first = 0 if held_out is None else int(held_out.file.min(initial=len(plan.files)))
+        # Validation has a path of its own where all its files come behind: one without rows may be of either.
+        if first > newest:
+            return cls(plan.files, plan.files[newest], newest + 1, first)
+        return cls(plan.files, plan.files[newest], len(plan.files), len(plan.files))
+
+
+def read_lake(
+    spark: SparkSession, path: str, options: Mapping[str, str], where: str | None, planned: PlannedFiles | None
+) -> DataFrame:
+    """Returns every row below a path; where a plan is given, with `where` applied those of its files and no others.
+
+    Args:
+        where: The predicate by which the plan has chosen files.
+
+    Raises:
+        PySparkException, Py4JError: Spark cannot read it.
+    """
+
+    def reader() -> DataFrameReader:
+        return spark.read.format("parquet").options(**options)
+
+    # Who has Spark merge the schemas of all files has all columns anyway.
+    schema = None
+    if planned is not None and spark.conf.get("spark.sql.parquet.mergeSchema") != "true":
+        schema = _schema(spark, planned)
+    lake = _all_below(reader if schema is None else lambda: reader().schema(schema), path)
+    if planned is None:
+        return lake
+    found = files_scanned(lake if where is None else lake.where(where))
+    if found is None or planned.least <= found <= planned.most:
+        return lake
+    named = [_literal(file) for file in planned.paths[: planned.most]]
+    return reader().schema(lake.schema).option("basePath", path).load(named)
+
+
+def _all_below(reader: Callable[[], DataFrameReader], path: str) -> DataFrame:
+    try:
+        lake = reader().load(path)
+    except PySparkException as error:
+        if not any(sign in first_line(error) for sign in NO_FILES):
+            raise
+    else:
+        if folders_are_columns(lake) is not False:
+            return lake
+    return reader().option(_RECURSIVE, "true").load(path)
+
+
+def _schema(spark: SparkSession, planned: PlannedFiles) -> StructType:
+    """Returns the columns of the newest file, but those that are folders: these have the types that their values have
+    in all of the lake.
+    """
+    columns = spark.read.parquet(_literal(planned.newest)).schema
+    return StructType([field for field in columns if f"/{field.name}=" not in planned.newest])
+
+
+def _literal(path: str) -> str:
+    return _GLOB.sub(r"\\\g<0>", path)
