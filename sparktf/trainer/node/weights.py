@@ -11,6 +11,7 @@ from sparktf.errors import PreflightError
 from sparktf.feed.pipeline import NodeFeed
 from sparktf.keep import BEGUN, Evaluation, KeepRule, Kept, keep_rule, merged
 from sparktf.sequence import Stream
+from sparktf.trainer.model.averages import take_averages
 from sparktf.trainer.model.evaluate import Evaluator, Sharing
 from sparktf.trainer.model.model import UserModel
 from sparktf.trainer.model.trackables import value_of
@@ -25,7 +26,10 @@ _GATE_EVALUATIONS = 2
 
 
 class PlainCopy(Protocol):
-    """A copy of the model that is trained, without distributed variables: it is evaluated and exported."""
+    """A copy of the model that is trained, without distributed variables: it is evaluated and exported.
+
+    Where the optimizer keeps averages of the weights, the copy has these.
+    """
 
     @property
     def model(self) -> UserModel:
@@ -68,6 +72,7 @@ class CopyOfVariables:
         weights = self._source.model.get_weights()
         if self._plain is not None:
             self._plain.model.set_weights(weights)
+            take_averages(self._plain.model, self._source.model)
 
     def complete(self, *, best: bool) -> None:
         """See `PlainCopy`. What is trained is what is committed, and the best weights are read into the model."""
