@@ -22,16 +22,16 @@ from sparktf.nightly.history import keep_record, recorded
 from sparktf.nightly.mlflow_guest import MlflowGuest
 from sparktf.nightly.mlflow_note import mlmodel_of
 from sparktf.nightly.on_end import tell_of_end
-from sparktf.nightly.pruning import prune_runs
+from sparktf.nightly.pruning import Pruner
 from sparktf.nightly.readiness import await_ready
 from sparktf.nightly.release import release_of
 from sparktf.nightly.reporting import keep_report
 from sparktf.nightly.serving import Published, Serving
 from sparktf.nightly.warm_start import Beginning, beginning_of
-from sparktf.result import RunResult
+from sparktf.result import Application, RunResult
 from sparktf.rundir import RunDirectory
 from sparktf.storage import FileSystems
-from sparktf.storage.base import Storage
+from sparktf.storage.ownership import Ownership
 from sparktf.wire.model_source import Models, ModelSource
 
 _HISTORY, _REPORT, _MLFLOW, _ON_END = "history", "report", "mlflow", "on_end"
@@ -134,13 +134,39 @@ class Night(Hooks):
                 else:
                     published = publish_past_gate(serving, release, result, check_owner)
             except GatedError:
-                _prune(config, storage, rundir, serving, voice)
+                self._prune(config, rundir, serving, result, voice)
                 raise
             line = _in_words(published, serving.path, release.date)
             voice.say(line)
             extra = {"published": published.version, "publishing": line}
-        _prune(config, storage, rundir, serving, voice)
+        self._prune(config, rundir, serving, result, voice)
         return extra
+
+    def _prune(
+        self, config: JobConfig, rundir: RunDirectory, serving: Serving, result: RunResult, voice: Voice
+    ) -> None:
+        try:
+            self._delete_old(config, rundir, serving, result, voice)
+        except StorageError as error:  # the model stands whatever becomes of the old ones, and the next run tries again
+            voice.warn(f"old models or runs are not deleted: {error}")
+
+    def _delete_old(
+        self, config: JobConfig, rundir: RunDirectory, serving: Serving, result: RunResult, voice: Voice
+    ) -> None:
+        keep_models, keep_runs = config.output.keep_models, config.output.keep_runs
+        if keep_models is not None and (versions := serving.prune(keep_models)):
+            voice.say(f"output.keep_models: {keep_models}: deleted {', '.join(map(str, versions))}")
+        if keep_runs is not None:
+            storage = self._file_systems.open(rundir.root)
+            application = Application(result.application, result.application_attempt)
+            claim = partial(
+                Ownership, storage, storage, application=application, clock=self._clock, limit_s=config.timeouts.owner
+            )
+            pruner = Pruner(storage, rundir.root, rundir.name, claim, voice.warn, self._clock.wall_s())
+            spared = {rundir.run_id, *serving.current_run()}
+            # This one is kept too, and has not ended yet.
+            if runs := pruner.prune(keep_runs - 1, spared):
+                voice.say(f"output.keep_runs: {keep_runs}: deleted {', '.join(runs)}")
 
     def last_steps(self, config: JobConfig) -> tuple[str, ...]:
         """Keeps the run's row of the history, makes its report, and lets guests know of the end: users' own last."""
@@ -196,21 +222,3 @@ def _in_words(published: Published, folder: str, date: str) -> str:
         return f"published as version {published.version}: {folder}/{published.version}"
     standing = "which is current" if published.is_current else "which is not current: it was rolled back or followed"
     return f"published already as version {published.version}, {standing}"
-
-
-def _prune(config: JobConfig, storage: Storage, rundir: RunDirectory, serving: Serving, voice: Voice) -> None:
-    try:
-        _delete_old(config, storage, rundir, serving, voice)
-    except StorageError as error:  # the model stands whatever becomes of the old ones, and the next run tries again
-        voice.warn(f"old models or runs are not deleted: {error}")
-
-
-def _delete_old(config: JobConfig, storage: Storage, rundir: RunDirectory, serving: Serving, voice: Voice) -> None:
-    keep_models, keep_runs = config.output.keep_models, config.output.keep_runs
-    if keep_models is not None and (versions := serving.prune(keep_models)):
-        voice.say(f"output.keep_models: {keep_models}: deleted {', '.join(map(str, versions))}")
-    if keep_runs is not None:
-        spared = {rundir.run_id, *serving.current_run()}
-        # This one is kept too, and has not ended yet.
-        if runs := prune_runs(storage, rundir.root, rundir.name, keep_runs - 1, spared):
-            voice.say(f"output.keep_runs: {keep_runs}: deleted {', '.join(runs)}")

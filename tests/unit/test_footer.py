@@ -33,7 +33,7 @@ def types_of(path: Path) -> dict[str, pa.DataType]:
     return read_schema(open_storage(str(path)), source, SparkReads())
 
 
-class _Keys(pe.KmsClient):
+class _Keys(pe.KmsClient):  # type: ignore[misc]
     def wrap_key(self, key: bytes, name: str) -> bytes:
         return base64.b64encode(key)
 

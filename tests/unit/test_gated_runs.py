@@ -114,7 +114,7 @@ def test_the_best_of_the_last_versions_is_the_anchor_unless_it_is_the_champion(n
         driver.run_id = run_id
 
         def compare(spec: TrainerSpec) -> Comparison:
-            anchors.append(spec.anchor and spec.anchor.label)
+            anchors.append(None if spec.anchor is None else spec.anchor.label)
             found = compared(spec)
             (difference,) = found.differences
             if difference.champion is not None:

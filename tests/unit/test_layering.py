@@ -106,6 +106,7 @@ ENTRY_POINTS = {
     "sparktf/compat/tensorflowonspark/__main__.py",
     "sparktf/config/page.py",
     "sparktf/main.py",
+    "sparktf/supported.py",
     "sparktf/nightly/errand.py",
     "sparktf/nightly/mlflow_writer.py",
     "sparktf/trainer/__main__.py",

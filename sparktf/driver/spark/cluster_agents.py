@@ -14,6 +14,7 @@ from typing import Any
 from pyspark.sql import SparkSession
 
 from sparktf.driver.spark.application import Slots
+from sparktf.driver.spark.executor_python import unfit_python
 from sparktf.driver.spark.reservations import Reservations, reserving
 from sparktf.errors import NodeLostError, PreflightError
 from sparktf.executor.agent import AgentSettings
@@ -74,6 +75,7 @@ class ClusterAgents:
         self._reserve_s = reserve_s
         self._closing = threading.Event()
         self._reason = "it ended"
+        self._unfit: PreflightError | None = None
         self._thread = threading.Thread(target=self._run, name="cluster-agents", daemon=True)
         self._thread.start()
 
@@ -90,8 +92,11 @@ class ClusterAgents:
         """Cannot be: the package starts no node again.
 
         Raises:
-            NodeLostError: always.
+            PreflightError: the executors' Python cannot run them.
+            NodeLostError: else.
         """
+        if self._unfit is not None:
+            raise self._unfit
         raise NodeLostError(f"TensorFlowOnSpark gave its nodes up, and starts none again: {self._reason}")
 
     def close(self, wait_s: float) -> None:
@@ -118,5 +123,6 @@ class ClusterAgents:
             cluster.shutdown(timeout=-1)
         except (Exception, SystemExit) as error:  # noqa: BLE001 - it raises bare ones, and ends the process
             self._reason = (str(error).splitlines() or [type(error).__name__])[0]
+            self._unfit = unfit_python(error)
         finally:
             theirs.tf_status.clear()

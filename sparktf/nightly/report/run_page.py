@@ -205,7 +205,7 @@ def _notes(result: RunResult | None) -> list[str]:
     if result.kept is not None:
         kept = result.kept
         best = f"best {kept.metric} {words.figure(kept.value)}"
-        notes.append(f"The weights are those of epoch {kept.epoch + 1}, update {kept.step:,}: {best}.")
+        notes.append(f"The weights are {kept.whose}: {best}.")
     if result.evaluation_error is not None:
         notes.append(f"The last commits are not evaluated: {result.evaluation_error.message}")
     return notes
