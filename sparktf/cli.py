@@ -11,7 +11,6 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 
-from rich.console import Console
 from rich.syntax import Syntax
 
 from sparktf import __version__
@@ -19,7 +18,9 @@ from sparktf.config.duration import seconds_of
 from sparktf.config.load import load_config, show_config
 from sparktf.errors import ConfigError, SparkTFError
 from sparktf.hadoop import HadoopConf
+from sparktf.plain_console import PlainConsole, let_go_of_output, say
 from sparktf.rundir import WAIT_HELP, chosen_run_id
+from sparktf.told import told_lines, words_of_error
 
 _EXIT_INTERRUPTED = 130
 _SET_HELP = "override a key, e.g. --set train.epochs=3"
@@ -36,11 +37,13 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         return command(arguments)
     except SparkTFError as error:
-        print(error, file=sys.stderr)
+        say(told_lines(words_of_error(error)))
         return int(error.verdict)
     except KeyboardInterrupt:
-        print("interrupted", file=sys.stderr)
+        say("interrupted")
         return _EXIT_INTERRUPTED
+    finally:
+        let_go_of_output()
 
 
 def _check(arguments: argparse.Namespace) -> int:
@@ -52,9 +55,9 @@ def _check(arguments: argparse.Namespace) -> int:
 
         _silence_pandas()
         master = arguments.master or default_master(config)
-        found = check_run(config, master, _say, deep=bool(arguments.deep))
+        found = check_run(config, master, say, deep=bool(arguments.deep))
         for error in found.errors:
-            _say(str(error))
+            say(told_lines(words_of_error(error)))
         if found.errors:
             return int(found.errors[0].verdict)
         lines = [f"# {line}" for line in found.known]
@@ -76,7 +79,7 @@ def _plan(arguments: argparse.Namespace) -> int:
     _silence_pandas()
     config = load_config(arguments.config, arguments.set, arguments.date)
     run_id = chosen_run_id(arguments.run_id, arguments.date)
-    forecast = look_ahead(config, run_id, arguments.master or default_master(config), SystemClock(), _say)
+    forecast = look_ahead(config, run_id, arguments.master or default_master(config), SystemClock(), say)
     if arguments.json:
         print(forecast.model_dump_json(indent=1))
     else:
@@ -111,7 +114,7 @@ def _backfill(arguments: argparse.Namespace) -> int:
     backfill.check_order(configs, arguments.parallel)
     systems = FileSystems(HadoopConf.from_environment())
     runs = backfill.runs_of(configs, systems)
-    console = Console()
+    console = PlainConsole()
     if arguments.dry_run:
         console.print(backfill.plan_table(runs))
         return 0
@@ -150,7 +153,7 @@ def _runs(arguments: argparse.Namespace) -> int:
     output = need_output(find_output(arguments.output, arguments.config))
     now = datetime.datetime.now(datetime.UTC)
     since = None if arguments.since is None else parse_since(arguments.since, now)
-    found = recorded_runs(output, arguments.name, failed=arguments.failed, since=since, warn=_say)
+    found = recorded_runs(output, arguments.name, failed=arguments.failed, since=since, warn=say)
     if arguments.json:
         for line in json_lines(found):
             print(line)
@@ -243,10 +246,6 @@ def _promote(arguments: argparse.Namespace) -> int:
 def _silence_pandas() -> None:
     """Keeps Spark's word on its pandas, which is not ours to choose, from whoever looks at a run."""
     warnings.filterwarnings("ignore", "PySpark does not yet fully support pandas", FutureWarning)
-
-
-def _say(line: str) -> None:
-    print(line, file=sys.stderr, flush=True)
 
 
 def _interrupt(signum: int, frame: object) -> None:
@@ -364,7 +363,7 @@ def _add_model_commands(commands: argparse._SubParsersAction[argparse.ArgumentPa
 
 def _show_yaml(text: str) -> None:
     """Prints YAML, in colour where it goes to a terminal; elsewhere untouched, so that it can be piped on."""
-    console = Console()
+    console = PlainConsole()
     if console.is_terminal:
         console.print(Syntax(text.rstrip(), "yaml", theme="ansi_dark", background_color="default"))
     else:

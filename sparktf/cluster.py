@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from functools import partial
+from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
@@ -60,6 +62,7 @@ def train(
             `error.result` the result.
         KeyboardInterrupt: the run was interrupted; everything is stopped.
     """
+    _check_given("train()", config, data)
     console = console or make_console()
     made, data = _config_of(spark, console, config, data, model, prepare, keywords)
     with Cluster(spark, made, console) as cluster:
@@ -85,7 +88,12 @@ class Cluster:
         Args:
             config: Of the first training; or none, and each training makes its own.
             keywords: Without a configuration: settings that all trainings have, such as `workers=2`.
+
+        Raises:
+            ConfigError: it is no configuration, or there are keywords beside it.
         """
+        if config is not None and not isinstance(config, JobConfig):
+            raise ConfigError(f"Cluster() takes a JobConfig, not {_in_words(config)}")
         if config is not None and keywords:
             raise ConfigError(f"a configuration has all settings: {', '.join(keywords)} would be given twice")
         self._given = config
@@ -127,6 +135,7 @@ class Cluster:
         **keywords: Any,
     ) -> TrainedRun:
         """Runs one training; see `sparktf.train`."""
+        _check_given("Cluster.train()", config, data)
         if model is None and not keywords and not isinstance(config, JobConfig):
             data = config if data is None else data
             config = self.config
@@ -173,12 +182,35 @@ def _config_of(
         if given:
             raise ConfigError(f"a configuration has all settings: {', '.join(given)} would be given twice")
         return config, data
-    if config is not None and data is not None:  # a mapping, or what a path leads to
-        raise ConfigError(f"train() takes a JobConfig, a DataFrame or an RDD, not {type(config).__name__}")
+    if config is not None and data is not None:
+        raise ConfigError("the data is given twice: once in the place of a configuration, and once as data")
     if model is None:
         raise ConfigError("there is no configuration: give one, or model=, a function that returns the compiled model")
     made = program_config(spark, model, keywords, partial(console.print, markup=False), prepare=prepare)
     return made, config if data is None else data
+
+
+def _check_given(called: str, config: Any, data: Any) -> None:
+    """Checks what a training is handed, before anything is made of it.
+
+    Raises:
+        ConfigError: it is no configuration, or no data of Spark.
+    """
+    if config is not None and not isinstance(config, (JobConfig, DataFrame, RDD)):
+        raise ConfigError(f"{called} takes a JobConfig, a DataFrame or an RDD, not {_in_words(config)}")
+    if data is not None and not isinstance(data, (DataFrame, RDD)):
+        raise ConfigError(f"{called} takes a DataFrame or an RDD as data, not {_in_words(data)}")
+
+
+def _in_words(value: Any) -> str:
+    """Returns what something is that was taken for a configuration or for data, and what to make of it."""
+    kind = type(value)
+    said = f"a {kind.__name__}" if kind.__module__ == "builtins" else f"a {kind.__module__}.{kind.__name__}"
+    if isinstance(value, Mapping):
+        return f"{said}: JobConfig.model_validate makes a configuration of a mapping"
+    if isinstance(value, (str, Path)):
+        return f"{said}: load_config reads the configuration in a file, and path= names files of data"
+    return f"{said}: spark.createDataFrame makes a DataFrame of much that is none"
 
 
 def _default_run_id(spark: SparkSession, name: str) -> str:

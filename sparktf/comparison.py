@@ -6,8 +6,13 @@ from typing import Literal
 
 from sparktf.message import Message
 
-Finding = Literal["good", "worse", "undecided", "out of bounds", "too few rows", "not compared"]
+Finding = Literal[
+    "good", "worse, within the tolerance", "worse", "undecided", "out of bounds", "too few rows", "not compared"
+]
 """Of one metric, on all rows or a slice; "too few rows" and "not compared" decide nothing."""
+
+TOLERATED: Finding = "worse, within the tolerance"
+"""Beyond doubt worse than the opponent, and by no more than was allowed: good enough, and nothing to call good."""
 
 
 class Difference(Message):
@@ -37,6 +42,22 @@ class Difference(Message):
     rows_needed: int | None = None
 
 
+class Anchored(Message):
+    """The challenger beside the anchor: of the last published versions the best, where that is not the champion.
+
+    Attributes:
+        label: As messages call it: "version 9, the best of the last 7".
+        version: Its published version.
+        problem: Why it could not be evaluated; "" where it could.
+        differences: On all rows; `Difference.champion` is the anchor's value.
+    """
+
+    label: str
+    version: int
+    problem: str = ""
+    differences: tuple[Difference, ...] = ()
+
+
 class Comparison(Message):
     """The outcome of the gate.
 
@@ -48,6 +69,7 @@ class Comparison(Message):
         confidence: Of the intervals on all rows, e.g. 0.95, from `replicates` resamples drawn by `seed`; those on
             slices are wider, so that all of them together hold with it.
         seconds: What the gate took beyond an evaluation that was due anyhow.
+        anchor: What it was compared with besides; None where the champion is the best of the last versions.
     """
 
     promote: bool
@@ -60,6 +82,13 @@ class Comparison(Message):
     seed: int = 0
     seconds: float = 0.0
     differences: tuple[Difference, ...] = ()
+    anchor: Anchored | None = None
+
+    @property
+    def is_tolerated(self) -> bool:
+        """Whether the challenger is let through although it is worse beyond doubt, in some metric on all rows."""
+        beside_anchor = () if self.anchor is None else self.anchor.differences
+        return self.promote and any(d.finding == TOLERATED and not d.slice for d in (*self.differences, *beside_anchor))
 
     @property
     def champion_metrics(self) -> dict[str, float]:

@@ -26,6 +26,7 @@
     │   └── RefusedError (PermissionError)
     ├── ReservationError (TimeoutError)          4  the nodes did not come in time
     ├── GatedError (RuntimeError)                5  trained, but the published model is kept
+    ├── TimeUpError (TimeoutError)               4  the run's own time was over before it could train
     ├── NotReadyError (TimeoutError)             6  the data is not there yet: submit again later
     ├── NotComparedError (RuntimeError)          4  what the gate says is not of the model that is published now
     ├── NodeLostError (RuntimeError)             4  a node's process, host or heartbeat went away
@@ -41,7 +42,9 @@ from __future__ import annotations
 import enum
 from typing import Any, ClassVar
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, ConfigDict, field_validator
+
+from sparktf.told import told, told_lines, words_of_error
 
 
 class Verdict(enum.IntEnum):
@@ -184,6 +187,10 @@ class ReservationError(SparkTFError, TimeoutError):
     """The nodes of a gang did not register in time."""
 
 
+class TimeUpError(SparkTFError, TimeoutError):
+    """`train.deadline` or `train.max_seconds` was over before anything was trained; the message says where it went."""
+
+
 class NotReadyError(SparkTFError, TimeoutError):
     """The data that `data.ready` waits for is not there; nothing is wrong with what is."""
 
@@ -219,6 +226,8 @@ class LifecycleError(SparkTFError, RuntimeError):
 class ErrorRecord(BaseModel):
     """One failure as it travels from a node to the driver and into result.json.
 
+    Its texts are what people are told (`sparktf.told`) from the moment it is made: printable, bounded, without secrets.
+
     Attributes:
         type: Name of the class in this module, or of the user's exception for a `ModelError`.
         message: One line.
@@ -246,6 +255,16 @@ class ErrorRecord(BaseModel):
     log: str = ""
     log_tail: str = ""
 
+    @field_validator("message", "log")
+    @classmethod
+    def _told(cls, text: str) -> str:
+        return told(text)
+
+    @field_validator("traceback", "log_tail")
+    @classmethod
+    def _told_lines(cls, text: str) -> str:
+        return told_lines(text)
+
     def to_error(self) -> SparkTFError:
         """Returns the error of this module that the record describes (`NodeLostError` for an unknown type)."""
         kind = error_class(self.type)
@@ -260,7 +279,7 @@ def record_of(error: BaseException, *, time_s: float, node: str = "driver", trac
     """Returns the record of an error raised here; one that came from a node keeps the node's own record."""
     if isinstance(error, SparkTFError) and error.record is not None:
         return error.record
-    lines = str(error).strip().splitlines() or [type(error).__name__]
+    lines = words_of_error(error).strip().splitlines() or [type(error).__name__]
     ours = isinstance(error, SparkTFError)
     return ErrorRecord(
         type=type(error).__name__,

@@ -16,7 +16,7 @@ from typing import Any, Literal, NamedTuple, Protocol
 import numpy as np
 import numpy.typing as npt
 
-from sparktf.comparison import Comparison, Difference, Finding
+from sparktf.comparison import TOLERATED, Anchored, Comparison, Difference, Finding
 from sparktf.keep import KeepRule
 from sparktf.sequence import Draw, generator
 
@@ -81,11 +81,51 @@ class Measured(NamedTuple):
 
 
 class Opponent(NamedTuple):
-    """The champion: see `Comparison`."""
+    """The champion, or the anchor: see `Comparison`."""
 
     label: str = ""
     version: int | None = None
     problem: str = ""
+
+
+class Beside(NamedTuple):
+    """The anchor, and what the metrics are beside it: `Measured.champion` is its value."""
+
+    opponent: Opponent
+    measured: Sequence[Measured] = ()
+
+
+class Levelled(NamedTuple):
+    """A published version, and how good its metrics are on one scale with the others': see `levels_after`."""
+
+    number: int
+    levels: Mapping[str, float]
+
+
+def levels_after(champion: Mapping[str, float], comparison: Comparison) -> dict[str, float]:
+    """Returns how good a challenger is, by metric, on one scale with all versions before it.
+
+    Values of two nights are of other rows each, and say little beside each other; the difference between two models on
+    the same rows says much. So a version's level is that of its champion, plus the difference to it: the first one's is
+    its value.
+
+    Args:
+        champion: Of the champion; empty where it has none.
+    """
+    return {
+        d.metric: d.challenger
+        if d.champion is None or math.isnan(d.champion)
+        else champion.get(d.metric, d.champion) + d.challenger - d.champion
+        for d in comparison.differences
+        if not d.slice and math.isfinite(d.challenger)
+    }
+
+
+def best_of(versions: Sequence[Levelled], rule: KeepRule) -> int | None:
+    """Returns the number of the version with the best level, of equal ones the last; None where none is known."""
+    sign = -1.0 if rule.mode == "min" else 1.0
+    known = [(sign * v.levels[rule.metric], v.number) for v in versions if rule.metric in v.levels]
+    return max(known)[1] if known else None
 
 
 def draws(buckets: int, seed: int, replicates: int = REPLICATES) -> Floats:
@@ -106,7 +146,7 @@ def interval(differences: Floats, confidence: float) -> tuple[float, float]:
 def found(low: float, high: float, tolerance: float) -> Finding:
     """Returns what an interval says, whose upper end is the better one."""
     if low > -tolerance:
-        return "good"
+        return TOLERATED if high < 0 else "good"
     return "worse" if high < -tolerance else "undecided"
 
 
@@ -124,12 +164,17 @@ def rows_needed(rows: int, difference: float, low: float, high: float, tolerance
 
 
 def judge(
-    measured: Sequence[Measured], questions: Mapping[str, Question], settings: GateSettings, opponent: Opponent
+    measured: Sequence[Measured],
+    questions: Mapping[str, Question],
+    settings: GateSettings,
+    opponent: Opponent,
+    anchor: Beside | None = None,
 ) -> Comparison:
     """Returns the outcome.
 
     Args:
         measured: Each metric of `questions` on all rows, and on slices.
+        anchor: Each metric on all rows beside the anchor; None where there is none.
     """
     slices = {m.slice for m in measured if m.slice and m.rows >= settings.min_rows}
     # All slices together are to be called worse by chance no oftener than one metric on all rows.
@@ -138,7 +183,8 @@ def judge(
         _difference(m, questions[m.metric], settings.min_rows, apart if m.slice else settings.confidence)
         for m in measured
     )
-    promote, reason = _decide(differences, settings, opponent)
+    anchored = None if anchor is None else _anchored(anchor, questions, settings)
+    promote, reason = _decide(differences, settings, opponent, anchored)
     return Comparison(
         promote=promote,
         reason=reason,
@@ -149,7 +195,26 @@ def judge(
         replicates=REPLICATES,
         seed=settings.seed,
         differences=differences,
+        anchor=anchored,
     )
+
+
+def _anchored(anchor: Beside, questions: Mapping[str, Question], settings: GateSettings) -> Anchored:
+    """Returns what is found beside the anchor; bounds are asked of the challenger once, beside the champion."""
+    compared = (m for m in anchor.measured if questions[m.metric].asked.tolerance is not None)
+    found = (
+        _difference(m, Question(q.rule, _Unbounded(q.asked.tolerance)), settings.min_rows, settings.confidence)
+        for m in compared
+        for q in (questions[m.metric],)
+    )
+    label, version, problem = anchor.opponent
+    return Anchored(label=label, version=version or 0, problem=problem, differences=tuple(found))
+
+
+class _Unbounded(NamedTuple):
+    tolerance: float | None
+    min: float | None = None
+    max: float | None = None
 
 
 def _difference(measured: Measured, question: Question, min_rows: int, confidence: float) -> Difference:
@@ -197,38 +262,46 @@ def _is_out_of_bounds(value: float, asked: Asked) -> bool:
     return not is_within
 
 
-def _decide(differences: Sequence[Difference], settings: GateSettings, opponent: Opponent) -> tuple[bool, str]:
+def _decide(
+    differences: Sequence[Difference], settings: GateSettings, opponent: Opponent, anchor: Anchored | None
+) -> tuple[bool, str]:
+    found = [(d, opponent.label) for d in differences]
+    if anchor is not None:
+        found += [(d, anchor.label) for d in anchor.differences]
     for finding in ("out of bounds", "worse"):
-        failed = [d for d in differences if d.finding == finding]
+        failed = [_in_words(d, label) for d, label in found if d.finding == finding]
         if failed:
-            return False, "; ".join(_in_words(d, opponent) for d in failed[:3]) + _more(failed)
+            return False, "; ".join(failed[:3]) + (f"; and {len(failed) - 3} more" if len(failed) > 3 else "")
     if opponent.problem:
         said = f"{opponent.label} cannot be compared with: {opponent.problem}; gate.champion_lost: "
         return settings.champion_lost == "promote", said + settings.champion_lost
-    open_ones = [d for d in differences if d.finding == "undecided" and not d.slice]
+    open_ones = [_in_words(d, label) for d, label in found if d.finding == "undecided" and not d.slice]
     if open_ones:
-        said = "; ".join(_in_words(d, opponent) for d in open_ones) + f"; gate.undecided: {settings.undecided}"
-        return settings.undecided == "promote", said
+        return settings.undecided == "promote", f"{'; '.join(open_ones)}; gate.undecided: {settings.undecided}"
     if not opponent.label:
         return True, "nothing is published to compare with, and the model is within its bounds"
-    return True, f"good enough beside {opponent.label}: " + ", ".join(
-        f"{d.metric} {_figure(d.challenger)} against {_figure(d.champion)}"
-        for d in differences
-        if d.finding == "good" and not d.slice and d.champion is not None
+    said = _good_enough(differences, opponent.label)
+    if anchor is not None and not anchor.problem:
+        said += "; " + _good_enough(anchor.differences, anchor.label)
+    return True, said
+
+
+def _good_enough(differences: Sequence[Difference], label: str) -> str:
+    shown = [d for d in differences if d.finding in ("good", TOLERATED) and not d.slice and d.champion is not None]
+    tolerated = [d for d in shown if d.finding == TOLERATED]
+    said = f"worse than {label}, within the tolerance" if tolerated else f"good enough beside {label}"
+    return f"{said}: " + ", ".join(
+        f"{d.metric} {_figure(d.challenger)} against {_figure(d.champion)}" for d in tolerated or shown
     )
 
 
-def _more(failed: Sequence[Difference]) -> str:
-    return f"; and {len(failed) - 3} more" if len(failed) > 3 else ""
-
-
-def _in_words(d: Difference, opponent: Opponent) -> str:
+def _in_words(d: Difference, label: str) -> str:
     name = f"{d.metric} on {d.slice}" if d.slice else d.metric
     if d.finding == "out of bounds":
         bounds = [f"{key}: {_figure(b)}" for key, b in (("min", d.least), ("max", d.most)) if b is not None]
         return f"{name} {_figure(d.challenger)} is not within gate.metrics.{d.metric}: {', '.join(bounds)}"
     said = (
-        f"{name} is {d.finding}: {_figure(d.challenger)} against {_figure(d.champion)} of {opponent.label}, better by "
+        f"{name} is {d.finding}: {_figure(d.challenger)} against {_figure(d.champion)} of {label}, better by "
         f"{_figure(d.low)} to {_figure(d.high)}, tolerance {_figure(d.tolerance)}"
     )
     if d.finding != "undecided":

@@ -15,6 +15,8 @@ class Knobs:
 
     Attributes:
         tick_s: The driver looks at its nodes at least so often.
+        listens_s: Between two looks at its clock, a process that judges whether others are silent lets no more pass; by
+            what is more it stood still, and heard nobody.
         settle_s: After a failure: so long other nodes may still report one that happened earlier.
         left_behind_s: A trainer may stand still so long once another one has left its loop: more than a call or
             an evaluation takes.
@@ -68,6 +70,7 @@ class Knobs:
         kill_application_s: YARN may take so long to end an application.
         last_output_s: What is left in spark-submit's pipe is read for so long: a grandchild may hold it open
             for longer.
+        python_answer_s: A Python may take so long to say what it is, and what it lacks.
         submit_poll_s: spark-submit is looked after so often.
         follow_s: A run in cluster mode is looked at in its run directory so often.
         board_stop_s: A TensorBoard that is told to stop may take so long.
@@ -76,6 +79,7 @@ class Knobs:
     """
 
     tick_s: float = 0.2
+    listens_s: float = 1.0
     settle_s: float = 1.0
     left_behind_s: float = 60.0
     own_feeders_s: float = 2.0
@@ -119,6 +123,7 @@ class Knobs:
     resource_manager_wait_s: float = 30
     kill_application_s: float = 60.0
     last_output_s: float = 1.0
+    python_answer_s: float = 60.0
     submit_poll_s: float = 0.5
     follow_s: float = 2.0
     board_stop_s: float = 5.0

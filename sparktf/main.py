@@ -1,7 +1,4 @@
-"""The driver's process: arguments to configuration to run to exit code.
-
-Runs as a script too: `sparktf submit` ships this file for `spark-submit` to start.
-"""
+"""The driver's process: arguments to configuration to run to exit code."""
 
 from __future__ import annotations
 
@@ -10,14 +7,18 @@ import signal
 import sys
 import traceback
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from sparktf.config.job import JobConfig
 from sparktf.config.load import load_config
-from sparktf.config.predict_section import PREDICT
-from sparktf.errors import SparkTFError, Verdict
+from sparktf.errors import PreflightError, SparkTFError, Verdict
+from sparktf.plain_console import let_go_of_output, say
 from sparktf.rundir import WAIT_HELP, chosen_run_id
+from sparktf.supported import lacks, spark_complaint
+from sparktf.told import told, told_lines, words_of_error
+from sparktf.verdict_file import named_verdict_file, tell_verdict
 from sparktf.version import __version__
 
 if TYPE_CHECKING:
@@ -78,15 +79,27 @@ def _in_order(run: Callable[[list[SparkSession]], None]) -> int:
     # Spark 4 at every start with pandas 3; of pandas we need no more than that Spark's Arrow functions find it.
     warnings.filterwarnings("ignore", "PySpark does not yet fully support pandas", FutureWarning)
     started: list[SparkSession] = []
+    asked = named_verdict_file()
     code = EXIT_INTERRUPTED
     try:
         code = _verdict_of(run, started)
     except KeyboardInterrupt:
-        print("interrupted", file=sys.stderr)
+        say("interrupted")
     finally:
+        tell_verdict(asked, code)
         for spark in started:
             _stop(spark, code)
+        let_go_of_output()
     return code
+
+
+@contextmanager
+def _needed() -> Iterator[None]:
+    """Is around the imports of what runs a job. Raises `PreflightError` where this Python lacks some of it."""
+    try:
+        yield
+    except ImportError as error:
+        raise PreflightError(lacks(error)) from error
 
 
 def _stop(spark: SparkSession, exit_code: int) -> None:
@@ -98,7 +111,8 @@ def _stop(spark: SparkSession, exit_code: int) -> None:
 def _train(started: list[SparkSession]) -> None:
     config, run_id, wait = parse()
     spark = _session(config, started)
-    from sparktf.cluster import train  # noqa: PLC0415 - as below
+    with _needed():
+        from sparktf.cluster import train  # noqa: PLC0415 - as below
 
     train(spark, config, run_id=run_id, wait=wait)
 
@@ -106,15 +120,21 @@ def _train(started: list[SparkSession]) -> None:
 def _predict(started: list[SparkSession]) -> None:
     config, model = parse_predict()
     spark = _session(config, started, scores=True)
-    from sparktf.predict.dated import score  # noqa: PLC0415 - as below
+    with _needed():
+        from sparktf.predict.dated import score  # noqa: PLC0415 - as below
 
-    print(score(spark, config, model).in_words(), flush=True)
+    say(score(spark, config, model).in_words(), sys.stdout)
 
 
 def _session(config: JobConfig, started: list[SparkSession], *, scores: bool = False) -> SparkSession:
     # A session takes ten seconds or more: so said before even pyspark is imported.
-    print(f"sparktf {__version__}: starting Spark for {config.name}", flush=True)
-    from sparktf.driver.spark.application import start_session  # noqa: PLC0415
+    say(f"sparktf {__version__}: starting Spark for {config.name}", sys.stdout)
+    with _needed():
+        import pyspark  # noqa: PLC0415
+
+        if complaint := spark_complaint(pyspark.__version__):
+            raise PreflightError(complaint)
+        from sparktf.driver.spark.application import start_session  # noqa: PLC0415
 
     spark = start_session(config, scores=scores)
     started.append(spark)
@@ -126,16 +146,9 @@ def _verdict_of(run: Callable[[list[SparkSession]], None], started: list[SparkSe
     try:
         run(started)
     except SparkTFError as e:
-        print(f"{type(e).__name__}: {e}", file=sys.stderr)
+        say(f"{type(e).__name__}: {told(words_of_error(e))}")
         return int(e.verdict)
     except Exception:  # noqa: BLE001 - the edge: Python's own exit code would read as "the model failed"
-        traceback.print_exc()
+        say(told_lines(traceback.format_exc().rstrip()))
         return int(Verdict.INFRASTRUCTURE)
     return int(Verdict.DONE)
-
-
-if __name__ == "__main__":
-    scores = sys.argv[1:2] == [PREDICT]  # then the options are those of jobs/predict.py
-    if scores:
-        del sys.argv[1]
-    sys.exit(predict() if scores else main())

@@ -1,4 +1,4 @@
-"""Secrets among settings that users name themselves: what is shown or stored has Spark's own words in their place."""
+"""Secrets, among settings and in texts: what is shown or stored has Spark's own words in their place."""
 
 from __future__ import annotations
 
@@ -11,11 +11,38 @@ REDACTED = "*********(redacted)"
 # Spark's own `spark.redaction.regex`, and what clouds call their keys; a model's `tokens` or `tokenizer` are none.
 _SECRET_KEY = re.compile(
     r"(?i)secret|passw|passphrase|token$|^spark\..*token|credentials?$|(access|account|private|api|auth)[._-]?key"
+    r"|authorization$|webhook"
 )
-_IN_OPTION = re.compile(
-    r"""(?i)((?:secret|passw\w*|pwd|token|(?:access|account|private|api)[._-]?key)[\w.-]*=)[^\s&;,'"]+"""
+_SECRET_WORDS = {"pwd", "jwt", "pat", "bearer", "cookie", "cookies", "dsn", "sas"}
+"""Too short to be looked for within other words: `pattern` holds one."""
+
+_WORD = re.compile(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])")
+
+_NAME = (
+    r"(?:secret|passw\w{0,20}|passphrase|credentials?|webhook\w{0,12}|token(?![a-z])"
+    r"|(?:access|account|private|api|auth)[._-]?key|(?<![a-z])(?:pwd|jwt|pat|bearer|cookie|dsn|sas|sig)(?![a-z]))"
 )
-_IN_URL = re.compile(r"(://[^/\s:@]*:)[^/\s@]+(?=@)")
+_VALUE = r"""(?:'[^']*'|"[^"]*"|[^\s&;,'"]+)"""
+
+# Texts may be long, and anybody's: nothing here takes more than a bounded look back.
+_IN_TEXT = tuple(
+    re.compile(f"(?i){pattern}")
+    for pattern in (
+        rf"({_NAME}[\w.-]{{0,40}}=){_VALUE}",  # password=x, -Dssl.keyPassword='x y', ?sig=x
+        rf"(--?[\w-]{{0,40}}{_NAME}\s+)(?!-){_VALUE}",  # --token x
+        rf"""(["'][\w.-]{{0,40}}{_NAME}["']\s{{0,9}}:\s{{0,9}}["'])[^'"]+""",  # "password": "x"
+        r"(\bauthorization\W{1,4}(?:basic|bearer|digest|negotiate|token)\s+)[^\s,;'\"]+",
+        r"(\bbearer\s+)[\w.~+/=-]{6,}",
+        # A token by its own looks: JSON Web Tokens, GitHub's, Slack's, Hugging Face's.
+        r"()\b(?:eyJ[\w-]{8,}\.[\w-]+\.[\w-]*|(?:gh[pousr]_|xox[a-z]-|hf_)\w[\w-]{8,})",
+        # A webhook's address is its secret.
+        r"(https?://[^\s/'\"]{0,100}hook[^\s/'\"]{0,100}/)[^\s'\"]+",
+        r"(https?://[^\s'\"]{1,200}hooks?/)[^\s'\"]+",
+        # ://me:x@host, and https://x@host; elsewhere what stands before an @ is no secret: abfss://container@account
+        r"(://[^/\s:@]{0,100}:)[^/\s]+(?=@)",
+        r"(https?://)[^/\s:@]+(?=@)",
+    )
+)
 
 
 def redacted(value: Any, key: str = "") -> Any:
@@ -31,7 +58,7 @@ def redacted(value: Any, key: str = "") -> Any:
 
 def is_secret_key(key: str) -> bool:
     """Whether what stands under the key is a secret."""
-    return _SECRET_KEY.search(key) is not None
+    return _SECRET_KEY.search(key) is not None or any(word.lower() in _SECRET_WORDS for word in _WORD.findall(key))
 
 
 def _redacted(value: Any, *, hidden: bool) -> Any:
@@ -43,6 +70,10 @@ def _redacted(value: Any, *, hidden: bool) -> Any:
         return value
     if hidden:
         return REDACTED if value != "" else value
-    if isinstance(value, str):
-        return _IN_URL.sub(rf"\1{REDACTED}", _IN_OPTION.sub(rf"\1{REDACTED}", value))
-    return value
+    return _text(value) if isinstance(value, str) else value
+
+
+def _text(text: str) -> str:
+    for pattern in _IN_TEXT:
+        text = pattern.sub(rf"\1{REDACTED}", text)
+    return text

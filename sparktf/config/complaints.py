@@ -10,9 +10,9 @@ from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
 from sparktf.config.section import Section
-from sparktf.config.shape import MAY_HOLD_SECRETS, Key, dotted, section_at, walk_sections
+from sparktf.config.shape import COMMANDS, MAY_HOLD_SECRETS, Key, dotted, section_at, walk_sections
 from sparktf.errors import ConfigError
-from sparktf.redaction import redacted
+from sparktf.redaction import REDACTED, redacted
 
 _UNKNOWN = "extra_forbidden"
 _MISSING = "missing"
@@ -92,7 +92,10 @@ def _message(key: Key, details: list[ErrorDetails]) -> str:
         return f"{where} is missing: {_description(key)}"
     if first["type"] == "value_error":
         return f"{where}: {first['ctx']['error']}" if key else str(first["ctx"]["error"])
-    found = shown(redacted(first["input"], where) if key[:-1] in MAY_HOLD_SECRETS else first["input"])
+    if key[:2] in COMMANDS:
+        found = REDACTED
+    else:
+        found = shown(redacted(first["input"], where) if key[:-1] in MAY_HOLD_SECRETS else first["input"])
     allowed = [_allowed(detail) for detail in details]
     if None in allowed:
         return f"{where} is {found}: {first['msg']}"

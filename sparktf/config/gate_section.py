@@ -57,6 +57,12 @@ class GateConfig(Section):
         description="What happens where the published model can no longer be loaded, or needs inputs that the data "
         "does not have: the new one is judged by `min` and `max` alone, or the published one is kept.",
     )
+    anchor: NonNegativeInt = Field(
+        default=7,
+        description="The new model must not be worse, by the same tolerances, than the best of so many versions "
+        "published last either: what is lost bit by bit within the tolerance is not lost without end. 0: it is "
+        "compared with the published one alone.",
+    )
     confidence: float = Field(
         default=0.95, gt=0.5, lt=1, description="Of the intervals of the differences between both models."
     )

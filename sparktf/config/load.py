@@ -16,7 +16,16 @@ from pydantic import ValidationError
 
 from sparktf.config.complaints import describe, shown
 from sparktf.config.job import JobConfig
-from sparktf.config.shape import DOTTED_NAMES, FREE_FORM, MAY_HOLD_SECRETS, OPTIONAL_SECTIONS, Key, dotted, one_line
+from sparktf.config.shape import (
+    COMMANDS,
+    DOTTED_NAMES,
+    FREE_FORM,
+    MAY_HOLD_SECRETS,
+    OPTIONAL_SECTIONS,
+    Key,
+    dotted,
+    one_line,
+)
 from sparktf.config.yaml import BareSwitch, YamlError, dump_yaml, load_yaml
 from sparktf.errors import ConfigError
 from sparktf.redaction import REDACTED, redacted
@@ -104,8 +113,13 @@ def show_config(config: JobConfig) -> str:
     for section in MAY_HOLD_SECRETS:
         *above, key = section
         if (holder := _at(plain, above)).get(key) is not None:
-            holder[key] = redacted(holder[key])
+            holder[key] = _program(holder[key]) if section in COMMANDS else redacted(holder[key])
     return dump_yaml(plain)
+
+
+def _program(command: Sequence[str]) -> list[str]:
+    """Returns what is shown of a command."""
+    return [redacted(command[0]), *([REDACTED] if len(command) > 1 else [])]
 
 
 def _plain(config: JobConfig) -> dict[str, Any]:
@@ -130,7 +144,8 @@ def _override(text: str) -> Override:
     key = _split(path.strip())
     if not equals or not all(key):
         raise ConfigError(f"--set {one_line(text)}: write it as section.key=value")
-    text = one_line(f"{path}={redacted(value, path)}")  # as errors show it
+    shows = REDACTED if key[:2] in COMMANDS else redacted(value, path)
+    text = one_line(f"{path}={shows}")  # as errors show it
     if value.lstrip().startswith("{{"):  # a template; to YAML it would be a mapping
         return Override(text, key, value.strip())
     try:

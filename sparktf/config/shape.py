@@ -60,7 +60,10 @@ def walk_sections(section: type[Section] = JobConfig, prefix: str = "") -> Itera
 FREE_FORM = (("params",), ("data", "fill_null"))
 """Keys whose values may be of any type."""
 
-MAY_HOLD_SECRETS = (("params",), ("submit", "conf"), ("output", "on_end"))
+COMMANDS = (("output", "on_end"),)
+"""What programs are given may be anything: of a command the program alone is shown."""
+
+MAY_HOLD_SECRETS = (("params",), ("submit", "conf"), *COMMANDS)
 """What has names of the user's or Spark's, or is a command, and some of whose values nobody should see."""
 
 DOTTED_NAMES = (("submit", "conf"),)

@@ -3,21 +3,24 @@
 from __future__ import annotations
 
 import html
+import logging
 import os
 import shutil
 import sys
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from sparktf.comparison import Comparison
+from sparktf.comparison import TOLERATED, Comparison, Difference
 from sparktf.errors import Verdict
 from sparktf.knobs import KNOBS
+from sparktf.plain_console import PlainConsole
 from sparktf.result import RunResult
+from sparktf.told import told, words_of_error
 from sparktf.wire.control import Metrics, Progress
 
 
@@ -27,18 +30,10 @@ def make_console() -> Console:
     spark-submit puts a pipe between a Python driver and the terminal, so the terminal is looked for at the parent too.
     """
     if Console().is_jupyter:
-        return _Console(width=_NOTEBOOK_COLUMNS, highlight=False)
+        return PlainConsole(width=_NOTEBOOK_COLUMNS)
     terminal = sys.stdout.isatty() or _parent_has_terminal()
     width = shutil.get_terminal_size((120, 24)).columns if terminal else 160
-    return _Console(force_terminal=terminal or None, width=width, highlight=False, soft_wrap=not terminal)
-
-
-class _Console(Console):
-    """A console that nobody needs to read to the end: a run does not end because its output's reader has."""
-
-    def on_broken_pipe(self) -> None:
-        """Says no more, where rich would end the process."""
-        self.quiet = True
+    return PlainConsole(force_terminal=terminal or None, width=width, soft_wrap=not terminal)
 
 
 def _parent_has_terminal() -> bool:
@@ -51,6 +46,8 @@ def _parent_has_terminal() -> bool:
     finally:
         os.close(fd)
 
+
+_log = logging.getLogger(__name__)
 
 _NOTEBOOK_COLUMNS = 110
 _SHOWN_HOSTS = 8
@@ -80,7 +77,8 @@ class Display:
         self._status: Any = None
 
     def say(self, text: str, style: str = "") -> None:
-        """Prints one line that stays."""
+        """Prints one line that stays, as people are told it (`sparktf.told`)."""
+        text = told(text)
         self._console.print(Text(text, style=style))
         self._observer(text, style)
 
@@ -197,30 +195,47 @@ def style_of(verdict: int) -> str:
 
 
 def print_result(console: Console, result: RunResult) -> None:
-    """Prints the table that ends a run, after the traceback of one that failed."""
+    """Prints the table that ends a run, after the traceback of one that failed. Raises nothing: the verdict stands."""
+    try:
+        _print_result(console, result)
+    except Exception as error:  # noqa: BLE001 - a result that is stored, and whose verdict is the exit code
+        _log.warning("the result could not be shown: %s: %s", type(error).__name__, told(words_of_error(error)))
+
+
+def _print_result(console: Console, result: RunResult) -> None:
     if result.error is not None and result.error.traceback:
         console.print(Text(result.error.traceback.rstrip(), style="dim"))
     if result.comparison is not None:
-        console.print(_comparison(result.comparison))
-    title = f"{result.name} / {result.run_id}: {ending_of(result)}"
+        for table in _comparisons(result.comparison):
+            console.print(table)
+    title = Text(f"{result.name} / {result.run_id}: {ending_of(result)}")
     table = Table(title=title, title_justify="left", show_header=False, title_style=f"bold {style_of(result.verdict)}")
     table.add_column(style="bold")
     table.add_column(overflow="fold")
     for key, value in _facts(result):
-        table.add_row(key, value)
+        table.add_row(Text(key), Text(value))
     console.print(table)
 
 
-def _comparison(comparison: Comparison) -> Table:
-    """Returns the table of what the gate found: both models, how far apart they are, and what that means."""
-    versus = comparison.champion or "nothing published"
-    title = f"gate: this model against {versus}, rows resampled {comparison.replicates:,} times"
-    table = Table(title=title, title_justify="left", title_style="bold")
+def _comparisons(comparison: Comparison) -> Iterator[Table]:
+    """Yields the tables of what the gate found: beside the champion, and beside the anchor where there is another."""
+    versus, resampled = comparison.champion or "nothing published", f"rows resampled {comparison.replicates:,} times"
+    yield _comparison(f"gate: this model against {versus}, {resampled}", versus, comparison.differences)
+    anchor = comparison.anchor
+    if anchor is not None:
+        said = f"which cannot be compared with: {anchor.problem}" if anchor.problem else resampled
+        title = f"gate: this model against {anchor.label}, {said}"
+        yield _comparison(title, f"version {anchor.version}", anchor.differences)
+
+
+def _comparison(title: str, versus: str, differences: Iterable[Difference]) -> Table:
+    """Returns a table: both models, how far apart they are, and what that means."""
+    table = Table(title=Text(title), title_justify="left", title_style="bold")
     table.add_column("metric", style="bold")
     for column in ("rows", "this model", versus, "better by", "tolerance"):
-        table.add_column(column, justify="right")
+        table.add_column(Text(column), justify="right")
     table.add_column("finding")
-    for d in comparison.differences:
+    for d in differences:
         name = f"{d.metric}, {d.slice}" if d.slice else d.metric
         champion, tolerance = ("-" if value is None else _figure(value) for value in (d.champion, d.tolerance))
         ends = "-" if d.low is None or d.high is None else f"{_figure(d.low)} to {_figure(d.high)}"
@@ -230,7 +245,7 @@ def _comparison(comparison: Comparison) -> Table:
     return table
 
 
-_FINDINGS = {"good": "green", "worse": "red", "out of bounds": "red", "undecided": "yellow"}
+_FINDINGS = {"good": "green", TOLERATED: "yellow", "worse": "red", "out of bounds": "red", "undecided": "yellow"}
 
 
 def _locality(result: RunResult) -> str:
@@ -324,7 +339,7 @@ def _facts(result: RunResult) -> list[tuple[str, str]]:
     facts.extend(_ends(result))
     if result.kept is not None:
         kept = result.kept
-        facts.append(("weights", f"of epoch {kept.epoch + 1}, step {kept.step:,}: best {kept.metric} {kept.value:.4f}"))
+        facts.append(("weights", f"{kept.whose}: best {kept.metric} {kept.value:.4f}"))
     for stream, values in result.metrics.items():
         facts.extend((f"{stream} {name}", _figure(value)) for name, value in values.items())
     if result.evaluation_error is not None:

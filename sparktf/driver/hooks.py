@@ -71,14 +71,20 @@ class Hooks:
         del config, rundir, result, voice, check_owner
         return {}
 
-    def reads_events(self, config: JobConfig) -> bool:
-        """Whether `ended` reads the run's events: then all that was told so far is stored before it is called."""
+    def last_steps(self, config: JobConfig) -> tuple[str, ...]:
+        """Returns the names of what is to be done once the result is written, in their order.
+
+        They are kept with the result, until all are done: they mean the same in every version.
+        """
         del config
-        return False
+        return ()
 
-    def ended(self, result: RunResult, config: JobConfig, rundir: RunDirectory, put: Put, voice: Voice) -> None:
-        """The run has a verdict, and its result is written; it is this driver's until the hook returns.
+    def do_last(
+        self, step: str, result: RunResult, config: JobConfig, rundir: RunDirectory, put: Put, voice: Voice
+    ) -> None:
+        """Does one of `last_steps`: the run has a verdict, and its result is written; it is this driver's until then.
 
-        Raises nothing: the verdict stands, whatever goes wrong here. Not called where an earlier result is repeated,
-        nor where the result could not be written or another submission owns the run.
+        Raises nothing: the verdict stands, whatever goes wrong here. Called by a driver that repeats an earlier result
+        for what an earlier driver, which was killed, has not done, or had done a moment before. Not called where the
+        result could not be written, or another submission owns the run.
         """

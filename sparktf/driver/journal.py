@@ -7,8 +7,11 @@ from rich.console import Console
 from sparktf.config.job import JobConfig
 from sparktf.driver.console import Display
 from sparktf.driver.gang.site import Voice
+from sparktf.errors import StorageError
 from sparktf.event_log import EventLog
-from sparktf.events import Event, LineSaid, WarningGiven
+from sparktf.events import Event, LineSaid, RunEnded, WarningGiven
+from sparktf.result import RunResult
+from sparktf.told import told
 
 
 class Journal:
@@ -40,20 +43,29 @@ class Journal:
             self._events.emit(event)
 
     def warn(self, text: str) -> None:
-        """Gives a warning, which the result mentions."""
+        """Gives a warning, which the result mentions, as people are told it."""
+        text = told(text)
         self.warnings.append(text)
         self.display.say(f"warning: {text}", "yellow")
         self.emit(WarningGiven(text=text))
 
     def warn_once(self, text: str) -> None:
         """Gives a warning unless it is given already."""
-        if text not in self.warnings:
+        if told(text) not in self.warnings:
             self.warn(text)
 
     def flush(self) -> None:
         """Stores what is told so far. Raises `StorageError`."""
         if self._events is not None:
             self._events.flush()
+
+    def keep_end(self, result: RunResult) -> None:
+        """Tells that the run has ended, and stores it; what is not stored is said."""
+        self.emit(RunEnded(verdict=int(result.verdict), error=result.error.message if result.error else None))
+        try:
+            self.flush()
+        except StorageError as e:
+            self.display.say(f"the last events of the run are not stored: {e}", "yellow")
 
     def end(self) -> None:
         """Stores nothing any more."""

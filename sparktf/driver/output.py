@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import secrets
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 
 from sparktf.clock import Clock
@@ -13,9 +13,13 @@ from sparktf.driver.plan.plan import Plan
 from sparktf.driver.plan.stored_plan import load_plan, save_plan
 from sparktf.errors import (
     ConfigError,
+    CorruptFileError,
     FencedOffError,
+    OwnedError,
     PreflightError,
+    SparkTFError,
     StorageError,
+    StorageNotFoundError,
     StoragePermissionError,
     StorageUnavailableError,
 )
@@ -23,11 +27,15 @@ from sparktf.event_log import EventLog, next_segment
 from sparktf.events import RunBegun
 from sparktf.knobs import KNOBS
 from sparktf.result import Application, RunResult, result_content
-from sparktf.rundir import RunDirectory
-from sparktf.storage.base import Storage
+from sparktf.rundir import EVENTS, TERMS, RunDirectory, is_of_a_run, is_on_its_way
+from sparktf.storage.base import Storage, name_of
 from sparktf.storage.fence import Fence
+from sparktf.storage.last_steps import LastSteps
 from sparktf.storage.ownership import Ownership
 from sparktf.storage.results import read_result
+
+_NAMED = 3
+"""So many entries of a folder that is refused are named."""
 
 
 def check_output(storage: Storage, path: str) -> None:
@@ -43,6 +51,32 @@ def check_output(storage: Storage, path: str) -> None:
         raise
     except StorageError as e:
         raise PreflightError(f"output.path cannot be written: {e}") from e
+
+
+def check_folder(storage: Storage, rundir: RunDirectory) -> None:
+    """Refuses a run directory that somebody else has filled: what a run puts in its place would replace it.
+
+    Raises:
+        PreflightError: it is not empty, and no run has begun there; or it cannot be read.
+        StorageError: the storage failed.
+    """
+    try:
+        names = {name_of(entry.path) for entry in storage.list(rundir.path)}
+    except StorageNotFoundError:
+        return
+    except StoragePermissionError as e:
+        raise PreflightError(f"output.path cannot be read: {e}") from e
+    if {TERMS, EVENTS} & names or all(is_on_its_way(name) for name in names):
+        return
+    with suppress(StorageNotFoundError, CorruptFileError):  # of a run that was refused before it had an owner
+        result = read_result(storage, rundir.result)
+        if (result.name, result.run_id) == (rundir.name, rundir.run_id) and all(map(is_of_a_run, names)):
+            return
+    found = ", ".join(sorted(names)[:_NAMED])
+    raise PreflightError(
+        f"{rundir.path} is not empty, and no run has begun there: it holds {found}. Nothing is written there: "
+        "choose another output.path or run id"
+    )
 
 
 def plan_of_run(
@@ -130,10 +164,15 @@ _OWNERS = 20
 
 
 class ResultFile:
-    """The run's result.json, which belongs to whoever holds the run's fence."""
+    """The run's result.json, which belongs to whoever holds the run's fence.
+
+    Attributes:
+        last_steps: What follows it.
+    """
 
     def __init__(self, storage: Storage, rundir: RunDirectory, fence: Fence, application: Application) -> None:
         """Touches nothing."""
+        self.last_steps = LastSteps(storage, rundir, fence)
         self._storage = storage
         self._rundir = rundir
         self._fence = fence
@@ -153,6 +192,11 @@ class ResultFile:
         except StoragePermissionError as e:
             raise PreflightError(f"output.path cannot be read: {e}") from e
         result = read_result(self._storage, path)
+        if (result.name, result.run_id) != (self._rundir.name, self._rundir.run_id):
+            raise PreflightError(
+                f"{path} is the result of {result.name}/{result.run_id}, and not of {self._rundir.run}: the folder was "
+                "copied or renamed; choose another run id, or take the file away"
+            )
         return result if result.is_repeated_by(self._application) else None
 
     def check_owner(self) -> None:
@@ -180,8 +224,11 @@ class ResultFile:
         content = json.dumps([*owners[-_OWNERS:], self._application.id]).encode()
         self._fence.put(self._rundir.owners, content)
 
-    def write(self, result: RunResult) -> None:
+    def write(self, result: RunResult, steps: Sequence[str] = ()) -> None:
         """Writes the result, replacing an earlier one; without a fence only where nobody else holds the run.
+
+        Args:
+            steps: What is to follow it, and is recorded before.
 
         Raises:
             FencedOffError: another submission owns the run, or has decided it.
@@ -195,7 +242,9 @@ class ResultFile:
             if self.standing() is not None:
                 self._fence.give_up()
                 raise FencedOffError(f"another submission has ended the run: {self._rundir.result} is its own")
-        self._fence.put(self._rundir.result, result_content(result))
+        content = result_content(result)
+        self.last_steps.announce(content, steps)
+        self._fence.put(self._rundir.result, content)
 
     def _owners(self) -> list[str]:
         path = self._rundir.owners
@@ -226,11 +275,33 @@ class Tenure:
         self.fence = Fence(storage, rundir, hasty, self._owner)
         self.results = ResultFile(storage, rundir, self.fence, application)
 
-    def begin(self, say: Callable[[str], None], *, wait: bool) -> RunResult | None:
-        """Makes this driver the run's owner, before it writes; returns a result that another one has left meanwhile.
+    def take_up(self, preflight: Callable[[], None], say: Callable[[str], None], *, wait: bool) -> RunResult | None:
+        """Makes this driver the run's owner, unless its result is to be repeated, which is returned.
+
+        Of a result that steps follow which nobody has done yet it becomes the owner, too, if it can.
 
         Args:
+            preflight: Raises what refuses the run.
             wait: While another submission owns the run.
+
+        Raises:
+            SparkTFError: of `preflight`; of `begin`; or the run cannot be this application's any more.
+        """
+        try:
+            check_folder(self._storage, self._rundir)
+        except BaseException:
+            self.fence.give_up()  # nothing is to be written, the result included
+            raise
+        repeated = self.results.standing()
+        if repeated is not None:
+            self._begin_last_steps(say, wait=wait)
+            return repeated
+        self.results.check_owner()
+        preflight()
+        return self._begin(say, wait=wait)
+
+    def _begin(self, say: Callable[[str], None], *, wait: bool) -> RunResult | None:
+        """Makes this driver the run's owner, before it writes; returns a result that another one has left meanwhile.
 
         Raises:
             PreflightError: the output cannot be written.
@@ -245,10 +316,20 @@ class Tenure:
             self.fence.give_up()  # nothing is to be written, the result included
             raise
         self.fence.hold()
-        decided = self.results.standing()
-        if decided is not None:
-            self.fence.release()
-        return decided
+        return self.results.standing()
+
+    def _begin_last_steps(self, say: Callable[[str], None], *, wait: bool) -> None:
+        """Makes this driver the run's owner where steps are left that follow its result.
+
+        Raises nothing: the verdict is there, whoever does what follows it.
+        """
+        try:
+            if self.results.last_steps.left():
+                self._begin(say, wait=wait)
+        except OwnedError as e:
+            say(f"what follows the result is another submission's: {e}")
+        except SparkTFError as e:
+            say(f"what follows the result is not done: {e}")
 
     def end(self) -> None:
         """Leaves the run to the next submission, once all is written."""

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import datetime
 import traceback
 from contextlib import suppress
 from functools import partial
 from typing import Any
 
-from sparktf.clock import Stopwatch
 from sparktf.config.job import JobConfig
 from sparktf.config.load import show_config
 from sparktf.driver.attempt import restart
@@ -37,17 +35,18 @@ from sparktf.errors import (
     Verdict,
     record_of,
 )
-from sparktf.events import AttemptBegun, AttemptEnded, RunBegun, RunEnded
+from sparktf.events import AttemptBegun, AttemptEnded, RunBegun
 from sparktf.knobs import KNOBS
 from sparktf.lifecycle import RUN, RunEvent, RunState, step
 from sparktf.result import AttemptResult, NodeResult, RunResult
+from sparktf.run_time import RunTime
 from sparktf.rundir import RunDirectory
 from sparktf.sequence import Cursor, Stream
-from sparktf.time_limit import time_limit
+from sparktf.storage.checkpoints import steps_in
 from sparktf.wire.control import TrainerSpec
 from sparktf.wire.restore import Restore
 
-_BEGINS = {RunEvent.PLANNED: "prepare", RunEvent.BEGIN: "train", RunEvent.AGAIN: "reserve"}
+_BEGINS = {RunEvent.BEGIN: "train", RunEvent.AGAIN: "reserve"}
 """What begins with an event, of the phases that `RunResult.seconds` tells of."""
 
 
@@ -71,8 +70,9 @@ class Run:
         self._hasty = file_systems.open(root, deadline_s=KNOBS.hasty_storage_s)
         self._journal = Journal(gang.console, config)
         self._display, self._voice = self._journal.display, self._journal.voice
-        self._started_s = self._clock.wall_s()
-        self._stopwatch = Stopwatch(self._clock.now_s, "preflight")
+        ending_s = partial(self._hooks.ending_s, config, self._rundir)
+        committed = partial(steps_in, self._storage, self._rundir.checkpoints)
+        self._time = RunTime(self._clock, config.train, ending_s, committed)
         self._attempts: list[AttemptResult] = []
         self._result = RunResult(
             run_id=run_id,
@@ -97,11 +97,8 @@ class Run:
             KeyboardInterrupt: it was interrupted, and everything is stopped.
         """
         try:
-            repeated = self._results.standing()
-            if repeated is None:
-                self._results.check_owner()
-                self._site.preflight(self._config, self._voice)
-                repeated = self._tenure.begin(self._display.say, wait=self._wait)
+            preflight = partial(self._site.preflight, self._config, self._voice)
+            repeated = self._tenure.take_up(preflight, self._display.say, wait=self._wait)
             if repeated is None:
                 self._train()
             else:
@@ -126,9 +123,9 @@ class Run:
 
     def _repeat(self, result: RunResult) -> RunResult:
         """Shows an earlier result again. Raises its error, if it has one."""
-        self._display.say(
-            f"run {result.run_id} is {'done' if result.is_final else 'decided'} already: its result stands"
-        )
+        how = "done" if result.is_final else "decided"
+        self._display.say(f"run {result.run_id} is {how} already: its result stands")
+        self._end_with(result)
         print_result(self._gang.console, result)
         result.raise_for_verdict()
         return result
@@ -138,10 +135,11 @@ class Run:
         self._open_events()
         self._display.say(f"run {self._rundir.name}/{self._rundir.run_id} on {self._site.place}")
         self._hooks.begun(config, self._rundir, self._summary(None), self._voice)
-        self._stopwatch.enter("plan")
+        self._time.enter("plan")
         plan = plan_of_run(config, self._storage, self._rundir, self._fence, self._plan, self._display.say)
         self._result = self._result.model_copy(update={"source_version": plan.source_version})
         self._take(RunEvent.PLANNED)
+        self._time.go_on_to("prepare")
         assets = self._site.prepare(config, plan, self._storage, self._rundir.assets, self._fence.put)
         self._committer = Committer(
             config,
@@ -149,11 +147,11 @@ class Run:
             self._rundir,
             plan,
             self._journal.warn,
-            clock=self._clock,
+            clock=self._gang.clock,
             hasty=self._hasty,
             fence=self._fence,
         )
-        self._stopwatch.enter("reserve")
+        self._time.go_on_to("reserve")
         self._gang.reserve(config, plan, self._voice)
         self._take(RunEvent.RESERVED)
         self._run_attempts(plan, assets)
@@ -162,13 +160,13 @@ class Run:
 
     def _plan(self) -> Plan:
         """Plans a run that has no plan yet, unless those above the driver refuse its data."""
-        self._stopwatch.enter("wait")
+        self._time.enter("wait")
         self._hooks.before_plan(self._config, self._rundir, self._voice)
-        self._stopwatch.enter("plan")
+        self._time.enter("plan")
         plan = self._site.plan(self._config, self._voice)
-        self._stopwatch.enter("check")
+        self._time.enter("check")
         self._hooks.planned(self._config, plan, self._rundir, self._fence.put, self._voice)
-        self._stopwatch.enter("plan")
+        self._time.enter("plan")
         return plan
 
     def _open_events(self) -> None:
@@ -214,15 +212,13 @@ class Run:
         restore = committer.begin()
         started_s = self._clock.now_s()
         cursor = restore.cursor if restore else Cursor()
-        trainers = seating.trainers(started_s)
-        attempt = Attempt(
-            number, self._config, plan, cursor, trainers, self._clock.now_s, self._clock.wall_s, hosts=seating.dealt
-        )
+        trainers, now_s = seating.trainers(gang.clock.now_s()), gang.clock.now_s
+        attempt = Attempt(number, self._config, plan, cursor, trainers, now_s, self._clock.wall_s, hosts=seating.dealt)
         attempt.rows_aside, attempt.rows_replayed = restore.rows_aside if restore else 0, committer.replayed
         attempt.evaluation.commits.begin(restore)
         if plan.staged:
             attempt.fed.ledger = seating.ledger(
-                attempt, plan.staged, self._clock.now_s, committer.splits, rebalance=self._config.data.rebalance
+                attempt, plan.staged, now_s, committer.splits, rebalance=self._config.data.rebalance
             )
         feeding = Feeding(attempt, partial(gang.feed, self._config, plan, number))
         committer.attempt = attempt
@@ -237,7 +233,7 @@ class Run:
             outcome = watch.follow()
             if outcome is Outcome.DONE:
                 watch.settle()
-                self._stopwatch.enter("publish")
+                self._time.enter("publish")
                 committer.publish(attempt)
                 self._take(RunEvent.PUBLISHED)
         finally:
@@ -277,9 +273,9 @@ class Run:
     def _leader(
         self, number: int, seating: Seating, plan: Plan, assets: dict[str, Any], restore: Restore | None
     ) -> TrainerSpec:
-        """Returns what the leader's trainer gets."""
+        """Returns what the leader's trainer gets. Raises `TimeUpError` where the wait for nodes left it no time."""
+        self._time.go_on_to("reserve")
         models = self._hooks.models(self._config, self._rundir, self._voice, resumes=restore is not None)
-        before_s = partial(self._hooks.ending_s, self._config, self._rundir)
         return TrainerSpec(
             run_id=self._rundir.run_id,
             run_root=self._rundir.root,
@@ -294,18 +290,16 @@ class Run:
             assets=assets,
             restore=restore,
             hadoop=self._site.file_systems.hadoop.for_nodes(),
-            time_limit=time_limit(self._config.train, self._started_s, self._clock.wall_s(), before_s),
-            init=None if restore else models.init,
-            champion=models.champion,
+            time_limit=self._time.limit(),
+            **models._asdict(),
         )
 
     def _announce(self, number: int, seating: Seating, leader: TrainerSpec) -> None:
         restore, init = leader.restore, leader.init
         since = f"from step {restore.step}" if restore else f"from {init.label}" if init else "from scratch"
         self._display.say(f"attempt {len(self._attempts) + 1}: {seating.in_words}, {since}")
-        workers, from_step = seating.workers, restore.step if restore else 0
-        hosts = ", ".join(workers)
-        self._journal.emit(AttemptBegun(attempt=number, workers=len(workers), hosts=hosts, from_step=from_step))
+        hosts, step = ", ".join(seating.workers), restore.step if restore else 0
+        self._journal.emit(AttemptBegun(attempt=number, workers=len(seating.workers), hosts=hosts, from_step=step))
 
     def _keep_attempt(
         self, watch: Watch, nodes: tuple[NodeResult, ...], restore: Restore | None, duration_s: float
@@ -358,22 +352,25 @@ class Run:
             self._journal.end()
             return
         try:
-            if self._fence.path is not None:
-                self._fence.tidy()  # first of all: it makes room
+            self._fence.tidy()  # first of all: it makes room
         except StorageError as e:
             self._journal.warn(f"uploads that were not committed stay for the next run of this id to remove: {e}")
-        self._results.write(result)
-        if self._hooks.reads_events(self._config):
-            with suppress(StorageError):  # then it reads those that are there
-                self._journal.flush()
-        self._hooks.ended(result, self._config, self._rundir, self._fence.put, self._voice)
-        self._journal.emit(RunEnded(verdict=int(result.verdict), error=result.error.message if result.error else None))
-        self._journal.flush()
-        self._fence.release()
+        self._results.write(result, self._hooks.last_steps(self._config))
+        with suppress(StorageError):  # then a last step that reads them has those that are there
+            self._journal.flush()
+        self._end_with(result)
+
+    def _end_with(self, result: RunResult) -> None:
+        """Does what is left to do that follows a result, and gives the run up; nothing if it is not this driver's."""
+        if self._fence.path is not None:
+            args = result, self._config, self._rundir, self._fence.put, self._voice
+            self._results.last_steps.do(lambda step: self._hooks.do_last(step, *args), self._display.say)
+            self._journal.keep_end(result)
+            with suppress(StorageError):  # the next fence sweeps what is left
+                self._fence.release()
 
     def _summary(self, error: ErrorRecord | None) -> RunResult:
         committer = self._committer
-        started = datetime.datetime.fromtimestamp(self._started_s, datetime.UTC)
         with self._gang.roster.changed:
             trained = {} if committer is None else committer.facts()
         return self._result.model_copy(
@@ -382,9 +379,7 @@ class Run:
                 "error": error,
                 "attempts": tuple(self._attempts),
                 "warnings": tuple(self._journal.warnings),
-                "started": started.isoformat(timespec="seconds"),
-                "duration_s": round(self._clock.wall_s() - self._started_s, 3),
-                "seconds": self._stopwatch.seconds(),
+                **self._time.facts(),
                 **trained,
             }
         )
@@ -392,7 +387,7 @@ class Run:
     def _take(self, event: RunEvent) -> None:
         self._state = step(RUN, self._state, event, f"run {self._rundir.name}/{self._rundir.run_id}")
         if event in _BEGINS:
-            self._stopwatch.enter(_BEGINS[event])
+            self._time.enter(_BEGINS[event])
 
     def _need_committer(self) -> Committer:
         if self._committer is None:

@@ -56,6 +56,7 @@ class Scorer:
 
     def _start(self, listening: socket.socket, name: str, executor: str) -> None:
         work = tempfile.mkdtemp(prefix=f"{name}-", dir=self._folder)
+        self._log.touch(mode=0o600)  # Spark's folder may be open to all users
         with self._log.open("wb") as log:
             files = [listening.fileno(), log.fileno(), log.fileno()]
             actions = [(os.POSIX_SPAWN_DUP2, file, to) for to, file in enumerate(files)]

@@ -20,6 +20,8 @@ from pyspark.ml.param.shared import (
     HasWeightCol,
 )
 
+from sparktf.driver.code.function_module import check_function
+
 
 def _json_able(value: Any) -> dict[str, Any]:
     if not isinstance(value, Mapping):
@@ -46,7 +48,10 @@ def _positive(name: str) -> Callable[[Any], int]:
 
 
 def _function_or_name(value: Any) -> Any:
-    return value if callable(value) else TypeConverters.toString(value)
+    if not callable(value):
+        return TypeConverters.toString(value)
+    check_function("model", value)
+    return value
 
 
 class ScoringParams(HasFeaturesCol, HasInputCols, HasPredictionCol, HasProbabilityCol, HasRawPredictionCol):

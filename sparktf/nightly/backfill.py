@@ -199,9 +199,9 @@ def table_of(runs: Iterable[DatedRun], codes: Mapping[str, int], file_systems: F
                 run.date,
                 Text(ending, colour),
                 f"{result.rows_trained:,}",
-                "  ".join(f"{name} {value:.4f}" for name, value in metrics.items()),
+                Text("  ".join(f"{name} {value:.4f}" for name, value in metrics.items())),
                 f"{result.duration_s:,.0f}",
-                result.error.message if result.error else "",
+                Text(result.error.message if result.error else ""),
             )
     return table
 

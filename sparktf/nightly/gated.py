@@ -5,9 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from sparktf.comparison import Comparison
-from sparktf.errors import ErrorRecord, GatedError, NotComparedError, TornCheckpointError
+from sparktf.config.gate_section import GateConfig
+from sparktf.errors import ErrorRecord, GatedError, ModelContractError, NotComparedError, TornCheckpointError
+from sparktf.gating import Levelled, best_of
+from sparktf.keep import metric_rule
 from sparktf.nightly.release import Release
-from sparktf.nightly.serving import Published, Serving
+from sparktf.nightly.serving import ModelManifest, Published, Serving, Version
 from sparktf.result import RunResult
 from sparktf.wire.model_source import ModelSource
 
@@ -24,12 +27,40 @@ def champion_of(serving: Serving, run_id: str) -> ModelSource | None:
     if version is None:
         return None
     label = f"version {version.number}"
-    source = ModelSource(label=label, path=version.folder, files=(), version=version.number)
     try:
-        manifest = serving.manifest(version)
+        return _source(version, serving.manifest(version), label)
     except TornCheckpointError:
-        return source
-    return source.model_copy(update={"files": tuple(f.name for f in manifest.files), "run_id": manifest.run_id})
+        return ModelSource(label=label, path=version.folder, files=(), version=version.number)
+
+
+def anchor_of(serving: Serving, champion: ModelSource | None, gate: GateConfig) -> ModelSource | None:
+    """Returns the best of the versions published last; None where that is the champion, or nothing is known of any.
+
+    The first metric that has a tolerance says which one is the best.
+
+    Raises:
+        StorageError: the storage failed.
+    """
+    asked = next(((name, m) for name, m in gate.metrics.items() if m.tolerance is not None), None)
+    if champion is None or champion.version is None or not gate.anchor or asked is None:
+        return None
+    last = serving.until(champion.version, gate.anchor)
+    name, metric = asked
+    known = sorted({known for _, manifest in last for known in manifest.levels})
+    try:
+        rule = metric_rule(name, metric.mode, known, ("gate.metrics", f"gate.metrics.{name}.mode"))
+    except ModelContractError:  # none of these versions was judged by it, or the trainers refuse it by name
+        return None
+    best = best_of([Levelled(version.number, manifest.levels) for version, manifest in last], rule)
+    if best is None or best == champion.version:
+        return None
+    version, manifest = next(found for found in last if found[0].number == best)
+    return _source(version, manifest, f"version {best}, the best of the last {gate.anchor}")
+
+
+def _source(version: Version, manifest: ModelManifest, label: str) -> ModelSource:
+    files = tuple(file.name for file in manifest.files)
+    return ModelSource(label=label, path=version.folder, files=files, version=version.number, run_id=manifest.run_id)
 
 
 def publish_past_gate(

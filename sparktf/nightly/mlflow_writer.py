@@ -18,6 +18,7 @@ from urllib.parse import urlsplit
 from sparktf.nightly.mlflow_note import MetricNote, MlflowNote, ModelNote
 from sparktf.storage import FileSystems
 from sparktf.storage.base import name_of
+from sparktf.told import told, words_of_error
 
 if TYPE_CHECKING:
     from mlflow import MlflowClient
@@ -73,8 +74,10 @@ class MlflowWriter:
         return run_id
 
     def url(self, run_id: str) -> str:
-        """Returns where people look at it."""
-        return f"{self._client.tracking_uri}/#/experiments/{self._experiment}/runs/{run_id}"
+        """Returns where people look at it, who have a password of their own."""
+        server = urlsplit(self._client.tracking_uri)
+        server = server._replace(netloc=server.netloc.rpartition("@")[2])
+        return f"{server.geturl()}/#/experiments/{self._experiment}/runs/{run_id}"
 
     def _find_experiment(self) -> str:
         from mlflow.exceptions import MlflowException  # noqa: PLC0415 - see the module
@@ -207,13 +210,13 @@ def main() -> int:
         writer = MlflowWriter(MlflowClient(uri, uri), note)
         print(f"MLflow: {writer.url(writer.write())}")
     except Exception as error:  # noqa: BLE001 - the process's edge: whoever reads it gets one line
-        print(f"{type(error).__name__}: {_one_line(error)}")
+        print(f"{type(error).__name__}: {told(_one_line(error))}")
         return 1
     return 0
 
 
 def _one_line(error: BaseException) -> str:
-    return " ".join(str(error).split())[:_WORTH_KNOWING]
+    return " ".join(words_of_error(error).split())[:_WORTH_KNOWING]
 
 
 if __name__ == "__main__":

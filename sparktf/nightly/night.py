@@ -17,22 +17,25 @@ from sparktf.errors import GatedError, StorageError
 from sparktf.knobs import KNOBS
 from sparktf.nightly.data_checks import check_data
 from sparktf.nightly.earlier_runs import earlier_runs, ending_s
-from sparktf.nightly.gated import champion_of, publish_past_gate
+from sparktf.nightly.gated import anchor_of, champion_of, publish_past_gate
 from sparktf.nightly.history import keep_record, recorded
 from sparktf.nightly.mlflow_guest import MlflowGuest
 from sparktf.nightly.mlflow_note import mlmodel_of
 from sparktf.nightly.on_end import tell_of_end
-from sparktf.nightly.pruning import prune_runs
+from sparktf.nightly.pruning import Pruner
 from sparktf.nightly.readiness import await_ready
 from sparktf.nightly.release import release_of
 from sparktf.nightly.reporting import keep_report
 from sparktf.nightly.serving import Published, Serving
 from sparktf.nightly.warm_start import Beginning, beginning_of
-from sparktf.result import RunResult
+from sparktf.result import Application, RunResult
 from sparktf.rundir import RunDirectory
 from sparktf.storage import FileSystems
-from sparktf.storage.base import Storage
+from sparktf.storage.ownership import Ownership
 from sparktf.wire.model_source import Models, ModelSource
+
+_HISTORY, _REPORT, _MLFLOW, _ON_END = "history", "report", "mlflow", "on_end"
+"""The last steps, as they are stored."""
 
 
 class Night(Hooks):
@@ -84,7 +87,8 @@ class Night(Hooks):
         if config.gate is None:
             return Models(init=init)
         serving = Serving(self._file_systems.open(rundir.root), rundir.root, rundir.name)
-        return Models(init=init, champion=champion_of(serving, rundir.run_id))
+        champion = champion_of(serving, rundir.run_id)
+        return Models(init=init, champion=champion, anchor=anchor_of(serving, champion, config.gate))
 
     def _init(self, config: JobConfig, rundir: RunDirectory, voice: Voice) -> ModelSource | None:
         beginning = self._beginning(config, rundir)
@@ -130,38 +134,79 @@ class Night(Hooks):
                 else:
                     published = publish_past_gate(serving, release, result, check_owner)
             except GatedError:
-                _prune(config, storage, rundir, serving, voice)
+                self._prune(config, rundir, serving, result, voice)
                 raise
             line = _in_words(published, serving.path, release.date)
             voice.say(line)
             extra = {"published": published.version, "publishing": line}
-        _prune(config, storage, rundir, serving, voice)
+        self._prune(config, rundir, serving, result, voice)
         return extra
 
-    def reads_events(self, config: JobConfig) -> bool:
-        """Whether MLflow or the report is to have what was told."""
-        return config.output.mlflow is not None or config.output.report
+    def _prune(
+        self, config: JobConfig, rundir: RunDirectory, serving: Serving, result: RunResult, voice: Voice
+    ) -> None:
+        try:
+            self._delete_old(config, rundir, serving, result, voice)
+        except StorageError as error:  # the model stands whatever becomes of the old ones, and the next run tries again
+            voice.warn(f"old models or runs are not deleted: {error}")
 
-    def ended(self, result: RunResult, config: JobConfig, rundir: RunDirectory, put: Put, voice: Voice) -> None:
-        """Keeps the run's row of the history, makes its report, and lets guests know of the end."""
-        if config.output.history:
-            try:
-                keep_record(recorded(result, config.date), rundir, self._file_systems.open(rundir.root), put)
-            except Exception as e:  # noqa: BLE001 - the run has its verdict, and no row of a table is worth another one
-                voice.warn(f"output.history: this run's row is not kept: {e}")
-        if config.output.report:
-            try:
-                storage = self._file_systems.open(rundir.root)
-                keep_report(storage, rundir, result, config, put, self._clock.wall_s())
-            except Exception as e:  # noqa: BLE001 - as above
-                voice.warn(f"output.report: the report is not written: {e}")
-            else:
-                voice.say(f"report: {rundir.report}")
-        if config.output.mlflow is not None:
-            limit_s = _patience_s(result, config.timeouts.mlflow)
-            self._mlflow.ended(config, rundir, result, limit_s, voice)
-        if config.output.on_end is not None:
-            tell_of_end(config.output.on_end, result, _patience_s(result, config.timeouts.on_end), voice)
+    def _delete_old(
+        self, config: JobConfig, rundir: RunDirectory, serving: Serving, result: RunResult, voice: Voice
+    ) -> None:
+        keep_models, keep_runs = config.output.keep_models, config.output.keep_runs
+        if keep_models is not None and (versions := serving.prune(keep_models)):
+            voice.say(f"output.keep_models: {keep_models}: deleted {', '.join(map(str, versions))}")
+        if keep_runs is not None:
+            storage = self._file_systems.open(rundir.root)
+            application = Application(result.application, result.application_attempt)
+            claim = partial(
+                Ownership, storage, storage, application=application, clock=self._clock, limit_s=config.timeouts.owner
+            )
+            pruner = Pruner(storage, rundir.root, rundir.name, claim, voice.warn, self._clock.wall_s())
+            spared = {rundir.run_id, *serving.current_run()}
+            # This one is kept too, and has not ended yet.
+            if runs := pruner.prune(keep_runs - 1, spared):
+                voice.say(f"output.keep_runs: {keep_runs}: deleted {', '.join(runs)}")
+
+    def last_steps(self, config: JobConfig) -> tuple[str, ...]:
+        """Keeps the run's row of the history, makes its report, and lets guests know of the end: users' own last."""
+        output = config.output
+        asked = {
+            _HISTORY: output.history,
+            _REPORT: output.report,
+            _MLFLOW: output.mlflow is not None,
+            _ON_END: output.on_end is not None,
+        }
+        return tuple(step for step, is_asked in asked.items() if is_asked)
+
+    def do_last(
+        self, step: str, result: RunResult, config: JobConfig, rundir: RunDirectory, put: Put, voice: Voice
+    ) -> None:
+        """See `Hooks`. What the configuration asks for no more is passed over."""
+        output, timeouts = config.output, config.timeouts
+        if step == _HISTORY:
+            self._keep_row(result, config, rundir, put, voice)
+        elif step == _REPORT:
+            self._report(result, config, rundir, put, voice)
+        elif step == _MLFLOW and output.mlflow is not None:
+            self._mlflow.ended(config, rundir, result, _patience_s(result, timeouts.mlflow), voice)
+        elif step == _ON_END and output.on_end is not None:
+            tell_of_end(output.on_end, result, _patience_s(result, timeouts.on_end), voice)
+
+    def _keep_row(self, result: RunResult, config: JobConfig, rundir: RunDirectory, put: Put, voice: Voice) -> None:
+        try:
+            keep_record(recorded(result, config.date), rundir, self._file_systems.open(rundir.root), put)
+        except Exception as e:  # noqa: BLE001 - the run has its verdict, and no row of a table is worth another one
+            voice.warn(f"output.history: this run's row is not kept: {e}")
+
+    def _report(self, result: RunResult, config: JobConfig, rundir: RunDirectory, put: Put, voice: Voice) -> None:
+        try:
+            storage = self._file_systems.open(rundir.root)
+            keep_report(storage, rundir, result, config, put, self._clock.wall_s())
+        except Exception as e:  # noqa: BLE001 - as above
+            voice.warn(f"output.report: the report is not written: {e}")
+        else:
+            voice.say(f"report: {rundir.report}")
 
 
 def _patience_s(result: RunResult, limit_s: float) -> float:
@@ -177,21 +222,3 @@ def _in_words(published: Published, folder: str, date: str) -> str:
         return f"published as version {published.version}: {folder}/{published.version}"
     standing = "which is current" if published.is_current else "which is not current: it was rolled back or followed"
     return f"published already as version {published.version}, {standing}"
-
-
-def _prune(config: JobConfig, storage: Storage, rundir: RunDirectory, serving: Serving, voice: Voice) -> None:
-    try:
-        _delete_old(config, storage, rundir, serving, voice)
-    except StorageError as error:  # the model stands whatever becomes of the old ones, and the next run tries again
-        voice.warn(f"old models or runs are not deleted: {error}")
-
-
-def _delete_old(config: JobConfig, storage: Storage, rundir: RunDirectory, serving: Serving, voice: Voice) -> None:
-    keep_models, keep_runs = config.output.keep_models, config.output.keep_runs
-    if keep_models is not None and (versions := serving.prune(keep_models)):
-        voice.say(f"output.keep_models: {keep_models}: deleted {', '.join(map(str, versions))}")
-    if keep_runs is not None:
-        spared = {rundir.run_id, *serving.current_run()}
-        # This one is kept too, and has not ended yet.
-        if runs := prune_runs(storage, rundir.root, rundir.name, keep_runs - 1, spared):
-            voice.say(f"output.keep_runs: {keep_runs}: deleted {', '.join(runs)}")

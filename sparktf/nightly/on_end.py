@@ -16,7 +16,7 @@ def tell_of_end(command: Sequence[str], result: RunResult, limit_s: float, voice
     """
     try:
         ended = Errand(command, result_content(result), limit_s, variables_of(result)).wait()
-    except OSError as error:
+    except (OSError, ValueError) as error:  # the latter: a NUL among the words, which no program is given
         voice.warn(f"output.on_end: {command[0]} was not run: {error}")
         return
     for line in ended.lines:

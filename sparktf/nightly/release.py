@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import datetime as dt
 import json
-import secrets
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -21,18 +20,18 @@ from sparktf.errors import (
     TornCheckpointError,
     Verdict,
 )
+from sparktf.gating import levels_after
 from sparktf.nightly.mlflow_note import mlmodel_of
-from sparktf.nightly.serving import ModelManifest
+from sparktf.nightly.serving import ModelManifest, Serving
 from sparktf.result import RunResult
 from sparktf.rundir import STATISTICS, RunDirectory
-from sparktf.storage.base import Storage, name_of
+from sparktf.storage.base import Storage
 from sparktf.storage.checkpoints import MANIFEST, FileManifest, parse_manifest
+from sparktf.storage.leftovers import staged_name, sweep
 from sparktf.storage.results import read_result
 from sparktf.wire.uploads import StagedFile
 
 _STAGED = "_staged-"
-_LEFT_S = 86_400.0
-"""What nobody has written to for so long was left by a process that was killed."""
 
 _SAVED_MODEL = "saved_model/"
 
@@ -68,8 +67,8 @@ class Release:
             TornCheckpointError: the run's model is not as its manifest says, or what arrived is not.
             StorageError: the storage failed.
         """
-        self._sweep(folder)
-        staged = f"{folder}/{_STAGED}{self.run_id}-{secrets.token_hex(4)}"
+        sweep(self.storage, folder, (_STAGED,), self.now_s)
+        staged = f"{folder}/{staged_name(_STAGED, self.run_id)}"
         try:
             self._fill(staged)
         except BaseException:  # Ctrl-C too: it may be a large model
@@ -97,8 +96,20 @@ class Release:
             plan_hash=plan.plan_hash,
             steps=self.result.steps,
             full_date=self.result.carried.full_date if self.result.carried else self.date,
+            levels=self._levels(),
         )
         self.storage.write_bytes(f"{staged}/{MANIFEST}", manifest.model_dump_json(indent=1).encode())
+
+    def _levels(self) -> dict[str, float]:
+        """Returns how good it is on one scale with the versions before it; nothing where it was not compared."""
+        comparison = self.result.comparison
+        if comparison is None:
+            return {}
+        serving = Serving(self.storage, self.rundir.root, self.rundir.name)
+        before = comparison.champion_version
+        champion = serving.until(before, 1) if before is not None else []
+        known = champion[0][1].levels if champion and champion[0][0].number == before else {}
+        return levels_after(known, comparison)
 
     def _copy(self, staged: str) -> list[StagedFile]:
         """Copies the run's model; returns the copies, which have the checksums that the trainer gave their originals.
@@ -118,17 +129,6 @@ class Release:
     def _write(self, staged: str, name: str, content: bytes) -> StagedFile:
         self.storage.write_bytes(f"{staged}/{name}", content)
         return StagedFile(name=name, nbytes=len(content), sha256=self.storage.checksum(f"{staged}/{name}"))
-
-    def _sweep(self, folder: str) -> None:
-        """Deletes what a process left that was killed while it copied."""
-        try:
-            left = [e.path for e in self.storage.list(folder) if name_of(e.path).startswith(_STAGED)]
-        except StorageNotFoundError:
-            return
-        for path in left:
-            ages_s = [self.now_s - file.modified_ms / 1000 for file in self.storage.walk(path)]
-            if ages_s and min(ages_s) > _LEFT_S:
-                self.storage.delete(path)
 
 
 def release_of(

@@ -48,6 +48,7 @@ class ModelManifest(FileManifest):
         steps: Optimizer updates.
         full_date: Day of the training from scratch that its weights go back to: its own where it began from no other
             model; "" of a version that was published before there were warm starts.
+        levels: How good its metrics are, on one scale with the versions before it: see `gating.levels_after`.
     """
 
     name: str
@@ -57,6 +58,7 @@ class ModelManifest(FileManifest):
     plan_hash: str
     steps: int
     full_date: str = ""
+    levels: dict[str, float] = {}
 
 
 class Version(NamedTuple):
@@ -168,6 +170,14 @@ class Serving:
             return current
         before = [v for v in self.versions() if v.number < number and not v.withdrawn]
         return before[-1] if before else None
+
+    def until(self, number: int, most: int) -> list[tuple[Version, ModelManifest]]:
+        """Returns the last versions up to a number that are in sight and whole, the last first; `most` at most."""
+        found = []
+        for version in reversed([v for v in self._in_sight() if v.number <= number][-most:]):
+            with suppress(TornCheckpointError):
+                found.append((version, self.manifest(version)))
+        return found
 
     def current_run(self) -> tuple[str, ...]:
         """Returns the id of the run whose model is the current one; none where nothing is published."""

@@ -12,6 +12,7 @@ from rich.text import Text
 from sparktf.driver.console import words_of
 from sparktf.nightly.forecast import DataForecast, Forecast, LocalityForecast, RoomForecast, RunForecast
 from sparktf.runs.listing import roughly
+from sparktf.told import told
 
 _SHOWN_HOSTS = 4
 _SHOWN_KEYS = 4
@@ -29,9 +30,9 @@ def print_forecast(console: Console, forecast: Forecast) -> None:
         table.add_row(Text(key), Text(value))
     console.print(table)
     for text in forecast.warnings:
-        console.print(Text(f"warning: {text}", style="yellow"))
+        console.print(Text(f"warning: {told(text)}", style="yellow"))
     for problem in forecast.problems:
-        console.print(Text(f"{problem.type}: {problem.message}", style="red"))
+        console.print(Text(f"{problem.type}: {told(problem.message)}", style="red"))
     if forecast.unknown:
         console.print(Text(f"not looked at: {'; '.join(forecast.unknown)}", style="dim"))
     console.print(Text(_ending(forecast), style="bold red" if forecast.exit_code else "bold green"))

@@ -14,6 +14,7 @@ from rich.console import Console
 from sparktf.config.load import load_config
 from sparktf.errors import ConfigError, StorageNotFoundError
 from sparktf.nightly.history import names_in_history
+from sparktf.plain_console import PlainConsole
 from sparktf.result import RunResult
 from sparktf.rundir import RunDirectory, is_name
 from sparktf.storage import Storage, normalise, open_storage
@@ -79,7 +80,7 @@ def make_plain_console(*, whole_lines: bool = False) -> Console:
         whole_lines: Break no line where there is no terminal: each is for a program.
     """
     piped = _LINE_WIDTH if whole_lines else _PIPED_WIDTH
-    return Console(highlight=False, width=None if sys.stdout.isatty() else piped)
+    return PlainConsole(width=None if sys.stdout.isatty() else piped)
 
 
 def find_output(output: str | None, config: str | None, environment: Mapping[str, str] = os.environ) -> RunsRoot | None:

@@ -35,7 +35,8 @@ class FileEntry(NamedTuple):
 
     Attributes:
         nbytes: A folder has 0.
-        modified_ms: When a file's content was last changed, in milliseconds since the epoch; of a folder 0.
+        modified_ms: When a file's content was last changed, in milliseconds since the epoch; of a folder, when one of
+            its entries last came or went.
     """
 
     path: str

@@ -27,7 +27,7 @@ from sparktf.rundir import RunDirectory
 from sparktf.storage.base import Storage, name_of
 from sparktf.storage.ownership import Ownership
 
-_OURS = ("_commit-", "_put-", "_swept-")
+_OURS = ("_commit-", "_put-", "_plan-", "_swept-")
 _FENCE = re.compile(r"^_commit-(\d+)-(\d+)-")
 
 _log = logging.getLogger(__name__)
@@ -61,6 +61,7 @@ class Fence:
         # Not below `checkpoints`: a quota of that folder must not keep the result from being written.
         self._parent = rundir.path
         self._path: str | None = None
+        self._putting = f"_put-{secrets.token_hex(4)}-"
 
     @property
     def path(self) -> str | None:
@@ -236,6 +237,16 @@ class Fence:
         with self.guarded() as held:
             self._put(self._storage, held, path, content)
 
+    def prepare(self, path: str, content: bytes) -> str:
+        """Writes a small file into the fence, for `show`; returns where it lies. Raises as `put`."""
+        with self.guarded() as held:
+            return self._write(self._storage, held, path, content)
+
+    def show(self, written: str, path: str) -> None:
+        """Puts what was prepared in its place, in one step where the storage has one. Raises as `put`."""
+        with self.guarded():
+            self._storage.replace(written, path)
+
     def put_beside(self, path: str, content: bytes) -> None:
         """Like `put`, hastily, and from any thread. Who fails may try again: a fence is moved on between attempts.
 
@@ -247,12 +258,14 @@ class Fence:
         self._put(self._hasty, self._path, path, content)
 
     def tidy(self) -> None:
-        """Removes what is staged, which nobody will commit.
+        """Removes what is staged, which nobody will commit; does nothing without a fence.
 
         Raises:
             FencedOffError: a newer committer owns the run.
             StorageError: the storage failed; the next fence sweeps what is left.
         """
+        if self._path is None:
+            return
         with self.guarded() as held:
             if not self._hasty.exists(self._rundir.staging):
                 return
@@ -304,14 +317,18 @@ class Fence:
         return 0 if self._owner is None else self._owner.number
 
     def _put(self, storage: Storage, held: str, path: str, content: bytes) -> None:
+        storage.replace(self._write(storage, held, path, content), path)
+
+    def _write(self, storage: Storage, held: str, path: str, content: bytes) -> str:
         # Not written into the fence: writing makes folders, and would mend a fence that is gone.
-        aside, inside = f"{self._parent}/_put-{secrets.token_hex(4)}", f"{held}/put-{secrets.token_hex(4)}"
+        nonce = secrets.token_hex(4)
+        aside, inside = f"{self._parent}/{self._putting}{nonce}", f"{held}/put-{nonce}"
         try:
             storage.write_bytes(f"{aside}/{name_of(path)}", content)
             storage.rename(f"{aside}/{name_of(path)}", inside)
-            self._replace(storage, held, inside, path)
         finally:
             self.discard(aside)
+        return inside
 
     def _replace(self, storage: Storage, fence: str, held: str, target: str) -> None:
         try:
@@ -336,14 +353,17 @@ class Fence:
         if any(_term_of(name) > self._term for name in names):
             self.lost = True
             raise self.error()
-        fences = (f"{self._parent}/{name}" for name in names if name.startswith(_OURS))
+        # Not what it is putting down itself from another thread, such as its events.
+        others = (name for name in names if name.startswith(_OURS) and not name.startswith(self._putting))
+        fences = (f"{self._parent}/{name}" for name in others)
         hidden = [path for path in fences if path != self._path]
         if self._storage.exists(self._rundir.checkpoints):
             names = self._names(self._rundir.checkpoints)
             hidden += [f"{self._rundir.checkpoints}/{name}" for name in names if name.startswith("_")]
         swept = []
         for number, path in enumerate(hidden):
-            aside = f"{self._parent}/_swept-{nonce}-{number}"
+            # Into the fence: who was frozen here, and has lost the run, moves nothing of a newer attempt's.
+            aside = f"{self._path}/swept-{nonce}-{number}"
             try:
                 self._storage.rename(path, aside)
             except StorageNotFoundError:

@@ -24,12 +24,17 @@ from sparktf.storage import normalise, open_storage
 from sparktf.submit.environment import Programs, find_programs, hadoop_conf_dir, spark_environment
 from sparktf.submit.follow import Follower
 from sparktf.submit.line import ScoringJob, check_security, is_yarn, private_settings, show_line, submit_line
+from sparktf.submit.preflight import check_programs
 from sparktf.submit.process import SparkSubmit, kill_application
 from sparktf.submit.resource_managers import ResourceManagers, read_resource_managers
 from sparktf.submit.shipment import log4j_in, stage
 from sparktf.submit.yarn import ResourceManagerApi, check_submission, wait_for_resource_manager
+from sparktf.verdict_file import told_verdict
 
 INTERRUPTED = 130
+
+_VERDICT = "verdict"
+"""The file in which a driver on this machine tells it."""
 
 # The driver's exit code in YARN's words, for a run that was refused before it had a run directory.
 _STATUS = re.compile(r"exited with status (\d+)")
@@ -58,8 +63,8 @@ def submit(
     Raises:
         ConfigError: the model's code or the queue is not found, no data is named, a run that is to be detached would
             end with this process, or it is not said where predictions go and of which day they are.
-        PreflightError: Spark or YARN's configuration is missing, a container would be too large, or the run's traffic
-            would be in the clear where Spark's is not.
+        PreflightError: Spark, Java, a Python or YARN's configuration is missing or unfit, a container would be too
+            large, or the run's traffic would be in the clear where Spark's is not.
         ReservationError: the ResourceManager cannot be reached, or YARN has no place in time.
     """
     if scoring is not None:
@@ -73,20 +78,23 @@ def submit(
         )
     check_security(config)
     programs = find_programs()
+    if not dry_run:
+        check_programs(config, programs)
     config = normalised(config, normalise)  # the driver may have another working folder
     with tempfile.TemporaryDirectory(prefix="sparktf-submit-") as folder:
         shipment = stage(config, Path(folder), beside, programs, trains=scoring is None)
         line = submit_line(config, shipment, run_id, programs, scoring=scoring, wait=wait, detach=detach)
         console = make_console()
-        console.print(show_line(line), markup=False, soft_wrap=True)
+        console.print(show_line(line), soft_wrap=True)
         for key, value in private_settings(config).items():
-            console.print(f"# in {shipment.private}: {key}={redacted(value, key)}", markup=False, soft_wrap=True)
+            console.print(f"# in {shipment.private}: {key}={redacted(value, key)}", soft_wrap=True)
         if dry_run:
             return int(Verdict.DONE)
+        verdict = Path(folder) / _VERDICT
         environment = spark_environment(
-            programs, log4j_in(Path(folder)), in_cluster=config.submit.deploy_mode == "cluster"
+            programs, log4j_in(Path(folder)), in_cluster=config.submit.deploy_mode == "cluster", verdict=verdict
         )
-        return _Submission(config, run_id, programs, environment, console, detach, scoring).run(line)
+        return _Submission(config, run_id, programs, environment, console, detach, scoring, verdict).run(line)
 
 
 @dataclass(slots=True)
@@ -98,6 +106,7 @@ class _Submission:
     console: Console
     detach: bool
     scoring: ScoringJob | None
+    verdict: Path
 
     def run(self, line: list[str]) -> int:
         config = self.config
@@ -147,7 +156,7 @@ class _Watch:
             if self._api is not None:
                 self._until_started()
             code = self._until_ended()
-            return self._verdict() if self._in_cluster else code
+            return self._verdict() if self._in_cluster else self._told(code)
         except KeyboardInterrupt:
             self._stop()
             return INTERRUPTED
@@ -205,6 +214,19 @@ class _Watch:
         if application and not self._said:
             self._said = True
             self._display.say(f"submitted as {application} to YARN, queue {self._config.submit.queue}")
+
+    def _told(self, code: int) -> int:
+        """Returns the verdict of a driver on this machine, as it has told it itself.
+
+        Args:
+            code: What spark-submit has ended with: 1 also for what went wrong before the driver's first line.
+        """
+        told = told_verdict(self._submission.verdict)
+        if told is None:
+            self._display.say(
+                f"the driver came to no verdict: spark-submit ended with {code}, and its last words are above", "red"
+            )
+        return int(Verdict.INFRASTRUCTURE if told is None else told)
 
     def _verdict(self) -> int:
         """Returns the verdict of a run in cluster mode, whose own exit code spark-submit does not tell."""

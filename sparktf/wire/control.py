@@ -53,6 +53,7 @@ class Action(enum.StrEnum):
     FETCHED = "fetched"
     NEXT_COMMIT = "next-commit"
     DEAL = "deal"
+    RESERVE = "reserve"
 
 
 Flavour = Literal["keras", "tf_keras", "none"]
@@ -141,6 +142,7 @@ class TrainerSpec(Message):
         time_limit: What was left of the run's time when the attempt began; None where there is no limit.
         init: Whose weights it begins from, where there is nothing to restore.
         champion: What the trained model is compared with.
+        anchor: What it is compared with besides: see `Models`.
         guest: Who the node is to a function of a guest's, which it runs in place of a training; None where it trains.
     """
 
@@ -161,6 +163,7 @@ class TrainerSpec(Message):
     time_limit: TimeLimit | None = None
     init: ModelSource | None = None
     champion: ModelSource | None = None
+    anchor: ModelSource | None = None
     guest: GuestNode | None = None
 
     @property

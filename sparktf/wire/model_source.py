@@ -33,7 +33,9 @@ class Models(NamedTuple):
     Attributes:
         init: Whose weights it begins from, where it has no checkpoint of its own.
         champion: What its own is compared with, once that is trained.
+        anchor: The best of the versions published last, where that is not the champion: see `gate.anchor`.
     """
 
     init: ModelSource | None = None
     champion: ModelSource | None = None
+    anchor: ModelSource | None = None

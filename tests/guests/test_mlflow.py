@@ -8,7 +8,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -70,7 +70,7 @@ class KilledError(BaseException):
 class Place:
     """A lake, and runs of it that are pretended."""
 
-    def __init__(self, folder: Path, uri: str) -> None:
+    def __init__(self, folder: Path, uri: str | None) -> None:
         self.config = pretend_config(
             write_lake(folder / "lake", [40]),
             folder / "runs",
@@ -257,3 +257,19 @@ def test_an_mlflow_that_is_away_changes_no_verdict(
     assert re.search(f"warning: output.mlflow: MLflow does not have all of the run: its client {cause}", said)
     assert said.count("warning: ") == 1  # not one for each time that it was asked
     assert took_s < 2 * limit_s + 5
+
+
+@pytest.mark.parametrize("is_there", [True, False])
+def test_the_password_in_the_servers_address_is_not_said(
+    server: MlflowServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, is_there: bool
+) -> None:
+    monkeypatch.setenv("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "0")
+    with nullcontext(server.url) if is_there else nobody() as url:
+        monkeypatch.setenv("MLFLOW_TRACKING_URI", url.replace("://", "://me:hunter2@"))
+        place = Place(tmp_path, None)
+        driver = place.driver("a")
+        result = driver.train()
+    told = driver.said.getvalue() + result.model_dump_json()
+    told += "".join(path.read_text("utf-8") for path in Path(result.path).rglob("*.jsonl"))
+    assert f"MLflow: {url}/#/experiments/" in told if is_there else "MLflow does not have all of the run" in told
+    assert "hunter2" not in told

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import multiprocessing
 import os
+import random
 import signal
 import subprocess
 import sys
@@ -19,12 +21,14 @@ from lakes import no_filter, write_lake
 from pretend import PretendDriver, pretend_config, unmeasured
 
 from sparktf.driver.plan.planner import plan_source
-from sparktf.errors import NodeLostError, Verdict
+from sparktf.errors import DataError, NodeLostError, Verdict
 from sparktf.knobs import KNOBS
 from sparktf.nightly.errand import Errand
+from sparktf.nightly.history import read_history
 from sparktf.nightly.night import Night
 from sparktf.result import Application
 from sparktf.storage import FileSystems, open_storage
+from sparktf.storage.local import LocalStorage
 
 LIMIT_S = 1.0
 
@@ -34,12 +38,14 @@ class Place:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        self.lake = write_lake(folder / "lake", [40])
+        self.lake = folder / "lake"
+        if not self.lake.exists():
+            write_lake(self.lake, [40])
         self.result = folder / "runs/t/r/result.json"
 
-    def driver(self, *command: str, failures: int = 0) -> PretendDriver:
+    def driver(self, *command: str, failures: int = 0, **output: Any) -> PretendDriver:
         sections: dict[str, Any] = {"train": {"max_attempts": 1}, "timeouts": {"on_end": LIMIT_S}}
-        output = {"path": str(self.folder / "runs"), "on_end": command}
+        output = {"path": str(self.folder / "runs"), "on_end": command, **output}
         config = pretend_config(self.lake, self.folder / "runs", **sections, output=output)
         driver = PretendDriver(Application("a"), config, plan_source(config, open_storage, no_filter))
         driver.hooks = Night(FileSystems(), driver.site.clock, unmeasured)
@@ -91,6 +97,15 @@ def test_it_runs_whatever_the_verdict_is_and_not_for_one_that_is_repeated(place:
     place.driver(command).train()
     assert place.driver(command).train().verdict is Verdict.DONE  # repeated
     assert (place.folder / "ends").read_text(encoding="utf-8") == "4 lost\n0 \n"
+
+
+def test_it_is_told_a_cause_that_no_program_could_be_given(place: Place) -> None:
+    driver = place.driver(place.script('echo "$SPARKTF_VERDICT $SPARKTF_CAUSE"'))
+    driver.refusal = DataError("[/lake/x]\x00\x1b]0; " + "x" * 200_000)
+    with pytest.raises(DataError):
+        driver.train()
+    assert "on_end: 3 [/lake/x]\\x00\\x1b]0;" in driver.said.getvalue()
+    assert not warnings_of(driver)
 
 
 @pytest.mark.parametrize(
@@ -173,3 +188,47 @@ def test_a_real_run_tells_all_that_its_result_holds(trained: Trained) -> None:
     path = Path(trained.result.path) / "result.json"
     assert trained.told.read_bytes() == path.read_bytes()
     assert json.loads(path.read_bytes())["extra"]["published"] == 1
+
+
+KILLS = 8
+PROCESSES = multiprocessing.get_context("forkserver")
+PROCESSES.set_forkserver_preload(["guests.test_on_end", "sparktf.nightly.report.run_page"])
+
+
+def drive(folder: Path, run_id: str) -> None:
+    """Is a driver of its own process: a run that keeps a history and a report, and tells a command of its end."""
+    place = Place(folder)
+    driver = place.driver(f"{folder}/command.sh", history=True, report=True)
+    driver.run_id = run_id
+    driver.train()
+
+
+def test_a_driver_that_is_killed_at_any_moment_after_its_last_commit_leaves_the_rest_to_the_next_submission(
+    place: Place,
+) -> None:
+    place.script(f'echo "$SPARKTF_RUN_ID" >> {place.folder}/ends')
+    runs, chance, killed = place.folder / "runs/t", random.Random(7), 0
+
+    def begin(run_id: str) -> Any:
+        """Starts a driver; returns its process once it has made its last commit."""
+        process = PROCESSES.Process(target=drive, args=(place.folder, run_id))
+        process.start()
+        assert eventually((runs / run_id / "checkpoints/step-000000000020").exists)
+        return process
+
+    whole, began_s = begin("whole"), time.monotonic()
+    whole.join()
+    takes_s = time.monotonic() - began_s
+    for number in range(KILLS):
+        first = begin(f"run-{number}")
+        first.join(chance.uniform(0.0, takes_s))
+        first.kill()
+        first.join()
+        killed += first.exitcode == -signal.SIGKILL
+        drive(place.folder, f"run-{number}")
+    ids = sorted(["whole", *(f"run-{number}" for number in range(KILLS))])
+    assert killed
+    assert sorted(row.run_id for row in read_history(LocalStorage(), str(runs.parent), ["t"])) == ids
+    assert sorted(path.parent.name for path in runs.glob("*/report.html")) == ids
+    # One that was killed between the command's last moment and the call that records it has run it twice.
+    assert sorted(set((place.folder / "ends").read_text(encoding="utf-8").split())) == ids

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+import stat
 from pathlib import Path
 from typing import Any
 
@@ -172,6 +173,8 @@ def test_tasks_of_an_executor_share_one_process_and_start_another_where_it_has_d
     scored = loaded.transform(spark.read.parquet(str(lake)).drop("y", "kind").repartition(4), keep=["id"])
     assert len(scored.collect()) == ROWS
     (process,) = scorers()
+    place = Path(command_of(process)[-2])  # in a folder of Spark's that other users may look into
+    assert [stat.S_IMODE(path.stat().st_mode) & 0o077 for path in place.parent.glob(f"{place.name}*")] == [0, 0, 0]
     assert len(scored.collect()) == ROWS
     assert scorers() == [process]
     kill(process)

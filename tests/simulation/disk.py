@@ -102,7 +102,7 @@ class Disk:
 
     def _entry(self, path: str, found: Folder | File) -> FileEntry:
         if isinstance(found, dict):
-            return FileEntry(path, 0, True)
+            return FileEntry(path, 0, True, int(self._wall_s() * 1000))
         return FileEntry(path, len(found.content), False, found.modified_ms)
 
     def _get(self, what: str, path: str) -> Folder | File:

@@ -72,7 +72,9 @@ def test_a_run_goes_on_exactly_under_another_strategy_and_on_other_numbers_of_no
     assert compared.difference <= TOLERANCE  # one worker alone makes the very updates of one process
     assert compared.moved > 100 * TOLERANCE
 
-    last = served(tmp_path, workers=2, ps=2, **given, train={"batch_size": 16, "epochs": 2})
+    # Each evaluation takes longer than that: a checkpoint by time is due where nothing is trained.
+    often = {"every_seconds": 0.02, "keep": 50}
+    last = served(tmp_path, workers=2, ps=2, **given, train={"batch_size": 16, "epochs": 2}, checkpoint=often)
     third = train(last)
     updates = updates_of_attempt(third)
     assert {update.trainer for update in updates} == {"worker-0", "worker-1"}

@@ -102,6 +102,20 @@ def test_both_models_are_what_keras_says_of_them_on_all_rows_and_on_slices(
         assert surrounds(shown["click_auc"])
     assert [d.slice for d in found.differences if d.metric == "loss"][1:] == slices_by_size(tmp_path)
 
+    # Version 1 is made the better of the two: it is looked at besides, on the same rows.
+    auc = next(d for d in found.differences if d.metric == "click_auc")
+    assert auc.champion is not None
+    mode = "max" if auc.champion > auc.challenger else "min"
+    gate = {"metrics": {"val_click_auc": {"tolerance": 1, "mode": mode}}}
+    third = gang.train(gated(tmp_path, flavour, ALONE, gate, epochs=3), night, "3").comparison
+    assert third is not None
+    assert (third.champion, third.anchor and third.anchor.label) == ("version 2", "version 1, the best of the last 7")
+    assert third.differences[0].champion == pytest.approx(auc.challenger, abs=1e-5)
+    (beside,) = third.anchor.differences if third.anchor else ()
+    assert (beside.challenger, beside.rows) == (third.differences[0].challenger, sum(HELD_OUT))
+    assert beside.champion == pytest.approx(auc.champion, abs=1e-5)
+    assert surrounds(beside, -1 if mode == "min" else 1)
+
 
 def test_an_evaluator_compares_the_last_weights_which_the_chief_exports(
     tmp_path: Path, gang: LocalGang, elsewhere: ProcessPoolExecutor, night: Night
@@ -147,12 +161,16 @@ def test_a_champion_that_does_not_fit_is_told_of_by_name(tmp_path: Path, elsewhe
     }
 
 
-def surrounds(difference: Difference) -> bool:
-    """Whether the interval has the difference that was seen in it, and is not a point."""
+def surrounds(difference: Difference, sign: int = 1) -> bool:
+    """Whether the interval has the difference that was seen in it, and is not a point.
+
+    Args:
+        sign: -1 where less is better.
+    """
     assert difference.low is not None
     assert difference.high is not None
     assert difference.champion is not None
-    return difference.low < difference.challenger - difference.champion < difference.high
+    return difference.low < sign * (difference.challenger - difference.champion) < difference.high
 
 
 def slices_by_size(folder: Path) -> list[str]:

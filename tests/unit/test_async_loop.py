@@ -5,21 +5,28 @@ from __future__ import annotations
 import zlib
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from typing import NamedTuple
+from types import SimpleNamespace
+from typing import Any, NamedTuple
 
 import pytest
+from lakes import lake_config
 from pydantic import TypeAdapter
+from specs import trainer_spec
 
+from sparktf.config.job import CheckpointConfig
 from sparktf.config.train import TrainConfig
 from sparktf.knobs import KNOBS
-from sparktf.topology import NodeId, Role
+from sparktf.topology import ClusterSpec, NodeId, Role
+from sparktf.trainer.node import saving
 from sparktf.trainer.node.position import Done, Extent, Position
+from sparktf.trainer.parameter_server import async_loop
 from sparktf.trainer.parameter_server.async_loop import MANY, AsyncLoop, AsyncLoopSettings
-from sparktf.trainer.parameter_server.dispatch import End, SaveNow
+from sparktf.trainer.parameter_server.dispatch import End, SaveNow, Step
 from sparktf.trainer.parameter_server.tally import LastReceipt, Tally
 from sparktf.wire.control import WorkerPlace
 from sparktf.wire.leasing import Receipt
 
+CHIEF = NodeId(role=Role.CHIEF, index=0)
 ONE, TWO = NodeId(role=Role.WORKER, index=0), NodeId(role=Role.WORKER, index=1)
 BATCH, CALL_STEPS, ROWS = 8, 2, 1_000
 RECEIPTS = TypeAdapter(tuple[Receipt, ...])
@@ -30,13 +37,40 @@ class Answer(NamedTuple):
     value: bytes
 
 
+class Written:
+    """Who writes checkpoints, at once."""
+
+    took_s = 0.0
+
+    def __init__(self) -> None:
+        self.done: list[Done] = []
+
+    def save(self, checkpoint: object, position: Position, done: Done, *, last: bool) -> None:
+        self.done.append(done)
+
+    def wait(self) -> None:
+        pass
+
+
 class Cluster:
     """Two workers, and what their coordinator knows of them; it is also who tells the driver."""
 
-    def __init__(self) -> None:
+    def __init__(self, every_seconds: float | None = None) -> None:
+        cluster = ClusterSpec(chief=("h:1",), worker=("h:2", "h:3"), ps=("h:4",))
+        config = lake_config().model_copy(update={"checkpoint": CheckpointConfig(every_seconds=every_seconds)})
+        spec, self.is_save_asked, self.written = (
+            trainer_spec(node=CHIEF, cluster=cluster, config=config),
+            False,
+            Written(),
+        )
+        place: Any = SimpleNamespace(
+            spec=spec, leads=spec.leads, take_save_request=self._take_save_request, enter=lambda phase: None
+        )
+        self.saves = saving.Saves(place, lambda place, keras: self.written)
+        self.saves.restore(SimpleNamespace(), "keras")
         self.places = {node: WorkerPlace(node=node, incarnation=0, address="a:1") for node in (ONE, TWO)}
         self.broken: Counter[tuple[NodeId, int]] = Counter()
-        self.is_save_wanted, self.answers, self.last_step = False, True, MANY
+        self.answers, self.last_step = True, MANY
         self.sent: list[int] = []
         self.saved: list[Done] = []
         self._receipts: Counter[NodeId] = Counter()
@@ -71,14 +105,21 @@ class Cluster:
 
     def checkpoint(self) -> Done:
         """A checkpoint is written; all that was sent out must have come back, or be given up."""
-        self.is_save_wanted = True
+        self.is_save_asked = True
+        return self.next_checkpoint()
+
+    def next_checkpoint(self) -> Done:
+        """The next checkpoint is written that is due."""
         while not isinstance(step := self.loop.decide(), SaveNow):
             if self.sent and self.answers and not self._came:
                 self.answer(TWO)
             self.loop.do(step)
-        self.is_save_wanted = False
         self.loop.do(step)
         return self.saved[-1]
+
+    def _take_save_request(self) -> bool:
+        asked, self.is_save_asked = self.is_save_asked, False
+        return asked
 
     # ---- what the loop needs ----
 
@@ -97,8 +138,8 @@ class Cluster:
     def steps_made(self) -> int:
         return self.loop.position.step
 
-    def save_wanted(self) -> bool:
-        return self.is_save_wanted
+    def take_save_wish(self) -> bool:
+        return self.saves.take_wish()
 
     def is_time_up(self, step: int) -> bool:
         return step >= self.last_step
@@ -108,6 +149,8 @@ class Cluster:
 
     def save(self, position: Position, done: Done) -> None:
         self.saved.append(done)
+        if self.saves.lack(position):
+            self.saves.save(position, done)
 
     def trained(self, position: Position) -> None:
         pass
@@ -195,3 +238,54 @@ def test_the_loss_of_an_epoch_is_the_mean_over_all_rows_that_are_told(cluster: C
     assert loss.rows == cluster.loop.position.rows
     answers = loss.rows // (BATCH * CALL_STEPS)
     assert loss.mean == (answers + 1) / 2
+
+
+class Clock:
+    """The time that the loop and its checkpoints go by."""
+
+    def __init__(self) -> None:
+        self.now_s = 1_000.0
+
+    def monotonic(self) -> float:
+        return self.now_s
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
+    clock = Clock()
+    monkeypatch.setattr(saving, "time", clock)
+    monkeypatch.setattr(async_loop, "time", clock)
+    return clock
+
+
+def test_an_epoch_begins_although_a_checkpoint_by_time_fell_due_while_nothing_was_trained(clock: Clock) -> None:
+    cluster = Cluster(every_seconds=4.0)
+    cluster.train()
+    cluster.checkpoint()
+    clock.now_s += 6.0  # an evaluation, or Spark's first rows
+    before = len(cluster.sent)
+    steps = [_done(cluster) for _ in range(20)]
+    assert sum(isinstance(step, SaveNow) for step in steps) <= 1
+    assert len(cluster.sent) > before
+
+
+def test_the_time_until_the_next_checkpoint_counts_from_when_there_was_nothing_to_save(clock: Clock) -> None:
+    cluster = Cluster(every_seconds=4.0)
+    cluster.train()
+    cluster.checkpoint()
+    clock.now_s += 6.0
+    cluster.train()
+    cluster.answer(TWO)
+    clock.now_s += 3.9
+    cluster.train()
+    assert len(cluster.written.done) == 1
+    clock.now_s += 0.1
+    cluster.next_checkpoint()
+    assert len(cluster.written.done) == 2
+
+
+def _done(cluster: Cluster) -> Step:
+    """The loop does its next step, which is returned."""
+    step = cluster.loop.decide()
+    cluster.loop.do(step)
+    return step

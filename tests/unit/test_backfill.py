@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import os
 import signal
 import sys
@@ -11,11 +12,12 @@ from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
+from rich.console import Console
 
 from sparktf.cli import main
 from sparktf.config.load import load_config
-from sparktf.errors import ConfigError, Verdict
-from sparktf.nightly.backfill import Backfill, check_order, dates_between, exit_code, runs_of
+from sparktf.errors import ConfigError, ErrorRecord, Verdict
+from sparktf.nightly.backfill import Backfill, DatedRun, check_order, dates_between, exit_code, runs_of, table_of
 from sparktf.result import RunResult
 from sparktf.rundir import RunDirectory
 from sparktf.storage import FileSystems
@@ -168,11 +170,13 @@ def config(tmp_path: Path) -> Path:
     return path
 
 
-def ended(folder: Path, date: str, verdict: Verdict) -> None:
+def ended(folder: Path, date: str, verdict: Verdict, cause: str = "") -> RunDirectory:
     rundir = RunDirectory(str(folder / "runs"), "churn", date)
     Path(rundir.path).mkdir(parents=True)
-    result = RunResult(run_id=date, name="churn", verdict=verdict, metrics={"validation": {"auc": 0.75}})
+    error = ErrorRecord(type="DataError", message=cause, verdict=verdict, time_s=0.0) if cause else None
+    result = RunResult(run_id=date, name="churn", verdict=verdict, metrics={"validation": {"auc": 0.75}}, error=error)
     Path(rundir.result).write_text(result.model_dump_json(), encoding="utf-8")
+    return rundir
 
 
 def test_runs_that_are_done_are_passed_over_and_others_go_on(config: Path, tmp_path: Path) -> None:
@@ -236,6 +240,14 @@ def test_nothing_is_submitted_where_all_is_done(
     shown = capsys.readouterr().out
     assert shown.count("done before") == 2
     assert shown.count("auc 0.7500") == 2
+
+
+def test_a_cause_with_brackets_stands_in_the_table_as_it_is(tmp_path: Path) -> None:
+    rundir = ended(tmp_path, DATES[0], Verdict.DATA_REFUSED, "[/lake/x] has [none, 3]")
+    shown = io.StringIO()
+    run = DatedRun(DATES[0], rundir, None, has_begun=True)
+    Console(file=shown, width=200).print(table_of([run], {DATES[0]: 3}, FileSystems()))
+    assert "[/lake/x] has [none, 3]" in shown.getvalue()
 
 
 def test_a_model_that_is_not_found_ends_it_with_2_and_a_table(config: Path, capsys: pytest.CaptureFixture[str]) -> None:

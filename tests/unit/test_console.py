@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import errno
 import io
+import os
 
+import pytest
 from rich.console import Console
 
 from sparktf.driver.console import Display, print_result
-from sparktf.errors import Verdict
+from sparktf.errors import ErrorRecord, Verdict
+from sparktf.plain_console import PlainConsole
 from sparktf.result import RunResult
 from sparktf.sequence import Stream
 from sparktf.topology import NodeId, Role
@@ -63,3 +67,38 @@ def test_the_table_at_the_end_names_the_version_of_the_data() -> None:
     result = RunResult(run_id="r", name="t", verdict=Verdict.DONE, source_version=5271175311196693878)
     print_result(Console(file=shown, width=120), result)
     assert "version 5271175311196693878 of the table" in shown.getvalue()
+
+
+STRANGE = "[/lake/x] has [none, 3] and [link=http://x]this[/link] :smile:"
+
+
+@pytest.mark.parametrize("kind", [Console, PlainConsole])
+def test_nothing_in_a_cause_is_markup(kind: type[Console]) -> None:
+    shown = io.StringIO()
+    cause = ErrorRecord(type="DataError", message=STRANGE, verdict=Verdict.DATA_REFUSED, time_s=0.0)
+    print_result(kind(file=shown, width=120), RunResult(run_id="[/r]", name="t", verdict=cause.verdict, error=cause))
+    assert STRANGE in shown.getvalue()
+    assert "t / [/r]: data refused" in shown.getvalue()
+
+
+def test_a_line_is_what_a_terminal_prints_and_holds_no_password() -> None:
+    shown, kept = io.StringIO(), []
+    display = Display(PlainConsole(file=shown, width=200), 0.0, 1, observer=lambda text, style: kept.append(text))
+    display.say(f"{STRANGE} \x1b]0;owned\x07 https://me:hunter2@mlflow/")
+    said = f"{STRANGE} \\x1b]0;owned\\x07 https://me:*********(redacted)@mlflow/"
+    assert shown.getvalue() == f"{said}\n"
+    assert kept == [said]
+
+
+class FullDisk(io.StringIO):
+    """What a log becomes when its disk is full."""
+
+    def write(self, text: str) -> int:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+
+def test_an_output_that_cannot_be_written_ends_nothing(caplog: pytest.LogCaptureFixture) -> None:
+    console = PlainConsole(file=FullDisk())
+    Display(console, 0.0, 1).say("a line")
+    print_result(console, RunResult(run_id="r", name="t", verdict=Verdict.DONE))
+    assert "a line could not be shown: OSError" in caplog.text

@@ -236,6 +236,7 @@ class TestResult:
         holder = Fence(LocalStorage(), submissions.rundir)
         holder.acquire(1)
         holder.put(submissions.rundir.owners, b'["old", "new"]')
+        os.mkdir(submissions.rundir.terms)
         before = submissions.seen()
         assert isinstance(ended(submissions.driver("old", attempt=2)), FencedOffError)
         assert submissions.seen() == before
@@ -276,6 +277,41 @@ class TestFence:
         fence = Fence(LocalStorage(), rundir)
         assert fence.acquire(1) == 1
         assert fence.acquire(2) < 2
+
+    def test_a_new_attempt_leaves_what_its_own_event_writer_is_putting_down(self, rundir: RunDirectory) -> None:
+        writing, swept = threading.Event(), threading.Event()
+        failed: list[StorageError] = []
+
+        def write() -> None:
+            try:
+                fence.put_beside(f"{rundir.path}/event", b"it goes on")
+            except StorageError as error:
+                failed.append(error)
+
+        writer = threading.Thread(target=write)
+
+        def before(operation: str, path: str) -> None:
+            if threading.current_thread() is writer:
+                if operation == "rename":  # of what it has written aside
+                    writing.set()
+                    assert swept.wait(30)
+            elif operation == "list" and writer.ident is None and fence.path and "_commit-002" in fence.path:
+                writer.start()
+                assert writing.wait(30)
+
+        fence = Fence(WatchedStorage(before), rundir)
+        fence.acquire(1)
+        fence.acquire(2)
+        swept.set()
+        writer.join()
+        assert failed == []
+        assert Path(rundir.path, "event").read_bytes() == b"it goes on"
+
+    def test_what_another_driver_has_left_while_it_planned_or_put_down_is_swept(self, rundir: RunDirectory) -> None:
+        for name in ("_plan-0123abcd/manifest", "_put-0123abcd/file", "_put-01234567-0123abcd/file"):
+            LocalStorage().write_bytes(f"{rundir.path}/{name}", b"left")
+        Fence(LocalStorage(), rundir).acquire(1)
+        assert [name for name in os.listdir(rundir.path) if not name.startswith("_commit-")] == []
 
     def test_releasing_it_leaves_what_a_newer_attempt_has_staged(self, rundir: RunDirectory) -> None:
         old, new = CheckpointStore(LocalStorage(), rundir, 1), CheckpointStore(LocalStorage(), rundir, 1)

@@ -15,14 +15,18 @@ from sparktf.config.job import JobConfig
 from sparktf.errors import ConfigError
 from sparktf.gating import (
     BUCKETS,
+    Beside,
     Floats,
+    Levelled,
     Measured,
     Opponent,
     Question,
+    best_of,
     draws,
     found,
     interval,
     judge,
+    levels_after,
     rows_needed,
 )
 from sparktf.keep import KeepRule
@@ -56,7 +60,9 @@ def pair(middle: float, width: float, *, name: str = "", rows: int = 10_000, cha
     [
         (0.0, 0.005, "good"),
         (0.5, 0.4, "good"),
-        (-0.009, 0.0005, "good"),  # worse, but by no more than is tolerated
+        (-0.009, 0.0005, "worse, within the tolerance"),
+        (-0.004, 0.003, "worse, within the tolerance"),
+        (-0.004, 0.005, "good"),
         (-0.02, 0.005, "worse"),
         (-0.011, 0.0005, "worse"),
         (0.0, 0.02, "undecided"),
@@ -70,6 +76,14 @@ def test_an_interval_is_held_against_the_tolerance(middle: float, width: float, 
         assert difference.finding == finding
         assert difference.low == pytest.approx(middle - width, abs=1e-4)
         assert difference.high == pytest.approx(middle + width, abs=1e-4)
+
+
+def test_a_model_that_is_worse_beyond_doubt_is_not_called_good_though_it_is_let_through() -> None:
+    comparison = judged(pair(-0.006, 0.003))
+    assert (comparison.promote, comparison.is_tolerated) == (True, True)
+    assert comparison.reason == "worse than version 14, within the tolerance: auc 0.794 against 0.8"
+    assert not judged(pair(0.001, 0.003)).is_tolerated
+    assert not judged(pair(0.001, 0.003), pair(-0.006, 0.003, name="country=de")).is_tolerated
 
 
 def test_an_interval_ends_where_so_many_differences_lie_outside() -> None:
@@ -233,6 +247,87 @@ def test_an_interval_over_buckets_holds_the_truth_as_often_as_it_says() -> None:
         assert d.high is not None
         inside += d.low < -0.005 < d.high
     assert 0.92 <= inside / 400 <= 0.98
+
+
+# ---- many nights ----
+
+
+@pytest.mark.parametrize("anchor", [0, 7])
+@pytest.mark.parametrize(("rule", "sign"), [(UP, 1), (DOWN, -1)])
+def test_what_is_lost_bit_by_bit_is_held_by_the_best_of_the_last_versions(
+    rule: KeepRule, sign: int, anchor: int
+) -> None:
+    """Sixty nights, each of which trains a model that is worse by a third of the tolerance than what is published."""
+    draw, tolerance, lost = np.random.default_rng(3), 0.03, 0.01
+    quality, versions, kept = {1: 0.0}, [Levelled(1, {"auc": 0.8})], 0
+    for _ in range(60):
+        current = versions[-1].number
+        mine = quality[current] - lost
+        rows = draw.normal(0, 0.05)  # nights differ: a model's value says little beside that of another night
+
+        def beside(number: int, mine: float = mine, rows: float = rows) -> Measured:
+            by = sign * (mine - quality[number]) + draw.normal(0, 0.001)
+            return Measured("auc", "", 10_000, 0.8 + rows + by, 0.8 + rows, around(by, 0.004))
+
+        best = best_of(versions[-anchor:], rule) if anchor else None
+        against = None if best in (None, current) else Beside(Opponent(f"version {best}", best), [beside(best)])
+        asked = Question(rule, GatedMetric(tolerance=tolerance))
+        comparison = judge([beside(current)], {"auc": asked}, gate(), Opponent(f"version {current}", current), against)
+        kept += not comparison.promote
+        if comparison.promote:
+            assert comparison.is_tolerated, "worse beyond doubt, each night"
+            versions.append(Levelled(current + 1, levels_after(versions[-1].levels, comparison)))
+            quality[current + 1] = mine
+    if anchor:
+        assert quality[versions[-1].number] >= -tolerance - 1e-9
+        assert kept > 50
+    else:
+        assert quality[versions[-1].number] == pytest.approx(-60 * lost)
+
+
+def test_beside_the_anchor_the_tolerance_is_the_same_and_bounds_are_asked_once() -> None:
+    asked = {"auc": Question(UP, GatedMetric(tolerance=0.01, min=0.79)), "loss": Question(DOWN, GatedMetric(max=1.0))}
+    loss = Measured("loss", "", 10_000, 0.4, 0.3, around(0.1, 0.01))
+    measured = [pair(0.0, 0.002), loss]
+
+    def beside(middle: float, width: float = 0.002, **settings: Any) -> Comparison:
+        anchor = Beside(Opponent("version 9, the best of the last 7", 9), [pair(middle, width), loss])
+        return judge(measured, asked, gate(**settings), CHAMPION, anchor)
+
+    good = beside(0.002)
+    assert good.promote
+    assert good.reason.endswith("; good enough beside version 9, the best of the last 7: auc 0.802 against 0.8")
+    assert good.anchor is not None
+    assert [(d.metric, d.least) for d in good.anchor.differences] == [("auc", None)]
+    tolerated = beside(-0.005)
+    assert (tolerated.promote, tolerated.is_tolerated) == (True, True)
+    assert "worse than version 9, the best of the last 7, within the tolerance: auc" in tolerated.reason
+    worse = beside(-0.02)
+    assert not worse.promote
+    assert worse.reason.startswith(
+        "auc is worse: 0.78 against 0.8 of version 9, the best of the last 7, better by -0.02"
+    )
+    assert [beside(-0.01, 0.005, undecided=what).promote for what in ("keep", "promote")] == [False, True]
+
+
+def test_an_anchor_that_cannot_be_evaluated_stands_in_nobodys_way() -> None:
+    gone = Beside(Opponent("version 9, the best of the last 7", 9, "its files are gone"))
+    comparison = judge([pair(0.0, 0.002)], {"auc": Question(UP, GatedMetric(tolerance=0.01))}, gate(), CHAMPION, gone)
+    assert comparison.promote
+    assert "version 9" not in comparison.reason
+    assert comparison.anchor is not None
+    assert comparison.anchor.problem == "its files are gone"
+
+
+def test_a_level_is_on_the_scale_of_the_versions_before_it() -> None:
+    first = judged(Measured("auc", "", 10, 0.8), opponent=Opponent())
+    assert levels_after({}, first) == {"auc": 0.8}
+    second = judged(Measured("auc", "", 10, 0.62, 0.6, around(0.02, 0.001)), pair(0.5, 0.1, name="country=de"))
+    assert levels_after({"auc": 0.8}, second) == pytest.approx({"auc": 0.82})
+    assert levels_after({}, second) == pytest.approx({"auc": 0.62}), "published before levels were kept"
+    assert levels_after({"auc": 0.8}, judged(Measured("auc", "", 10, math.nan))) == {}
+    versions = [Levelled(1, {}), Levelled(2, {"auc": 0.7}), Levelled(3, {"auc": 0.8}), Levelled(4, {"auc": 0.8})]
+    assert (best_of(versions, UP), best_of(versions, DOWN), best_of(versions[:1], UP)) == (4, 2, None)
 
 
 # ---- the configuration ----

@@ -105,6 +105,39 @@ def test_the_first_model_is_published_and_the_next_is_compared_with_it(nights: N
     assert nights.serving.current() == 2
 
 
+def test_the_best_of_the_last_versions_is_the_anchor_unless_it_is_the_champion(nights: Nights) -> None:
+    """Values of one scale: 0.75, then worse by 0.02, better by 0.01, worse by 0.01."""
+    anchors: list[str | None] = []
+
+    def night(run_id: str, better_by: float, **gate: Any) -> None:
+        driver = nights.driver(run_id, gate={**GATE, **gate})
+        driver.run_id = run_id
+
+        def compare(spec: TrainerSpec) -> Comparison:
+            anchors.append(None if spec.anchor is None else spec.anchor.label)
+            found = compared(spec)
+            (difference,) = found.differences
+            if difference.champion is not None:
+                difference = difference.model_copy(update={"challenger": difference.champion + better_by})
+            return found.model_copy(update={"differences": (difference,)})
+
+        driver.compare = compare
+        driver.train()
+
+    for run_id, better_by in (("1", 0.0), ("2", -0.02), ("3", 0.01), ("4", -0.01)):
+        night(run_id, better_by)
+    assert anchors == [None, None, "version 1, the best of the last 7", "version 1, the best of the last 7"]
+    levels = [nights.serving.manifest(v).levels for v in nights.serving.versions()]
+    assert [level["auc"] for level in levels] == pytest.approx([0.75, 0.73, 0.74, 0.73])
+    night("5", 0.03, anchor=2)
+    night("6", 0.0)
+    night("7", 0.0, anchor=0)
+    assert anchors[4:] == ["version 3, the best of the last 2", None, None]
+    nights.serving.rollback(4)
+    night("8", 0.0, anchor=3)
+    assert anchors[7:] == ["version 3, the best of the last 3"], "what was rolled back is nobody's measure"
+
+
 def test_a_model_that_is_not_let_through_ends_the_run_with_5_and_changes_nothing(nights: Nights) -> None:
     nights.another()
     driver = nights.driver()

@@ -56,6 +56,16 @@ def test_no_name_of_a_class_means_two_things() -> None:
     assert not {name: found for name, found in places.items() if len(found) > 1 and name not in OF_EACH_FLAVOUR}
 
 
+def test_all_that_is_shown_goes_through_the_one_console_that_takes_no_text_for_markup() -> None:
+    made = re.compile(r"(?<![\w.])Console\(")
+    assert not [
+        str(path.relative_to(ROOT))
+        for path in (ROOT / "sparktf").rglob("*.py")
+        if path.name != "plain_console.py"
+        and made.search(path.read_text(encoding="utf-8").replace("Console().is_jupyter", ""))
+    ]
+
+
 def test_no_module_is_bloated() -> None:
     long = {
         str(path.relative_to(ROOT)): lines

@@ -9,8 +9,10 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import numpy as np
 import pytest
 
+from sparktf.cluster import Cluster, train
 from sparktf.driver.code.code_files import code_files
 from sparktf.driver.code.function_module import name_functions
 from sparktf.errors import ConfigError
@@ -112,3 +114,27 @@ def test_where_nothing_is_said_of_the_output_it_is_a_temporary_folder_that_all_n
 def test_what_cannot_be_is_refused_by_name(tmp_path: Path, keywords: dict[str, Any], message: str) -> None:
     with pytest.raises(ConfigError, match=message):
         config(tmp_path, **keywords)
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        (({"name": "m"},), r"train\(\) takes .*, not a dict: JobConfig.model_validate makes a configuration"),
+        (("nightly.yaml",), r"not a str: load_config reads the configuration"),
+        (
+            (Path("rows.parquet"),),
+            r"not a pathlib\S*Path: load_config reads the configuration in a file, and path= names",
+        ),
+        ((np.zeros((2, 2)),), r"not a numpy.ndarray: spark.createDataFrame makes a DataFrame"),
+        ((None, {"x": [1]}), r"train\(\) takes a DataFrame or an RDD as data, not a dict"),
+    ],
+)
+def test_what_is_neither_a_configuration_nor_data_of_spark_is_refused_at_the_door(
+    given: tuple[Any, ...], message: str
+) -> None:
+    session: Any = SimpleNamespace()  # nobody looks at it
+    for model in (None, lambda params, assets: None):
+        with pytest.raises(ConfigError, match=message):
+            train(session, *given, model=model)
+    with pytest.raises(ConfigError, match=r"Cluster\(\) takes a JobConfig, not a dict"):
+        Cluster(session, {"name": "m"})  # type: ignore[arg-type]

@@ -16,6 +16,7 @@ from reported import HOSTILE, StoredRuns, statistics
 
 from sparktf.cli import main
 from sparktf.column_statistics import Spread
+from sparktf.comparison import Comparison, Difference
 from sparktf.errors import ErrorRecord, NotStoredError, PreflightError, StorageError, Verdict
 from sparktf.events import AttemptBegun, AttemptEnded, CourseSeen, Event, LogEntry, RunBegun, RunEnded
 from sparktf.knobs import KNOBS
@@ -227,6 +228,10 @@ def test_a_run_is_told_in_one_line() -> None:
 
     failed = ErrorRecord(type="DataError", message="column a is null", verdict=Verdict.DATA_REFUSED, time_s=0.0)
     assert of(verdict=Verdict.DONE, extra={"published": 3})[0] == "Published version 3"
+    beside = Difference(metric="auc", rows=9, challenger=0.7, champion=0.71, finding="worse, within the tolerance")
+    worse = Comparison(promote=True, reason="worse than version 2, within the tolerance", differences=(beside,))
+    told = of(verdict=Verdict.DONE, extra={"published": 3}, comparison=worse)
+    assert told == ("Published version 3", "worse than version 2, within the tolerance", "worse")
     later = {"published": None, "publishing": "not published: version 4 is of a later day"}
     assert of(verdict=Verdict.DONE, extra=later) == ("Trained, not published", later["publishing"], "kept")
     assert of(verdict=Verdict.DATA_REFUSED, error=failed) == ("Data refused", "column a is null", "bad")

@@ -91,7 +91,8 @@ class TestReading:
         (tmp_path / "a").write_bytes(b"123")
         (tmp_path / "gone").symlink_to(tmp_path / "nowhere")
         os.utime(tmp_path / "a", ns=(0, 1_500_000))
-        expected = (FileEntry(f"{tmp_path}/a", 3, False, 1), FileEntry(f"{tmp_path}/b", 0, True))
+        os.utime(tmp_path / "b", ns=(0, 2_500_000))
+        expected = (FileEntry(f"{tmp_path}/a", 3, False, 1), FileEntry(f"{tmp_path}/b", 0, True, 2))
         assert storage.list(str(tmp_path)) == storage.list(f"file://{tmp_path}") == expected
         assert storage.stat(f"{tmp_path}/b") == expected[1]
 

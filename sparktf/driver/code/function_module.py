@@ -49,8 +49,7 @@ def name_functions(functions: Mapping[str, Function], folder: Path) -> dict[str,
         ConfigError: one is not callable, or holds what cannot be pickled.
     """
     for name, function in functions.items():
-        if not callable(function):
-            raise ConfigError(f"{name} is to be a function, or its name as module:function, not {function!r}")
+        check_function(name, function)
     homes = {name: _home(function) for name, function in functions.items()}
     if len({home.partition(":")[0] for home in homes.values()}) == 1 and all(homes.values()):
         return homes
@@ -64,12 +63,35 @@ def name_functions(functions: Mapping[str, Function], folder: Path) -> dict[str,
             "within it what cannot be, such as models, sessions and open files"
         ) from error
     module = f"sparktf_functions_{hashlib.sha256(content).hexdigest()[:12]}"
-    folder.mkdir(parents=True, exist_ok=True)
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     (folder / f"{module}.pickle").write_bytes(content)
     bound = "\n".join(f"{name} = _FUNCTIONS[{name!r}]" for name in functions)
     (folder / f"{module}.py").write_text(_TEXT.format(pickle=f"{module}.pickle", bound=bound))
     importlib.invalidate_caches()
     return {name: f"{module}:{name}" for name in functions}
+
+
+def check_function(name: str, function: Any) -> None:
+    """Checks that what is called a function is one; a model is called with rows, and must not be called with params.
+
+    Raises:
+        ConfigError: it is not callable, or an object of Keras.
+    """
+    if of_keras := _kind_of_keras(function):
+        raise ConfigError(
+            f"{name} is to be a function that makes the model and returns it compiled, in the processes that train it, "
+            f"not {of_keras}: give def build(params, assets): ...; return model"
+        )
+    if not callable(function):
+        raise ConfigError(f"{name} is to be a function, or its name as module:function, not {function!r}")
+
+
+def _kind_of_keras(value: Any) -> str:
+    """Returns what to call an object, or a class, of Keras; "" for anything else."""
+    cls = value if isinstance(value, type) else type(value)
+    if not any(base.__module__.partition(".")[0] in ("keras", "tf_keras") for base in cls.__mro__):
+        return ""
+    return f"the class {cls.__name__}" if isinstance(value, type) else f"a {cls.__name__}"
 
 
 def _home(function: Function) -> str:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from sparktf.comparison import Difference
+from sparktf.comparison import TOLERATED, Difference
 from sparktf.events import MetricsSeen
 from sparktf.nightly.report.drawing import BAD, CARD, GOOD, INK, LINE, MUTED, NOW, SERIES, THEN, WARN, Pen, figure_of
 from sparktf.nightly.report.drift import ColumnShape
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 _ROWS = 12
 """So many bars a chart has at most."""
 
-_OF_FINDING = {"good": GOOD, "worse": BAD, "undecided": WARN, "out of bounds": BAD}
+_OF_FINDING = {"good": GOOD, TOLERATED: WARN, "worse": BAD, "undecided": WARN, "out of bounds": BAD}
 
 _BAR_IN, _AXIS_IN = 0.3, 0.72
 
@@ -242,24 +242,43 @@ class ColumnPen:
         return self._pen.svg(axes, label)
 
 
-def by_date(
-    pen: Pen, name: str, days: Sequence[str], values: Sequence[float | None], published: Sequence[bool]
-) -> str | None:
-    """Draws a metric of all runs of a name, the earliest first: filled where the model was published."""
-    known = [(n, value) for n, value in enumerate(values) if value is not None and math.isfinite(value)]
+class DatedMetric(NamedTuple):
+    """What a metric was in one run.
+
+    Attributes:
+        champion: What the published model's was on the same rows.
+        published: Whether the run published its own.
+    """
+
+    day: str
+    value: float | None
+    champion: float | None
+    published: bool
+
+
+def by_date(pen: Pen, name: str, nights: Sequence[DatedMetric]) -> str | None:
+    """Draws a metric of all runs of a name, the earliest first: filled where the model was published.
+
+    Beside each point stands the champion's on the same rows: nights differ in their rows, too.
+    """
+    known = [(n, night.value) for n, night in enumerate(nights) if night.value is not None]
     if not known:
         return None
     axes = pen.axes(2.2)
+    beside = [(n, night.champion) for n, night in enumerate(nights) if night.champion is not None]
+    axes.plot([n for n, _ in beside], [value for _, value in beside], "_", color=THEN, markersize=9, markeredgewidth=2)
     axes.plot([n for n, _ in known], [value for _, value in known], color=NOW, linewidth=1.0, alpha=0.6)
     for is_published in (False, True):
-        points = [(n, value) for n, value in known if published[n] is is_published]
+        points = [(n, value) for n, value in known if nights[n].published is is_published]
         fill = NOW if is_published else CARD
         axes.plot([n for n, _ in points], [v for _, v in points], "o", color=NOW, markerfacecolor=fill, markersize=5)
-    every = max(1, math.ceil(len(days) / 4))
-    ticks = range(len(days) - 1, -1, -every)
-    axes.set_xticks([*ticks], [_short(days[n], 12) for n in ticks])
+    if beside:
+        _name_lines(axes, {"this run's model": NOW, "the champion": THEN})
+    every = max(1, math.ceil(len(nights) / 4))
+    ticks = range(len(nights) - 1, -1, -every)
+    axes.set_xticks([*ticks], [_short(nights[n].day, 12) for n in ticks])
     axes.grid(visible=False, axis="x")
-    axes.set_xlim(-0.5, len(days) - 0.5)
+    axes.set_xlim(-0.5, len(nights) - 0.5)
     return pen.svg(axes, f"{name} by run: {_from_to([value for _, value in known])}")
 
 

@@ -8,8 +8,9 @@ from sparktf.driver.console import ending_of
 from sparktf.errors import Verdict
 from sparktf.result import RunResult
 
-Tone = Literal["good", "kept", "bad", "waits", "plain"]
-"""good: a better model; kept: the old one stays; bad: somebody has to look; waits: later; plain: none of them."""
+Tone = Literal["good", "worse", "kept", "bad", "waits", "plain"]
+"""good: a new model; worse: one that is worse, within the tolerance; kept: the old one stays; bad: somebody has to
+look;  waits: later; plain: none of them."""
 
 
 class Headline(NamedTuple):
@@ -61,11 +62,15 @@ def version_of(result: RunResult) -> int | None:
 def _done(result: RunResult) -> Headline:
     version = version_of(result)
     if version is not None:
-        return Headline(f"Published version {version}", _gate(result), "good")
+        return Headline(f"Published version {version}", _gate(result), _passed(result))
     if "published" in result.extra:
         return Headline("Trained, not published", str(result.extra.get("publishing", "")), "kept")
     ended = "" if result.stopped is None else result.stopped.text
-    return Headline("Trained", _gate(result) or ended, "good")
+    return Headline("Trained", _gate(result) or ended, _passed(result))
+
+
+def _passed(result: RunResult) -> Tone:
+    return "worse" if result.comparison is not None and result.comparison.is_tolerated else "good"
 
 
 def _champion(result: RunResult) -> str:

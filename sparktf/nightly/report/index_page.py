@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import datetime as dt
 import math
-import secrets
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
@@ -19,20 +18,19 @@ from sparktf.errors import CorruptFileError, StorageError, StorageNotFoundError
 from sparktf.nightly.natural_order import natural_key
 from sparktf.nightly.report import charts, words
 from sparktf.nightly.report.drawing import styled
-from sparktf.nightly.report.headline import headline_of, version_of
+from sparktf.nightly.report.headline import Tone, headline_of, version_of
 from sparktf.nightly.report.markup import drawn
 from sparktf.nightly.serving import Serving
 from sparktf.result import RunResult
 from sparktf.rundir import SERVING, RunDirectory, is_name
 from sparktf.storage.base import Storage, name_of
+from sparktf.storage.leftovers import staged_name, sweep
 from sparktf.storage.results import read_result
 
 SHOWN = 120
 """So many runs stand on the page, the last by their ids."""
 
 _ASIDE = "_index-"
-_LEFT_S = 86_400.0
-"""What has lain aside for so long was left by a process that was killed."""
 
 _AGAIN = 3
 _METRICS, _DRAWN = 4, 6
@@ -72,11 +70,11 @@ def write_index(storage: Storage, root: str, name: str, now_s: float) -> None:
         StorageError: the storage failed; readers have the page that was there.
     """
     folder = f"{root.rstrip('/')}/{name}"
-    _sweep(storage, folder, now_s)
+    sweep(storage, folder, (_ASIDE,), now_s)
     path = f"{folder}/index.html"
     for _ in range(_AGAIN):
         found = indexed_runs(storage, root, name)
-        aside = f"{folder}/{_ASIDE}{secrets.token_hex(4)}.html"
+        aside = f"{folder}/{staged_name(_ASIDE, suffix='.html')}"
         try:
             storage.write_bytes(aside, index_page(found, now_s))
             storage.replace(aside, path)
@@ -128,14 +126,10 @@ def index_page(found: IndexedRuns, now_s: float) -> bytes:
     runs = found.runs
     metrics = list(dict.fromkeys(name for run in runs for name in _values(run.result)))
     with styled() as pen:
-        days = [_day(run.result) for run in reversed(runs)]
-        published = [version_of(run.result) is not None for run in reversed(runs)]
+        results = [run.result for run in reversed(runs)]
         drawings = drawn(
             *(
-                (
-                    name,
-                    charts.by_date(pen, name, days, [_values(r.result).get(name) for r in reversed(runs)], published),
-                )
+                (name, charts.by_date(pen, name, [_night(result, name) for result in results]))
                 for name in metrics[:_DRAWN]
             )
         )
@@ -161,9 +155,13 @@ def _tiles(found: IndexedRuns) -> list[tuple[str, str, str]]:
         of = next((r.result.run_id for r in found.runs if version_of(r.result) == found.current), "")
         tiles.append(("current version", str(found.current), of and f"of {of}"))
     recent = [headline_of(run.result).tone for run in found.runs[:30]]
-    counts = {"with a model": "good", "kept the old one": "kept", "failed": "bad"}
+    counts: dict[str, tuple[Tone, ...]] = {
+        "with a model": ("good", "worse"),
+        "kept the old one": ("kept",),
+        "failed": ("bad",),
+    }
     over = f"of the last {len(recent)}"
-    tiles += [(what, str(recent.count(tone)), over) for what, tone in counts.items()]  # type: ignore[arg-type]
+    tiles += [(what, str(sum(tone in tones for tone in recent)), over) for what, tones in counts.items()]
     return tiles
 
 
@@ -191,8 +189,14 @@ def _values(result: RunResult) -> dict[str, float]:
     return {name: value for name, value in values.items() if math.isfinite(value)}
 
 
-def _day(result: RunResult) -> str:
-    return result.date or result.run_id
+def _night(result: RunResult, metric: str) -> charts.DatedMetric:
+    champion = None if result.comparison is None else result.comparison.champion_metrics.get(metric)
+    return charts.DatedMetric(
+        day=result.date or result.run_id,
+        value=_values(result).get(metric),
+        champion=champion if champion is not None and math.isfinite(champion) else None,
+        published=version_of(result) is not None,
+    )
 
 
 def _ids(storage: Storage, folder: str) -> list[str]:
@@ -207,9 +211,3 @@ def _ended(storage: Storage, folder: str) -> set[str]:
     with ThreadPoolExecutor(FOOTER_THREADS, thread_name_prefix="index") as pool:
         there = pool.map(lambda run_id: storage.exists(f"{folder}/{run_id}/result.json"), ids)
         return {run_id for run_id, is_there in zip(ids, there, strict=True) if is_there}
-
-
-def _sweep(storage: Storage, folder: str, now_s: float) -> None:
-    for entry in storage.list(folder):
-        if name_of(entry.path).startswith(_ASIDE) and now_s - entry.modified_ms / 1000 > _LEFT_S:
-            storage.delete(entry.path)

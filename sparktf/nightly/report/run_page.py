@@ -6,7 +6,7 @@ import datetime as dt
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from sparktf.comparison import Comparison, Difference
+from sparktf.comparison import TOLERATED, Comparison, Difference
 from sparktf.errors import ErrorRecord
 from sparktf.events import MetricsSeen
 from sparktf.nightly.report import charts, words
@@ -23,7 +23,7 @@ _METRICS = 8
 
 _TILES = 3
 
-_TONES = {"good": "good", "worse": "bad", "undecided": "kept", "out of bounds": "bad"}
+_TONES = {"good": "good", TOLERATED: "kept", "worse": "bad", "undecided": "kept", "out of bounds": "bad"}
 
 _SECTIONS = {
     "error": ("failure", "What went wrong"),
@@ -125,7 +125,13 @@ def _gate(pen: Pen, gate: Comparison) -> dict[str, Any]:
     by_metric: dict[str, list[Difference]] = {}
     for difference in gate.differences:
         by_metric.setdefault(difference.metric, []).append(difference)
-    drawings = [(name, charts.intervals(pen, name, found)) for name, found in list(by_metric.items())[:_METRICS]]
+    anchor = gate.anchor
+    beside_anchor = () if anchor is None else anchor.differences
+    by_anchor = [d.model_copy(update={"slice": f"beside version {anchor.version}"}) for d in beside_anchor if anchor]
+    drawings = [
+        (name, charts.intervals(pen, name, [*found, *(d for d in by_anchor if d.metric == name)]))
+        for name, found in list(by_metric.items())[:_METRICS]
+    ]
     return {
         "reason": gate.reason,
         "champion": gate.champion,
@@ -136,6 +142,9 @@ def _gate(pen: Pen, gate: Comparison) -> dict[str, Any]:
         "has_tolerance": any(d.tolerance for d in gate.differences),
         "charts": drawn(*drawings),
         "rows": [_compared(difference) for found in by_metric.values() for difference in found],
+        "anchor": "" if anchor is None else anchor.label,
+        "anchor_problem": "" if anchor is None else anchor.problem,
+        "anchor_rows": [_compared(difference) for difference in beside_anchor],
     }
 
 
@@ -196,7 +205,7 @@ def _notes(result: RunResult | None) -> list[str]:
     if result.kept is not None:
         kept = result.kept
         best = f"best {kept.metric} {words.figure(kept.value)}"
-        notes.append(f"The weights are those of epoch {kept.epoch + 1}, update {kept.step:,}: {best}.")
+        notes.append(f"The weights are {kept.whose}: {best}.")
     if result.evaluation_error is not None:
         notes.append(f"The last commits are not evaluated: {result.evaluation_error.message}")
     return notes

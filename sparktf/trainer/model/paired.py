@@ -1,6 +1,6 @@
-"""Evaluation of two models in one pass over the same rows, with what tells how far their difference may be chance.
+"""Evaluation of several models in one pass over the same rows, with what tells how far a difference may be chance.
 
-Rows are read once, and both models predict each batch. Predictions and targets of many rows are kept, put into buckets
+Rows are read once, and all models predict each batch. Predictions and targets of many rows are kept, put into buckets
 at random, and Keras's own metrics look at one bucket after the other: their states, which add up, are kept of each
 model, bucket and slice. A metric of all rows is what Keras makes of the sum of the states; one of a resample, what it
 makes of the states of the buckets that were drawn (`sparktf.gating`).
@@ -25,7 +25,8 @@ from sparktf.trainer.model.champion import Champion
 from sparktf.trainer.model.evaluate import Evaluator, RowSource, Sharing
 from sparktf.trainer.model.model import UserModel
 from sparktf.trainer.model.slices import SliceCodes, SliceColumn
-from sparktf.trainer.model.tensors import Tensors, encoded_example, rows_of, signature, to_tensors
+from sparktf.trainer.model.tensors import Tensors, example, rows_of, signature, to_tensors
+from sparktf.trainer.model.tracing import traced
 
 _KEPT_NBYTES = 64 << 20
 """Targets and predictions of so many bytes are kept before metrics look at them."""
@@ -40,7 +41,7 @@ _ALL = ""
 
 
 class Paired(NamedTuple):
-    """States of both models' metrics over all nodes, each [models, buckets, values].
+    """States of all models' metrics over all nodes, each [models, buckets, values]: first those of the challenger.
 
     Attributes:
         states: "" for all rows, or a slice -> the states.
@@ -52,29 +53,29 @@ class Paired(NamedTuple):
 
 
 class PairedEvaluator:
-    """Evaluates a model, and another one beside it if there is one."""
+    """Evaluates a model, and others beside it if there are any."""
 
     def __init__(
         self,
         model: UserModel,
-        champion: Champion | None,
+        others: Sequence[Champion],
         evaluator: Evaluator,
         sharing: Sharing,
         slices: Sequence[SliceColumn],
         seed: int,
     ) -> None:
-        """Has both predict one row, which is made up.
+        """Looks at what all predict, of no row.
 
         Args:
             evaluator: Of the same model, and warmed up: the metrics have their variables.
         """
         self._model = model
-        self._champion = champion
+        self._others = others
         self._evaluator = evaluator
         self._sharing = sharing
         self._columns = [SliceCodes(column, _MOST_SLICES) for column in slices]
         self._draw = generator(Draw.BUCKETS, seed, sharing.number)
-        self._structure = self._scored(rows_of(encoded_example(model.spec), 0, 1))
+        self._structure = traced(lambda: self._scored(example(model.spec)))
         leaves = [leaf for leaf in tf.nest.flatten(self._structure) if leaf is not None]
         kept = [tf.TensorSpec((None, *leaf.shape[1:]), leaf.dtype) for leaf in leaves]
         sizes = [tf.TensorSpec((), tf.int32)] * 2
@@ -92,7 +93,7 @@ class PairedEvaluator:
     @property
     def models(self) -> int:
         """How many are evaluated."""
-        return 1 if self._champion is None else 2
+        return 1 + len(self._others)
 
     def evaluate(self, feed: RowSource, batch_size: int) -> Paired:
         """Returns the states over all nodes, each of which calls it, also one without rows."""
@@ -121,11 +122,9 @@ class PairedEvaluator:
         return [array.concat() for array in arrays]
 
     def _scored(self, rows: Tensors) -> Any:
-        """Returns targets, weights and both models' predictions."""
+        """Returns targets, weights and all models' predictions."""
         layout = self._model.layout
-        predicted = [self._model.model(layout.x(rows), training=False)]
-        if self._champion is not None:
-            predicted.append(self._champion(rows))
+        predicted = [self._model.model(layout.x(rows), training=False), *(other(rows) for other in self._others)]
         return layout.y(rows), layout.sample_weight(rows), predicted
 
     def _keep(self, arrays: list[npt.NDArray[Any]], codes: list[npt.NDArray[Any]]) -> None:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import re
 
+from sparktf.told import words_of_error
+
 _COLOURS = re.compile(r"\x1b\[[0-9;]*m")
 _GRAPH_FRAME = re.compile(r"Detected at node |File \"|<stack traces unavailable>|\d+ root error\(s\) found")
 _GRAPH_PREFIX = re.compile(r"\{\{function_node [^}]*\}\} |\(\d+\) [A-Z_]+: +")
@@ -11,9 +13,7 @@ _GRAPH_PREFIX = re.compile(r"\{\{function_node [^}]*\}\} |\(\d+\) [A-Z_]+: +")
 
 def first_line(error: BaseException) -> str:
     """Returns the first line of what the raising code said, without what TensorFlow and Keras put around it."""
-    # str() of a KeyError is its text as Python source.
-    text = str(error.args[0]) if isinstance(error, KeyError) and error.args else str(error)
-    lines = [line.strip() for line in without_colours(text).splitlines() if line.strip()]
+    lines = [line.strip() for line in without_colours(words_of_error(error)).splitlines() if line.strip()]
     if lines and lines[0] == "in user code:":
         said = f"{type(error).__name__}: "
         lines = next((lines[i:] for i, line in enumerate(lines) if line.startswith(said)), lines)

@@ -1,4 +1,4 @@
-"""The gate: the model that a run exports beside the published one, on the same rows."""
+"""The gate: the model that a run exports beside published ones, on the same rows."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import numpy as np
 from sparktf.comparison import Comparison
 from sparktf.config.gate_section import GateConfig
 from sparktf.errors import ModelContractError, StorageNotFoundError
-from sparktf.gating import Floats, Measured, Opponent, Question, draws, judge
+from sparktf.gating import Beside, Floats, Measured, Opponent, Question, draws, judge
 from sparktf.keep import metric_rule
 from sparktf.trainer.model.champion import SAVED_MODEL, Champion
 from sparktf.trainer.model.evaluate import Evaluator, RowSource, Sharing
@@ -20,6 +20,7 @@ from sparktf.trainer.model.paired import Paired, PairedEvaluator, Values
 from sparktf.trainer.model.slices import slice_columns
 from sparktf.trainer.node.checkpoint import fetch
 from sparktf.trainer.node.place import Place
+from sparktf.wire.model_source import ModelSource
 
 _ELSEWHERE = "another node could not load it: its log says why"
 
@@ -61,21 +62,30 @@ class Gate:
             StorageError: the champion cannot be downloaded now.
         """
         began_s = time.monotonic()
-        opponent, champion = self._opponent()
-        batch_size = self._place.spec.config.train.validation_batch_size
+        spec = self._place.spec
+        opponent, champion = self._opponent(spec.champion)
+        beside, anchor = self._opponent(spec.anchor)
+        others = [other for other in (champion, anchor) if other is not None]
         pair = PairedEvaluator(
-            self._model, champion, self._evaluator, self._sharing, self._slices, self._settings.seed
-        ).evaluate(feed, batch_size)
+            self._model, others, self._evaluator, self._sharing, self._slices, self._settings.seed
+        ).evaluate(feed, spec.config.train.validation_batch_size)
         values = Values(self._model, self._evaluator)
-        measured = [m for label in pair.states for m in self._measured(pair, label, values)]
-        comparison = judge(measured, self._questions, self._settings, opponent)
+        which = None if champion is None else 1
+        measured = [m for label in pair.states for m in self._measured(pair, label, values, which)]
+        anchored = [] if anchor is None else self._measured(pair, "", values, len(others))
+        comparison = judge(
+            measured,
+            self._questions,
+            self._settings,
+            opponent,
+            Beside(beside, anchored) if spec.anchor is not None else None,
+        )
         comparison = comparison.model_copy(update={"seconds": round(time.monotonic() - began_s, 3)})
         every = {name: float(value[0]) for name, value in values.of(pair.states[""][0].sum(0)[None]).items()}
         return comparison, every, pair.rows[""]
 
-    def _opponent(self) -> tuple[Opponent, Champion | None]:
-        """Returns the champion; None where there is none, or a node could not load it."""
-        source = self._place.spec.champion
+    def _opponent(self, source: ModelSource | None) -> tuple[Opponent, Champion | None]:
+        """Returns a published model; None where there is none, or a node could not load it."""
         if source is None:
             return Opponent(), None
         champion, problem = None, ""
@@ -96,9 +106,14 @@ class Gate:
             champion, problem = None, problem or _ELSEWHERE
         return Opponent(source.label, source.version, problem), champion
 
-    def _measured(self, pair: Paired, label: str, values: Values) -> list[Measured]:
-        """Returns what the metrics that are asked for are on all rows, or on a slice."""
+    def _measured(self, pair: Paired, label: str, values: Values, beside: int | None) -> list[Measured]:
+        """Returns what the metrics that are asked for are on all rows, or on a slice.
+
+        Args:
+            beside: Which of the models it is compared with; None for none.
+        """
         states, rows = pair.states[label], pair.rows[label]
+        states = states[[0] if beside is None else [0, beside]]
         exact = [values.of(of_model.sum(0)[None]) for of_model in states]
         drawn: Mapping[str, Floats] = {}
         if len(states) > 1 and (not label or rows >= self._settings.min_rows):

@@ -3,13 +3,30 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Protocol
 
 from sparktf.config.job import CheckpointConfig
-from sparktf.trainer.node.checkpoint import Checkpoint
-from sparktf.trainer.node.checkpoint_writer import CheckpointWriter
 from sparktf.trainer.node.place import Place
 from sparktf.trainer.node.position import Done, Extent, Position
 from sparktf.wire.control import Flavour
+
+if TYPE_CHECKING:  # when something is saved is decided without TensorFlow
+    from sparktf.trainer.node.checkpoint import Checkpoint
+
+
+class StateWriter(Protocol):
+    """Writes and stores checkpoints: `CheckpointWriter`."""
+
+    @property
+    def took_s(self) -> float:
+        """How long one took at most."""
+
+    def save(self, checkpoint: Checkpoint, position: Position, done: Done, *, last: bool) -> None:
+        """Writes a checkpoint, and stores it beside the training."""
+
+    def wait(self) -> None:
+        """Waits until the last one is stored."""
 
 
 class SavePolicy:
@@ -41,15 +58,20 @@ class SavePolicy:
 class Saves:
     """The checkpoints of a node."""
 
-    def __init__(self, place: Place) -> None:
-        """Counts the time until the first checkpoint from now on."""
+    def __init__(self, place: Place, writer: Callable[[Place, Flavour], StateWriter]) -> None:
+        """Counts the time until the first checkpoint from now on.
+
+        Args:
+            writer: Makes who writes them.
+        """
         spec = place.spec
         self._place = place
         self._policy = SavePolicy(spec.config.checkpoint, time.monotonic())
         self._extent = Extent.of(spec.config.train)
         self._saved_step = spec.restore.step if spec.restore else -1
         self._checkpoint: Checkpoint | None = None
-        self._writer: CheckpointWriter | None = None
+        self._make_writer = writer
+        self._writer: StateWriter | None = None
 
     def restore(self, checkpoint: Checkpoint, keras: Flavour) -> bool:
         """Takes the objects that checkpoints hold, and brings them to the state that this attempt starts from.
@@ -66,7 +88,7 @@ class Saves:
         """
         place = self._place
         self._checkpoint = checkpoint
-        self._writer = CheckpointWriter(place, keras)
+        self._writer = self._make_writer(place, keras)
         if place.spec.restore is None:
             return False
         checkpoint.restore(place.storage, place.spec.restore, place.work)
@@ -94,10 +116,16 @@ class Saves:
         """Whether an update since the last checkpoint is one that all nodes would save after."""
         return self._policy.due_between(self._saved_step, step)
 
-    def wanted(self) -> bool:
-        """Whether this node asks for a checkpoint now: by time (the leader), or on the driver's word."""
+    def take_wish(self) -> bool:
+        """Returns whether a checkpoint was wished for since the last call: by time (the leader), or by the driver.
+
+        A wish is there once. Where nothing was trained since the last checkpoint there is nothing to save, and whoever
+        asked again would be told to save for ever: the time until the next one counts from now on, saved or not.
+        """
         due = self._place.leads and self._policy.due_by_time(time.monotonic())
-        return due or self._place.take_save_request()
+        if due:
+            self._rest()
+        return self._place.take_save_request() or due
 
     def lack(self, position: Position) -> bool:
         """Whether the state at this position is not saved yet."""
@@ -116,12 +144,8 @@ class Saves:
         self._place.enter("saving")
         last = last or self._extent.may_end_at(position)
         self._writer.save(self._checkpoint, position, done, last=last)
-        self.rest()
+        self._rest()
         self._place.enter("training")
-
-    def rest(self) -> None:
-        """Counts the time until the next checkpoint from now on."""
-        self._policy.saved(time.monotonic())
 
     def wait(self) -> None:
         """Waits until the last checkpoint is stored.
@@ -131,3 +155,7 @@ class Saves:
         """
         if self._writer is not None:
             self._writer.wait()
+
+    def _rest(self) -> None:
+        """Counts the time until the next checkpoint from now on."""
+        self._policy.saved(time.monotonic())

@@ -73,8 +73,8 @@ class Surroundings(Protocol):
     def steps_made(self) -> int:
         """Returns how many updates the optimizer has counted in the whole run."""
 
-    def save_wanted(self) -> bool:
-        """Whether a checkpoint is to be saved now, whatever the step."""
+    def take_save_wish(self) -> bool:
+        """Returns whether a checkpoint was wished for since the last call, whatever the step."""
 
     def steps_to_save(self, step: int) -> int | None:
         """Returns the updates until the next checkpoint that is due by steps, None where there is no such rule."""
@@ -186,6 +186,7 @@ class AsyncLoop:
         """Ends the epoch, or what is trained of it; nothing is under way any more."""
         self._close()
         self._settle()
+        self._save_asked = False  # the end of an epoch is saved, wished for or not
         self.position = self.position.ended(complete=self.left <= 0)
 
     def drain(self) -> None:
@@ -237,7 +238,7 @@ class AsyncLoop:
     def decide(self) -> Step:
         """Returns what to do next."""
         self._follow_workers()
-        self._save_asked = self._around.save_wanted() or self._save_asked
+        self._save_asked = self._around.take_save_wish() or self._save_asked
         if self._together is not None:
             self.position = replace(self.position, step=self._step_before + self._together.steps)
         now_s, step = time.monotonic(), self.position.step

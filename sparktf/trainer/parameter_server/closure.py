@@ -9,9 +9,11 @@ from typing import Any
 
 import tensorflow as tf
 
+from sparktf.trainer.model.averages import average_in_place
 from sparktf.trainer.model.contract import naming_tensors
-from sparktf.trainer.model.model import UserModel, recorded
+from sparktf.trainer.model.model import UserModel
 from sparktf.trainer.model.tensors import Tensors, example, rows_of
+from sparktf.trainer.model.tracing import recorded
 from sparktf.trainer.model.trackables import count_atomically
 from sparktf.trainer.parameter_server.handles import without_handles
 from sparktf.trainer.parameter_server.packing import bring_rows, mark_trained
@@ -46,6 +48,7 @@ class Closure:
         self._replicas = int(strategy.num_replicas_in_sync)
         model.use_own_reduction()
         count_atomically([model.model])
+        average_in_place(model.model)
         self._variables = model.trained()
         self._small: list[int] = []
         with naming_tensors(model.spec), recorded():

@@ -14,6 +14,7 @@ from sparktf.topology import NodeId
 from sparktf.trainer.model.evaluate import ALONE
 from sparktf.trainer.model.large_tables import on_large_tables
 from sparktf.trainer.model.model import UserModel, is_low_level, load_function
+from sparktf.trainer.node.checkpoint_writer import CheckpointWriter
 from sparktf.trainer.node.epoch_end import EpochEnd
 from sparktf.trainer.node.first_weights import first_weights
 from sparktf.trainer.node.inputs import Input
@@ -55,7 +56,7 @@ def coordinate(place: Place) -> None:
     connection = connect(len(place.spec.cluster.ps))
     function: Callable[..., Any] = load_function(place.spec.config)
     read = Input(place)
-    member = Member(place, connection.strategy, read, Saves(place), Output(place, read.sampled))
+    member = Member(place, connection.strategy, read, Saves(place, CheckpointWriter), Output(place, read.sampled))
     if is_low_level(function):
         if place.spec.config.train.replicas_to_aggregate is not None:
             raise ModelContractError(
@@ -77,6 +78,7 @@ class CoordinatedRun:
         self._spec = spec
         with connection.strategy.scope():
             self._model = UserModel(build, config, spec.assets, spec.feed, unseen=True)
+            member.output.check(self._model)
             wanted = config.train.replicas_to_aggregate
             kind = Closure if wanted is None else AggregatedClosure
             self._closure: Closure | AggregatedClosure = kind(
@@ -195,9 +197,9 @@ class CoordinatedRun:
         """Returns the updates that the optimizer has counted, those of the run that it began from among them."""
         return int(self._model.optimizer.iterations.numpy())
 
-    def save_wanted(self) -> bool:
+    def take_save_wish(self) -> bool:
         """See `Surroundings`."""
-        return self._member.saves.wanted()
+        return self._member.saves.take_wish()
 
     def steps_to_save(self, step: int) -> int | None:
         """See `Surroundings`."""

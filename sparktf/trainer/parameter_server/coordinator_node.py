@@ -119,11 +119,10 @@ class CoordinatorNode(LowLevelNode):
     def checkpoint(self) -> bool:
         """See `sparktf.Node`."""
         saves = self._member.saves
-        due = saves.wanted() or saves.due_since_saved(self.step)
+        due = saves.take_wish() or saves.due_since_saved(self.step)
         if due:
             self.coordinator.join()
             self._member.save(self._loop.position, self._loop.done)
-            saves.rest()
         return due
 
     def export(self, model: Any) -> None:

@@ -123,7 +123,7 @@ class Scheduling:
         """See `Surroundings`. A loop may have any number of optimizers, or none: batches that are trained count."""
         return self.loop.position.step
 
-    def save_wanted(self) -> bool:
+    def take_save_wish(self) -> bool:
         """See `Surroundings`. The user offers checkpoints."""
         return False
 

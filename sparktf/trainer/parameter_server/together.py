@@ -69,9 +69,9 @@ class Together:
                 del variable.value
 
     def _is_here(self) -> bool:
-        """Whether the graph is being recorded, or a branch or a loop in it."""
+        """Whether the graph is being recorded, or a branch or a loop in it; the graph itself is a closure's loop."""
         graph = tf.compat.v1.get_default_graph()
-        while isinstance(graph, _BRANCHES):
+        while graph is not self._graph and isinstance(graph, _BRANCHES):
             graph = graph.outer_graph
         return graph is self._graph
 

@@ -48,7 +48,7 @@ class LoopSettings(NamedTuple):
 
 
 class Wish(NamedTuple):
-    """What a node asks for before a call; what one of them does, all do.
+    """What a node asks for before a call; what one of them does, all do. It is asked for once, done or not.
 
     Attributes:
         save: A checkpoint, by time or on the driver's word.

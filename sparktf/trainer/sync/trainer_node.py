@@ -109,11 +109,9 @@ class TrainerNode(LowLevelNode):
 
     def checkpoint(self) -> bool:
         """See `sparktf.Node`."""
-        saves = self._member.saves
-        due = saves.due_at_step(self.step)
+        due = self._member.saves.due_at_step(self.step)
         if due:
             self._member.save(self.position)
-            saves.rest()
         return due
 
     def export(self, model: Any) -> None:

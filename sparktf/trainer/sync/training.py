@@ -8,6 +8,7 @@ from typing import Any
 import tensorflow as tf
 
 from sparktf.trainer.model.model import is_low_level, load_function
+from sparktf.trainer.node.checkpoint_writer import CheckpointWriter
 from sparktf.trainer.node.inputs import Input
 from sparktf.trainer.node.member import Member
 from sparktf.trainer.node.outputs import Output
@@ -40,4 +41,4 @@ def member_of(place: Place, *, mirrored: bool) -> Member:
     devices = place.spec.config.cluster.devices if mirrored else None
     strategy = make_strategy(place.workers, devices)
     read = Input(place)
-    return Member(place, strategy, read, Saves(place), Output(place, read.sampled))
+    return Member(place, strategy, read, Saves(place, CheckpointWriter), Output(place, read.sampled))

@@ -1,0 +1,78 @@
+"""What is left on its way: processes that were killed leave folders and files under the names they stage under.
+
+Whoever stages gives its folder a name of its own, `staged_name`, which nobody else makes. What has such a name, and has
+not been touched for a day, has no writer any more: `sweep` deletes it, whatever day or run it was for.
+"""
+
+from __future__ import annotations
+
+import re
+import secrets
+from collections.abc import Iterator
+
+from sparktf.errors import StorageNotFoundError
+from sparktf.storage.base import FileEntry, Storage, name_of
+
+LEFT_S = 86_400.0
+"""What nobody has touched for so long was left by a process that is dead."""
+
+_NONCE_NBYTES = 4
+_NONCE = rf"[0-9a-f]{{{2 * _NONCE_NBYTES}}}"
+
+
+def staged_name(prefix: str, of: str = "", suffix: str = "") -> str:
+    """Returns a new name to stage under.
+
+    Args:
+        prefix: Of its kind, as "_staged-". It begins with "_", so that Spark and Hive pass it over.
+        of: What people shall read in it: a run's id, a day.
+        suffix: Of a file, as ".html".
+    """
+    return f"{prefix}{of}{'-' if of else ''}{secrets.token_hex(_NONCE_NBYTES)}{suffix}"
+
+
+def is_staged_name(name: str, *prefixes: str) -> bool:
+    """Whether `staged_name` has made a name with one of these prefixes."""
+    return any(re.match(rf"{re.escape(prefix)}(.+-)?{_NONCE}(\.\w+)?$", name) for prefix in prefixes)
+
+
+def sweep(storage: Storage, folder: str, prefixes: tuple[str, ...], now_s: float) -> tuple[str, ...]:
+    """Deletes what was left in a folder under names of these kinds; returns the paths of what is gone.
+
+    Args:
+        folder: It need not be there.
+        now_s: Seconds since 1970.
+
+    Raises:
+        StorageError: the storage failed; what is left is swept another time.
+    """
+    left = tuple(found.path for found in staged(storage, folder, prefixes) if is_left(storage, found, now_s))
+    for path in left:
+        storage.delete(path)
+    return left
+
+
+def staged(storage: Storage, folder: str, prefixes: tuple[str, ...]) -> tuple[FileEntry, ...]:
+    """Returns what lies in a folder under names of these kinds, left or under way. Raises `StorageError`."""
+    try:
+        entries = storage.list(folder)
+    except StorageNotFoundError:
+        return ()
+    return tuple(entry for entry in entries if is_staged_name(name_of(entry.path), *prefixes))
+
+
+def is_left(storage: Storage, entry: FileEntry, now_s: float) -> bool:
+    """Whether nobody has touched a file, or anything in a folder, for `LEFT_S`. Raises `StorageError`."""
+    return all(now_s - found.modified_ms / 1000 > LEFT_S for found in _all(storage, entry))
+
+
+def _all(storage: Storage, entry: FileEntry) -> Iterator[FileEntry]:
+    """Yields an entry, and all that is below it: also what is hidden, as Spark's `_temporary`."""
+    yield entry
+    if entry.is_dir:
+        try:
+            below = storage.list(entry.path)
+        except StorageNotFoundError:
+            return  # its writer has put it in its place, or another sweeps it
+        for found in below:
+            yield from _all(storage, found)

@@ -1,0 +1,69 @@
+"""What people are told: text that a terminal only prints, of a length that all that carry it take, without secrets.
+
+Messages come from anywhere: a path of the lake, a value of a row, a library's exception with a page of HTML in it.
+Whoever shows them is given what `told` returns, and shows it as it is: no markup, no template, no shell reads it.
+"""
+
+from __future__ import annotations
+
+import unicodedata
+
+from sparktf.redaction import redacted
+
+MESSAGE_NBYTES = 4_000
+"""Of one message, one line. An environment variable takes 128 KiB, a line of a log less."""
+
+TRACE_NBYTES = 64_000
+"""Of a traceback or a log's last lines."""
+
+
+def told(text: str) -> str:
+    """Returns a message on one line: printable, without secrets, and not longer than `MESSAGE_NBYTES` in UTF-8."""
+    shown = _printable(" ".join(redacted(text[: 2 * MESSAGE_NBYTES]).splitlines()))
+    return _first(shown, len(text), MESSAGE_NBYTES)
+
+
+def told_lines(text: str) -> str:
+    """Returns a text of several lines: printable, without secrets; of one beyond `TRACE_NBYTES` the end."""
+    shown = _printable(redacted(text[-2 * TRACE_NBYTES :]), keep="\n")
+    return _last(shown, len(text), TRACE_NBYTES)
+
+
+def words_of_error(error: BaseException) -> str:
+    """Returns what an error says: also of one whose own `__str__` fails, which is somebody else's code."""
+    try:
+        # str() of a KeyError is its text as Python source.
+        return str(error.args[0]) if isinstance(error, KeyError) and error.args else str(error)
+    except Exception as e:  # noqa: BLE001 - the error is to be told of, whatever becomes of its text
+        return f"its text could not be had: {type(e).__name__}"
+
+
+def _printable(text: str, keep: str = "") -> str:
+    """Returns a text with what no terminal prints written as in Python's source: `\\x1b`, `\\x00`, `\\u202e`."""
+    if text.isascii() and text.isprintable():
+        return text
+    return "".join(c if _is_printable(c) or c in keep else _escaped(c) for c in text)
+
+
+def _is_printable(character: str) -> bool:
+    return character == "\t" or character.isprintable() or unicodedata.category(character) == "Zs"
+
+
+def _escaped(character: str) -> str:
+    return character.encode("unicode_escape").decode("ascii")
+
+
+def _first(text: str, length: int, limit: int) -> str:
+    encoded = text.encode()
+    if len(encoded) <= limit:
+        return text
+    mark = f" ... ({length:,} characters in all)"
+    return encoded[: limit - len(mark)].decode(errors="ignore") + mark
+
+
+def _last(text: str, length: int, limit: int) -> str:
+    encoded = text.encode()
+    if len(encoded) <= limit:
+        return text
+    mark = f"(the last of {length:,} characters)\n"
+    return mark + encoded[len(mark) - limit :].decode(errors="ignore")
