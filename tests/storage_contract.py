@@ -37,7 +37,8 @@ class StorageContract:
         file, folder = storage.stat(f"{root}/a c"), storage.stat(f"{root}/b")
         assert storage.list(root) == (file, folder)
         assert file[:3] == (f"{root}/a c", 3, False)
-        assert folder == FileEntry(f"{root}/b", 0, True)
+        assert folder == FileEntry(f"{root}/b", 0, True, folder.modified_ms)
+        assert folder.modified_ms > 0
 
     def test_an_entry_says_when_the_content_was_changed(self, storage: Storage, root: str) -> None:
         storage.write_bytes(f"{root}/x", b"123")

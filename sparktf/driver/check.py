@@ -14,6 +14,7 @@ from sparktf.driver.code.module import binds, check_code, importable, require_mo
 from sparktf.driver.output import check_output
 from sparktf.driver.plan.features import Schema
 from sparktf.driver.plan.files import list_source, read_schema
+from sparktf.driver.plan.kept_apart import check_predictions
 from sparktf.driver.plan.locality import FileBlock, nowhere
 from sparktf.driver.plan.not_plain import NotPlainError
 from sparktf.driver.plan.paths import normalised
@@ -82,6 +83,8 @@ def check_run(config: JobConfig, master: str, say: Callable[[str], None], *, dee
         if deep:
             check_output(systems.open(config.output.path), config.output.path)
             found.known.append(f"output: {config.output.path} can be written")
+    with found.part():
+        check_predictions(config, systems)
     with found.part():
         plan = plan_here(config, systems, found, say, deep=deep)
         if plan is not None:

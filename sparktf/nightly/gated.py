@@ -8,11 +8,12 @@ from sparktf.comparison import Comparison
 from sparktf.errors import ErrorRecord, GatedError, NotComparedError, TornCheckpointError
 from sparktf.nightly.release import Release
 from sparktf.nightly.serving import Published, Serving
+from sparktf.nightly.warm_start import FoundModel
 from sparktf.result import RunResult
 from sparktf.wire.model_source import ModelSource
 
 
-def champion_of(serving: Serving, run_id: str) -> ModelSource | None:
+def champion_of(serving: Serving, run_id: str) -> FoundModel | None:
     """Returns the published version whose place a run's model would take; None where there is none.
 
     One that is not whole has no files: it is there, and cannot be compared with.
@@ -28,8 +29,9 @@ def champion_of(serving: Serving, run_id: str) -> ModelSource | None:
     try:
         manifest = serving.manifest(version)
     except TornCheckpointError:
-        return source
-    return source.model_copy(update={"files": tuple(f.name for f in manifest.files), "run_id": manifest.run_id})
+        return FoundModel(source)
+    update = {"files": tuple(f.name for f in manifest.files), "run_id": manifest.run_id}
+    return FoundModel(source.model_copy(update=update), manifest.date)
 
 
 def publish_past_gate(

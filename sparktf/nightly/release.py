@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 import json
+import re
 import secrets
 from collections.abc import Mapping
 from contextlib import suppress
@@ -25,14 +26,14 @@ from sparktf.nightly.mlflow_note import mlmodel_of
 from sparktf.nightly.serving import ModelManifest
 from sparktf.result import RunResult
 from sparktf.rundir import STATISTICS, RunDirectory
-from sparktf.storage.base import Storage, name_of
+from sparktf.storage.base import Storage
 from sparktf.storage.checkpoints import MANIFEST, FileManifest, parse_manifest
+from sparktf.storage.leftovers import NONCE, sweep
 from sparktf.storage.results import read_result
 from sparktf.wire.uploads import StagedFile
 
 _STAGED = "_staged-"
-_LEFT_S = 86_400.0
-"""What nobody has written to for so long was left by a process that was killed."""
+_LEFT = re.compile(rf"{_STAGED}.+-{NONCE}")
 
 _SAVED_MODEL = "saved_model/"
 
@@ -68,7 +69,7 @@ class Release:
             TornCheckpointError: the run's model is not as its manifest says, or what arrived is not.
             StorageError: the storage failed.
         """
-        self._sweep(folder)
+        sweep(self.storage, folder, _LEFT, self.now_s)
         staged = f"{folder}/{_STAGED}{self.run_id}-{secrets.token_hex(4)}"
         try:
             self._fill(staged)
@@ -118,17 +119,6 @@ class Release:
     def _write(self, staged: str, name: str, content: bytes) -> StagedFile:
         self.storage.write_bytes(f"{staged}/{name}", content)
         return StagedFile(name=name, nbytes=len(content), sha256=self.storage.checksum(f"{staged}/{name}"))
-
-    def _sweep(self, folder: str) -> None:
-        """Deletes what a process left that was killed while it copied."""
-        try:
-            left = [e.path for e in self.storage.list(folder) if name_of(e.path).startswith(_STAGED)]
-        except StorageNotFoundError:
-            return
-        for path in left:
-            ages_s = [self.now_s - file.modified_ms / 1000 for file in self.storage.walk(path)]
-            if ages_s and min(ages_s) > _LEFT_S:
-                self.storage.delete(path)
 
 
 def release_of(

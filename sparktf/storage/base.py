@@ -35,7 +35,8 @@ class FileEntry(NamedTuple):
 
     Attributes:
         nbytes: A folder has 0.
-        modified_ms: When a file's content was last changed, in milliseconds since the epoch; of a folder 0.
+        modified_ms: When a file's content was last changed, or a folder's list of names, in milliseconds since the
+            epoch; 0 where nobody knows.
     """
 
     path: str

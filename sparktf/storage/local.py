@@ -150,9 +150,8 @@ class LocalStorage(Storage):
 def _entry(path: str, prefix: str) -> FileEntry:
     status = os.stat(path)
     is_dir = stat.S_ISDIR(status.st_mode)
-    if is_dir:
-        return FileEntry(prefix + path, 0, True)
-    return FileEntry(prefix + path, status.st_size, False, status.st_mtime_ns // 1_000_000)
+    modified_ms = status.st_mtime_ns // 1_000_000
+    return FileEntry(prefix + path, 0 if is_dir else status.st_size, is_dir, modified_ms)
 
 
 def _entries(folder: str, prefix: str) -> Iterator[FileEntry]:

@@ -300,7 +300,7 @@ def _status(entry: dict[str, Any]) -> Status:
         0 if is_dir else int(entry["length"]),
         is_dir,
         int(inode) if inode else None,
-        0 if is_dir else int(entry["modificationTime"]),
+        int(entry["modificationTime"]),
     )
 
 

@@ -16,6 +16,7 @@ from sparktf.cli import main
 from sparktf.comparison import Comparison, Difference
 from sparktf.errors import GatedError, NotComparedError, StorageError, Verdict
 from sparktf.knobs import KNOBS
+from sparktf.nightly.foreknowledge import date_of
 from sparktf.nightly.history import read_history
 from sparktf.nightly.night import Night
 from sparktf.nightly.serving import Serving
@@ -103,6 +104,15 @@ def test_the_first_model_is_published_and_the_next_is_compared_with_it(nights: N
     said = driver.said.getvalue()
     assert re.search(r"auc +│ 1,234 │ +0\.7500 │ +0\.5000 │ .* good", said), said
     assert nights.serving.current() == 2
+
+
+@pytest.mark.parametrize(("date", "warns"), [("2026-11-20", False), ("2026-11-23", True)])
+def test_a_champion_of_a_later_day_knows_rows_that_the_run_has_not_seen(nights: Nights, date: str, warns: bool) -> None:
+    nights.another(date)
+    result = nights.driver().train()
+    said = f"this run of 2026-11-20 is compared with version 1, which is of {date}: it knows later rows"
+    assert (said in result.warnings) is warns
+    assert date_of(LocalStorage(), f"{nights.root}/t/r/model") == result.started[:10], "it has no --date"
 
 
 def test_a_model_that_is_not_let_through_ends_the_run_with_5_and_changes_nothing(nights: Nights) -> None:

@@ -355,11 +355,12 @@ def test_the_newest_models_stay_and_the_current_one(lab: Lab) -> None:
 
 
 def test_what_a_killed_process_has_left_goes_after_a_day(lab: Lab) -> None:
-    for name, age_s in (("_staged-old-1", 90_000), ("_staged-new-1", 3_600)):
+    for name, age_s in (("_staged-old-0000000a", 90_000), ("_staged-new-0000000b", 3_600)):
         LocalStorage().write_bytes(f"{lab.serving.path}/{name}/saved_model.pb", b"1")
-        os.utime(f"{lab.serving.path}/{name}/saved_model.pb", (NOW_S - age_s, NOW_S - age_s))
+        for path in (f"{lab.serving.path}/{name}/saved_model.pb", f"{lab.serving.path}/{name}"):
+            os.utime(path, (NOW_S - age_s, NOW_S - age_s))
     lab.publish("a")
-    assert lab.left_over() == ["_staged-new-1"]
+    assert lab.left_over() == ["_staged-new-0000000b"]
 
 
 def test_old_runs_go_but_none_that_is_under_way_or_that_readers_have(lab: Lab) -> None:

@@ -90,8 +90,9 @@ class TestReading:
         (tmp_path / "b").mkdir()
         (tmp_path / "a").write_bytes(b"123")
         (tmp_path / "gone").symlink_to(tmp_path / "nowhere")
-        os.utime(tmp_path / "a", ns=(0, 1_500_000))
-        expected = (FileEntry(f"{tmp_path}/a", 3, False, 1), FileEntry(f"{tmp_path}/b", 0, True))
+        for name, modified_ns in (("a", 1_500_000), ("b", 7_900_000)):
+            os.utime(tmp_path / name, ns=(0, modified_ns))
+        expected = (FileEntry(f"{tmp_path}/a", 3, False, 1), FileEntry(f"{tmp_path}/b", 0, True, 7))
         assert storage.list(str(tmp_path)) == storage.list(f"file://{tmp_path}") == expected
         assert storage.stat(f"{tmp_path}/b") == expected[1]
 

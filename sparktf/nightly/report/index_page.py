@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import datetime as dt
 import math
+import re
 import secrets
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -25,14 +26,14 @@ from sparktf.nightly.serving import Serving
 from sparktf.result import RunResult
 from sparktf.rundir import SERVING, RunDirectory, is_name
 from sparktf.storage.base import Storage, name_of
+from sparktf.storage.leftovers import NONCE, sweep
 from sparktf.storage.results import read_result
 
 SHOWN = 120
 """So many runs stand on the page, the last by their ids."""
 
 _ASIDE = "_index-"
-_LEFT_S = 86_400.0
-"""What has lain aside for so long was left by a process that was killed."""
+_LEFT = re.compile(rf"{_ASIDE}{NONCE}\.html")
 
 _AGAIN = 3
 _METRICS, _DRAWN = 4, 6
@@ -72,7 +73,7 @@ def write_index(storage: Storage, root: str, name: str, now_s: float) -> None:
         StorageError: the storage failed; readers have the page that was there.
     """
     folder = f"{root.rstrip('/')}/{name}"
-    _sweep(storage, folder, now_s)
+    sweep(storage, folder, _LEFT, now_s)
     path = f"{folder}/index.html"
     for _ in range(_AGAIN):
         found = indexed_runs(storage, root, name)
@@ -207,9 +208,3 @@ def _ended(storage: Storage, folder: str) -> set[str]:
     with ThreadPoolExecutor(FOOTER_THREADS, thread_name_prefix="index") as pool:
         there = pool.map(lambda run_id: storage.exists(f"{folder}/{run_id}/result.json"), ids)
         return {run_id for run_id, is_there in zip(ids, there, strict=True) if is_there}
-
-
-def _sweep(storage: Storage, folder: str, now_s: float) -> None:
-    for entry in storage.list(folder):
-        if name_of(entry.path).startswith(_ASIDE) and now_s - entry.modified_ms / 1000 > _LEFT_S:
-            storage.delete(entry.path)
