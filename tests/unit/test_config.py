@@ -460,3 +460,17 @@ def test_the_best_weights_cannot_be_kept_without_validation() -> None:
     with pytest.raises(ConfigError, match=r"train\.keep: best needs validation metrics .*: give data\.validation"):
         parse_config(MINIMAL, ["train.keep=best"])
     assert parse_config(MINIMAL, ["train.keep=best", "data.validation.fraction=0.2"]).train.keep == "best"
+
+
+def test_options_go_with_files_that_spark_reads_and_change_no_plan_where_there_are_none() -> None:
+    def data(**settings: Any) -> DataConfig:
+        return DataConfig.model_validate({"inputs": {"x": "x"}, "targets": {"y": "y"}, **settings})
+
+    csv = data(path="lake", format="csv", options={"header": True, "sep": ";", "maxColumns": 7, "nullValue": "-"})
+    assert csv.reader_options == {"header": "true", "sep": ";", "maxColumns": "7", "nullValue": "-"}
+    for wrong in ({"table": "t"}, {"path": "lake", "format": "tfrecord"}):
+        with pytest.raises(ValueError, match=r"options are those of Spark's reader of files at path"):
+            data(options={"header": True}, **wrong)
+    plain = parse_config(MINIMAL)
+    assert parse_config(MINIMAL, ["data.options={}"]).plan_hash() == plain.plan_hash()
+    assert parse_config(MINIMAL, ["data.options={mergeSchema: true}"]).plan_hash() != plain.plan_hash()
