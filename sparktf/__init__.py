@@ -49,6 +49,7 @@ if TYPE_CHECKING:
         StoragePermissionError,
         StorageQuotaError,
         StorageUnavailableError,
+        TimeUpError,
         TornCheckpointError,
         Verdict,
     )
@@ -96,6 +97,7 @@ __all__ = [
     "StoragePermissionError",
     "StorageQuotaError",
     "StorageUnavailableError",
+    "TimeUpError",
     "TornCheckpointError",
     "TrainedRun",
     "Verdict",

@@ -26,6 +26,7 @@
     │   └── RefusedError (PermissionError)
     ├── ReservationError (TimeoutError)          4  the nodes did not come in time
     ├── GatedError (RuntimeError)                5  trained, but the published model is kept
+    ├── TimeUpError (TimeoutError)               4  the run's own time was over before it could train
     ├── NotReadyError (TimeoutError)             6  the data is not there yet: submit again later
     ├── NotComparedError (RuntimeError)          4  what the gate says is not of the model that is published now
     ├── NodeLostError (RuntimeError)             4  a node's process, host or heartbeat went away
@@ -184,6 +185,10 @@ class RefusedError(ControlError, PermissionError):
 
 class ReservationError(SparkTFError, TimeoutError):
     """The nodes of a gang did not register in time."""
+
+
+class TimeUpError(SparkTFError, TimeoutError):
+    """`train.deadline` or `train.max_seconds` was over before anything was trained; the message says where it went."""
 
 
 class NotReadyError(SparkTFError, TimeoutError):

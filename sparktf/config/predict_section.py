@@ -6,6 +6,7 @@ from typing import Annotated, Self
 
 from pydantic import Field, NonNegativeInt, PositiveInt, model_validator
 
+from sparktf.config.data_section import ReaderOptions
 from sparktf.config.section import Section
 from sparktf.config.table_moment import TimestampSetting, VersionSetting, check_moment
 
@@ -21,6 +22,7 @@ class PredictSourceConfig(Section):
 
     path: str | None = Field(default=None, description="Files, or folders of them.")
     format: str = Field(default="parquet", description="Of the files: a format of Spark's.")
+    options: ReaderOptions = Field(default={}, description="Options of Spark's reader of the files, as `data.options`.")
     table: str | None = Field(default=None, description="A table or a view of the session.")
     version: VersionSetting = None
     timestamp: TimestampSetting = None
@@ -31,6 +33,8 @@ class PredictSourceConfig(Section):
     def _names_one_source(self) -> Self:
         if sum(value is not None for value in (self.path, self.table, self.sql)) != 1:
             raise ValueError("predict.source names what is scored by one of path, table and sql")
+        if self.options and self.path is None:
+            raise ValueError("predict.source.options are those of Spark's reader of files: give path")
         is_table = self.table is not None or (self.path is not None and self.format != "parquet")
         source = "sql" if self.sql is not None else "a path of Parquet files"
         check_moment(self.version, self.timestamp, source, is_table=is_table)

@@ -148,12 +148,12 @@ class Watch:
         swept = self.gang.roster.sweep()
         for lost, facts in zip(swept, self.gang.site.facts([lost.agent for lost in swept]), strict=True):
             with self.gang.roster.changed:
-                self.attempt.agent_lost(lost.agent.id, facts.removed or lost.reason, facts.log)
+                self.attempt.agent_lost(lost.agent.id, lost.in_words(facts), facts.log)
 
     def _replace_lost(self) -> None:
         """Has others take the places of trainers that are lost, where the attempt goes on without them."""
+        said = self.replacements.fill()
         with self.gang.roster.changed:
-            said = self.replacements.fill()
             losses = [record.message for record in self.attempt.losses.records]
         for before, lost in zip_longest(self._mourned, losses):
             if lost != before:  # also where more is known of one than its silence

@@ -35,7 +35,7 @@ _ONE_PARTITION = {
 }
 """Has `insertInto` replace the partitions that it has rows for, once they are written: not before, nor the table."""
 
-_SOURCE_KEYS = ("path", "format", "table", "version", "timestamp", "sql", "where")
+_SOURCE_KEYS = ("path", "format", "options", "table", "version", "timestamp", "sql", "where")
 
 
 class Scored(NamedTuple):

@@ -21,7 +21,8 @@ from simulation import checks
 from simulation.checks import PAUSED
 from simulation.disk import Disk
 from simulation.faults import Faults
-from simulation.hub import EPOCH_S, THREADING, Hub, Process, SimCondition, SimLock, running
+from simulation.hub import EPOCH_S, THREADING, Hub, OverrunError, Process, SimCondition, SimLock, running
+from simulation.limits import limited, watched
 from simulation.nodes import Agent, Trainer
 from simulation.publishing import Models, is_nightly, publishing
 from simulation.replays import Replays
@@ -302,18 +303,11 @@ class World:
     def play(self) -> Verdicts:
         """Lets everything happen, then looks at what came of it."""
         with _in_simulation(self):
-            self.submit()
-            if self.models is not None:
-                self.models.begin()
-            over = self.hub.run(self._is_over, self._limit_s())
-            if not over and self.liveness:
-                self.violate(f"the run has not ended {self.hub.now - self.faults.until_s:.0f} s after the last fault")
-            if over:
-                self.hub.run(self._is_quiet, self.hub.now + _QUIET_S)
-                for found in checks.held(self):
-                    self.violate(found)
-            for found in (*checks.ends(self), *(self.models.ends() if self.models else ())):
-                self.violate(found)
+            try:
+                with limited(self.hub, self.nodes), watched(self.hub):
+                    self._live()
+            except OverrunError as error:
+                self.violate(str(error))
             end = self._end()
             for process in self._processes():
                 process.kill()
@@ -330,6 +324,20 @@ class World:
             end,
             self.hub.now,
         )
+
+    def _live(self) -> None:
+        self.submit()
+        if self.models is not None:
+            self.models.begin()
+        over = self.hub.run(self._is_over, self._limit_s())
+        if not over and self.liveness:
+            self.violate(f"the run has not ended {self.hub.now - self.faults.until_s:.0f} s after the last fault")
+        if over:
+            self.hub.run(self._is_quiet, self.hub.now + _QUIET_S)
+            for found in checks.held(self):
+                self.violate(found)
+        for found in (*checks.ends(self), *(self.models.ends() if self.models else ())):
+            self.violate(found)
 
     def submit(self) -> None:
         """Submits the run, again."""
@@ -613,6 +621,7 @@ def _in_simulation(world: World) -> Iterator[None]:
         mock.patch("sparktf.feed.leased_feed.time", now),
         mock.patch("sparktf.feed.leased_feed.threading", THREADING),
         mock.patch("sparktf.feed.leased_parts.threading", THREADING),
+        mock.patch("sparktf.trainer.node.saving.time", now),
         mock.patch("sparktf.trainer.parameter_server.async_loop.time", now),
         mock.patch("sparktf.trainer.parameter_server.telling.threading", THREADING),
         mock.patch("sparktf.trainer.parameter_server.epoch_rows.threading", THREADING),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 
 from rich.console import Console
@@ -156,7 +156,7 @@ class Gang:
             if len(idle) >= wanted and enough_since_s is None:
                 enough_since_s = now_s
             then = gathered(Need(wanted, least, self._spares(), deadline_s), len(idle), enough_since_s, now_s)
-            if then is Next.GO:
+            if then is Next.GO and not self.drop_removed(idle):
                 return self._choose(idle, wanted, plan)
             if then is Next.GIVE_UP:
                 missing = sorted(set(range(wanted)) - {a.registration.partition for a in idle})
@@ -175,6 +175,20 @@ class Gang:
             problems = [*registration.problems, *differing_versions(self._versions, registration.versions)]
             if problems:
                 raise PreflightError(f"on executor {registration.host}: {problems[0]}")
+
+    def drop_removed(self, agents: Sequence[AgentRecord]) -> bool:
+        """Gives up agents whose executors are gone, which the cluster manager knows before they are silent for long.
+
+        It asks the site, and so is not called under the lock that nodes report under.
+
+        Returns:
+            Whether there were any.
+        """
+        found = [(agent, facts.removed) for agent, facts in zip(agents, self.site.facts(agents), strict=True)]
+        removed = [(agent, reason) for agent, reason in found if reason]
+        for agent, reason in removed:
+            self.roster.lose(agent.id, reason)
+        return bool(removed)
 
     def _spares(self) -> int:
         return self._agents.spares if self._agents is not None else 0
@@ -236,7 +250,7 @@ class Gang:
         while (then := stopped(self.roster.is_quiet(), deadline_s, self.clock.now_s())) is Next.WAIT:
             with self.roster.changed:
                 for lost in self.roster.sweep():
-                    attempt.agent_lost(lost.agent.id, lost.reason)
+                    attempt.agent_lost(lost.agent.id, lost.in_words())
             self.look_after_agents(restart=False)
             self.tick()
         if then is Next.GIVE_UP:
