@@ -40,6 +40,9 @@ _TF_OPERATION, _TF_SECTIONS = "TFOpLambda", {"__operators__", "bitwise", "image"
 _TF_SECTIONS |= {"random", "sets", "signal", "sparse", "strings"}
 _TF_CALLS = {"Assert", "function", "load_library", "load_op_library", "numpy_function", "print", "py_function"}
 
+_OF_TF_KERAS = {"Functional": "model", "InputLayer": "input"}
+"""What tf_keras begins names with that do not begin as their class's."""
+
 _SAYS_NOTHING = {
     "activation",
     "build_config",
@@ -224,8 +227,8 @@ def _renamed(value: Any, names: Mapping[str, str]) -> Any:
 
 def _base_name(kind: str, name: str) -> str:
     """Returns what Keras begins the name of a layer with that has none of its own."""
-    if kind == "InputLayer" and name.startswith("input") and not name.startswith("input_layer"):
-        return "input"  # of tf_keras
+    if kind in _OF_TF_KERAS and re.fullmatch(rf"{_OF_TF_KERAS[kind]}(_\d+)?", name):
+        return _OF_TF_KERAS[kind]
     return re.sub(r"_\d+$", "", name) if kind.endswith("OpLambda") else _snake_case(kind)
 
 

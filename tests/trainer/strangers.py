@@ -20,10 +20,6 @@ _STRANGER = """
 from pathlib import Path
 
 Path(__file__).with_suffix(".ran").touch()
-
-
-def run(x):
-    return x
 """
 
 
@@ -46,7 +42,7 @@ class Begun(NamedTuple):
 
 
 def begun_from_a_strangers_file(flavour: str, folder: str) -> Begun:
-    """Begins from a file whose configuration names a function of another module."""
+    """Begins from a file whose configuration names a class of another module, which runs when it is imported."""
     keras = importlib.import_module(flavour)
     begun = importlib.import_module("sparktf.trainer.node.begun_from")
     trained = importlib.import_module("sparktf.trained")
@@ -117,17 +113,11 @@ def _users(build: Any) -> Any:
 
 
 def _rewrite(file: Path, module: str) -> None:
-    """Has the first layer call another module's function, as somebody does who may write the file."""
+    """Has the model be of another module, as somebody does who may write the file."""
     with zipfile.ZipFile(file) as archive:
         entries = {name: archive.read(name) for name in archive.namelist()}
     config = json.loads(entries["config.json"])
-    layer = next(layer for layer in config["config"]["layers"] if layer["class_name"] == "Dense")
-    layer["config"]["activation"] = {
-        "class_name": "function",
-        "config": "run",
-        "module": module,
-        "registered_name": "function",
-    }
+    config |= {"module": module, "registered_name": None}
     entries["config.json"] = json.dumps(config).encode()
     with zipfile.ZipFile(file, "w") as archive:
         for name, content in entries.items():

@@ -187,10 +187,10 @@ def test_the_weights_of_a_strangers_file_are_taken_and_none_of_its_code_is_run(
 ) -> None:
     found = elsewhere.submit(strangers.begun_from_a_strangers_file, flavour, str(tmp_path)).result()
     assert found.taken
-    named = f"version 14 names code that is neither Keras's nor this model's (stranger_of_{flavour}.run)"
+    named = f"version 14 names code that is neither Keras's nor this model's (stranger_of_{flavour}.Functional)"
     assert named in found.refused
     assert "churn:build with its assets makes a model of other layers" in found.refused
-    assert f"stranger_of_{flavour}.run" in found.read
+    assert f"stranger_of_{flavour}.Functional" in found.read
     assert not found.ran
     if flavour == "tf_keras":
         assert found.would_run, "so the test would notice"

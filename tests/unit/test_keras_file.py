@@ -144,10 +144,12 @@ def test_weights_of_other_layers_are_not_taken_for_these(other: Any) -> None:
     assert same_layers(BEFORE, other) is False
 
 
-def test_tf_keras_numbers_operations_and_inputs_too() -> None:
+def test_tf_keras_numbers_models_operations_and_inputs_too() -> None:
     theirs, ours = (
         functional(
-            ("InputLayer", f"input_{number}", {}), ("TFOpLambda", f"tf.math.add_{number}", {"function": "math.add"})
+            ("InputLayer", f"input_{number}", {}),
+            ("TFOpLambda", f"tf.math.add_{number}", {"function": "math.add"}),
+            ("Functional", f"model_{number}", {}),
         )
         for number in (1, 2)
     )
