@@ -21,6 +21,8 @@ from sparktf.feature import Feature, FeedSpec, Kind
 BATCH, UPDATES = 8, 3
 TABLE_ROWS, WIDTH = 4_000, 16
 WORKER, SERVER = "CPU:0", "CPU:1"
+_OUTSIDE = ("while/LoopControlInputs", "while/LoopExecuted", "while/Exit")
+"""Of a loop, what is done once."""
 
 
 class Counted(NamedTuple):
@@ -73,27 +75,44 @@ def table(params: dict[str, Any], assets: dict[str, Any]) -> Any:
 SUBJECTS = {"MLP 16-64-1": Subject(mlp, ("float32", 16)), "table of 4 shards": Subject(table, ("int64", 4))}
 
 
-def counted(name: str, *, measured: bool) -> Counted:
-    """Counts in a process whose TensorFlow has not begun, or has counted before.
+class Traced(NamedTuple):
+    """A closure's function, its model, and what must live as long."""
+
+    function: Callable[[Any], Any]
+    model: Any
+    kept: list[Any]
+
+    def run(self) -> None:
+        """Makes so many updates."""
+        self.function(np.array([0, UPDATES, 0, 0], np.int64))
+
+
+def traced(name: str, *, measured: bool) -> Traced:
+    """Traces in a process whose TensorFlow has not begun, or has done that before.
 
     Args:
-        measured: Of an execution that measures where its time goes.
+        measured: An execution that measures where its time goes.
     """
-    from tensorflow.python.eager import context  # noqa: PLC0415
-
     from sparktf.trainer.model.model import UserModel  # noqa: PLC0415
     from sparktf.trainer.parameter_server.closure import Closure  # noqa: PLC0415
 
-    subject = SUBJECTS[name]
-    strategy, kept = _strategy(), _answer(subject)
+    subject, strategy = SUBJECTS[name], _strategy()
+    kept = _answer(subject)
     with strategy.scope():
-        closure = Closure(strategy, UserModel(subject.build, _config(), {}, _spec(subject)), batch_size=BATCH)
-    function = closure.function if measured else closure.plain()
+        model = UserModel(subject.build, _config(), {}, _spec(subject))
+        closure = Closure(strategy, model, batch_size=BATCH)
+    return Traced(closure.function if measured else closure.plain(), model, kept)
+
+
+def counted(name: str, *, measured: bool) -> Counted:
+    """Counts what an update is made of; see `traced`."""
+    from tensorflow.python.eager import context  # noqa: PLC0415
+
+    closure = traced(name, measured=measured)
     context.context().enable_run_metadata()
-    function(np.array([0, UPDATES, 0, 0], np.int64))
+    closure.run()
     graphs = context.context().export_run_metadata().function_graphs
     context.context().disable_run_metadata()
-    del kept
     return Graph([node for graph in graphs for part in graph.partition_graphs for node in part.node]).counted()
 
 
@@ -114,7 +133,8 @@ def _answer(subject: Subject) -> list[Any]:
 
     count = BATCH * UPDATES
     dtype, width = subject.x
-    x = np.random.default_rng(0).integers(0, TABLE_ROWS, (count, width)).astype(dtype)
+    draw = np.random.default_rng(0)
+    x = draw.integers(0, TABLE_ROWS, (count, width)) if dtype == "int64" else draw.random((count, width), np.float32)
 
     def rows(*asked: Any) -> list[Any]:
         return [x, np.ones(count, np.float32), np.int64(count), np.int64(0)]
@@ -167,7 +187,7 @@ class Graph:
 
     def _is_in_loop(self, send: Any) -> bool:
         name = send.attr["tensor_name"].s.decode()
-        return "while/" in name and "LoopExecuted" not in name and "Exit" not in name
+        return "while/" in name and not any(before_or_after in name for before_or_after in _OUTSIDE)
 
     @staticmethod
     def _key(node: Any) -> tuple[bytes, ...]:
