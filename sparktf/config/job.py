@@ -271,6 +271,7 @@ class JobConfig(Section):
         absent = {key for key in MOMENT_KEYS if getattr(self.data, key) is None}
         if self.data.format != TFRECORD:
             absent |= {"record_types", "record_sample"}
+        absent |= set() if self.data.options else {"options"}
         depends = {
             "data": self.data.model_dump(exclude=_NOT_PLANNED | absent),
             "seed": self.train.seed,
