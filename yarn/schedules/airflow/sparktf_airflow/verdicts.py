@@ -8,7 +8,7 @@ from typing import Any
 from airflow.providers.smtp.notifications.smtp import SmtpNotifier
 from airflow.sdk.exceptions import AirflowException, AirflowFailException, AirflowSkipException
 
-DONE, DATA_REFUSED, INFRASTRUCTURE, GATED, NOT_READY = 0, 3, 4, 5, 6
+DONE, DATA_REFUSED, INFRASTRUCTURE, GATED, NOT_READY, OWNED = 0, 3, 4, 5, 6, 7
 
 _WORDS = {
     1: "the model's code failed",
@@ -17,6 +17,7 @@ _WORDS = {
     INFRASTRUCTURE: "the cluster did not carry it: it goes on with the next try",
     GATED: "the gate kept the old model",
     NOT_READY: "the data is not there yet",
+    OWNED: "another submission trains it",
     130: "interrupted",
 }
 
@@ -46,7 +47,7 @@ def conclude(run: str, code: int) -> None:
     said = f"{run}: exit code {code}, {_WORDS.get(code, 'it could not be run')}"
     if code == GATED:
         raise AirflowSkipException(said)
-    if code in (INFRASTRUCTURE, NOT_READY):
+    if code in (INFRASTRUCTURE, NOT_READY, OWNED):
         raise AirflowException(said)
     raise RunRefusedError(said, code)
 
