@@ -1,12 +1,15 @@
-"""Parquet footers written by hand, in thrift's compact form: such as no writer at hand makes."""
+"""Parquet files that are uncommon: footers by hand, in thrift's compact form, and encrypted columns."""
 
 from __future__ import annotations
 
+import base64
 import struct
 from collections.abc import Sequence
+from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
+import pyarrow.parquet.encryption as pe
 
 _I32, _I64, _BINARY, _LIST, _STRUCT = 5, 6, 8, 9, 12
 _STOP = b"\0"
@@ -67,6 +70,24 @@ def number_of(content: bytes) -> tuple[int, int, int] | None:
         return metadata.num_rows, group.num_rows, group.column(0).num_values
     except (pa.ArrowException, OSError, IndexError):
         return None
+
+
+class _Keys(pe.KmsClient):  # type: ignore[misc]
+    def wrap_key(self, key: bytes, name: str) -> bytes:
+        return base64.b64encode(key)
+
+    def unwrap_key(self, key: bytes, name: str) -> bytes:
+        return base64.b64decode(key)
+
+
+def write_encrypted(path: Path, *, plaintext_footer: bool) -> None:
+    """Writes a file of which the column `secret` is encrypted, and the footer where it is asked for."""
+    factory = pe.CryptoFactory(lambda config: _Keys())
+    asked = pe.EncryptionConfiguration(footer_key="k", column_keys={"k": ["secret"]}, plaintext_footer=plaintext_footer)
+    properties = factory.file_encryption_properties(pe.KmsConnectionConfig(), asked)
+    table = pa.table({"x": [1.0, 2.0], "secret": [3.0, 4.0], "label": [0.0, 1.0]})
+    with pq.ParquetWriter(path, table.schema, encryption_properties=properties) as writer:
+        writer.write_table(table)
 
 
 def _struct(fields: Sequence[Field]) -> bytes:

@@ -82,6 +82,8 @@ def _default(field: FieldInfo) -> str:
         return "its defaults"
     if field.default is None:
         return "none"
+    if isinstance(field.default, tuple) and field.default:
+        return f"`[{', '.join(map(str, field.default))}]`"
     return f"`{dump_yaml(field.default).removesuffix('...' + chr(10)).strip()}`"
 
 

@@ -8,20 +8,21 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING
 
-from sparktf.config.data_section import READ_DIRECTLY, TFRECORD
+from sparktf.config.data_section import TFRECORD
 from sparktf.config.job import JobConfig
 from sparktf.driver.code.module import binds, check_code, importable, require_module, search_path
 from sparktf.driver.output import check_output
-from sparktf.driver.plan.features import Schema
-from sparktf.driver.plan.files import list_source, read_schema
+from sparktf.driver.plan.files import lake_schema, list_source
+from sparktf.driver.plan.kept_apart import check_predictions
 from sparktf.driver.plan.locality import FileBlock, nowhere
+from sparktf.driver.plan.named_columns import names_column
 from sparktf.driver.plan.not_plain import NotPlainError, left_to_spark
 from sparktf.driver.plan.paths import normalised
 from sparktf.driver.plan.plan import Plan
 from sparktf.driver.plan.planner import feed_spec, plan_source
 from sparktf.driver.plan.record_plan import record_schema
 from sparktf.driver.plan.spark_reads import SparkReads
-from sparktf.driver.source.choice import check_may_be_fed, choose_feed
+from sparktf.driver.source.choice import check_may_be_fed, choose_feed, is_read_directly
 from sparktf.driver.source.hdfs_blocks import is_on_hdfs, locate_or_warn
 from sparktf.driver.source.origin import Origin
 from sparktf.driver.spark.application import Slots, check_slots, hadoop_conf, slots_on, start_session
@@ -83,6 +84,8 @@ def check_run(config: JobConfig, master: str, say: Callable[[str], None], *, dee
             check_output(systems.open(config.output.path), config.output.path)
             found.known.append(f"output: {config.output.path} can be written")
     with found.part():
+        check_predictions(config, systems)
+    with found.part():
         plan = plan_here(config, systems, found, say, deep=deep)
         if plan is not None:
             found.known += _data_lines(plan)
@@ -130,7 +133,7 @@ def plan_here(
     data = config.data
     if data.source_key is None:
         return None
-    is_lake = data.path is not None and data.format in READ_DIRECTLY and data.mode != "spark"
+    is_lake = is_read_directly(data) and data.mode != "spark"
     if is_lake and not (located and is_on_hdfs(str(data.path))):
         try:
             return _plan_lake(config, file_systems, found, deep=deep)
@@ -183,7 +186,7 @@ def _check_columns(config: JobConfig, file_systems: FileSystems, found: Findings
     if config.data.format == TFRECORD:
         _, schema = record_schema(storage, source, config.data.record_types, config.data.record_sample)
     else:
-        schema = Schema(read_schema(storage, source, reads), lambda column: None)
+        schema = lake_schema(storage, source, reads, partial(names_column, config.data), looks_in=False)
     feed_spec(config, schema, source.partitions)
     kind = "TFRecord" if config.data.format == TFRECORD else "Parquet"
     found.known.append(f"data: {len(source.files):,} {kind} files at {path}; the first has the columns")

@@ -147,7 +147,7 @@ class Run:
             self._rundir,
             plan,
             self._journal.warn,
-            clock=self._clock,
+            clock=self._gang.clock,
             hasty=self._hasty,
             fence=self._fence,
         )
@@ -213,15 +213,13 @@ class Run:
         restore = committer.begin()
         started_s = self._clock.now_s()
         cursor = restore.cursor if restore else Cursor()
-        trainers = seating.trainers(started_s)
-        attempt = Attempt(
-            number, self._config, plan, cursor, trainers, self._clock.now_s, self._clock.wall_s, hosts=seating.dealt
-        )
+        trainers, now_s = seating.trainers(gang.clock.now_s()), gang.clock.now_s
+        attempt = Attempt(number, self._config, plan, cursor, trainers, now_s, self._clock.wall_s, hosts=seating.dealt)
         attempt.rows_aside, attempt.rows_replayed = restore.rows_aside if restore else 0, committer.replayed
         attempt.evaluation.commits.begin(restore)
         if plan.staged:
             attempt.fed.ledger = seating.ledger(
-                attempt, plan.staged, self._clock.now_s, committer.splits, rebalance=self._config.data.rebalance
+                attempt, plan.staged, now_s, committer.splits, rebalance=self._config.data.rebalance
             )
         feeding = Feeding(attempt, partial(gang.feed, self._config, plan, number))
         committer.attempt = attempt

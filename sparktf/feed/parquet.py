@@ -20,6 +20,7 @@ from sparktf.feed.nested import column_of
 from sparktf.feed.planned_file import PlannedFile
 from sparktf.feed.row_group import RowGroup
 from sparktf.feed.selection import selected_rows
+from sparktf.feed.untyped import typed
 from sparktf.feed.vectors import plain_type
 from sparktf.sequence import Draw, Keep, PartitionValue, Split, generator
 from sparktf.storage.base import Storage
@@ -148,6 +149,7 @@ class SplitReader:
         named = zip(self._spec.partition_columns, self._spec.partition_types, split.partition, strict=True)
         # A partition column is a column like any other: one value, as often as the row group has rows.
         columns |= {name: pa.chunked_array([repeated(value, kind, split.selected)]) for name, kind, value in named}
+        columns = typed(columns, self._spec.untyped)
         self._check_types(columns, split.path, only)
         return replace(group, columns=columns)
 

@@ -13,6 +13,7 @@ from sparktf.feed.parquet_file import check_rows, differences, group_nbytes, lea
 from sparktf.sequence import Split
 from sparktf.storage.base import Storage
 
+_BYTES = ("BYTE_ARRAY", "FIXED_LEN_BYTE_ARRAY")
 _DELTAS = frozenset({"DELTA_BYTE_ARRAY", "DELTA_LENGTH_BYTE_ARRAY"})
 
 
@@ -46,8 +47,8 @@ class PlannedFile:
         except StorageNotFoundError as error:
             raise SourceNotFoundError(f"{split.path} is gone since it was planned") from error
         self._leaves = leaf_columns(self.metadata, columns)
-        paths = {self.metadata.schema.column(leaf).path: leaf for leaf in self._leaves}
-        self._texts = {name: paths[name] for name in texts if name in paths}
+        self._paths = {self.metadata.schema.column(leaf).path: leaf for leaf in self._leaves}
+        self._texts = {name: self._paths[name] for name in texts if name in self._paths}
         self._readers: dict[tuple[str, ...], pq.ParquetFile] = {}
 
     def check_shape(self, split: Split) -> None:
@@ -74,7 +75,9 @@ class PlannedFile:
         """
         with reading(self._file.path):
             reader = self._reader(self._dictionaries(row_group))
-            chosen = self._columns if columns is None else columns
+            chosen = list(self._columns if columns is None else columns)
+            # Structs without a value, of which fields are asked for.
+            chosen += [path for path in self._paths if any(name.startswith(f"{path}.") for name in chosen)]
             table = reader.read_row_group(row_group, columns=chosen, use_threads=use_threads)
         check_rows(table, self._file.path, row_group, self.metadata)
         return table
@@ -109,7 +112,9 @@ class PlannedFile:
         which Spark writes with `parquet.writer.version=v2`.
         """
         group = self.metadata.row_group(row_group)
-        return tuple(name for name, leaf in self._texts.items() if _DELTAS.isdisjoint(group.column(leaf).encodings))
+        texts = ((name, group.column(leaf)) for name, leaf in self._texts.items())
+        # A column without a value is of another type.
+        return tuple(name for name, c in texts if c.physical_type in _BYTES and _DELTAS.isdisjoint(c.encodings))
 
     def _check_stamp(self, split: Split, footer: int | None = None) -> None:
         if split.stamp is not None and (changed := differences(split.stamp, self._storage.stat(split.path), footer)):

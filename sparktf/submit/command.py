@@ -16,14 +16,17 @@ from sparktf.config.data_section import NO_SOURCE
 from sparktf.config.job import JobConfig
 from sparktf.driver.console import Display, make_console, print_result
 from sparktf.driver.output import check_output
+from sparktf.driver.plan.kept_apart import check_predictions
 from sparktf.driver.plan.paths import normalised
 from sparktf.errors import ConfigError, ReservationError, Verdict
+from sparktf.hadoop import HadoopConf
 from sparktf.knobs import KNOBS
 from sparktf.redaction import redacted
 from sparktf.result import Application
 from sparktf.rundir import RunDirectory
-from sparktf.storage import Storage, normalise, open_storage
-from sparktf.storage.ownership import Step, look, owned_error, watch_owner
+from sparktf.storage import FileSystems, Storage, normalise, open_storage
+from sparktf.storage.ownership import Step, owned_error, watch_owner
+from sparktf.storage.terms import look
 from sparktf.submit.environment import Programs, find_programs, hadoop_conf_dir, spark_environment
 from sparktf.submit.follow import Follower
 from sparktf.submit.line import ScoringJob, check_security, is_yarn, private_settings, show_line, submit_line
@@ -73,6 +76,7 @@ def submit(
     """
     if scoring is not None:
         asked, _ = config.predicted()
+        check_predictions(config, FileSystems(HadoopConf.from_environment()))
         config = config.model_copy(update={"submit": config.submit.model_copy(update={"deploy_mode": "client"})})
     if config.data.source_key is None and (scoring is None or asked.source is None):
         raise ConfigError(NO_SOURCE)
@@ -137,7 +141,7 @@ class _Submission:
             StorageError: the storage failed.
         """
         rundir = RunDirectory(self.config.output.path, self.config.name, run_id)
-        term = look(storage, rundir)
+        term = look(storage, rundir.terms)
         if term.owner is not None and not term.released:
             display.say(f"the run was taken by {term.owner}: looking whether it is at work")
         step, term = watch_owner(storage, rundir, Application(""), self.config.timeouts.owner, SystemClock())

@@ -12,8 +12,8 @@ from sparktf.events import LineSaid, RunBegun, RunEnded, read_events
 from sparktf.result import RunResult
 from sparktf.rundir import RunDirectory
 from sparktf.storage import Storage
-from sparktf.storage.ownership import Owner, look
 from sparktf.storage.results import read_result
+from sparktf.storage.terms import Owner, look
 
 _ROUNDED_S = 1.0
 """A result tells its start in whole seconds."""
@@ -96,7 +96,7 @@ class Follower:
     def owner(self, application: str) -> Owner | None:
         """Returns whose the run is; None where it is the application's, or nobody's, or the storage does not say."""
         try:
-            term = look(self._storage, self._rundir)
+            term = look(self._storage, self._rundir.terms)
         except StorageError:
             return None
         is_another = term.owner is not None and term.owner.application != application

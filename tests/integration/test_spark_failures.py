@@ -146,9 +146,9 @@ def test_a_run_outlives_a_killed_trainer_a_killed_executor_and_a_frozen_executor
     assert "worker 1" in causes[0]
     assert "-9 (SIGKILL)" in causes[0]
     assert "worker 1" in causes[1]
-    assert "lost its executor" in causes[1]
+    assert "lost its agent: Spark started it again elsewhere" in causes[1]
     assert "worker 0" in causes[2]
-    assert "lost its executor: silent for" in causes[2]
+    assert "lost its agent: silent for" in causes[2]
     assert causes[3] == ""
     assert (result.steps, result.rows_trained) == (20, ROWS)
     attempts = [[held.pid for held in attempt] for attempt in (first, second, third)]
@@ -195,6 +195,7 @@ def test_a_killed_python_worker_takes_its_trainer_along_and_the_run_goes_on(
     assert [a.from_step for a in result.attempts] == [0, EVERY]
     assert result.attempts[0].root_cause is not None
     assert result.attempts[0].root_cause.type == "NodeLostError"
+    assert "lost its agent: " in result.attempts[0].root_cause.message
     assert result.rows_trained == ROWS
 
 

@@ -91,7 +91,7 @@ BAD_DATA = {
         one_file(),
         {"targets": {"y": "yy"}},
         "ColumnError",
-        r"data\.targets\.y: there is no column 'yy'; did you mean 'y'",
+        r"data\.targets\.y: there is no column 'yy' in .*; did you mean 'y'",
     ),
     "a string where a number is needed": Bad(
         one_file(b=["1"] * 8),

@@ -16,6 +16,9 @@ from simulation.world import Verdicts, play, settle
 
 _SHOWN = 5
 
+_ENOUGH = 20
+"""So many seeds that are wrong say all that there is to say: each of them may have been ended by its limits alone."""
+
 
 def main(arguments: Sequence[str]) -> int:
     """Plays what is asked for; returns how many seeds failed."""
@@ -40,10 +43,13 @@ def main(arguments: Sequence[str]) -> int:
             if found.violations:
                 bad.append(found)
                 print(f"seed {_name(found)}: {found.violations[0]}", flush=True)
+                if len(bad) == _ENOUGH:
+                    print(f"{_ENOUGH} seeds are wrong: others are not played", flush=True)
+                    break
     for found in bad[:_SHOWN]:
         _show(found, options.nodes)
     told = ", ".join(f"{count} {end.lower()}" for end, count in ends.most_common())
-    print(f"{len(jobs)} seeds in {time.monotonic() - began_s:.0f} s: {told}; {len(bad)} wrong")
+    print(f"{ends.total()} seeds in {time.monotonic() - began_s:.0f} s: {told}; {len(bad)} wrong")
     return len(bad)
 
 

@@ -18,6 +18,8 @@ from sparktf.errors import ErrorRecord
 from sparktf.feed.leased_feed import LeasedFeed
 from sparktf.feed.receipts import Trained
 from sparktf.topology import NodeId
+from sparktf.trainer.node import saving
+from sparktf.trainer.node.saving import Saves
 from sparktf.trainer.parameter_server import dispatch, rounds
 from sparktf.trainer.parameter_server.tally import Tally
 from sparktf.trainer.parameter_server.telling import Telling
@@ -31,6 +33,7 @@ _count = LeaseBooks._count
 _take = Tally._take
 _succeed = Tally.succeed
 _done = LeasedFeed.done
+_mark = LeasedFeed._mark
 _decide = dispatch.decide
 _enter = rounds.Rounds.enter
 _outcome = rounds.Rounds.outcome
@@ -141,8 +144,17 @@ def _done_wholly(self: LeasedFeed, take: int, loss: float, rows: int | None = No
     return _done(self, take, loss)
 
 
+def _wished_for_ever(self: Saves) -> bool:
+    return bool(self._place.leads and self._policy.due_by_time(saving.time.monotonic()))
+
+
+def _marked_at_its_end(self: LeasedFeed, rows: int, *, replayed: int, loss: float) -> Trained | None:
+    return None if rows else _mark(self, rows, replayed=replayed, loss=loss)
+
+
 _ROUNDS = "sparktf.trainer.parameter_server.rounds"
 _FED = "sparktf.driver.attempt.fed_rows"
+_LOOP = "sparktf.trainer.parameter_server.async_loop.AsyncLoop"
 _DISPATCH = "sparktf.trainer.parameter_server.dispatch"
 
 GUARDS: Mapping[str, Mapping[str, Any]] = {
@@ -192,5 +204,10 @@ GUARDS: Mapping[str, Mapping[str, Any]] = {
     "rows whose gradient was dropped are not trained": {f"{_ROUNDS}.Rounds.outcome": _always_made},
     "rows count as far as updates took them": {"sparktf.feed.leased_feed.LeasedFeed.done": _done_wholly},
     "a take that was handed out again does not count": {"sparktf.feed.leased_feed.LeasedFeed.done": _done_of_any},
+    "a wish for a checkpoint is there once": {"sparktf.trainer.node.saving.Saves.take_wish": _wished_for_ever},
+    "a checkpoint is written where one is due": {f"{_DISPATCH}.Course.is_save_due": property(lambda course: True)},
+    "what comes back is taken": {f"{_LOOP}._receive": lambda self: None},
+    "there is a receipt of what is trained": {"sparktf.feed.leased_feed.LeasedFeed._mark": _marked_at_its_end},
+    "rounds know who is lost": {f"{_ROUNDS}.Rounds.succeed": lambda self, worker, incarnation: None},
 }
 """Guard -> what to patch -> with what."""

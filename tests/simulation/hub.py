@@ -19,17 +19,27 @@ class SimulationError(AssertionError):
     """The product did what it never may: block under a lock that nodes report under, or touch storage in a handler."""
 
 
+class OverrunError(BaseException):
+    """The seed is ended: it would not end by itself. No error of the product's, which nobody there may catch."""
+
+
+class PeerLostError(Exception):
+    """A collective broke, or whoever was called is gone."""
+
+
 class Hub:
     """The event queue. Events at one time happen in the order in which they were asked for.
 
     Attributes:
         now: Simulated seconds.
+        events: So many have happened, of `most_events`.
         crashes: What processes ended with that nobody expected.
         look: A process has ended since.
     """
 
     def __init__(self) -> None:
         self.now = 0.0
+        self.events, self.most_events = 0, 1 << 62
         self.crashes: list[str] = []
         self.look = True
         self._queue: list[tuple[float, int, Callable[[], None]]] = []
@@ -48,6 +58,9 @@ class Hub:
             if not queue or queue[0][0] > until_s:
                 return False
             self.now, _, event = heapq.heappop(queue)
+            self.events += 1
+            if self.events > self.most_events:
+                raise OverrunError(f"the seed has had {self.most_events} events, and is not over at {self.now:.0f} s")
             event()
         return True
 
@@ -202,6 +215,8 @@ class Process:
             work()
         except GreenletExit:
             pass
+        except OverrunError:
+            raise
         except BaseException as error:
             if not self.dead:
                 self.hub.crashes.append(f"{self.name}: {type(error).__name__}: {error}")

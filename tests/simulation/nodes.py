@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Sequence
 from contextlib import suppress
-from typing import Any, Protocol, TypeVar
+from types import SimpleNamespace
+from typing import Any, Protocol, TypeVar, cast
 
 import numpy as np
 import numpy.typing as npt
 from simulation.evaluating import Best, Counts, as_files, read_counts, rule_of, values_of
 from simulation.faults import Faults
-from simulation.hub import Hub, Process, Waiter
+from simulation.hub import Hub, PeerLostError, Process, Waiter
+from simulation.saved import SimCheckpoint, SimWriter, put
 
 from sparktf.errors import (
     ControlError,
@@ -27,10 +28,11 @@ from sparktf.errors import (
 from sparktf.keep import Evaluation, Kept
 from sparktf.knobs import KNOBS
 from sparktf.message import Message
-from sparktf.rundir import RunDirectory, checkpoint_name
+from sparktf.rundir import RunDirectory
 from sparktf.sequence import Stream, batch_shares, leading
 from sparktf.storage import Storage
-from sparktf.trainer.node.position import Done
+from sparktf.trainer.node.position import Done, Position
+from sparktf.trainer.node.saving import Saves
 from sparktf.wire.control import (
     Action,
     AgentHeartbeat,
@@ -49,7 +51,7 @@ from sparktf.wire.control import (
     TrainerSpec,
 )
 from sparktf.wire.data import DataAddress
-from sparktf.wire.uploads import Finished, StagedFile, Uploaded
+from sparktf.wire.uploads import Finished, StagedFile
 
 _A = TypeVar("_A", bound=Message)
 Ids = npt.NDArray[np.int64]
@@ -60,10 +62,6 @@ KNOBS.driver_gone_s = 1.0
 
 class GoneError(DriverLostError):
     """The driver's process is gone."""
-
-
-class PeerLostError(Exception):
-    """A collective broke."""
 
 
 class Share(Protocol):
@@ -241,10 +239,6 @@ class Trainer:
         self._progress = Progress()
         self._last_beat: Heartbeat | None = None
         self._finished = False
-        self._upload: Waiter | None = None
-        self._uploading = False
-        self._not_stored: StorageError | None = None
-        self._saved_step = spec.restore.step if spec.restore else -1
         self._rule = rule_of(spec.config) if self._evaluates else None
         restored = spec.restore.best if spec.restore else None
         self._best = Best(self._rule, restored) if self._rule is not None else None
@@ -356,6 +350,7 @@ class Trainer:
             together.weights[:] = weights
         self._ready(data)
         self._update(phase="ready")
+        self._saves = self._make_saves(SimCheckpoint(together if self.is_chief else None))
         step = spec.restore.step if spec.restore else 0
         first = spec.restore.cursor.epoch if spec.restore else 0
         share = batch_shares(spec.config.train.batch_size, len(spec.cluster.worker))[spec.node.index]
@@ -366,7 +361,7 @@ class Trainer:
             step = self._epoch(together, epoch, step, share, every)
             self._evaluate(together, epoch, step)
         self._export(together)
-        self._store_last()
+        self._saves.wait()
         model = self._model if self.is_chief else ()
         self.is_done = True
         self._send(Action.FINISHED, Finished(**spec.sender, step=step, model=model, kept=self._kept))
@@ -396,10 +391,10 @@ class Trainer:
             step, rows = step + updates, rows + len(taken)
             self._update(epoch=epoch, step=step, rows_trained=rows)
             if step % every == 0:
-                self._save(together, step, epoch, Done(leading(given.intervals, rows)), last=False)
+                self._save(Position(epoch, step, rows), Done(leading(given.intervals, rows)))
         done = EpochDone(**spec.sender, epoch=epoch, step=step, rows_fed=rows, rows_trained=rows, complete=True)
         self._send(Action.EPOCH_DONE, done)
-        self._save(together, step, epoch + 1, Done(), last=epoch + 1 >= spec.config.train.epochs)
+        self._save(Position(epoch, step, rows).ended(complete=True), Done())
         return step
 
     # ---- evaluation ----
@@ -448,80 +443,29 @@ class Trainer:
             return weights
         return read_counts(self._storage, restore.path, restore.files, weights)[0]
 
-    def _save(self, together: Weighty, step: int, epoch: int, done: Done, *, last: bool) -> None:
-        if step == self._saved_step:
-            return
-        self._saved_step = step
-        self._update(phase="saving")
-        files = as_files(together.content) if self.is_chief else {}
-        late = not self._wait_for_upload(self.spec.config.timeouts.upload if last else 2.0)
-        if late and last:
-            raise NotStoredError("a checkpoint's upload took longer than timeouts.upload")
-        position = Uploaded(
-            **self.spec.sender,
-            step=step,
-            epoch=epoch,
-            done=tuple(done.intervals),
-            rows_aside=done.rows_aside,
-            in_doubt=done.in_doubt,
-            keras="keras",
+    def _make_saves(self, checkpoint: SimCheckpoint) -> Saves:
+        """Returns the product's own, around what is simulated of writing and storing."""
+        place = SimpleNamespace(
+            spec=self.spec,
+            leads=self.spec.leads,
+            storage=self._storage,
+            work=None,
+            enter=lambda phase: self._update(phase=phase),
+            take_save_request=lambda: False,
         )
-        if late:
-            error = "the upload before was still under way" if self.is_chief else ""
-            if self.is_chief:
-                self._not_stored = StorageError(error)
-            self._send(Action.UPLOADED, position.model_copy(update={"error": error}))
-        else:
-            self._not_stored = None
-            self._uploading = True
-            self.process.spawn(lambda: self._store(position, files))
-        self._update(phase="training")
+        saves = Saves(cast("Any", place), lambda place, keras: SimWriter(self, self._rundir))
+        saves.restore(checkpoint, "keras")
+        return saves
 
-    def _store(self, position: Uploaded, files: dict[str, bytes]) -> None:
-        said: dict[str, Any] = {}
-        if files:
-            try:
-                said = {"files": self._put(self._staged(position.step), {**files, "optimizer": b"o" * 10})}
-            except StorageError as error:
-                self._not_stored = error
-                said = {"error": str(error)}
-        try:
-            self._send(Action.UPLOADED, position.model_copy(update=said))
-        except SparkTFError:
-            self.exit(1)
-        self._settle()
-        self._uploading = False
-        if self._upload is not None:
-            self._upload.wake(True)
-
-    def _settle(self) -> None:
-        """Waits for those who upload a part of the same checkpoint."""
-
-    def _staged(self, step: int) -> str:
-        return self._rundir.staged(self.spec.attempt, checkpoint_name(step))
-
-    def _store_last(self) -> None:
-        self._wait_for_upload(self.spec.config.timeouts.upload)
-        if self._not_stored is not None:
-            raise NotStoredError(f"the last checkpoint could not be stored: {self._not_stored}")
+    def _save(self, position: Position, done: Done, *, last: bool = False) -> None:
+        """See `Member.save`."""
+        if self._saves.lack(position):
+            self._saves.save(position, done, last=last)
 
     def _put(self, folder: str, files: dict[str, bytes]) -> tuple[StagedFile, ...]:
-        for name, content in files.items():
-            arrives = content
-            if chance := self.line.faults.strike("upload-torn", f"{self.process}: {folder}/{name} arrives torn"):
-                self.line.hit(self.process, "torn")
-                arrives = content[:-1] if chance.random() < 0.3 else content[:-1] + bytes([content[-1] ^ 1])
-            self._storage.write_bytes(f"{folder}/{name}", arrives)
-        return tuple(
-            StagedFile(name=name, nbytes=len(content), sha256=hashlib.sha256(content).hexdigest())
-            for name, content in files.items()
-        )
+        return put(self, self._storage, folder, files)
 
-    def _wait_for_upload(self, limit_s: float) -> bool:
-        if not self._uploading:
-            return True
-        self._upload = Waiter(self.process)
-        return self.process.wait(self._upload, limit_s)
+    # ---- export ----
 
     def _export(self, together: Weighty) -> None:
         self._model: tuple[StagedFile, ...] = ()

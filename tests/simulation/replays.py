@@ -57,6 +57,10 @@ class Replays:
         """Notes that a coordinator takes nothing more."""
         self._closed.add(lessee)
 
+    def is_closed(self, lessee: Lessee) -> bool:
+        """Whether a coordinator has said that it takes nothing more."""
+        return lessee in self._closed
+
     def in_doubt(self, coordinator: Lessee, epoch: int, rows: int) -> None:
         """Notes what a coordinator says with a checkpoint, which a later attempt may go on from."""
         self._in_doubt[coordinator, epoch] = max(self._in_doubt[coordinator, epoch], rows)

@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
+import random
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from functools import partial
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, Protocol, cast
 
 import numpy as np
 from simulation.evaluating import WEIGHTS, Counts, read_counts
 from simulation.executions import Executions, Result, Task
-from simulation.hub import Waiter
+from simulation.hub import PeerLostError, Waiter
 from simulation.leasing import LeasedRows, leased
-from simulation.nodes import Agent, Ids, Line, PeerLostError, Trainer
+from simulation.nodes import Agent, Ids, Line, Trainer
 from simulation.replays import Lessee, Replays
+from simulation.saved import SimCheckpoint, staged_at
 from simulation.servers import Execution, Parameters
 from simulation.together import Part, Together
 
@@ -36,7 +39,9 @@ from sparktf.wire.leasing import Receipt
 from sparktf.wire.uploads import Finished, Uploaded
 
 _LOOK_S = 0.2
-_EVALUATION_S = 0.8
+_EVALUATION_S = (0.8, 0.8, 7.0)
+"""An evaluation takes so long at most; also longer than it is until a checkpoint by time is due."""
+
 _SLOW = (1.0, 1.0, 1.0, 5.0)
 """By so much slower a worker is that shares updates with others."""
 
@@ -148,7 +153,7 @@ class Server(Member):
     def _upload_file(self, message: Uploaded, name: str, content: bytes) -> None:
         said: dict[str, Any]
         try:
-            said = {"files": self._put(self._staged(message.step), {name: content})}
+            said = {"files": self._put(staged_at(self._rundir, message), {name: content})}
         except StorageError as error:
             self.error = str(error)
             said = {"error": f"{self.spec.node}: {error}"}
@@ -299,6 +304,37 @@ class SimTelling(Telling):
         super().close(lost)
 
 
+class ServersCheckpoint(SimCheckpoint):
+    """See `ShardedCheckpoint`: each server uploads its part of the weights, the coordinator what none of them holds."""
+
+    def __init__(self, coordinator: Coordinator, servers: Sequence[Server]) -> None:
+        super().__init__(coordinator)
+        self._process = coordinator.process
+        self._servers = servers
+        self._parts: dict[str, bytes] = {}
+
+    def write(self, folder: Path) -> tuple[str, ...]:
+        """See `Checkpoint`."""
+        super().write(folder)
+        weights, count = self.files.pop(WEIGHTS), len(self._servers)
+        size = -(-len(weights) // count)
+        self._parts = {f"{WEIGHTS}-{i}": weights[i * size : (i + 1) * size] for i in range(count)}
+        return tuple(self._parts)
+
+    def upload(self, message: Uploaded) -> None:
+        """See `Checkpoint`."""
+        for server, (name, part) in zip(self._servers, self._parts.items(), strict=True):
+            server.upload(message.step, message.epoch, name, part)
+
+    def settle(self) -> str:
+        """See `Checkpoint`."""
+        while any(server.is_busy for server in self._servers):
+            if lost := next((server for server in self._servers if server.process.dead), None):
+                raise PeerLostError(str(lost.spec.node))
+            self._process.sleep(KNOBS.shard_poll_s)
+        return next((f"{server.spec.node}: {server.error}" for server in self._servers if server.error), "")
+
+
 class Coordinator(Member):
     """The coordinator: the product's loop decides, and this does it; see `coordinator.CoordinatedRun`."""
 
@@ -308,8 +344,7 @@ class Coordinator(Member):
         self._loop: AsyncLoop | None = None
         self._together: Together | None = None
         self._told = 0
-        self._lacks_parts = False
-        self._saved_s = line.hub.now
+        self._evaluation_s = random.Random(f"{self.process} {agent.seed} evaluates").choice(_EVALUATION_S)
 
         def ask(action: Action, message: Message, answer: Any) -> Any:
             del answer
@@ -339,6 +374,7 @@ class Coordinator(Member):
         self._together = self._share_updates()
         self.line.hold(spec.attempt, self._parameters, self._together)
         self._executions = Executions(self)
+        self._saves = self._make_saves(ServersCheckpoint(self, self._servers))
         train = spec.config.train
         self._loop = loop = AsyncLoop(
             AsyncLoopSettings(train.batch_size, self.spec.config.steps_per_call, Extent.of(train)),
@@ -360,7 +396,11 @@ class Coordinator(Member):
         wanted = self.spec.config.train.replicas_to_aggregate
         if wanted is None:
             return None
-        return Together(self.process, self._parameters, wanted, len(self.spec.cluster.worker))
+        return Together(self.process, self._parameters, wanted, len(self.spec.cluster.worker), self._is_closed)
+
+    def _is_closed(self, execution: Execution) -> bool:
+        of = execution.worker.spec
+        return self.line.replays.is_closed(self.line.lessee(of.attempt, of.node, of.incarnation))
 
     def _connect(self) -> None:
         """Waits for all others, as TensorFlow does."""
@@ -377,7 +417,7 @@ class Coordinator(Member):
     def _train_epoch(self, loop: AsyncLoop, epoch: int) -> None:
         loop.run_epoch(rows_to_train(cast("Any", self._place), epoch))
         self._send(Action.EPOCH_DONE, epoch_done(self.spec, loop.position, loop.rows_aside, self._dropped()))
-        self.save(loop.position, loop.done)
+        self.save(loop.position, loop.done, last=not loop.position.is_complete)
 
     def _dropped(self) -> int:
         told, self._told = self._told, self._together.dropped if self._together is not None else 0
@@ -400,14 +440,14 @@ class Coordinator(Member):
         rows = self._validation_rows(position.epoch)
         self._parameters.reach(self.process)
         content = self.content
-        self.process.sleep(self.process.rng.uniform(0.05, _EVALUATION_S))
+        self.process.sleep(self.process.rng.uniform(0.05, self._evaluation_s))
         self._offer(position.epoch, position.step, rows, content)
 
     def _finish(self, loop: AsyncLoop) -> None:
         self.strike_called("coordinator-dies", "exports")
         self._parameters.reach(self.process)
         self._export(self)
-        self._store_last()
+        self._saves.wait()
         for found in (*self._parameters.twice, *(self._together.wrong if self._together is not None else ())):
             self.line.violate(f"{self.process}: {found}")
         self._send(
@@ -415,28 +455,6 @@ class Coordinator(Member):
         )
         self._update(phase="finished")
         self._finished = True
-
-    def _store(self, position: Uploaded, files: dict[str, bytes]) -> None:
-        """Has each server upload its part of the weights, and uploads what none of them holds."""
-        weights, names = files.pop(WEIGHTS), [f"{WEIGHTS}-{i}" for i in range(len(self._servers))]
-        size = -(-len(weights) // len(names))
-        for i, server in enumerate(self._servers):
-            server.upload(position.step, position.epoch, names[i], weights[i * size : (i + 1) * size])
-        super()._store(position.model_copy(update={"others": tuple(names)}), files)
-
-    def _settle(self) -> None:
-        while any(server.is_busy for server in self._servers):
-            if any(server.process.dead for server in self._servers):
-                self._lacks_parts = True
-                return
-            self.process.sleep(KNOBS.shard_poll_s)
-        if error := next((server.error for server in self._servers if server.error), ""):
-            self._not_stored = StorageError(error)
-
-    def _store_last(self) -> None:
-        super()._store_last()
-        if self._lacks_parts:
-            self._parameters.reach(self.process)
 
     def _obey(self, order: TrainerOrder) -> None:
         super()._obey(order)
@@ -484,30 +502,26 @@ class Coordinator(Member):
         self._parameters.reach(self.process)
         return self._parameters.steps
 
-    def save_wanted(self) -> bool:
+    def take_save_wish(self) -> bool:
         """See `Surroundings`."""
-        every_s = self.spec.config.checkpoint.every_seconds
-        return every_s is not None and self.line.hub.now - self._saved_s >= every_s
+        return self._saves.take_wish()
 
     def steps_to_save(self, step: int) -> int | None:
         """See `Surroundings`."""
-        every = self.spec.config.checkpoint.every_steps
-        return None if every is None else every - step % every
+        return self._saves.steps_left(step)
 
     def is_time_up(self, step: int) -> bool:
         """See `Surroundings`."""
         del step
         return False
 
-    def save(self, position: Position, done: Done) -> None:
+    def save(self, position: Position, done: Done, *, last: bool = False) -> None:
         """See `Surroundings`."""
         self.strike_called("coordinator-dies", f"saves step {position.step}")
         self._parameters.reach(self.process)
-        last = Extent.of(self.spec.config.train).epoch_after(position) is None
         teller = self.line.lessee(self.spec.attempt, self.spec.node, self.spec.incarnation)
         self.line.replays.in_doubt(teller, position.epoch, done.in_doubt)
-        self._save(self, position.step, position.next_epoch, done, last=last)
-        self._saved_s = self.line.hub.now
+        self._save(position, done, last=last)
 
     def trained(self, position: Position) -> None:
         """See `Surroundings`."""

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 from simulation.evaluating import Counts
-from simulation.nodes import Ids, PeerLostError
+from simulation.hub import PeerLostError
+from simulation.nodes import Ids
 
 from sparktf.topology import NodeId
 

@@ -14,6 +14,8 @@ def shrunk(failed: Verdicts, nodes: int | None = None) -> Verdicts:
     until_s = time.monotonic() + _LIMIT_S
     best, dropped = failed, frozenset[str]()
     for kind in sorted(failed.kinds):
+        if time.monotonic() >= until_s:
+            break
         found = World(failed.seed, nodes=nodes, strategy=failed.strategy, kinds=best.kinds - {kind}).play()
         best = found if found.violations else best
     parts = 2

@@ -7,7 +7,9 @@ from pkgutil import resolve_name
 from typing import Any
 
 import pytest
-from simulation.mutants import MUTANTS, Mutant
+from simulation import limits
+from simulation.checks import PAUSED
+from simulation.mutants import MUTANTS, Mutant, without
 from simulation.strategies import LOCKSTEP, PARAMETER_SERVER
 from simulation.world import World
 
@@ -35,12 +37,42 @@ def test_successors_join_the_attempt_that_has_lost_workers() -> None:
     assert any(trainer.spec.incarnation for trainer in trainers)
 
 
+def test_drivers_that_stand_still_while_all_nodes_are_well_lose_nothing() -> None:
+    for seed, strategy in [(2, LOCKSTEP), (5, LOCKSTEP), (9, PARAMETER_SERVER), (0, PARAMETER_SERVER)]:
+        world = World(seed, strategy=strategy, kinds=frozenset({"driver-pauses"}))
+        found = world.play()
+        (submission,) = world.submissions
+        assert any(hit.what == PAUSED for hit in world.hits[submission.process.name])
+        assert (found.end[:4], found.violations) == ("DONE", [])
+        assert submission.result is not None
+        assert [(attempt.losses, attempt.failures) for attempt in submission.result.attempts] == [((), ())]
+
+
 def test_submissions_are_left_for_when_nothing_goes_wrong_any_more() -> None:
     # Drivers that run beside each other end one soon after the other, on a disk that stays full.
     world = World(115)
     found = world.play()
     before = [submission for submission in world.submissions if submission.begun_s < world.faults.until_s]
     assert (len(before), found.violations) == (6, [])
+
+
+def test_a_seed_that_would_not_end_is_ended_by_its_limits(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    spinning = {
+        "_EVENTS": (1_000, "the seed has had 1000 events"),
+        "_CPU_S": (0.3, "the seed has taken 0.3 s of the processor"),
+    }
+    monkeypatch.setattr(limits, "DECISIONS", ())
+    monkeypatch.setattr(limits, "_EVENTS_OF_A_NODE", 0)
+    monkeypatch.setattr(limits, "_CPU_OF_A_NODE_S", 0.0)
+    with without("what comes back is taken"):
+        for limit, (value, said) in spinning.items():
+            with monkeypatch.context() as limited:
+                limited.setattr(limits, limit, value)
+                found = World(3, strategy=PARAMETER_SERVER).play()
+            assert [violation for violation in found.violations if said in violation]
+            assert found.seconds < 60.0
 
 
 @pytest.mark.parametrize("mutant", MUTANTS, ids=lambda mutant: mutant.guard)

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
-from simulation.hub import Process, SimCondition
-from simulation.nodes import Ids, PeerLostError
+from simulation.hub import PeerLostError, Process, SimCondition
+from simulation.nodes import Ids
 from simulation.servers import Execution, Parameters
 
 from sparktf.topology import NodeId
@@ -27,8 +27,21 @@ class Together:
         dropped: See `Rounds`.
     """
 
-    def __init__(self, process: Process, parameters: Parameters, wanted: int, workers: int) -> None:
-        """Makes nothing before `open`."""
+    def __init__(
+        self,
+        process: Process,
+        parameters: Parameters,
+        wanted: int,
+        workers: int,
+        is_closed: Callable[[Execution], bool],
+    ) -> None:
+        """Makes nothing before `open`.
+
+        Args:
+            is_closed: Whether an execution is of somebody of whom the driver was told that nothing more counts: what he
+                had is handed out again.
+        """
+        self._is_closed = is_closed
         self._process = process
         self._parameters = parameters
         self._rounds = Rounds(wanted, workers)
@@ -130,6 +143,8 @@ class Together:
         if is_full and len(brought) != count:
             self.wrong.append(f"round {number} takes {count} gradients, and has {len(brought)}")
         if is_full:
+            late = [execution.worker.process for execution, _ in brought if self._is_closed(execution)]
+            self.wrong += [f"{worker} is closed, and has a part in round {number}" for worker in late]
             self._parameters.apply_mean(brought)
         self._brought.clear()
         with self._changed:

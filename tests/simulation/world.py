@@ -18,9 +18,11 @@ from unittest import mock
 import greenlet
 from rich.console import Console
 from simulation import checks
+from simulation.checks import PAUSED
 from simulation.disk import Disk
 from simulation.faults import Faults
-from simulation.hub import EPOCH_S, THREADING, Hub, Process, SimCondition, SimLock, running
+from simulation.hub import EPOCH_S, THREADING, Hub, OverrunError, Process, SimCondition, SimLock, running
+from simulation.limits import limited, watched
 from simulation.nodes import Agent, Trainer
 from simulation.publishing import Models, is_nightly, publishing
 from simulation.replays import Replays
@@ -74,6 +76,9 @@ _WAITS_S = 4.0
 
 _COLLECTED = 10
 """Of so many seeds one begins with a clean memory."""
+
+_PAUSE_S = 17.0
+"""A driver stands still for no longer, which is less than `timeouts.driver_lost`."""
 
 _QUIET_S = 60.0
 _BOUND_S = 400.0
@@ -298,18 +303,11 @@ class World:
     def play(self) -> Verdicts:
         """Lets everything happen, then looks at what came of it."""
         with _in_simulation(self):
-            self.submit()
-            if self.models is not None:
-                self.models.begin()
-            over = self.hub.run(self._is_over, self._limit_s())
-            if not over and self.liveness:
-                self.violate(f"the run has not ended {self.hub.now - self.faults.until_s:.0f} s after the last fault")
-            if over:
-                self.hub.run(self._is_quiet, self.hub.now + _QUIET_S)
-                for found in checks.held(self):
-                    self.violate(found)
-            for found in (*checks.ends(self), *(self.models.ends() if self.models else ())):
-                self.violate(found)
+            try:
+                with limited(self.hub, self.nodes), watched(self.hub):
+                    self._live()
+            except OverrunError as error:
+                self.violate(str(error))
             end = self._end()
             for process in self._processes():
                 process.kill()
@@ -327,6 +325,20 @@ class World:
             self.hub.now,
         )
 
+    def _live(self) -> None:
+        self.submit()
+        if self.models is not None:
+            self.models.begin()
+        over = self.hub.run(self._is_over, self._limit_s())
+        if not over and self.liveness:
+            self.violate(f"the run has not ended {self.hub.now - self.faults.until_s:.0f} s after the last fault")
+        if over:
+            self.hub.run(self._is_quiet, self.hub.now + _QUIET_S)
+            for found in checks.held(self):
+                self.violate(found)
+        for found in (*checks.ends(self), *(self.models.ends() if self.models else ())):
+            self.violate(found)
+
     def submit(self) -> None:
         """Submits the run, again."""
         self._rot()
@@ -342,8 +354,25 @@ class World:
         self.submissions.append(submission)
         process.on_end.append(partial(self._ended, submission))
         process.spawn(lambda: self._drive(submission))
+        self._pause(process)
         if (twice := self.faults.strike("driver-twice", "submitted again while it runs")) is not None:
             self.hub.at(twice.uniform(0.0, 25.0), self.submit_beside)
+
+    def _pause(self, driver: Process) -> None:
+        """Has a driver stand still now and then, perhaps: for less long than its nodes wait for it."""
+        if (chance := self.faults.strike("driver-pauses", f"{driver} stands still")) is None:
+            return
+        at_s = 0.0
+        for _ in range(chance.randint(1, 4)):
+            at_s += chance.uniform(1.0, 20.0)
+            for_s = chance.uniform(3.0, _PAUSE_S)
+            self.hub.at(at_s, partial(self._stand_still, driver, for_s))
+            at_s += for_s
+
+    def _stand_still(self, driver: Process, for_s: float) -> None:
+        if not driver.frozen and self.hub.now < self.faults.until_s:
+            self.hit(driver, PAUSED)
+            driver.freeze(for_s)
 
     def _rot(self) -> None:
         """Has a file of the newest checkpoint be cut short, perhaps."""
@@ -592,6 +621,7 @@ def _in_simulation(world: World) -> Iterator[None]:
         mock.patch("sparktf.feed.leased_feed.time", now),
         mock.patch("sparktf.feed.leased_feed.threading", THREADING),
         mock.patch("sparktf.feed.leased_parts.threading", THREADING),
+        mock.patch("sparktf.trainer.node.saving.time", now),
         mock.patch("sparktf.trainer.parameter_server.async_loop.time", now),
         mock.patch("sparktf.trainer.parameter_server.telling.threading", THREADING),
         mock.patch("sparktf.trainer.parameter_server.epoch_rows.threading", THREADING),

@@ -3,8 +3,14 @@
 from __future__ import annotations
 
 import importlib
+import sys
+from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor
+from pathlib import Path
 from typing import Any
+
+import pytest
+from trainer.local_gang import PROCESSES, keep_files_in
 
 SHAPES = ((3, 4), (), (5, 4), (5, 4), (2,), (40_000,))
 """Of a matrix, a scalar that is used in each case otherwise, a table of which rows are used, one that is read whole as
@@ -74,3 +80,50 @@ def test_the_gradients_are_those_of_variables_that_cross_one_by_one(elsewhere: P
     assert [kind for kind, _ in crossing] == [kind for kind, _ in as_is]
     for (_, value), (_, expected) in zip(crossing, as_is, strict=True):
         assert value == expected
+
+
+def counted(name: str, measured: bool) -> tuple[int, float]:
+    """Returns messages and trips of an update as `make bench-async` counts them."""
+    counting = importlib.import_module("_async_messages")
+    messages, trips = counting.counted(name, measured=measured)
+    return messages, trips
+
+
+def trained(name: str, measured: bool) -> list[Any]:
+    """Returns the weights that some updates make."""
+    counting = importlib.import_module("_async_messages")
+    closure = counting.traced(name, measured=measured)
+    before = [variable.numpy().tolist() for variable in closure.model.trained()]
+    closure.run()
+    after = [variable.numpy().tolist() for variable in closure.model.trained()]
+    assert before != after
+    return after
+
+
+@pytest.fixture(scope="module")
+def fresh(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ProcessPoolExecutor]:
+    """A process whose TensorFlow has not begun: it is to have a worker and a parameter server for devices."""
+    folder = str(tmp_path_factory.mktemp("fresh"))
+    with ProcessPoolExecutor(1, mp_context=PROCESSES, initializer=prepare, initargs=(folder,)) as pool:
+        yield pool
+
+
+def prepare(folder: str) -> None:
+    keep_files_in(folder)
+    sys.path.append(str(Path(__file__).parents[2] / "benchmarks"))
+
+
+def test_what_is_small_crosses_in_one_message_of_an_update_in_a_closures_loop(fresh: ProcessPoolExecutor) -> None:
+    """Five: the loop goes on, and its body begins; the values come; the gradients go; they are applied.
+
+    One update's gradients bring the next one's values: where that is not measured, which tells reading from applying.
+    """
+    assert fresh.submit(counted, "MLP 16-64-1", measured=False).result() == (5, 1)
+    assert fresh.submit(counted, "MLP 16-64-1", measured=True).result() == (5, 2)
+
+
+@pytest.mark.parametrize("name", ["MLP 16-64-1", "table of 4 shards"])
+def test_the_updates_are_the_same_whether_values_come_with_what_was_applied_or_by_a_trip_of_their_own(
+    name: str, fresh: ProcessPoolExecutor
+) -> None:
+    assert fresh.submit(trained, name, measured=False).result() == fresh.submit(trained, name, measured=True).result()

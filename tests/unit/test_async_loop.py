@@ -67,7 +67,7 @@ class Cluster:
             spec=spec, leads=spec.leads, take_save_request=self._take_save_request, enter=lambda phase: None
         )
         self.saves = saving.Saves(place, lambda place, keras: self.written)
-        self.saves.restore(SimpleNamespace(), "keras")  # type: ignore[arg-type]
+        self.saves.restore(SimpleNamespace(), "keras")
         self.places = {node: WorkerPlace(node=node, incarnation=0, address="a:1") for node in (ONE, TWO)}
         self.broken: Counter[tuple[NodeId, int]] = Counter()
         self.answers, self.last_step = True, MANY

@@ -112,7 +112,7 @@ def test_a_frozen_worker_holds_up_no_checkpoint_by_steps() -> None:
 
 
 def test_updates_that_may_still_come_count_before_the_last_one() -> None:
-    assert decide(course(until_end=4, budgets=(), late=4), PACE) == Await()
+    assert decide(course(until_end=4, budgets=(), late=4), PACE) == Rest()
 
 
 @pytest.mark.parametrize("seed", range(20))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 import itertools
 from pathlib import Path
 from typing import Any
@@ -10,10 +9,9 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
-import pyarrow.parquet.encryption as pe
 import pytest
 from lakes import array, batches, deal, plan_lake, write_file
-from parquet_footers import elem, footer_only, integer, number_of
+from parquet_footers import elem, footer_only, integer, number_of, write_encrypted
 
 from sparktf.driver.plan.features import column_type
 from sparktf.driver.plan.files import list_source, read_schema
@@ -31,24 +29,6 @@ from sparktf.storage import open_storage
 def types_of(path: Path) -> dict[str, pa.DataType]:
     source = list_source(open_storage(str(path)), str(path), "data.path", SparkReads())
     return read_schema(open_storage(str(path)), source, SparkReads())
-
-
-class _Keys(pe.KmsClient):
-    def wrap_key(self, key: bytes, name: str) -> bytes:
-        return base64.b64encode(key)
-
-    def unwrap_key(self, key: bytes, name: str) -> bytes:
-        return base64.b64decode(key)
-
-
-def write_encrypted(path: Path, *, plaintext_footer: bool) -> None:
-    """Writes a file of which the column `secret` is encrypted, and the footer where it is asked for."""
-    factory = pe.CryptoFactory(lambda config: _Keys())
-    asked = pe.EncryptionConfiguration(footer_key="k", column_keys={"k": ["secret"]}, plaintext_footer=plaintext_footer)
-    properties = factory.file_encryption_properties(pe.KmsConnectionConfig(), asked)
-    table = pa.table({"x": [1.0, 2.0], "secret": [3.0, 4.0], "label": [0.0, 1.0]})
-    with pq.ParquetWriter(path, table.schema, encryption_properties=properties) as writer:
-        writer.write_table(table)
 
 
 class TestLeftToSpark:

@@ -59,7 +59,7 @@ MAY_IMPORT = {
     "predict": SOURCE | {"driver/source", "nightly"},
     "tfrecords": SOURCE | {"driver/source"},
     "compat": GANG | SPARK | {"driver/spark", "driver/spark_site", "tfrecords"},
-    "compat/tensorflowonspark": GANG | {"compat", "driver/spark", "predict", "tfrecords"},
+    "compat/tensorflowonspark": GANG | {"compat", "driver/spark", "nightly", "predict", "tfrecords"},
     "program": BASE | {"driver/code"},
     "trained": BASE | {"storage", "predict"},
     "cluster": RUN | {"driver/code", "driver/run", "driver/spark_site", "nightly", "program", "trained"},

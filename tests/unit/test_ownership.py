@@ -33,7 +33,8 @@ from sparktf.storage import Storage
 from sparktf.storage.fence import Fence
 from sparktf.storage.fence_watch import FenceWatch
 from sparktf.storage.local import LocalStorage
-from sparktf.storage.ownership import Owner, Ownership, Seen, Step, Term, is_lapsed, next_step, see
+from sparktf.storage.ownership import Ownership, Seen, Step, is_lapsed, next_step, see
+from sparktf.storage.terms import Owner, Term
 
 ME = Application("me")
 RUNDIR = RunDirectory("/runs", "t", "r")

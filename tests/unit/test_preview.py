@@ -162,6 +162,13 @@ def test_a_run_that_somebody_owns_is_refused_by_name(night: Night1) -> None:
     assert (code, planned.run.owner.state) == (0, "released")
 
 
+def test_a_folder_of_somebody_elses_is_refused_as_the_run_would_refuse_it(night: Night1) -> None:
+    LocalStorage().write_bytes(f"{night.folder}/runs/t/2026-11-20/part-0.parquet", b"a row of the lake")
+    code, found = night.plan()
+    assert code == 2
+    assert "no run has begun there: it holds part-0.parquet" in found.problems[0].message
+
+
 def test_an_owner_that_gives_no_sign_of_life_is_told_of(night: Night1) -> None:
     night.configure(timeouts={"owner": 1})
     term = night.folder / "runs/t/2026-11-20/owner/000001"

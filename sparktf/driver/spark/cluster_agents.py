@@ -6,6 +6,7 @@ Its `TFCluster` reserves the executors, and an agent of ours is what runs on eac
 from __future__ import annotations
 
 import importlib
+import importlib.metadata
 import importlib.util
 import threading
 from typing import Any
@@ -14,11 +15,14 @@ from pyspark.sql import SparkSession
 
 from sparktf.driver.spark.application import Slots
 from sparktf.driver.spark.executor_python import unfit_python
+from sparktf.driver.spark.reservations import Reservations, reserving
 from sparktf.errors import NodeLostError, PreflightError
 from sparktf.executor.agent import AgentSettings
 from sparktf.executor.spark_agent import agent_on_node
 
 _PACKAGE = "tensorflowonspark"
+_VERSION = "2.2.5"
+"""What stands in place of its reservation server is made for this one."""
 _LEAVE_S = 30.0
 """Its shutdown looks every five seconds whether its jobs are over."""
 
@@ -27,7 +31,8 @@ def check_engine() -> None:
     """Refuses to begin where the package is missing.
 
     Raises:
-        PreflightError: it is not installed, or sparktf's own modules stand in its place in this process.
+        PreflightError: it is not installed, or in another version, or sparktf's own modules stand in its place in this
+            process.
     """
     found = importlib.util.find_spec(_PACKAGE)
     if found is None:
@@ -36,24 +41,37 @@ def check_engine() -> None:
         raise PreflightError(
             f"cluster.engine: {_PACKAGE} needs the real package, and sparktf.compat stands in its place"
         )
+    if (version := importlib.metadata.version(_PACKAGE)) != _VERSION:
+        raise PreflightError(
+            f"cluster.engine: {_PACKAGE} needs {_PACKAGE} {_VERSION}, and {version} is installed: "
+            f"install sparktf[{_PACKAGE}]"
+        )
 
 
 class ClusterAgents:
     """Runs an agent on each of its nodes; see `sparktf.driver.gang.site.AgentJob`."""
 
     def __init__(
-        self, spark: SparkSession, count: int, slots: Slots, settings: AgentSettings, reserve_s: float
+        self,
+        spark: SparkSession,
+        count: int,
+        slots: Slots,
+        settings: AgentSettings,
+        reservations: Reservations,
+        reserve_s: float,
     ) -> None:
         """Starts `count` agents.
 
         Args:
-            reserve_s: So long all of its nodes have to come.
+            reservations: Where its nodes come to, by the control server that `settings` lead to.
+            reserve_s: So long all of them have to come.
         """
         self.spares = 0
         self._leaves_slots = slots.cores > 1
         self._spark = spark
         self._count = count
         self._settings = settings
+        self._reservations = reservations
         self._reserve_s = reserve_s
         self._closing = threading.Event()
         self._reason = "it ended"
@@ -88,8 +106,9 @@ class ClusterAgents:
 
     def _run(self) -> None:
         theirs: Any = importlib.import_module(f"{_PACKAGE}.TFCluster")
+        node = importlib.import_module(f"{_PACKAGE}.TFSparkNode")
         try:
-            cluster = theirs.run(
+            cluster = reserving(theirs, node, self._reservations, self._settings.access)(
                 self._spark.sparkContext,
                 agent_on_node,
                 {"settings": self._settings},

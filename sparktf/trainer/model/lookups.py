@@ -14,7 +14,7 @@ import tensorflow as tf
 
 from sparktf.layers.sharded import Sharded
 from sparktf.trainer.model.entries import Vocabulary, vocabulary
-from sparktf.trainer.model.model import recorded
+from sparktf.trainer.model.tracing import recorded
 from sparktf.trainer.model.variable_names import layers_of
 
 _ARRANGING = {

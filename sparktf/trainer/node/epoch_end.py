@@ -13,7 +13,7 @@ import numpy as np
 
 from sparktf.config.patience import WatchedMetric
 from sparktf.errors import PreflightError, TimeUpError
-from sparktf.keep import Evaluation, KeepRule, merged, metric_rule
+from sparktf.keep import BEGUN, Evaluation, KeepRule, merged, metric_rule
 from sparktf.plateau import by_epoch, in_words, is_enough, is_reduction_due, standstill
 from sparktf.sequence import Stream
 from sparktf.stopping import Stopped
@@ -194,7 +194,8 @@ class EpochEnd:
         settings = self._train.reduce_lr_on_plateau
         if settings is None or self._rate is None:
             return 0.0
-        if not is_reduction_due(self._rules[_REDUCE], settings, self._history(epoch)):
+        trained = [evaluation for evaluation in self._history(epoch) if evaluation.epoch != BEGUN]
+        if not is_reduction_due(self._rules[_REDUCE], settings, trained):
             return 0.0
         old = self._rate.get()
         return max(old * settings.factor, settings.min_lr) if old > np.float32(settings.min_lr) else 0.0

@@ -15,7 +15,7 @@ if TYPE_CHECKING:  # when something is saved is decided without TensorFlow
     from sparktf.trainer.node.checkpoint import Checkpoint
 
 
-class Writer(Protocol):
+class StateWriter(Protocol):
     """Writes and stores checkpoints: `CheckpointWriter`."""
 
     @property
@@ -58,7 +58,7 @@ class SavePolicy:
 class Saves:
     """The checkpoints of a node."""
 
-    def __init__(self, place: Place, writer: Callable[[Place, Flavour], Writer]) -> None:
+    def __init__(self, place: Place, writer: Callable[[Place, Flavour], StateWriter]) -> None:
         """Counts the time until the first checkpoint from now on.
 
         Args:
@@ -71,7 +71,7 @@ class Saves:
         self._saved_step = spec.restore.step if spec.restore else -1
         self._checkpoint: Checkpoint | None = None
         self._make_writer = writer
-        self._writer: Writer | None = None
+        self._writer: StateWriter | None = None
 
     def restore(self, checkpoint: Checkpoint, keras: Flavour) -> bool:
         """Takes the objects that checkpoints hold, and brings them to the state that this attempt starts from.

@@ -103,7 +103,7 @@ def decide(course: Course, pace: Pace) -> Step:
             return _rest(course, pace)
         return End() if course.is_over else SaveNow()
     if spare is not None and spare <= 0:
-        return _rest(course, pace) if count else Await()
+        return _rest(course, pace)  # with nothing under way, too: what nobody waits for may still come
     if count >= IN_FLIGHT * course.workers or _is_enough(course, pace):
         return Await()
     if spare is None:

@@ -15,6 +15,7 @@ from sparktf.errors import ModelContractError
 from sparktf.trainer.model.contract import naming_tensors
 from sparktf.trainer.model.model import UserModel
 from sparktf.trainer.model.tensors import Tensors, example, rows_of, signature
+from sparktf.trainer.model.tracing import traced
 
 
 class _Place(NamedTuple):
@@ -50,10 +51,12 @@ class UpdateFunction:
         self._max_rows = max_rows
         self._replicas = int(strategy.num_replicas_in_sync)
         self._ragged = any(feature.ragged for feature in model.spec.features)
+        self._uncounted: set[int] = set()
         self._check_ragged()
         model.use_own_reduction()
-        with naming_tensors(model.spec), model.unchanged():
-            strategy.run(self._warm_up)
+        with naming_tensors(model.spec):
+            traced(lambda: strategy.run(self._warm_up))
+        self._check_counted()
         counts = tf.TensorSpec((None, None), tf.int32)
         totals = tf.TensorSpec((None,), tf.int32)
         asked = [signature(model.spec), counts, totals]
@@ -125,7 +128,7 @@ class UpdateFunction:
                 tf.convert_to_tensor(g) if isinstance(g, tf.IndexedSlices) and not of_table else g
                 for g, of_table in zip(gradients, self._model.tables.shard_places(), strict=True)
             ]
-        return loss, gradients
+        return loss, [tf.convert_to_tensor(g) if i in self._uncounted else g for i, g in enumerate(gradients)]
 
     def _check_ragged(self) -> None:
         if self._ragged and self._replicas > 1 and self._model.tables:
@@ -135,16 +138,27 @@ class UpdateFunction:
                 f"data.inputs.{name}.shape, pad and mask, or set cluster.workers and cluster.devices to 1"
             )
 
+    def _check_counted(self) -> None:
+        tables = [place for place, is_shard in enumerate(self._model.tables.shard_places()) if is_shard]
+        if self._uncounted.intersection(tables):
+            raise ModelContractError(
+                "model: nobody knows how many rows of a ShardedEmbedding a row of data uses, so that one replica alone "
+                "trains it: give what it is called with a fixed shape, or set cluster.workers and cluster.devices to 1"
+            )
+
     def _warm_up(self) -> None:
-        """Runs the model once in a replica, so that Keras makes its lazy loss and metric variables outside the trace.
+        """Calls the model in a replica, so that Keras makes its lazy loss and metric variables before the trace.
 
         Along the way it checks the losses, and counts the rows of sparse gradients for one and for two rows of input.
         """
         counts = []
         for n in (1, 2):
             _, gradients = self._weighted(example(self._model.spec, n), tf.constant(1.0))
-            counts.append([len(g.indices) if isinstance(g, tf.IndexedSlices) else 0 for g in gradients])
+            counts.append([g.indices.shape[0] if isinstance(g, tf.IndexedSlices) else 0 for g in gradients])
         self._model.check_losses()
+        if self._replicas > 1:
+            self._uncounted = {place for place, found in enumerate(zip(*counts, strict=True)) if None in found}
+        counts = [[count or 0 for count in found] for found in counts]
         lengths = [one + (two - one) * (self._max_rows - 1) for one, two in zip(*counts, strict=True)]
         tables = self._model.tables
         self._places = [
