@@ -55,6 +55,7 @@ def conclude(run: str, code: int) -> None:
 def tell(owners: str, data_team: str) -> Callable[[dict[str, Any]], None]:
     """Returns an on_failure_callback that mails to those whom it concerns, by the connection `smtp_default`."""
 
+    # What failed says what it likes: it is a value of the template, never a part of it, and no HTML.
     def mail(context: dict[str, Any]) -> None:
         failure = context.get("exception")
         refused = isinstance(failure, RunRefusedError) and failure.code == DATA_REFUSED
@@ -62,7 +63,7 @@ def tell(owners: str, data_team: str) -> Callable[[dict[str, Any]], None]:
             from_email=owners,
             to=data_team if refused else owners,
             subject="{{ ti.dag_id }} {{ ds }} failed",
-            html_content=f"<p>{failure}</p><p><a href='{{{{ ti.log_url }}}}'>log</a></p>",
-        )(context)
+            html_content="<p>{{ sparktf_failure | e }}</p><p><a href='{{ ti.log_url | e }}'>log</a></p>",
+        )({**context, "sparktf_failure": str(failure)})
 
     return mail
