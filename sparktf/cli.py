@@ -16,10 +16,11 @@ from rich.syntax import Syntax
 from sparktf import __version__
 from sparktf.config.duration import seconds_of
 from sparktf.config.load import load_config, show_config
-from sparktf.errors import ConfigError, SparkTFError
+from sparktf.errors import ConfigError, SparkTFError, Verdict
 from sparktf.hadoop import HadoopConf
 from sparktf.plain_console import PlainConsole, let_go_of_output, say
 from sparktf.rundir import WAIT_HELP, chosen_run_id
+from sparktf.supported import lacks
 from sparktf.told import told_lines, words_of_error
 
 _EXIT_INTERRUPTED = 130
@@ -39,6 +40,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     except SparkTFError as error:
         say(told_lines(words_of_error(error)))
         return int(error.verdict)
+    except ImportError as error:  # commands import what they need: another Spark lacks some of it
+        say(lacks(error))
+        return int(Verdict.REFUSED)
     except KeyboardInterrupt:
         say("interrupted")
         return _EXIT_INTERRUPTED
