@@ -68,7 +68,7 @@ MAY_IMPORT = {
     "trainer/model": BASE | {"feed", "layers"},
     "trainer/node": NODE | {"trainer/model"},
     "trainer/sync": NODE | {"trainer/model", "trainer/node"},
-    "trainer/parameter_server": NODE | {"trainer/model", "trainer/node"},
+    "trainer/parameter_server": NODE | {"layers", "trainer/model", "trainer/node"},
     "trainer": NODE | {"trainer/model", "trainer/node", "trainer/sync", "trainer/parameter_server"},
     "submit": BASE | {"storage", "driver/code", "driver/plan", "driver/console", "driver/output", "driver/spark"},
     "runs": BASE | {"storage", "driver/console", "driver/plan", "nightly", "submit"},
