@@ -140,3 +140,13 @@ def test_updates_that_are_made_together_are_not_of_rows_that_spark_feeds(
     said = capsys.readouterr().err
     assert said.startswith("data.path is read through Spark, ")
     assert "and train.replicas_to_aggregate is for rows that workers read from files themselves: " in said
+
+
+def test_predictions_that_would_replace_the_lake_are_refused(
+    config: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "scores").symlink_to(tmp_path / "lake")
+    line = ["check", config, "--master", "local[4]", "--set"]
+    assert main([*line, f"predict.output.path={tmp_path}/scores"]) == 2
+    assert f"predict.output.path: {tmp_path}/scores is data.path: {tmp_path}/lake" in capsys.readouterr().err
+    assert main([*line, f"predict.output.path={tmp_path}/scores-of-mine"]) == 0
