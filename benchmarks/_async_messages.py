@@ -6,10 +6,11 @@ graph among them as it does among processes, with a message where an edge goes f
 
 from __future__ import annotations
 
+import importlib
 import json
 import sys
 from collections.abc import Callable, Iterator
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -19,8 +20,11 @@ from sparktf.config.job import JobConfig
 from sparktf.feature import Feature, FeedSpec, Kind
 
 BATCH, UPDATES = 8, 3
-TABLE_ROWS, WIDTH = 4_000, 16
+TABLE_ROWS, WIDTH, IDS = 40, 16, 4
+"""Of so few rows, ids come several times in an update."""
 WORKER, SERVER = "CPU:0", "CPU:1"
+_OUTSIDE = ("while/LoopControlInputs", "while/LoopExecuted", "while/Exit")
+"""Of a loop, what is done once."""
 
 
 class Counted(NamedTuple):
@@ -57,43 +61,61 @@ def mlp(params: dict[str, Any], assets: dict[str, Any]) -> Any:
     return model
 
 
-def table(params: dict[str, Any], assets: dict[str, Any]) -> Any:
+def table(params: dict[str, Any], assets: dict[str, Any], flavour: str = "keras") -> Any:
     """Returns a compiled model that is hardly more than a table: 4 ids in, one number out."""
-    import keras  # noqa: PLC0415
-
-    from sparktf.layers import ShardedEmbedding  # noqa: PLC0415
-
-    ids = keras.Input((4,), name="x", dtype="int64")
-    rows = keras.layers.Flatten()(ShardedEmbedding(TABLE_ROWS, WIDTH, name="table")(ids))
-    model = keras.Model(ids, keras.layers.Dense(1, name="y")(rows))
+    keras = importlib.import_module(flavour)
+    layer = importlib.import_module(f"sparktf.layers.{flavour}").ShardedEmbedding(TABLE_ROWS, WIDTH, name="table")
+    ids = keras.Input((IDS,), name="x", dtype="int64")
+    model = keras.Model(ids, keras.layers.Dense(1, name="y")(keras.layers.Flatten()(layer(ids))))
     model.compile(keras.optimizers.Adagrad(), "mse")
     return model
 
 
-SUBJECTS = {"MLP 16-64-1": Subject(mlp, ("float32", 16)), "table of 4 shards": Subject(table, ("int64", 4))}
+SUBJECTS = {
+    "MLP 16-64-1": Subject(mlp, ("float32", 16)),
+    "table of 4 shards": Subject(table, ("int64", IDS)),
+    "table of 4 shards, tf_keras": Subject(partial(table, flavour="tf_keras"), ("int64", IDS)),
+}
 
 
-def counted(name: str, *, measured: bool) -> Counted:
-    """Counts in a process whose TensorFlow has not begun, or has counted before.
+class Traced(NamedTuple):
+    """A closure's function, its model, and what must live as long."""
+
+    function: Callable[[Any], Any]
+    model: Any
+    kept: list[Any]
+
+    def run(self) -> None:
+        """Makes so many updates."""
+        self.function(np.array([0, UPDATES, 0, 0], np.int64))
+
+
+def traced(name: str, *, measured: bool) -> Traced:
+    """Traces in a process whose TensorFlow has not begun, or has done that before.
 
     Args:
-        measured: Of an execution that measures where its time goes.
+        measured: An execution that measures where its time goes.
     """
-    from tensorflow.python.eager import context  # noqa: PLC0415
-
     from sparktf.trainer.model.model import UserModel  # noqa: PLC0415
     from sparktf.trainer.parameter_server.closure import Closure  # noqa: PLC0415
 
-    subject = SUBJECTS[name]
-    strategy, kept = _strategy(), _answer(subject)
+    subject, strategy = SUBJECTS[name], _strategy()
+    kept = _answer(subject)
     with strategy.scope():
-        closure = Closure(strategy, UserModel(subject.build, _config(), {}, _spec(subject)), batch_size=BATCH)
-    function = closure.function if measured else closure.plain()
+        model = UserModel(subject.build, _config(), {}, _spec(subject))
+        closure = Closure(strategy, model, batch_size=BATCH)
+    return Traced(closure.function if measured else closure.plain(), model, kept)
+
+
+def counted(name: str, *, measured: bool) -> Counted:
+    """Counts what an update is made of; see `traced`."""
+    from tensorflow.python.eager import context  # noqa: PLC0415
+
+    closure = traced(name, measured=measured)
     context.context().enable_run_metadata()
-    function(np.array([0, UPDATES, 0, 0], np.int64))
+    closure.run()
     graphs = context.context().export_run_metadata().function_graphs
     context.context().disable_run_metadata()
-    del kept
     return Graph([node for graph in graphs for part in graph.partition_graphs for node in part.node]).counted()
 
 
@@ -112,18 +134,32 @@ def _answer(subject: Subject) -> list[Any]:
 
     from sparktf.trainer.parameter_server.packing import DONE, ROWS  # noqa: PLC0415
 
-    count = BATCH * UPDATES
-    dtype, width = subject.x
-    x = np.random.default_rng(0).integers(0, TABLE_ROWS, (count, width)).astype(dtype)
+    x, y = data(subject)
 
     def rows(*asked: Any) -> list[Any]:
-        return [x, np.ones(count, np.float32), np.int64(count), np.int64(0)]
+        return [x, y, np.int64(len(y)), np.int64(0)]
 
     def done(*told: Any) -> bytes:
         return b"{}"
 
     script_ops._py_funcs._funcs.update({ROWS: rows, DONE: done})
     return [rows, done]
+
+
+def data(subject: Subject) -> tuple[Any, Any]:
+    """Returns inputs and targets for all updates."""
+    count, (dtype, width) = BATCH * UPDATES, subject.x
+    draw = np.random.default_rng(0)
+    x = draw.integers(0, TABLE_ROWS, (count, width)) if dtype == "int64" else draw.random((count, width), np.float32)
+    return x, draw.random(count, np.float32)
+
+
+def untraced(name: str) -> Any:
+    """Returns the model, for a process that makes its updates by itself."""
+    from sparktf.trainer.model.model import UserModel  # noqa: PLC0415
+
+    subject = SUBJECTS[name]
+    return UserModel(subject.build, _config(), {}, _spec(subject))
 
 
 def _spec(subject: Subject) -> FeedSpec:
@@ -167,7 +203,7 @@ class Graph:
 
     def _is_in_loop(self, send: Any) -> bool:
         name = send.attr["tensor_name"].s.decode()
-        return "while/" in name and "LoopExecuted" not in name and "Exit" not in name
+        return "while/" in name and not any(before_or_after in name for before_or_after in _OUTSIDE)
 
     @staticmethod
     def _key(node: Any) -> tuple[bytes, ...]:

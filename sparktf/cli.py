@@ -294,7 +294,7 @@ def _parser() -> argparse.ArgumentParser:
     submit.add_argument("--run-id", metavar="ID", help="names the run (default: --date); the same id again resumes it")
     submit.add_argument("--wait", action="store_true", help=WAIT_HELP)
     submit.add_argument("--predict", action="store_true", help="score the day's rows (section predict), train nothing")
-    submit.add_argument("--model", metavar="MODEL", help="to score with: published, run:<id>, or a path")
+    submit.add_argument("--model", metavar="MODEL", help="to score with: published, as-of, run:<id>, or a path")
     submit.add_argument("--dry-run", action="store_true", help="print the spark-submit line, and do nothing")
     submit.add_argument("--detach", action="store_true", help="in cluster mode: end once YARN has the application")
     submit.set_defaults(command=_submit)

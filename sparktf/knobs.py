@@ -64,6 +64,9 @@ class Knobs:
         scorer_look_s: A process that scores looks so often whether its executor and any task are there.
         scorer_idle_s: It ends after so long without a task: the next job need not load the model again.
         scorer_followed_s: And after so long where the executor has a younger one, of another model: a search has many.
+        scorer_silent_s: A process that scores, and says nothing for so long to a task that waits, counts as lost: it
+            says every `scorer_look_s` that it lives.
+        scorer_answer_s: So does one that lives and gives no answer for so long.
         resource_manager_call_s: Deadline of a call to YARN's ResourceManager.
         resource_manager_retry_s: One that cannot be reached is asked again so often.
         resource_manager_wait_s: It is waited for so long; Hadoop's own default is 15 minutes.
@@ -118,6 +121,8 @@ class Knobs:
     scorer_look_s: float = 1.0
     scorer_idle_s: float = 60.0
     scorer_followed_s: float = 5.0
+    scorer_silent_s: float = 60.0
+    scorer_answer_s: float = 1800.0
     resource_manager_call_s: float = 5.0
     resource_manager_retry_s: float = 1.0
     resource_manager_wait_s: float = 30

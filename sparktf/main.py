@@ -45,7 +45,7 @@ def parse_predict(argv: list[str] | None = None) -> tuple[JobConfig, str | None]
         "Score the rows of a day with a model that was trained here.",
         "value of {{date}} in the configuration, and of the partition that is replaced",
     )
-    parser.add_argument("--model", help="published, run:<id>, or a path (default: predict.model)")
+    parser.add_argument("--model", help="published, as-of, run:<id>, or a path (default: predict.model)")
     args = parser.parse_args(argv)
     return load_config(args.config, args.set, args.date), args.model
 
@@ -123,7 +123,10 @@ def _predict(started: list[SparkSession]) -> None:
     with _needed():
         from sparktf.predict.dated import score  # noqa: PLC0415 - as below
 
-    say(score(spark, config, model).in_words(), sys.stdout)
+    scored = score(spark, config, model)
+    if scored.warning:
+        say(f"warning: {scored.warning}", sys.stdout)
+    say(scored.in_words(), sys.stdout)
 
 
 def _session(config: JobConfig, started: list[SparkSession], *, scores: bool = False) -> SparkSession:

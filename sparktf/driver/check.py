@@ -14,6 +14,7 @@ from sparktf.driver.code.module import binds, check_code, importable, require_mo
 from sparktf.driver.code.tried_model import try_model
 from sparktf.driver.output import check_output
 from sparktf.driver.plan.files import lake_schema, list_source
+from sparktf.driver.plan.kept_apart import check_predictions
 from sparktf.driver.plan.locality import FileBlock, nowhere
 from sparktf.driver.plan.named_columns import names_column
 from sparktf.driver.plan.not_plain import NotPlainError, left_to_spark
@@ -87,6 +88,8 @@ def check_run(config: JobConfig, master: str, say: Callable[[str], None], *, dee
             check_output(systems.open(config.output.path), config.output.path)
             found.known.append(f"output: {config.output.path} can be written")
     plan = None
+    with found.part():
+        check_predictions(config, systems)
     with found.part():
         plan = plan_here(config, systems, found, say, deep=deep)
         if plan is not None:

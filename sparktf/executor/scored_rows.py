@@ -69,7 +69,7 @@ def scored(batches: Iterable[pa.RecordBatch], settings: ScoringSettings) -> Iter
     Raises:
         BadValueError: a value cannot be what it was in training; the message names partition, row and column.
         ModelContractError: the model cannot be loaded, or fails.
-        NodeLostError: the process that scores has ended; Spark tries the task again.
+        NodeLostError: the process that scores has ended, or hangs; Spark tries the task again.
     """
     scorer: Scorer | None = None
     under_way: deque[_Sent] = deque()

@@ -20,7 +20,7 @@ from rich.text import Text
 from sparktf.config.job import JobConfig
 from sparktf.config.train import PUBLISHED
 from sparktf.driver.console import ending_of, style_of
-from sparktf.errors import ConfigError, StorageNotFoundError, Verdict
+from sparktf.errors import ConfigError, CorruptFileError, StorageNotFoundError, Verdict
 from sparktf.result import RunResult
 from sparktf.rundir import RunDirectory
 from sparktf.storage import FileSystems
@@ -233,5 +233,5 @@ def _result(rundir: RunDirectory, file_systems: FileSystems) -> RunResult | None
     storage = file_systems.open(rundir.root)
     try:
         return read_result(storage, rundir.result)
-    except StorageNotFoundError:
+    except (CorruptFileError, StorageNotFoundError):  # its run says what is wrong, and the other days go on
         return None

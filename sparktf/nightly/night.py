@@ -17,6 +17,7 @@ from sparktf.errors import GatedError, StorageError
 from sparktf.knobs import KNOBS
 from sparktf.nightly.data_checks import check_data
 from sparktf.nightly.earlier_runs import earlier_runs, ending_s
+from sparktf.nightly.foreknowledge import day_of, knows_later
 from sparktf.nightly.gated import anchor_of, champion_of, publish_past_gate
 from sparktf.nightly.history import keep_record, recorded
 from sparktf.nightly.mlflow_guest import MlflowGuest
@@ -88,7 +89,14 @@ class Night(Hooks):
             return Models(init=init)
         serving = Serving(self._file_systems.open(rundir.root), rundir.root, rundir.name)
         champion = champion_of(serving, rundir.run_id)
-        return Models(init=init, champion=champion, anchor=anchor_of(serving, champion, config.gate))
+        if champion is None:
+            return Models(init=init)
+        day = day_of(config, str(self._today()))
+        use = f"this run of {day} is compared with"
+        if warning := knows_later(use, champion.source.label, champion.date, day):
+            voice.warn(warning)
+        anchor = anchor_of(serving, champion.source, config.gate)
+        return Models(init=init, champion=champion.source, anchor=anchor)
 
     def _init(self, config: JobConfig, rundir: RunDirectory, voice: Voice) -> ModelSource | None:
         beginning = self._beginning(config, rundir)
@@ -99,8 +107,10 @@ class Night(Hooks):
         return beginning.source
 
     def _beginning(self, config: JobConfig, rundir: RunDirectory) -> Beginning:
-        today = dt.datetime.fromtimestamp(self._clock.wall_s(), dt.UTC).date()
-        return beginning_of(config, rundir, self._file_systems, today)
+        return beginning_of(config, rundir, self._file_systems, self._today())
+
+    def _today(self) -> dt.date:
+        return dt.datetime.fromtimestamp(self._clock.wall_s(), dt.UTC).date()
 
     def ending_s(self, config: JobConfig, rundir: RunDirectory) -> float:
         """Returns what the last runs of the name took after their training, at most."""

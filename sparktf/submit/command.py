@@ -15,12 +15,14 @@ from sparktf.config.data_section import NO_SOURCE
 from sparktf.config.job import JobConfig
 from sparktf.driver.console import Display, make_console, print_result
 from sparktf.driver.output import check_output
+from sparktf.driver.plan.kept_apart import check_predictions
 from sparktf.driver.plan.paths import normalised
 from sparktf.errors import ConfigError, ReservationError, Verdict
+from sparktf.hadoop import HadoopConf
 from sparktf.knobs import KNOBS
 from sparktf.redaction import redacted
 from sparktf.rundir import RunDirectory
-from sparktf.storage import normalise, open_storage
+from sparktf.storage import FileSystems, normalise, open_storage
 from sparktf.submit.environment import Programs, find_programs, hadoop_conf_dir, spark_environment
 from sparktf.submit.follow import Follower
 from sparktf.submit.line import ScoringJob, check_security, is_yarn, private_settings, show_line, submit_line
@@ -69,6 +71,7 @@ def submit(
     """
     if scoring is not None:
         asked, _ = config.predicted()
+        check_predictions(config, FileSystems(HadoopConf.from_environment()))
         config = config.model_copy(update={"submit": config.submit.model_copy(update={"deploy_mode": "client"})})
     if config.data.source_key is None and (scoring is None or asked.source is None):
         raise ConfigError(NO_SOURCE)

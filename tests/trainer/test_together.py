@@ -89,6 +89,29 @@ def counted(name: str, measured: bool) -> tuple[int, float]:
     return messages, trips
 
 
+def trained(name: str, measured: bool) -> tuple[float, float]:
+    """Returns how far the weights that a closure makes are from those of one process, and how far those have gone."""
+    counting = importlib.import_module("_async_messages")
+    tf = importlib.import_module("tensorflow")
+    closure = counting.traced(name, measured=measured)
+    closure.run()
+    alone = counting.untraced(name)
+    before = [variable.numpy() for variable in alone.trained()]
+    x, y = counting.data(counting.SUBJECTS[name])
+    for k in range(counting.UPDATES):
+        of = slice(k * counting.BATCH, (k + 1) * counting.BATCH)
+        rows = {"input:x": tf.constant(x[of]), "target:y": tf.constant(y[of])}
+        _, gradients = alone.gradients(rows, tf.constant(1.0))
+        alone.apply(gradients)
+    after = [variable.numpy() for variable in alone.trained()]
+    made = [variable.numpy() for variable in closure.model.trained()]
+    return apart(made, after), apart(before, after)
+
+
+def apart(these: list[Any], those: list[Any]) -> float:
+    return max(float(abs(this - that).max()) for this, that in zip(these, those, strict=True))
+
+
 @pytest.fixture(scope="module")
 def fresh(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ProcessPoolExecutor]:
     """A process whose TensorFlow has not begun: it is to have a worker and a parameter server for devices."""
@@ -102,9 +125,25 @@ def prepare(folder: str) -> None:
     sys.path.append(str(Path(__file__).parents[2] / "benchmarks"))
 
 
+def test_what_is_small_crosses_in_one_message_of_an_update_in_a_closures_loop(fresh: ProcessPoolExecutor) -> None:
+    """Five: the loop goes on, and its body begins; the values come; the gradients go; they are applied.
+
+    One update's gradients bring the next one's values: where that is not measured, which tells reading from applying.
+    """
+    assert fresh.submit(counted, "MLP 16-64-1", measured=False).result() == (5, 1)
+    assert fresh.submit(counted, "MLP 16-64-1", measured=True).result() == (5, 2)
+
+
+def test_rows_cross_in_one_message_of_all_shards_of_a_server(fresh: ProcessPoolExecutor) -> None:
+    """Eight: the ids go, and the rows come; the gradients go with those of what is small; and the others, as above."""
+    assert fresh.submit(counted, "table of 4 shards", measured=False).result() == (8, 2)
+
+
 @pytest.mark.parametrize("measured", [False, True])
-def test_what_is_small_crosses_in_one_message_of_an_update_in_a_closures_loop(
-    measured: bool, fresh: ProcessPoolExecutor
+@pytest.mark.parametrize("name", ["MLP 16-64-1", "table of 4 shards", "table of 4 shards, tf_keras"])
+def test_what_crosses_together_makes_the_updates_of_one_process(
+    name: str, measured: bool, fresh: ProcessPoolExecutor
 ) -> None:
-    """Five: the loop goes on, and its body begins; the values come; the gradients go; they are applied."""
-    assert fresh.submit(counted, "MLP 16-64-1", measured).result() == (5, 2)
+    apart, gone = fresh.submit(trained, name, measured=measured).result()
+    assert apart <= 1e-6
+    assert gone > 1e-3

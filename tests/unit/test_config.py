@@ -187,6 +187,11 @@ def test_a_dumped_configuration_loads_as_an_equal_one(tmp_path: Path) -> None:
         ("train.epochs=2.5", "train.epochs is 2.5: must be a whole number"),
         ("train.epochs=0", "train.epochs is 0: must be more than 0"),
         ("cluster.control_port=70000", "cluster.control_port is 70000: must be at most 65535"),
+        *(
+            (f"cluster.node_ports={ports}", f"cluster.node_ports: '{ports}': must be two ports from 1 to 65535")
+            for ports in ("0-70000", "0-100", "30100-30000", "30000-65536")
+        ),
+        ("cluster.node_ports=30000", "cluster.node_ports is 30000: must be text"),
         ("cluster.strategy=ring", "must be one of 'single', 'mirrored', 'multi_worker_mirrored' or 'parameter_server'"),
         ("data.tabel=t", "data.tabel is unknown: did you mean data.table?"),
         ("data.table=''", "data.table is '': must be text that is not empty"),

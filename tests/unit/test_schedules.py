@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import configparser
+import fcntl
 import os
 import re
 import shlex
 import shutil
 import signal
+import stat
 import subprocess
 import xml.etree.ElementTree as ET
 from collections.abc import Iterator
@@ -80,6 +82,7 @@ class Night:
 
     def environment(self, *, logs: bool = True) -> dict[str, str]:
         settings = {"SPARKTF": f"{self.folder}/sparktf", "SPARKTF_TRIES": "3", "SPARKTF_PAUSE": "0"}
+        settings["HOME"] = f"{self.folder}/home"
         return {"PATH": "/usr/bin:/bin", **settings, **({"SPARKTF_LOGS": f"{self.folder}/logs"} if logs else {})}
 
     def start(self, *options: str, logs: bool = True) -> subprocess.Popen[str]:
@@ -212,6 +215,17 @@ def test_one_run_of_a_configuration_goes_at_a_time(night: Night, under_way: subp
     assert "an earlier run of" in second.stdout
     (night.folder / "go").write_text("now\n", encoding="utf-8")
     assert under_way.wait(TOO_LONG_S) == 0
+
+
+def test_who_may_read_the_configuration_cannot_keep_a_night_from_beginning(night: Night) -> None:
+    night.ends_with(0)
+    with night.config.open() as anybody:
+        fcntl.flock(anybody, fcntl.LOCK_EX)
+        done = night.run()
+    assert (done.returncode, done.stdout) == (0, "")
+    (lock,) = (path for path in (night.folder / "home").rglob("*") if path.is_file())
+    assert stat.S_IMODE(lock.stat().st_mode) == 0o600
+    assert stat.S_IMODE(lock.parent.stat().st_mode) == 0o700
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])

@@ -59,7 +59,7 @@ def _update(model: Any) -> None:
         ours, value = tensorflow_variable(average), tensorflow_variable(variable)
         with tf.device(ours.device):
             is_first = tf.equal(tensorflow_variable(optimizer.iterations), 0)
-            momentum = tf.where(is_first, 0.0, tf.constant(optimizer.ema_momentum, ours.dtype))
+            momentum = tf.where(is_first, tf.zeros((), ours.dtype), tf.constant(optimizer.ema_momentum, ours.dtype))
             ours.assign(momentum * ours + (1 - momentum) * value)
 
 
