@@ -49,10 +49,10 @@ def main(argv: Sequence[str] | None = None) -> int:
 def _check(arguments: argparse.Namespace) -> int:
     try:
         config = load_config(arguments.config, arguments.set, arguments.date)
-    except ConfigError as error:
-        for line in error.all_wrong or (str(error),):
+    except ConfigError as refused:
+        for line in refused.all_wrong or (str(refused),):
             say(told_lines(words_of_error(ConfigError(line))))
-        return int(error.verdict)
+        return int(refused.verdict)
     lines: list[str] = []
     if arguments.deep is not False:
         from sparktf.driver.check import check_run  # noqa: PLC0415 - pyspark, which no other command needs

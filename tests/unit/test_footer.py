@@ -125,6 +125,15 @@ def with_rows(path: Path, told: int) -> Path:
     return path
 
 
+def test_a_path_of_a_chunk_that_is_no_name_is_a_damaged_file(tmp_path: Path) -> None:
+    file = write_file(tmp_path / "f.parquet", pa.table({"x": [1.0], "caf": [1.0], "label": [0.0]}))
+    content = file.read_bytes()
+    at = content.rindex(b"\x03caf")  # in the row group: the schema comes before
+    file.write_bytes(content[:at] + b"\x03ca\xe9" + content[at + 4 :])
+    with pytest.raises((CorruptFileError, NotPlainError), match=r"f\.parquet .*(no UTF-8|can be read)"):
+        plan_lake(tmp_path, inputs={"x": "x"})
+
+
 class TestRows:
     @pytest.mark.parametrize("told", [6, 8])
     def test_other_rows_than_the_footer_says(self, tmp_path: Path, told: int) -> None:
