@@ -146,7 +146,7 @@ def test_a_run_outlives_a_killed_trainer_a_killed_executor_and_a_frozen_executor
     assert "worker 1" in causes[0]
     assert "-9 (SIGKILL)" in causes[0]
     assert "worker 1" in causes[1]
-    assert "lost its agent: Spark started it again elsewhere" in causes[1]
+    assert "lost its agent: " in causes[1]
     assert "worker 0" in causes[2]
     assert "lost its agent: silent for" in causes[2]
     assert causes[3] == ""
