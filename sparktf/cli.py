@@ -51,7 +51,12 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _check(arguments: argparse.Namespace) -> int:
-    config = load_config(arguments.config, arguments.set, arguments.date)
+    try:
+        config = load_config(arguments.config, arguments.set, arguments.date)
+    except ConfigError as refused:
+        for line in refused.all_wrong or (str(refused),):
+            say(told_lines(words_of_error(ConfigError(line))))
+        return int(refused.verdict)
     lines: list[str] = []
     if arguments.deep is not False:
         from sparktf.driver.check import check_run  # noqa: PLC0415 - pyspark, which no other command needs
@@ -67,6 +72,8 @@ def _check(arguments: argparse.Namespace) -> int:
         lines = [f"# {line}" for line in found.known]
         if found.unknown:
             lines.append(f"# not checked without --deep: {'; '.join(found.unknown)}")
+        if found.left:
+            lines.append(f"# not checked before a run: {'; '.join(found.left)}")
     _show_yaml(show_config(config))
     print(*lines, sep="\n", end="\n" if lines else "")
     print("ok" if config.data.source_key is not None else "ok, for train(spark, config, data): data names no source")
@@ -272,7 +279,8 @@ def _parser() -> argparse.ArgumentParser:
     check.add_argument(
         "--deep",
         action=argparse.BooleanOptionalAction,
-        help="all that a run does before it holds anything, with Spark on this machine; --no-deep: the file alone "
+        help="all that a run does before it holds anything, with Spark on this machine, and the model, built in a "
+        "process of its own; --no-deep: the file alone "
         "(default: what takes no Spark)",
     )
     check.add_argument("--master", help="Spark's master, which must have room (default: what a run here would take)")

@@ -75,9 +75,14 @@ class SparkTFError(Exception):
 
 
 class ConfigError(SparkTFError, ValueError):
-    """A key, value or template of the configuration is wrong."""
+    """A key, value or template of the configuration is wrong.
+
+    Attributes:
+        all_wrong: What else is wrong with it, and this: a line each; empty where this is all that is known.
+    """
 
     verdict = Verdict.REFUSED
+    all_wrong: tuple[str, ...] = ()
 
 
 class PreflightError(SparkTFError, RuntimeError):

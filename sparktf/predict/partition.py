@@ -108,7 +108,8 @@ class Partition:
             return
         for taken in filter(None, map(_TAKEN_AWAY.fullmatch, names)):
             self._restore(f"{self._place.path}/{taken[0]}", self._place._replace(date=taken[1]).folder)
-        sweep(self._storage, self._place.path, (_SCORED,), now_s)
+        with suppress(StorageError):  # that of somebody else, say, who may write here too
+            sweep(self._storage, self._place.path, (_SCORED,), now_s)
 
     def _restore(self, before: str, folder: str) -> None:
         if self._storage.exists(folder):

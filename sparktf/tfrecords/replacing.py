@@ -48,8 +48,10 @@ class Folder:
             for entry in self._storage.list(self._above or "/"):
                 if taken.fullmatch(name_of(entry.path)):
                     self._restore(entry.path)
-                elif left.fullmatch(name_of(entry.path)) and is_left(self._storage, entry, now_s):
-                    self._storage.delete(entry.path)
+                elif left.fullmatch(name_of(entry.path)):
+                    with suppress(StorageError):  # that of somebody else, say, who may write here too
+                        if is_left(self._storage, entry, now_s):
+                            self._storage.delete(entry.path)
 
     @contextmanager
     def staged(self) -> Iterator[str]:

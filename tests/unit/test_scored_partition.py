@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from pretend import WatchedStorage
 
-from sparktf.errors import ConfigError, StorageError, StorageUnavailableError
+from sparktf.errors import ConfigError, StorageError, StoragePermissionError, StorageUnavailableError
 from sparktf.predict.partition import MARKER, DayFolder, Marker, Partition
 from sparktf.storage.base import Storage
 from sparktf.storage.local import LocalStorage
@@ -220,3 +220,17 @@ def test_a_partition_that_others_replace_again_and_again_is_told_of(tmp_path: Pa
     with pytest.raises(StorageUnavailableError, match="replaced by others again and again"):
         replace(tmp_path, "mine", put_back)
     assert seen(tmp_path) == "other"
+
+
+def test_what_somebody_else_has_left_and_who_alone_may_delete_it_stops_nobody(tmp_path: Path) -> None:
+    left = tmp_path / "_scored-2026-11-01-00000000"
+    left.mkdir()
+    os.utime(left, (time.time() - 2 * 86_400,) * 2)
+
+    def refuse(what: str, path: str) -> None:
+        if what == "delete" and path == str(left):
+            raise StoragePermissionError("it is alice's")
+
+    replace(tmp_path, "mine", refuse)
+    assert seen(tmp_path) == "mine"
+    assert left.exists()
