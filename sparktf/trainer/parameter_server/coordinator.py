@@ -78,6 +78,7 @@ class CoordinatedRun:
         self._spec = spec
         with connection.strategy.scope():
             self._model = UserModel(build, config, spec.assets, spec.feed, unseen=True)
+            member.output.check(self._model)
             wanted = config.train.replicas_to_aggregate
             kind = Closure if wanted is None else AggregatedClosure
             self._closure: Closure | AggregatedClosure = kind(
