@@ -68,6 +68,11 @@ def test_so_is_one_without_our_packages(script: str, tmp_path: Path) -> None:
     assert done.stderr.startswith(f"PreflightError: {sys.executable} cannot run sparktf: No module named 'pydantic': ")
 
 
+def test_a_wrong_command_line_is_no_verdict(tmp_path: Path) -> None:
+    done = run("jobs/train.py", "--no-such", **{VARIABLE: str(tmp_path / "told")})
+    assert (done.returncode, told_verdict(tmp_path / "told")) == (2, None)
+
+
 @pytest.mark.parametrize(
     ("version", "said"),
     [("3.5.1", "this is Spark 3.5.1, and sparktf runs on 4.1"), ("4.1.0", "cannot import name")],
