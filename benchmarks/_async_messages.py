@@ -6,10 +6,11 @@ graph among them as it does among processes, with a message where an edge goes f
 
 from __future__ import annotations
 
+import importlib
 import json
 import sys
 from collections.abc import Callable, Iterator
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -19,7 +20,8 @@ from sparktf.config.job import JobConfig
 from sparktf.feature import Feature, FeedSpec, Kind
 
 BATCH, UPDATES = 8, 3
-TABLE_ROWS, WIDTH = 4_000, 16
+TABLE_ROWS, WIDTH, IDS = 40, 16, 4
+"""Of so few rows, ids come several times in an update."""
 WORKER, SERVER = "CPU:0", "CPU:1"
 _OUTSIDE = ("while/LoopControlInputs", "while/LoopExecuted", "while/Exit")
 """Of a loop, what is done once."""
@@ -59,20 +61,21 @@ def mlp(params: dict[str, Any], assets: dict[str, Any]) -> Any:
     return model
 
 
-def table(params: dict[str, Any], assets: dict[str, Any]) -> Any:
+def table(params: dict[str, Any], assets: dict[str, Any], flavour: str = "keras") -> Any:
     """Returns a compiled model that is hardly more than a table: 4 ids in, one number out."""
-    import keras  # noqa: PLC0415
-
-    from sparktf.layers import ShardedEmbedding  # noqa: PLC0415
-
-    ids = keras.Input((4,), name="x", dtype="int64")
-    rows = keras.layers.Flatten()(ShardedEmbedding(TABLE_ROWS, WIDTH, name="table")(ids))
-    model = keras.Model(ids, keras.layers.Dense(1, name="y")(rows))
+    keras = importlib.import_module(flavour)
+    layer = importlib.import_module(f"sparktf.layers.{flavour}").ShardedEmbedding(TABLE_ROWS, WIDTH, name="table")
+    ids = keras.Input((IDS,), name="x", dtype="int64")
+    model = keras.Model(ids, keras.layers.Dense(1, name="y")(keras.layers.Flatten()(layer(ids))))
     model.compile(keras.optimizers.Adagrad(), "mse")
     return model
 
 
-SUBJECTS = {"MLP 16-64-1": Subject(mlp, ("float32", 16)), "table of 4 shards": Subject(table, ("int64", 4))}
+SUBJECTS = {
+    "MLP 16-64-1": Subject(mlp, ("float32", 16)),
+    "table of 4 shards": Subject(table, ("int64", IDS)),
+    "table of 4 shards, tf_keras": Subject(partial(table, flavour="tf_keras"), ("int64", IDS)),
+}
 
 
 class Traced(NamedTuple):
@@ -131,19 +134,32 @@ def _answer(subject: Subject) -> list[Any]:
 
     from sparktf.trainer.parameter_server.packing import DONE, ROWS  # noqa: PLC0415
 
-    count = BATCH * UPDATES
-    dtype, width = subject.x
-    draw = np.random.default_rng(0)
-    x = draw.integers(0, TABLE_ROWS, (count, width)) if dtype == "int64" else draw.random((count, width), np.float32)
+    x, y = data(subject)
 
     def rows(*asked: Any) -> list[Any]:
-        return [x, np.ones(count, np.float32), np.int64(count), np.int64(0)]
+        return [x, y, np.int64(len(y)), np.int64(0)]
 
     def done(*told: Any) -> bytes:
         return b"{}"
 
     script_ops._py_funcs._funcs.update({ROWS: rows, DONE: done})
     return [rows, done]
+
+
+def data(subject: Subject) -> tuple[Any, Any]:
+    """Returns inputs and targets for all updates."""
+    count, (dtype, width) = BATCH * UPDATES, subject.x
+    draw = np.random.default_rng(0)
+    x = draw.integers(0, TABLE_ROWS, (count, width)) if dtype == "int64" else draw.random((count, width), np.float32)
+    return x, draw.random(count, np.float32)
+
+
+def untraced(name: str) -> Any:
+    """Returns the model, for a process that makes its updates by itself."""
+    from sparktf.trainer.model.model import UserModel  # noqa: PLC0415
+
+    subject = SUBJECTS[name]
+    return UserModel(subject.build, _config(), {}, _spec(subject))
 
 
 def _spec(subject: Subject) -> FeedSpec:

@@ -85,6 +85,9 @@ def _in_order(run: Callable[[list[SparkSession]], None]) -> int:
         code = _verdict_of(run, started)
     except KeyboardInterrupt:
         say("interrupted")
+    except SystemExit:
+        asked = None  # a wrong command line, which is no verdict
+        raise
     finally:
         tell_verdict(asked, code)
         for spark in started:

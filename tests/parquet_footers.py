@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import itertools
 import struct
 from collections.abc import Sequence
 from pathlib import Path
@@ -16,11 +17,6 @@ _STOP = b"\0"
 
 Field = tuple[int, int, bytes]
 """Number, kind and content of a field."""
-
-
-def integer(value: int) -> bytes:
-    """Returns a field's header and a whole number of 64 bits, where its number is one more than that of the last."""
-    return bytes([0x10 | _I64]) + _zigzag(value)
 
 
 def binary(content: str | bytes) -> bytes:
@@ -62,7 +58,35 @@ def footer_only(fields: Sequence[bytes], *, top: int) -> bytes:
     return b"PAR1" + footer + struct.pack("<I", len(footer)) + b"PAR1"
 
 
-def number_of(content: bytes) -> tuple[int, int, int] | None:
+def tell_rows(path: Path, rows: int, told: int) -> None:
+    """Has the footer of a file with one row group tell of other rows than there are.
+
+    Args:
+        rows: That there are, and values in the first column.
+    """
+    content = path.read_bytes()
+    start = len(content) - 8 - int.from_bytes(content[-8:-4], "little")
+    head, footer, old, new = content[:start], content[start:-8], _rows(rows), _rows(told)
+    found = [i for i in range(len(footer)) if footer.startswith(old, i)]
+    for chosen in itertools.chain.from_iterable(itertools.combinations(found, n) for n in range(1, 4)):
+        parts, last = [], 0
+        for i in chosen:
+            parts += [footer[last:i], new]
+            last = i + len(old)
+        changed = b"".join([*parts, footer[last:]])
+        made = head + changed + len(changed).to_bytes(4, "little") + b"PAR1"
+        if _counts(made) == (told, told, rows):
+            path.write_bytes(made)
+            return
+    raise AssertionError("the footer has no such number")
+
+
+def _rows(value: int) -> bytes:
+    """Returns a whole number of 64 bits as a field whose number is one more than that of the one before."""
+    return bytes([0x10 | _I64]) + _zigzag(value)
+
+
+def _counts(content: bytes) -> tuple[int, int, int] | None:
     """Returns the rows of a file, of its first row group, and the values of its first column; None if unreadable."""
     try:
         metadata = pq.read_metadata(pa.BufferReader(content))

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from sparktf.config.data_section import TFRECORD
 from sparktf.config.job import JobConfig
 from sparktf.driver.code.module import binds, check_code, importable, require_module, search_path
+from sparktf.driver.code.tried_model import try_model
 from sparktf.driver.output import check_output
 from sparktf.driver.plan.files import lake_schema, list_source
 from sparktf.driver.plan.kept_apart import check_predictions
@@ -44,12 +45,14 @@ class Findings:
 
     Attributes:
         known: What is as it should be, a line each.
-        unknown: What could not be looked at.
+        unknown: What could not be looked at without Spark, TensorFlow and writing.
+        left: What nobody looks at before a run.
         errors: What is wrong, in the order in which a run would meet it.
     """
 
     known: list[str] = field(default_factory=list)
     unknown: list[str] = field(default_factory=list)
+    left: list[str] = field(default_factory=list)
     errors: list[SparkTFError] = field(default_factory=list)
 
     @contextmanager
@@ -77,12 +80,14 @@ def check_run(config: JobConfig, master: str, say: Callable[[str], None], *, dee
     found = Findings()
     check_gang(config, slots, found)
     found.unknown += () if deep else ("output.path can be written",)
+    found.left += _left_to_the_run(config)
     with found.part():
         systems = FileSystems(HadoopConf.from_environment())
         config = normalised(config, systems.normalise)
         if deep:
             check_output(systems.open(config.output.path), config.output.path)
             found.known.append(f"output: {config.output.path} can be written")
+    plan = None
     with found.part():
         check_predictions(config, systems)
     with found.part():
@@ -90,7 +95,38 @@ def check_run(config: JobConfig, master: str, say: Callable[[str], None], *, dee
         if plan is not None:
             found.known += _data_lines(plan)
             check_feeders(config, slots, plan, found)
+    if not deep:
+        found.unknown.append(_TAKES)
+    elif plan is None or found.errors:
+        found.left.append(_TAKES)
+    else:
+        with found.part():
+            _try_model(config, plan, found)
     return found
+
+
+def _try_model(config: JobConfig, plan: Plan, found: Findings) -> None:
+    """Builds the model, and compares it with what it is fed. Raises what `try_model` does."""
+    takes_assets = binds(config.model_module, "prepare", search_path(config.code_folder)) is not False
+    try:
+        known = try_model(config, plan.spec)
+    except SparkTFError as error:
+        if not takes_assets:
+            raise
+        found.left.append(f"{_TAKES} (without what its prepare returns, it was not built: {error})")
+        return
+    (found.known if known else found.left).append(f"model: {known}" if known else _TAKES)
+
+
+_TAKES = "whether the model takes data.inputs and learns data.targets"
+
+
+def _left_to_the_run(config: JobConfig) -> Iterator[str]:
+    """Yields what only the run sees."""
+    if config.gate is not None:
+        yield f"whether the model has the gate's metrics {', '.join(config.gate.metrics)}"
+    if config.train.init_from is not None:
+        yield f"whether train.init_from: {config.train.init_from} is there and fits the model"
 
 
 def check_gang(config: JobConfig, slots: Slots, found: Findings) -> None:

@@ -176,7 +176,7 @@ class _NotebookLine:
         return {"text/plain": line, "text/html": f"<code>{html.escape(line)}</code>" if line else ""}
 
 
-_COLOURS = {Verdict.DONE: "green", Verdict.GATED: "yellow", Verdict.NOT_READY: "yellow"}
+_COLOURS = {Verdict.DONE: "green", Verdict.GATED: "yellow", Verdict.NOT_READY: "yellow", Verdict.OWNED: "yellow"}
 
 
 def ending_of(result: RunResult) -> str:

@@ -170,8 +170,9 @@ class Run:
         return plan
 
     def _open_events(self) -> None:
-        config = self._config
-        begun = RunBegun(run_id=self._rundir.run_id, config=config.config_hash(), plan=config.plan_hash())
+        config, run_id, application = self._config, self._rundir.run_id, self._result.application
+        hashes = config.config_hash(), config.plan_hash()
+        begun = RunBegun(run_id=run_id, application=application, config=hashes[0], plan=hashes[1])
         self._journal.open(open_events(self._storage, self._fence, self._rundir.events, self._clock, begun))
 
     # ---- attempts ----

@@ -57,6 +57,8 @@ def reading(path: str) -> Iterator[None]:
         raise
     except UnicodeDecodeError as error:
         raise sparks_file(path, f"the name of a column is no UTF-8 ({error.object!r})") from error
+    except IndexError as error:
+        raise CorruptFileError(f"{path} is no Parquet file that can be read: its footer breaks off: {error}") from error
     except (pa.ArrowException, OSError) as error:
         if isinstance(error, pa.ArrowMemoryError) and _asked_for(error) < _ALL_MEMORY:
             raise

@@ -23,7 +23,7 @@ from sparktf.errors import (
     StorageExistsError,
     StorageNotFoundError,
 )
-from sparktf.rundir import RunDirectory
+from sparktf.rundir import RunDirectory, is_on_its_way
 from sparktf.storage.base import Storage, name_of
 from sparktf.storage.ownership import Ownership
 
@@ -354,7 +354,7 @@ class Fence:
             self.lost = True
             raise self.error()
         # Not what it is putting down itself from another thread, such as its events.
-        others = (name for name in names if name.startswith(_OURS) and not name.startswith(self._putting))
+        others = (n for n in names if n.startswith(_OURS) and is_on_its_way(n) and not n.startswith(self._putting))
         fences = (f"{self._parent}/{name}" for name in others)
         hidden = [path for path in fences if path != self._path]
         if self._storage.exists(self._rundir.checkpoints):

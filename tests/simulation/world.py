@@ -24,7 +24,7 @@ from simulation.faults import Faults
 from simulation.hub import EPOCH_S, THREADING, Hub, OverrunError, Process, SimCondition, SimLock, running
 from simulation.limits import limited, watched
 from simulation.nodes import Agent, Trainer
-from simulation.publishing import Models, is_nightly, publishing
+from simulation.publishing import Models, SimNight, is_nightly, publishing
 from simulation.replays import Replays
 from simulation.rows import FedRows, Rows
 from simulation.site import SimSite
@@ -388,7 +388,7 @@ class World:
 
     def _drive(self, submission: Submission) -> None:
         gang = submission.gang
-        night = None if self.models is None else self.models.night(submission.site)
+        night = None if self.models is None else SimNight(submission.site)
         try:
             submission.result = Run(gang, self.config, "r", night, wait=submission.waits).execute()
         except SparkTFError as error:

@@ -468,3 +468,40 @@ def unwritable(flavour: str) -> dict[str, str]:
         "a lambda": functional(keras, loss=eval("lambda y, y_pred: tf.reduce_mean(y_pred, -1)", {"tf": tf})),
     }
     return {name: written.unwritable(model) for name, model in by_name.items()}
+
+
+def keeps_tensors(flavour: str) -> float:
+    """Returns the loss of an update of a subclassed model, a layer of which keeps a tensor from when it is built.
+
+    Keras 3 itself builds layers in a graph, where it may not be a tensor.
+    """
+    keras, tf = importlib.import_module(flavour), importlib.import_module("tensorflow")
+
+    class Doubles(keras.layers.Layer):  # type: ignore[misc, name-defined]
+        def build(self, shape: Any) -> None:
+            del shape
+            self.factor = keras.Variable(2.0, trainable=False) if flavour == "keras" else tf.constant(2.0)
+
+        def call(self, x: Any) -> Any:
+            return x * self.factor
+
+    class Doubled(keras.Model):  # type: ignore[misc, name-defined]
+        def __init__(self) -> None:
+            super().__init__()
+            self.doubles, self.label = Doubles(), keras.layers.Dense(CLASSES, "softmax")
+
+        def call(self, x: Any) -> Any:
+            return self.label(self.doubles(x))
+
+    def build(*_: Any) -> Any:
+        model = Doubled()
+        model.compile(optimizer="sgd", loss=LOSS)
+        return model
+
+    config = job(Path(), "anything", params={"flavour": flavour}, data=NUMBERS_TO_LABEL)
+    spec = FeedSpec(features=(NUMBERS, LABEL))
+    model = importlib.import_module("sparktf.trainer.model.model").UserModel(build, config, {}, spec)
+    step = importlib.import_module("sparktf.trainer.sync.step")
+    update = step.UpdateFunction(tf.distribute.get_strategy(), model, first_replica=0, max_rows=8)
+    rows = {NUMBERS.key: tf.zeros((6, 4)), LABEL.key: tf.zeros((6,), tf.int64)}
+    return float(update(rows, np.array([[6]], np.int32), np.array([6], np.int32)))

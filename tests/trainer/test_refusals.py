@@ -152,3 +152,8 @@ def test_a_compiled_model_in_the_place_of_the_function_that_makes_it_is_refused_
 
 def test_a_loss_that_is_scaled_has_the_gradient_that_is_not(elsewhere: ProcessPoolExecutor) -> None:
     assert elsewhere.submit(refused.scaled_update).result() < 1e-6
+
+
+@pytest.mark.parametrize("flavour", FLAVOURS)
+def test_a_layer_may_keep_a_tensor_from_when_it_is_built(flavour: str, elsewhere: ProcessPoolExecutor) -> None:
+    assert elsewhere.submit(refused.keeps_tensors, flavour).result() == pytest.approx(1.0986, abs=1e-3)  # log(3)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import zlib
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from types import SimpleNamespace
 from typing import Any, NamedTuple
 
@@ -22,6 +22,7 @@ from sparktf.trainer.node.position import Done, Extent, Position
 from sparktf.trainer.parameter_server import async_loop
 from sparktf.trainer.parameter_server.async_loop import MANY, AsyncLoop, AsyncLoopSettings
 from sparktf.trainer.parameter_server.dispatch import End, SaveNow, Step
+from sparktf.trainer.parameter_server.rounds import Rounds, Who
 from sparktf.trainer.parameter_server.tally import LastReceipt, Tally
 from sparktf.wire.control import WorkerPlace
 from sparktf.wire.leasing import Receipt
@@ -52,10 +53,24 @@ class Written:
         pass
 
 
+class Shared:
+    """Who makes updates together, by the product's rounds."""
+
+    steps = 0
+
+    def __init__(self, rounds: Rounds) -> None:
+        self.begin_epoch, self.open, self.close = rounds.begin_epoch, rounds.open, rounds.close
+        self._rounds = rounds
+
+    def succeed(self, incarnations: Mapping[NodeId, int]) -> None:
+        for node, incarnation in incarnations.items():
+            self._rounds.succeed(node.index, incarnation)
+
+
 class Cluster:
     """Two workers, and what their coordinator knows of them; it is also who tells the driver."""
 
-    def __init__(self, every_seconds: float | None = None) -> None:
+    def __init__(self, every_seconds: float | None = None, rounds: Rounds | None = None) -> None:
         cluster = ClusterSpec(chief=("h:1",), worker=("h:2", "h:3"), ps=("h:4",))
         config = lake_config().model_copy(update={"checkpoint": CheckpointConfig(every_seconds=every_seconds)})
         spec, self.is_save_asked, self.written = (
@@ -76,8 +91,10 @@ class Cluster:
         self._receipts: Counter[NodeId] = Counter()
         self._trained = 0
         self._came: list[Answer] = []
+        self.rounds, self.late = rounds, list[bool]()
+        shared = None if rounds is None else Shared(rounds)
         settings = AsyncLoopSettings(BATCH, CALL_STEPS, Extent.of(TrainConfig()))
-        self.loop = AsyncLoop(settings, self, Tally([ONE, TWO]), self, Position())  # type: ignore[arg-type]
+        self.loop = AsyncLoop(settings, self, Tally([ONE, TWO]), self, Position(), shared)  # type: ignore[arg-type]
         self.loop.begin(lambda: ROWS)
 
     def answer(self, node: NodeId, replayed: int = 0) -> None:
@@ -161,7 +178,10 @@ class Cluster:
         pass
 
     def close(self, lost: Iterable[tuple[NodeId, int]]) -> None:
-        pass
+        """The driver may hand out again what these had: one of them comes with a gradient of it now."""
+        if self.rounds is not None:
+            late = [Who(node.index, incarnation) for node, incarnation in lost]
+            self.late += [self.rounds.enter(who, self.rounds.number, BATCH) for who in late]
 
     def flush(self) -> None:
         pass
@@ -238,6 +258,14 @@ def test_the_loss_of_an_epoch_is_the_mean_over_all_rows_that_are_told(cluster: C
     assert loss.rows == cluster.loop.position.rows
     answers = loss.rows // (BATCH * CALL_STEPS)
     assert loss.mean == (answers + 1) / 2
+
+
+def test_no_update_takes_the_gradient_of_a_lost_worker_whose_rows_are_handed_out_again() -> None:
+    cluster = Cluster(rounds=Rounds(2, 2))
+    cluster.train()
+    cluster.places[ONE] = WorkerPlace(node=ONE, incarnation=1, address="a:2")
+    cluster.train()
+    assert cluster.late == [False]
 
 
 class Clock:

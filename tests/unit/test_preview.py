@@ -151,7 +151,7 @@ def test_a_run_that_somebody_owns_is_refused_by_name(night: Night1) -> None:
     try:
         code, planned = night.plan()
         assert planned.run.owner is not None
-        assert (code, planned.run.owner.state) == (2, "owned")
+        assert (code, planned.run.owner.state) == (7, "owned")
         assert planned.run.owner.application == "application_1795_0042"
         assert planned.problems[0].type == "OwnedError"
         assert planned.data.streams[0].rows == ROWS, "the rest is said all the same"

@@ -223,6 +223,18 @@ def test_the_index_has_the_last_runs_and_says_how_many_are_older(runs: StoredRun
     assert [run.result.run_id for run in found.runs[:2]] == [f"run-{SHOWN + 4}", f"run-{SHOWN + 3}"]
 
 
+def test_a_page_of_somebody_elses_stays(runs: StoredRuns) -> None:
+    runs.published(1, version=1)
+    page = runs.root / "churn" / "index.html"
+    page.write_text("<html>the team's own page</html>", encoding="utf-8")
+    with pytest.raises(StorageError, match=r"index\.html is somebody else's page, and stays"):
+        write_index(runs.storage, str(runs.root), "churn", NOW_S)
+    assert page.read_text(encoding="utf-8") == "<html>the team's own page</html>"
+    page.unlink()
+    for _ in range(2):  # its own it replaces
+        write_index(runs.storage, str(runs.root), "churn", NOW_S)
+
+
 def killed_at_night(runs: StoredRuns, day: int, silent_s: float) -> None:
     """Leaves a run whose driver was killed, or is at work, so long after its owner's last sign of life."""
     rundir, storage = runs.directory(day), runs.storage

@@ -27,6 +27,7 @@ from sparktf.nightly.serving import Published, Serving
 from sparktf.result import Application, RunResult
 from sparktf.rundir import RunDirectory
 from sparktf.storage import FileSystems, Storage
+from sparktf.storage.checkpoints import MANIFEST
 from sparktf.storage.local import LocalStorage
 
 
@@ -350,6 +351,19 @@ def test_the_newest_models_stay_and_the_current_one(lab: Lab) -> None:
     assert lab.publish("f").version == 6
     assert lab.serving.prune(1) == (1, 4, 5)
     assert (lab.seen(), lab.left_over()) == ((6, "f"), [])
+
+
+def test_a_folder_of_somebody_elses_whose_name_is_a_number_is_not_pruned(lab: Lab) -> None:
+    for run in "abc":
+        lab.publish(run)
+    LocalStorage().write_bytes(f"{lab.serving.path}/7/part-0.parquet", b"a row of the lake")
+    manifest = Path(lab.serving.path, "1", MANIFEST)
+    manifest.write_text(
+        manifest.read_text(encoding="utf-8").replace('"name": "t"', '"name": "another"'), encoding="utf-8"
+    )
+    assert '"another"' in manifest.read_text(encoding="utf-8")
+    assert lab.serving.prune(1) == (2,)
+    assert lab.in_sight() == [1, 3, 7]
 
 
 def test_what_a_killed_process_has_left_goes_after_a_day(lab: Lab) -> None:

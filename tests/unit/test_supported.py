@@ -68,6 +68,11 @@ def test_so_is_one_without_our_packages(script: str, tmp_path: Path) -> None:
     assert done.stderr.startswith(f"PreflightError: {sys.executable} cannot run sparktf: No module named 'pydantic': ")
 
 
+def test_a_wrong_command_line_is_no_verdict(tmp_path: Path) -> None:
+    done = run("jobs/train.py", "--no-such", **{VARIABLE: str(tmp_path / "told")})
+    assert (done.returncode, told_verdict(tmp_path / "told")) == (2, None)
+
+
 @pytest.mark.parametrize(
     ("version", "said"),
     [("3.5.1", "this is Spark 3.5.1, and sparktf runs on 4.1"), ("4.1.0", "cannot import name")],
@@ -82,6 +87,8 @@ def test_so_is_an_old_spark_or_half_of_one_and_the_verdict_is_told(version: str,
     assert done.returncode == 2
     assert said in done.stderr.splitlines()[-1]
     assert told_verdict(told) == 2
+    checked = run("-m", "sparktf.cli", "check", str(config), path=tmp_path)
+    assert (checked.returncode, checked.stderr.count("cannot run sparktf: ")) == (2, 1)
     imported = run("-c", "from sparktf import train", path=tmp_path)
     assert said in imported.stderr
 

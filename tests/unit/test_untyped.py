@@ -29,8 +29,8 @@ def made(folder: Path, columns: Sequence[pa.Array], feature: Any = "c", **data: 
     if isinstance(column, Strings):
         return list(column.to_numpy())
     if isinstance(column, Ragged):
-        return column.splits.tolist()
-    return array(batch, "input:x").tolist()
+        return list(column.splits.tolist())
+    return list(array(batch, "input:x").tolist())
 
 
 @pytest.mark.parametrize("at", [0, 1, 2])

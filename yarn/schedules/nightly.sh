@@ -82,7 +82,7 @@ while :; do
 	tried=$code
 	left=$((left - 1))
 	case $tried in
-	4 | 6) [ "$left" -gt 0 ] || break ;;
+	4 | 6 | 7) [ "$left" -gt 0 ] || break ;;
 	*) break ;;
 	esac
 	heed sleep "${SPARKTF_PAUSE:-600}"
@@ -96,6 +96,7 @@ case $tried in
 4) what="the cluster did not carry it, so often as it was tried" ;;
 5) what="the gate kept the old model" ;;
 6) what="the data has not come" ;;
+7) what="another submission trains it" ;;
 130) what="interrupted" ;;
 *) what="it could not be run" ;;
 esac

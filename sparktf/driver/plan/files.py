@@ -247,10 +247,11 @@ def _row_groups_of(
     stamp = FileStamp(int(listed[0]), int(listed[1]), file.footer)
     with file.parquet() as parquet, reading(path):
         schema, metadata = parquet.schema_arrow, parquet.metadata
-    check(path, schema, metadata)
-    leaves = leaf_columns(metadata, columns)
-    groups = (metadata.row_group(i) for i in range(metadata.num_row_groups))
-    found = [(i, rows_told(path, group, leaves), *group_extent(group, leaves)) for i, group in enumerate(groups)]
+        # All that will be asked of the footer is asked here: what is damaged in it may come out at any question.
+        check(path, schema, metadata)
+        leaves = leaf_columns(metadata, columns)
+        groups = (metadata.row_group(i) for i in range(metadata.num_row_groups))
+        found = [(i, rows_told(path, group, leaves), *group_extent(group, leaves)) for i, group in enumerate(groups)]
     return np.array(found, np.int64).reshape(-1, 5), stamp
 
 

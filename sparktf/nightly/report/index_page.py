@@ -14,7 +14,7 @@ from contextlib import suppress
 from typing import Any, NamedTuple
 
 from sparktf.driver.plan.files import FOOTER_THREADS
-from sparktf.errors import CorruptFileError, StorageError, StorageNotFoundError
+from sparktf.errors import CorruptFileError, StorageError, StorageExistsError, StorageNotFoundError
 from sparktf.nightly.natural_order import natural_key
 from sparktf.nightly.report import charts, words
 from sparktf.nightly.report.drawing import styled
@@ -32,6 +32,9 @@ SHOWN = 120
 """So many runs stand on the page, the last by their ids."""
 
 _ASIDE = "_index-"
+
+_OURS = b" by sparktf "
+"""What stands in the last line of each page."""
 
 _AGAIN = 3
 _METRICS, _DRAWN, _RECENT = 4, 6, 30
@@ -83,11 +86,15 @@ def write_index(storage: Storage, root: str, name: str, now_s: float) -> None:
     """Replaces the page of a name by one of the runs that there are now.
 
     Raises:
+        StorageExistsError: the page that is there is none of sparktf's.
         StorageError: the storage failed; readers have the page that was there.
     """
     folder = f"{root.rstrip('/')}/{name}"
     sweep(storage, folder, (_ASIDE,), now_s)
     path = f"{folder}/index.html"
+    with suppress(StorageNotFoundError):
+        if _OURS not in storage.read_bytes(path):
+            raise StorageExistsError(f"{path} is somebody else's page, and stays")
     for _ in range(_AGAIN):
         found = indexed_runs(storage, root, name)
         aside = f"{folder}/{staged_name(_ASIDE, suffix='.html')}"

@@ -23,7 +23,7 @@ from sparktf.trainer.model.averages import begin_averages, build_averages, keeps
 from sparktf.trainer.model.contract import check_inputs, check_targets, naming_tensors
 from sparktf.trainer.model.exact import check_compiled, check_exact
 from sparktf.trainer.model.tensors import Layout, Tensors, example
-from sparktf.trainer.model.tracing import built, recorded
+from sparktf.trainer.model.tracing import build_layers, recorded, traced_in_scope
 from sparktf.trainer.model.trackables import tensorflow_variable
 from sparktf.wire.control import Flavour
 
@@ -122,7 +122,11 @@ class UserModel:
         check_targets(self.model, spec, self.losses())
         self.layout = Layout(spec, tuple(getattr(self.model, "output_names", None) or ()))
         with naming_tensors(spec), recorded() if unseen else nullcontext():
-            self._build_variables() if unseen else built(self._build_variables, self.flavour)
+            if unseen:
+                self._build_variables()
+            else:
+                build_layers(self.model, lambda: self.layout.x(example(spec)))
+                traced_in_scope(self._build_variables, self.flavour)
         if not self.model.trainable_variables:
             raise ModelContractError("model: it has no weight that is trained")
         if trains:

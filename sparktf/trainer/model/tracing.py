@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any
 
 import tensorflow as tf
 
+from sparktf.trainer.model.exact import layers_of
+
 
 def traced(function: Callable[[], Any]) -> Any:
-    """Has TensorFlow record what a function does, as Keras's own `fit` has it record a step, and does not run it.
+    """Has TensorFlow record what a function does with a built model, and does not run it.
 
     A made-up row would be no row of the user's: a vocabulary without a place for unknown entries, or a decoder of
     images, takes no empty text.
@@ -23,7 +26,22 @@ def traced(function: Callable[[], Any]) -> Any:
     return found[-1]
 
 
-def built(function: Callable[[], Any], flavour: str) -> Any:
+def build_layers(model: Any, x: Callable[[], Any]) -> None:
+    """Builds the layers of a model that has some which are not, such as a subclassed one, by a call.
+
+    What a layer keeps of a call may be a tensor, which would be lost with the graph that it was recorded in. So the
+    call is made, with a made-up row; where no such row is taken, what is left is built as Keras's `fit` does it: while
+    the model is recorded.
+
+    Args:
+        x: Returns what the model is called with.
+    """
+    if not all(getattr(layer, "built", True) for layer in layers_of(model)):
+        with suppress(tf.errors.OpError):
+            model(x(), training=False)
+
+
+def traced_in_scope(function: Callable[[], Any], flavour: str) -> Any:
     """Does as `traced` for what makes variables: under a strategy Keras 3 makes those of all replicas afterwards.
 
     Inside of a trace TensorFlow could not take over the first replica's values for the others'.

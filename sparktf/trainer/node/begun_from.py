@@ -13,7 +13,7 @@ from sparktf.keras_file import KerasFile, read_keras_file, same_layers, stranger
 from sparktf.trainer.model.model import UserModel
 from sparktf.trainer.model.said import first_line
 from sparktf.trainer.model.tensors import example
-from sparktf.trainer.model.tracing import traced
+from sparktf.trainer.model.tracing import build_layers, traced
 from sparktf.trainer.model.variable_names import layers_of
 
 _KEY = "train.init_from"
@@ -111,6 +111,7 @@ def _weights_alone(
         optimizer = _optimizer_of(built, file) if given.with_optimizer else None
         if not is_only_way and given.with_optimizer and optimizer is None:
             return None, f"{by} compiles another optimizer"
+        build_layers(built, lambda: model.layout.x(example(model.spec)))
         if not built.built:
             traced(lambda: built(model.layout.x(example(model.spec)), training=False))
         if optimizer is not None:

@@ -9,6 +9,7 @@ from typing import Any
 
 import tensorflow as tf
 
+from sparktf.layers.model_tables import sharded_layers
 from sparktf.trainer.model.averages import average_in_place
 from sparktf.trainer.model.contract import naming_tensors
 from sparktf.trainer.model.model import UserModel
@@ -17,6 +18,7 @@ from sparktf.trainer.model.tracing import recorded
 from sparktf.trainer.model.trackables import count_atomically
 from sparktf.trainer.parameter_server.handles import without_handles
 from sparktf.trainer.parameter_server.packing import bring_rows, mark_trained
+from sparktf.trainer.parameter_server.rows_together import RowsTogether
 from sparktf.trainer.parameter_server.stages import Stages, Touched
 from sparktf.trainer.parameter_server.staleness import StaleUpdates
 from sparktf.trainer.parameter_server.together import Together, small
@@ -55,6 +57,9 @@ class Closure:
             strategy.run(self._warm_up)
         # What clips gradients would fetch them back from the parameter servers.
         self._clips = any(getattr(model.optimizer, name, None) for name in _CLIPS)
+        self._tables = [] if self._clips else [table for table in sharded_layers(model.model) if table.trainable]
+        rows = {id(shard) for table in self._tables for shard in table.shard_variables()}
+        self._others = [variable for variable in self._variables if id(variable) not in rows]
         self._stale = StaleUpdates(self._variables[0])
         began_s = time.monotonic()
         self.function = self._traced(self._run)
@@ -114,9 +119,9 @@ class Closure:
     def _update(self, rows: Tensors, table: Any) -> tuple[Any, ...]:
         touched, applied = Touched(self._variables), self._stale.read()
         stages, together = Stages(), Together(self._variables, self._small)
-        alone = Touched(self._variables)
-        loss, gradients = self._gradients(rows, together)
-        stages.end_reading([*together.values, *alone.reads()])
+        alone = Touched(self._others)
+        loss, gradients, read = self._gradients(rows, together)
+        stages.end_reading([*read, *alone.reads()])
         stages.end_computing(gradients)
         self._apply(gradients, together)
         self._stale.note(table, applied, touched.writes())
@@ -126,17 +131,20 @@ class Closure:
     def _update_plain(self, rows: Tensors, *read: Any) -> tuple[Any, ...]:
         touched = Touched(self._variables)
         together = Together(self._variables, self._small, read)
-        loss, gradients = self._gradients(rows, together)
+        loss, gradients, _ = self._gradients(rows, together)
         self._apply(gradients, together)
         self._stale.count(touched.writes())
         # The next update's values come back from where these gradients go: one trip for both.
         return tf.stack([loss / self._replicas, math.nan, math.nan]), *together.read()
 
-    def _gradients(self, rows: Tensors, together: Together) -> tuple[Any, list[Any]]:
-        with together.in_use():
-            loss, found = self._model.gradients(rows, tf.constant(float(self._replicas)), together.values)
+    def _gradients(self, rows: Tensors, together: Together) -> tuple[Any, list[Any], list[Any]]:
+        """Returns the loss, the gradients by all variables, and what was read of these together."""
+        tables, scale = RowsTogether(self._tables), tf.constant(float(self._replicas))
+        with together.in_use(), tables.in_use():
+            loss, found = self._model.gradients(rows, scale, [*together.values, tables.anchor])
         count = len(self._variables)
-        return loss, together.gradients(found[:count], found[count:])
+        gradients = together.gradients(found[:count], found[count:-1])
+        return loss, tables.gradients(self._variables, gradients), [*together.values, *tables.values]
 
     def _apply(self, gradients: list[Any], together: Together) -> None:
         self._model.apply(gradients if self._clips else together.sent(gradients))
