@@ -1,6 +1,6 @@
 """Asynchronous training beside TensorFlow's own scripts, and what its faults and checkpoints cost: `make bench-async`.
 
-ARGS names some of its parts, by default all: steps, tables, losses, checkpoints, memory, advice, link, sizes.
+ARGS names some of its parts, by default all: messages, steps, tables, losses, checkpoints, memory, advice, link, sizes.
 Whatever is compared is measured in turn on this machine; sparktf is started as users start it, by spark-submit on
 local[n], and for `link` by sparktf submit on a mini Hadoop.
 """
@@ -89,6 +89,15 @@ class Bench:
             *(figure(name, rates[name], unit="steps/s") for name in names),
             *ratios,
             *(figure(f"{name}: start to first closure", firsts[name], unit="s") for name in names),
+        ]
+
+    def messages(self) -> list[Figure]:
+        """Counts what an update is made of."""
+        found = alone(["_async_messages.py"], self._work() / "out.json")
+        return [
+            figure(f"{name}: {what} an update", [count], unit="")
+            for name, counts in found.items()
+            for what, count in counts.items()
         ]
 
     def tables(self) -> list[Figure]:
@@ -207,7 +216,7 @@ class Bench:
 
 PARTS: dict[str, Callable[[Bench], list[Figure]]] = {
     name: getattr(Bench, name)
-    for name in ("steps", "tables", "losses", "checkpoints", "memory", "advice", "link", "sizes")
+    for name in ("messages", "steps", "tables", "losses", "checkpoints", "memory", "advice", "link", "sizes")
 }
 
 

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import sys
-
-from sparktf.main import predict
+from sparktf.supported import start
 
 if __name__ == "__main__":
-    sys.exit(predict())
+    start("predict")

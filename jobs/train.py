@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import sys
-
-from sparktf.main import main
+from sparktf.supported import start
 
 if __name__ == "__main__":
-    sys.exit(main())
+    start("main")

@@ -49,6 +49,7 @@ if TYPE_CHECKING:
         StoragePermissionError,
         StorageQuotaError,
         StorageUnavailableError,
+        TimeUpError,
         TornCheckpointError,
         Verdict,
     )
@@ -96,6 +97,7 @@ __all__ = [
     "StoragePermissionError",
     "StorageQuotaError",
     "StorageUnavailableError",
+    "TimeUpError",
     "TornCheckpointError",
     "TrainedRun",
     "Verdict",
@@ -118,16 +120,30 @@ _HOMES = {
     "train": "sparktf.cluster",
 }
 
+_ON_SPARK = {"sparktf.cluster", "sparktf.predict.loaded"}
+
+
+def _check_spark() -> None:
+    """Refuses a Spark that is too old, before an import fails. Raises `PreflightError`."""
+    version = importlib.import_module("pyspark").__version__
+    complaint = importlib.import_module("sparktf.supported").spark_complaint(version)
+    if complaint is not None:
+        raise __getattr__("PreflightError")(complaint)
+
 
 def __getattr__(name: str) -> Any:
     """Imports a public name at its first use.
 
     Raises:
         AttributeError: sparktf has no such public name.
+        PreflightError: the name needs Spark, and this one lacks what it imports.
     """
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    value = getattr(importlib.import_module(_HOMES.get(name, "sparktf.errors")), name)
+    home = _HOMES.get(name, "sparktf.errors")
+    if home in _ON_SPARK:
+        _check_spark()
+    value = getattr(importlib.import_module(home), name)
     globals()[name] = value  # from now on without this function
     return value
 

@@ -16,10 +16,11 @@ from rich.syntax import Syntax
 from sparktf import __version__
 from sparktf.config.duration import seconds_of
 from sparktf.config.load import load_config, show_config
-from sparktf.errors import ConfigError, SparkTFError
+from sparktf.errors import ConfigError, SparkTFError, Verdict
 from sparktf.hadoop import HadoopConf
 from sparktf.plain_console import PlainConsole, let_go_of_output, say
 from sparktf.rundir import WAIT_HELP, chosen_run_id
+from sparktf.supported import lacks
 from sparktf.told import told_lines, words_of_error
 
 _EXIT_INTERRUPTED = 130
@@ -39,6 +40,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     except SparkTFError as error:
         say(told_lines(words_of_error(error)))
         return int(error.verdict)
+    except ImportError as error:  # commands import what they need: another Spark lacks some of it
+        say(lacks(error))
+        return int(Verdict.REFUSED)
     except KeyboardInterrupt:
         say("interrupted")
         return _EXIT_INTERRUPTED
@@ -47,7 +51,12 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _check(arguments: argparse.Namespace) -> int:
-    config = load_config(arguments.config, arguments.set, arguments.date)
+    try:
+        config = load_config(arguments.config, arguments.set, arguments.date)
+    except ConfigError as refused:
+        for line in refused.all_wrong or (str(refused),):
+            say(told_lines(words_of_error(ConfigError(line))))
+        return int(refused.verdict)
     lines: list[str] = []
     if arguments.deep is not False:
         from sparktf.driver.check import check_run  # noqa: PLC0415 - pyspark, which no other command needs
@@ -63,6 +72,8 @@ def _check(arguments: argparse.Namespace) -> int:
         lines = [f"# {line}" for line in found.known]
         if found.unknown:
             lines.append(f"# not checked without --deep: {'; '.join(found.unknown)}")
+        if found.left:
+            lines.append(f"# not checked before a run: {'; '.join(found.left)}")
     _show_yaml(show_config(config))
     print(*lines, sep="\n", end="\n" if lines else "")
     print("ok" if config.data.source_key is not None else "ok, for train(spark, config, data): data names no source")
@@ -268,7 +279,8 @@ def _parser() -> argparse.ArgumentParser:
     check.add_argument(
         "--deep",
         action=argparse.BooleanOptionalAction,
-        help="all that a run does before it holds anything, with Spark on this machine; --no-deep: the file alone "
+        help="all that a run does before it holds anything, with Spark on this machine, and the model, built in a "
+        "process of its own; --no-deep: the file alone "
         "(default: what takes no Spark)",
     )
     check.add_argument("--master", help="Spark's master, which must have room (default: what a run here would take)")
@@ -286,7 +298,7 @@ def _parser() -> argparse.ArgumentParser:
     submit.add_argument("--run-id", metavar="ID", help="names the run (default: --date); the same id again resumes it")
     submit.add_argument("--wait", action="store_true", help=WAIT_HELP)
     submit.add_argument("--predict", action="store_true", help="score the day's rows (section predict), train nothing")
-    submit.add_argument("--model", metavar="MODEL", help="to score with: published, run:<id>, or a path")
+    submit.add_argument("--model", metavar="MODEL", help="to score with: published, as-of, run:<id>, or a path")
     submit.add_argument("--dry-run", action="store_true", help="print the spark-submit line, and do nothing")
     submit.add_argument("--detach", action="store_true", help="in cluster mode: end once YARN has the application")
     submit.set_defaults(command=_submit)

@@ -7,6 +7,8 @@ import time
 from collections.abc import Callable
 from typing import Protocol
 
+from sparktf.knobs import KNOBS
+
 
 class Clock(Protocol):
     """What tells the time, lets it pass, and runs something beside the caller."""
@@ -96,3 +98,47 @@ class SystemClock:
                 goes_on = work()
 
         self.beside(name, again)
+
+
+class ListeningClock:
+    """A `Clock` that goes on while its process listens: who judges how long others were silent has its time from it.
+
+    A process at work looks at it several times a second, and with every message. Where two looks lie further apart than
+    `KNOBS.listens_s`, it stood still (SIGSTOP, a virtual machine that was paused, swap): what others said meanwhile is
+    not heard yet, so that the surplus counts for nobody. Thread-safe.
+    """
+
+    def __init__(self, clock: Clock) -> None:
+        """Begins at the time that the other clock tells."""
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._looked_s = clock.now_s()
+        self._deaf_s = 0.0
+
+    def now_s(self) -> float:
+        """See `Clock`; for a duration that people are told, the other clock is right."""
+        with self._lock:
+            now_s = self._clock.now_s()
+            self._deaf_s += max(now_s - self._looked_s - KNOBS.listens_s, 0.0)
+            self._looked_s = now_s
+            return now_s - self._deaf_s
+
+    def wall_s(self) -> float:
+        """See `Clock`."""
+        return self._clock.wall_s()
+
+    def wait(self, condition: threading.Condition, limit_s: float) -> None:
+        """See `Clock`."""
+        self._clock.wait(condition, limit_s)
+
+    def sleep(self, seconds: float) -> None:
+        """See `Clock`."""
+        self._clock.sleep(seconds)
+
+    def beside(self, name: str, work: Callable[[], None]) -> None:
+        """See `Clock`."""
+        self._clock.beside(name, work)
+
+    def every(self, name: str, interval_s: float, work: Callable[[], bool]) -> None:
+        """See `Clock`."""
+        self._clock.every(name, interval_s, work)

@@ -3,7 +3,6 @@
     SparkTFError
     ├── ConfigError (ValueError)                 2  a key, value or template of the configuration
     ├── PreflightError (RuntimeError)            2  the cluster or the output cannot carry the run
-    ├── OwnedError (RuntimeError)                2  another submission owns the run: this one does nothing
     ├── ModelContractError (TypeError)           2  the model function returns what cannot be trained exactly
     ├── ModelError (RuntimeError)                1  the model's own code raised
     ├── DataError (ValueError)                   3  the data is refused
@@ -26,7 +25,9 @@
     │   └── RefusedError (PermissionError)
     ├── ReservationError (TimeoutError)          4  the nodes did not come in time
     ├── GatedError (RuntimeError)                5  trained, but the published model is kept
+    ├── TimeUpError (TimeoutError)               4  the run's own time was over before it could train
     ├── NotReadyError (TimeoutError)             6  the data is not there yet: submit again later
+    ├── OwnedError (RuntimeError)                7  another submission owns the run: this one does nothing
     ├── NotComparedError (RuntimeError)          4  what the gate says is not of the model that is published now
     ├── NodeLostError (RuntimeError)             4  a node's process, host or heartbeat went away
     ├── RowAccountingError (RuntimeError)        4  planned, fed and trained rows differ
@@ -56,6 +57,7 @@ class Verdict(enum.IntEnum):
     INFRASTRUCTURE = 4
     GATED = 5
     NOT_READY = 6
+    OWNED = 7
 
 
 class SparkTFError(Exception):
@@ -73,9 +75,14 @@ class SparkTFError(Exception):
 
 
 class ConfigError(SparkTFError, ValueError):
-    """A key, value or template of the configuration is wrong."""
+    """A key, value or template of the configuration is wrong.
+
+    Attributes:
+        all_wrong: What else is wrong with it, and this: a line each; empty where this is all that is known.
+    """
 
     verdict = Verdict.REFUSED
+    all_wrong: tuple[str, ...] = ()
 
 
 class PreflightError(SparkTFError, RuntimeError):
@@ -87,7 +94,7 @@ class PreflightError(SparkTFError, RuntimeError):
 class OwnedError(SparkTFError, RuntimeError):
     """Another submission owns the run; the message names it. Nothing of the run was touched."""
 
-    verdict = Verdict.REFUSED
+    verdict = Verdict.OWNED
 
 
 class ModelContractError(SparkTFError, TypeError):
@@ -184,6 +191,10 @@ class RefusedError(ControlError, PermissionError):
 
 class ReservationError(SparkTFError, TimeoutError):
     """The nodes of a gang did not register in time."""
+
+
+class TimeUpError(SparkTFError, TimeoutError):
+    """`train.deadline` or `train.max_seconds` was over before anything was trained; the message says where it went."""
 
 
 class NotReadyError(SparkTFError, TimeoutError):

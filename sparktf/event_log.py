@@ -11,7 +11,7 @@ from functools import partial
 from sparktf.errors import StorageError
 from sparktf.events import Event, event_line
 
-_SEGMENT = re.compile(r"^(\d{6,})(-\w+)?\.jsonl$")
+_SEGMENT = re.compile(r"^(\d{6,})(?:-(\w+))?\.jsonl$")
 
 _log = logging.getLogger(__name__)
 
@@ -126,6 +126,12 @@ class EventLog:
         with self._lines_lock:
             del self._lines[: len(lines)]
             self._segment += 1
+
+
+def writer_of(name: str) -> str:
+    """Returns which of several logs has written a segment, by its file's name or path; "" where there is but one."""
+    match = _SEGMENT.match(name.rpartition("/")[2])
+    return (match.group(2) or "") if match else ""
 
 
 def next_segment(names: Iterable[str]) -> int:

@@ -30,12 +30,14 @@ class RunBegun(_Event):
 
     Attributes:
         config: Hash of the configuration; `plan` that of what the plan depends on.
+        application: The driver's; all that its log says is its own.
     """
 
     kind: Literal["run"] = "run"
     run_id: str
     config: str
     plan: str
+    application: str = ""
 
 
 class AttemptBegun(_Event):

@@ -101,6 +101,7 @@ class FeedSpec(Message):
         fill_null: Column -> value in place of null.
         renamed: Column -> its name in the files, where that is another one.
         where: What a row of the files must pass to belong to the stream.
+        untyped: Columns of which some files have no value and no type -> Spark's type of them, by the other files.
         record_types: Of TFRecord files: column -> Spark's type of it. Empty where they are Parquet files.
     """
 
@@ -110,6 +111,7 @@ class FeedSpec(Message):
     fill_null: dict[str, FillValue] = {}
     renamed: dict[str, str] = {}
     where: tuple[Condition, ...] = ()
+    untyped: dict[str, str] = {}
     record_types: dict[str, str] = {}
     shuffle: bool = True
     seed: int = 0

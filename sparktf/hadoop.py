@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import NamedTuple, Self
 from urllib.parse import urlsplit
@@ -36,7 +36,10 @@ class NameNode(NamedTuple):
 
 
 class HadoopConf(Message):
-    """Properties of Hadoop's configuration files, expanded. They may hold keys: no text form shows them."""
+    """Properties of Hadoop's configuration files, expanded. They may hold keys: no text form shows them.
+
+    Pickled, as in a closure that Spark sends to executors, it is what `for_nodes` returns.
+    """
 
     properties: dict[str, str] = Field(default={}, repr=False)
 
@@ -84,6 +87,9 @@ class HadoopConf(Message):
     def default_fs(self) -> str:
         """The file system of paths without a scheme, e.g. "hdfs://nn:8020"; "file:///" where nothing is configured."""
         return self.properties.get("fs.defaultFS") or self.properties.get("fs.default.name") or "file:///"
+
+    def __reduce__(self) -> tuple[Callable[[dict[str, str]], HadoopConf], tuple[dict[str, str]]]:
+        return _of, (self.for_nodes().properties,)
 
     def for_nodes(self) -> HadoopConf:
         """Returns what trainers and agents need to reach the same files; nothing that looks like a secret."""
@@ -137,6 +143,10 @@ class HadoopConf(Message):
     def _is_default(self, rpc: str) -> bool:
         authority = urlsplit(self.default_fs).netloc
         return rpc in (authority, f"{authority}:{_RPC_PORT}")
+
+
+def _of(properties: dict[str, str]) -> HadoopConf:
+    return HadoopConf(properties=properties)
 
 
 def parse_xml(content: bytes, *, defaults: bool = True) -> dict[str, str]:

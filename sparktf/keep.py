@@ -27,11 +27,15 @@ class KeepSettings(Protocol):
     def keep_mode(self) -> Literal["auto", "min", "max"]: ...
 
 
+BEGUN = -1
+"""The epoch, counted from 0, of the weights that a run takes over from another model: people read it as epoch 0."""
+
+
 class Evaluation(Message):
     """Validation metrics of the weights at a step, over all workers.
 
     Attributes:
-        epoch: The epoch in which the step was the last.
+        epoch: The epoch in which the step was the last; `BEGUN` at step 0.
     """
 
     epoch: int
@@ -100,6 +104,11 @@ class Kept(Message):
     metric: str
     mode: Literal["min", "max"]
     value: float
+
+    @property
+    def whose(self) -> str:
+        """Which weights these are, as people read it."""
+        return f"those of epoch {self.epoch + 1}, update {self.step:,}" if self.step else "those it began with"
 
 
 def keep_rule(train: KeepSettings, metrics: Sequence[str]) -> KeepRule | None:

@@ -15,6 +15,8 @@ class Knobs:
 
     Attributes:
         tick_s: The driver looks at its nodes at least so often.
+        listens_s: Between two looks at its clock, a process that judges whether others are silent lets no more pass; by
+            what is more it stood still, and heard nobody.
         settle_s: After a failure: so long other nodes may still report one that happened earlier.
         left_behind_s: A trainer may stand still so long once another one has left its loop: more than a call or
             an evaluation takes.
@@ -62,12 +64,16 @@ class Knobs:
         scorer_look_s: A process that scores looks so often whether its executor and any task are there.
         scorer_idle_s: It ends after so long without a task: the next job need not load the model again.
         scorer_followed_s: And after so long where the executor has a younger one, of another model: a search has many.
+        scorer_silent_s: A process that scores, and says nothing for so long to a task that waits, counts as lost: it
+            says every `scorer_look_s` that it lives.
+        scorer_answer_s: So does one that lives and gives no answer for so long.
         resource_manager_call_s: Deadline of a call to YARN's ResourceManager.
         resource_manager_retry_s: One that cannot be reached is asked again so often.
         resource_manager_wait_s: It is waited for so long; Hadoop's own default is 15 minutes.
         kill_application_s: YARN may take so long to end an application.
         last_output_s: What is left in spark-submit's pipe is read for so long: a grandchild may hold it open
             for longer.
+        python_answer_s: A Python may take so long to say what it is, and what it lacks.
         submit_poll_s: spark-submit is looked after so often.
         follow_s: A run in cluster mode is looked at in its run directory so often.
         board_stop_s: A TensorBoard that is told to stop may take so long.
@@ -76,6 +82,7 @@ class Knobs:
     """
 
     tick_s: float = 0.2
+    listens_s: float = 1.0
     settle_s: float = 1.0
     left_behind_s: float = 60.0
     own_feeders_s: float = 2.0
@@ -114,11 +121,14 @@ class Knobs:
     scorer_look_s: float = 1.0
     scorer_idle_s: float = 60.0
     scorer_followed_s: float = 5.0
+    scorer_silent_s: float = 60.0
+    scorer_answer_s: float = 1800.0
     resource_manager_call_s: float = 5.0
     resource_manager_retry_s: float = 1.0
     resource_manager_wait_s: float = 30
     kill_application_s: float = 60.0
     last_output_s: float = 1.0
+    python_answer_s: float = 60.0
     submit_poll_s: float = 0.5
     follow_s: float = 2.0
     board_stop_s: float = 5.0

@@ -1,7 +1,4 @@
-"""The driver's process: arguments to configuration to run to exit code.
-
-Runs as a script too: `sparktf submit` ships this file for `spark-submit` to start.
-"""
+"""The driver's process: arguments to configuration to run to exit code."""
 
 from __future__ import annotations
 
@@ -10,16 +7,18 @@ import signal
 import sys
 import traceback
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from sparktf.config.job import JobConfig
 from sparktf.config.load import load_config
-from sparktf.config.predict_section import PREDICT
-from sparktf.errors import SparkTFError, Verdict
+from sparktf.errors import PreflightError, SparkTFError, Verdict
 from sparktf.plain_console import let_go_of_output, say
 from sparktf.rundir import WAIT_HELP, chosen_run_id
+from sparktf.supported import lacks, spark_complaint
 from sparktf.told import told, told_lines, words_of_error
+from sparktf.verdict_file import named_verdict_file, tell_verdict
 from sparktf.version import __version__
 
 if TYPE_CHECKING:
@@ -46,7 +45,7 @@ def parse_predict(argv: list[str] | None = None) -> tuple[JobConfig, str | None]
         "Score the rows of a day with a model that was trained here.",
         "value of {{date}} in the configuration, and of the partition that is replaced",
     )
-    parser.add_argument("--model", help="published, run:<id>, or a path (default: predict.model)")
+    parser.add_argument("--model", help="published, as-of, run:<id>, or a path (default: predict.model)")
     args = parser.parse_args(argv)
     return load_config(args.config, args.set, args.date), args.model
 
@@ -80,16 +79,30 @@ def _in_order(run: Callable[[list[SparkSession]], None]) -> int:
     # Spark 4 at every start with pandas 3; of pandas we need no more than that Spark's Arrow functions find it.
     warnings.filterwarnings("ignore", "PySpark does not yet fully support pandas", FutureWarning)
     started: list[SparkSession] = []
+    asked = named_verdict_file()
     code = EXIT_INTERRUPTED
     try:
         code = _verdict_of(run, started)
     except KeyboardInterrupt:
         say("interrupted")
+    except SystemExit:
+        asked = None  # a wrong command line, which is no verdict
+        raise
     finally:
+        tell_verdict(asked, code)
         for spark in started:
             _stop(spark, code)
         let_go_of_output()
     return code
+
+
+@contextmanager
+def _needed() -> Iterator[None]:
+    """Is around the imports of what runs a job. Raises `PreflightError` where this Python lacks some of it."""
+    try:
+        yield
+    except ImportError as error:
+        raise PreflightError(lacks(error)) from error
 
 
 def _stop(spark: SparkSession, exit_code: int) -> None:
@@ -101,7 +114,8 @@ def _stop(spark: SparkSession, exit_code: int) -> None:
 def _train(started: list[SparkSession]) -> None:
     config, run_id, wait = parse()
     spark = _session(config, started)
-    from sparktf.cluster import train  # noqa: PLC0415 - as below
+    with _needed():
+        from sparktf.cluster import train  # noqa: PLC0415 - as below
 
     train(spark, config, run_id=run_id, wait=wait)
 
@@ -109,15 +123,24 @@ def _train(started: list[SparkSession]) -> None:
 def _predict(started: list[SparkSession]) -> None:
     config, model = parse_predict()
     spark = _session(config, started, scores=True)
-    from sparktf.predict.dated import score  # noqa: PLC0415 - as below
+    with _needed():
+        from sparktf.predict.dated import score  # noqa: PLC0415 - as below
 
-    say(score(spark, config, model).in_words(), sys.stdout)
+    scored = score(spark, config, model)
+    if scored.warning:
+        say(f"warning: {scored.warning}", sys.stdout)
+    say(scored.in_words(), sys.stdout)
 
 
 def _session(config: JobConfig, started: list[SparkSession], *, scores: bool = False) -> SparkSession:
     # A session takes ten seconds or more: so said before even pyspark is imported.
     say(f"sparktf {__version__}: starting Spark for {config.name}", sys.stdout)
-    from sparktf.driver.spark.application import start_session  # noqa: PLC0415
+    with _needed():
+        import pyspark  # noqa: PLC0415
+
+        if complaint := spark_complaint(pyspark.__version__):
+            raise PreflightError(complaint)
+        from sparktf.driver.spark.application import start_session  # noqa: PLC0415
 
     spark = start_session(config, scores=scores)
     started.append(spark)
@@ -135,10 +158,3 @@ def _verdict_of(run: Callable[[list[SparkSession]], None], started: list[SparkSe
         say(told_lines(traceback.format_exc().rstrip()))
         return int(Verdict.INFRASTRUCTURE)
     return int(Verdict.DONE)
-
-
-if __name__ == "__main__":
-    scores = sys.argv[1:2] == [PREDICT]  # then the options are those of jobs/predict.py
-    if scores:
-        del sys.argv[1]
-    sys.exit(predict() if scores else main())

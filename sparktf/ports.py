@@ -8,7 +8,24 @@ from typing import TypeVar
 
 from sparktf.errors import PreflightError
 
+LOOPBACK = "127.0.0.1"
+"""The host of all nodes where they are on one machine: what is ours has no port there, but unix sockets."""
+
 _Server = TypeVar("_Server")
+
+
+def started(host: str, ports: str, start: Callable[[int | None], _Server]) -> _Server:
+    """Starts a server of a node's: at a free port where there are other hosts, without one where there are none.
+
+    Args:
+        host: The node's, as others reach it.
+        ports: See `at_free_port`.
+        start: See `at_free_port`; gets None where there are no other hosts.
+
+    Raises:
+        PreflightError: it can start at none of the ports.
+    """
+    return start(None) if host == LOOPBACK else at_free_port(ports, start)
 
 
 def at_free_port(ports: str, start: Callable[[int], _Server]) -> _Server:

@@ -26,8 +26,30 @@ HISTORY_OF_NAME = "name="
 RESULT, STATISTICS = "result.json", "statistics.json"
 """Files of a run; of the second, its published model has a copy."""
 
+TERMS, EVENTS = "owner", "events"
+"""Folders that every run has which has begun: by them it is known for one."""
+
 SERVING = "serving"
 """The folder beside the runs of one name that has the models which are published."""
+
+_OWN_ENTRIES = {
+    "assets.json",
+    "bad_rows",
+    "checkpoints",
+    "config.yaml",
+    EVENTS,
+    "last_steps.json",
+    "logs",
+    "model",
+    TERMS,
+    "owners.json",
+    "plan",
+    "report.html",
+    RESULT,
+    STATISTICS,
+    "tensorboard",
+}
+_ON_ITS_WAY = re.compile(r"^(_(commit|plan|put|swept)-[0-9a-f-]+|\.(probe|tmp)-[0-9a-f]+(-renamed)?)$")
 
 _NAME = re.compile(NAME_PATTERN.removesuffix("$"))
 _STEP = re.compile(r"^step-(\d{12})$")
@@ -77,7 +99,7 @@ class RunDirectory:
 
     @property
     def events(self) -> str:
-        return f"{self.path}/events"
+        return f"{self.path}/{EVENTS}"
 
     @property
     def tensorboard(self) -> str:
@@ -126,10 +148,10 @@ class RunDirectory:
     @property
     def terms(self) -> str:
         """Where it says who owns the run."""
-        return f"{self.path}/owner"
+        return f"{self.path}/{TERMS}"
 
     def term(self, number: int) -> str:
-        return f"{self.terms}/{number:06d}"
+        return f"{self.terms}/{term_name(number)}"
 
     @property
     def model(self) -> str:
@@ -155,6 +177,16 @@ class RunDirectory:
     def staged(self, attempt: int, what: str) -> str:
         """Where one attempt uploads one checkpoint ("step-...") or the model ("model")."""
         return f"{self.staging}/{attempt:03d}-{what}"
+
+
+def is_of_a_run(entry: str) -> bool:
+    """Whether a run directory has an entry of this name; of any other it is not known whose it is."""
+    return entry in _OWN_ENTRIES or is_on_its_way(entry)
+
+
+def is_on_its_way(entry: str) -> bool:
+    """Whether an entry of a run directory is of a call that is under way, or was cut off."""
+    return _ON_ITS_WAY.match(entry) is not None
 
 
 def trainer_name(attempt: int, node: NodeId, incarnation: int) -> str:
@@ -203,6 +235,11 @@ def checkpoint_step(folder: str) -> int | None:
     """Returns the step of a checkpoint folder's name, or None if it is not one."""
     found = _STEP.match(folder)
     return int(found.group(1)) if found else None
+
+
+def term_name(number: int) -> str:
+    """Returns what a term's folder is called."""
+    return f"{number:06d}"
 
 
 def term_number(folder: str) -> int:

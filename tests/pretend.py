@@ -268,6 +268,7 @@ class PretendSite:
         spares: See `AgentJob`; they do not come.
         spare_is_late: One comes when training has begun.
         let_gone: The agents whose executors were given back.
+        removed: Why the executor of an agent is gone, by its id.
     """
 
     place = "nowhere"
@@ -282,6 +283,7 @@ class PretendSite:
         self.spares = 0
         self.spare_is_late = False
         self.let_gone: list[str] = []
+        self.removed: dict[str, str] = {}
         self.driver: PretendDriver | None = None
         self._plan = plan
         self._handlers: Mapping[Action, Handler] = {}
@@ -340,7 +342,7 @@ class PretendSite:
 
     def facts(self, agents: Sequence[AgentRecord]) -> list[ExecutorFacts]:
         """See `Site`."""
-        return [ExecutorFacts() for _ in agents]
+        return [ExecutorFacts(removed=self.removed.get(agent.id, "")) for agent in agents]
 
     @property
     def _driver(self) -> PretendDriver:

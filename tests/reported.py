@@ -12,7 +12,7 @@ import numpy as np
 
 from sparktf.carried import Carried, CarriedVariable
 from sparktf.column_statistics import RANKS, ColumnStatistics, Spread, TableStatistics, ValueCount
-from sparktf.comparison import TOLERATED, Anchored, Comparison, Difference, Finding
+from sparktf.comparison import Anchored, Comparison, Difference, Finding
 from sparktf.config.job import JobConfig
 from sparktf.config.load import show_config
 from sparktf.errors import ErrorRecord, Verdict
@@ -254,7 +254,7 @@ def comparison(*, promote: bool, auc: float) -> Comparison:
         anchor=Anchored(
             label="version 9, the best of the last 7",
             version=9,
-            differences=(_difference("auc", "", 0, auc, auc + 0.005, -0.005, 0.01, TOLERATED),),
+            differences=(_difference("auc", "", 0, auc, auc - 0.001, 0.001, 0.002, "good"),),
         ),
     )
 

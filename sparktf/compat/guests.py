@@ -16,6 +16,7 @@ from pyspark import RDD
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
+from sparktf.clock import ListeningClock
 from sparktf.compat.guest_books import ATTEMPT, SERVING, GuestBooks
 from sparktf.config.job import JobConfig
 from sparktf.driver.attempt.health import rhythm_of
@@ -31,9 +32,9 @@ from sparktf.executor.agent import AgentSettings
 from sparktf.executor.detached_agent import start_beside
 from sparktf.executor.guest_feeder import GuestFeedSettings, answer_guests, feed_guests
 from sparktf.feature import FeedSpec
-from sparktf.feed.client import folder_of
+from sparktf.feed.client import connected
 from sparktf.feed.guest_feed import END
-from sparktf.feed.server import short
+from sparktf.ports import LOOPBACK
 from sparktf.topology import ClusterSpec, NodeId, role_of_job
 from sparktf.wire.control import (
     Action,
@@ -45,7 +46,7 @@ from sparktf.wire.control import (
     TrainerExited,
     TrainerSpec,
 )
-from sparktf.wire.flight import call_options, client_options
+from sparktf.wire.flight import call_options
 from sparktf.wire.guest import DealRequest, GuestNode, GuestPlace
 from sparktf.wire.uploads import Finished
 
@@ -101,10 +102,10 @@ class Guests:
             }
         ).in_folder(scratch / "functions")
         rhythm = rhythm_of(self._config)
-        self.roster = Roster(
-            self._site.clock.now_s, rhythm.silence_s, duplicates_wait=self._site.duplicates_wait, rhythm=rhythm
-        )
-        self.books = GuestBooks(self.roster, self._site.clock.now_s, rhythm.silence_s)
+        self._clock = ListeningClock(self._site.clock)
+        now_s = self._clock.now_s
+        self.roster = Roster(now_s, rhythm.silence_s, duplicates_wait=self._site.duplicates_wait, rhythm=rhythm)
+        self.books = GuestBooks(self.roster, now_s, rhythm.silence_s)
         self._closed = False
         self._server: Any = None
         self._job: SparkAgents | None = None
@@ -133,7 +134,7 @@ class Guests:
         self._server = self._site.serve(self._config, handlers)
         settings = AgentSettings(
             access=self._server.access(),
-            host="127.0.0.1" if self._site.one_machine else "",
+            host=LOOPBACK if self._site.one_machine else "",
             node_ports=self._config.cluster.node_ports,
             model_module=self._config.model_module,
             heartbeat_s=self._config.timeouts.heartbeat,
@@ -150,14 +151,14 @@ class Guests:
         self._await(lambda: all(t.ready is not None for t in self.books.trainers.values()), self._config.timeouts.start)
 
     def _gathered(self, count: int) -> list[AgentRecord]:
-        deadline_s = time.monotonic() + self._reserve_s
+        deadline_s = self._clock.now_s() + self._reserve_s
         while True:
             self.roster.sweep()
             here = [agent for agent in self.roster.here() if agent.is_free]
             if len({agent.registration.partition for agent in here}) >= count:
                 return here
             reason = self._job.ended() if self._job is not None else None
-            if reason is not None or time.monotonic() > deadline_s:
+            if reason is not None or self._clock.now_s() > deadline_s:
                 missing = sorted(set(range(count)) - {agent.registration.partition for agent in here})
                 why = f": {reason}" if reason else ""
                 raise ReservationError(
@@ -176,7 +177,7 @@ class Guests:
         nodes = {number: NodeId(role=role_of_job(job), index=i) for number, (job, i) in self._template.items()}
         spec_cluster = ClusterSpec.at({nodes[number]: agent.address for number, agent in by_partition.items()})
         default_fs = str(self._spark.sparkContext._jsc.hadoopConfiguration().get("fs.defaultFS"))
-        now_s = self._site.clock.now_s()
+        now_s = self._clock.now_s()
         specs = []
         for number, (job, index) in self._template.items():
             node, agent = nodes[number], by_partition[number]
@@ -213,7 +214,7 @@ class Guests:
         """Notices what is lost, and stops everything at the first failure."""
         while not self._closed:
             with self.roster.changed:
-                self.books.look(self._site.clock.now_s())
+                self.books.look(self._clock.now_s())
                 self.roster.changed.wait(_TICK_S)
 
     def _await(self, done: Callable[[], bool], limit_s: float | None) -> None:
@@ -223,11 +224,11 @@ class Guests:
             SparkTFError: a node failed before.
             NodeLostError: the time is over.
         """
-        deadline_s = None if limit_s is None else time.monotonic() + limit_s
+        deadline_s = None if limit_s is None else self._clock.now_s() + limit_s
         with self.roster.changed:
             while not done():
                 self.check()
-                if deadline_s is not None and time.monotonic() > deadline_s:
+                if deadline_s is not None and self._clock.now_s() > deadline_s:
                     raise NodeLostError(f"the nodes did not come so far within {limit_s:g} s")
                 self.roster.changed.wait(_TICK_S)
         self.check()
@@ -305,10 +306,10 @@ class Guests:
         """Raises what a node has to say of a feed that failed, else what Spark says."""
         from sparktf.driver.spark.feeders import explained  # noqa: PLC0415 - only of what failed
 
-        deadline_s = time.monotonic() + _CAUSE_S
+        deadline_s = self._clock.now_s() + _CAUSE_S
         found = explained(error, "feeding the nodes")
         with self.roster.changed:
-            while self.books.failure is None and time.monotonic() < deadline_s and isinstance(found, NodeLostError):
+            while self.books.failure is None and self._clock.now_s() < deadline_s and isinstance(found, NodeLostError):
                 self.roster.changed.wait(_TICK_S)
         self.check()
         raise found from error
@@ -334,9 +335,9 @@ class Guests:
 
     def _await_failure(self, grace_s: float) -> None:
         """Waits for servers that still do something; what fails meanwhile is raised."""
-        deadline_s = time.monotonic() + grace_s
+        deadline_s = self._clock.now_s() + grace_s
         with self.roster.changed:
-            while time.monotonic() < deadline_s and self.books.failure is None:
+            while self._clock.now_s() < deadline_s and self.books.failure is None:
                 if all(t.finished is not None for t in self.books.trainers.values()):
                     break
                 self.roster.changed.wait(_TICK_S)
@@ -344,13 +345,10 @@ class Guests:
 
     def _end_feed(self, place: GuestPlace) -> None:
         access = self._server.access()
-        folder = folder_of(place.data)
-        where = flight.Location.for_grpc_unix(short(folder)) if folder is not None else place.data.location
-        options = {} if folder is not None else client_options(access.tls)
         try:
-            with flight.FlightClient(where, **options) as client:
+            with connected(place.data, access.tls) as (client, _):
                 list(client.do_action(flight.Action(END, b""), call_options(access.secret)))
-        except flight.FlightError as error:
+        except (flight.FlightError, NodeLostError) as error:
             trainer = next(t for n, t in self.books.trainers.items() if self.books.guests[n].number == place.number)
             if trainer.finished is None:
                 self._await(lambda: trainer.finished is not None, _CAUSE_S)
@@ -361,10 +359,10 @@ class Guests:
         if self._closed:
             return
         limit_s = self._config.timeouts.stop + rhythm_of(self._config).silence_s
-        deadline_s = time.monotonic() + limit_s
+        deadline_s = self._clock.now_s() + limit_s
         with self.roster.changed:
             self.books.stop()
-            while not self.roster.is_quiet() and time.monotonic() < deadline_s:
+            while not self.roster.is_quiet() and self._clock.now_s() < deadline_s:
                 self.roster.sweep()
                 self.roster.changed.wait(_TICK_S)
             self._closed = True
@@ -382,7 +380,7 @@ class Guests:
     def _await_homeward(self, deadline_s: float) -> None:
         """Waits until detached agents have heard that they are dismissed."""
         if self._fed:
-            time.sleep(min(rhythm_of(self._config).waiting_s * 2, max(deadline_s - time.monotonic(), 0.0)))
+            time.sleep(min(rhythm_of(self._config).waiting_s * 2, max(deadline_s - self._clock.now_s(), 0.0)))
 
 
 def _answers(split: int, rows: Any, settings: GuestFeedSettings) -> Any:

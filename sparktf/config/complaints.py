@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from pydantic import ValidationError
@@ -50,12 +50,18 @@ def refusal(section: type[Section], error: ValidationError, raw: object) -> Conf
         raw: What was validated, if it is there still.
     """
     path = next((path for path, known in walk_sections() if known is section), "")
-    _, message, more = describe(error, raw, tuple(path.split(".")) if path else ())
-    return ConfigError(message + (f" (and {more} more)" if more else ""))
+    found = describe(error, raw, tuple(path.split(".")) if path else ())
+    return ConfigError(first_of([message for _, message in found]))
 
 
-def describe(error: ValidationError, raw: object, section: Key = ()) -> tuple[Key, str, int]:
-    """Returns the key of the most telling error, its message, and how many more keys are wrong.
+def first_of(messages: Sequence[str]) -> str:
+    """Returns the first of some messages, with how many more there are."""
+    more = len(messages) - 1
+    return messages[0] + (f" (and {more} more)" if more else "")
+
+
+def describe(error: ValidationError, raw: object, section: Key = ()) -> list[tuple[Key, str]]:
+    """Returns the keys that are wrong, each with its message, the most telling one first.
 
     A mistyped key often shows up twice, as unknown and as missing: the unknown one comes first, for it has the remedy.
 
@@ -66,8 +72,9 @@ def describe(error: ValidationError, raw: object, section: Key = ()) -> tuple[Ke
     by_key: dict[Key, list[ErrorDetails]] = {}
     for detail in error.errors(include_url=False):
         by_key.setdefault((*section, *_key(detail, raw)), []).append(detail)
-    key = min(by_key, key=lambda k: by_key[k][0]["type"] != _UNKNOWN)  # min keeps the first of equals
-    return key, _message(key, by_key[key]), len(by_key) - 1
+    # A stable sort: of equals the first one comes first.
+    keys = sorted(by_key, key=lambda key: by_key[key][0]["type"] != _UNKNOWN)
+    return [(key, _message(key, by_key[key])) for key in keys]
 
 
 def _key(detail: ErrorDetails, raw: Any) -> Key:

@@ -17,6 +17,9 @@ TFRECORD = "tfrecord"
 READ_DIRECTLY = (PARQUET, TFRECORD)
 """Formats that trainers read themselves."""
 
+ReaderOptions = dict[str, str | bool | int | float]
+"""Options of Spark's readers, as a configuration has them."""
+
 RecordType = Annotated[
     str,
     Field(
@@ -24,6 +27,12 @@ RecordType = Annotated[
         r"|tinyint|smallint|int|bigint|boolean|float|double|string|binary)$"
     ),
 ]
+
+
+def reader_options(options: ReaderOptions) -> dict[str, str]:
+    """Returns options as Spark takes them: as texts."""
+    return {key: str(value).lower() if isinstance(value, bool) else str(value) for key, value in options.items()}
+
 
 NO_SOURCE = "data names nothing to read: give data.path, data.table, data.sql or data.source"
 
@@ -97,6 +106,10 @@ class DataConfig(Section):
         min_length=1,
         description="What lies at `path`: `parquet`, `tfrecord` ([tfrecords.md](tfrecords.md)), or another format of "
         "Spark's.",
+    )
+    options: ReaderOptions = Field(
+        default={},
+        description="Options of Spark's reader of the files at `path`, e.g. `{header: true, sep: ';'}` of `csv`.",
     )
     record_types: dict[str, RecordType] | None = Field(
         default=None,
@@ -188,6 +201,11 @@ class DataConfig(Section):
     )
 
     @property
+    def reader_options(self) -> dict[str, str]:
+        """`options` as Spark takes them."""
+        return reader_options(self.options)
+
+    @property
     def source_key(self) -> str | None:
         """The key that names the source; None where the data is handed to `train()`."""
         return next(iter(self._named()), None)
@@ -202,6 +220,8 @@ class DataConfig(Section):
             raise ValueError(f"give one of path, table, sql and source, not {' and '.join(named)}")
         if self.format != "parquet" and self.path is None:
             raise ValueError(f"format: {self.format} goes with path, and with no other source")
+        if self.options and (self.path is None or self.format == TFRECORD):
+            raise ValueError("options are those of Spark's reader of files at path: give path, and no format: tfrecord")
         if self.format not in READ_DIRECTLY and self.mode == "direct":
             raise ValueError(f"mode: direct needs format: parquet or tfrecord, not {self.format}")
         if self.format != TFRECORD and self.record_types is not None:

@@ -25,12 +25,12 @@ from sparktf.config.data_section import READ_DIRECTLY, TFRECORD, DataConfig
 from sparktf.config.gate_section import GateConfig
 from sparktf.config.nodes import ClusterConfig
 from sparktf.config.predict_section import PredictConfig
-from sparktf.config.publish import OutputConfig, PublishConfig
+from sparktf.config.publish import ExportConfig, OutputConfig, PublishConfig
 from sparktf.config.section import FunctionName, Section, Switch
 from sparktf.config.submit import SubmitConfig
 from sparktf.config.table_moment import MOMENT_KEYS
 from sparktf.config.timeouts import TimeoutsConfig
-from sparktf.config.train import TrainConfig
+from sparktf.config.train import PUBLISHED, TrainConfig
 from sparktf.errors import ConfigError
 from sparktf.rundir import NAME_LENGTH, NAME_PATTERN
 from sparktf.topology import GangShape
@@ -85,6 +85,7 @@ class JobConfig(Section):
     train: TrainConfig = Field(default=TrainConfig(), description="The training.")
     checkpoint: CheckpointConfig = Field(default=CheckpointConfig(), description="Checkpoints.")
     output: OutputConfig = Field(description="Where results go.")
+    export: ExportConfig = Field(default=ExportConfig(), description="What the model is written as.")
     publish: PublishConfig | None = Field(
         default=None, description="Whether the model is put where readers find it ([publishing.md](publishing.md))."
     )
@@ -178,6 +179,15 @@ class JobConfig(Section):
         return self
 
     @model_validator(mode="after")
+    def _nights_begin_from_files(self) -> Self:
+        if self.train.init_from == PUBLISHED and "keras" not in self.export.formats:
+            raise ValueError(
+                f"train.init_from: {PUBLISHED} begins from the .keras file that the night before has exported, which "
+                "export.formats leaves out: add keras to it"
+            )
+        return self
+
+    @model_validator(mode="after")
     def _gate_has_what_it_compares(self) -> Self:
         if self.gate is None:
             return self
@@ -261,6 +271,7 @@ class JobConfig(Section):
         absent = {key for key in MOMENT_KEYS if getattr(self.data, key) is None}
         if self.data.format != TFRECORD:
             absent |= {"record_types", "record_sample"}
+        absent |= set() if self.data.options else {"options"}
         depends = {
             "data": self.data.model_dump(exclude=_NOT_PLANNED | absent),
             "seed": self.train.seed,

@@ -14,7 +14,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from sparktf.config.complaints import describe, shown
+from sparktf.config.complaints import describe, first_of, shown
 from sparktf.config.job import JobConfig
 from sparktf.config.shape import (
     COMMANDS,
@@ -97,8 +97,10 @@ def parse_config(
         # Not model_validate, whose errors do not say where a key was written.
         config: JobConfig = JobConfig.__pydantic_validator__.validate_python(filled)
     except ValidationError as error:
-        key, message, more = describe(error, filled)
-        raise ConfigError(f"{origin(key)}: {message}" + (f" (and {more} more)" if more else "")) from None
+        lines = tuple(f"{origin(key)}: {message}" for key, message in describe(error, filled))
+        refused = ConfigError(first_of(lines))
+        refused.all_wrong = lines
+        raise refused from None
     return config if day is None else config.for_day(day)
 
 

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from typing import Annotated, Literal, NamedTuple, Self
 
-from pydantic import Field, NonNegativeInt, PositiveInt, model_validator
+from pydantic import Field, NonNegativeInt, PositiveInt, field_validator, model_validator
 
 from sparktf.config.section import Section, Switch
 from sparktf.topology import GangShape
+
+_LAST_PORT = 65535
 
 Strategy = Literal["single", "mirrored", "multi_worker_mirrored", "parameter_server"]
 
@@ -75,7 +77,7 @@ class ClusterConfig(Section):
     control_port: int = Field(
         default=0,
         ge=0,
-        le=65535,
+        le=_LAST_PORT,
         description="Port of the driver's control server; 0 takes a free one. On one machine there is none.",
     )
     node_ports: Annotated[str, Field(pattern=r"^(0|\d+-\d+)$")] = Field(
@@ -88,6 +90,14 @@ class ClusterConfig(Section):
         description="Whether each executor has TensorFlow imported beforehand by a process from which the trainers of "
         "its nodes are forked; one that cannot be forked starts from nothing. `auto`: where no GPU is seen.",
     )
+
+    @field_validator("node_ports")
+    @classmethod
+    def _is_a_range(cls, ports: str) -> str:
+        first, _, last = ports.partition("-")
+        if ports != "0" and not 1 <= int(first) <= int(last) <= _LAST_PORT:
+            raise ValueError(f"{ports!r}: must be two ports from 1 to {_LAST_PORT}, the lower one first, or 0")
+        return ports
 
     @property
     def shape(self) -> GangShape:

@@ -25,7 +25,8 @@ A run is described by one YAML file. `sparktf check CONFIG` shows what a file me
 - `sparktf check` looks at what takes no Spark: code, files and columns, and room on `--master` (by default what a run
   from here would take: that of the section `submit`, where there is one or Hadoop is configured, else Spark's). What it
   has not looked at, it says. `--deep` does all that a run does before it holds anything, with Spark on this machine
-  where that is needed, and writes to `output.path` for a moment; `--no-deep` looks at the file alone.
+  where that is needed, builds the model in a process of its own and compares it with its inputs and targets, and writes
+  to `output.path` for a moment; `--no-deep` looks at the file alone.
 - `--set a.b=c` replaces one value, e.g. `--set train.epochs=3`; the value is YAML. Sections that are missing are made.
 - `--date 2026-11-20` fills templates in any text: `{{date}}` that day, `{{date-7}}` seven days before, `{{date+1}}` the
   day after, all as YYYY-MM-DD. `{{name}}` is the run's name. A value that starts with a template needs quotes.
@@ -82,6 +83,8 @@ def _default(field: FieldInfo) -> str:
         return "its defaults"
     if field.default is None:
         return "none"
+    if isinstance(field.default, tuple) and field.default:
+        return f"`[{', '.join(map(str, field.default))}]`"
     return f"`{dump_yaml(field.default).removesuffix('...' + chr(10)).strip()}`"
 
 

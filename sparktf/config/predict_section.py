@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Self
+import re
+from typing import Annotated, Literal, Self
 
-from pydantic import Field, NonNegativeInt, PositiveInt, model_validator
+from pydantic import Field, NonNegativeInt, PositiveInt, field_validator, model_validator
 
+from sparktf.config.data_section import ReaderOptions
 from sparktf.config.section import Section
 from sparktf.config.table_moment import TimestampSetting, VersionSetting, check_moment
 
@@ -13,7 +15,13 @@ PREDICT = "predict"
 """The section, and how `sparktf submit` tells the program that it ships that it is to score."""
 
 PUBLISHED = "published"
+AS_OF = "as-of"
 RUN = "run:"
+MODEL_WORDS = (PUBLISHED, AS_OF)
+"""What `predict.model` may say that is neither a run nor a path."""
+
+_PLAIN = re.compile(r"""[^\s_.\x00-\x1f"#%'*/:=?\\{}\[\]^][^\x00-\x1f"#%'*/:=?\\{}\[\]^]*""")
+"""A name that Spark and Hive have in a folder's name as it is: with another character it may lead elsewhere."""
 
 
 class PredictSourceConfig(Section):
@@ -21,6 +29,7 @@ class PredictSourceConfig(Section):
 
     path: str | None = Field(default=None, description="Files, or folders of them.")
     format: str = Field(default="parquet", description="Of the files: a format of Spark's.")
+    options: ReaderOptions = Field(default={}, description="Options of Spark's reader of the files, as `data.options`.")
     table: str | None = Field(default=None, description="A table or a view of the session.")
     version: VersionSetting = None
     timestamp: TimestampSetting = None
@@ -31,6 +40,8 @@ class PredictSourceConfig(Section):
     def _names_one_source(self) -> Self:
         if sum(value is not None for value in (self.path, self.table, self.sql)) != 1:
             raise ValueError("predict.source names what is scored by one of path, table and sql")
+        if self.options and self.path is None:
+            raise ValueError("predict.source.options are those of Spark's reader of files: give path")
         is_table = self.table is not None or (self.path is not None and self.format != "parquet")
         source = "sql" if self.sql is not None else "a path of Parquet files"
         check_moment(self.version, self.timestamp, source, is_table=is_table)
@@ -50,6 +61,16 @@ class PredictOutputConfig(Section):
         default="date", description="The column that the table or folder is partitioned by: it has the value of --date."
     )
 
+    @field_validator("partition")
+    @classmethod
+    def _is_plain(cls, partition: str) -> str:
+        if not _PLAIN.fullmatch(partition):
+            raise ValueError(
+                f"{partition!r} is no plain name of a column: it has none of / = \\ % : ' \" # * ? {{ }} [ ] ^, and "
+                "begins with neither _ nor a dot"
+            )
+        return partition
+
     @model_validator(mode="after")
     def _names_one_place(self) -> Self:
         if (self.path is None) == (self.table is None):
@@ -62,13 +83,19 @@ class PredictConfig(Section):
 
     model: Annotated[str, Field(min_length=1)] = Field(
         default=PUBLISHED,
-        description="`published` for the model that readers take, `run:<id>` for that of a run of this name, or the "
-        "path of another one; `--model` goes first.",
+        description="`published` for the model that readers take, `as-of` for the newest published one that is of an "
+        "earlier day than `--date`, `run:<id>` for that of a run of this name, or the path of another one; `--model` "
+        "goes first.",
     )
     source: PredictSourceConfig | None = Field(
         default=None, description="The rows. Default: those of `data`, with `data.where`."
     )
     output: PredictOutputConfig = Field(description="Where the predictions go.")
+    overwrite: Literal["own", "any"] = Field(
+        default="own",
+        description="What may be in the place of a day's predictions on `output.path`, and is replaced: `own` "
+        "predictions of this name alone, or `any`thing.",
+    )
     keep: tuple[str, ...] | None = Field(
         default=None, description="Columns of the rows that are written beside the predictions. Default: all."
     )

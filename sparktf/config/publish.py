@@ -1,10 +1,10 @@
-"""The sections `output` and `publish` of the configuration: where results go, and which of them readers see."""
+"""The sections `output`, `export` and `publish`: where results go, and which of them readers see."""
 
 from __future__ import annotations
 
 import datetime as dt
 import re
-from typing import Annotated
+from typing import Annotated, Literal
 
 from pydantic import Field, PositiveFloat, PositiveInt, field_validator
 
@@ -39,6 +39,24 @@ class MlflowConfig(Section):
                 "driver's environment, as MLFLOW_TRACKING_USERNAME and MLFLOW_TRACKING_PASSWORD"
             )
         return uri
+
+
+class ExportConfig(Section):
+    """What a trained model is written as."""
+
+    formats: tuple[Literal["saved_model", "keras"], ...] = Field(
+        default=("saved_model", "keras"),
+        description="`saved_model` is what readers use, and always there; `keras` is a `.keras` file, which later runs "
+        "begin from. A model that Keras cannot write into such a file, such as one with a schedule without "
+        "`get_config`, is refused before it is trained, unless the file is left out here.",
+    )
+
+    @field_validator("formats")
+    @classmethod
+    def _has_what_readers_use(cls, formats: tuple[str, ...]) -> tuple[str, ...]:
+        if "saved_model" not in formats:
+            raise ValueError("must have saved_model, which whoever uses the model reads")
+        return tuple(dict.fromkeys(formats))
 
 
 class OutputConfig(Section):

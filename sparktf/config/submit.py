@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any, Literal, Self
 
 from pydantic import Field, PositiveInt, field_validator, model_validator
 
 from sparktf.config.section import Section
+
+_MASTER = re.compile(
+    r"yarn|local(\[(\d+|\*)(,\s*\d+)?\])?|local-cluster\[\s*\d+\s*,\s*\d+\s*,\s*\d+\s*\]|(spark|k8s)://.+"
+)
 
 
 class SubmitConfig(Section):
@@ -44,6 +49,13 @@ class SubmitConfig(Section):
     def _settings_are_text(cls, value: Any) -> Any:
         """YAML's numbers and bools stand for what Spark reads: `true`, `3`."""
         return {k: _setting(v) for k, v in value.items()} if isinstance(value, dict) else value
+
+    @field_validator("master")
+    @classmethod
+    def _is_a_master(cls, master: str) -> str:
+        if not _MASTER.fullmatch(master):
+            raise ValueError(f"{master!r} is no master of Spark's: write yarn, local[4] or spark://host:7077")
+        return master
 
     @model_validator(mode="after")
     def _mode_fits_master(self) -> Self:

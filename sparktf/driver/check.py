@@ -8,20 +8,22 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING
 
-from sparktf.config.data_section import READ_DIRECTLY, TFRECORD
+from sparktf.config.data_section import TFRECORD
 from sparktf.config.job import JobConfig
 from sparktf.driver.code.module import binds, check_code, importable, require_module, search_path
+from sparktf.driver.code.tried_model import try_model
 from sparktf.driver.output import check_output
-from sparktf.driver.plan.features import Schema
-from sparktf.driver.plan.files import list_source, read_schema
+from sparktf.driver.plan.files import lake_schema, list_source
+from sparktf.driver.plan.kept_apart import check_predictions
 from sparktf.driver.plan.locality import FileBlock, nowhere
+from sparktf.driver.plan.named_columns import names_column
 from sparktf.driver.plan.not_plain import NotPlainError, left_to_spark
 from sparktf.driver.plan.paths import normalised
 from sparktf.driver.plan.plan import Plan
 from sparktf.driver.plan.planner import feed_spec, plan_source
 from sparktf.driver.plan.record_plan import record_schema
 from sparktf.driver.plan.spark_reads import SparkReads
-from sparktf.driver.source.choice import check_may_be_fed, choose_feed
+from sparktf.driver.source.choice import check_may_be_fed, choose_feed, is_read_directly
 from sparktf.driver.source.hdfs_blocks import is_on_hdfs, locate_or_warn
 from sparktf.driver.source.origin import Origin
 from sparktf.driver.spark.application import Slots, check_slots, hadoop_conf, slots_on, start_session
@@ -43,12 +45,14 @@ class Findings:
 
     Attributes:
         known: What is as it should be, a line each.
-        unknown: What could not be looked at.
+        unknown: What could not be looked at without Spark, TensorFlow and writing.
+        left: What nobody looks at before a run.
         errors: What is wrong, in the order in which a run would meet it.
     """
 
     known: list[str] = field(default_factory=list)
     unknown: list[str] = field(default_factory=list)
+    left: list[str] = field(default_factory=list)
     errors: list[SparkTFError] = field(default_factory=list)
 
     @contextmanager
@@ -76,18 +80,53 @@ def check_run(config: JobConfig, master: str, say: Callable[[str], None], *, dee
     found = Findings()
     check_gang(config, slots, found)
     found.unknown += () if deep else ("output.path can be written",)
+    found.left += _left_to_the_run(config)
     with found.part():
         systems = FileSystems(HadoopConf.from_environment())
         config = normalised(config, systems.normalise)
         if deep:
             check_output(systems.open(config.output.path), config.output.path)
             found.known.append(f"output: {config.output.path} can be written")
+    plan = None
+    with found.part():
+        check_predictions(config, systems)
     with found.part():
         plan = plan_here(config, systems, found, say, deep=deep)
         if plan is not None:
             found.known += _data_lines(plan)
             check_feeders(config, slots, plan, found)
+    if not deep:
+        found.unknown.append(_TAKES)
+    elif plan is None or found.errors:
+        found.left.append(_TAKES)
+    else:
+        with found.part():
+            _try_model(config, plan, found)
     return found
+
+
+def _try_model(config: JobConfig, plan: Plan, found: Findings) -> None:
+    """Builds the model, and compares it with what it is fed. Raises what `try_model` does."""
+    takes_assets = binds(config.model_module, "prepare", search_path(config.code_folder)) is not False
+    try:
+        known = try_model(config, plan.spec)
+    except SparkTFError as error:
+        if not takes_assets:
+            raise
+        found.left.append(f"{_TAKES} (without what its prepare returns, it was not built: {error})")
+        return
+    (found.known if known else found.left).append(f"model: {known}" if known else _TAKES)
+
+
+_TAKES = "whether the model takes data.inputs and learns data.targets"
+
+
+def _left_to_the_run(config: JobConfig) -> Iterator[str]:
+    """Yields what only the run sees."""
+    if config.gate is not None:
+        yield f"whether the model has the gate's metrics {', '.join(config.gate.metrics)}"
+    if config.train.init_from is not None:
+        yield f"whether train.init_from: {config.train.init_from} is there and fits the model"
 
 
 def check_gang(config: JobConfig, slots: Slots, found: Findings) -> None:
@@ -130,7 +169,7 @@ def plan_here(
     data = config.data
     if data.source_key is None:
         return None
-    is_lake = data.path is not None and data.format in READ_DIRECTLY and data.mode != "spark"
+    is_lake = is_read_directly(data) and data.mode != "spark"
     if is_lake and not (located and is_on_hdfs(str(data.path))):
         try:
             return _plan_lake(config, file_systems, found, deep=deep)
@@ -183,7 +222,7 @@ def _check_columns(config: JobConfig, file_systems: FileSystems, found: Findings
     if config.data.format == TFRECORD:
         _, schema = record_schema(storage, source, config.data.record_types, config.data.record_sample)
     else:
-        schema = Schema(read_schema(storage, source, reads), lambda column: None)
+        schema = lake_schema(storage, source, reads, partial(names_column, config.data), looks_in=False)
     feed_spec(config, schema, source.partitions)
     kind = "TFRecord" if config.data.format == TFRECORD else "Parquet"
     found.known.append(f"data: {len(source.files):,} {kind} files at {path}; the first has the columns")

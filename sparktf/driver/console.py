@@ -176,7 +176,7 @@ class _NotebookLine:
         return {"text/plain": line, "text/html": f"<code>{html.escape(line)}</code>" if line else ""}
 
 
-_COLOURS = {Verdict.DONE: "green", Verdict.GATED: "yellow", Verdict.NOT_READY: "yellow"}
+_COLOURS = {Verdict.DONE: "green", Verdict.GATED: "yellow", Verdict.NOT_READY: "yellow", Verdict.OWNED: "yellow"}
 
 
 def ending_of(result: RunResult) -> str:
@@ -339,7 +339,7 @@ def _facts(result: RunResult) -> list[tuple[str, str]]:
     facts.extend(_ends(result))
     if result.kept is not None:
         kept = result.kept
-        facts.append(("weights", f"of epoch {kept.epoch + 1}, step {kept.step:,}: best {kept.metric} {kept.value:.4f}"))
+        facts.append(("weights", f"{kept.whose}: best {kept.metric} {kept.value:.4f}"))
     for stream, values in result.metrics.items():
         facts.extend((f"{stream} {name}", _figure(value)) for name, value in values.items())
     if result.evaluation_error is not None:

@@ -13,11 +13,13 @@ from sparktf.driver.plan.plan import Plan
 from sparktf.driver.plan.stored_plan import load_plan, save_plan
 from sparktf.errors import (
     ConfigError,
+    CorruptFileError,
     FencedOffError,
     OwnedError,
     PreflightError,
     SparkTFError,
     StorageError,
+    StorageNotFoundError,
     StoragePermissionError,
     StorageUnavailableError,
 )
@@ -25,12 +27,15 @@ from sparktf.event_log import EventLog, next_segment
 from sparktf.events import RunBegun
 from sparktf.knobs import KNOBS
 from sparktf.result import Application, RunResult, result_content
-from sparktf.rundir import RunDirectory
-from sparktf.storage.base import Storage
+from sparktf.rundir import EVENTS, TERMS, RunDirectory, is_of_a_run, is_on_its_way
+from sparktf.storage.base import Storage, name_of
 from sparktf.storage.fence import Fence
 from sparktf.storage.last_steps import LastSteps
 from sparktf.storage.ownership import Ownership
 from sparktf.storage.results import read_result
+
+_NAMED = 3
+"""So many entries of a folder that is refused are named."""
 
 
 def check_output(storage: Storage, path: str) -> None:
@@ -46,6 +51,32 @@ def check_output(storage: Storage, path: str) -> None:
         raise
     except StorageError as e:
         raise PreflightError(f"output.path cannot be written: {e}") from e
+
+
+def check_folder(storage: Storage, rundir: RunDirectory) -> None:
+    """Refuses a run directory that somebody else has filled: what a run puts in its place would replace it.
+
+    Raises:
+        PreflightError: it is not empty, and no run has begun there; or it cannot be read.
+        StorageError: the storage failed.
+    """
+    try:
+        names = {name_of(entry.path) for entry in storage.list(rundir.path)}
+    except StorageNotFoundError:
+        return
+    except StoragePermissionError as e:
+        raise PreflightError(f"output.path cannot be read: {e}") from e
+    if {TERMS, EVENTS} & names or all(is_on_its_way(name) for name in names):
+        return
+    with suppress(StorageNotFoundError, CorruptFileError):  # of a run that was refused before it had an owner
+        result = read_result(storage, rundir.result)
+        if (result.name, result.run_id) == (rundir.name, rundir.run_id) and all(map(is_of_a_run, names)):
+            return
+    found = ", ".join(sorted(names)[:_NAMED])
+    raise PreflightError(
+        f"{rundir.path} is not empty, and no run has begun there: it holds {found}. Nothing is written there: "
+        "choose another output.path or run id"
+    )
 
 
 def plan_of_run(
@@ -161,6 +192,11 @@ class ResultFile:
         except StoragePermissionError as e:
             raise PreflightError(f"output.path cannot be read: {e}") from e
         result = read_result(self._storage, path)
+        if (result.name, result.run_id) != (self._rundir.name, self._rundir.run_id):
+            raise PreflightError(
+                f"{path} is the result of {result.name}/{result.run_id}, and not of {self._rundir.run}: the folder was "
+                "copied or renamed; choose another run id, or take the file away"
+            )
         return result if result.is_repeated_by(self._application) else None
 
     def check_owner(self) -> None:
@@ -251,6 +287,11 @@ class Tenure:
         Raises:
             SparkTFError: of `preflight`; of `begin`; or the run cannot be this application's any more.
         """
+        try:
+            check_folder(self._storage, self._rundir)
+        except BaseException:
+            self.fence.give_up()  # nothing is to be written, the result included
+            raise
         repeated = self.results.standing()
         if repeated is not None:
             self._begin_last_steps(say, wait=wait)

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import datetime
 import traceback
 from contextlib import suppress
 from functools import partial
 from typing import Any
 
-from sparktf.clock import Stopwatch
 from sparktf.config.job import JobConfig
 from sparktf.config.load import show_config
 from sparktf.driver.attempt import restart
@@ -41,13 +39,14 @@ from sparktf.events import AttemptBegun, AttemptEnded, RunBegun
 from sparktf.knobs import KNOBS
 from sparktf.lifecycle import RUN, RunEvent, RunState, step
 from sparktf.result import AttemptResult, NodeResult, RunResult
+from sparktf.run_time import RunTime
 from sparktf.rundir import RunDirectory
 from sparktf.sequence import Cursor, Stream
-from sparktf.time_limit import time_limit
+from sparktf.storage.checkpoints import steps_in
 from sparktf.wire.control import TrainerSpec
 from sparktf.wire.restore import Restore
 
-_BEGINS = {RunEvent.PLANNED: "prepare", RunEvent.BEGIN: "train", RunEvent.AGAIN: "reserve"}
+_BEGINS = {RunEvent.BEGIN: "train", RunEvent.AGAIN: "reserve"}
 """What begins with an event, of the phases that `RunResult.seconds` tells of."""
 
 
@@ -71,8 +70,9 @@ class Run:
         self._hasty = file_systems.open(root, deadline_s=KNOBS.hasty_storage_s)
         self._journal = Journal(gang.console, config)
         self._display, self._voice = self._journal.display, self._journal.voice
-        self._started_s = self._clock.wall_s()
-        self._stopwatch = Stopwatch(self._clock.now_s, "preflight")
+        ending_s = partial(self._hooks.ending_s, config, self._rundir)
+        committed = partial(steps_in, self._storage, self._rundir.checkpoints)
+        self._time = RunTime(self._clock, config.train, ending_s, committed)
         self._attempts: list[AttemptResult] = []
         self._result = RunResult(
             run_id=run_id,
@@ -135,10 +135,11 @@ class Run:
         self._open_events()
         self._display.say(f"run {self._rundir.name}/{self._rundir.run_id} on {self._site.place}")
         self._hooks.begun(config, self._rundir, self._summary(None), self._voice)
-        self._stopwatch.enter("plan")
+        self._time.enter("plan")
         plan = plan_of_run(config, self._storage, self._rundir, self._fence, self._plan, self._display.say)
         self._result = self._result.model_copy(update={"source_version": plan.source_version})
         self._take(RunEvent.PLANNED)
+        self._time.go_on_to("prepare")
         assets = self._site.prepare(config, plan, self._storage, self._rundir.assets, self._fence.put)
         self._committer = Committer(
             config,
@@ -146,11 +147,11 @@ class Run:
             self._rundir,
             plan,
             self._journal.warn,
-            clock=self._clock,
+            clock=self._gang.clock,
             hasty=self._hasty,
             fence=self._fence,
         )
-        self._stopwatch.enter("reserve")
+        self._time.go_on_to("reserve")
         self._gang.reserve(config, plan, self._voice)
         self._take(RunEvent.RESERVED)
         self._run_attempts(plan, assets)
@@ -159,18 +160,19 @@ class Run:
 
     def _plan(self) -> Plan:
         """Plans a run that has no plan yet, unless those above the driver refuse its data."""
-        self._stopwatch.enter("wait")
+        self._time.enter("wait")
         self._hooks.before_plan(self._config, self._rundir, self._voice)
-        self._stopwatch.enter("plan")
+        self._time.enter("plan")
         plan = self._site.plan(self._config, self._voice)
-        self._stopwatch.enter("check")
+        self._time.enter("check")
         self._hooks.planned(self._config, plan, self._rundir, self._fence.put, self._voice)
-        self._stopwatch.enter("plan")
+        self._time.enter("plan")
         return plan
 
     def _open_events(self) -> None:
-        config = self._config
-        begun = RunBegun(run_id=self._rundir.run_id, config=config.config_hash(), plan=config.plan_hash())
+        config, run_id, application = self._config, self._rundir.run_id, self._result.application
+        hashes = config.config_hash(), config.plan_hash()
+        begun = RunBegun(run_id=run_id, application=application, config=hashes[0], plan=hashes[1])
         self._journal.open(open_events(self._storage, self._fence, self._rundir.events, self._clock, begun))
 
     # ---- attempts ----
@@ -211,15 +213,13 @@ class Run:
         restore = committer.begin()
         started_s = self._clock.now_s()
         cursor = restore.cursor if restore else Cursor()
-        trainers = seating.trainers(started_s)
-        attempt = Attempt(
-            number, self._config, plan, cursor, trainers, self._clock.now_s, self._clock.wall_s, hosts=seating.dealt
-        )
+        trainers, now_s = seating.trainers(gang.clock.now_s()), gang.clock.now_s
+        attempt = Attempt(number, self._config, plan, cursor, trainers, now_s, self._clock.wall_s, hosts=seating.dealt)
         attempt.rows_aside, attempt.rows_replayed = restore.rows_aside if restore else 0, committer.replayed
         attempt.evaluation.commits.begin(restore)
         if plan.staged:
             attempt.fed.ledger = seating.ledger(
-                attempt, plan.staged, self._clock.now_s, committer.splits, rebalance=self._config.data.rebalance
+                attempt, plan.staged, now_s, committer.splits, rebalance=self._config.data.rebalance
             )
         feeding = Feeding(attempt, partial(gang.feed, self._config, plan, number))
         committer.attempt = attempt
@@ -234,7 +234,7 @@ class Run:
             outcome = watch.follow()
             if outcome is Outcome.DONE:
                 watch.settle()
-                self._stopwatch.enter("publish")
+                self._time.enter("publish")
                 committer.publish(attempt)
                 self._take(RunEvent.PUBLISHED)
         finally:
@@ -274,9 +274,9 @@ class Run:
     def _leader(
         self, number: int, seating: Seating, plan: Plan, assets: dict[str, Any], restore: Restore | None
     ) -> TrainerSpec:
-        """Returns what the leader's trainer gets."""
+        """Returns what the leader's trainer gets. Raises `TimeUpError` where the wait for nodes left it no time."""
+        self._time.go_on_to("reserve")
         models = self._hooks.models(self._config, self._rundir, self._voice, resumes=restore is not None)
-        before_s = partial(self._hooks.ending_s, self._config, self._rundir)
         return TrainerSpec(
             run_id=self._rundir.run_id,
             run_root=self._rundir.root,
@@ -291,7 +291,7 @@ class Run:
             assets=assets,
             restore=restore,
             hadoop=self._site.file_systems.hadoop.for_nodes(),
-            time_limit=time_limit(self._config.train, self._started_s, self._clock.wall_s(), before_s),
+            time_limit=self._time.limit(),
             **models._asdict(),
         )
 
@@ -372,7 +372,6 @@ class Run:
 
     def _summary(self, error: ErrorRecord | None) -> RunResult:
         committer = self._committer
-        started = datetime.datetime.fromtimestamp(self._started_s, datetime.UTC)
         with self._gang.roster.changed:
             trained = {} if committer is None else committer.facts()
         return self._result.model_copy(
@@ -381,9 +380,7 @@ class Run:
                 "error": error,
                 "attempts": tuple(self._attempts),
                 "warnings": tuple(self._journal.warnings),
-                "started": started.isoformat(timespec="seconds"),
-                "duration_s": round(self._clock.wall_s() - self._started_s, 3),
-                "seconds": self._stopwatch.seconds(),
+                **self._time.facts(),
                 **trained,
             }
         )
@@ -391,7 +388,7 @@ class Run:
     def _take(self, event: RunEvent) -> None:
         self._state = step(RUN, self._state, event, f"run {self._rundir.name}/{self._rundir.run_id}")
         if event in _BEGINS:
-            self._stopwatch.enter(_BEGINS[event])
+            self._time.enter(_BEGINS[event])
 
     def _need_committer(self) -> Committer:
         if self._committer is None:

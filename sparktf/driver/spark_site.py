@@ -49,6 +49,7 @@ from sparktf.driver.spark.executors import (
     request_executors,
 )
 from sparktf.driver.spark.feeders import SparkFeeders
+from sparktf.driver.spark.reservations import Reservations
 from sparktf.driver.spark.shipping import ship_code
 from sparktf.driver.spark.yarn_memory import check_overhead
 from sparktf.errors import PreflightError
@@ -57,6 +58,7 @@ from sparktf.executor.feeder import FeederSettings
 from sparktf.knobs import KNOBS
 from sparktf.storage import FileSystems, Storage
 from sparktf.wire.control import Action
+from sparktf.wire.reserving import ReserveRequest
 
 
 class SparkSite:
@@ -80,6 +82,7 @@ class SparkSite:
         self.one_machine = self._slots.one_machine
         self.duplicates_wait = _flag(spark, "spark.speculation")
         self._agents: SparkAgents | ClusterAgents | None = None
+        self._reservations: Reservations | None = None  # where another package's cluster reserves the executors
         self._given: DataFrame | RDD[Any] | None = None
         self._origin: Origin | None = None
 
@@ -158,6 +161,9 @@ class SparkSite:
     def serve(self, config: JobConfig, handlers: Mapping[Action, Handler]) -> ControlServer:
         """See `Site`. A socket's folder goes with the JVM."""
         scratch = str(self._spark.sparkContext._temp_dir)
+        if config.cluster.engine == "tensorflowonspark":
+            self._reservations = Reservations(config.cluster.nodes)
+            handlers = {**handlers, Action.RESERVE: Handler(ReserveRequest, self._reservations.reserve)}
         return serve(config, handlers, self._addresses(), one_machine=self.one_machine, scratch=scratch)
 
     def start_agents(
@@ -177,9 +183,11 @@ class SparkSite:
         spares = count - config.cluster.nodes
         if self._slots.is_local:
             settings = replace(settings, nurseries=early_nursery.begin(config))
-        if config.cluster.engine == "tensorflowonspark":
-            count, reserve_s = config.cluster.nodes, config.timeouts.reserve
-            self._agents = ClusterAgents(self._spark, count, self._slots, settings, reserve_s)
+        if self._reservations is not None:
+            cluster = config.cluster
+            self._agents = ClusterAgents(
+                self._spark, cluster.nodes, self._slots, settings, self._reservations, config.timeouts.reserve
+            )
         else:
             self._agents = SparkAgents(self._spark, count, self._slots, settings, spares=spares, feeders=feeders)
         return self._agents

@@ -89,7 +89,7 @@ class Watch:
             NodeLostError: Spark has given the agents up too often.
             PreflightError: an agent that it has started anew cannot start trainers.
         """
-        clock = self.gang.site.clock
+        clock = self.gang.clock
         ready_s = clock.now_s() + self.config.timeouts.start
         while True:
             self.gang.tick()
@@ -118,7 +118,7 @@ class Watch:
         with self.gang.roster.changed:
             commits = self.committer.collect(self.attempt)
         self._commit(commits)
-        clock, limit_s = self.gang.site.clock, self.config.timeouts.upload
+        clock, limit_s = self.gang.clock, self.config.timeouts.upload
         until_s = clock.now_s() + limit_s
         while not self.writer.is_idle:
             left_s = until_s - clock.now_s()
@@ -135,7 +135,7 @@ class Watch:
     def leave(self, limit_s: float) -> None:
         """Begins no other commit, and waits for the one that is under way, but not for long."""
         self.writer.drop()
-        clock = self.gang.site.clock
+        clock = self.gang.clock
         until_s = clock.now_s() + (0.0 if self._given_up else limit_s)
         while not self.writer.is_idle and clock.now_s() < until_s:
             self.gang.tick()
@@ -148,12 +148,12 @@ class Watch:
         swept = self.gang.roster.sweep()
         for lost, facts in zip(swept, self.gang.site.facts([lost.agent for lost in swept]), strict=True):
             with self.gang.roster.changed:
-                self.attempt.agent_lost(lost.agent.id, facts.removed or lost.reason, facts.log)
+                self.attempt.agent_lost(lost.agent.id, lost.in_words(facts), facts.log)
 
     def _replace_lost(self) -> None:
         """Has others take the places of trainers that are lost, where the attempt goes on without them."""
+        said = self.replacements.fill()
         with self.gang.roster.changed:
-            said = self.replacements.fill()
             losses = [record.message for record in self.attempt.losses.records]
         for before, lost in zip_longest(self._mourned, losses):
             if lost != before:  # also where more is known of one than its silence

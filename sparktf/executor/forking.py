@@ -96,6 +96,7 @@ class Nursery:
         self._log = base / "nursery.log"
         self._pid: int | None = None
         self._ready = self._dead = False
+        self._asked = 0
         self._codes: dict[int, int] = {}
         self._place = (shared or base) / f"nursery-{_key(environment, also)}"
 
@@ -133,10 +134,10 @@ class Nursery:
             log: What the trainer says goes there.
 
         Raises:
-            OSError: it cannot, or it has died. After anything but a refusal it forks no more for this agent.
+            OSError: it cannot now, or it has died. Whoever is only late may fork the next one.
         """
         if self.is_importing():
-            raise self._ended("it has not finished importing")
+            raise OSError("it has not finished importing")
         reading, writing = os.pipe()
         stdin = os.fdopen(writing, "wb")
         try:
@@ -154,11 +155,14 @@ class Nursery:
         with tempfile.TemporaryFile() as said, suppress(OSError):  # that it is dead is heard below
             said.write(json.dumps(dict(environment)).encode())  # on YARN, there can be more than goes into a message
             said.seek(0)
-            socket.send_fds(self._socket, [b"fork"], [reading, log.fileno(), said.fileno()])
+            self._asked += 1
+            socket.send_fds(self._socket, [str(self._asked).encode()], [reading, log.fileno(), said.fileno()])
         while answer := self._hear(KNOBS.nursery_answer_s):
-            if "pid" in answer or "refused" in answer:
+            if answer.get("asked") == self._asked:
                 return answer
-        raise self._ended("it died" if self._dead else f"it did not answer within {KNOBS.nursery_answer_s:g} s")
+        if not self._dead:
+            raise OSError(f"it did not answer within {KNOBS.nursery_answer_s:g} s")
+        raise self._ended()
 
     def exit_code(self, pid: int, wait_s: float) -> int | None:
         """Returns the exit code of a trainer, once, and None while that runs.
@@ -186,19 +190,20 @@ class Nursery:
             return {}
         self._ready = True
         found: dict[str, Any] = json.loads(said)
+        if "pid" in found:  # of one that had its number before, the end may have come too late for whoever waited
+            self._codes.pop(found["pid"], None)
         if "exited" in found:
             self._codes[found["exited"]] = found["code"]
         return found
 
-    def _ended(self, why: str) -> OSError:
-        """Does without it from now on; returns the error that tells of it."""
-        is_useless, self._dead = self._dead or not self._ready, True
+    def _ended(self) -> OSError:
+        """Returns the error that tells of its end."""
         self._socket.close()
-        if self._pid is None or not is_useless:
-            return OSError(why)
+        if self._pid is None:
+            return OSError("it died")
         code = self._kill(self._pid)
         said = self._log.read_bytes()[-_LOG_NBYTES:].decode(errors="replace").strip().splitlines()
-        return OSError(f"{why}, exit code {code}" + (f": {said[-1]}" if said else ""))
+        return OSError(f"it died, exit code {code}" + (f": {said[-1]}" if said else ""))
 
     def _kill(self, pid: int) -> int:
         """Ends the process, which no other agent can have a use for; returns its exit code."""
@@ -208,13 +213,12 @@ class Nursery:
 
     def close(self) -> None:
         """Leaves it, with which the trainers end that it has forked for this agent; it ends with the last to leave."""
-        is_over = is_stuck = self.is_importing()
-        if not is_stuck and not self._dead:
+        is_over = self.is_importing()
+        if not is_over and not self._dead:
             self._socket.shutdown(socket.SHUT_WR)
             while answer := self._hear(KNOBS.nursery_answer_s):
                 is_over = "over" in answer
-            is_stuck = not self._dead
-        if self._pid is not None and (is_over or is_stuck):
+        if self._pid is not None and is_over:
             self._kill(self._pid)
             self._place.unlink(missing_ok=True)
         self._dead = True

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import itertools
-import os
 import socket
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,12 +15,11 @@ from pyarrow import flight
 from sparktf.errors import BadValueError, NodeLostError
 from sparktf.executor.identity import executor_identity
 from sparktf.feed.any_rows import UnfitRowsError, batch_to_rows, rows_to_batch
-from sparktf.feed.client import folder_of
+from sparktf.feed.client import connected
 from sparktf.feed.guest_feed import WRAPPED, unwrapped, wrapped
-from sparktf.feed.server import short
 from sparktf.wire.channel import ControlClient
 from sparktf.wire.control import Action
-from sparktf.wire.flight import call_options, client_options
+from sparktf.wire.flight import call_options
 from sparktf.wire.guest import Deal, DealRequest, GuestPlace
 from sparktf.wire.security import ControlAccess
 
@@ -72,7 +70,7 @@ def answer_guests(split: int, rows: Iterable[Any], settings: GuestFeedSettings) 
     place = _nearest(split, settings.places)
     try:
         with ExitStack() as stack:
-            client = stack.enter_context(_connected(place, settings))
+            client, _ = stack.enter_context(connected(place.data, settings.access.tls))
             descriptor = flight.FlightDescriptor.for_command(b"answer")
             writer, reader = client.do_exchange(descriptor, call_options(settings.access.secret))
             stack.callback(writer.close)
@@ -132,7 +130,7 @@ class _Writer:
     """A call that brings rows to one node."""
 
     def __init__(self, stack: ExitStack, place: GuestPlace, settings: GuestFeedSettings) -> None:
-        client = stack.enter_context(_connected(place, settings))
+        client, _ = stack.enter_context(connected(place.data, settings.access.tls))
         descriptor = flight.FlightDescriptor.for_command(b"put")
         self._writer, self._reader = client.do_put(descriptor, WRAPPED, call_options(settings.access.secret))
         stack.callback(self._writer.close)
@@ -154,21 +152,6 @@ def _nearest(split: int, places: Sequence[GuestPlace]) -> GuestPlace:
     on_host = [place for place in places if place.host == host]
     here = [place for place in on_host if place.jvm == jvm] or on_host or list(places)
     return here[split % len(here)]
-
-
-@contextmanager
-def _connected(place: GuestPlace, settings: GuestFeedSettings) -> Iterator[Any]:
-    """Connects to a node: over its unix socket where that can be reached, else over TCP."""
-    folder = folder_of(place.data)
-    if folder is None:
-        with flight.FlightClient(place.data.location, **client_options(settings.access.tls)) as client:
-            yield client
-        return
-    try:
-        with flight.FlightClient(flight.Location.for_grpc_unix(short(folder))) as client:
-            yield client
-    finally:
-        os.close(folder)
 
 
 def _line(error: Exception) -> str:

@@ -18,7 +18,7 @@ from sparktf.executor.spark_stream import whole
 from sparktf.exported import ModelFeed, ModelOutput
 from sparktf.feature import Feature
 from sparktf.feed.aside import Aside, too_many
-from sparktf.feed.columns import Array, Columns, Ragged, Strings, row_count, slice_rows
+from sparktf.feed.columns import Array, Columns, Ragged, Strings, row_count, slice_rows, take_rows
 from sparktf.feed.convert import assemble
 from sparktf.feed.row_group import RowGroup
 from sparktf.wire.scored_model import CODES, VALUES, ScoredModel
@@ -69,7 +69,7 @@ def scored(batches: Iterable[pa.RecordBatch], settings: ScoringSettings) -> Iter
     Raises:
         BadValueError: a value cannot be what it was in training; the message names partition, row and column.
         ModelContractError: the model cannot be loaded, or fails.
-        NodeLostError: the process that scores has ended; Spark tries the task again.
+        NodeLostError: the process that scores has ended, or hangs; Spark tries the task again.
     """
     scorer: Scorer | None = None
     under_way: deque[_Sent] = deque()
@@ -100,7 +100,7 @@ class _Rows:
         self._first_row = self._bad = 0
 
     def columns(self, batch: pa.RecordBatch) -> tuple[Columns, Array]:
-        """Returns the next rows, and which of them fail a check; in the place of these there is something or other.
+        """Returns the next rows, and which of them fail a check; in the place of these there are others.
 
         Raises:
             BadValueError: there are more of these than may be.
@@ -129,7 +129,14 @@ class _Rows:
         self._bad += int(aside.bad.sum())
         if self._bad > most:
             raise too_many(self._bad, most, aside.among(np.arange(n)))
-        return columns, aside.bad
+        return of_good_rows(columns, aside.bad), aside.bad
+
+
+def of_good_rows(columns: Columns, bad: Array) -> Columns:
+    """Returns as many rows, with a good one in the place of each bad one: no model need take what stands there."""
+    if not bad.any() or bad.all():
+        return columns
+    return take_rows(columns, np.where(bad, np.flatnonzero(~bad)[0], np.arange(len(bad))), {})
 
 
 def _zeros(feature: Feature, rows: int) -> Array:

@@ -7,20 +7,24 @@ from __future__ import annotations
 
 import hashlib
 import os
+import signal
 import socket
 import sys
 import tempfile
 from collections import deque
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 
+from sparktf.clock import ListeningClock, SystemClock
 from sparktf.errors import NodeLostError
 from sparktf.executor.identity import executor_identity
 from sparktf.executor.rendezvous import meet
 from sparktf.executor.trainer_process import trainer_environment
 from sparktf.feed.columns import Array
 from sparktf.feed.shared import hear, tell
-from sparktf.wire.scored_model import ScoredModel, error_of, settings_array
+from sparktf.knobs import KNOBS
+from sparktf.wire.scored_model import BEAT, ScoredModel, error_of, settings_array
 
 _MODULE = "sparktf.trainer.scoring"
 _LOG_NBYTES = 4096
@@ -36,7 +40,7 @@ class Scorer:
 
         Raises:
             ModelContractError: the model cannot be loaded.
-            NodeLostError: the process has ended.
+            NodeLostError: the process has ended, or hangs, and is ended.
             StorageError: the model cannot be read.
             OSError: it cannot be started.
         """
@@ -46,7 +50,10 @@ class Scorer:
         executor = executor_identity()
         name = f"scorer-{executor.partition('@')[0]}-{_key(model)}"
         self._log = self._folder / f"{name}.log"
-        self._socket = meet(self._folder / name, lambda listening: self._start(listening, name, executor))
+        self._place = self._folder / name
+        self._process = 0
+        self._clock = ListeningClock(SystemClock())
+        self._socket = meet(self._place, lambda listening: self._start(listening, name, executor))
         try:
             self._ask("load", settings_array(model))
             self._answer()
@@ -56,18 +63,21 @@ class Scorer:
 
     def _start(self, listening: socket.socket, name: str, executor: str) -> None:
         work = tempfile.mkdtemp(prefix=f"{name}-", dir=self._folder)
+        self._log.touch(mode=0o600)  # Spark's folder may be open to all users
         with self._log.open("wb") as log:
             files = [listening.fileno(), log.fileno(), log.fileno()]
             actions = [(os.POSIX_SPAWN_DUP2, file, to) for to, file in enumerate(files)]
             command = [sys.executable, "-P", "-m", _MODULE, executor, str(self._folder / name), work]
-            os.posix_spawn(sys.executable, command, trainer_environment(Path(work)), file_actions=actions)
+            self._process = os.posix_spawn(
+                sys.executable, command, trainer_environment(Path(work)), file_actions=actions
+            )
 
     def send(self, arrays: Mapping[str, Array]) -> None:
         """Has rows scored; `receive` returns the outputs, in the order in which rows were sent.
 
         Raises:
             ModelContractError: the model fails on rows that were sent before.
-            NodeLostError: the process has ended.
+            NodeLostError: the process has ended, or hangs, and is ended.
         """
         if self._owed == _OWED:
             self._answers.append(self._answer())
@@ -80,7 +90,7 @@ class Scorer:
 
         Raises:
             ModelContractError: the model fails.
-            NodeLostError: the process has ended.
+            NodeLostError: the process has ended, or hangs, and is ended.
         """
         if self._answers:
             return self._answers.popleft()
@@ -93,25 +103,66 @@ class Scorer:
 
     def _ask(self, verb: str, arrays: Mapping[str, Array]) -> None:
         try:
+            self._socket.settimeout(None)
             tell(self._socket, verb, arrays)
         except OSError as error:
-            raise self._lost() from error
+            raise self._lost("has ended") from error
 
     def _answer(self) -> dict[str, Array]:
-        try:
-            verb, arrays = hear(self._socket)
-        except (EOFError, OSError) as error:
-            raise self._lost() from error
+        began_s = heard_s = self._clock.now_s()
+        while (heard := self._heard()) is None or heard[0].startswith(BEAT):
+            now_s = self._clock.now_s()
+            if heard is not None:
+                heard_s, self._process = now_s, int(heard[0].removeprefix(BEAT))
+            if (why := hangs(now_s - heard_s, now_s - began_s)) is not None:
+                self._end()
+                raise self._lost(why)
+        verb, arrays = heard
         if verb == "error":
             raise error_of(arrays)
         return arrays
 
-    def _lost(self) -> NodeLostError:
+    def _heard(self) -> tuple[str, dict[str, Array]] | None:
+        """Returns what it says next, None where it says nothing for a moment."""
+        try:
+            self._socket.settimeout(KNOBS.scorer_look_s)
+            return hear(self._socket)
+        except TimeoutError:
+            return None
+        except (EOFError, OSError) as error:
+            raise self._lost("has ended") from error
+
+    def _end(self) -> None:
+        """Ends the process, also one that is stopped, so that the next try has another."""
+        if not self._process:  # it has never said which it is
+            self._place.unlink(missing_ok=True)
+            return
+        with suppress(ProcessLookupError):  # it has not closed the socket, so that no other has its number
+            os.kill(self._process, signal.SIGKILL)
+        with suppress(EOFError, OSError):  # the next try must not find it while it ends
+            while True:
+                hear(self._socket)
+
+    def _lost(self, why: str) -> NodeLostError:
         said = ""
         if self._log.exists():
             said = self._log.read_bytes()[-_LOG_NBYTES:].decode(errors="replace").strip()
         last = next((line.strip() for line in reversed(said.splitlines()) if line.strip()), "it has said nothing")
-        return NodeLostError(f"the process that scores for this executor has ended; the last that it said: {last}")
+        return NodeLostError(f"the process that scores for this executor {why}; the last that it said: {last}")
+
+
+def hangs(silent_s: float, waited_s: float) -> str | None:
+    """Returns what is wrong with a process that scores, if anything is.
+
+    Args:
+        silent_s: So long it has not said that it lives.
+        waited_s: So long an answer is waited for.
+    """
+    if silent_s > KNOBS.scorer_silent_s:
+        return f"was silent for {silent_s:.0f} s, and is ended"
+    if waited_s > KNOBS.scorer_answer_s:
+        return f"gave no answer for {waited_s:.0f} s, and is ended"
+    return None
 
 
 def _key(model: ScoredModel) -> str:

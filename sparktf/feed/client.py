@@ -13,12 +13,13 @@ from typing import NamedTuple
 import pyarrow as pa
 from pyarrow import flight
 
+from sparktf.errors import NodeLostError
 from sparktf.feed.server import ADMIT, GIVEN, GO, short
 from sparktf.feed.staged_rows import StagedRows
 from sparktf.feed.staging import Staging
 from sparktf.wire.data import DataAddress, Given, Span, SplitEnd
 from sparktf.wire.flight import call_options, client_options
-from sparktf.wire.security import ControlAccess
+from sparktf.wire.security import ControlAccess, TlsMaterial
 
 
 class Sent(NamedTuple):
@@ -96,22 +97,41 @@ def data_client(address: DataAddress, access: ControlAccess) -> Iterator[DataCli
 
     Args:
         access: Of the run, for its secret and certificates.
+
+    Raises:
+        NodeLostError: see `connected`.
     """
-    folder = folder_of(address)
+    with connected(address, access.tls) as (client, wire):
+        yield DataClient(client, wire, access.secret)
+
+
+@contextmanager
+def connected(address: DataAddress, tls: TlsMaterial | None) -> Iterator[tuple[flight.FlightClient, str]]:
+    """Connects to a node; returns the connection, and what it goes over: "unix" or "tcp".
+
+    Raises:
+        NodeLostError: its socket is gone, and it has no port.
+    """
+    folder = _folder_of(address)
     if folder is None:
-        with flight.FlightClient(address.location, **client_options(access.tls)) as client:
-            yield DataClient(client, "tcp", access.secret)
+        if not address.location:
+            raise NodeLostError(f"the node is gone that was at {address.socket}")
+        with flight.FlightClient(address.location, **client_options(tls)) as client:
+            yield client, "tcp"
         return
     try:
         with flight.FlightClient(flight.Location.for_grpc_unix(short(folder))) as client:
-            yield DataClient(client, "unix", access.secret)
+            yield client, "unix"
     finally:
         os.close(folder)
 
 
-def folder_of(address: DataAddress) -> int | None:
+def _folder_of(address: DataAddress) -> int | None:
     """Returns the open folder of the node's socket, None where that is not to be had: another host, or another user."""
     path = Path(address.socket)
     if address.host != socket.gethostname() or not os.access(path, os.W_OK):
         return None
-    return os.open(path.parent, os.O_PATH | os.O_DIRECTORY)
+    try:
+        return os.open(path.parent, os.O_PATH | os.O_DIRECTORY)
+    except OSError:  # it has just gone
+        return None

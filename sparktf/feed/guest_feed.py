@@ -20,7 +20,7 @@ import pyarrow as pa
 from pyarrow import flight
 
 from sparktf.feed.any_rows import batch_to_rows, rows_to_batch
-from sparktf.feed.server import short
+from sparktf.feed.server import at_port, location_of, short
 from sparktf.wire.data import DataAddress
 from sparktf.wire.flight import server_options
 from sparktf.wire.security import TlsMaterial
@@ -187,29 +187,32 @@ class GuestQueue:
 
 
 class GuestServer:
-    """Takes rows over a unix socket and over TCP.
+    """Takes rows over a unix socket, and over TCP where there are other hosts.
 
     Attributes:
         address: Where feeders find it.
     """
 
-    def __init__(self, host: str, folder: Path, secret: str, tls: TlsMaterial | None, queue: GuestQueue) -> None:
+    def __init__(
+        self, host: str, port: int | None, folder: Path, secret: str, tls: TlsMaterial | None, queue: GuestQueue
+    ) -> None:
         """Starts to listen.
 
         Args:
             host: This host's name or address, as others reach it.
+            port: Where they do, 0 for a free one; None where there is no other host.
             folder: Of this process alone, for the socket.
+
+        Raises:
+            OSError: the port is taken.
         """
-        bind = "127.0.0.1" if host in ("127.0.0.1", "localhost") else "0.0.0.0"
-        scheme = "grpc" if tls is None else "grpc+tls"
-        self._remote = _Server(f"{scheme}://{bind}:0", secret, tls, queue)
+        location = ""
+        if port is not None:
+            self._remote = at_port(port, tls, lambda where: _Server(where, secret, tls, queue))
+            location = location_of(host, self._remote.port, tls)
         self._folder = os.open(folder, os.O_PATH | os.O_DIRECTORY)
         self._local = _Server(flight.Location.for_grpc_unix(short(self._folder)), secret, None, queue)
-        self.address = DataAddress(
-            host=socket.gethostname(),
-            socket=str(folder / _SOCKET),
-            location=f"{scheme}://{host}:{self._remote.port}",
-        )
+        self.address = DataAddress(host=socket.gethostname(), socket=str(folder / _SOCKET), location=location)
 
 
 class _Server(flight.FlightServerBase):  # type: ignore[misc]

@@ -22,11 +22,15 @@ _Lookup = Callable[[str], pa.DataType | None]
 def type_of(types: Mapping[str, pa.DataType], name: str) -> pa.DataType | None:
     """Returns the type of a column, or of a field within one; None if there is none of the name.
 
+    In a file that has no value of a column, it is of type null, and so is what would be a field of it.
+
     Args:
         types: Column -> Arrow type.
     """
     found = _find(types.get, name)
-    return plain_type(found[1]) if found else None
+    if found is None:
+        return pa.null() if any(pt.is_null(types[head]) for head in prefixes(name) if head in types) else None
+    return plain_type(found[1])
 
 
 def path_of(types: Mapping[str, pa.DataType], name: str) -> tuple[str, ...] | None:
@@ -44,7 +48,8 @@ def column_of(columns: Mapping[str, pa.ChunkedArray], name: str) -> pa.ChunkedAr
         return columns[name]
     found = _find(lambda root: columns[root].type if root in columns else None, name)
     if found is None:
-        return None
+        heads = (columns[head] for head in prefixes(name) if head in columns)
+        return next((column for column in heads if pt.is_null(column.type)), None)
     (root, *fields), _ = found
     return pc.struct_field(columns[root], fields)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import OrderedDict
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
 from functools import partial
 
@@ -20,6 +20,7 @@ from sparktf.feed.nested import column_of
 from sparktf.feed.planned_file import PlannedFile
 from sparktf.feed.row_group import RowGroup
 from sparktf.feed.selection import selected_rows
+from sparktf.feed.untyped import typed
 from sparktf.feed.vectors import plain_type
 from sparktf.sequence import Draw, Keep, PartitionValue, Split, generator
 from sparktf.storage.base import Storage
@@ -42,6 +43,7 @@ _DECIMAL = re.compile(r"decimal\((\d+),0\)")
 _ONLY_SPARK = {"time(6)": pa.time64("us")}
 
 _OPEN_FILES = 16
+_BEYOND = "its INT96 timestamp is beyond what 64 bits count in microseconds"
 
 
 def partition_type(kind: str) -> pa.DataType:
@@ -136,6 +138,7 @@ class SplitReader:
             if not self._sets_aside:
                 raise
             return replace(group, unreadable=str(error))
+        beyond = file.beyond(split.row_group, table)
         file.check_read(split)
         selected = self._selected(table, split)
         if selected is not None:
@@ -148,8 +151,14 @@ class SplitReader:
         named = zip(self._spec.partition_columns, self._spec.partition_types, split.partition, strict=True)
         # A partition column is a column like any other: one value, as often as the row group has rows.
         columns |= {name: pa.chunked_array([repeated(value, kind, split.selected)]) for name, kind, value in named}
+        columns = typed(columns, self._spec.untyped)
         self._check_types(columns, split.path, only)
-        return replace(group, columns=columns)
+        return replace(group, columns=columns, refused=self._refused(beyond))
+
+    def _refused(self, beyond: Sequence[tuple[int, str]]) -> tuple[tuple[int, str, str], ...]:
+        """Returns rows that are refused, by the names that features have for their columns."""
+        names = {in_file: name for name, in_file in self._columns.items()}
+        return tuple((row, names[in_file], _BEYOND) for row, in_file in beyond if in_file in names)
 
     def close(self) -> None:
         """Closes the files that are open."""

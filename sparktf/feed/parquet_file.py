@@ -57,6 +57,8 @@ def reading(path: str) -> Iterator[None]:
         raise
     except UnicodeDecodeError as error:
         raise sparks_file(path, f"the name of a column is no UTF-8 ({error.object!r})") from error
+    except IndexError as error:
+        raise CorruptFileError(f"{path} is no Parquet file that can be read: its footer breaks off: {error}") from error
     except (pa.ArrowException, OSError) as error:
         if isinstance(error, pa.ArrowMemoryError) and _asked_for(error) < _ALL_MEMORY:
             raise
@@ -157,14 +159,18 @@ def open_parquet(storage: Storage, path: str, **options: Any) -> pq.ParquetFile:
 
 
 def leaf_columns(metadata: pq.FileMetaData, columns: frozenset[str]) -> list[int]:
-    """Returns the positions of the physical columns that belong to the given columns, of structs only those used."""
+    """Returns the positions of the physical columns that belong to the given columns, of structs only those used.
+
+    A struct without a value may be a physical column itself, of type null.
+    """
     if not metadata.num_row_groups:
         return []
     # Not of `metadata.schema`: the two would hold each other, and the footer of each file would stay in memory until
     # Python looks for such rings. Of 10,000 files with 100 row groups that was 4 GB.
     group = metadata.row_group(0)
     paths = (group.column(i).path_in_schema for i in range(metadata.num_columns))
-    return [i for i, path in enumerate(paths) if path in columns or any(name in columns for name in prefixes(path))]
+    heads = {head for name in columns for head in prefixes(name)}
+    return [i for i, path in enumerate(paths) if path in heads or any(name in columns for name in prefixes(path))]
 
 
 def check_rows(table: pa.Table, path: str, row_group: int, metadata: pq.FileMetaData) -> None:

@@ -5,15 +5,37 @@ from __future__ import annotations
 from collections.abc import Sequence
 from contextlib import suppress
 
+import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
+import pyarrow.types as pt
 
 from sparktf.errors import CorruptFileError, SourceNotFoundError, StorageNotFoundError
+from sparktf.feed.columns import Array
 from sparktf.feed.parquet_file import check_rows, differences, group_nbytes, leaf_columns, open_file, reading
 from sparktf.sequence import Split
 from sparktf.storage.base import Storage
 
+_BYTES = ("BYTE_ARRAY", "FIXED_LEN_BYTE_ARRAY")
 _DELTAS = frozenset({"DELTA_BYTE_ARRAY", "DELTA_LENGTH_BYTE_ARRAY"})
+
+
+_INT96 = "INT96"
+_FIRST_US, _LAST_US = -62_135_596_800_000_000, 253_402_300_800_000_000
+"""From the year 1 to the year 10000."""
+
+
+def _has_odd_years(column: pa.ChunkedArray) -> bool:
+    if not pt.is_timestamp(column.type):
+        return False
+    ends = pc.min_max(column.cast(pa.int64())).as_py()
+    return ends["min"] is not None and (ends["min"] < _FIRST_US or ends["max"] >= _LAST_US)
+
+
+def _counts(column: pa.ChunkedArray) -> Array:
+    counts: Array = pc.fill_null(column.cast(pa.int64()), 0).to_numpy()
+    return counts
 
 
 class PlannedFile:
@@ -46,8 +68,10 @@ class PlannedFile:
         except StorageNotFoundError as error:
             raise SourceNotFoundError(f"{split.path} is gone since it was planned") from error
         self._leaves = leaf_columns(self.metadata, columns)
-        paths = {self.metadata.schema.column(leaf).path: leaf for leaf in self._leaves}
-        self._texts = {name: paths[name] for name in texts if name in paths}
+        columns_there = {leaf: self.metadata.schema.column(leaf) for leaf in self._leaves}
+        self._paths = {column.path: leaf for leaf, column in columns_there.items()}
+        self._int96 = [column.path for column in columns_there.values() if column.physical_type == _INT96]
+        self._texts = {name: self._paths[name] for name in texts if name in self._paths}
         self._readers: dict[tuple[str, ...], pq.ParquetFile] = {}
 
     def check_shape(self, split: Split) -> None:
@@ -74,10 +98,35 @@ class PlannedFile:
         """
         with reading(self._file.path):
             reader = self._reader(self._dictionaries(row_group))
-            chosen = self._columns if columns is None else columns
+            chosen = list(self._columns if columns is None else columns)
+            # Structs without a value, of which fields are asked for.
+            chosen += [path for path in self._paths if any(name.startswith(f"{path}.") for name in chosen)]
             table = reader.read_row_group(row_group, columns=chosen, use_threads=use_threads)
         check_rows(table, self._file.path, row_group, self.metadata)
         return table
+
+    def beyond(self, row_group: int, table: pa.Table) -> list[tuple[int, str]]:
+        """Returns the rows, with the column, whose INT96 timestamps 64 bits do not count in microseconds: Arrow gives
+        others in their place.
+
+        Args:
+            table: What was read of the row group.
+
+        Raises:
+            CorruptFileError: it is damaged.
+            StorageError: the file system failed.
+        """
+        # What is given in their place is hardly ever of our days, and never all of it.
+        odd = [name for name in self._int96 if name in table.column_names and _has_odd_years(table.column(name))]
+        if not odd:
+            return []
+        with reading(self._file.path):
+            coarse = self._file.parquet(coerce_int96_timestamp_unit="ms").read_row_group(row_group, columns=odd)
+        found = []
+        for name in odd:
+            micros, millis = (_counts(part.column(name)) for part in (table, coarse))
+            found += [(int(row), name) for row in np.flatnonzero(abs(micros // 1000 - millis) > 1)]
+        return found
 
     def check_read(self, split: Split) -> None:
         """Checks that what was read is of the file that was opened, and that nobody has written over this.
@@ -109,7 +158,9 @@ class PlannedFile:
         which Spark writes with `parquet.writer.version=v2`.
         """
         group = self.metadata.row_group(row_group)
-        return tuple(name for name, leaf in self._texts.items() if _DELTAS.isdisjoint(group.column(leaf).encodings))
+        texts = ((name, group.column(leaf)) for name, leaf in self._texts.items())
+        # A column without a value is of another type.
+        return tuple(name for name, c in texts if c.physical_type in _BYTES and _DELTAS.isdisjoint(c.encodings))
 
     def _check_stamp(self, split: Split, footer: int | None = None) -> None:
         if split.stamp is not None and (changed := differences(split.stamp, self._storage.stat(split.path), footer)):

@@ -1,4 +1,4 @@
-"""The data channel of a node: Arrow Flight, over a unix socket for its own host and over TCP for others.
+"""The data channel of a node: Arrow Flight, over a unix socket for its own host, and over TCP where there are others.
 
 admit    action   a feeder asks, before it computes anything, whether its split is wanted; waits while there is no room
 do_put   stream   the rows of a split; they count once the feeder has said how many they were, and the driver knows
@@ -11,7 +11,7 @@ import os
 import socket
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import pyarrow as pa
 from pyarrow import flight
@@ -30,6 +30,8 @@ GIVEN = b"sparktf.given"
 
 _SOCKET = "data"
 
+_Started = TypeVar("_Started")
+
 
 class DataServer:
     """Both servers of a node.
@@ -41,7 +43,7 @@ class DataServer:
     def __init__(
         self,
         host: str,
-        port: int,
+        port: int | None,
         folder: Path,
         secret: str,
         tls: TlsMaterial | None,
@@ -52,26 +54,39 @@ class DataServer:
         """Starts to listen.
 
         Args:
-            host: This host's name or address, as other nodes reach it; at `port`, 0 for a free one.
+            host: This host's name or address, as other nodes reach it.
+            port: Where they do, 0 for a free one; None where there is no other host.
             folder: Of this process alone, for the socket.
             sealed: Told of each whole split, and its rows, before its feeder is.
 
         Raises:
             OSError: the port is taken.
         """
-        path = folder / _SOCKET
-        bind = "127.0.0.1" if host in ("127.0.0.1", "localhost") else "0.0.0.0"
-        scheme = "grpc" if tls is None else "grpc+tls"
         common = (attempt, stagings, sealed)
-        try:
-            self._remote = _Server(f"{scheme}://{bind}:{port}", secret, tls, "tcp", *common)
-        except pa.ArrowException as e:
-            raise OSError(f"no server can start at port {port}: {e}") from e
+        location = ""
+        if port is not None:
+            self._remote = at_port(port, tls, lambda where: _Server(where, secret, tls, "tcp", *common))
+            location = location_of(host, self._remote.port, tls)
         self._folder = os.open(folder, os.O_PATH | os.O_DIRECTORY)
         self._local = _Server(flight.Location.for_grpc_unix(short(self._folder)), secret, None, "unix", *common)
-        self.address = DataAddress(
-            host=socket.gethostname(), socket=str(path), location=f"{scheme}://{host}:{self._remote.port}"
-        )
+        self.address = DataAddress(host=socket.gethostname(), socket=str(folder / _SOCKET), location=location)
+
+
+def at_port(port: int, tls: TlsMaterial | None, start: Callable[[str], _Started]) -> _Started:
+    """Starts a server for other hosts.
+
+    Raises:
+        OSError: the port is taken.
+    """
+    try:
+        return start(location_of("0.0.0.0", port, tls))
+    except pa.ArrowException as e:
+        raise OSError(f"no server can start at port {port}: {e}") from e
+
+
+def location_of(host: str, port: int, tls: TlsMaterial | None) -> str:
+    """Returns how Arrow Flight names a TCP address."""
+    return f"{'grpc' if tls is None else 'grpc+tls'}://{host}:{port}"
 
 
 def short(folder: int) -> str:

@@ -52,6 +52,7 @@ class Table(NamedTuple):
         shape: Rows and width of the table.
     """
 
+    layer: Any
     places: tuple[int, ...]
     shape: tuple[int, int]
 
@@ -69,13 +70,19 @@ class Tables:
         places = {id(variable): place for place, variable in enumerate(variables)}
         self._shapes = [tuple(variable.shape) for variable in variables]
         self._tables = [
-            Table(tuple(places[id(weight)] for weight in layer.shard_weights), (layer.input_dim, layer.output_dim))
+            Table(
+                layer, tuple(places[id(weight)] for weight in layer.shard_weights), (layer.input_dim, layer.output_dim)
+            )
             for layer in sharded_layers(model)
             if layer.trainable
         ]
 
     def __len__(self) -> int:
         return len(self._tables)
+
+    def first_places(self) -> list[tuple[Any, int]]:
+        """Returns the layer of each table, and at which place its joined gradient is."""
+        return [(table.layer, table.places[0]) for table in self._tables]
 
     def joined_shapes(self) -> list[tuple[int, ...]]:
         """Returns the shapes of the variables, at the place of each table's first shard that of the table."""

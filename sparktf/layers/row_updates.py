@@ -71,7 +71,7 @@ class RowUpdates:
     def clip(self, gradients: Sequence[Any]) -> list[Any]:
         """Sums sparse gradients by row and clips all, as the optimizer is told; sparse ones stay sparse."""
         optimizer = self._optimizer
-        gradients = [summed(g) if isinstance(g, tf.IndexedSlices) else g for g in gradients]
+        gradients = [summed(g) if _has_rows_twice(g) else g for g in gradients]
         if optimizer.global_clipnorm:
             norm = tf.linalg.global_norm(gradients)
             scale = optimizer.global_clipnorm / tf.maximum(norm, optimizer.global_clipnorm)
@@ -181,6 +181,11 @@ def check_optimizer(optimizer: Any, layers: Sequence[Sharded]) -> Callable[[Shar
 def _list(names: Sequence[str] | dict[str, Any]) -> str:
     *some, last = names
     return f"{', '.join(some)} or {last}"
+
+
+def _has_rows_twice(gradient: Any) -> bool:
+    """Whether a gradient may have."""
+    return isinstance(gradient, tf.IndexedSlices) and not isinstance(gradient, RowGradient)
 
 
 def summed(gradient: Any) -> RowGradient:

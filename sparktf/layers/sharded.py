@@ -84,10 +84,23 @@ class Sharded:
         flat = tf.reshape(ids, [-1])
         with tf.control_dependencies([self._check(flat)]):
             flat = tf.identity(flat)
-        rows = _gather(self.shard_variables(), flat)
+        rows = self.rows_of(self.shard_variables(), flat)
         return tf.ensure_shape(
             tf.reshape(rows, tf.concat([tf.shape(ids), [self.output_dim]], 0)), [*ids.shape, self.output_dim]
         )
+
+    @staticmethod
+    def rows_of(shards: Sequence[Any], ids: Any) -> Any:
+        """Returns the rows of ids [n].
+
+        `tf.nn.embedding_lookup` would read mirrored variables whole; `tf.gather` reads rows from each kind of variable.
+        """
+        if len(shards) == 1:
+            return tf.gather(shards[0], ids)
+        owners = tf.cast(ids % len(shards), tf.int32)
+        places = tf.dynamic_partition(tf.range(tf.size(ids)), owners, len(shards))
+        rows = tf.dynamic_partition(ids // len(shards), owners, len(shards))
+        return tf.dynamic_stitch(places, [tf.gather(shard, own) for shard, own in zip(shards, rows, strict=True)])
 
     def _check(self, ids: Any) -> Any:
         """Refuses ids that have no row: some devices would take zeros for them."""
@@ -113,19 +126,6 @@ class Sharded:
             "embeddings_initializer": initializer,
             "mask_zero": self.mask_zero,
         }
-
-
-def _gather(shards: Sequence[Any], ids: Any) -> Any:
-    """Returns the rows of ids [n].
-
-    `tf.nn.embedding_lookup` would read mirrored variables whole; `tf.gather` reads rows from each kind of variable.
-    """
-    if len(shards) == 1:
-        return tf.gather(shards[0], ids)
-    owners = tf.cast(ids % len(shards), tf.int32)
-    places = tf.dynamic_partition(tf.range(tf.size(ids)), owners, len(shards))
-    rows = tf.dynamic_partition(ids // len(shards), owners, len(shards))
-    return tf.dynamic_stitch(places, [tf.gather(shard, own) for shard, own in zip(shards, rows, strict=True)])
 
 
 def _for_shard(initializer: Any, shard: int) -> Any:

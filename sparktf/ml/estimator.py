@@ -83,7 +83,7 @@ class KerasEstimator(
         if self.isSet("inputs"):
             for name in ("featuresCol", "inputCols"):
                 model.clear(model.getParam(name))
-        return model
+        return model.keep(dataset.sparkSession)
 
     # ---- the configuration ----
 

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from contextlib import ExitStack
 from pathlib import Path
+from shutil import rmtree
 from tempfile import TemporaryDirectory, mkdtemp
 from typing import Any
+from weakref import finalize
 
 from pyspark.ml import Model
 from pyspark.ml.functions import array_to_vector
@@ -36,7 +38,8 @@ class KerasModel(Model, ScoringParams, MLReadable["KerasModel"], MLWritable):
     Attributes:
         path: Where the exported model lies.
         result: Of the run that trained it, with its `history`; None of a model that was loaded.
-        kept: A copy of its files on the driver's disk, of a model that was loaded; goes with the session.
+        kept: A copy of its files on the driver's disk, of a model that was fitted or loaded; goes with the session, or
+            with the last model that has it.
     """
 
     def __init__(self, path: str = "") -> None:
@@ -44,7 +47,25 @@ class KerasModel(Model, ScoringParams, MLReadable["KerasModel"], MLWritable):
         super().__init__()
         self.path = path
         self.result: TrainedRun | None = None
-        self.kept: Path | None = None
+        self.kept: KeptFiles | None = None
+
+    def keep(self, spark: SparkSession) -> KerasModel:
+        """Copies its files to the driver's disk: whoever overwrites a pipeline deletes what is there first, and that
+        may be where they lie. Returns itself.
+
+        Raises:
+            StorageError: they cannot be read.
+        """
+        file_systems = FileSystems(hadoop_conf(spark))
+        source = file_systems.normalise(self.path)
+        kept = KeptFiles(spark)
+        _copy_down(file_systems.open(source), source, kept.folder)
+        self.kept = kept
+        return self
+
+    @property
+    def _is_in_its_run(self) -> bool:
+        return self.result is not None and self.path == str(self.result.model)
 
     def _transform(self, dataset: DataFrame) -> DataFrame:
         model = load_model(dataset.sparkSession, self.path)
@@ -105,6 +126,14 @@ class KerasModel(Model, ScoringParams, MLReadable["KerasModel"], MLWritable):
         return _Reader()
 
 
+class KeptFiles:
+    """A folder on the driver's disk, deleted once nobody has it any more: a grid search fits many models."""
+
+    def __init__(self, spark: SparkSession) -> None:
+        self.folder = Path(mkdtemp(prefix="sparktf-model-", dir=str(spark.sparkContext._temp_dir)))
+        finalize(self, rmtree, self.folder, ignore_errors=True)
+
+
 class _Writer(MLWriter):
     def __init__(self, model: KerasModel) -> None:
         super().__init__()
@@ -114,11 +143,12 @@ class _Writer(MLWriter):
         """Saves the model.
 
         Raises:
-            ConfigError: what is to be overwritten holds the model's own files.
+            ConfigError: what is to be overwritten holds the model's own files, or the run that they are of.
         """
         model, file_systems = self._model, FileSystems(hadoop_conf(self.sparkSession))
         source, target = file_systems.normalise(model.path), file_systems.normalise(path).rstrip("/")
-        if self.shouldOverwrite and model.kept is None and f"{source}/".startswith(f"{target}/"):
+        is_alone = model.kept is None or model._is_in_its_run
+        if self.shouldOverwrite and is_alone and f"{source}/".startswith(f"{target}/"):
             raise ConfigError(f"{path} holds the model's own files, which overwriting would delete: save it elsewhere")
         super().save(path)
 
@@ -130,28 +160,29 @@ class _Writer(MLWriter):
         target = file_systems.normalise(path)
         to = file_systems.open(target)
         source = file_systems.normalise(self._model.path)
+        saved = f"{target.rstrip('/')}/{_MODEL}"
         with ExitStack() as stack:
-            kept = self._model.kept or Path(stack.enter_context(TemporaryDirectory(prefix="sparktf-model-")))
             if self._model.kept is None:
+                kept = Path(stack.enter_context(TemporaryDirectory(prefix="sparktf-model-")))
                 _copy_down(file_systems.open(source), source, kept)
+            else:
+                kept = self._model.kept.folder
             for file in sorted(kept.rglob("*")):
                 if file.is_file():
-                    to.upload(file, f"{target.rstrip('/')}/{_MODEL}/{file.relative_to(kept).as_posix()}")
+                    to.upload(file, f"{saved}/{file.relative_to(kept).as_posix()}")
+        if not file_systems.open(source).exists(source):  # a pipeline was saved over the run that they were of
+            self._model.path = saved
 
 
 class _Reader(MLReader[KerasModel]):
     def load(self, path: str) -> KerasModel:
-        """Returns the model, and keeps a copy of its files: who overwrites a pipeline deletes what is there first."""
+        """Returns the model, and keeps a copy of its files."""
         spark: SparkSession = self.sparkSession
         metadata: dict[str, Any] = DefaultParamsReader.loadMetadata(path, spark)
         model = KerasModel(f"{path.rstrip('/')}/{_MODEL}")
         model._resetUid(metadata["uid"])
         DefaultParamsReader.getAndSetParams(model, metadata)
-        file_systems = FileSystems(hadoop_conf(spark))
-        source = file_systems.normalise(model.path)
-        model.kept = Path(mkdtemp(prefix="sparktf-model-", dir=str(spark.sparkContext._temp_dir)))
-        _copy_down(file_systems.open(source), source, model.kept)
-        return model
+        return model.keep(spark)
 
 
 def _copy_down(storage: Storage, folder: str, local: Path) -> None:

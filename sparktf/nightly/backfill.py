@@ -20,7 +20,7 @@ from rich.text import Text
 from sparktf.config.job import JobConfig
 from sparktf.config.train import PUBLISHED
 from sparktf.driver.console import ending_of, style_of
-from sparktf.errors import ConfigError, StorageNotFoundError, Verdict
+from sparktf.errors import ConfigError, CorruptFileError, StorageNotFoundError, Verdict
 from sparktf.result import RunResult
 from sparktf.rundir import RunDirectory
 from sparktf.storage import FileSystems
@@ -65,7 +65,8 @@ class Backfill:
     """Runs that are submitted one after the other, or a few at once.
 
     Attributes:
-        command: Date -> the command of its run, whose exit code is the verdict.
+        command: Date -> the command of its run, whose exit code is the verdict; `--wait` after it has it wait for the
+            run's owner.
         codes: Date -> exit code, of the runs that have ended.
     """
 
@@ -92,12 +93,20 @@ class Backfill:
                 self._stop()
 
     def _one(self, date: str) -> None:
+        """Runs a date. One that another submission trains, as a backfill's that was killed, is waited for."""
+        if self._submit(date, wait=False) == Verdict.OWNED:
+            self.say(f"{date}  another submission trains it: waiting for that")
+            self._submit(date, wait=True)
+
+    def _submit(self, date: str, *, wait: bool) -> int | None:
+        """Returns the exit code; None for a run that was not begun."""
         with self._lock:
             if self._stopped:
-                return
+                return None
             # A group of its own: Ctrl-C reaches us alone, and we stop things in order.
+            command = [*self.command(date), *(["--wait"] if wait else [])]
             child = self._children[date] = subprocess.Popen(
-                self.command(date), stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+                command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
                 text=True, errors="replace", process_group=0,
             )  # fmt: skip
         with child:
@@ -108,6 +117,7 @@ class Backfill:
             # Of one that a signal has ended, as a shell says it.
             self.codes[date] = child.returncode if child.returncode >= 0 else 128 - child.returncode
             self._stopped = self._stopped or child.returncode in _FOR_EVERY_DATE
+            return self.codes[date]
 
     def _stop(self) -> None:
         """Begins no other run, and interrupts those under way, which their submissions stop in order."""
@@ -233,5 +243,5 @@ def _result(rundir: RunDirectory, file_systems: FileSystems) -> RunResult | None
     storage = file_systems.open(rundir.root)
     try:
         return read_result(storage, rundir.result)
-    except StorageNotFoundError:
+    except (CorruptFileError, StorageNotFoundError):  # its run says what is wrong, and the other days go on
         return None

@@ -14,7 +14,7 @@ from sparktf.column_statistics import ColumnStatistics, TableStatistics, in_word
 from sparktf.config.checks import BoundsConfig, ChecksConfig, ColumnBounds, DriftBounds
 from sparktf.driver.gang.site import Voice
 from sparktf.driver.hooks import Put
-from sparktf.errors import DataError, StorageNotFoundError, TornCheckpointError, Verdict
+from sparktf.errors import CorruptFileError, DataError, StorageNotFoundError, TornCheckpointError, Verdict
 from sparktf.nightly.distances import divergence, has_all_values, infinity_distance
 from sparktf.nightly.natural_order import natural_key
 from sparktf.nightly.serving import Serving, Version
@@ -146,6 +146,8 @@ def find_baseline(
                 return Baseline(run_id, TableStatistics.model_validate_json(content), place.version)
         except (StorageNotFoundError, TornCheckpointError):
             continue
+        except CorruptFileError as error:  # of that run, which is not this one's fault
+            warn(f"data.checks: run {name_of(place.folder)} is not compared with: {error}")
         except ValidationError as error:
             what = "run" if place.version is None else "version"
             warn(f"data.checks: {what} {name_of(place.folder)} is not compared with: {place.folder} holds what another "

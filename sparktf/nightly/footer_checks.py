@@ -91,7 +91,7 @@ def read_footers(storage: Storage, data: DataConfig, plan: Plan) -> Footers:
     with ThreadPoolExecutor(FOOTER_THREADS, thread_name_prefix="footer") as pool:
         read = partial(_read, storage, {name: spec.renamed.get(name, name) for name in stored}, looks=looks)
         found = list(pool.map(read, files if looks else files[:1]))
-    types = found[0][0]
+    types = found[0][0] | spec.untyped
     chunks = {name: sum((one[1][name] for one in found), Chunks()) for name in (stored if looks else ())}
     columns = {name: _column(types[name], chunks.get(name)) for name in stored}
     for name, kind in partitioned.items():

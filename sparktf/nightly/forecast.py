@@ -8,6 +8,8 @@ from __future__ import annotations
 from typing import Literal
 
 from sparktf.message import Message
+from sparktf.storage.ownership import Step
+from sparktf.storage.terms import Term
 
 
 class Problem(Message):
@@ -295,3 +297,11 @@ class Forecast(Message):
     publish: PublishForecast | None = None
     champion: ChampionForecast | None = None
     init_from: str = ""
+
+
+def owner_of_run(step: Step, term: Term) -> OwnerForecast:
+    """Returns what a look at a run's newest term has found."""
+    states = {Step.IS_OWNED: "owned", Step.LOOK_AGAIN: "silent"}
+    state = states.get(step, "released" if term.number and term.released else "nobody")
+    owner = {} if term.owner is None else term.owner.model_dump(include={"application", "host", "user", "since"})
+    return OwnerForecast.model_validate({"state": state, **owner})

@@ -11,11 +11,12 @@ from sparktf.gating import Levelled, best_of
 from sparktf.keep import metric_rule
 from sparktf.nightly.release import Release
 from sparktf.nightly.serving import ModelManifest, Published, Serving, Version
+from sparktf.nightly.warm_start import FoundModel
 from sparktf.result import RunResult
 from sparktf.wire.model_source import ModelSource
 
 
-def champion_of(serving: Serving, run_id: str) -> ModelSource | None:
+def champion_of(serving: Serving, run_id: str) -> FoundModel | None:
     """Returns the published version whose place a run's model would take; None where there is none.
 
     One that is not whole has no files: it is there, and cannot be compared with.
@@ -28,12 +29,13 @@ def champion_of(serving: Serving, run_id: str) -> ModelSource | None:
         return None
     label = f"version {version.number}"
     try:
-        return _source(version, serving.manifest(version), label)
+        manifest = serving.manifest(version)
     except TornCheckpointError:
-        return ModelSource(label=label, path=version.folder, files=(), version=version.number)
+        return FoundModel(ModelSource(label=label, path=version.folder, files=(), version=version.number))
+    return FoundModel(_source(version, manifest, label), manifest.date)
 
 
-def anchor_of(serving: Serving, champion: ModelSource | None, gate: GateConfig) -> ModelSource | None:
+def anchor_of(serving: Serving, champion: ModelSource, gate: GateConfig) -> ModelSource | None:
     """Returns the best of the versions published last; None where that is the champion, or nothing is known of any.
 
     The first metric that has a tolerance says which one is the best.
@@ -42,7 +44,7 @@ def anchor_of(serving: Serving, champion: ModelSource | None, gate: GateConfig) 
         StorageError: the storage failed.
     """
     asked = next(((name, m) for name, m in gate.metrics.items() if m.tolerance is not None), None)
-    if champion is None or champion.version is None or not gate.anchor or asked is None:
+    if champion.version is None or not gate.anchor or asked is None:
         return None
     last = serving.until(champion.version, gate.anchor)
     name, metric = asked

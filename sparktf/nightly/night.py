@@ -17,21 +17,22 @@ from sparktf.errors import GatedError, StorageError
 from sparktf.knobs import KNOBS
 from sparktf.nightly.data_checks import check_data
 from sparktf.nightly.earlier_runs import earlier_runs, ending_s
+from sparktf.nightly.foreknowledge import day_of, knows_later
 from sparktf.nightly.gated import anchor_of, champion_of, publish_past_gate
 from sparktf.nightly.history import keep_record, recorded
 from sparktf.nightly.mlflow_guest import MlflowGuest
 from sparktf.nightly.mlflow_note import mlmodel_of
 from sparktf.nightly.on_end import tell_of_end
-from sparktf.nightly.pruning import prune_runs
+from sparktf.nightly.pruning import Pruner
 from sparktf.nightly.readiness import await_ready
 from sparktf.nightly.release import release_of
 from sparktf.nightly.reporting import keep_report
 from sparktf.nightly.serving import Published, Serving
 from sparktf.nightly.warm_start import Beginning, beginning_of
-from sparktf.result import RunResult
+from sparktf.result import Application, RunResult
 from sparktf.rundir import RunDirectory
 from sparktf.storage import FileSystems
-from sparktf.storage.base import Storage
+from sparktf.storage.ownership import Ownership
 from sparktf.wire.model_source import Models, ModelSource
 
 _HISTORY, _REPORT, _MLFLOW, _ON_END = "history", "report", "mlflow", "on_end"
@@ -88,7 +89,14 @@ class Night(Hooks):
             return Models(init=init)
         serving = Serving(self._file_systems.open(rundir.root), rundir.root, rundir.name)
         champion = champion_of(serving, rundir.run_id)
-        return Models(init=init, champion=champion, anchor=anchor_of(serving, champion, config.gate))
+        if champion is None:
+            return Models(init=init)
+        day = day_of(config, str(self._today()))
+        use = f"this run of {day} is compared with"
+        if warning := knows_later(use, champion.source.label, champion.date, day):
+            voice.warn(warning)
+        anchor = anchor_of(serving, champion.source, config.gate)
+        return Models(init=init, champion=champion.source, anchor=anchor)
 
     def _init(self, config: JobConfig, rundir: RunDirectory, voice: Voice) -> ModelSource | None:
         beginning = self._beginning(config, rundir)
@@ -99,8 +107,10 @@ class Night(Hooks):
         return beginning.source
 
     def _beginning(self, config: JobConfig, rundir: RunDirectory) -> Beginning:
-        today = dt.datetime.fromtimestamp(self._clock.wall_s(), dt.UTC).date()
-        return beginning_of(config, rundir, self._file_systems, today)
+        return beginning_of(config, rundir, self._file_systems, self._today())
+
+    def _today(self) -> dt.date:
+        return dt.datetime.fromtimestamp(self._clock.wall_s(), dt.UTC).date()
 
     def ending_s(self, config: JobConfig, rundir: RunDirectory) -> float:
         """Returns what the last runs of the name took after their training, at most."""
@@ -134,13 +144,39 @@ class Night(Hooks):
                 else:
                     published = publish_past_gate(serving, release, result, check_owner)
             except GatedError:
-                _prune(config, storage, rundir, serving, voice)
+                self._prune(config, rundir, serving, result, voice)
                 raise
             line = _in_words(published, serving.path, release.date)
             voice.say(line)
             extra = {"published": published.version, "publishing": line}
-        _prune(config, storage, rundir, serving, voice)
+        self._prune(config, rundir, serving, result, voice)
         return extra
+
+    def _prune(
+        self, config: JobConfig, rundir: RunDirectory, serving: Serving, result: RunResult, voice: Voice
+    ) -> None:
+        try:
+            self._delete_old(config, rundir, serving, result, voice)
+        except StorageError as error:  # the model stands whatever becomes of the old ones, and the next run tries again
+            voice.warn(f"old models or runs are not deleted: {error}")
+
+    def _delete_old(
+        self, config: JobConfig, rundir: RunDirectory, serving: Serving, result: RunResult, voice: Voice
+    ) -> None:
+        keep_models, keep_runs = config.output.keep_models, config.output.keep_runs
+        if keep_models is not None and (versions := serving.prune(keep_models)):
+            voice.say(f"output.keep_models: {keep_models}: deleted {', '.join(map(str, versions))}")
+        if keep_runs is not None:
+            storage = self._file_systems.open(rundir.root)
+            application = Application(result.application, result.application_attempt)
+            claim = partial(
+                Ownership, storage, storage, application=application, clock=self._clock, limit_s=config.timeouts.owner
+            )
+            pruner = Pruner(storage, rundir.root, rundir.name, claim, voice.warn, self._clock.wall_s())
+            spared = {rundir.run_id, *serving.current_run()}
+            # This one is kept too, and has not ended yet.
+            if runs := pruner.prune(keep_runs - 1, spared):
+                voice.say(f"output.keep_runs: {keep_runs}: deleted {', '.join(runs)}")
 
     def last_steps(self, config: JobConfig) -> tuple[str, ...]:
         """Keeps the run's row of the history, makes its report, and lets guests know of the end: users' own last."""
@@ -196,21 +232,3 @@ def _in_words(published: Published, folder: str, date: str) -> str:
         return f"published as version {published.version}: {folder}/{published.version}"
     standing = "which is current" if published.is_current else "which is not current: it was rolled back or followed"
     return f"published already as version {published.version}, {standing}"
-
-
-def _prune(config: JobConfig, storage: Storage, rundir: RunDirectory, serving: Serving, voice: Voice) -> None:
-    try:
-        _delete_old(config, storage, rundir, serving, voice)
-    except StorageError as error:  # the model stands whatever becomes of the old ones, and the next run tries again
-        voice.warn(f"old models or runs are not deleted: {error}")
-
-
-def _delete_old(config: JobConfig, storage: Storage, rundir: RunDirectory, serving: Serving, voice: Voice) -> None:
-    keep_models, keep_runs = config.output.keep_models, config.output.keep_runs
-    if keep_models is not None and (versions := serving.prune(keep_models)):
-        voice.say(f"output.keep_models: {keep_models}: deleted {', '.join(map(str, versions))}")
-    if keep_runs is not None:
-        spared = {rundir.run_id, *serving.current_run()}
-        # This one is kept too, and has not ended yet.
-        if runs := prune_runs(storage, rundir.root, rundir.name, keep_runs - 1, spared):
-            voice.say(f"output.keep_runs: {keep_runs}: deleted {', '.join(runs)}")

@@ -279,6 +279,8 @@ class Serving:
     def prune(self, keep: int) -> tuple[int, ...]:
         """Deletes all versions but the newest `keep` and the current one; returns their numbers.
 
+        What is no model of this name, or not whole, stays, and is not counted.
+
         Raises:
             StorageError: the storage failed.
         """
@@ -368,10 +370,18 @@ class Serving:
         current = self.current()
         if current is None:
             return ()
-        old = [version for version in self.versions()[:-keep] if version.number != current]
+        ours = [version for version in self.versions() if self._is_ours(version)]
+        old = [version for version in ours[:-keep] if version.number != current]
         for version in old:
             turn.remove(name_of(version.folder))
         return tuple(version.number for version in old)
+
+    def _is_ours(self, version: Version) -> bool:
+        """Whether a folder whose name is a number is a model of this name; one that is torn need not be."""
+        try:
+            return self.manifest(version).name == self._name
+        except TornCheckpointError:
+            return False
 
     def _crowded(self) -> StorageUnavailableError:
         return StorageUnavailableError(f"{self.path} is changed by others again and again: try again")

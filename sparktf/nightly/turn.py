@@ -14,6 +14,7 @@ from contextlib import contextmanager, suppress
 
 from sparktf.errors import StorageError, StorageNotFoundError
 from sparktf.storage.base import Storage, name_of
+from sparktf.storage.leftovers import is_staged_name
 
 WITHDRAWN = "_withdrawn-"
 """Before the number of a version that was rolled back."""
@@ -79,7 +80,7 @@ class Turn:
         # Made before the others are moved: of two that begin at once, each moves the other's, and never do both change.
         for entry in self._storage.list(self._folder):
             name = name_of(entry.path)
-            if name.startswith(_PASSED) and name != name_of(self._path):
+            if is_staged_name(name, *_PASSED) and name != name_of(self._path):
                 self._end_other(name)
         with self._guarded():
             self._storage.stat(self._path)

@@ -10,6 +10,7 @@ from sparktf.config.duration import in_words
 from sparktf.config.job import JobConfig
 from sparktf.config.train import PUBLISHED
 from sparktf.errors import ConfigError, CorruptFileError, StorageNotFoundError, TornCheckpointError
+from sparktf.nightly.foreknowledge import day_of, knows_later
 from sparktf.nightly.serving import ModelManifest, Serving
 from sparktf.rundir import RunDirectory
 from sparktf.storage import FileSystems
@@ -73,8 +74,7 @@ def beginning_of(config: JobConfig, rundir: RunDirectory, file_systems: FileSyst
                 scratch=f"train.init_from: {PUBLISHED}: no model of {rundir.name} is published: trains from scratch"
             )
         found = published
-    published_of = config.publish.date if config.publish is not None else None
-    return decide(found, published_of or str(config.date or today), train.full_every)
+    return decide(found, day_of(config, str(today)), train.full_every)
 
 
 def decide(found: FoundModel, day: str, full_every_s: float | None) -> Beginning:
@@ -89,12 +89,7 @@ def decide(found: FoundModel, day: str, full_every_s: float | None) -> Beginning
             scratch=f"train.full_every: {in_words(full_every_s)}: the weights of {source.label} go back to a training "
             f"from scratch of {source.full_date}: trains from scratch"
         )
-    if found.date > day:
-        return Beginning(
-            source,
-            warning=f"this run of {day} begins from {source.label}, which is of {found.date}: it knows later rows",
-        )
-    return Beginning(source)
+    return Beginning(source, warning=knows_later(f"this run of {day} begins from", source.label, found.date, day))
 
 
 def is_full_due(full_date: str, day: str, every_s: float) -> bool:

@@ -16,17 +16,19 @@ from pyspark.sql import functions as sql
 from pyspark.sql import types as t
 
 from sparktf.config.job import JobConfig
-from sparktf.config.predict_section import PUBLISHED, RUN, PredictConfig, PredictOutputConfig
+from sparktf.config.predict_section import PredictConfig, PredictOutputConfig
+from sparktf.driver.plan.kept_apart import check_predictions
 from sparktf.driver.source.choice import check_path
 from sparktf.driver.source.dataframe import filtered, open_dataframe, spark_errors
 from sparktf.driver.spark.application import hadoop_conf
 from sparktf.driver.spark.feeders import explained
 from sparktf.errors import ColumnError, ConfigError
-from sparktf.nightly.serving import Serving
+from sparktf.nightly.foreknowledge import date_of, knows_later
+from sparktf.predict.apart import check_rows_apart, location_of
 from sparktf.predict.exported_model import find_model
 from sparktf.predict.loaded import LoadedModel, quoted
-from sparktf.predict.partition import Partition
-from sparktf.rundir import RunDirectory
+from sparktf.predict.located import located_model
+from sparktf.predict.partition import DayFolder, Marker, Partition
 from sparktf.storage import FileSystems
 
 _ONE_PARTITION = {
@@ -35,7 +37,7 @@ _ONE_PARTITION = {
 }
 """Has `insertInto` replace the partitions that it has rows for, once they are written: not before, nor the table."""
 
-_SOURCE_KEYS = ("path", "format", "table", "version", "timestamp", "sql", "where")
+_SOURCE_KEYS = ("path", "format", "options", "table", "version", "timestamp", "sql", "where")
 
 
 class Scored(NamedTuple):
@@ -44,12 +46,14 @@ class Scored(NamedTuple):
     Attributes:
         version: Of the model: its number, else `run:<id>` or its path.
         place: Where the predictions are.
+        warning: What is to be known of the model.
     """
 
     rows: int
     version: str
     place: str
     seconds: float
+    warning: str = ""
 
     def in_words(self) -> str:
         """Returns it in one line."""
@@ -70,10 +74,20 @@ def score(spark: SparkSession, config: JobConfig, model: str | None = None) -> S
     asked, date = config.predicted()
     began_s = time.monotonic()
     file_systems = FileSystems(hadoop_conf(spark))
-    path, version = _located(config, model or asked.model, file_systems)
-    loaded = LoadedModel(spark, find_model(file_systems.open(path), path))
+    if model is not None:
+        config = config.model_copy(update={"predict": asked.model_copy(update={"model": model})})
+        asked, _ = config.predicted()
+    check_predictions(config, file_systems)
+    path, version = located_model(config, asked.model, str(date), file_systems)
+    found = find_model(file_systems.open(path), path)
+    label = f"version {version}" if version.isdecimal() else version
+    of = date_of(file_systems.open(path), found.folder)
+    warning = knows_later(f"the rows of {date} are scored with", label, of, str(date))
+    loaded = LoadedModel(spark, found)
+    source = _source(spark, config, asked, file_systems)
+    _check_apart(spark, source, asked.output, file_systems)
     rows = loaded.transform(
-        _source(spark, config, asked, file_systems),
+        source,
         asked.columns,
         keep=asked.keep,
         batch_rows=asked.batch_rows,
@@ -82,33 +96,12 @@ def score(spark: SparkSession, config: JobConfig, model: str | None = None) -> S
     _check_new(rows, asked)
     counted = Observation()
     rows = rows.withColumn(asked.version_column, sql.lit(version)).observe(counted, sql.count(sql.lit(1)).alias("rows"))
-    place = _write(spark, rows, asked.output, date, file_systems)
+    marker = Marker(name=config.name, version=version, job=str(spark.sparkContext.applicationId))
+    place = _write(spark, rows, asked, date, marker, file_systems)
     count = int(counted.get["rows"])
     if not count and asked.output.table is not None:  # Spark overwrites partitions that it has rows for, and no other
         _drop_day(spark, asked.output.table, asked.output.partition, date)
-    return Scored(count, version, place, time.monotonic() - began_s)
-
-
-def _located(config: JobConfig, model: str, file_systems: FileSystems) -> tuple[str, str]:
-    """Returns where the model is, and what its version is called."""
-    root = file_systems.normalise(config.output.path)
-    storage = file_systems.open(root)
-    if model == PUBLISHED:
-        serving = Serving(storage, root, config.name)
-        version = serving.current_version()
-        if version is None:
-            raise ConfigError(
-                f"predict.model: {PUBLISHED}: no model of {config.name} is published in {serving.path}; run:<id> names "
-                "a run's"
-            )
-        return version.folder, str(version.number)
-    if model.startswith(RUN):
-        rundir = RunDirectory(root, config.name, model.removeprefix(RUN))
-        if not storage.exists(rundir.model):
-            raise ConfigError(f"predict.model: {model}: {rundir.path} has no model")
-        return rundir.model, model
-    path = file_systems.normalise(model)
-    return path, path
+    return Scored(count, version, place, time.monotonic() - began_s, warning)
 
 
 def _source(spark: SparkSession, config: JobConfig, asked: PredictConfig, file_systems: FileSystems) -> DataFrame:
@@ -135,15 +128,33 @@ def _check_new(rows: DataFrame, asked: PredictConfig) -> None:
             )
 
 
+def _check_apart(spark: SparkSession, rows: DataFrame, output: PredictOutputConfig, file_systems: FileSystems) -> None:
+    if output.path is not None:
+        check_rows_apart(rows, output.path, "predict.output.path", file_systems)
+        return
+    table = str(output.table)
+    with spark_errors("predict.output.table"):
+        location = location_of(spark, table) if spark.catalog.tableExists(table) else ""
+    if location:
+        check_rows_apart(rows, location, f"predict.output.table {table}", file_systems)
+
+
 def _write(
-    spark: SparkSession, rows: DataFrame, output: PredictOutputConfig, date: dt.date, file_systems: FileSystems
+    spark: SparkSession,
+    rows: DataFrame,
+    asked: PredictConfig,
+    date: dt.date,
+    marker: Marker,
+    file_systems: FileSystems,
 ) -> str:
+    output = asked.output
     if output.table is not None:
         _write_table(spark, rows, output.table, output.partition, date)
         return f"{output.table}, {output.partition}={date}"
     path = file_systems.normalise(str(output.path))
-    partition = Partition(file_systems.open(path), path, output.partition, str(date))
-    partition.replace(lambda folder: _run(lambda: rows.write.parquet(folder)), time.time())
+    place = DayFolder(path, output.partition, str(date))
+    partition = Partition(file_systems.open(path), place, replaces_any=asked.overwrite == "any")
+    partition.replace(lambda folder: _run(lambda: rows.write.parquet(folder)), marker, time.time())
     return partition.folder
 
 

@@ -54,7 +54,7 @@ class LoadedModel:
         self._tags = tuple(tags)
         self._spark = spark
         self._found = found
-        self._hadoop = hadoop_conf(spark)
+        self._hadoop = hadoop_conf(spark).for_nodes()
 
     def __repr__(self) -> str:
         return f"LoadedModel({self.path})"

@@ -2,95 +2,178 @@
 
 <path>/
     date=2026-11-20/            whole from the moment it is seen
+        _sparktf.json           whose it is; readers of Spark's pass it over
     _scored-2026-11-20-.../     on its way; Spark and Hive look into nothing whose name begins with "_"
     _before-2026-11-20-.../     what was in its place, for the moment between two renames
+
+Nothing is replaced that does not say that it is ours: the folder may be somebody's lake.
 """
 
 from __future__ import annotations
 
-import uuid
+import re
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from typing import NamedTuple
 
-from sparktf.errors import StorageError, StorageExistsError, StorageNotFoundError, StorageUnavailableError
+from pydantic import ValidationError
+
+from sparktf.errors import ConfigError, StorageError, StorageExistsError, StorageNotFoundError, StorageUnavailableError
+from sparktf.message import Message
 from sparktf.storage.base import Storage, name_of
+from sparktf.storage.leftovers import NONCE, staged_name, sweep
 
+MARKER = "_sparktf.json"
 _SCORED, _BEFORE = "_scored-", "_before-"
-_LEFT_S = 24 * 3600.0
-"""What nobody has written to for so long was left by a process that is dead."""
+_TAKEN_AWAY = re.compile(rf"{_BEFORE}(\d{{4}}-\d\d-\d\d)-{NONCE}")
 _TRIES = 20
+
+
+class Marker(Message):
+    """Whose a partition is, as it says itself.
+
+    Attributes:
+        name: Of the configuration.
+        version: Of the model.
+        job: Id of the Spark application that has written it.
+    """
+
+    name: str
+    version: str
+    job: str
+
+
+class DayFolder(NamedTuple):
+    """Which partition it is: that of a day, in a folder that is partitioned by one column."""
+
+    path: str
+    column: str
+    date: str
+
+    @property
+    def folder(self) -> str:
+        """Where readers look."""
+        return f"{self.path}/{self.column}={self.date}"
 
 
 class Partition:
     """A day's predictions. Any number of processes may replace them: readers see those of one, and all of them."""
 
-    def __init__(self, storage: Storage, path: str, column: str, date: str) -> None:
-        """Touches nothing."""
-        self.folder = f"{path.rstrip('/')}/{column}={date}"
-        self._storage = storage
-        self._path = path.rstrip("/")
-        self._date = date
+    def __init__(self, storage: Storage, place: DayFolder, *, replaces_any: bool = False) -> None:
+        """Touches nothing.
 
-    def replace(self, write: Callable[[str], None], now_s: float) -> None:
+        Args:
+            place: Its path has no slash at its end.
+            replaces_any: Whether what is there need not be ours.
+        """
+        self.folder = place.folder
+        self._storage = storage
+        self._place = place
+        self._replaces_any = replaces_any
+
+    def replace(self, write: Callable[[str], None], marker: Marker, now_s: float) -> None:
         """Has the partition written, and then puts it in the place of what is there.
 
         Args:
             write: Writes it into a new folder.
+            marker: What it says of itself.
             now_s: Since 1970.
 
         Raises:
+            ConfigError: what is there is not ours; it stays.
             StorageError: the storage failed; readers have what they had.
         """
         self.tidy(now_s)
-        scored = f"{self._path}/{_SCORED}{self._date}-{uuid.uuid4().hex[:8]}"
+        self._check(self.folder, marker)
+        scored = self._aside(_SCORED)
         try:
             write(scored)
-            self._put(scored)
+            self._storage.write_bytes(f"{scored}/{MARKER}", marker.model_dump_json(indent=1).encode())
+            self._put(scored, marker)
         finally:
             with suppress(StorageError):
                 self._storage.delete(scored)
 
     def tidy(self, now_s: float) -> None:
-        """Puts back what a process has taken away that died before its own was in place, and deletes what others left.
+        """Puts back what processes have taken away that died before their own was in place, and deletes what they left.
+
+        That of all days: nobody may ever write theirs again.
 
         Raises:
             StorageError: the storage failed.
         """
-        for folder in self._aside(_BEFORE):
-            if self._storage.exists(self.folder):
-                self._storage.delete(folder)
-            else:
-                with suppress(StorageExistsError):
-                    self._storage.rename(folder, self.folder)
-        for folder in self._aside(_SCORED):
-            ages_s = [now_s - file.modified_ms / 1000 for file in self._storage.walk(folder)]
-            if ages_s and min(ages_s) > _LEFT_S:
-                self._storage.delete(folder)
-
-    def _aside(self, prefix: str) -> list[str]:
         try:
-            entries = self._storage.list(self._path)
+            names = [name_of(entry.path) for entry in self._storage.list(self._place.path)]
         except StorageNotFoundError:
-            return []
-        return [entry.path for entry in entries if name_of(entry.path).startswith(f"{prefix}{self._date}-")]
+            return
+        for taken in filter(None, map(_TAKEN_AWAY.fullmatch, names)):
+            self._restore(f"{self._place.path}/{taken[0]}", self._place._replace(date=taken[1]).folder)
+        with suppress(StorageError):  # that of somebody else, say, who may write here too
+            sweep(self._storage, self._place.path, (_SCORED,), now_s)
 
-    def _put(self, scored: str) -> None:
+    def _restore(self, before: str, folder: str) -> None:
+        if self._storage.exists(folder):
+            self._storage.delete(before)
+        else:
+            with suppress(StorageExistsError, StorageNotFoundError):  # another process was quicker
+                self._storage.rename(before, folder)
+
+    def _aside(self, prefix: str) -> str:
+        return f"{self._place.path}/{staged_name(prefix, self._place.date)}"
+
+    def _check(self, folder: str, marker: Marker) -> None:
+        """Checks that what lies in a folder may be replaced, if anything does.
+
+        Raises:
+            ConfigError: it is not ours.
+        """
+        whose = marker.name if self._replaces_any else self._whose(folder)
+        if whose in (None, marker.name):
+            return
+        said = f"holds predictions of {whose}" if whose else f"has no {MARKER}: nobody knows whose it is"
+        raise ConfigError(
+            f"predict.output: {self.folder} {said}, and {marker.name} replaces only its own: give another "
+            "predict.output, or, if it may go, predict.overwrite: any"
+        )
+
+    def _whose(self, folder: str) -> str | None:
+        """Returns the name that a partition has in its marker; "" of one that has none, None where nothing is."""
+        for _ in range(_TRIES):
+            try:
+                names = [name_of(entry.path) for entry in self._storage.list(folder)]
+            except StorageNotFoundError:
+                return "" if self._storage.exists(folder) else None  # a file
+            if MARKER not in names:
+                return "" if names else None
+            with suppress(StorageNotFoundError):  # replaced by another since
+                return self._marked(folder)
+        return ""
+
+    def _marked(self, folder: str) -> str:
+        try:
+            return Marker.model_validate_json(self._storage.read_bytes(f"{folder}/{MARKER}")).name
+        except ValidationError:
+            return ""
+
+    def _put(self, scored: str, marker: Marker) -> None:
         before: list[str] = []
         try:
             for _ in range(_TRIES):
                 with suppress(StorageExistsError):
                     self._storage.rename(scored, self.folder)
                     break
-                before.append(f"{self._path}/{_BEFORE}{self._date}-{uuid.uuid4().hex[:8]}")
+                self._check(self.folder, marker)
+                before.append(self._aside(_BEFORE))
                 with suppress(StorageNotFoundError):  # another process was quicker
                     self._storage.rename(self.folder, before[-1])
+                    self._check(before[-1], marker)  # it may have come since it was looked at
             else:
                 raise StorageUnavailableError(f"{self.folder} is replaced by others again and again: try again")
-        except StorageError:
+        except (StorageError, ConfigError):
             self._put_back(before)
             raise
         for folder in before:
-            with suppress(StorageError):  # the next one that writes this day does it
+            with suppress(StorageError):  # the next one that writes a day here does it
                 self._storage.delete(folder)
 
     def _put_back(self, before: Sequence[str]) -> None:

@@ -13,7 +13,7 @@ from typing import NamedTuple
 from sparktf.clock import Clock
 from sparktf.config.job import JobConfig
 from sparktf.driver.check import Findings, check_feeders, check_gang, plan_here
-from sparktf.driver.output import check_same_plan
+from sparktf.driver.output import check_folder, check_same_plan
 from sparktf.driver.plan.paths import normalised
 from sparktf.driver.plan.plan import Plan
 from sparktf.driver.plan.stored_plan import load_plan
@@ -46,11 +46,11 @@ from sparktf.nightly.forecast import (
     Forecast,
     FormerRuns,
     LocalityForecast,
-    OwnerForecast,
     Problem,
     PublishForecast,
     RunForecast,
     UpdatesForecast,
+    owner_of_run,
 )
 from sparktf.nightly.readiness import Lake, not_ready
 from sparktf.nightly.serving import Serving
@@ -62,14 +62,13 @@ from sparktf.runs.finding import FoundRun
 from sparktf.sequence import Stream
 from sparktf.storage import FileSystems, Storage
 from sparktf.storage.checkpoints import CheckpointStore, FileManifest, Manifest, parse_manifest
-from sparktf.storage.ownership import Step, Term, owned_error, watch_owner
+from sparktf.storage.ownership import Step, owned_error, watch_owner
 from sparktf.submit.environment import hadoop_conf_dir
 from sparktf.submit.line import check_security
 from sparktf.submit.resource_managers import read_resource_managers
 from sparktf.submit.yarn import ResourceManagerApi, check_submission, wait_for_resource_manager
 
-_NO_RUN = "zzz"
-"""Stands for the id of a run that has none yet: all others are earlier."""
+_NO_RUN = "zzz"  # the id of a run that has none yet: all others are earlier
 
 
 class _Model(NamedTuple):
@@ -199,6 +198,8 @@ class _Look:
             self.storage.exists(path if self.rundir is None else self.rundir.result)
         except StoragePermissionError as error:
             raise PreflightError(f"output.path cannot be read: {error}") from error
+        if self.rundir is not None:
+            check_folder(self.storage, self.rundir)
         self.found.unknown.append("whether output.path can be written, since nothing is")
 
     def _run(self) -> RunForecast:
@@ -216,7 +217,7 @@ class _Look:
             return run
         with self.found.part():
             step, term = watch_owner(self.storage, self.rundir, Application(""), self.config.timeouts.owner, self.clock)
-            run = run.model_copy(update={"owner": _owner(step, term)})
+            run = run.model_copy(update={"owner": owner_of_run(step, term)})
             if step is Step.IS_OWNED:
                 raise owned_error(self.rundir, term)
             if step is Step.LOOK_AGAIN:
@@ -391,10 +392,3 @@ def look_ahead(
     rundir = None if run_id is None else RunDirectory(root, config.name, run_id)
     slots = slots_on(master, config.submit.executor_cores)
     return _Look(config, slots, systems, systems.open(root), rundir, clock, say).forecast()
-
-
-def _owner(step: Step, term: Term) -> OwnerForecast:
-    states = {Step.IS_OWNED: "owned", Step.LOOK_AGAIN: "silent"}
-    state = states.get(step, "released" if term.number and term.released else "nobody")
-    owner = {} if term.owner is None else term.owner.model_dump(include={"application", "host", "user", "since"})
-    return OwnerForecast.model_validate({"state": state, **owner})

@@ -18,6 +18,7 @@ from sparktf.driver.console import style_of, words_of
 from sparktf.errors import ConfigError
 from sparktf.nightly.history import RunRecord, names_in_history, read_history
 from sparktf.runs.finding import RunsRoot, name_with_history
+from sparktf.told import told
 
 _WIDE, _WIDEST = 100, 140
 """From so many columns on, a table has more of them."""
@@ -109,7 +110,7 @@ def print_runs(console: Console, records: Sequence[RunRecord]) -> None:
 def _outcome(record: RunRecord) -> str:
     """Returns why a run failed, on one line, else its metrics: of validation, where there are any."""
     if record.cause is not None:
-        return " ".join(record.cause.split())
+        return told(" ".join(record.cause.split()))
     stream = "validation" if record.metrics.get("validation") else next(iter(record.metrics), "")
     values = ", ".join(f"{name} {value:.4f}" for name, value in record.metrics.get(stream, {}).items())
     return values if stream == "validation" or not values else f"{stream}: {values}"

@@ -8,15 +8,19 @@ from rich.console import Console
 
 from sparktf.clock import Clock
 from sparktf.driver.console import Display, print_result
-from sparktf.errors import StorageNotFoundError
+from sparktf.errors import StorageError
 from sparktf.knobs import KNOBS
 from sparktf.runs.finding import FoundRun
 from sparktf.runs.listing import roughly
+from sparktf.storage.last_word import UNHEARD, LastWord, last_word
 from sparktf.submit.follow import Follower
+
+_LOOK_S = 10.0
+"""So often it is looked at whether anybody is at work."""
 
 
 def show(run: FoundRun, console: Console, clock: Clock) -> None:
-    """Prints the result of a run that has ended; one that is under way is followed until it has.
+    """Prints the result of a run that has ended; one that is under way is followed until it has, or nobody is at work.
 
     Raises:
         CorruptFileError: its result cannot be read.
@@ -26,21 +30,37 @@ def show(run: FoundRun, console: Console, clock: Clock) -> None:
     display = Display(console, 1.0, 1)
     follower = Follower(run.storage, run.rundir, display)
     result, nobody = follower.standing(), threading.Condition()
+    word, is_over, looked_s = UNHEARD, False, clock.now_s()
     if result is None:
-        display.say(f"{run.title} has not ended{_heard(run, clock)}: it is followed until it has")
+        word = last_word(run.storage, run.rundir)
+        is_over = word.is_over(clock.wall_s())
+        if not is_over:
+            display.say(f"{run.title} has not ended{_ago(word, clock)}: it is followed until it has")
     while result is None:
         follower.poll()
         result = follower.standing()
+        if result is None and is_over:
+            display.say(
+                f"{run.title} has no result{_ago(word, clock)}, and nobody is at work on it: submit the same run id, "
+                "which goes on where it was"
+            )
+            return
         if result is None:
             with nobody:
                 clock.wait(nobody, KNOBS.follow_s)
+            if clock.now_s() - looked_s >= _LOOK_S:
+                looked_s, word = clock.now_s(), _word(run, word)
+                is_over = word.is_over(clock.wall_s())
     print_result(console, result)
 
 
-def _heard(run: FoundRun, clock: Clock) -> str:
-    """Returns when its driver last stored anything of what it said: one that is gone says nothing more."""
+def _word(run: FoundRun, before: LastWord) -> LastWord:
+    """Returns its last word; what it was before where the storage does not say."""
     try:
-        last_ms = max((entry.modified_ms for entry in run.storage.list(run.rundir.events)), default=0)
-    except StorageNotFoundError:
-        last_ms = 0
-    return f", its last word came {roughly(max(clock.wall_s() - last_ms / 1000, 0.0))} ago" if last_ms else ""
+        return last_word(run.storage, run.rundir)
+    except StorageError:
+        return before
+
+
+def _ago(word: LastWord, clock: Clock) -> str:
+    return f", its last word came {roughly(max(clock.wall_s() - word.heard_s, 0.0))} ago" if word.heard_s else ""

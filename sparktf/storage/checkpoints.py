@@ -269,11 +269,7 @@ class CheckpointStore:
         Raises:
             StorageError: the storage failed.
         """
-        if not self._storage.exists(self._rundir.checkpoints):
-            return ()
-        folders = (entry for entry in self._storage.list(self._rundir.checkpoints) if entry.is_dir)
-        steps = (checkpoint_step(name_of(folder.path)) for folder in folders)
-        return tuple(sorted(step for step in steps if step is not None))
+        return steps_in(self._storage, self._rundir.checkpoints)
 
     def latest(self) -> tuple[Manifest, str] | None:
         """Returns the newest checkpoint that is whole, and its folder; torn ones are reported and skipped.
@@ -348,6 +344,15 @@ class CheckpointStore:
         """Removes a folder from sight in one step, so that no reader sees half of it, then deletes it."""
         if (removed := self._fence.take_in(folder)) is not None:
             self._storage.delete(removed)
+
+
+def steps_in(storage: Storage, folder: str) -> tuple[int, ...]:
+    """Returns the steps that a folder of checkpoints has; see `CheckpointStore.list`."""
+    if not storage.exists(folder):
+        return ()
+    folders = (entry for entry in storage.list(folder) if entry.is_dir)
+    steps = (checkpoint_step(name_of(found.path)) for found in folders)
+    return tuple(sorted(step for step in steps if step is not None))
 
 
 def _parent(path: str) -> str:

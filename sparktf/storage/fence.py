@@ -23,7 +23,7 @@ from sparktf.errors import (
     StorageExistsError,
     StorageNotFoundError,
 )
-from sparktf.rundir import RunDirectory
+from sparktf.rundir import RunDirectory, is_on_its_way
 from sparktf.storage.base import Storage, name_of
 from sparktf.storage.ownership import Ownership
 
@@ -237,10 +237,10 @@ class Fence:
         with self.guarded() as held:
             self._put(self._storage, held, path, content)
 
-    def prepare(self, content: bytes) -> str:
+    def prepare(self, path: str, content: bytes) -> str:
         """Writes a small file into the fence, for `show`; returns where it lies. Raises as `put`."""
         with self.guarded() as held:
-            return self._write(self._storage, held, content)
+            return self._write(self._storage, held, path, content)
 
     def show(self, written: str, path: str) -> None:
         """Puts what was prepared in its place, in one step where the storage has one. Raises as `put`."""
@@ -317,15 +317,15 @@ class Fence:
         return 0 if self._owner is None else self._owner.number
 
     def _put(self, storage: Storage, held: str, path: str, content: bytes) -> None:
-        storage.replace(self._write(storage, held, content), path)
+        storage.replace(self._write(storage, held, path, content), path)
 
-    def _write(self, storage: Storage, held: str, content: bytes) -> str:
+    def _write(self, storage: Storage, held: str, path: str, content: bytes) -> str:
         # Not written into the fence: writing makes folders, and would mend a fence that is gone.
         nonce = secrets.token_hex(4)
         aside, inside = f"{self._parent}/{self._putting}{nonce}", f"{held}/put-{nonce}"
         try:
-            storage.write_bytes(f"{aside}/file", content)
-            storage.rename(f"{aside}/file", inside)
+            storage.write_bytes(f"{aside}/{name_of(path)}", content)
+            storage.rename(f"{aside}/{name_of(path)}", inside)
         finally:
             self.discard(aside)
         return inside
@@ -354,7 +354,7 @@ class Fence:
             self.lost = True
             raise self.error()
         # Not what it is putting down itself from another thread, such as its events.
-        others = (name for name in names if name.startswith(_OURS) and not name.startswith(self._putting))
+        others = (n for n in names if n.startswith(_OURS) and is_on_its_way(n) and not n.startswith(self._putting))
         fences = (f"{self._parent}/{name}" for name in others)
         hidden = [path for path in fences if path != self._path]
         if self._storage.exists(self._rundir.checkpoints):
@@ -362,7 +362,8 @@ class Fence:
             hidden += [f"{self._rundir.checkpoints}/{name}" for name in names if name.startswith("_")]
         swept = []
         for number, path in enumerate(hidden):
-            aside = f"{self._parent}/_swept-{nonce}-{number}"
+            # Into the fence: who was frozen here, and has lost the run, moves nothing of a newer attempt's.
+            aside = f"{self._path}/swept-{nonce}-{number}"
             try:
                 self._storage.rename(path, aside)
             except StorageNotFoundError:

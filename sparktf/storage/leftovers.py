@@ -17,7 +17,8 @@ LEFT_S = 86_400.0
 """What nobody has touched for so long was left by a process that is dead."""
 
 _NONCE_NBYTES = 4
-_NONCE = rf"[0-9a-f]{{{2 * _NONCE_NBYTES}}}"
+NONCE = rf"[0-9a-f]{{{2 * _NONCE_NBYTES}}}"
+"""How a name ends that only one process stages under."""
 
 
 def staged_name(prefix: str, of: str = "", suffix: str = "") -> str:
@@ -33,7 +34,7 @@ def staged_name(prefix: str, of: str = "", suffix: str = "") -> str:
 
 def is_staged_name(name: str, *prefixes: str) -> bool:
     """Whether `staged_name` has made a name with one of these prefixes."""
-    return any(re.match(rf"{re.escape(prefix)}(.+-)?{_NONCE}(\.\w+)?$", name) for prefix in prefixes)
+    return any(re.match(rf"{re.escape(prefix)}(.+-)?{NONCE}(\.\w+)?$", name) for prefix in prefixes)
 
 
 def sweep(storage: Storage, folder: str, prefixes: tuple[str, ...], now_s: float) -> tuple[str, ...]:

@@ -20,16 +20,13 @@ from contextlib import suppress
 from typing import NamedTuple
 
 from sparktf.clock import Clock
-from sparktf.errors import OwnedError, StorageError, StorageNotFoundError, StorageUnavailableError
-from sparktf.message import Message
+from sparktf.errors import OwnedError, StorageError, StorageUnavailableError
 from sparktf.result import Application
 from sparktf.rundir import RunDirectory, term_number
 from sparktf.storage.base import Storage, name_of
 from sparktf.storage.credentials import process_user
+from sparktf.storage.terms import BEAT, OWNER, RELEASED, Owner, Term, beat_ms, look, newest, owner_of
 
-_OWNER = "owner.json"
-_BEAT = "beat"
-_RELEASED = "released"
 _NEW = "_new-"
 
 _BEATS = 6
@@ -40,39 +37,6 @@ _BLIND = 0.5
 """Of `timeouts.owner`: whoever has not looked for longer cannot tell what a beat did meanwhile."""
 
 _log = logging.getLogger(__name__)
-
-
-class Owner(Message):
-    """Who has a term.
-
-    Attributes:
-        since: When it was made, by the owner's clock: for people.
-        nonce: Its own.
-    """
-
-    application: str
-    attempt: int
-    host: str
-    user: str
-    since: str
-    nonce: str
-
-    def __str__(self) -> str:
-        return f"application {self.application} of {self.user} on {self.host}, since {self.since}"
-
-
-class Term(NamedTuple):
-    """What one look has found.
-
-    Attributes:
-        number: Of the newest term; 0 if there is none.
-        owner: None where it does not say.
-    """
-
-    number: int = 0
-    owner: Owner | None = None
-    beat: bytes = b""
-    released: bool = False
 
 
 class Seen(NamedTuple):
@@ -136,19 +100,6 @@ def is_lapsed(renewed_s: float, now_s: float, limit_s: float) -> bool:
     return now_s - renewed_s >= limit_s
 
 
-def look(storage: Storage, rundir: RunDirectory) -> Term:
-    """Returns what there is of the newest term. Raises `StorageError`."""
-    number = _newest(storage, rundir)
-    while number:
-        folder = rundir.term(number)
-        beat, owner = _read(storage, f"{folder}/{_BEAT}"), _owner_of(storage, folder)
-        is_released = storage.exists(f"{folder}/{_RELEASED}")
-        before, number = number, _newest(storage, rundir) if owner is None else number
-        if before == number:
-            return Term(number, owner, beat, is_released)
-    return Term()
-
-
 def watch_owner(
     storage: Storage, rundir: RunDirectory, application: Application, limit_s: float, clock: Clock
 ) -> tuple[Step, Term]:
@@ -163,7 +114,7 @@ def watch_owner(
     seen, deadline_s = None, clock.now_s() + 2 * limit_s / _BEATS
     while True:
         began_s = clock.now_s()
-        seen = see(seen, look(storage, rundir), began_s, clock.now_s(), limit_s)
+        seen = see(seen, look(storage, rundir.terms), began_s, clock.now_s(), limit_s)
         step = next_step(seen, application, limit_s)
         if step is not Step.LOOK_AGAIN or clock.now_s() >= deadline_s:
             return step, seen.term
@@ -176,26 +127,6 @@ def owned_error(rundir: RunDirectory, term: Term) -> OwnedError:
         f"run {rundir.run} is owned by {term.owner or 'another submission'}: this one changes nothing. "
         f"Wait for {rundir.result}, or submit with --wait"
     )
-
-
-def _newest(storage: Storage, rundir: RunDirectory) -> int:
-    try:
-        entries = storage.list(rundir.terms)
-    except StorageNotFoundError:
-        return 0
-    return max((term_number(name_of(entry.path)) for entry in entries), default=0)
-
-
-def _owner_of(storage: Storage, folder: str) -> Owner | None:
-    content = _read(storage, f"{folder}/{_OWNER}")
-    return Owner.model_validate_json(content) if content else None
-
-
-def _read(storage: Storage, path: str) -> bytes:
-    try:
-        return storage.read_bytes(path)
-    except StorageNotFoundError:
-        return b""
 
 
 class Ownership:
@@ -228,6 +159,7 @@ class Ownership:
         self._clock = clock
         self._limit_s = limit_s
         self._number = 0
+        self._nonce = ""
         self._beats = 0
         self._renewed_s = 0.0
         self._ended = False
@@ -236,6 +168,11 @@ class Ownership:
     def number(self) -> int:
         """Of its term; 0 while it has none."""
         return self._number
+
+    @property
+    def nonce(self) -> str:
+        """By which its term is known, "" while it has none."""
+        return self._nonce
 
     def acquire(self, say: Callable[[str], None], *, wait: bool) -> None:
         """Makes this driver the run's owner, and renews that from now on; looks as long as it takes to tell.
@@ -251,7 +188,7 @@ class Ownership:
         told: Owner | None = None
         while True:
             began_s = self._clock.now_s()
-            seen = see(seen, look(self._storage, self._rundir), began_s, self._clock.now_s(), self._limit_s)
+            seen = see(seen, look(self._storage, self._rundir.terms), began_s, self._clock.now_s(), self._limit_s)
             step = next_step(seen, self._application, self._limit_s)
             if step is Step.TAKE and self._take(seen.term.number + 1):
                 self._clock.every("owner", self._limit_s / _BEATS, self._beat)
@@ -265,6 +202,18 @@ class Ownership:
                 say(f"the run is owned by {owner}: {until if wait else f'watching for {limit} whether it is at work'}")
                 told = owner
             self._clock.sleep(self._limit_s / _LOOKS)
+
+    def take_idle(self) -> bool:
+        """Makes this driver the run's owner unless another one is at work, which one look tells; it gives no beat.
+
+        How long an owner has been silent is the difference of two times that the storage gave, of the last beat and of
+        what is written here: no two clocks are compared.
+
+        Raises:
+            StorageError: the storage failed; nobody is the owner by this.
+        """
+        term = look(self._storage, self._rundir.terms)
+        return self._take(term.number + 1, of_nobody=term)
 
     def assure(self) -> None:
         """Looks after it where it was not renewed in time; otherwise does nothing, at once.
@@ -289,14 +238,17 @@ class Ownership:
         if self._number and not self._ended and not self.superseded:
             self._ended = True
             try:
-                self._hasty.write_bytes(f"{self._rundir.term(self._number)}/{_RELEASED}", b"")
+                self._hasty.write_bytes(f"{self._rundir.term(self._number)}/{RELEASED}", b"")
             except StorageError as error:
                 _log.warning("the next submission waits for timeouts.owner: %s", error)
 
     # ---- making a term ----
 
-    def _take(self, number: int) -> bool:
+    def _take(self, number: int, of_nobody: Term | None = None) -> bool:
         """Makes the term, unless another one is faster, or has been; returns whether it is this driver's.
+
+        Args:
+            of_nobody: Whose owner has to be gone.
 
         Raises:
             StorageError: the storage failed; a term that was made all the same has an owner that is gone.
@@ -304,29 +256,38 @@ class Ownership:
         nonce, began_s = secrets.token_hex(8), self._clock.now_s()
         aside = f"{self._rundir.terms}/{_NEW}{nonce}"
         try:
-            self._storage.write_bytes(f"{aside}/{_OWNER}", self._me(nonce).model_dump_json().encode())
-            self._storage.write_bytes(f"{aside}/{_BEAT}", b"0")
+            self._storage.write_bytes(f"{aside}/{OWNER}", self._me(nonce).model_dump_json().encode())
+            self._storage.write_bytes(f"{aside}/{BEAT}", b"0")
+            if of_nobody is not None and self._is_at_work(of_nobody, aside):
+                return False
             self._storage.rename(aside, self._rundir.term(number))
         except StorageError:  # of the rename, this may be the answer's loss alone
-            there = _owner_of(self._storage, self._rundir.term(number))
-            if there is None and _newest(self._storage, self._rundir) < number:
+            there = owner_of(self._storage, self._rundir.term(number))
+            if there is None and newest(self._storage, self._rundir.terms) < number:
                 raise
             if there is None or there.nonce != nonce:
                 return False  # whoever was faster has deleted what was begun here
         finally:
             self._discard(aside)
-        self._number, self._renewed_s = number, began_s
+        self._number, self._renewed_s, self._nonce = number, began_s, nonce
         try:
             # Who was frozen before its rename may have made a term that has been, and is gone.
-            newest = _newest(self._storage, self._rundir)
+            latest = newest(self._storage, self._rundir.terms)
         except StorageError:
             self.release()
             raise
-        if newest != number:
+        if latest != number:
             self._number = 0
             return False
         self._discard_older()
         return True
+
+    def _is_at_work(self, term: Term, aside: str) -> bool:
+        if term.number == 0 or term.released:
+            return False
+        limit_s = max(self._limit_s, term.owner.limit_s if term.owner else 0.0)
+        now_ms, terms = self._storage.stat(f"{aside}/{BEAT}").modified_ms, self._rundir.terms
+        return now_ms - beat_ms(self._storage, terms, term.number) < limit_s * 1000
 
     def _me(self, nonce: str) -> Owner:
         since = datetime.datetime.fromtimestamp(self._clock.wall_s(), datetime.UTC)
@@ -337,6 +298,7 @@ class Ownership:
             user=process_user(),
             since=since.isoformat(timespec="seconds"),
             nonce=nonce,
+            limit_s=self._limit_s,
         )
 
     def _discard_older(self) -> None:
@@ -363,9 +325,9 @@ class Ownership:
 
     def _renew(self, storage: Storage) -> None:
         began_s = self._clock.now_s()
-        if _newest(storage, self._rundir) > self._number:
+        if newest(storage, self._rundir.terms) > self._number:
             self.superseded = True
             return
         self._beats += 1
-        storage.write_bytes(f"{self._rundir.term(self._number)}/{_BEAT}", str(self._beats).encode())
+        storage.write_bytes(f"{self._rundir.term(self._number)}/{BEAT}", str(self._beats).encode())
         self._renewed_s = max(self._renewed_s, began_s)

@@ -11,29 +11,40 @@ from pathlib import Path
 
 from rich.console import Console
 
+from sparktf.clock import SystemClock
 from sparktf.config.data_section import NO_SOURCE
 from sparktf.config.job import JobConfig
 from sparktf.driver.console import Display, make_console, print_result
 from sparktf.driver.output import check_output
+from sparktf.driver.plan.kept_apart import check_predictions
 from sparktf.driver.plan.paths import normalised
 from sparktf.errors import ConfigError, ReservationError, Verdict
+from sparktf.hadoop import HadoopConf
 from sparktf.knobs import KNOBS
 from sparktf.redaction import redacted
+from sparktf.result import Application
 from sparktf.rundir import RunDirectory
-from sparktf.storage import normalise, open_storage
+from sparktf.storage import FileSystems, Storage, normalise, open_storage
+from sparktf.storage.ownership import Step, owned_error, watch_owner
+from sparktf.storage.terms import look
 from sparktf.submit.environment import Programs, find_programs, hadoop_conf_dir, spark_environment
 from sparktf.submit.follow import Follower
 from sparktf.submit.line import ScoringJob, check_security, is_yarn, private_settings, show_line, submit_line
+from sparktf.submit.preflight import check_programs
 from sparktf.submit.process import SparkSubmit, kill_application
 from sparktf.submit.resource_managers import ResourceManagers, read_resource_managers
 from sparktf.submit.shipment import log4j_in, stage
 from sparktf.submit.yarn import ResourceManagerApi, check_submission, wait_for_resource_manager
+from sparktf.verdict_file import told_verdict
 
 INTERRUPTED = 130
 
+_VERDICT = "verdict"
+"""The file in which a driver on this machine tells it."""
+
 # The driver's exit code in YARN's words, for a run that was refused before it had a run directory.
 _STATUS = re.compile(r"exited with status (\d+)")
-_TELLING = (Verdict.REFUSED, Verdict.DATA_REFUSED, Verdict.NOT_READY)
+_TELLING = (Verdict.REFUSED, Verdict.DATA_REFUSED, Verdict.NOT_READY, Verdict.OWNED)
 
 
 def submit(
@@ -56,14 +67,16 @@ def submit(
         dry_run: Print the line, and nothing else.
 
     Raises:
+        OwnedError: another submission trains the run, and `wait` is not set.
         ConfigError: the model's code or the queue is not found, no data is named, a run that is to be detached would
             end with this process, or it is not said where predictions go and of which day they are.
-        PreflightError: Spark or YARN's configuration is missing, a container would be too large, or the run's traffic
-            would be in the clear where Spark's is not.
+        PreflightError: Spark, Java, a Python or YARN's configuration is missing or unfit, a container would be too
+            large, or the run's traffic would be in the clear where Spark's is not.
         ReservationError: the ResourceManager cannot be reached, or YARN has no place in time.
     """
     if scoring is not None:
         asked, _ = config.predicted()
+        check_predictions(config, FileSystems(HadoopConf.from_environment()))
         config = config.model_copy(update={"submit": config.submit.model_copy(update={"deploy_mode": "client"})})
     if config.data.source_key is None and (scoring is None or asked.source is None):
         raise ConfigError(NO_SOURCE)
@@ -73,6 +86,8 @@ def submit(
         )
     check_security(config)
     programs = find_programs()
+    if not dry_run:
+        check_programs(config, programs)
     config = normalised(config, normalise)  # the driver may have another working folder
     with tempfile.TemporaryDirectory(prefix="sparktf-submit-") as folder:
         shipment = stage(config, Path(folder), beside, programs, trains=scoring is None)
@@ -83,10 +98,11 @@ def submit(
             console.print(f"# in {shipment.private}: {key}={redacted(value, key)}", soft_wrap=True)
         if dry_run:
             return int(Verdict.DONE)
+        verdict = Path(folder) / _VERDICT
         environment = spark_environment(
-            programs, log4j_in(Path(folder)), in_cluster=config.submit.deploy_mode == "cluster"
+            programs, log4j_in(Path(folder)), in_cluster=config.submit.deploy_mode == "cluster", verdict=verdict
         )
-        return _Submission(config, run_id, programs, environment, console, detach, scoring).run(line)
+        return _Submission(config, run_id, programs, environment, console, detach, scoring, verdict, wait).run(line)
 
 
 @dataclass(slots=True)
@@ -98,19 +114,39 @@ class _Submission:
     console: Console
     detach: bool
     scoring: ScoringJob | None
+    verdict: Path
+    wait: bool
 
     def run(self, line: list[str]) -> int:
         config = self.config
-        # Here the reason can be shown; in cluster mode it would stand in a container's log.
-        if self.scoring is None:
-            check_output(open_storage(config.output.path), config.output.path)
         display = Display(self.console, config.output.progress_seconds, config.train.epochs)
+        # Here the reason can be shown, and costs nothing; in cluster mode it would stand in a container's log.
+        if self.scoring is None:
+            storage = open_storage(config.output.path)
+            check_output(storage, config.output.path)
+            if self.run_id is not None and not self.wait:
+                self._check_owner(storage, self.run_id, display)
         if not is_yarn(config):
             return _Watch(self, SparkSubmit(line, self.environment), display, None).to_the_end()
         managers = read_resource_managers(hadoop_conf_dir())
         api = ResourceManagerApi(managers)
         self._check(managers, api, display)
         return _Watch(self, SparkSubmit(line, self.environment), display, api).to_the_end()
+
+    def _check_owner(self, storage: Storage, run_id: str, display: Display) -> None:
+        """Refuses a run that another submission trains: the driver would, once it has a container and executors.
+
+        Raises:
+            OwnedError: its owner is at work. One that gives no sign of life is left for the driver to watch.
+            StorageError: the storage failed.
+        """
+        rundir = RunDirectory(self.config.output.path, self.config.name, run_id)
+        term = look(storage, rundir.terms)
+        if term.owner is not None and not term.released:
+            display.say(f"the run was taken by {term.owner}: looking whether it is at work")
+        step, term = watch_owner(storage, rundir, Application(""), self.config.timeouts.owner, SystemClock())
+        if step is Step.IS_OWNED:
+            raise owned_error(rundir, term)
 
     def _check(self, managers: ResourceManagers, api: ResourceManagerApi, display: Display) -> None:
         try:
@@ -135,6 +171,7 @@ class _Watch:
         self._display = display
         self._api = api
         self._said = False
+        self._said_owner = False
         self._in_cluster = self._config.submit.deploy_mode == "cluster"
         self._follower = self._follow(submission.run_id) if self._in_cluster and submission.run_id else None
         if self._follower is not None:
@@ -147,7 +184,7 @@ class _Watch:
             if self._api is not None:
                 self._until_started()
             code = self._until_ended()
-            return self._verdict() if self._in_cluster else code
+            return self._verdict() if self._in_cluster else self._told(code)
         except KeyboardInterrupt:
             self._stop()
             return INTERRUPTED
@@ -196,7 +233,8 @@ class _Watch:
             due = code is not None or time.monotonic() - followed_s >= KNOBS.follow_s
             if due and self._follower is not None:
                 followed_s = time.monotonic()
-                self._follower.poll()
+                self._follower.poll(self._process.report.application)
+                self._say_owner(self._follower)
             if code is not None:
                 return code
 
@@ -205,6 +243,27 @@ class _Watch:
         if application and not self._said:
             self._said = True
             self._display.say(f"submitted as {application} to YARN, queue {self._config.submit.queue}")
+
+    def _told(self, code: int) -> int:
+        """Returns the verdict of a driver on this machine, as it has told it itself.
+
+        Args:
+            code: What spark-submit has ended with: 1 also for what went wrong before the driver's first line.
+        """
+        told = told_verdict(self._submission.verdict)
+        if told is None:
+            self._display.say(
+                f"the driver came to no verdict: spark-submit ended with {code}, and its last words are above", "red"
+            )
+        return int(Verdict.INFRASTRUCTURE if told is None else told)
+
+    def _say_owner(self, follower: Follower) -> None:
+        """Says for whom the driver waits: it says nothing in the run's own folder before that is its own."""
+        if self._submission.wait and not self._said_owner:
+            owner = follower.owner(self._process.report.application)
+            if owner is not None:
+                self._said_owner = True
+                self._display.say(f"waiting: the run is owned by {owner}")
 
     def _verdict(self) -> int:
         """Returns the verdict of a run in cluster mode, whose own exit code spark-submit does not tell."""

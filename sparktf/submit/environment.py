@@ -12,6 +12,7 @@ from pathlib import Path
 
 from sparktf.config.job import JobConfig
 from sparktf.errors import PreflightError
+from sparktf.verdict_file import VARIABLE
 
 # A JVM that lives for one submission: what its second compiler would cost at every start never comes back.
 _SUBMITS_ONLY = ("-XX:TieredStopAtLevel=1",)
@@ -28,12 +29,16 @@ class Programs:
         driver_python: Python of a driver on this machine.
         python: Python on the nodes, where no archive brings one.
         defaults: Spark's spark-defaults.conf, if there is one.
+        java_home: What JAVA_HOME says; None where it is not set.
+        sets_java: Whether Spark has a script that may say otherwise.
     """
 
     spark_home: Path
     driver_python: str
     python: str
     defaults: Path | None = None
+    java_home: str | None = None
+    sets_java: bool = False
 
     @property
     def spark_submit(self) -> str:
@@ -55,12 +60,15 @@ def find_programs() -> Programs:
     if home is None or not (home / "bin/spark-submit").is_file():
         where = f"SPARK_HOME={named} has no bin/spark-submit" if named else "no Spark: SPARK_HOME is not set"
         raise PreflightError(f"{where}; set SPARK_HOME, or pip install pyspark")
-    defaults = Path(os.environ.get("SPARK_CONF_DIR") or home / "conf") / "spark-defaults.conf"
+    settings = Path(os.environ.get("SPARK_CONF_DIR") or home / "conf")
+    defaults = settings / "spark-defaults.conf"
     return Programs(
         spark_home=home,
         driver_python=os.environ.get("PYSPARK_DRIVER_PYTHON") or sys.executable,
         python=os.environ.get("PYSPARK_PYTHON") or sys.executable,
         defaults=defaults if defaults.is_file() else None,
+        java_home=os.environ.get("JAVA_HOME") or None,
+        sets_java=(settings / "spark-env.sh").is_file(),
     )
 
 
@@ -90,12 +98,15 @@ def hadoop_conf_dir() -> Path | None:
     return Path(named) if named else None
 
 
-def spark_environment(programs: Programs, log4j: Path, *, in_cluster: bool) -> Mapping[str, str]:
+def spark_environment(
+    programs: Programs, log4j: Path, *, in_cluster: bool, verdict: Path | None = None
+) -> Mapping[str, str]:
     """Returns the environment for spark-submit and Hadoop's tools.
 
     Args:
         log4j: Logging of the JVM on this machine; options of the user's own come later, so they win.
         in_cluster: Whether that JVM does no more than submit, because the driver is elsewhere.
+        verdict: Where a driver on this machine tells its verdict.
     """
     ours = (f"-Dlog4j2.configurationFile={log4j}", *(_SUBMITS_ONLY if in_cluster else ()))
     options = " ".join(filter(None, (*ours, os.environ.get("SPARK_SUBMIT_OPTS"))))
@@ -104,4 +115,6 @@ def spark_environment(programs: Programs, log4j: Path, *, in_cluster: bool) -> M
     dropped = {"PYSPARK_PYTHON", "PYSPARK_DRIVER_PYTHON", *(("PYTHONPATH",) if in_cluster else ())}
     kept = {k: v for k, v in os.environ.items() if k not in dropped}
     kept.setdefault("PYTHONWARNINGS", "ignore:PySpark does not yet fully support pandas:FutureWarning")
+    if verdict is not None:
+        kept[VARIABLE] = str(verdict)
     return {**kept, "SPARK_HOME": str(programs.spark_home), "SPARK_SUBMIT_OPTS": options}

@@ -7,15 +7,19 @@ from pathlib import PurePosixPath
 
 from sparktf.driver.console import Display
 from sparktf.errors import CorruptFileError, StorageError
+from sparktf.event_log import writer_of
 from sparktf.events import LineSaid, RunBegun, RunEnded, read_events
 from sparktf.result import RunResult
 from sparktf.rundir import RunDirectory
 from sparktf.storage import Storage
-from sparktf.storage.ownership import Owner, look
 from sparktf.storage.results import read_result
+from sparktf.storage.terms import Owner, look
 
 _ROUNDED_S = 1.0
 """A result tells its start in whole seconds."""
+
+_UNTOLD = ""
+"""What a driver of an earlier version says of its application."""
 
 
 class Follower:
@@ -26,13 +30,18 @@ class Follower:
         self._rundir = rundir
         self._display = display
         self._seen: set[str] = set()
+        self._drivers: dict[str, str] = {}
 
     def skip(self) -> None:
         """Takes what is there already, of an earlier submission, as seen."""
         self._seen.update(self._segments())
 
-    def poll(self) -> None:
-        """Shows what is new. A storage that is away for a while is no reason to stop."""
+    def poll(self, application: str | None = None) -> None:
+        """Shows what is new. A storage that is away for a while is no reason to stop.
+
+        Args:
+            application: What its driver says alone; None: what any driver does.
+        """
         for path in self._segments():
             if path in self._seen:
                 continue
@@ -41,9 +50,16 @@ class Follower:
             except StorageError:
                 return
             self._seen.add(path)
+            writer = writer_of(path)
             for _, event in read_events(lines):
-                if isinstance(event, LineSaid):
+                if isinstance(event, RunBegun):
+                    self._drivers[writer] = event.application
+                if isinstance(event, LineSaid) and self._is_of(writer, application):
                     self._display.say(event.text, event.style)
+
+    def _is_of(self, writer: str, application: str | None) -> bool:
+        """Whether an application's driver has written this log: one whose beginning was not seen is an older one."""
+        return application is None or self._drivers.get(writer) in (application, _UNTOLD)
 
     def result(self, application: str) -> RunResult | None:
         """Returns how the run ended, if the application has said so: by its own result, or by repeating a final one."""
@@ -80,7 +96,7 @@ class Follower:
     def owner(self, application: str) -> Owner | None:
         """Returns whose the run is; None where it is the application's, or nobody's, or the storage does not say."""
         try:
-            term = look(self._storage, self._rundir)
+            term = look(self._storage, self._rundir.terms)
         except StorageError:
             return None
         is_another = term.owner is not None and term.owner.application != application

@@ -6,13 +6,13 @@ import os
 import re
 import signal
 import subprocess
-import sys
 import threading
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 
 from sparktf.knobs import KNOBS
+from sparktf.plain_console import say
 
 _OURS = "@yarn "
 _NOISE = ("WARNING: Using incubator modules", "WARNING: A restricted method", "WARNING: Use --enable-native-access")
@@ -93,10 +93,11 @@ class SparkSubmit:
             os.killpg(self._process.pid, number)
 
     def _read(self) -> None:
-        for line in self._process.stderr or ():
-            if self.report.note(line):
-                sys.stderr.write(line)
-                sys.stderr.flush()
+        assert self._process.stderr is not None
+        with self._process.stderr as output:
+            for line in output:
+                if self.report.note(line):
+                    say(line.rstrip("\n"))
 
 
 def kill_application(spark_class: str, application: str, environment: Mapping[str, str]) -> bool:

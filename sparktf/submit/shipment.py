@@ -112,7 +112,7 @@ def _program() -> Path:
     Raises:
         PreflightError: it is not there.
     """
-    spec = importlib.util.find_spec("sparktf.main")
+    spec = importlib.util.find_spec("sparktf.driver_script")
     if spec is None or spec.origin is None:
-        raise PreflightError("sparktf is not wholly installed: sparktf/main.py is missing")
+        raise PreflightError("sparktf is not wholly installed: sparktf/driver_script.py is missing")
     return Path(spec.origin)

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import uuid
+import time
 from collections.abc import Iterable, Iterator
-from contextlib import suppress
 from typing import Literal
 
 import pyarrow as pa
@@ -14,10 +13,11 @@ from pyspark.sql import DataFrame
 
 from sparktf.driver.spark.application import hadoop_conf
 from sparktf.driver.spark.feeders import explained
-from sparktf.errors import ConfigError, StorageError
+from sparktf.errors import ConfigError
 from sparktf.executor.written_records import WRITTEN, WriterSettings, write_records
 from sparktf.storage import FileSystems
-from sparktf.storage.base import name_of
+from sparktf.storage.base import Storage
+from sparktf.tfrecords.replacing import Folder
 
 _SUCCESS = "_SUCCESS"
 _MODES = ("error", "errorifexists", "overwrite")
@@ -38,7 +38,8 @@ def write(
 
     Args:
         path: A folder. It has its files and `_SUCCESS` once all are written, and readers of Spark's see none before.
-        mode: What becomes of a folder that is there: "error" refuses it, "overwrite" replaces it once all is written.
+        mode: What becomes of a folder that is there: "error" refuses it, "overwrite" replaces it once all is written,
+            and puts it back where that fails.
         compression: "gzip", or none.
 
     Raises:
@@ -52,30 +53,33 @@ def write(
     file_systems = FileSystems(hadoop_conf(spark))
     path = file_systems.normalise(path).rstrip("/")
     storage = file_systems.open(path)
+    folder = Folder(storage, path)
+    folder.tidy(time.time())
     if mode != "overwrite" and storage.exists(path):
         raise ConfigError(f'{path} is there already: mode="overwrite" replaces it')
-    aside = f"{path.rpartition('/')[0]}/_{name_of(path)}-{uuid.uuid4().hex[:8]}"
-    settings = WriterSettings(aside, tuple(df.columns), compression == "gzip", file_systems.hadoop.for_nodes())
+    with folder.staged() as aside:
+        settings = WriterSettings(aside, tuple(df.columns), compression == "gzip", file_systems.hadoop.for_nodes())
+        rows = _write_all(df, storage, settings)
+        folder.put(aside, replaces=mode == "overwrite")
+    return rows
+
+
+def _write_all(df: DataFrame, storage: Storage, settings: WriterSettings) -> int:
+    """Writes all partitions into a new folder, and `_SUCCESS`; returns the number of rows."""
 
     def write_partition(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         return write_records(batches, settings)
 
+    # mapInArrow looks columns up by their names, and would take "user.age" for a field of a struct.
+    plain = df.toDF(*(f"c{i}" for i in range(len(df.columns))))
     try:
-        # mapInArrow looks columns up by their names, and would take "user.age" for a field of a struct.
-        plain = df.toDF(*(f"c{i}" for i in range(len(df.columns))))
         written = plain.mapInArrow(write_partition, WRITTEN).collect()
-        kept = {row.path for row in written}
-        for entry in storage.list(aside) if written else ():
-            if entry.path not in kept:  # of a task that was tried again, or ran twice
-                storage.delete(entry.path)
-        storage.make_dirs(aside)
-        storage.write_bytes(f"{aside}/{_SUCCESS}", b"")
-        if mode == "overwrite":
-            storage.delete(path)
-        storage.rename(aside, path)
     except (PySparkException, Py4JError) as error:
         raise explained(error, "writing TFRecord files") from error
-    finally:
-        with suppress(StorageError):
-            storage.delete(aside)
+    kept = {row.path for row in written}
+    for entry in storage.list(settings.folder) if written else ():
+        if entry.path not in kept:  # of a task that was tried again, or ran twice
+            storage.delete(entry.path)
+    storage.make_dirs(settings.folder)
+    storage.write_bytes(f"{settings.folder}/{_SUCCESS}", b"")
     return sum(row.rows for row in written)

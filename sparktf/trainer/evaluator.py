@@ -20,6 +20,7 @@ from sparktf.feed.pipeline import NodeFeed
 from sparktf.keep import KeepRule, Kept, keep_rule
 from sparktf.knobs import KNOBS
 from sparktf.sequence import Stream
+from sparktf.trainer.model.averages import take_averages
 from sparktf.trainer.model.evaluate import ALONE, Evaluator
 from sparktf.trainer.model.model import UserModel, is_low_level, load_function, versions
 from sparktf.trainer.node.checkpoint import LocalCheckpoint
@@ -78,10 +79,12 @@ class CommitEvaluator:
         spec, config = place.spec, place.spec.config
         self._place = place
         self._model = UserModel(build, config, spec.assets, spec.feed, trains=False)
-        self._checkpoint = LocalCheckpoint(model=self._model.model)
+        averages = {"optimizer": self._model.optimizer} if self._model.keeps_averages else {}
+        self._checkpoint = LocalCheckpoint(model=self._model.model, **averages)
         self._evaluator = Evaluator(self._model, ALONE.sum, config.train.validation_batch_size)
         self._input = Input(place)
         self._output = Output(place, self._input.sampled, evaluates=True)
+        self._output.check(self._model)
         self._asked = itertools.count(1)
         self._gate: Gate | None = None
         self.position = Position()
@@ -121,7 +124,7 @@ class CommitEvaluator:
         self._place.enter("evaluating")
         self.position = Position(epoch=commit.epoch, step=commit.step)
         self._read(commit.path, commit.files)
-        with self._input.open(Stream.VALIDATION, commit.epoch) as feed:
+        with self._input.open(Stream.VALIDATION, max(commit.epoch, 0)) as feed:
             values, rows = self._evaluator.evaluate(_Counted(feed, self._advance))
         self._input.flush()
         self._output.metrics(Stream.VALIDATION, self.position, rows, values)
@@ -132,6 +135,7 @@ class CommitEvaluator:
 
     def _read(self, path: str, files: tuple[str, ...]) -> None:
         self._checkpoint.restore_files(self._place.storage, path, files, self._place.work / "restore")
+        take_averages(self._model.model, self._model.model)
 
     def _compare(self, gate: Gate, last: Committed) -> Comparison:
         """Has the gate look at the weights that there are, which will be exported, by this node or by the leader."""

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from sparktf.feed.guest_feed import GuestQueue, GuestServer
+from sparktf.ports import started
 from sparktf.trainer.node.report import Reporter
 from sparktf.wire.channel import ControlClient
 from sparktf.wire.control import Action, Ready, TrainerSpec
@@ -46,10 +47,11 @@ def run(spec: TrainerSpec, client: ControlClient, reporter: Reporter, work: Path
     address = None
     if queue is not None:
         access = client.access
-        own = spec.cluster.address(spec.node)
+        host = spec.cluster.address(spec.node).rpartition(":")[0]
         folder = work / "feed"
         folder.mkdir(mode=0o700)
-        server = GuestServer(own.rpartition(":")[0], folder, access.secret, access.tls, queue)
+        rest = (folder, access.secret, access.tls, queue)
+        server = started(host, spec.config.cluster.node_ports, lambda port: GuestServer(host, port, *rest))
         address = server.address
     ready = Ready(**spec.sender, replicas=1, keras="none", versions={}, weights=0, data=address)
     reporter.send(Action.READY, ready)

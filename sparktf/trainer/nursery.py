@@ -2,8 +2,8 @@
 
 Importing is most of what a trainer's start costs. The first agent of an executor starts
 `python -m sparktf.trainer.nursery PARENT PLACE [MODULE...]`, with a socket as its standard input that listens at PLACE.
-Agents connect, and ask for trainers: one message for each, with the reading end of the trainer's standard input, its
-log and its environment. They are told its process and, in the end, its exit code.
+Agents connect, and ask for trainers: one message for each, its number, with the reading end of the trainer's standard
+input, its log and its environment. They are told its process, with that number, and, in the end, its exit code.
 
 A fork copies the thread that forks, and no other: so until then there is one, no channel, and no device.
 """
@@ -109,7 +109,7 @@ class Agents:
             self._dismiss(agent)
             return
         try:
-            _tell(agent, self._fork(agent, *files))
+            _tell(agent, {"asked": int(request), **self._fork(agent, *files)})
         finally:
             for file in files:
                 os.close(file)

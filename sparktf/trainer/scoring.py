@@ -13,6 +13,7 @@ import signal
 import socket
 import sys
 import threading
+import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from pathlib import Path
@@ -25,7 +26,7 @@ from sparktf.knobs import KNOBS
 from sparktf.process_identity import is_alive
 from sparktf.storage import FileSystems
 from sparktf.trainer.preload import complete_environment
-from sparktf.wire.scored_model import CODES, VALUES, ScoredModel, error_arrays, settings_of
+from sparktf.wire.scored_model import BEAT, CODES, VALUES, ScoredModel, error_arrays, settings_of
 
 
 class Scoring:
@@ -40,14 +41,18 @@ class Scoring:
         self._serve: Callable[..., dict[str, Any]] | None = None
         self._specs: Mapping[str, Any] = {}
         self._tasks: set[threading.Thread] = set()
+        self._waiting: set[socket.socket] = set()
+        self._own = _file_at(place)
 
     def run(self) -> None:
         """Serves until nobody has been there for a while, or the executor is gone."""
+        threading.Thread(target=self._beat, name="beats", daemon=True).start()
         self._listening.settimeout(KNOBS.scorer_look_s)
         idle_s = 0.0
         while idle_s < self._limit_s() and is_alive(self._executor):
             idle_s = 0.0 if self._admit() else idle_s + KNOBS.scorer_look_s
-        self._place.unlink(missing_ok=True)
+        if _file_at(self._place) == self._own:  # else it was given up, and another one has its place
+            self._place.unlink(missing_ok=True)
         while self._admit():  # who has connected before is in time
             pass
 
@@ -69,13 +74,27 @@ class Scoring:
         task.setblocking(True)
         with task, suppress(EOFError, OSError):
             while True:
-                verb, arrays = hear(task)
-                try:
-                    answer = self._answer(verb, arrays)
-                except SparkTFError as error:
-                    tell(task, "error", error_arrays(error))
-                    continue
-                tell(task, "ready" if answer is None else "scored", answer)
+                tell(task, *self._told(task, *hear(task)))
+
+    def _told(self, task: socket.socket, verb: str, arrays: dict[str, Array]) -> tuple[str, dict[str, Array] | None]:
+        """Returns what a task is answered, which is told meanwhile that it is worked on."""
+        self._waiting.add(task)
+        try:
+            answer = self._answer(verb, arrays)
+        except SparkTFError as error:
+            return "error", error_arrays(error)
+        finally:
+            self._waiting.discard(task)
+        return "ready" if answer is None else "scored", answer
+
+    def _beat(self) -> None:
+        """Says now and then, to each task that waits for an answer, that this process lives, and which it is."""
+        said = f"{BEAT} {os.getpid()}".encode()
+        while True:
+            time.sleep(KNOBS.scorer_look_s)
+            for task in tuple(self._waiting):
+                with suppress(OSError):  # it is gone, or has not read what was said before
+                    task.send(said, socket.MSG_DONTWAIT)
 
     def _answer(self, verb: str, arrays: dict[str, Array]) -> dict[str, Array] | None:
         if verb == "score":
@@ -132,6 +151,14 @@ class Scoring:
             return as_plain_arrays(self._serve(**fitting_inputs(_inputs(arrays), self._specs)))
         except Exception as error:
             raise ModelContractError(f"the model fails: {type(error).__name__}: {first_line(error)}") from error
+
+
+def _file_at(place: Path) -> int:
+    """Returns which file is at a path; 0 for none."""
+    try:
+        return place.lstat().st_ino
+    except FileNotFoundError:
+        return 0
 
 
 def is_followed(place: Path) -> bool:

@@ -53,6 +53,7 @@ class Action(enum.StrEnum):
     FETCHED = "fetched"
     NEXT_COMMIT = "next-commit"
     DEAL = "deal"
+    RESERVE = "reserve"
 
 
 Flavour = Literal["keras", "tf_keras", "none"]

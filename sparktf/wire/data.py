@@ -13,12 +13,12 @@ class DataAddress(Message):
     Attributes:
         host: Its host's name.
         socket: Path of a unix socket on that host.
-        location: What Arrow Flight calls from other hosts.
+        location: What Arrow Flight calls from other hosts; "" where all nodes are on this one.
     """
 
     host: str
     socket: str
-    location: str
+    location: str = ""
 
 
 class StagedShare(Message):

@@ -2,8 +2,9 @@
 
 A message is "load" or "score", with the descriptor of a file that has the arrays (`sparktf.feed.shared`). The answers
 are "ready", "scored" with a file, and "error" with one too, whose texts are a class of `sparktf.errors` and what it
-says. To load, the one array is a `ScoredModel` as JSON. Whatever may be long is in the file: a packet of a socket is
-cut off, or refused, where it is longer than either side thought.
+says. Meanwhile "beat" comes now and then, with the number of the process: a task that waits knows that it lives. To
+load, the one array is a `ScoredModel` as JSON. Whatever may be long is in the file: a packet of a socket is cut off, or
+refused, where it is longer than either side thought.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from sparktf.errors import ModelContractError, SparkTFError, error_class
 from sparktf.hadoop import HadoopConf
 from sparktf.message import Message
 
+BEAT = "beat"
 SETTINGS, ERROR = "settings", "error"
 CODES, VALUES = "/codes", "/values"
 """What follows an input's name where it is text: which of the distinct values each row has, and these."""

@@ -17,7 +17,7 @@ from cluster.submission import SPARK, Submission, digits_config, in_each_mode, p
 from minihadoop import MiniHadoop
 from minihadoop.waiting import wait_for
 from minihadoop.web import request
-from sparktf_airflow.resource_manager import ResourceManager
+from sparktf_airflow.resource_manager import ResourceManager, run_tag
 
 pytestmark = pytest.mark.timeout(600)
 
@@ -115,19 +115,23 @@ def test_a_run_that_preflight_refuses_returns_2(hadoop: MiniHadoop, failed: Fail
 def test_a_run_that_nobody_waits_for_is_found_by_its_tag_and_ended_over_yarns_rest_api(
     hadoop: MiniHadoop, tmp_path: Path, lake: str
 ) -> None:
-    tag = f"{tmp_path.name}.2026-11-20".lower()
+    place = f"{tmp_path.name}.2026-11-20"
+    tag, name = run_tag(place, str(tmp_path / "job.yaml"), ()), f"sparktf {place}"
     manager = ResourceManager([hadoop.yarn.url], getpass.getuser())
-    assert manager.under_way(tag) is None
-    arguments = ("--detach", "--set", f"submit.conf.spark.yarn.tags=sparktf,{tag}")
+    assert manager.under_way(tag, name) is None
+    sets = (f"submit.conf.spark.yarn.tags=sparktf,{tag}", f"submit.conf.spark.app.name={name}")
+    arguments = ("--detach", *(word for value in sets for word in ("--set", value)))
     with Submission(hadoop, tmp_path, digits_config(tmp_path, lake), *arguments) as submission:
         assert submission.wait() == 0, submission.output()
     application = submission.application().id
     assert f"submitted as {application} to YARN" in submission.output()
-    assert manager.under_way(tag) == application
+    assert manager.under_way(tag, name) == application
+    assert manager.under_way(tag, "another job") is None
+    assert ResourceManager([hadoop.yarn.url], "mallory").under_way(tag, name) is None
     assert manager.exit_code(application) is None
     manager.kill(application)
     assert submission.ended_application().final_status == "KILLED"
-    assert (manager.under_way(tag), manager.exit_code(application)) == (None, 130)
+    assert (manager.under_way(tag, name), manager.exit_code(application)) == (None, 130)
     manager.kill(application)  # once more: it has ended, and that is as well
 
 

@@ -50,13 +50,13 @@ class Yarn:
     """A ResourceManager's REST API, for applications that end after two looks.
 
     Attributes:
-        tags: Application -> its tag.
+        given: Application -> what it was given: its tag, name and user.
         ends: Application -> how it ends: final status and diagnostics; one that is not in it goes on.
         killed: The applications that were killed, and by whom.
     """
 
     def __init__(self) -> None:
-        self.tags: dict[str, str] = {}
+        self.given: dict[str, tuple[str, str, str]] = {}
         self.ends: dict[str, tuple[str, str]] = {}
         self.killed: list[tuple[str, str]] = []
         self._looks: dict[str, int] = {}
@@ -90,8 +90,12 @@ class Yarn:
     def _get(self, application: str, asked: dict[str, str]) -> dict[str, Any] | None:
         if not application:
             assert "RUNNING" in asked["states"]
-            found = [a for a, tag in self.tags.items() if tag == asked["applicationTags"]]
-            return {"apps": {"app": [{"id": a, "startedTime": 1} for a in found]} if found else None}
+            found = [
+                {"id": a, "startedTime": 1, "applicationTags": f"sparktf,{tag}", "name": name, "user": user}
+                for a, (tag, name, user) in self.given.items()
+                if tag == asked["applicationTags"]
+            ]
+            return {"apps": {"app": found} if found else None}
         looks = self._looks[application] = self._looks.get(application, 0) + 1
         if application not in self.ends or looks <= 2:
             return {"app": {"state": "RUNNING", "finalStatus": "UNDEFINED"}}

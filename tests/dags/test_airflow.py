@@ -15,6 +15,8 @@ from dags.servers import Mails, Yarn, serving
 from integration.rows import LINE, job, write_rows
 from integration.sandbox import Sandbox
 
+from sparktf_airflow.resource_manager import run_tag
+
 AIRFLOW = os.environ.get("AIRFLOW")
 pytestmark = [
     pytest.mark.skipif(AIRFLOW is None, reason="make airflow brings one"),
@@ -136,19 +138,28 @@ def test_data_that_is_refused_is_told_to_those_who_make_it_and_never_tried_again
 # --- on YARN, which is pretended ---
 
 
+def of_run(place: Place, date: str) -> tuple[str, str, str]:
+    """Returns tag, name and user of a run's application."""
+    of = f"churn_on_yarn.train.{date}"
+    return run_tag(of, f"{place.folder}/churn.yaml", ()), f"sparktf {of}", "churn"
+
+
 def test_on_yarn_a_run_is_submitted_once_and_waited_for(place: Place) -> None:
     place.yarn.ends["application_1_0001"] = ("SUCCEEDED", "")
     night = place.airflow.night("churn_on_yarn", DONE)
     assert night.states == {"train": "success", "deploy": "success"}, night.said
-    tag = f"churn_on_yarn.train.{DONE}"
+    tag, name, _ = of_run(place, DONE)
     assert place.submitted(DONE)[-1] == (
-        f"submit {place.folder}/churn.yaml --date {DONE} --detach --set submit.conf.spark.yarn.tags=sparktf,{tag}"
+        f"submit {place.folder}/churn.yaml --date {DONE} --detach --set submit.conf.spark.yarn.tags=sparktf,{tag} "
+        f"--set submit.conf.spark.app.name={name}"
     )
 
 
 def test_on_yarn_a_run_that_is_under_way_is_found_again_and_not_submitted(place: Place) -> None:
     before = place.submitted("2026-")
-    place.yarn.tags["application_1_0002"] = f"churn_on_yarn.train.{KEPT}"
+    tag, name, user = of_run(place, KEPT)
+    place.yarn.given["application_1_0009"] = tag, name, "mallory"
+    place.yarn.given["application_1_0002"] = tag, name, user
     place.yarn.ends["application_1_0002"] = ("FAILED", "User application exited with status 5")
     night = place.airflow.night("churn_on_yarn", KEPT)
     assert night.states == {"train": "skipped", "deploy": "skipped"}, night.said
@@ -157,7 +168,7 @@ def test_on_yarn_a_run_that_is_under_way_is_found_again_and_not_submitted(place:
 
 
 def test_on_yarn_a_run_that_takes_too_long_is_killed(place: Place) -> None:
-    place.yarn.tags["application_1_0003"] = f"churn_on_yarn.train.{LATE}"
+    place.yarn.given["application_1_0003"] = of_run(place, LATE)
     place.airflow.set_limit_s(0)
     night = place.airflow.night("churn_on_yarn", LATE)
     assert night.states == {"train": "failed", "deploy": "upstream_failed"}, night.said

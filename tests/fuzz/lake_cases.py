@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -113,6 +113,8 @@ def lake_cases(draw: DrawFn) -> LakeCase:
     folder = st.sampled_from(_PLAIN_FOLDERS)
     shapes = draw(st.lists(folder.flatmap(lambda name: file_shapes([ID, *found], name)), min_size=1, max_size=3))
     shapes.sort(key=lambda shape: f"{shape.folder}/0".removeprefix("/"))  # as their paths are
+    typed = draw(st.integers(0, len(shapes) - 1))  # somewhere each column has its type
+    shapes = [replace(shape, untyped=i != typed and draw(st.booleans())) for i, shape in enumerate(shapes)]
     run = draw(runs())
     rows = draw(rows_of(found, sum(shape.rows for shape in shapes)))
     if not run.keeps_bad:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -24,12 +24,14 @@ class FileShape(Told):
         groups: Rows of each row group.
         plain: The columns that are written without a dictionary -> their encoding.
         options: Of `pyarrow.parquet.ParquetWriter`.
+        untyped: Whether columns without a value in the file are of type null there, as pandas writes them.
     """
 
     folder: str
     groups: tuple[int, ...]
     plain: Mapping[str, str]
     options: Mapping[str, Any]
+    untyped: bool = False
 
     @property
     def rows(self) -> int:
@@ -65,9 +67,10 @@ def file_shapes(draw: DrawFn, columns: Sequence[Column], folder: str = "", *, ma
 
 def write(path: Path, shape: FileShape, columns: Sequence[Column], rows: Sequence[Row]) -> None:
     """Writes a file of the shape with its rows."""
-    table = table_of(columns, rows)
+    table = table_of(columns, rows, untyped=shape.untyped)
     leaves = _leaves(table.schema)
-    encodings = {leaf: shape.plain[name] for leaf, name in leaves.items() if name in shape.plain}
+    empty = {column.name for column in columns if shape.untyped and not any(_values(column, rows))}
+    encodings = {leaf: shape.plain[name] for leaf, name in leaves.items() if name in shape.plain.keys() - empty}
     path.parent.mkdir(parents=True, exist_ok=True)
     with pq.ParquetWriter(
         path,
@@ -100,10 +103,23 @@ def _leaves(schema: pa.Schema) -> dict[str, str]:
     return found
 
 
-def table_of(columns: Sequence[Column], rows: Sequence[Row]) -> pa.Table:
-    """Returns the rows as an Arrow table, with structs; one of nothing but nulls is null."""
-    arrays = _tree({tuple(c.name.split(".")): _array(c, [row[c.name] for row in rows]) for c in columns}, len(rows))
-    return pa.table(arrays)
+def table_of(columns: Sequence[Column], rows: Sequence[Row], *, untyped: bool = False) -> pa.Table:
+    """Returns the rows as an Arrow table, with structs; one of nothing but nulls is null.
+
+    Args:
+        untyped: Columns without a value are of type null.
+    """
+
+    def array(column: Column) -> pa.Array:
+        values = [row[column.name] for row in rows]
+        return pa.nulls(len(rows)) if untyped and not any(_values(column, rows)) else _array(column, values)
+
+    return pa.table(_tree({tuple(column.name.split(".")): array(column) for column in columns}, len(rows)))
+
+
+def _values(column: Column, rows: Sequence[Row]) -> Iterator[bool]:
+    """Yields of each row whether the column has a value."""
+    return (row[column.name] is not None for row in rows)
 
 
 def _tree(arrays: Mapping[tuple[str, ...], pa.Array], rows: int) -> dict[str, pa.Array]:

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import signal
+import socket
+import subprocess
+import sys
 import tempfile
 from pathlib import Path
 
@@ -10,8 +13,12 @@ import psutil
 import pytest
 from boards import board_of, event_file
 from guests.conftest import Trained
+from integration.processes import wait_for
+from integration.stranger import Listener, listeners
 
-from sparktf.errors import PreflightError
+from sparktf.compat.tensorflowonspark.tf_board import PORT, Board
+from sparktf.errors import ConfigError, PreflightError
+from sparktf.ports import LOOPBACK
 from sparktf.runs.board import TensorBoard
 
 EVENTS = "events.out.tfevents.1.h.1.0"
@@ -61,3 +68,56 @@ def test_a_tensorboard_that_ends_says_why(tmp_path: Path) -> None:
     with pytest.raises(PreflightError, match=r"TensorBoard has ended with exit code 2: .*--no-such-flag"):
         board.url()
     board.stop()
+
+
+SHOWING = """
+import sys, threading
+from sparktf.compat.tensorflowonspark.tf_board import Board
+boards = []
+beginning = threading.Thread(target=lambda: boards.append(Board("127.0.0.1", sys.argv[1])))
+beginning.start()
+beginning.join()
+print(boards[0].url, flush=True)
+sys.stdin.read()
+"""
+
+
+def test_a_board_beside_a_driver_listens_at_loopback_alone_and_dies_with_it(tmp_path: Path) -> None:
+    """Also where the thread that has asked for it has ended long before."""
+    driver = subprocess.Popen(
+        [sys.executable, "-c", SHOWING, str(tmp_path)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    )
+    assert driver.stdin is not None and driver.stdout is not None
+    port = int(driver.stdout.readline().rpartition(":")[2])
+    (board,) = psutil.Process(driver.pid).children()
+
+    def found() -> list[Listener]:
+        return listeners([board, *board.children(recursive=True)])
+
+    wait_for("the board listens", lambda: port in {where.port for where in found()}, within_s=120)
+    assert {where.host for where in found()} == {LOOPBACK}, found()
+    below = [board, *board.children(recursive=True)]
+    driver.kill()
+    driver.communicate()
+    _, left = psutil.wait_procs(below, timeout=30)
+    assert not left
+
+
+def test_a_board_has_the_port_that_the_environment_says(tmp_path: Path) -> None:
+    with socket.socket() as taken:
+        taken.bind((LOOPBACK, 0))
+        port = str(taken.getsockname()[1])
+        taken.listen()
+        with pytest.raises(
+            PreflightError, match=f"TensorBoard cannot listen at 127.0.0.1:{port}: Address already in use"
+        ):
+            Board(LOOPBACK, str(tmp_path), {PORT: port})
+    board = Board(LOOPBACK, str(tmp_path), {PORT: port})
+    board.stop()
+    assert board.url == f"http://127.0.0.1:{port}"
+
+
+@pytest.mark.parametrize("port", ["", "http", "-1", "65536"])
+def test_a_board_has_no_port_that_is_none(port: str, tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=f"{PORT}: '{port}' is no port"):
+        Board(LOOPBACK, str(tmp_path), {PORT: port})

@@ -45,6 +45,16 @@ for row in spark.sql(query + " order by run_id").collect():
 spark.stop()
 """
 
+MODEL = """
+import keras
+
+
+def build(params, assets):
+    model = keras.Sequential([keras.Input((2,)), keras.layers.Dense(1)])
+    model.compile("sgd", "mse")
+    return model
+"""
+
 
 @pytest.fixture
 def metastore(sandbox: Sandbox, tmp_path: Path) -> Metastore:
@@ -54,7 +64,7 @@ def metastore(sandbox: Sandbox, tmp_path: Path) -> Metastore:
 def test_a_table_of_the_hive_metastore_is_found_and_planned(
     metastore: Metastore, sandbox: Sandbox, tmp_path: Path
 ) -> None:
-    (tmp_path / "leaf.py").write_text("def build(params, assets): ...\n", encoding="utf-8")
+    (tmp_path / "leaf.py").write_text(MODEL, encoding="utf-8")
     made, said = metastore.run("-c", MAKE_A_TABLE)
     assert made == 0, said
     config = job(tmp_path, sandbox.runs, "leaf:build")
@@ -64,6 +74,7 @@ def test_a_table_of_the_hive_metastore_is_found_and_planned(
     assert checked == 0, said
     assert "# data: read directly by the trainers, a plain scan of" in said
     assert "# data: 40 rows of train in" in said
+    assert "# model: it is built, takes x and learns y" in said
     assert not os.listdir(sandbox.cwd)
 
 

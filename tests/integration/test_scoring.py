@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+import stat
 from pathlib import Path
 from typing import Any
 
@@ -172,6 +173,8 @@ def test_tasks_of_an_executor_share_one_process_and_start_another_where_it_has_d
     scored = loaded.transform(spark.read.parquet(str(lake)).drop("y", "kind").repartition(4), keep=["id"])
     assert len(scored.collect()) == ROWS
     (process,) = scorers()
+    place = Path(command_of(process)[-2])  # in a folder of Spark's that other users may look into
+    assert [stat.S_IMODE(path.stat().st_mode) & 0o077 for path in place.parent.glob(f"{place.name}*")] == [0, 0, 0]
     assert len(scored.collect()) == ROWS
     assert scorers() == [process]
     kill(process)
@@ -190,6 +193,35 @@ def test_the_files_of_a_table_that_has_a_log_are_not_scored_as_they_lie_there(
     config = job(trained, DAYS[0], source={"path": str(tmp_path / "table")}, output={"path": str(tmp_path / "scores")})
     with pytest.raises(ConfigError, match=r"predict\.source\.path: .* Delta"):
         score(spark, config)
+
+
+def test_what_is_scored_is_not_replaced_by_its_predictions_whatever_names_it(
+    trained: tuple[dict[str, Any], Path], lake: Path, spark: SparkSession, tmp_path: Path
+) -> None:
+    days = tmp_path / "days"
+    rows = pq.read_table(lake / "part-0.parquet")
+    for day in DAYS:
+        (days / f"date={day}").mkdir(parents=True)
+        pq.write_table(rows, days / f"date={day}" / "part 0.parquet")
+    (tmp_path / "linked").symlink_to(days)
+    spark.sql(f"CREATE TABLE days USING parquet LOCATION '{days}'")
+    spark.sql("MSCK REPAIR TABLE days")
+    path = {"path": str(days), "where": f"date = '{DAYS[1]}'"}
+    for source, output, said in (
+        (path, {"path": str(days)}, "is predict.source.path"),
+        (path, {"path": str(tmp_path / "linked/../linked")}, "is predict.source.path"),
+        ({"table": "days"}, {"path": str(days)}, "is what is scored"),
+        ({"table": "days"}, {"path": str(days / "scores")}, "is below what is scored"),
+        ({"sql": "SELECT * FROM days WHERE id < 3"}, {"path": str(tmp_path)}, "is above what is scored"),
+        ({"sql": f"SELECT * FROM parquet.`{days}/date={DAYS[1]}`"}, {"path": str(days)}, "is above what is scored"),
+        ({"sql": "SELECT * FROM days"}, {"table": "days"}, "predict.output.table days: .* is what is scored"),
+    ):
+        asked = {"source": source, "output": output, "keep": ["id"], "overwrite": "any"}
+        with pytest.raises(ConfigError, match=said):
+            score(spark, job(trained, DAYS[1], **asked))
+        assert spark.read.parquet(str(days)).count() == 2 * ROWS
+    beside = score(spark, job(trained, DAYS[1], source=path, output={"path": str(tmp_path / "scores")}, keep=["id"]))
+    assert beside.rows == ROWS
 
 
 def job(trained: tuple[dict[str, Any], Path], date: str, **predict: Any) -> JobConfig:

@@ -11,6 +11,7 @@ import pyarrow as pa
 import pytest
 from integration.session import write_days
 from lakes import id_table, lake_config, write_file
+from parquet_footers import write_encrypted
 from pyspark import RDD
 from pyspark.sql import DataFrame, SparkSession
 
@@ -47,6 +48,11 @@ def test_every_kind_of_name_leads_to_the_rows(
     )
     monkeypatch.syspath_prepend(str(tmp_path))
     spark.table("days").write.orc(str(tmp_path / "orc"))
+    (tmp_path / "rows.csv").write_text("id;a;b;label\n1;2;3;0\n4;5;6;1\n")
+    read = {"format": "csv", "options": {"header": True, "sep": ";", "inferSchema": True}}
+    rows = opened(spark, path=str(tmp_path / "rows.csv"), **read)
+    assert isinstance(rows, DataFrame)
+    assert [tuple(row) for row in rows.collect()] == [(1, 2, 3, 0), (4, 5, 6, 1)]
     counts = {
         90: (
             {"path": str(lake)},
@@ -128,6 +134,7 @@ def test_plain_data_is_planned_and_the_choice_is_said(spark: SparkSession, lake:
     directly = "data: read directly by the trainers, "
     assert chosen(spark, lake_config(lake)) == (90, f"{directly}all Parquet files at data.path")
     for data, rows, files in (
+        ({"path": str(lake), "options": {"mergeSchema": True}}, 90, 3),
         ({"table": "days"}, 90, 3),
         ({"table": "days", "mode": "direct", "where": "day > '2026-11-01'"}, 60, 2),
         ({"sql": "select * from days where day < '2026-11-03'", "validation": held_out}, 30, 2),
@@ -241,3 +248,30 @@ def test_prepare_sees_the_files_of_the_plan_and_none_that_came_since(
     assert isinstance(rows, DataFrame)
     assert rows.count() == plan.rows(Stream.TRAIN)
     assert dict(rows.dtypes)["n"] == "string"
+
+
+def test_prepare_sees_a_column_that_the_newest_file_has_no_value_of(spark: SparkSession, tmp_path: Path) -> None:
+    early, late = id_table(0, 20), id_table(20, 20)
+    write_file(tmp_path / "1.parquet", early.append_column("visits", pa.array([2] * 20)))
+    write_file(tmp_path / "2.parquet", late.append_column("visits", pa.nulls(20)))
+    config = lake_config(tmp_path, inputs={"visits": "visits"}, fill_null={"visits": 0})
+    origin = Origin(spark, config)
+    choose_feed(spark, config, origin, FileSystems(), nowhere, lambda line: None)
+    rows = training_rows(config, origin.data)
+    assert isinstance(rows, DataFrame)
+    assert dict(rows.dtypes)["visits"] == "bigint"
+    assert rows.agg({"visits": "sum", "id": "count"}).first() == (40, 40)
+
+
+def test_files_with_encrypted_columns_go_through_spark(spark: SparkSession, tmp_path: Path) -> None:
+    write_encrypted(tmp_path / "f.parquet", plaintext_footer=True)
+    config = lake_config(tmp_path, inputs={"x": "x"})
+    origin, said = Origin(spark, config), list[str]()
+    plan = choose_feed(spark, config, origin, FileSystems(), nowhere, said.append)
+    assert said == [
+        f"data: read through Spark, {tmp_path}/f.parquet cannot be read by trainers: it has encrypted columns"
+    ]
+    assert plan.staged
+    assert origin.fed.table(["x"]).count() == 2
+    df = spark.read.parquet(str(tmp_path))
+    assert "encrypted columns" in chosen(spark, lake_config(inputs={"x": "x"}), df)[1]

@@ -83,7 +83,7 @@ def test_training_goes_on_without_a_killed_executor_and_another_worker_joins(
     (loss,) = attempt.losses
     node = killed.name.replace("-", " ")
     assert (loss.node, attempt.failures, attempt.root_cause) == (node, (), None)
-    assert f"{node} on {loss.host} lost its executor" in loss.message
+    assert f"{node} on {loss.host} lost its agent: " in loss.message
     assert [warning for warning in result.warnings if loss.message in warning]
     exported = predict(Path(result.model), tmp_path, "cases.gated", id=np.arange(2), x=np.eye(2, dtype=np.float32))
     assert exported["y"].shape == (2, 1)
@@ -180,7 +180,7 @@ def test_rows_are_trained_once_an_epoch_also_where_an_executor_is_killed_that_fe
 
     done = cluster.outcome().done
     attempt = check_books(cluster.run(config, "r"), done, (i for i in range(1, 601) if i % 7), killed)
-    assert "lost its executor" in attempt.losses[0].message
+    assert "lost its agent: " in attempt.losses[0].message
     assert [(one.epoch, one.rows) for one in done.validation] == [(0, 85), (1, 85)]
     assert not cluster.family.trainers()
 

@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 import pytest
 from integration.application import Application, Outcome
 from integration.rows import job
+from integration.stranger import Trap, listeners, look
 from integration.watch import Watch
 from pyarrow import flight
 
@@ -106,6 +107,39 @@ def test_strangers_are_refused_and_logged_while_the_run_goes_on(
     assert "refused the unknown action 'shut-down'" in log
     assert log.count("refused a malformed ready") == 2
     assert run.access.secret not in log
+
+
+def test_another_user_of_the_host_reaches_nothing_of_a_run_that_spark_feeds(
+    local: Application, watch: Watch, tmp_path: Path
+) -> None:
+    """Of a run of one worker, whose TensorFlow starts no server: see docs/security.md for those that do."""
+    config = job(
+        Path(),
+        local.sandbox.runs,
+        "cases.watched:build",
+        name="stranger",
+        params=watch.params(hold_at=2),
+        data={"path": None},
+        cluster={"workers": 1},
+    )
+    trap = Trap(tmp_path / "caught")
+    watch.hold()
+    local.begin(config, "r", "cases.frames:partitions", sizes=[300, 200])
+    (held,) = watch.held(1)
+    processes = local.family.processes()
+    pythons = {process.pid for process in processes if process.name() != "java"}
+    found = listeners(processes)
+    looked = look(local.sandbox, [(one.host, one.port) for one in found if one.kind == "tcp"], trap.says())
+    watch.release()
+    assert local.outcome().done.rows[0].trained == 500
+    assert not trap.has_caught
+    assert looked.answered, "Spark listens, if nobody else does"
+    assert (looked.called, looked.read) == ([], [])
+    assert [one.kind for one in found if one.pid == held.pid] == ["unix"]
+    # PySpark's own, which ask for a secret of Spark's.
+    assert {(one.kind, one.host) for one in found if one.pid in pythons - {held.pid} and one.kind != "unix"} == {
+        ("tcp", "127.0.0.1")
+    }
 
 
 def test_mutual_tls_works_end_to_end_and_keeps_strangers_out_before_they_say_a_word(

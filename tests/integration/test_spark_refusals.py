@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import re
+import subprocess
+import sys
+import venv
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -10,9 +13,10 @@ from typing import Any, NamedTuple
 import numpy as np
 import pyarrow as pa
 import pytest
+import yaml
 from integration.application import Application
 from integration.rows import job, write_rows
-from integration.sandbox import Sandbox
+from integration.sandbox import REPO, Sandbox
 from integration.submit import Submit
 from lakes import write_file
 
@@ -87,7 +91,7 @@ BAD_DATA = {
         one_file(),
         {"targets": {"y": "yy"}},
         "ColumnError",
-        r"data\.targets\.y: there is no column 'yy'; did you mean 'y'",
+        r"data\.targets\.y: there is no column 'yy' in .*; did you mean 'y'",
     ),
     "a string where a number is needed": Bad(
         one_file(b=["1"] * 8),
@@ -183,3 +187,29 @@ def test_spark_submit_ends_with_the_verdict_and_one_line(
     assert re.match(r"\w+Error: ", output[-1])
     assert "Traceback" not in "\n".join(output)
     assert not sandbox.family.wait()
+
+
+def test_executors_whose_python_has_no_packages_are_told_at_the_first_try(sandbox: Sandbox, tmp_path: Path) -> None:
+    venv.create(tmp_path / "bare", symlinks=True)
+    bare = tmp_path / "bare/bin/python"
+    conf = {"spark.pyspark.python": str(bare), "spark.pyspark.driver.python": sys.executable}
+    lake = write_rows(tmp_path / "lake", (8,))
+    submit = Submit(sandbox, "local[2]", job(lake, sandbox.runs, "cases.watched:build"), conf=conf)
+    assert submit.wait(within_s=60) == 2
+    output = submit.output()
+    assert output[-1].startswith(f"PreflightError: the executors' Python, {bare} on ")
+    assert f" (executor driver), has no module 'pydantic'; PYSPARK_PYTHON is {bare}: set it to " in output[-1]
+    assert sum("ERROR TaskSetManager" in line for line in output) == 1
+    assert not sandbox.family.wait()
+
+
+def test_what_fails_before_the_drivers_own_code_is_not_the_models_failure(sandbox: Sandbox, tmp_path: Path) -> None:
+    lake = write_rows(tmp_path / "lake", (8,))
+    config = job(lake, sandbox.runs, "cases.watched:build", submit={"master": "local[1]", "deploy_mode": "client"})
+    (tmp_path / "job.yaml").write_text(yaml.safe_dump(config), encoding="utf-8")
+    too_much = "submit.driver_memory_mib=999999999"
+    command = [sys.executable, "-m", "sparktf.cli", "submit", str(tmp_path / "job.yaml"), "--set", too_much]
+    environment = {**sandbox.environment(), "PYTHONPATH": f"{REPO}:{REPO / 'tests/integration'}"}
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == 4, done.stderr
+    assert "the driver came to no verdict: spark-submit ended with 1, and its last words are above" in done.stdout

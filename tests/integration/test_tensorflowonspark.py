@@ -14,6 +14,7 @@ from integration.application import Application
 from integration.cases.guests import SIZES
 from integration.rows import job
 from integration.sandbox import Sandbox
+from integration.stranger import Trap, listeners, look
 from integration.watch import Watch
 
 ROWS = sum(SIZES)
@@ -109,15 +110,36 @@ def test_an_estimator_learns_columns_and_its_saved_model_scores_them(local: Appl
     assert [twice for [twice], _ in found] == pytest.approx([2 * value for value in expected], abs=1e-4)
 
 
-def test_the_package_itself_reserves_executors_for_a_training_of_ours(
-    sandbox: Sandbox, rows: Path, watch: Watch
+def test_the_package_itself_reserves_executors_for_a_training_of_ours_and_nobody_else_is_listened_to(
+    sandbox: Sandbox, rows: Path, watch: Watch, tmp_path: Path
 ) -> None:
-    """In an application of its own: the package leaves sockets of its managers in the executors' folders."""
-    config = job(rows, sandbox.runs, "cases.watched:build", name="engine", params=watch.params())
+    """In an application of its own: the package leaves sockets of its managers in the executors' folders.
+
+    Another user sends a pickle to all that listens meanwhile, framed as the package's reservation server takes one,
+    and reads all files that are there.
+    """
+    config = job(rows, sandbox.runs, "cases.watched:build", name="engine", params=watch.params(hold_at=2))
     config["cluster"] = {"workers": 2, "engine": "tensorflowonspark"}
     application = Application(sandbox, "local-cluster[2,1,1024]")
+    trap = Trap(tmp_path / "caught")
     try:
-        done = application.train(config, "r").done
+        watch.hold()
+        application.begin(config, "r")
+        held = watch.held(2)
+        processes = application.family.processes()
+        sparks = {process.pid for process in processes if process.name() == "java"}
+        tcp = [where for where in listeners(processes) if where.kind == "tcp"]
+        looked = look(sandbox, [(where.host, where.port) for where in tcp], trap.says(framed=True))
+        assert looked.answered, "Spark listens, if nobody else does"
+        assert not looked.called
+        assert {Path(path).name for path in looked.read} <= {"executor_id"}, "a number, by the package itself"
+        watch.release()
+        done = application.outcome().done
+        assert not trap.has_caught
+        # Beside Spark's own JVMs, TensorFlow alone listens beyond loopback: docs/security.md says so.
+        assert {where.pid for where in tcp if where.host != "127.0.0.1" and where.pid not in sparks} == {
+            one.pid for one in held
+        }
         assert len(done.attempts[0].nodes) == 2
         assert watch.ids(watch.pids()) == dict.fromkeys(range(1, 601), 1)
         assert not application.family.trainers()

@@ -32,6 +32,7 @@ SHOWN = {
         "better than version 13 in auc by 0.0040 (95 %: 0.0011 to 0.0069) on 102,400 rows",
         "champion 0.8320",
         "country=nl",
+        "Beside version 9, the best of the last 7",
         "loss by update",
         "18.1 GB were read, 78% of them on the reader's own host. Training waited for rows 7.2% of the time.",
         "worker 2 lost its executor: Container killed by YARN for exceeding physical memory limits "
@@ -60,6 +61,7 @@ SHOWN = {
         "Kept the champion, version 13",
         "the loss is NaN at update 17: lower the learning rate",
         "Data refused",
+        "the dash is the champion, on the same rows",
         "2026-11-01",
     ],
 }

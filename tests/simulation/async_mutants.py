@@ -149,7 +149,7 @@ def _done_wholly(self: LeasedFeed, take: int, loss: float, rows: int | None = No
 
 
 def _wished_for_ever(self: Saves) -> bool:
-    return bool(self._place.leads and self._policy.due_by_time(vars(saving)["time"].monotonic()))
+    return bool(self._place.leads and self._policy.due_by_time(saving.time.monotonic()))  # type: ignore[attr-defined]
 
 
 def _marked_at_its_end(self: LeasedFeed, rows: int, *, replayed: int, loss: float) -> Trained | None:

@@ -36,6 +36,9 @@ _STARTS_S = 8.0
 _FILLED_S = 6.0
 """Within so long a loss is noticed, and all places are filled."""
 
+PAUSED = "paused"
+"""What happened to a driver that stood still, and has heard since what its nodes had said."""
+
 Weights = npt.NDArray[np.uint8]
 
 _M = TypeVar("_M", bound=FileManifest)
@@ -333,7 +336,7 @@ def _blame(world: World, submission: Submission, attempt: AttemptResult) -> Iter
     # One that stood still from the attempt's beginning on has no trainer.
     names |= {agent.process.name for agent in submission.site.agents if agent.host == cause.host and not cause.peer}
     hits = [hit for name in names for hit in world.hits.get(name, ())]
-    if submission.process.name in world.hits:
+    if _was_deaf(world, submission):
         return  # it may have missed what its nodes told
     if "timeouts.progress" in cause.message and any(f.name in world.hits for f in submission.site.feeders):
         return  # nodes wait for what feeders do not bring
@@ -351,6 +354,11 @@ def _blame(world: World, submission: Submission, attempt: AttemptResult) -> Iter
         yield f"{cause.node} is blamed for the loss of {node}, which was gone: {cause.message}"
 
 
+def _was_deaf(world: World, submission: Submission) -> bool:
+    """Whether something happened to a driver besides that it stood still for less long than nodes wait for it."""
+    return any(hit.what != PAUSED for hit in world.hits.get(submission.process.name, ()))
+
+
 def _are_lost_all_the_time(deaths_s: list[float], world: World, cause: ErrorRecord) -> bool:
     """Whether there was no time, before nothing moved any more, in which all places could be filled."""
     until_s = cause.time_s - EPOCH_S
@@ -365,7 +373,7 @@ def _are_lost_all_the_time(deaths_s: list[float], world: World, cause: ErrorReco
 def _losses(world: World, submission: Submission, attempt: AttemptResult) -> Iterator[str]:
     """Yields which nodes count as lost more often, while the attempt went on, than something happened to them."""
     site = submission.site
-    if submission.process.name in world.hits:
+    if _was_deaf(world, submission):
         return  # it may have missed what its nodes told
     for node in {loss.node for loss in attempt.losses}:
         # A worker that was lost while TensorFlow connected to it takes the coordinator with it.

@@ -67,6 +67,9 @@ EVALUATOR_RATES: Mapping[str, tuple[float, float]] = {
 AGENT_RATES: Mapping[str, tuple[float, float]] = {"agent-away": (0.2, 0.9)}
 """The same of runs that go on without some workers: per agent that is gone, whose place somebody takes late."""
 
+DRIVER_RATES: Mapping[str, tuple[float, float]] = {"driver-pauses": (0.3, 1.0)}
+"""The same of all runs: per driver. Its nodes are well meanwhile, and none of them is to be lost for it."""
+
 NIGHT_RATES: Mapping[str, tuple[float, float]] = {
     "other-killed": (0.005, 0.05),
     "other-frozen": (0.005, 0.05),
@@ -134,7 +137,8 @@ class Faults:
         chance = random.Random(f"{seed} faults")
         drawn = frozenset(kind for kind in RATES if chance.random() < _ON)
         rates = {kind: chance.uniform(*RATES[kind]) for kind in RATES}
-        of_these = {"evaluator": EVALUATOR_RATES} if is_evaluated else {}
+        of_these = {"driver": DRIVER_RATES}
+        of_these |= {"evaluator": EVALUATOR_RATES} if is_evaluated else {}
         of_these |= {"night": NIGHT_RATES} if is_nightly else {}
         of_these |= {"feed": FEED_RATES} if is_fed else {}
         of_these |= {"feed": ASYNC_RATES, "agent": AGENT_RATES} if is_async else {}

@@ -15,6 +15,7 @@ from simulation import async_mutants, evaluation_mutants, publishing_mutants
 from simulation.strategies import LOCKSTEP, PARAMETER_SERVER
 from simulation.world import play, settle
 
+from sparktf.clock import ListeningClock
 from sparktf.driver.attempt.health import Failure, Lateness, Now, Since, late
 from sparktf.driver.attempt.ledger import Ledger
 from sparktf.driver.attempt.members import Members, Trainer
@@ -143,6 +144,10 @@ def _nothing(*arguments: Any, **named: Any) -> list[Any]:
     return []
 
 
+def _by_the_other_clock(self: ListeningClock) -> float:
+    return self._clock.now_s()
+
+
 def _latest_unread(self: CheckpointStore) -> tuple[Manifest, str] | None:
     folders = [self._rundir.checkpoint(step) for step in self.list()]
     if not folders:
@@ -189,6 +194,7 @@ MUTANTS = (
         "a checkpoint that is not whole is passed over",
         {"sparktf.storage.checkpoints.CheckpointStore.latest": _latest_unread},
     ),
+    Mutant("a driver that stood still has heard nobody", {"sparktf.clock.ListeningClock.now_s": _by_the_other_clock}),
     *(Mutant(guard, patches) for guard, patches in evaluation_mutants.GUARDS.items()),
     *(Mutant(guard, patches) for guard, patches in publishing_mutants.GUARDS.items()),
     *(Mutant(guard, patches, PARAMETER_SERVER) for guard, patches in async_mutants.GUARDS.items()),

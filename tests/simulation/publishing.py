@@ -26,8 +26,6 @@ from sparktf.result import RunResult
 from sparktf.rundir import HISTORY, RunDirectory
 from sparktf.storage.base import Storage
 from sparktf.storage.checkpoints import MANIFEST
-from sparktf.storage.fence import Fence
-from sparktf.storage.last_steps import LastSteps
 from sparktf.wire.uploads import StagedFile
 
 if TYPE_CHECKING:
@@ -62,13 +60,12 @@ class SimNight(Night):
 
     Attributes:
         keeps_row: Its row of the history was written, as far as it knows.
-        failed: It was not, and that was said.
     """
 
     def __init__(self, site: SimSite) -> None:
         """Touches nothing."""
         super().__init__(site.file_systems, site.clock, _measure)
-        self.keeps_row = self.failed = False
+        self.keeps_row = False
 
     def do_last(
         self, step: str, result: RunResult, config: JobConfig, rundir: RunDirectory, put: Put, voice: Voice
@@ -76,7 +73,7 @@ class SimNight(Night):
         """See `Hooks`."""
         warnings: list[str] = []
         super().do_last(step, result, config, rundir, put, voice._replace(warn=warnings.append))
-        self.keeps_row, self.failed = not warnings, bool(warnings)
+        self.keeps_row = not warnings
 
 
 def _measure(config: JobConfig, plan: Plan) -> NoReturn:
@@ -127,12 +124,6 @@ class Models:
         self._current_date = ""
         self._highest = 0
         self._known: set[int] = set()
-        self._nights: list[SimNight] = []
-
-    def night(self, site: SimSite) -> SimNight:
-        """Returns what another driver does beyond training."""
-        self._nights.append(SimNight(site))
-        return self._nights[-1]
 
     def begin(self) -> None:
         """Has others change the models at some time."""
@@ -226,15 +217,6 @@ class Models:
             found = next((v for v in self._serving.versions() if v.number == self._current), None)
             if found is None or found.withdrawn:
                 yield f"{CURRENT} names {self._current}, which is not in sight"
-        if self._world.liveness and self._world._is_decided() and not any(night.failed for night in self._nights):
-            yield from self._without_row()
-
-    def _without_row(self) -> Iterator[str]:
-        """Yields that a run is done and has no row, though nothing is left to do that follows its result."""
-        storage, rundir = SimStorage(self._world.disk), self._world.rundir
-        left = LastSteps(storage, rundir, Fence(storage, rundir)).left()
-        if not left and not read_history(storage, self._world.config.output.path, [self._world.config.name]):
-            yield "the run is done, and the history has no row of it"
 
     def told(self, result: RunResult, night: SimNight) -> Iterator[str]:
         """Yields what is wrong with what a driver tells that has come to an end."""

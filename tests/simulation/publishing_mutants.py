@@ -63,9 +63,6 @@ GUARDS: Mapping[str, Mapping[str, Any]] = {
     "the current version is not pruned": {f"{_SERVING}._prune": _all_old_ones},
     "CURRENT is replaced in one step": {f"{_TURN}.put": _deleted_first},
     "numbers only grow": {f"{_SERVING}._show": _shown_as},
-    "what follows a result is done by who finds it undone": {
-        "sparktf.driver.output.Tenure._begin_last_steps": lambda self, say, *, wait: None
-    },
     "a run's row is its owner's": {"sparktf.nightly.night.keep_record": _put_by_anybody},
 }
 """Guard -> what to patch -> with what."""

@@ -10,7 +10,7 @@ from simulation.mutants import without
 from simulation.world import World
 
 CASES = [
-    ("[1] a model is replaced through the fence", 50, "driver-frozen driver-twice", "had taken the run over"),
+    ("[1] a model is replaced through the fence", 16, "driver-frozen driver-twice", "had taken the run over"),
     ("[6] an agent that was lost begins anew", 3, "node-freezes", "went home as a success"),
     ("[7] a silent trainer is looked for while only peers have spoken", 7, "trainer-freezes", "which was gone"),
     ("[9] what cannot be stored is not trained again", 12, "disk-full", "which could not be stored"),
@@ -23,6 +23,7 @@ CASES = [
     ("a wish for a checkpoint is there once", 26, "", "SaveNow() twice"),
     ("a worker that is lost while the gang starts is followed", 1, None, "has ended for a worker that is lost"),
     ("[10] no checkpoint after an epoch whose rows do not add up", 205, None, "rows of epoch 0 were not trained on"),
+    ("a driver that stood still has heard nobody", 2, "driver-pauses", "nothing had happened to it"),
 ]
 """Guard, seed, the only kinds of faults that are on (None: those that the seed draws), and what is said without it."""
 

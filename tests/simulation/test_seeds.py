@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from simulation import limits
+from simulation.checks import PAUSED
 from simulation.mutants import MUTANTS, Mutant, without
 from simulation.strategies import LOCKSTEP, PARAMETER_SERVER
 from simulation.world import World
@@ -34,6 +35,17 @@ def test_successors_join_the_attempt_that_has_lost_workers() -> None:
     trainers = [trainer for submission in world.submissions for trainer in submission.site.trainers]
     assert (found.end[:4], found.violations) == ("DONE", [])
     assert any(trainer.spec.incarnation for trainer in trainers)
+
+
+def test_drivers_that_stand_still_while_all_nodes_are_well_lose_nothing() -> None:
+    for seed, strategy in [(2, LOCKSTEP), (5, LOCKSTEP), (9, PARAMETER_SERVER), (0, PARAMETER_SERVER)]:
+        world = World(seed, strategy=strategy, kinds=frozenset({"driver-pauses"}))
+        found = world.play()
+        (submission,) = world.submissions
+        assert any(hit.what == PAUSED for hit in world.hits[submission.process.name])
+        assert (found.end[:4], found.violations) == ("DONE", [])
+        assert submission.result is not None
+        assert [(attempt.losses, attempt.failures) for attempt in submission.result.attempts] == [((), ())]
 
 
 def test_submissions_are_left_for_when_nothing_goes_wrong_any_more() -> None:

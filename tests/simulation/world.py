@@ -18,12 +18,13 @@ from unittest import mock
 import greenlet
 from rich.console import Console
 from simulation import checks
+from simulation.checks import PAUSED
 from simulation.disk import Disk
 from simulation.faults import Faults
 from simulation.hub import EPOCH_S, THREADING, Hub, OverrunError, Process, SimCondition, SimLock, running
 from simulation.limits import limited, watched
 from simulation.nodes import Agent, Trainer
-from simulation.publishing import Models, is_nightly, publishing
+from simulation.publishing import Models, SimNight, is_nightly, publishing
 from simulation.replays import Replays
 from simulation.rows import FedRows, Rows
 from simulation.site import SimSite
@@ -75,6 +76,9 @@ _WAITS_S = 4.0
 
 _COLLECTED = 10
 """Of so many seeds one begins with a clean memory."""
+
+_PAUSE_S = 17.0
+"""A driver stands still for no longer, which is less than `timeouts.driver_lost`."""
 
 _QUIET_S = 60.0
 _BOUND_S = 400.0
@@ -350,8 +354,25 @@ class World:
         self.submissions.append(submission)
         process.on_end.append(partial(self._ended, submission))
         process.spawn(lambda: self._drive(submission))
+        self._pause(process)
         if (twice := self.faults.strike("driver-twice", "submitted again while it runs")) is not None:
             self.hub.at(twice.uniform(0.0, 25.0), self.submit_beside)
+
+    def _pause(self, driver: Process) -> None:
+        """Has a driver stand still now and then, perhaps: for less long than its nodes wait for it."""
+        if (chance := self.faults.strike("driver-pauses", f"{driver} stands still")) is None:
+            return
+        at_s = 0.0
+        for _ in range(chance.randint(1, 4)):
+            at_s += chance.uniform(1.0, 20.0)
+            for_s = chance.uniform(3.0, _PAUSE_S)
+            self.hub.at(at_s, partial(self._stand_still, driver, for_s))
+            at_s += for_s
+
+    def _stand_still(self, driver: Process, for_s: float) -> None:
+        if not driver.frozen and self.hub.now < self.faults.until_s:
+            self.hit(driver, PAUSED)
+            driver.freeze(for_s)
 
     def _rot(self) -> None:
         """Has a file of the newest checkpoint be cut short, perhaps."""
@@ -367,7 +388,7 @@ class World:
 
     def _drive(self, submission: Submission) -> None:
         gang = submission.gang
-        night = None if self.models is None else self.models.night(submission.site)
+        night = None if self.models is None else SimNight(submission.site)
         try:
             submission.result = Run(gang, self.config, "r", night, wait=submission.waits).execute()
         except SparkTFError as error:

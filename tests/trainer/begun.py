@@ -64,6 +64,42 @@ def optimizer_taken_over(
     )
 
 
+def averages_taken_over(
+    flavour: str, *, optimizer: bool
+) -> tuple[dict[str, Values], dict[str, Values], dict[str, Values]]:
+    """Has a model whose optimizer averages weights take over from another, as in `optimizer_taken_over`.
+
+    Returns:
+        Layer -> the averages of its first weight afterwards; those of the other model; the weight itself.
+    """
+    carry = importlib.import_module("sparktf.trainer.model.carry")
+    models = []
+    for colours in (["red", "green", "blue"], ["grey", "blue", "red"]):
+        params = {"flavour": flavour, "shards": 2, "averages": 0.9}
+        model = zoo.carried(params, {"colours": colours, "items": [1, 2, 3]})
+        model.optimizer.build(model.trainable_variables)
+        models.append(model)
+    theirs, ours = models
+    theirs.optimizer.iterations.assign(7)
+    draw = np.random.default_rng(0)
+    for average in theirs.optimizer._model_variables_moving_average:
+        average.assign(draw.normal(size=average.shape))
+    sides = [carry.Side(model, _of_the_lake, {}) for model in (ours, theirs)]
+    carry.carry(*sides, {}, source="another", optimizer=optimizer)
+    weights = {layer.name: np.asarray(layer.trainable_weights[0]) for layer in ours.layers if layer.trainable_weights}
+    return _averages(ours), _averages(theirs), weights
+
+
+def _averages(model: Any) -> dict[str, Values]:
+    averages = model.optimizer._model_variables_moving_average
+    places = {id(variable): place for place, variable in enumerate(model.trainable_variables)}
+    return {
+        layer.name: np.asarray(averages[places[id(layer.trainable_weights[0])]])
+        for layer in model.layers
+        if layer.trainable_weights
+    }
+
+
 def tables_of_a_subclassed_model(flavour: str, *lacking: str) -> dict[str, tuple[str, int, str]]:
     """Has a model that Keras sees nothing of take over from one of another vocabulary.
 

@@ -168,10 +168,14 @@ def broken_off() -> tuple[dict[tuple[NodeId, int], int], int]:
     return dict(cluster.succession.broken_off), len(cluster.back)
 
 
-def cut_off() -> tuple[str, str]:
-    """Returns what a call to a lost worker fails with that never ends, and the address that it was to."""
-    cluster = Cluster()
-    with _quick():
+def cut_off(*, is_over: bool) -> tuple[str, str]:
+    """Returns what a call to a lost worker fails with that never ends, and the address that it was to.
+
+    Args:
+        is_over: The host can be reached again; else it says nothing, although the kernel takes connections.
+    """
+    with _quick(), socket.create_server(("127.0.0.1", 0)) as host:
+        cluster = Cluster("" if is_over else f"127.0.0.1:{host.getsockname()[1]}")
         closures = [cluster.execute(0), cluster.execute(1)]
         cluster.place(0, 1)
         said = _failure(cluster)

@@ -50,7 +50,7 @@ class Export(NamedTuple):
 
 
 def compare_training(config: JobConfig, updates: Sequence[Rows], exported: str) -> Comparison:
-    """Trains the configuration's model with one `train_on_batch` for each update, given as rows of the lake.
+    """Trains the configuration's model as `fit` does, with one batch for each update, given as rows of the lake.
 
     Args:
         exported: The `model.keras` to compare with.
@@ -64,6 +64,7 @@ def compare_training(config: JobConfig, updates: Sequence[Rows], exported: str) 
         x, y, weight = _batch(config.data, model, lake.take(update))
         norms.append(_gradient_norm(model, x, y, weight))
         model.train_on_batch(x, y, sample_weight=weight)
+    model.optimizer.finalize_variable_values(model.trainable_variables)  # as `fit` does at its end
     after = model.get_weights()
     return Comparison(_difference(after, _load(config, exported).get_weights()), _difference(after, before), norms)
 

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Callable
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import numpy as np
 from specs import trainer_spec
-from trainer.lake import CLASSES
+from trainer.lake import CLASSES, NUMBERS_TO_LABEL, job
 
 from sparktf.config.job import JobConfig
 from sparktf.errors import SparkTFError
@@ -35,6 +37,8 @@ def _synchronous(build: Callable[..., Any], config: JobConfig, spec: FeedSpec) -
     model = importlib.import_module("sparktf.trainer.model.model").UserModel(build, config, {}, spec)
     step = importlib.import_module("sparktf.trainer.sync.step")
     step.UpdateFunction(tf.distribute.get_strategy(), model, first_replica=0, max_rows=8)
+    evaluate = importlib.import_module("sparktf.trainer.model.evaluate")
+    evaluate.Evaluator(model, evaluate.ALONE.sum, 8).warm_up()
 
 
 def _asynchronous(build: Callable[..., Any], config: JobConfig, spec: FeedSpec) -> None:
@@ -166,6 +170,42 @@ def _scaled(keras: Any) -> Any:
     return functional(keras, optimizer=scaled(keras.optimizers.SGD()))
 
 
+def _overwriting(keras: Any) -> Any:
+    return functional(keras, optimizer=keras.optimizers.SGD(use_ema=True, ema_overwrite_frequency=3))
+
+
+def _own_fit(keras: Any) -> Any:
+    class Fits(keras.Model):  # type: ignore[misc]
+        def fit(self, *args: Any, **options: Any) -> Any:
+            return super().fit(*args, **options)
+
+    numbers = keras.Input((4,), name="numbers")
+    model = Fits(numbers, keras.layers.Dense(CLASSES, "softmax")(numbers))
+    model.compile(optimizer="sgd", loss=LOSS)
+    return model
+
+
+def _own_end(keras: Any) -> Any:
+    class Ends(keras.optimizers.SGD):  # type: ignore[misc]
+        def finalize_variable_values(self, var_list: Any) -> None:
+            super().finalize_variable_values(var_list)
+
+    return functional(keras, optimizer=Ends())
+
+
+def _frozen_too_late(keras: Any) -> Any:
+    model = functional(keras, between=keras.layers.Dense(4, name="dense"))
+    model.get_layer("dense").trainable = False
+    return model
+
+
+def _frozen(keras: Any) -> Any:
+    model = functional(keras)
+    model.trainable = False
+    model.compile(optimizer="sgd", loss=LOSS)
+    return model
+
+
 def _float16(keras: Any) -> Any:
     before = keras.mixed_precision.global_policy() if keras.__name__ == "tf_keras" else keras.config.dtype_policy()
     try:
@@ -205,6 +245,66 @@ def _nested(keras: Any) -> Any:
         [keras.layers.Dense(4), keras.layers.BatchNormalization(synchronized=True, name="deep")], name="inner"
     )
     return functional(keras, between=inner)
+
+
+def _of_text(call: Callable[[Any, Any], Any]) -> Build:
+    """Returns a function that builds a model of what a layer makes of a text: `call(keras, text)`, rows of numbers."""
+
+    def build(keras: Any) -> Any:
+        class Reads(keras.layers.Layer):  # type: ignore[misc]
+            def call(self, text: Any) -> Any:
+                return call(importlib.import_module("tensorflow"), text)
+
+            def compute_output_spec(self, text: Any) -> Any:  # Keras 3
+                return keras.KerasTensor((text.shape[0], 4), "float32")
+
+        text = keras.Input((), name="numbers", dtype="string")
+        model = keras.Model(text, keras.layers.Dense(CLASSES, "softmax", name="label")(Reads()(text)))
+        model.compile(optimizer="sgd", loss=LOSS)
+        return model
+
+    return build
+
+
+def _image(tf: Any, text: Any) -> Any:
+    def decoded(png: Any) -> Any:
+        return tf.ensure_shape(tf.io.decode_png(png, channels=1), (2, 2, 1))
+
+    pixels = tf.map_fn(decoded, text, fn_output_signature=tf.TensorSpec((2, 2, 1), tf.uint8))
+    return tf.reshape(tf.cast(pixels, tf.float32), (-1, 4))
+
+
+def _csv(tf: Any, text: Any) -> Any:
+    return tf.stack(tf.io.decode_csv(text, [[0.0]] * 4), axis=1)
+
+
+def _known_words_alone(keras: Any) -> Any:
+    class Looks(keras.Model):  # type: ignore[misc]
+        def __init__(self) -> None:
+            super().__init__()
+            self.look = keras.layers.StringLookup(num_oov_indices=0, vocabulary=["red", "blue"])
+            self.table, self.label = keras.layers.Embedding(2, 3), keras.layers.Dense(CLASSES, "softmax")
+
+        def call(self, colour: Any) -> Any:
+            return self.label(self.table(self.look(colour)))
+
+    model = Looks()
+    model.compile(optimizer="sgd", loss=LOSS)
+    return model
+
+
+def _feature_space(keras: Any) -> Any:
+    tf = importlib.import_module("tensorflow")
+    kinds = keras.utils.FeatureSpace
+    space = kinds(
+        features={"colour": kinds.string_categorical(num_oov_indices=0), "age": kinds.float_normalized()},
+        output_mode="concat",
+    )
+    space.adapt(tf.data.Dataset.from_tensor_slices({"colour": ["red", "blue"], "age": [1.0, 3.0]}).batch(2))
+    encoded = space.get_encoded_features()
+    model = keras.Model(space.get_inputs(), keras.layers.Dense(CLASSES, "softmax", name="label")(encoded))
+    model.compile(optimizer="sgd", loss=LOSS)
+    return model
 
 
 def _table(kind: str, **options: Any) -> Build:
@@ -252,6 +352,14 @@ MODELS: dict[str, Build] = {
     "a call that fails": _subclassed,
     "LossScaleOptimizer": _scaled,
     "mixed_float16": _float16,
+    "averages that overwrite": _overwriting,
+    "own fit": _own_fit,
+    "an optimizer with an end of its own": _own_end,
+    "frozen after compile": _frozen_too_late,
+    "nothing to train": _frozen,
+    "MultiOptimizer": lambda keras: functional(
+        keras, optimizer=keras.optimizers.MultiOptimizer(keras.optimizers.OptimizerMap(keras.optimizers.SGD()))
+    ),
     "loss of one number": _one_number,
     "Dice": lambda keras: functional(keras, loss=keras.losses.Dice(), width=1, activation="sigmoid"),
     "Circle": lambda keras: functional(keras, loss=keras.losses.Circle()),
@@ -261,6 +369,10 @@ MODELS: dict[str, Build] = {
     "rows that decay": _table("Adam", weight_decay=0.01),
     "rows averaged": _table("Adagrad", use_ema=True),
     "rows that alone do not decay": _table("AdamW"),
+    "known words alone": _known_words_alone,
+    "a FeatureSpace": _feature_space,
+    "images": _of_text(_image),
+    "lines of CSV": _of_text(_csv),
 }
 
 FEEDS: dict[str, tuple[Feature, ...]] = {
@@ -276,5 +388,120 @@ FEEDS: dict[str, tuple[Feature, ...]] = {
     "one value as a vector": _fed("age", "bool"),
     "a vector as one value": _fed("ages", "uint8", 1),
     "texts": _fed("words", "string", 4),
+    "known words alone": _fed("colour", "string"),
+    "a FeatureSpace": (
+        Feature(kind=Kind.INPUT, name="colour", columns=("colour",), dtype="string"),
+        Feature(kind=Kind.INPUT, name="age", columns=("age",), dtype="float32"),
+        LABEL,
+    ),
+    "images": _fed("png", "string"),
+    "lines of CSV": _fed("line", "string"),
 }
 """What models are fed with; by default four numbers, and a label."""
+
+
+def at_the_door(flavour: str, folder: str) -> list[str]:
+    """Returns why what is no function is refused where one is to be: a compiled model, its class, an estimator's."""
+    keras = importlib.import_module(flavour)
+    name_functions = importlib.import_module("sparktf.driver.code.function_module").name_functions
+    estimator = importlib.import_module("sparktf.ml").KerasEstimator
+    model = functional(keras)
+    asked: list[Callable[[], Any]] = [
+        lambda: name_functions({"model": model}, Path(folder)),
+        lambda: name_functions({"build": keras.Model}, Path(folder)),
+        lambda: estimator(model=model),
+    ]
+    return [_refusal(ask) for ask in asked]
+
+
+def _refusal(ask: Callable[[], Any]) -> str:
+    try:
+        ask()
+    except SparkTFError as error:
+        return f"{type(error).__name__}: {error}"
+    return ""
+
+
+def scaled_update() -> float:
+    """Returns how far one update with `loss_scale_factor` is from that of Keras's own `train_on_batch`."""
+    keras, tf = importlib.import_module("keras"), importlib.import_module("tensorflow")
+    draw = np.random.default_rng(0)
+    x, y = draw.normal(size=(6, 4)).astype(np.float32), draw.integers(0, CLASSES, 6)
+    config = job(Path(), "anything", params={"flavour": "keras"}, data=NUMBERS_TO_LABEL)
+
+    def build(*_: Any) -> Any:
+        return functional(keras, optimizer=keras.optimizers.SGD(0.5, global_clipnorm=0.1, loss_scale_factor=64.0))
+
+    spec = FeedSpec(features=(NUMBERS, LABEL))
+    model = importlib.import_module("sparktf.trainer.model.model").UserModel(build, config, {}, spec)
+    reference = build()
+    reference.set_weights(model.model.get_weights())
+    reference.train_on_batch(x, y)
+    step = importlib.import_module("sparktf.trainer.sync.step")
+    update = step.UpdateFunction(tf.distribute.get_strategy(), model, first_replica=0, max_rows=8)
+    update({NUMBERS.key: tf.constant(x), LABEL.key: tf.constant(y)}, np.array([[6]], np.int32), np.array([6], np.int32))
+    pairs = zip(model.model.get_weights(), reference.get_weights(), strict=True)
+    return max(float(np.abs(ours - theirs).max()) for ours, theirs in pairs)
+
+
+def unwritable(flavour: str) -> dict[str, str]:
+    """Returns of models what stands against a `.keras` file; "" where nothing does."""
+    keras, tf = importlib.import_module(flavour), importlib.import_module("tensorflow")
+    written = importlib.import_module("sparktf.trainer.model.written")
+
+    class Times(keras.layers.Layer):  # type: ignore[misc, name-defined]
+        def __init__(self, factors: Any, **options: Any) -> None:
+            super().__init__(**options)
+            self.factors = tf.constant(factors)
+
+        def call(self, x: Any) -> Any:
+            return x * self.factors
+
+    rate = importlib.import_module("trainer.zoo").constant_rate(keras)
+    times = Times(np.ones(4, np.float32), name="times")
+    inner = keras.Sequential([keras.Input((4,)), times], name="inner")
+    by_name = {
+        "sound": functional(keras),
+        "a schedule": functional(keras, optimizer=keras.optimizers.SGD(rate)),
+        "a layer of an array": functional(keras, between=inner),
+        # As of a notebook's cell: there is no file that has its source.
+        "a lambda": functional(keras, loss=eval("lambda y, y_pred: tf.reduce_mean(y_pred, -1)", {"tf": tf})),
+    }
+    return {name: written.unwritable(model) for name, model in by_name.items()}
+
+
+def keeps_tensors(flavour: str) -> float:
+    """Returns the loss of an update of a subclassed model, a layer of which keeps a tensor from when it is built.
+
+    Keras 3 itself builds layers in a graph, where it may not be a tensor.
+    """
+    keras, tf = importlib.import_module(flavour), importlib.import_module("tensorflow")
+
+    class Doubles(keras.layers.Layer):  # type: ignore[misc, name-defined]
+        def build(self, shape: Any) -> None:
+            del shape
+            self.factor = keras.Variable(2.0, trainable=False) if flavour == "keras" else tf.constant(2.0)
+
+        def call(self, x: Any) -> Any:
+            return x * self.factor
+
+    class Doubled(keras.Model):  # type: ignore[misc, name-defined]
+        def __init__(self) -> None:
+            super().__init__()
+            self.doubles, self.label = Doubles(), keras.layers.Dense(CLASSES, "softmax")
+
+        def call(self, x: Any) -> Any:
+            return self.label(self.doubles(x))
+
+    def build(*_: Any) -> Any:
+        model = Doubled()
+        model.compile(optimizer="sgd", loss=LOSS)
+        return model
+
+    config = job(Path(), "anything", params={"flavour": flavour}, data=NUMBERS_TO_LABEL)
+    spec = FeedSpec(features=(NUMBERS, LABEL))
+    model = importlib.import_module("sparktf.trainer.model.model").UserModel(build, config, {}, spec)
+    step = importlib.import_module("sparktf.trainer.sync.step")
+    update = step.UpdateFunction(tf.distribute.get_strategy(), model, first_replica=0, max_rows=8)
+    rows = {NUMBERS.key: tf.zeros((6, 4)), LABEL.key: tf.zeros((6,), tf.int64)}
+    return float(update(rows, np.array([[6]], np.int32), np.array([6], np.int32)))

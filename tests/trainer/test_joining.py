@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from concurrent.futures import ProcessPoolExecutor
 
+import pytest
 from trainer import joining
 
 from sparktf.knobs import KNOBS
@@ -30,11 +31,12 @@ def test_executions_that_tensorflow_puts_back_count_as_broken_off_where_they_wer
     assert waiting == 2
 
 
-def test_a_call_to_a_lost_worker_that_never_ends_fails_with_its_name(elsewhere: ProcessPoolExecutor) -> None:
-    said, address = elsewhere.submit(joining.cut_off).result()
-    assert said == (
-        f"worker 0 at {address} is lost, and a call to it neither ends nor breaks off: its host cannot be reached"
-    )
+@pytest.mark.parametrize(("is_over", "why"), [(False, "cannot be reached"), (True, "can be reached again")])
+def test_a_call_to_a_lost_worker_that_never_ends_fails_with_its_name_and_what_its_host_says_now(
+    is_over: bool, why: str, elsewhere: ProcessPoolExecutor
+) -> None:
+    said, address = elsewhere.submit(joining.cut_off, is_over=is_over).result()
+    assert said == f"worker 0 at {address} is lost, and a call to it neither ends nor breaks off: its host {why}"
 
 
 def test_a_worker_that_is_lost_while_the_definition_is_sent_to_it_is_the_cause(elsewhere: ProcessPoolExecutor) -> None:

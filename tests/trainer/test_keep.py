@@ -23,14 +23,14 @@ THREE_WORKERS = {"strategy": "multi_worker_mirrored", "workers": 3}
 SERVED = {"strategy": "parameter_server", "workers": 1, "ps": 2}
 
 
-def keeping(folder: Path, epochs: int, cluster: dict[str, Any], flavour: str = "keras", **train: Any) -> JobConfig:
+def keeping(folder: Path, epochs: int, cluster: dict[str, Any], params: dict[str, Any], **train: Any) -> JobConfig:
     """Returns the configuration of a model that is spoiled after the second epoch; one checkpoint is kept."""
     held_out = {"validation": {"path": str(folder / "held-out")}}
     return lake.job(
         folder,
         "spoiled",
         cluster=cluster,
-        params={"flavour": flavour, "until": 2 * STEPS},
+        params={"until": 2 * STEPS, **params},
         data={**lake.NUMBERS_TO_LABEL, **held_out},
         train={"batch_size": 64, "epochs": epochs, "keep": "best", **train},
         checkpoint={"keep": 1, "every_steps": 5},
@@ -38,12 +38,18 @@ def keeping(folder: Path, epochs: int, cluster: dict[str, Any], flavour: str = "
 
 
 @pytest.mark.parametrize(
-    ("flavour", "before", "after"), [("keras", TWO_WORKERS, SERVED), ("tf_keras", SERVED, THREE_WORKERS)]
+    ("flavour", "before", "after", "averages"),
+    [
+        ("keras", TWO_WORKERS, SERVED, {}),
+        ("tf_keras", SERVED, THREE_WORKERS, {}),
+        ("keras", TWO_WORKERS, SERVED, {"averages": 0.5}),
+    ],
 )
 def test_the_best_weights_are_exported_also_after_a_resume_under_another_strategy(
     flavour: str,
     before: dict[str, Any],
     after: dict[str, Any],
+    averages: dict[str, float],
     tmp_path: Path,
     gang: LocalGang,
     elsewhere: ProcessPoolExecutor,
@@ -51,7 +57,7 @@ def test_the_best_weights_are_exported_also_after_a_resume_under_another_strateg
     lake.write(tmp_path / "lake", [300, 100])
     lake.write(tmp_path / "held-out", [150], seed=7)
     for epochs, cluster in ((3, before), (4, after)):
-        config = keeping(tmp_path, epochs, cluster, flavour)
+        config = keeping(tmp_path, epochs, cluster, {"flavour": flavour, **averages})
         result = gang.train(config)
 
         steps = [STEPS * (epoch + 1) for epoch in range(epochs)]
@@ -77,7 +83,7 @@ def test_an_evaluator_finds_the_last_weights_beside_workers_that_do_not_wait(
 ) -> None:
     lake.write(tmp_path / "lake", [300, 100])
     lake.write(tmp_path / "held-out", [150], seed=7)
-    config = keeping(tmp_path, 2, {**TWO_WORKERS, "evaluator": True})
+    config = keeping(tmp_path, 2, {**TWO_WORKERS, "evaluator": True}, {"flavour": "keras", "averages": 0.5})
     result = gang.train(config)
     assert result.steps == 2 * STEPS
     last = result.validation[-1]
@@ -96,7 +102,7 @@ def test_an_evaluator_finds_the_last_weights_beside_workers_that_do_not_wait(
 def test_a_metric_that_the_model_does_not_have_is_refused_by_name(tmp_path: Path, gang: LocalGang) -> None:
     lake.write(tmp_path / "lake", [300, 100])
     lake.write(tmp_path / "held-out", [150], seed=7)
-    config = keeping(tmp_path, 1, ONE_PROCESS, keep_metric="val_auc")
+    config = keeping(tmp_path, 1, ONE_PROCESS, {"flavour": "keras"}, keep_metric="val_auc")
     with pytest.raises(
         ModelContractError, match=r"val_auc is no validation metric .* which has: loss, accuracy"
     ) as error:

@@ -22,6 +22,7 @@ from sparktf.config.job import JobConfig
 from sparktf.errors import NodeLostError, SparkTFError
 from sparktf.executor.forking import ForkedProcess, Nursery
 from sparktf.executor.trainer_process import trainer_environment
+from sparktf.knobs import KNOBS
 from sparktf.trainer.node.report import EXIT_STOPPED
 
 TRAINER, NURSERY = "sparktf.trainer", "sparktf.trainer.nursery"
@@ -166,6 +167,30 @@ def test_who_comes_after_a_nursery_was_killed_has_another_one(tmp_path: Path) ->
     first.nursery.close()
     second.nursery.close()
     assert sorted(path.name for path in tmp_path.iterdir()) == ["first", "second"]
+
+
+def test_a_nursery_that_answers_late_once_forks_the_next_trainer(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    agent = Sharing.of(tmp_path, "agent")
+    before = agent.trainer()
+    nursery = psutil.Process(before.parent)
+    nursery.suspend()
+    monkeypatch.setattr(KNOBS, "nursery_answer_s", 0.3)
+    with pytest.raises(OSError, match=r"it did not answer within 0\.3 s"):
+        agent.trainer()
+    nursery.resume()
+    monkeypatch.undo()
+    after = agent.trainer()
+    assert (after.parent, before.poll()) == (nursery.pid, None)
+    others = {process.pid for process in nursery.children()} - {before.pid, after.pid}
+    wait_for("who was forked too late ends", lambda: not any(psutil.pid_exists(pid) for pid in others), within_s=60)
+    after.kill()
+    assert _code_of(after) == -signal.SIGKILL
+    agent.nursery.close()
+    for rest in (before, after):
+        _end_of(rest)
+    assert not psutil.wait_procs([nursery], timeout=30)[1]
 
 
 def _code_of(trainer: ForkedProcess) -> int | None:

@@ -37,6 +37,11 @@ MESSAGES = {
     "a text target": "data.targets.label brings text (column colour), which no loss of Keras takes",
     "LossScaleOptimizer": "LossScaleOptimizer",
     "mixed_float16": "mixed_float16",
+    "own fit": "Fits overrides fit, which is never called",
+    "an optimizer with an end of its own": "Ends overrides finalize_variable_values, which is never called",
+    "frozen after compile": "trainable of layer 'dense' was True when the model was compiled, and is False now: call",
+    "nothing to train": "it has no weight that is trained",
+    "averages that overwrite": "ema_overwrite_frequency is not supported",
     "loss of one number": "loss mean_of_all gives one number for a batch",
     "masked loss": "an output carries a mask",
     "rows for RMSprop": "layer 'of_numbers' is a ShardedEmbedding, whose rows RMSprop does not update one by one: use "
@@ -45,7 +50,11 @@ MESSAGES = {
     "rows that decay": "and weight_decay of Adam takes the whole table in each update: exclude it by",
     "rows averaged": "and use_ema of Adagrad averages the whole table in each update",
 }
-ONLY_KERAS = {"Dice": "loss dice gives one number for a batch", "Circle": "loss circle compares the rows of a batch"}
+ONLY_KERAS = {
+    "Dice": "loss dice gives one number for a batch",
+    "Circle": "loss circle compares the rows of a batch",
+    "MultiOptimizer": "MultiOptimizer is not supported: use one optimizer",
+}
 ACCEPTED = [
     "accepted",
     "an image without channels",
@@ -54,7 +63,12 @@ ACCEPTED = [
     "a vector as one value",
     "texts",
     "rows that alone do not decay",
+    "known words alone",
+    "a FeatureSpace",
+    "images",
+    "lines of CSV",
 ]
+"""The last four take no row that is made up."""
 CASES = [
     *((flavour, what, text) for flavour in FLAVOURS for what, text in MESSAGES.items()),
     *(("keras", what, text) for what, text in ONLY_KERAS.items()),
@@ -120,3 +134,26 @@ def test_a_run_ends_with_the_refusal(model: str, message: str, tmp_path: Path, g
     assert result.verdict is Verdict.REFUSED
     assert len(result.attempts) == 1
     assert result.steps == 0
+
+
+@pytest.mark.parametrize("flavour", FLAVOURS)
+def test_a_compiled_model_in_the_place_of_the_function_that_makes_it_is_refused_at_once(
+    flavour: str, tmp_path: Path, elsewhere: ProcessPoolExecutor
+) -> None:
+    said = elsewhere.submit(refused.at_the_door, flavour, str(tmp_path)).result()
+    rest = "give def build(params, assets): ...; return model"
+    start = "is to be a function that makes the model and returns it compiled, in the processes that train it, not"
+    assert said == [
+        f"ConfigError: model {start} a Functional: {rest}",
+        f"ConfigError: build {start} the class Model: {rest}",
+        f"ConfigError: model {start} a Functional: {rest}",
+    ]
+
+
+def test_a_loss_that_is_scaled_has_the_gradient_that_is_not(elsewhere: ProcessPoolExecutor) -> None:
+    assert elsewhere.submit(refused.scaled_update).result() < 1e-6
+
+
+@pytest.mark.parametrize("flavour", FLAVOURS)
+def test_a_layer_may_keep_a_tensor_from_when_it_is_built(flavour: str, elsewhere: ProcessPoolExecutor) -> None:
+    assert elsewhere.submit(refused.keeps_tensors, flavour).result() == pytest.approx(1.0986, abs=1e-3)  # log(3)

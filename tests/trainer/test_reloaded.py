@@ -65,6 +65,22 @@ def test_a_coordinator_compares_rows_that_were_held_out(tmp_path: Path, gang: Lo
     assert FOREIGN not in logs_of(result)
 
 
+def test_a_model_that_takes_no_row_of_zeros_is_published_by_a_coordinator_that_has_read_none(
+    tmp_path: Path, gang: LocalGang
+) -> None:
+    lake.write(tmp_path / "lake", [100, 60])
+    served = {"strategy": "parameter_server", "workers": 1, "ps": 1}
+    for number, (flavour, cluster) in enumerate((("keras", served), ("tf_keras", {"workers": 2}))):
+        config = unportable.job(
+            tmp_path, "known words alone", flavour=flavour, cluster=cluster, train={"batch_size": 20}, name=f"n{number}"
+        )
+        result = gang.train(config)
+        assert result.steps == 8
+        rows = len(stored(result)["inputs/numbers"])
+        warned = [w for w in result.warnings if "compared with the trained one on no row: it takes none of zeros" in w]
+        assert (rows == 0, len(warned)) == ((True, 1) if cluster is served else (False, 0))
+
+
 def test_a_model_that_calls_python_code_is_refused_before_anybody_sees_it(tmp_path: Path, gang: LocalGang) -> None:
     lake.write(tmp_path / "lake", [100])
     config = unportable.job(tmp_path, "python code", train={"batch_size": 50, "epochs": 1})

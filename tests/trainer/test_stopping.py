@@ -16,7 +16,7 @@ from trainer.results import accounts
 
 from sparktf.config.job import JobConfig
 from sparktf.config.patience import EarlyStoppingConfig, ReduceLrConfig
-from sparktf.errors import PreflightError
+from sparktf.errors import TimeUpError
 from sparktf.keep import Evaluation, KeepRule
 from sparktf.plateau import is_enough, is_reduction_due
 from sparktf.result import RunResult
@@ -170,9 +170,11 @@ def test_a_run_that_has_little_time_ends_inside_an_epoch_and_publishes_what_it_h
         times = {"max_seconds": seconds, "reserve": reserve, "batch_size": 2, "epochs": 1}
         return spoiled(tmp_path, TWO_WORKERS, times, **held_out)
 
-    with pytest.raises(PreflightError, match=r"train\.max_seconds: 600 leaves no time to train") as refused:
+    with pytest.raises(TimeUpError, match=r"train\.max_seconds: 600 leaves no time to train") as refused:
         gang.train(limited(600, 600))
-    start_s = refused.value.result.duration_s
+    assert "train" not in refused.value.result.seconds, "the driver looks before it asks for nodes"
+    once = spoiled(tmp_path, TWO_WORKERS, {"max_steps": 1, "batch_size": 2, "epochs": 1})
+    start_s = gang.train(once, run_id="once").duration_s
     result = gang.train(limited(2 * start_s + 5, start_s / 2))
     assert result.stopped is not None
     assert (result.stopped.reason, result.stopped.step) == ("max_seconds", result.steps)

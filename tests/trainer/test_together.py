@@ -3,8 +3,14 @@
 from __future__ import annotations
 
 import importlib
+import sys
+from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor
+from pathlib import Path
 from typing import Any
+
+import pytest
+from trainer.local_gang import PROCESSES, keep_files_in
 
 SHAPES = ((3, 4), (), (5, 4), (5, 4), (2,), (40_000,))
 """Of a matrix, a scalar that is used in each case otherwise, a table of which rows are used, one that is read whole as
@@ -74,3 +80,70 @@ def test_the_gradients_are_those_of_variables_that_cross_one_by_one(elsewhere: P
     assert [kind for kind, _ in crossing] == [kind for kind, _ in as_is]
     for (_, value), (_, expected) in zip(crossing, as_is, strict=True):
         assert value == expected
+
+
+def counted(name: str, measured: bool) -> tuple[int, float]:
+    """Returns messages and trips of an update as `make bench-async` counts them."""
+    counting = importlib.import_module("_async_messages")
+    messages, trips = counting.counted(name, measured=measured)
+    return messages, trips
+
+
+def trained(name: str, measured: bool) -> tuple[float, float]:
+    """Returns how far the weights that a closure makes are from those of one process, and how far those have gone."""
+    counting = importlib.import_module("_async_messages")
+    tf = importlib.import_module("tensorflow")
+    closure = counting.traced(name, measured=measured)
+    closure.run()
+    alone = counting.untraced(name)
+    before = [variable.numpy() for variable in alone.trained()]
+    x, y = counting.data(counting.SUBJECTS[name])
+    for k in range(counting.UPDATES):
+        of = slice(k * counting.BATCH, (k + 1) * counting.BATCH)
+        rows = {"input:x": tf.constant(x[of]), "target:y": tf.constant(y[of])}
+        _, gradients = alone.gradients(rows, tf.constant(1.0))
+        alone.apply(gradients)
+    after = [variable.numpy() for variable in alone.trained()]
+    made = [variable.numpy() for variable in closure.model.trained()]
+    return apart(made, after), apart(before, after)
+
+
+def apart(these: list[Any], those: list[Any]) -> float:
+    return max(float(abs(this - that).max()) for this, that in zip(these, those, strict=True))
+
+
+@pytest.fixture(scope="module")
+def fresh(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ProcessPoolExecutor]:
+    """A process whose TensorFlow has not begun: it is to have a worker and a parameter server for devices."""
+    folder = str(tmp_path_factory.mktemp("fresh"))
+    with ProcessPoolExecutor(1, mp_context=PROCESSES, initializer=prepare, initargs=(folder,)) as pool:
+        yield pool
+
+
+def prepare(folder: str) -> None:
+    keep_files_in(folder)
+    sys.path.append(str(Path(__file__).parents[2] / "benchmarks"))
+
+
+def test_what_is_small_crosses_in_one_message_of_an_update_in_a_closures_loop(fresh: ProcessPoolExecutor) -> None:
+    """Five: the loop goes on, and its body begins; the values come; the gradients go; they are applied.
+
+    One update's gradients bring the next one's values: where that is not measured, which tells reading from applying.
+    """
+    assert fresh.submit(counted, "MLP 16-64-1", measured=False).result() == (5, 1)
+    assert fresh.submit(counted, "MLP 16-64-1", measured=True).result() == (5, 2)
+
+
+def test_rows_cross_in_one_message_of_all_shards_of_a_server(fresh: ProcessPoolExecutor) -> None:
+    """Eight: the ids go, and the rows come; the gradients go with those of what is small; and the others, as above."""
+    assert fresh.submit(counted, "table of 4 shards", measured=False).result() == (8, 2)
+
+
+@pytest.mark.parametrize("measured", [False, True])
+@pytest.mark.parametrize("name", ["MLP 16-64-1", "table of 4 shards", "table of 4 shards, tf_keras"])
+def test_what_crosses_together_makes_the_updates_of_one_process(
+    name: str, measured: bool, fresh: ProcessPoolExecutor
+) -> None:
+    apart, gone = fresh.submit(trained, name, measured=measured).result()
+    assert apart <= 1e-6
+    assert gone > 1e-3

@@ -28,14 +28,18 @@ SECOND: dict[str, Any] = {"colours": ["grey", "blue", "red"], "items": [3, 99, 1
 """Green and most items are gone, grey and an item are new, and none is where it was."""
 
 
-def night(folder: Path, name: str, cluster: dict[str, Any], params: dict[str, Any], **train: Any) -> JobConfig:
+def night(
+    folder: Path, name: str, cluster: dict[str, Any], params: dict[str, Any], *, held_out: bool = False, **train: Any
+) -> JobConfig:
+    inputs = {"colour": "colour", "item": "item", "numbers": lake.NUMBERS}
+    validation = {"validation": {"path": str(folder / "lake")}} if held_out else {}
     return lake.job(
         folder,
         "carried",
         name=name,
         cluster=cluster,
         params={"optimizer": "Adam", **params},
-        data={"inputs": {"colour": "colour", "item": "item", "numbers": lake.NUMBERS}, "targets": {"label": "label"}},
+        data={"inputs": inputs, "targets": {"label": "label"}, **validation},
         train={"batch_size": 64, **train},
     )
 
@@ -120,6 +124,37 @@ def test_a_run_begins_with_another_ones_weights_and_its_tables_entry_by_entry(
             assert carried.left[:2] == ("widened/kernel", "widened/bias")
             assert told["widened/kernel"].how == "new"
             assert told["widened/kernel"].why == "its shape is another one: [4, 6] here, [4, 4] there"
+
+
+@pytest.mark.parametrize("cluster", [TWO_WORKERS, SERVED, {**ONE_PROCESS, "evaluator": True}])
+def test_the_weights_begun_with_are_kept_where_training_makes_them_worse(
+    cluster: dict[str, Any], tmp_path: Path, gang: LocalGang, elsewhere: ProcessPoolExecutor
+) -> None:
+    lake.write(tmp_path / "lake", [300, 100])
+    gang.assets = FIRST
+    params = {"flavour": "keras", "shards": 2}
+    source = gang.train(night(tmp_path, "first", ONE_PROCESS, params, epochs=2), hooks())
+    beside_evaluator = "evaluator" in cluster
+    train: dict[str, Any] = {"init_from": source.model, "keep": "best", "epochs": 4}
+    if not beside_evaluator:
+        train["early_stopping"] = {"patience": 1}
+    params |= {"optimizer": "SGD", "learning_rate": 50.0}
+    worse = night(tmp_path, "second", cluster, params, held_out=True, **train)
+    result = gang.train(worse, hooks())
+    assert (result.validation[0].epoch, result.validation[0].step) == (-1, 0)
+    assert result.kept is not None
+    assert (result.kept.epoch, result.kept.step) == (-1, 0)
+    assert result.kept.value == result.validation[0].values["loss"] < result.validation[1].values["loss"]
+    if not beside_evaluator:
+        assert result.stopped is not None
+        assert result.stopped.text.endswith("at epoch 0"), result.stopped.text
+        assert result.stopped.epoch == 1, "never after the first epoch"
+    gang.output.seek(0)
+    assert "those it began with: best loss" in gang.output.read()
+    ours, theirs = (elsewhere.submit(reference.weights_by_layer, r.model).result() for r in (result, source))
+    for layer in ("of_number", "label"):
+        for mine, other in zip(ours[layer], theirs[layer], strict=True):
+            np.testing.assert_array_equal(mine, other)
 
 
 @pytest.mark.parametrize(

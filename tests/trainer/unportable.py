@@ -42,10 +42,11 @@ def model(params: Mapping[str, Any], assets: Mapping[str, Any]) -> Any:
 
     numbers = keras.Input((len(lake.NUMBERS),), name="numbers")
     colour = keras.Input((), name="colour", dtype="string")
-    codes = keras.layers.StringLookup(vocabulary=list(lake.COLOURS))(colour)
+    others = 0 if kind == "known words alone" else 1
+    codes = keras.layers.StringLookup(vocabulary=list(lake.COLOURS), num_oov_indices=others)(colour)
     known = keras.layers.Concatenate()([keras.layers.Embedding(5, 2)(codes), numbers])
     hidden = keras.layers.Dropout(0.5)(keras.layers.Dense(8, "tanh")(known))
-    hidden = hidden if kind == "of Keras alone" else Untold()(hidden)
+    hidden = hidden if kind in ("of Keras alone", "known words alone") else Untold()(hidden)
     label = keras.layers.Dense(lake.CLASSES, name="label")(hidden)
     price = keras.layers.Dense(1, name="price")(hidden)
     built = keras.Model({"numbers": numbers, "colour": colour}, [label, price])

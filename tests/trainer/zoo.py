@@ -41,7 +41,9 @@ def everything(params: Params, assets: Params) -> Any:
     if params.get("rich"):
         inputs.append(keras.Input((), name="colour", dtype="string"))
         embedded.append(layers.Embedding(len(COLOURS) + 1, 2, name="of_colour")(looked_up(keras, inputs[-1])))
-    hidden = layers.Dense(8, "tanh", kernel_regularizer=l2, name="hidden")(layers.Concatenate()([*embedded, numbers]))
+    limited = keras.constraints.MaxNorm(0.6) if "averages" in params else None
+    dense = layers.Dense(8, "tanh", kernel_regularizer=l2, kernel_constraint=limited, name="hidden")
+    hidden = dense(layers.Concatenate()([*embedded, numbers]))
     if params.get("rich"):
         hidden = layers.Dropout(0.1)(layers.BatchNormalization(momentum=0.9)(hidden))
     price = layers.Dense(1, name="price")(hidden)
@@ -199,7 +201,9 @@ def spoiled(params: Params, assets: Params) -> Any:
     numbers = keras.Input((len(NUMBERS),), name="numbers")
     model = _classifier(keras, params, numbers, keras.layers.Dense(8, "tanh")(numbers))
     rate = keras.optimizers.schedules.PiecewiseConstantDecay([params["until"]], [0.2, 100.0])
-    model.compile(optimizer=keras.optimizers.SGD(rate), loss=model.loss, metrics=["accuracy"])
+    rate = constant_rate(keras) if params.get("unwritable") else rate
+    optimizer = keras.optimizers.SGD(rate, **_averaging(params))
+    model.compile(optimizer=optimizer, loss=model.loss, metrics=["accuracy"])
     return model
 
 
@@ -501,4 +505,20 @@ def _optimizer(keras: Any, params: Params) -> Any:
     rate = params.get("learning_rate", 0.1)
     if "until" in params:
         rate = keras.optimizers.schedules.PiecewiseConstantDecay([params["until"]], [rate, -rate])
-    return kind(rate, global_clipnorm=params.get("global_clipnorm"))
+    return kind(rate, global_clipnorm=params.get("global_clipnorm"), **_averaging(params))
+
+
+def constant_rate(keras: Any) -> Any:
+    """Returns a schedule as tutorials have one: without `get_config`, so that Keras cannot write it into a file."""
+
+    class Constant(keras.optimizers.schedules.LearningRateSchedule):  # type: ignore[misc]
+        def __call__(self, step: Any) -> Any:
+            del step
+            return 0.1
+
+    return Constant()
+
+
+def _averaging(params: Params) -> dict[str, Any]:
+    """Returns the options of an optimizer that averages weights, where `params["averages"]` says by which momentum."""
+    return {"use_ema": True, "ema_momentum": params["averages"]} if "averages" in params else {}

@@ -468,16 +468,16 @@ def test_the_loss_of_its_executor_says_more_than_a_workers_silence_unless_that_i
     gang.fall_silent(ONE)
     since_s = gang.attempt.vacant()[0].since_s
     gang.now_s += 1
-    gang.attempt.agent_lost("agent 2", "Container killed on request", "http://log")
+    gang.attempt.agent_lost("agent 2", "lost its executor: Container killed on request", "http://log")
     (loss,) = gang.attempt.losses.records
     assert (loss.message, loss.log) == ("worker 0 on h2 lost its executor: Container killed on request", "http://log")
     assert gang.attempt.vacant()[0].since_s == since_s
-    gang.attempt.agent_lost("agent 2", "again")
+    gang.attempt.agent_lost("agent 2", "lost its executor: again")
 
     gang.fall_silent(TWO)
     with pytest.raises(RefusedError, match="counts as lost"):
         gang.exited(TWO, -9)  # its agent has ended it
-    gang.attempt.agent_lost("agent 3", "much later")
+    gang.attempt.agent_lost("agent 3", "lost its executor: much later")
     assert [record.message.partition(" on ")[2] for record in gang.attempt.losses.records] == [
         "h2 lost its executor: Container killed on request",
         "h3 was silent for 15 s",
@@ -487,11 +487,11 @@ def test_the_loss_of_its_executor_says_more_than_a_workers_silence_unless_that_i
 def test_a_worker_is_lost_once_however_many_say_so(gang: Gang) -> None:
     gang.failed(ONE, Verdict.INFRASTRUCTURE, peer=True)
     gang.exited(ONE, 1)
-    gang.attempt.agent_lost("agent 2", "silent for 20 s")
+    gang.attempt.agent_lost("agent 2", "lost its executor: silent for 20 s")
     assert [vacancy.reason for vacancy in gang.attempt.vacant()] == ["worker 0 says why"]
     assert [(record.message, record.exit_code) for record in gang.attempt.losses.records] == [("worker 0 says why", 1)]
     gang.attempt.succeed(ONE, "agent 2", "h2", "h2:9")
-    gang.attempt.agent_lost("agent 2", "silent for 20 s")
+    gang.attempt.agent_lost("agent 2", "lost its executor: silent for 20 s")
     reasons = [vacancy.reason for vacancy in gang.attempt.vacant()]
     assert reasons == ["worker 0 on h2 lost its executor: silent for 20 s"]
     assert gang.beat(CHIEF).orders == (WorkersOrder(workers=(WorkerPlace(node=ONE, incarnation=2),)),)
@@ -501,7 +501,7 @@ def test_a_worker_is_lost_once_however_many_say_so(gang: Gang) -> None:
 def test_two_workers_lost_at_once_are_both_followed(gang: Gang) -> None:
     gang.exited(TWO)
     gang.now_s += 1
-    gang.attempt.agent_lost("agent 2", "gone")
+    gang.attempt.agent_lost("agent 2", "lost its executor: gone")
     assert [vacancy.node for vacancy in gang.attempt.vacant()] == [TWO, ONE]
     gang.attempt.succeed(ONE, "agent 8", "h8", "h8:1")
     assert [vacancy.node for vacancy in gang.attempt.vacant()] == [TWO]

@@ -250,7 +250,7 @@ def test_a_frozen_executor_says_more_than_its_trainers_silence(gang: Gang) -> No
     gang.now_s = 115.2
     assert gang.attempt.outcome() is Outcome.RUNNING
     gang.now_s = 115.4
-    gang.attempt.agent_lost("agent 1", "silent for 15 s", "http://log")
+    gang.attempt.agent_lost("agent 1", "lost its executor: silent for 15 s", "http://log")
 
     assert gang.ended_s() == pytest.approx(116.4, abs=0.2)
     assert gang.cause() == "worker 1 on h1 lost its executor: silent for 15 s"
@@ -286,7 +286,7 @@ def test_after_a_cause_nobody_is_looked_for(gang: Gang) -> None:
 
 
 def test_a_trainer_that_counts_as_lost_is_heard_no_more(gang: Gang) -> None:
-    gang.attempt.agent_lost("agent 1", "silent for 16 s")
+    gang.attempt.agent_lost("agent 1", "lost its executor: silent for 16 s")
     lost = "worker 1 of attempt 1 counts as lost"
     with pytest.raises(RefusedError, match=lost):
         gang.beat(1)
@@ -413,7 +413,7 @@ def test_what_happens_to_a_trainer_once_all_have_finished_is_no_failure(gang: Ga
         gang.attempt.finished(Finished(attempt=1, node=NODES[index], step=3))
     assert gang.attempt.outcome() is Outcome.DONE
     gang.exited(0, -9)
-    gang.attempt.agent_lost("agent 1", "silent for 16 s")
+    gang.attempt.agent_lost("agent 1", "lost its executor: silent for 16 s")
     gang.attempt.stop()
     assert gang.attempt.failures == []
 
@@ -425,7 +425,7 @@ def test_a_node_that_is_found_lost_while_the_others_are_stopped_is_still_the_cau
     gang.attempt.trainers[NODES[1]].heard_s = 126.0
     assert gang.attempt.outcome() is Outcome.FAILED
     gang.attempt.stop()
-    gang.attempt.agent_lost("agent 1", "Spark gave it up")
+    gang.attempt.agent_lost("agent 1", "lost its executor: Spark gave it up")
     assert gang.cause() == "worker 1 on h1 lost its executor: Spark gave it up"
 
 

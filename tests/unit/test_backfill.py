@@ -69,11 +69,13 @@ class Runs:
 
     Attributes:
         codes: Date -> exit code, 0 for the others.
+        owned: Dates whose runs are another submission's, until somebody waits for it.
         begun: The dates in the order in which their runs began.
     """
 
     def __init__(self, folder: Path) -> None:
         self.codes: dict[str, int] = {}
+        self.owned: set[str] = set()
         self.said: list[str] = []
         self._folder = folder
 
@@ -81,6 +83,8 @@ class Runs:
         code = self.codes.get(date, 0)
         end = f"raise SystemExit({code})" if code < KILLED else "import os; os.kill(os.getpid(), 9)"
         program = f"print('run of {date}', flush=True); open({str(self._folder / date)!r}, 'x'); {end}"
+        if date in self.owned:
+            program = f"import sys; '--wait' in sys.argv or sys.exit({int(Verdict.OWNED)}); {program}"
         return [sys.executable, "-S", "-c", program]
 
     def backfill(self, parallel: int = 1) -> Backfill:
@@ -119,6 +123,18 @@ def test_a_date_whose_model_the_gate_keeps_back_has_not_failed(runs: Runs) -> No
     work = runs.backfill()
     work.run(DATES)
     assert work.codes[DATES[2]] == 0
+    assert exit_code(work.codes) == 0
+
+
+def test_a_date_that_another_submission_trains_is_waited_for_and_those_after_it_follow(runs: Runs) -> None:
+    runs.owned = {DATES[0]}
+    work = runs.backfill()
+    work.run(DATES)
+    assert runs.said[:2] == [
+        f"{DATES[0]}  another submission trains it: waiting for that",
+        f"{DATES[0]}  run of {DATES[0]}",
+    ]
+    assert work.codes == dict.fromkeys(DATES, 0)
     assert exit_code(work.codes) == 0
 
 

@@ -12,6 +12,7 @@ from sparktf.cli import main
 from sparktf.config.load import load_config, parse_config
 
 CONFIG = "name: n\nmodel: leaf:build\ndata: {path: LAKE, inputs: {x: x}, targets: {y: y}}\noutput: {path: RUNS}\n"
+TAKES = "whether the model takes data.inputs and learns data.targets"
 
 
 @pytest.fixture
@@ -39,7 +40,7 @@ def test_what_is_found_follows_the_configuration(
         f"# model: build of {tmp_path}/leaf.py, with prepare",
         "# nodes: 2 on local[4], which has 4 slots",
         "# data: 4 rows of train in 2 row groups",
-        "# not checked without --deep: output.path can be written",
+        "# not checked without --deep: output.path can be written; " + TAKES,
         "ok",
     ]
     assert parse_config(shown.rpartition("\n")[0].removesuffix("ok")) == load_config(config)
@@ -102,7 +103,9 @@ def test_what_takes_spark_is_said_not_to_be_checked(
     config: str, capsys: pytest.CaptureFixture[str], override: str, unknown: str
 ) -> None:
     assert main(["check", config, "--set", override]) == 0
-    assert f"# not checked without --deep: output.path can be written; {unknown}\nok\n" in capsys.readouterr().out
+    assert (
+        f"# not checked without --deep: output.path can be written; {unknown}; {TAKES}\nok\n" in capsys.readouterr().out
+    )
 
 
 def test_what_fails_once_is_said_once(config: str, capsys: pytest.CaptureFixture[str]) -> None:
@@ -140,3 +143,40 @@ def test_updates_that_are_made_together_are_not_of_rows_that_spark_feeds(
     said = capsys.readouterr().err
     assert said.startswith("data.path is read through Spark, ")
     assert "and train.replicas_to_aggregate is for rows that workers read from files themselves: " in said
+
+
+def test_predictions_that_would_replace_the_lake_are_refused(
+    config: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "scores").symlink_to(tmp_path / "lake")
+    line = ["check", config, "--master", "local[4]", "--set"]
+    assert main([*line, f"predict.output.path={tmp_path}/scores"]) == 2
+    assert f"predict.output.path: {tmp_path}/scores is data.path: {tmp_path}/lake" in capsys.readouterr().err
+    assert main([*line, f"predict.output.path={tmp_path}/scores-of-mine"]) == 0
+
+
+def test_all_keys_that_are_wrong_are_said(config: str, capsys: pytest.CaptureFixture[str]) -> None:
+    wrong = ["train.epochs=0", "data.pth=x", "cluster.workers=many"]
+    assert main(["check", config, *(part for set_ in wrong for part in ("--set", set_))]) == 2
+    shown, errors = capsys.readouterr()
+    assert shown == ""
+    assert errors.splitlines() == [
+        "--set data.pth=x: data.pth is unknown: did you mean data.path?",
+        "--set cluster.workers=many: cluster.workers is 'many': must be a whole number",
+        "--set train.epochs=0: train.epochs is 0: must be more than 0",
+    ]
+
+
+def test_what_only_a_run_sees_is_said(config: str, capsys: pytest.CaptureFixture[str]) -> None:
+    asked = [
+        "train.init_from=run:before",
+        "publish={}",
+        "data.validation={fraction: 0.5}",
+        "gate.metrics={auc: {min: 0.5}}",
+    ]
+    line = ["check", config, *(part for set_ in asked for part in ("--set", set_))]
+    assert main(line) == 0
+    said = (
+        "# not checked before a run: whether the model has the gate's metrics auc; whether train.init_from: run:before"
+    )
+    assert said in capsys.readouterr().out

@@ -5,10 +5,16 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from pretend import PretendClock
 
 import sparktf
 from sparktf.cli import main
 from sparktf.config.load import load_config, parse_config
+from sparktf.result import Application
+from sparktf.rundir import RunDirectory
+from sparktf.storage.local import LocalStorage
+from sparktf.storage.ownership import Ownership
+from sparktf.submit import command
 
 CONFIG = """\
 name: digits
@@ -163,3 +169,36 @@ def test_a_wrong_command_line_ends_with_the_usage_and_2(
     with pytest.raises(SystemExit, match="2"):
         main(arguments)
     assert capsys.readouterr().err.startswith("usage: sparktf")
+
+
+def test_a_run_that_another_submission_trains_is_not_submitted(
+    config: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "spark/bin").mkdir(parents=True)
+    spark = tmp_path / "spark/bin/spark-submit"
+    spark.write_text(f"#!/bin/sh\ntouch {tmp_path}/submitted\n", encoding="utf-8")
+    spark.chmod(0o755)
+    monkeypatch.setenv("SPARK_HOME", str(tmp_path / "spark"))
+    (Path(config).parent / "oaks.py").write_text("def build(params, assets): ...\n", encoding="utf-8")
+    sets = ("model=oaks:build", f"output.path={tmp_path}/runs", "data.path=/lake")
+    here = ("submit.master=local[1]", "submit.deploy_mode=client")
+    line = ["submit", config, "--date", "2026-11-20", *(word for key in (*sets, *here) for word in ("--set", key))]
+
+    storage, clock = LocalStorage(), PretendClock()
+    monkeypatch.setattr(command, "SystemClock", lambda: clock)
+    rundir = RunDirectory(str(tmp_path / "runs"), load_config(config, date="2026-11-20").name, "2026-11-20")
+    owner = Ownership(storage, storage, rundir, Application("application_1_0042"), clock, 60.0)
+    owner.acquire(lambda line: None, wait=False)
+    try:
+        assert main(line) == 7
+        captured = capsys.readouterr()
+        assert "is owned by application application_1_0042 of " in captured.err
+        assert "the run was taken by application application_1_0042 of " in captured.out
+        assert not (tmp_path / "submitted").exists()
+        assert main([*line, "--wait"]) == 4  # this Spark comes to no verdict
+        assert (tmp_path / "submitted").exists()
+    finally:
+        owner.release()
+    (tmp_path / "submitted").unlink()
+    assert main(line) == 4
+    assert (tmp_path / "submitted").exists()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import stat
 import zipfile
 from pathlib import Path
 
@@ -103,3 +104,15 @@ def test_a_submission_ships_the_code_beside_its_configuration(code: Path, tmp_pa
     assert sorted(code_files(job.modules, [str(job.code_folder)])) == ["trees/forest.py", "trees/leaves.csv"]
     with zipfile.ZipFile(shipment.archive) as archive:
         assert sorted(archive.namelist()) == ["sparktf-job.yaml", "trees/forest.py", "trees/leaves.csv"]
+
+
+def test_nobody_else_reads_an_archive_nor_what_is_unpacked_of_it(tmp_path: Path) -> None:
+    """Spark keeps both where all users of a host may look, and unpacks files with the modes that the archive says."""
+    (tmp_path / "model.py").write_text("")
+    (tool := tmp_path / "tool.sh").write_text("")
+    tool.chmod(0o755)
+    archive = archive_files({"model.py": tmp_path / "model.py", "tool.sh": tool}, tmp_path / "code.zip")
+    assert stat.S_IMODE(archive.stat().st_mode) == 0o600
+    with zipfile.ZipFile(archive) as zipped:
+        modes = {entry.filename: stat.S_IMODE(entry.external_attr >> 16) for entry in zipped.infolist()}
+    assert modes == {"model.py": 0o600, "tool.sh": 0o700}

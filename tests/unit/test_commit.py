@@ -425,7 +425,7 @@ class TestFence:
     def test_of_two_that_fence_at_once_at_most_one_commits(self, rundir: RunDirectory) -> None:
         second = open_store(rundir)
         open_store(rundir).fence(1)  # something to sweep, so that the first comes to a rename
-        first = open_store(rundir, InterruptedStorage("/_swept-", lambda: second.fence(3)))
+        first = open_store(rundir, InterruptedStorage("/swept-", lambda: second.fence(3)))
         with pytest.raises(FencedOffError, match="has fenced this one off"):
             first.fence(2)
         commit(second, rundir, 10, attempt=3)

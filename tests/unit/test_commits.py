@@ -90,7 +90,7 @@ def test_the_best_is_named_with_its_files_and_not_at_all_without_a_rule_or_a_num
 
 @pytest.mark.parametrize(
     ("cursor", "epoch"),
-    [(Cursor(), 0), (Cursor(epoch=0, done=((0, 5),)), 0), (Cursor(epoch=1), 0), (Cursor(epoch=1, done=((0, 5),)), 1)],
+    [(Cursor(), -1), (Cursor(epoch=0, done=((0, 5),)), 0), (Cursor(epoch=1), 0), (Cursor(epoch=1, done=((0, 5),)), 1)],
     ids=["at the beginning", "inside an epoch", "at an epoch's end", "inside a later one"],
 )
 def test_a_commit_belongs_to_the_epoch_of_its_last_step(cursor: Cursor, epoch: int) -> None:

@@ -187,6 +187,11 @@ def test_a_dumped_configuration_loads_as_an_equal_one(tmp_path: Path) -> None:
         ("train.epochs=2.5", "train.epochs is 2.5: must be a whole number"),
         ("train.epochs=0", "train.epochs is 0: must be more than 0"),
         ("cluster.control_port=70000", "cluster.control_port is 70000: must be at most 65535"),
+        *(
+            (f"cluster.node_ports={ports}", f"cluster.node_ports: '{ports}': must be two ports from 1 to 65535")
+            for ports in ("0-70000", "0-100", "30100-30000", "30000-65536")
+        ),
+        ("cluster.node_ports=30000", "cluster.node_ports is 30000: must be text"),
         ("cluster.strategy=ring", "must be one of 'single', 'mirrored', 'multi_worker_mirrored' or 'parameter_server'"),
         ("data.tabel=t", "data.tabel is unknown: did you mean data.table?"),
         ("data.table=''", "data.table is '': must be text that is not empty"),
@@ -455,3 +460,17 @@ def test_the_best_weights_cannot_be_kept_without_validation() -> None:
     with pytest.raises(ConfigError, match=r"train\.keep: best needs validation metrics .*: give data\.validation"):
         parse_config(MINIMAL, ["train.keep=best"])
     assert parse_config(MINIMAL, ["train.keep=best", "data.validation.fraction=0.2"]).train.keep == "best"
+
+
+def test_options_go_with_files_that_spark_reads_and_change_no_plan_where_there_are_none() -> None:
+    def data(**settings: Any) -> DataConfig:
+        return DataConfig.model_validate({"inputs": {"x": "x"}, "targets": {"y": "y"}, **settings})
+
+    csv = data(path="lake", format="csv", options={"header": True, "sep": ";", "maxColumns": 7, "nullValue": "-"})
+    assert csv.reader_options == {"header": "true", "sep": ";", "maxColumns": "7", "nullValue": "-"}
+    for wrong in ({"table": "t"}, {"path": "lake", "format": "tfrecord"}):
+        with pytest.raises(ValueError, match=r"options are those of Spark's reader of files at path"):
+            data(options={"header": True}, **wrong)
+    plain = parse_config(MINIMAL)
+    assert parse_config(MINIMAL, ["data.options={}"]).plan_hash() == plain.plan_hash()
+    assert parse_config(MINIMAL, ["data.options={mergeSchema: true}"]).plan_hash() != plain.plan_hash()

@@ -63,6 +63,11 @@ class Node:
     on_its_way: threading.Event | None = None
 
     @property
+    def gone(self) -> DataAddress:
+        """Its address, where it was on one machine with all others and has ended."""
+        return self.address.model_copy(update={"socket": str(self.folder / "gone" / "data"), "location": ""})
+
+    @property
     def elsewhere(self) -> DataAddress:
         """Its address as another host sees it."""
         return self.address.model_copy(update={"host": "another-host"})
@@ -351,7 +356,7 @@ class TestFeeders:
         self, node: Node, feed_to: Callable[..., Sent]
     ) -> None:
         gone = node.address.model_copy(update={"host": "another-host", "location": "grpc://127.0.0.1:1"})
-        assert feed_to(Lease(), Lease(data=gone), Lease(data=node.address)).rows == 30
+        assert feed_to(Lease(), Lease(data=gone), Lease(data=node.gone), Lease(data=node.address)).rows == 30
         assert sorted(node.ids()) == list(range(30))
 
     def test_it_computes_nothing_of_what_nobody_lacks(self, feed_to: Callable[..., Sent]) -> None:

@@ -587,6 +587,17 @@ def test_ids_are_in_the_order_of_their_numbers(nights: Nights) -> None:
     assert found is not None and found.run_id == "application_1700000000000_10"
 
 
+@pytest.mark.parametrize("content", [b'{"run_id": "2026-11-1', b'{"run_id": "2026-11-11", "name": "t", "later": 1}'])
+def test_a_torn_or_newer_result_of_another_run_is_passed_over_with_a_word(nights: Nights, content: bytes) -> None:
+    nights.earlier("2026-11-10", a=[1.0])
+    nights.earlier("2026-11-11", a=[2.0])
+    Path(RunDirectory(str(nights.folder / "runs"), "t", "2026-11-11").result).write_bytes(content)
+    warned: list[str] = []
+    found = find_baseline(LocalStorage(), nights.paths, warned.append)
+    assert found is not None and found.run_id == "2026-11-10"
+    assert "run 2026-11-11 is not compared with" in warned[0]
+
+
 def test_statistics_of_another_version_are_passed_over_with_a_word(nights: Nights) -> None:
     nights.earlier("2026-11-10", a=[1.0])
     nights.earlier("2026-11-11", a=[2.0])

@@ -236,6 +236,7 @@ class TestResult:
         holder = Fence(LocalStorage(), submissions.rundir)
         holder.acquire(1)
         holder.put(submissions.rundir.owners, b'["old", "new"]')
+        os.mkdir(submissions.rundir.terms)
         before = submissions.seen()
         assert isinstance(ended(submissions.driver("old", attempt=2)), FencedOffError)
         assert submissions.seen() == before

@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-import base64
-import itertools
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
-import pyarrow.parquet.encryption as pe
 import pytest
 from lakes import array, batches, deal, plan_lake, write_file
-from parquet_footers import elem, footer_only, integer, number_of
+from parquet_footers import elem, footer_only, tell_rows, write_encrypted
 
 from sparktf.driver.plan.features import column_type
 from sparktf.driver.plan.files import list_source, read_schema
@@ -31,24 +28,6 @@ from sparktf.storage import open_storage
 def types_of(path: Path) -> dict[str, pa.DataType]:
     source = list_source(open_storage(str(path)), str(path), "data.path", SparkReads())
     return read_schema(open_storage(str(path)), source, SparkReads())
-
-
-class _Keys(pe.KmsClient):
-    def wrap_key(self, key: bytes, name: str) -> bytes:
-        return base64.b64encode(key)
-
-    def unwrap_key(self, key: bytes, name: str) -> bytes:
-        return base64.b64decode(key)
-
-
-def write_encrypted(path: Path, *, plaintext_footer: bool) -> None:
-    """Writes a file of which the column `secret` is encrypted, and the footer where it is asked for."""
-    factory = pe.CryptoFactory(lambda config: _Keys())
-    asked = pe.EncryptionConfiguration(footer_key="k", column_keys={"k": ["secret"]}, plaintext_footer=plaintext_footer)
-    properties = factory.file_encryption_properties(pe.KmsConnectionConfig(), asked)
-    table = pa.table({"x": [1.0, 2.0], "secret": [3.0, 4.0], "label": [0.0, 1.0]})
-    with pq.ParquetWriter(path, table.schema, encryption_properties=properties) as writer:
-        writer.write_table(table)
 
 
 class TestLeftToSpark:
@@ -142,19 +121,17 @@ def with_rows(path: Path, told: int) -> Path:
     """Writes five rows, of which the footer says that they are others."""
     table = pa.table({"x": [1.0, 2.0, 3.0, 4.0, 5.0], "label": [0.0, 1.0, 0.0, 1.0, 0.0]})
     pq.write_table(table, path, use_dictionary=False, write_statistics=False)
-    content = path.read_bytes()
-    start = len(content) - 8 - int.from_bytes(content[-8:-4], "little")
-    head, footer = content[:start], content[start:-8]
-    found = [i for i in range(len(footer) - 1) if footer[i : i + 2] == integer(5)]
-    for chosen in itertools.chain.from_iterable(itertools.combinations(found, n) for n in range(1, 4)):
-        changed = b"".join(
-            integer(told) if i in chosen else b"" if i - 1 in chosen else footer[i : i + 1] for i in range(len(footer))
-        )
-        made = head + changed + len(changed).to_bytes(4, "little") + b"PAR1"
-        if number_of(made) == (told, told, 5):
-            path.write_bytes(made)
-            return path
-    raise AssertionError("the footer could not be patched")
+    tell_rows(path, 5, told)
+    return path
+
+
+def test_a_path_of_a_chunk_that_is_no_name_is_a_damaged_file(tmp_path: Path) -> None:
+    file = write_file(tmp_path / "f.parquet", pa.table({"x": [1.0], "caf": [1.0], "label": [0.0]}))
+    content = file.read_bytes()
+    at = content.rindex(b"\x03caf")  # in the row group: the schema comes before
+    file.write_bytes(content[:at] + b"\x03ca\xe9" + content[at + 4 :])
+    with pytest.raises((CorruptFileError, NotPlainError), match=r"f\.parquet .*(no UTF-8|can be read)"):
+        plan_lake(tmp_path, inputs={"x": "x"})
 
 
 class TestRows:

@@ -119,6 +119,12 @@ def test_a_node_that_freezes_while_it_stops_is_noted_under_the_lock(
     assert held == [True]
 
 
+def test_no_attempt_begins_on_an_executor_that_is_gone(driver: PretendDriver) -> None:
+    driver.site.removed["a"] = "it was removed"
+    with pytest.raises(ReservationError, match=r"0 of 1 nodes came within"):
+        driver.train()
+
+
 def test_a_gang_that_is_closed_trains_no_more(driver: PretendDriver) -> None:
     assert driver.train().steps == 20
     driver.gang.close()

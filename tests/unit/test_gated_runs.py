@@ -16,6 +16,7 @@ from sparktf.cli import main
 from sparktf.comparison import Comparison, Difference
 from sparktf.errors import GatedError, NotComparedError, StorageError, Verdict
 from sparktf.knobs import KNOBS
+from sparktf.nightly.foreknowledge import date_of
 from sparktf.nightly.history import read_history
 from sparktf.nightly.night import Night
 from sparktf.nightly.serving import Serving
@@ -114,7 +115,7 @@ def test_the_best_of_the_last_versions_is_the_anchor_unless_it_is_the_champion(n
         driver.run_id = run_id
 
         def compare(spec: TrainerSpec) -> Comparison:
-            anchors.append(spec.anchor and spec.anchor.label)
+            anchors.append(None if spec.anchor is None else spec.anchor.label)
             found = compared(spec)
             (difference,) = found.differences
             if difference.champion is not None:
@@ -136,6 +137,15 @@ def test_the_best_of_the_last_versions_is_the_anchor_unless_it_is_the_champion(n
     nights.serving.rollback(4)
     night("8", 0.0, anchor=3)
     assert anchors[7:] == ["version 3, the best of the last 3"], "what was rolled back is nobody's measure"
+
+
+@pytest.mark.parametrize(("date", "warns"), [("2026-11-20", False), ("2026-11-23", True)])
+def test_a_champion_of_a_later_day_knows_rows_that_the_run_has_not_seen(nights: Nights, date: str, warns: bool) -> None:
+    nights.another(date)
+    result = nights.driver().train()
+    said = f"this run of 2026-11-20 is compared with version 1, which is of {date}: it knows later rows"
+    assert (said in result.warnings) is warns
+    assert date_of(LocalStorage(), f"{nights.root}/t/r/model") == result.started[:10], "it has no --date"
 
 
 def test_a_model_that_is_not_let_through_ends_the_run_with_5_and_changes_nothing(nights: Nights) -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import ast
 import graphlib
+import re
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -59,7 +60,7 @@ MAY_IMPORT = {
     "predict": SOURCE | {"driver/source", "nightly"},
     "tfrecords": SOURCE | {"driver/source"},
     "compat": GANG | SPARK | {"driver/spark", "driver/spark_site", "tfrecords"},
-    "compat/tensorflowonspark": GANG | {"compat", "driver/spark", "predict", "tfrecords"},
+    "compat/tensorflowonspark": GANG | {"compat", "driver/spark", "nightly", "predict", "tfrecords"},
     "program": BASE | {"driver/code"},
     "trained": BASE | {"storage", "predict"},
     "cluster": RUN | {"driver/code", "driver/run", "driver/spark_site", "nightly", "program", "trained"},
@@ -68,7 +69,7 @@ MAY_IMPORT = {
     "trainer/model": BASE | {"feed", "layers"},
     "trainer/node": NODE | {"trainer/model"},
     "trainer/sync": NODE | {"trainer/model", "trainer/node"},
-    "trainer/parameter_server": NODE | {"trainer/model", "trainer/node"},
+    "trainer/parameter_server": NODE | {"layers", "trainer/model", "trainer/node"},
     "trainer": NODE | {"trainer/model", "trainer/node", "trainer/sync", "trainer/parameter_server"},
     "submit": BASE | {"storage", "driver/code", "driver/plan", "driver/console", "driver/output", "driver/spark"},
     "runs": BASE | {"storage", "driver/console", "driver/plan", "nightly", "submit"},
@@ -106,6 +107,7 @@ ENTRY_POINTS = {
     "sparktf/compat/tensorflowonspark/__main__.py",
     "sparktf/config/page.py",
     "sparktf/main.py",
+    "sparktf/supported.py",
     "sparktf/nightly/errand.py",
     "sparktf/nightly/mlflow_writer.py",
     "sparktf/trainer/__main__.py",
@@ -366,3 +368,29 @@ def test_an_uphill_import_is_seen_wherever_it_stands(tmp_path: Path, monkeypatch
     assert room_of("sparktf.driver.run") == "driver/run"
     assert room_of("sparktf.driver.plan.files") == "driver/plan"
     assert room_of("sparktf.errors") == "root"
+
+
+# What takes calls from other processes, and what runs what it reads: docs/security.md says of each who is let in.
+LISTENS = re.compile(r"FlightServerBase|\.listen\(|HTTPServer|socketserver|distribute\.Server\(")
+MAY_LISTEN = {
+    "sparktf/driver/gang/control_server.py",
+    "sparktf/executor/rendezvous.py",
+    "sparktf/feed/guest_feed.py",
+    "sparktf/feed/server.py",
+    "sparktf/trainer/parameter_server/listening.py",
+    "sparktf/trainer/parameter_server/stand_ins.py",
+}
+UNPICKLES = re.compile(r"pickle\.loads?\(|allow_pickle=True|marshal\.loads?\(|shelve|joblib")
+MAY_UNPICKLE = {
+    "sparktf/driver/code/function_module.py",  # a file beside it, which only its user can write
+    "sparktf/executor/detached_agent.py",  # its stdin
+    "sparktf/executor/measuring.py",  # what a task of ours has sent through Spark
+}
+
+
+@pytest.mark.parametrize(
+    ("does", "may"), [(LISTENS, MAY_LISTEN), (UNPICKLES, MAY_UNPICKLE)], ids=["listen", "unpickle"]
+)
+def test_nothing_else_listens_or_unpickles(does: re.Pattern[str], may: set[str]) -> None:
+    files = {path for path in sources("sparktf", "jobs") if does.search(path.read_text(encoding="utf-8"))}
+    assert {str(path.relative_to(ROOT)) for path in files} == may

@@ -33,7 +33,8 @@ from sparktf.storage import Storage
 from sparktf.storage.fence import Fence
 from sparktf.storage.fence_watch import FenceWatch
 from sparktf.storage.local import LocalStorage
-from sparktf.storage.ownership import Owner, Ownership, Seen, Step, Term, is_lapsed, next_step, see
+from sparktf.storage.ownership import Ownership, Seen, Step, is_lapsed, next_step, see
+from sparktf.storage.terms import Owner, Term
 
 ME = Application("me")
 RUNDIR = RunDirectory("/runs", "t", "r")
@@ -102,7 +103,7 @@ class TestTwoSubmissions:
         with pytest.raises(OwnedError, match=r"run t/r is owned by application first of \w+ on .*, since 2023-11-14T"):
             second.begin()
         assert second.clock.now_s() <= LIMIT_S / 6
-        assert OwnedError.verdict is Verdict.REFUSED
+        assert OwnedError.verdict is Verdict.OWNED
         first.write()
 
     @pytest.mark.parametrize("call", range(3))
@@ -366,7 +367,7 @@ class TestRun:
         config, plan = pretend_config(lake, tmp_path / "runs"), plan_lake(lake)
         return lambda name: PretendDriver(Application(name), config, plan)
 
-    def test_a_second_submission_while_the_first_one_waits_for_its_data_ends_with_2_and_writes_nothing(
+    def test_a_second_submission_while_the_first_one_waits_for_its_data_ends_with_7_and_writes_nothing(
         self, tmp_path: Path, submitted: Callable[[str], PretendDriver]
     ) -> None:
         first, second = submitted("first"), submitted("second")
@@ -389,7 +390,7 @@ class TestRun:
         assert first.train().verdict is Verdict.DONE
         (error,) = raised
         assert isinstance(error, OwnedError)
-        assert error.result.verdict is Verdict.REFUSED
+        assert error.result.verdict is Verdict.OWNED
         assert "run t/r is owned by application first of " in second.said.getvalue()
 
     def test_one_that_waits_repeats_the_result_of_the_first(self, submitted: Callable[[str], PretendDriver]) -> None:

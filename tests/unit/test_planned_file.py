@@ -11,11 +11,14 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from lakes import batches, deal, id_table, ids, plan_lake, rewrite, write_file
+from lakes import array, batches, deal, id_table, ids, plan_lake, rewrite, write_file
 
 from sparktf.errors import BadValueError, CorruptFileError
+from sparktf.feature import FeedLimits
+from sparktf.feed.blocks import PlannedParts
 from sparktf.feed.columns import Column, Ragged, Strings
 from sparktf.feed.parquet import SplitReader
+from sparktf.feed.pipeline import NodeFeed
 from sparktf.storage import FileEntry, open_storage
 from sparktf.storage.local import LocalStorage
 
@@ -198,3 +201,31 @@ class TestTextEncodings:
         assert isinstance(ragged, Ragged)
         assert texts(ragged.values) == [b"aa", b"ab", b"b", b"ba"]
         assert texts(read(tmp_path, "s.name")) == [b"n1", b"n2"]
+
+
+class TestInt96:
+    @pytest.fixture
+    def far(self, tmp_path: Path) -> Path:
+        """A file of three timestamps, the second one of which is on the last day that INT96 has."""
+        at = pa.array([1_000_001_000, 86_400_000_000_000 + 7_000, None, -5_000], pa.int64()).cast(pa.timestamp("ns"))
+        file = tmp_path / "f.parquet"
+        options: dict[str, Any] = {"use_dictionary": False, "compression": "none", "store_schema": False}
+        table = pa.table({"c": at, "y": [0.0] * 4})
+        pq.write_table(table, file, use_deprecated_int96_timestamps=True, **options)
+        second = (7_000).to_bytes(8, "little") + (2_440_589).to_bytes(4, "little")
+        content = file.read_bytes()
+        assert content.count(second) == 1
+        file.write_bytes(content.replace(second, second[:8] + b"\xff\xff\xff\x7f"))
+        return file
+
+    def test_what_microseconds_cannot_count_is_refused_with_its_row(self, far: Path) -> None:
+        with pytest.raises(BadValueError, match=r"f\.parquet: column 'c', row 1: its INT96 timestamp is beyond"):
+            read(far.parent, fill_null={"c": "1970-01-01T00:00:00"})
+
+    def test_or_set_aside_alone(self, far: Path) -> None:
+        inputs, fill = {"x": "c"}, {"c": "1970-01-01T00:00:00"}
+        plan = plan_lake(far.parent, inputs=inputs, targets={"y": "y"}, shuffle=False, fill_null=fill)
+        parts = PlannedParts(plan.spec, deal(plan)[0], open_storage, sets_aside=True)
+        with NodeFeed(plan.spec, parts, limits=FeedLimits(max_bad_rows=1)) as feed:
+            assert array(feed.next_rows(5), "input:x").tolist() == [1_000_001, 0, -5]
+            assert feed.rows_aside == 1

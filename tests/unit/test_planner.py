@@ -421,9 +421,11 @@ class TestFeatures:
             plan_lake(lake, inputs={"x": "a"}, sample_weight={"z": "w"})
 
     def test_an_unknown_column_names_the_nearest(self, lake: Path) -> None:
-        with pytest.raises(ColumnError, match=r"data\.targets\.y: there is no column 'labell'; did you mean 'label'\?"):
+        with pytest.raises(
+            ColumnError, match=r"data\.targets\.y: there is no column 'labell' in .*; did you mean 'label'\?"
+        ):
             plan_lake(lake, targets={"y": "labell"})
-        with pytest.raises(ColumnError, match="no column matches 'pixel_\\*'; there are a, b, id, label"):
+        with pytest.raises(ColumnError, match=r"no column matches 'pixel_\*' in .*; there are a, b, id, label"):
             plan_lake(lake, inputs={"x": ["pixel_*"]})
 
     @pytest.mark.parametrize("feature", [["c"], {"columns": "c", "dtype": "float32"}])
@@ -467,7 +469,7 @@ class TestFeatures:
             plan_lake(lake, inputs={"x": ["row.*"]}, targets={"y": "row.y"})
 
     def test_an_unknown_field_names_the_nearest(self, tmp_path: Path) -> None:
-        with pytest.raises(ColumnError, match=r"there is no column 'c\.agee'; did you mean 'c\.age'\?"):
+        with pytest.raises(ColumnError, match=r"there is no column 'c\.agee' in .*f\.parquet; did you mean 'c\.age'\?"):
             plan_column(tmp_path, pa.array([{"age": 1}]), "c.agee")
 
     def test_only_the_fields_that_are_used_count_as_bytes_to_read(self, tmp_path: Path) -> None:
@@ -529,7 +531,23 @@ class TestFiles:
 
     def test_a_file_that_lacks_a_column(self, lake: Path) -> None:
         write_file(lake / "part-03.parquet", id_table(0, 3).drop_columns(["b"]))
-        with pytest.raises(ColumnError, match=r"part-03\.parquet has no column 'b'"):
+        with pytest.raises(
+            ColumnError,
+            match=r"part-03\.parquet has no column 'b', which other files have; there are .*; .* data\.where, .*merge",
+        ):
+            plan_lake(lake)
+
+    def test_a_column_that_came_later_or_was_renamed_names_the_file_and_the_ways(self, lake: Path) -> None:
+        late = id_table(0, 3).append_column("weight", pa.array([1.0, 2.0, 3.0]))
+        write_file(lake / "part-09.parquet", late)
+        with pytest.raises(
+            ColumnError,
+            match=r"^data\.inputs\.w: there is no column 'weight' in .*/part-00\.parquet, the first of 6 files; "
+            r"there are .*; .*data\.where, .* data\.mode: spark and spark\.sql\.parquet\.mergeSchema",
+        ):
+            plan_lake(lake, inputs={"w": "weight"})
+        write_file(lake / "part-05.parquet", id_table(0, 3).rename_columns(["id", "a", "b", "labels"]))
+        with pytest.raises(ColumnError, match=r"part-05\.parquet has no column 'label', .*; did you mean 'labels'\?; "):
             plan_lake(lake)
 
     def test_a_file_that_lacks_a_field(self, tmp_path: Path) -> None:

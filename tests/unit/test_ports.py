@@ -8,11 +8,12 @@ from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
 
+import psutil
 import pytest
 
 from sparktf.errors import PreflightError
 from sparktf.feed.server import DataServer
-from sparktf.ports import HeldPort, at_free_port
+from sparktf.ports import LOOPBACK, HeldPort, at_free_port, started
 
 
 @pytest.fixture
@@ -30,12 +31,17 @@ def take(others: ExitStack, port: int = 0) -> int:
     return int(taken.getsockname()[1])
 
 
-def data_server(folder: Path, port: int) -> DataServer:
-    return DataServer("127.0.0.1", port, folder, "secret", None, 1, {}, lambda span, rows: None)
+def data_server(folder: Path, port: int | None) -> DataServer:
+    return DataServer(LOOPBACK, port, folder, "secret", None, 1, {}, lambda span, rows: None)
 
 
 def port_of(server: DataServer) -> int:
     return int(server.address.location.rpartition(":")[2])
+
+
+def listening() -> set[int]:
+    """Returns the TCP ports that this process listens at."""
+    return {found.laddr.port for found in psutil.Process().net_connections("tcp") if found.status == "LISTEN"}
 
 
 def test_a_server_passes_over_a_port_that_somebody_takes_just_before_it(others: ExitStack, tmp_path: Path) -> None:
@@ -75,6 +81,16 @@ def test_a_range_without_a_free_port_is_refused_by_the_settings_name(others: Exi
         HeldPort(f"{port}-{port}")
     with pytest.raises(PreflightError, match=says):
         at_free_port(f"{port}-{port}", lambda port: data_server(tmp_path, port))
+
+
+def test_where_all_nodes_are_on_one_machine_a_server_has_no_port(others: ExitStack, tmp_path: Path) -> None:
+    taken, before = take(others), listening()
+    (folder := tmp_path / "alone").mkdir()
+    server = started(LOOPBACK, str(taken), lambda port: data_server(folder, port))
+    assert Path(server.address.socket).is_socket()
+    assert not server.address.location
+    assert listening() == before
+    assert port_of(started("h", "0", lambda port: data_server(tmp_path, port))) in listening()
 
 
 def test_what_kept_a_server_from_each_port_is_said(others: ExitStack, tmp_path: Path) -> None:

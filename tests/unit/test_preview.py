@@ -151,7 +151,7 @@ def test_a_run_that_somebody_owns_is_refused_by_name(night: Night1) -> None:
     try:
         code, planned = night.plan()
         assert planned.run.owner is not None
-        assert (code, planned.run.owner.state) == (2, "owned")
+        assert (code, planned.run.owner.state) == (7, "owned")
         assert planned.run.owner.application == "application_1795_0042"
         assert planned.problems[0].type == "OwnedError"
         assert planned.data.streams[0].rows == ROWS, "the rest is said all the same"
@@ -160,6 +160,13 @@ def test_a_run_that_somebody_owns_is_refused_by_name(night: Night1) -> None:
     code, planned = night.plan()
     assert planned.run.owner is not None
     assert (code, planned.run.owner.state) == (0, "released")
+
+
+def test_a_folder_of_somebody_elses_is_refused_as_the_run_would_refuse_it(night: Night1) -> None:
+    LocalStorage().write_bytes(f"{night.folder}/runs/t/2026-11-20/part-0.parquet", b"a row of the lake")
+    code, found = night.plan()
+    assert code == 2
+    assert "no run has begun there: it holds part-0.parquet" in found.problems[0].message
 
 
 def test_an_owner_that_gives_no_sign_of_life_is_told_of(night: Night1) -> None:

@@ -133,8 +133,8 @@ def test_what_is_neither_a_configuration_nor_data_of_spark_is_refused_at_the_doo
     given: tuple[Any, ...], message: str
 ) -> None:
     session: Any = SimpleNamespace()  # nobody looks at it
-    for keywords in ({}, {"model": lambda params, assets: None}):
+    for model in (None, lambda params, assets: None):
         with pytest.raises(ConfigError, match=message):
-            train(session, *given, **keywords)
+            train(session, *given, model=model)
     with pytest.raises(ConfigError, match=r"Cluster\(\) takes a JobConfig, not a dict"):
         Cluster(session, {"name": "m"})  # type: ignore[arg-type]

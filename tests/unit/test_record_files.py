@@ -157,14 +157,18 @@ def test_types_are_those_of_the_first_records_or_declared(tmp_path: Path) -> Non
     declared = {"id": "int", "label": "boolean"}
     plan = plan_lake(tmp_path, format="tfrecord", record_types=declared, inputs={"id": "id"})
     assert plan.spec.record_types == declared
-    with pytest.raises(ColumnError, match="there is no column 'text'"):
+    with pytest.raises(ColumnError, match=r"there is no column 'text' in data\.record_types"):
         plan_lake(tmp_path, format="tfrecord", record_types=declared, inputs={"t": "text"})
+    with pytest.raises(ColumnError, match=r"'late' in the first 1,000 records; .*; data\.record_types names"):
+        plan_lake(tmp_path, format="tfrecord", inputs={"late": "late"})
     with pytest.raises(ConfigError, match="record_types goes with format: tfrecord"):
         plan_lake(tmp_path, record_types=declared)
     with pytest.raises(ConfigError, match="record_types"):
         plan_lake(tmp_path, format="tfrecord", record_types={"id": "int4"})
     write_records(tmp_path / "g", pa.table({"id": [1.5], "label": [1]}))
-    with pytest.raises(BadValueError, match=r"g: feature 'id' has float values in one record and int64 values in"):
+    with pytest.raises(
+        BadValueError, match=r"g: feature 'id' has float values in one record and int64 values in another: data\.rec"
+    ):
         plan_lake(tmp_path, format="tfrecord", inputs={"id": "id"})
 
 

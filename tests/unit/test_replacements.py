@@ -55,7 +55,7 @@ class Agents:
         )
         plan = plan_lake(lake)
         driver = PretendDriver(Application("app"), self.config, plan)
-        self.gang, self.clock = driver.gang, driver.site.clock
+        self.site, self.gang, self.clock = driver.site, driver.gang, driver.site.clock
         self.clock.passed = lambda: None
         self.dispatcher = Dispatcher(self.gang.roster)
         self.handlers = self.dispatcher.handlers()
@@ -121,8 +121,7 @@ class Agents:
         return agent
 
     def fill(self) -> list[str]:
-        with self.gang.roster.changed:
-            return self.replacements.fill()
+        return self.replacements.fill()
 
     def passes(self, seconds: float, *silent: str) -> None:
         """Time passes, and all but some agents and their trainers are heard."""
@@ -192,7 +191,7 @@ def test_an_executor_that_is_gone_is_followed_by_the_one_that_spark_starts(agent
     agents.register("b9", int(agent[1]), host="h9", task=9)
     for lost in agents.gang.roster.sweep():
         with agents.gang.roster.changed:
-            agents.attempt.agent_lost(lost.agent.id, lost.reason)
+            agents.attempt.agent_lost(lost.agent.id, lost.in_words())
     assert agents.fill() == ["worker 0 gets another trainer, on h9"]
 
     spec = agents.take("b9")
@@ -200,6 +199,31 @@ def test_an_executor_that_is_gone_is_followed_by_the_one_that_spark_starts(agent
     assert (spec.node, spec.incarnation, spec.cluster.worker[0]) == (WORKERS[0], 1, "h9:1")
     nodes = agents.replacements.seating.results(agents.attempt, [ExecutorFacts()] * 4, located=False)
     assert {node.node: node.host for node in nodes}["worker 0"] == "h9"
+
+
+def test_nobody_takes_a_place_on_an_executor_that_spark_has_given_up(agents: Agents) -> None:
+    agent = agents.dies(WORKERS[0])
+    agents.beat(agent)
+    agents.site.removed[agent] = "Container killed on request"
+    assert agents.fill() == []
+    (lost,) = agents.gang.roster.sweep()
+    assert (lost.agent.id, lost.reason) == (agent, "Container killed on request")
+    assert agents.beat(agent).order is Order.REJOIN
+    agents.register("b9", int(agent[1]), host="h9", task=9)
+    assert agents.fill() == ["worker 0 gets another trainer, on h9"]
+    assert agents.take("b9").incarnation == 1
+
+
+def test_an_agent_that_was_killed_is_told_as_that_and_a_removed_executor_as_one(agents: Agents) -> None:
+    killed, elsewhere, removed = (agents.agent_of(node) for node in (*WORKERS, NodeId(role=Role.PS, index=0)))
+    agents.register("b1", int(killed[1]), jvm=killed, task=8)
+    agents.register("b2", int(elsewhere[1]), host="h9", task=9)
+    agents.gang.roster.lose(removed, "it was removed")
+    told = [lost.in_words() for lost in agents.gang.roster.sweep()]
+    assert told[:2] == [
+        "lost its agent: Spark started it again on the same executor, where its process had ended",
+        "lost its agent: Spark started it again elsewhere",
+    ]
 
 
 def test_a_worker_that_freezes_is_ended_by_its_agent_before_another_takes_its_place(agents: Agents) -> None:
@@ -271,7 +295,7 @@ def test_an_agent_that_cannot_start_trainers_ends_the_run_with_what_is_wrong_the
     del agents.running[agent]
     agents.register("b9", int(agent[1]), host="h9", task=9, problems=("tensorflow is not installed",))
     for lost in agents.gang.roster.sweep():
-        agents.attempt.agent_lost(lost.agent.id, lost.reason)
+        agents.attempt.agent_lost(lost.agent.id, lost.in_words())
     with pytest.raises(PreflightError, match="on executor h9: tensorflow is not installed"):
         agents.fill()
 

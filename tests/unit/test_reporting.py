@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import datetime as dt
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -11,7 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 from lakes import plan_lake, write_lake
-from pretend import PretendDriver, WatchedStorage, pretend_config, unmeasured
+from pretend import PretendClock, PretendDriver, WatchedStorage, pretend_config, unmeasured
 from reported import HOSTILE, StoredRuns, statistics
 
 from sparktf.cli import main
@@ -25,7 +27,7 @@ from sparktf.nightly.night import Night
 from sparktf.nightly.report.charts import rates
 from sparktf.nightly.report.densities import density, shared_edges
 from sparktf.nightly.report.drift import DRAWN, drift_of
-from sparktf.nightly.report.headline import headline_of
+from sparktf.nightly.report.headline import headline_of, headline_of_unended
 from sparktf.nightly.report.index_page import SHOWN, indexed_runs, write_index
 from sparktf.nightly.report.run_page import run_page
 from sparktf.nightly.report.stored import SeenAttempt, gather, told_by
@@ -35,7 +37,9 @@ from sparktf.rundir import RunDirectory
 from sparktf.samples import Samples
 from sparktf.storage import FileSystems
 from sparktf.storage.base import Storage
+from sparktf.storage.last_word import LastWord
 from sparktf.storage.local import LocalStorage
+from sparktf.storage.ownership import Ownership
 
 NOW_S = 1_795_600_000.0
 
@@ -219,6 +223,53 @@ def test_the_index_has_the_last_runs_and_says_how_many_are_older(runs: StoredRun
     assert [run.result.run_id for run in found.runs[:2]] == [f"run-{SHOWN + 4}", f"run-{SHOWN + 3}"]
 
 
+def test_a_page_of_somebody_elses_stays(runs: StoredRuns) -> None:
+    runs.published(1, version=1)
+    page = runs.root / "churn" / "index.html"
+    page.write_text("<html>the team's own page</html>", encoding="utf-8")
+    with pytest.raises(StorageError, match=r"index\.html is somebody else's page, and stays"):
+        write_index(runs.storage, str(runs.root), "churn", NOW_S)
+    assert page.read_text(encoding="utf-8") == "<html>the team's own page</html>"
+    page.unlink()
+    for _ in range(2):  # its own it replaces
+        write_index(runs.storage, str(runs.root), "churn", NOW_S)
+
+
+def killed_at_night(runs: StoredRuns, day: int, silent_s: float) -> None:
+    """Leaves a run whose driver was killed, or is at work, so long after its owner's last sign of life."""
+    rundir, storage = runs.directory(day), runs.storage
+    storage.write_bytes(f"{rundir.events}/000001-a.jsonl", b"")
+    ownership = Ownership(storage, storage, rundir, Application("a"), PretendClock(), 60.0)
+    ownership.acquire(print, wait=False)
+    for path in (f"{rundir.events}/000001-a.jsonl", f"{rundir.term(1)}/beat"):
+        os.utime(path, (NOW_S - silent_s,) * 2)
+
+
+def test_a_night_whose_driver_was_killed_is_a_row_and_a_failure_of_the_index(runs: StoredRuns) -> None:
+    runs.published(1, version=1)
+    runs.published(2, version=2)
+    killed_at_night(runs, 3, silent_s=3600.0)
+    killed_at_night(runs, 4, silent_s=30.0)
+    (runs.root / "churn" / "notes").mkdir()
+    (runs.root / "churn" / "notes" / "a.txt").write_text("no run", encoding="utf-8")
+    write_index(runs.storage, str(runs.root), "churn", NOW_S)
+    page = (runs.root / "churn" / "index.html").read_text(encoding="utf-8")
+    rows = [re.sub(r"<[^>]+>", "|", row) for row in re.findall(r"<tr><th scope=\"row\">.*?</tr>", page)]
+    shown = [[cell for cell in row.split("|") if cell][:3] for row in rows]
+    heard = dt.datetime.fromtimestamp(NOW_S - 3600.0, dt.UTC)
+    assert shown[0][:2] == ["2026-11-04", "Under way"]
+    assert shown[1] == ["2026-11-03", "No result", f"last word {heard:%Y-%m-%d %H:%M}; submit the same run id"]
+    assert [row[0] for row in shown[2:]] == ["2026-11-02", "2026-11-01"]
+    assert "<h1>No result</h1>" in page
+    assert re.search(r"<dt>failed</dt><dd>1<small>of the last 3</small>", page)
+
+
+def test_the_page_of_a_run_whose_driver_was_killed_says_that_it_has_no_result(runs: StoredRuns) -> None:
+    killed_at_night(runs, 3, silent_s=3600.0)
+    page = run_page(gather(runs.storage, runs.directory(3)), NOW_S).decode()
+    assert "<h1>No result</h1>" in page
+
+
 # --- what it is made of ---
 
 
@@ -239,7 +290,7 @@ def test_a_run_is_told_in_one_line() -> None:
     assert of(verdict=Verdict.GATED)[::2] == ("Kept the champion", "kept")
     stopped = failed.model_copy(update={"type": "RunInterruptedError", "verdict": Verdict.INFRASTRUCTURE})
     assert of(verdict=Verdict.INFRASTRUCTURE, error=stopped)[0] == "Interrupted"
-    assert headline_of(None, "epoch 1/3") == ("Under way", "epoch 1/3", "plain")
+    assert headline_of_unended(LastWord(NOW_S - 60.0, 120.0), NOW_S, "epoch 1/3") == ("Under way", "epoch 1/3", "plain")
 
 
 def began(number: int) -> AttemptBegun:

@@ -19,7 +19,7 @@ from sparktf.driver.attempt.saves import Save, is_given_up
 from sparktf.driver.commit import Commit, Committer
 from sparktf.driver.gang.site import Voice
 from sparktf.driver.hooks import Hooks
-from sparktf.errors import DataError, NotStoredError, Verdict
+from sparktf.errors import DataError, NotStoredError, TimeUpError, Verdict
 from sparktf.keep import Evaluation, KeepRule
 from sparktf.knobs import KNOBS
 from sparktf.result import Application, EpochRows
@@ -82,6 +82,22 @@ def test_the_result_says_where_the_time_went(driver: PretendDriver) -> None:
     assert done.seconds["wait"] == 7.0
     assert sum(done.seconds.values()) == pytest.approx(done.duration_s, abs=0.01)
     assert "wait 7.0, train " in driver.said.getvalue()
+
+
+def test_a_run_whose_time_is_up_holds_no_nodes_and_says_what_it_went_to(driver: PretendDriver) -> None:
+    class Waiting(Hooks):
+        def before_plan(self, config: JobConfig, rundir: RunDirectory, voice: Voice) -> None:
+            driver.site.clock.sleep(7.0)
+
+    train = driver.config.train.model_copy(update={"max_seconds": 65.0})
+    driver.config, driver.hooks = driver.config.model_copy(update={"train": train}), Waiting()
+    told = r"^train\.max_seconds: 65 leaves no time to train: 58 s are left, .* needs 60 s; wait took 7 s$"
+    with pytest.raises(TimeUpError, match=told) as raised:
+        driver.train()
+    result = raised.value.result
+    assert (result.verdict, result.attempts, list(result.seconds)) == (Verdict.INFRASTRUCTURE, (), ["wait"])
+    driver.hooks = Hooks()
+    assert driver.train().verdict is Verdict.DONE
 
 
 def test_what_the_storage_does_not_take_ends_the_run_with_its_words_and_is_not_trained_again(

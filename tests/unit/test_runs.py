@@ -37,6 +37,7 @@ from sparktf.runs.listing import parse_since, print_runs
 from sparktf.runs.showing import show
 from sparktf.storage import FileSystems, open_storage
 from sparktf.storage.local import LocalStorage
+from sparktf.storage.ownership import Ownership
 from sparktf.submit.follow import Follower
 
 BEGAN = datetime.datetime(2026, 11, 1, 2, 15, tzinfo=datetime.UTC)
@@ -268,6 +269,15 @@ class Shown:
             log.emit(event)
         log.flush()
 
+    def heard(self, events_s: float, beat_s: float) -> Ownership:
+        """Has its last events, and its owner's last beat, be so long ago."""
+        owner = Ownership(self.storage, self.storage, self.rundir, Application("a"), PretendClock(), 60.0)
+        owner.acquire(print, wait=False)
+        for segment in Path(self.rundir.events).iterdir():
+            os.utime(segment, (self.clock.wall_s() - events_s,) * 2)
+        os.utime(f"{self.rundir.term(1)}/beat", (self.clock.wall_s() - beat_s,) * 2)
+        return owner
+
     def ends(self, verdict: Verdict = Verdict.DONE) -> None:
         """Writes the result of what has begun last."""
         started = datetime.datetime.fromtimestamp(int(self._now_s), datetime.UTC).isoformat()
@@ -341,15 +351,48 @@ def test_a_run_that_waits_again_is_under_way_though_its_last_result_is_there(roo
     assert done.verdict is Verdict.DONE
 
 
-def test_a_driver_that_has_been_silent_for_long_is_told_of(root: Path) -> None:
+def test_a_driver_that_says_little_is_followed_as_long_as_its_owner_beats(root: Path) -> None:
     shown = Shown(root)
     shown.says(BEGUN)
-    (segment,) = Path(shown.rundir.events).iterdir()
-    written_s = shown.clock.wall_s() - 3 * 3600
-    os.utime(segment, (written_s, written_s))
+    shown.heard(events_s=3 * 3600, beat_s=100.0)
     assert shown.show(shown.ends)[0] == (
-        "churn/1 has not ended, its last word came 3.0 h ago: it is followed until it has"
+        "churn/1 has not ended, its last word came 100 s ago: it is followed until it has"
     )
+
+
+NOBODY = (
+    "churn/1 has no result, its last word came {}, and nobody is at work on it: submit the same run id, which goes on "
+    "where it was"
+)
+
+
+def joined(lines: list[str]) -> str:
+    """Returns what a narrow console has broken into lines."""
+    return " ".join(" ".join(lines).split())
+
+
+def test_a_run_whose_driver_was_killed_is_not_followed(root: Path) -> None:
+    shown = Shown(root)
+    shown.says(BEGUN, LineSaid(text="epoch 1/9"))
+    shown.heard(events_s=3 * 3600, beat_s=3 * 3600)
+    assert joined(shown.show()) == f"epoch 1/9 {NOBODY.format('3.0 h ago')}"
+
+
+def test_nor_any_more_once_it_is_killed_while_it_is_followed(root: Path) -> None:
+    shown = Shown(root)
+    shown.says(BEGUN)
+    shown.heard(events_s=175.0, beat_s=175.0)
+    waits = [lambda: None] * 5
+    lines = shown.show(*waits)
+    assert lines[0].startswith("churn/1 has not ended, its last word came 3 min ago")
+    assert joined(lines[1:]) == NOBODY.format("3 min ago")
+
+
+def test_nor_is_one_that_its_owner_has_left(root: Path) -> None:
+    shown = Shown(root)
+    shown.says(BEGUN)
+    shown.heard(events_s=1.0, beat_s=1.0).release()
+    assert "nobody is at work on it" in joined(shown.show())
 
 
 def test_a_result_stands_whose_last_events_were_not_stored(root: Path) -> None:

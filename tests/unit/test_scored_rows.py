@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pyarrow as pa
 import pytest
 
-from sparktf.executor.scored_rows import as_arrow, scored_column
+from sparktf.executor.scored_rows import as_arrow, of_good_rows, scored_column
 from sparktf.exported import ModelOutput
+from sparktf.feed.columns import Strings
 
 
 def output(*shape: int | None, dtype: str = "float32") -> ModelOutput:
@@ -29,3 +32,12 @@ def test_rows_without_values_are_rows(shape: tuple[int, ...]) -> None:
 def test_a_single_value_is_no_list() -> None:
     assert as_arrow(np.ones((2, 1), np.float32), output(1)).type == pa.float32()
     assert scored_column([np.ones(2, np.float32)], output(), np.zeros(2, np.bool_)).to_pylist() == [1, 1]
+
+
+def test_the_model_is_not_called_with_what_stands_in_the_place_of_a_bad_row() -> None:
+    words = Strings(np.array([2, 0, 1, 2], np.int32), np.array([b"red", b"blue", b""], object))
+    columns: dict[str, Any] = {"word": words, "number": np.array([0.0, 1.0, 2.0, 0.0])}
+    found: dict[str, Any] = of_good_rows(columns, np.array([True, False, False, True]))
+    assert found["word"].to_numpy().tolist() == [b"red", b"red", b"blue", b"red"]
+    assert found["number"].tolist() == [1.0, 1.0, 2.0, 1.0]
+    assert of_good_rows(columns, np.ones(4, np.bool_)) is columns  # there is no other

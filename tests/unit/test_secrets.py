@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import datetime
+import pickle
 import time
 
+import cloudpickle
 import pytest
 from cryptography import x509
 from pydantic import ValidationError
@@ -21,6 +23,7 @@ from sparktf.redaction import REDACTED
 from sparktf.sequence import Stream
 from sparktf.wire.certificates import new_tls_material
 from sparktf.wire.control import Bootstrap
+from sparktf.wire.scored_model import ScoredModel
 from sparktf.wire.security import ControlAccess
 
 NOW = datetime.datetime(2026, 11, 20, 12, tzinfo=datetime.UTC)
@@ -65,6 +68,16 @@ def test_what_goes_to_the_nodes_has_no_text_form_with_a_secret() -> None:
 
 def test_the_jvms_hadoop_configuration_keeps_its_keys_out_of_text_forms() -> None:
     assert SECRET not in repr(HadoopConf(properties={"fs.s3a.secret.key": SECRET}))
+
+
+def test_a_closure_leaves_hadoops_keys_behind() -> None:
+    keys = {"fs.s3a.secret.key": SECRET, "hive.metastore.uris": "thrift://h:9083"}
+    hadoop = HadoopConf(properties={"fs.defaultFS": "hdfs://nn:8020", **keys})
+    model = ScoredModel(folder="/m", files=(), key="k", hadoop=hadoop, threads=1, signature="serving_default", tags=())
+    content = cloudpickle.dumps(model)
+    assert SECRET.encode() not in content
+    assert pickle.loads(content).hadoop.properties == {"fs.defaultFS": "hdfs://nn:8020"}
+    assert hadoop.properties == {"fs.defaultFS": "hdfs://nn:8020", **keys}, "the driver has them still"
 
 
 # --- what is shown and stored ---

@@ -22,13 +22,12 @@ from sparktf.driver.plan.plan import Plan
 from sparktf.errors import ConfigError, FencedOffError, ModelContractError, StorageError, Verdict
 from sparktf.knobs import KNOBS
 from sparktf.nightly.night import Night
-from sparktf.nightly.pruning import prune_runs
 from sparktf.nightly.release import release_of, stored_release
 from sparktf.nightly.serving import Published, Serving
 from sparktf.result import Application, RunResult
 from sparktf.rundir import RunDirectory
 from sparktf.storage import FileSystems, Storage
-from sparktf.storage.fence import Fence
+from sparktf.storage.checkpoints import MANIFEST
 from sparktf.storage.local import LocalStorage
 
 
@@ -354,6 +353,19 @@ def test_the_newest_models_stay_and_the_current_one(lab: Lab) -> None:
     assert (lab.seen(), lab.left_over()) == ((6, "f"), [])
 
 
+def test_a_folder_of_somebody_elses_whose_name_is_a_number_is_not_pruned(lab: Lab) -> None:
+    for run in "abc":
+        lab.publish(run)
+    LocalStorage().write_bytes(f"{lab.serving.path}/7/part-0.parquet", b"a row of the lake")
+    manifest = Path(lab.serving.path, "1", MANIFEST)
+    manifest.write_text(
+        manifest.read_text(encoding="utf-8").replace('"name": "t"', '"name": "another"'), encoding="utf-8"
+    )
+    assert '"another"' in manifest.read_text(encoding="utf-8")
+    assert lab.serving.prune(1) == (2,)
+    assert lab.in_sight() == [1, 3, 7]
+
+
 def test_what_a_killed_process_has_left_goes_after_a_day(lab: Lab) -> None:
     for name, age_s in (("_staged-old-0123abcd", 90_000), ("_staged-new-0123abcd", 3_600)):
         LocalStorage().write_bytes(f"{lab.serving.path}/{name}/saved_model.pb", b"1")
@@ -361,43 +373,6 @@ def test_what_a_killed_process_has_left_goes_after_a_day(lab: Lab) -> None:
             os.utime(path, (NOW_S - age_s, NOW_S - age_s))
     lab.publish("a")
     assert lab.left_over() == ["_staged-new-0123abcd"]
-
-
-def test_old_runs_go_but_none_that_is_under_way_or_that_readers_have(lab: Lab) -> None:
-    for run in "abcdef":
-        lab.run(run)
-    held = Fence(LocalStorage(), RunDirectory(lab.root, "t", "b"))
-    assert held.claim()
-    os.remove(RunDirectory(lab.root, "t", "c").result)
-    lab.publish("d")
-    assert prune_runs(LocalStorage(), lab.root, "t", 1, {"d"}) == ("e", "a")
-    assert sorted(os.listdir(f"{lab.root}/t")) == ["b", "c", "d", "f", "serving"]
-    assert lab.seen() == (1, "d")
-
-
-def test_a_run_that_begins_again_while_it_is_pruned_stays(tmp_path: Path, plan: Plan) -> None:
-    """Its new driver fences it before any of the calls that delete it: it is whole, or gone before it began."""
-    kept = 0
-    for frozen_at in range(100):
-        lab = Lab(tmp_path / str(frozen_at), plan)
-        rundir = lab.run("a")
-        before = sorted(os.listdir(rundir.path))
-        fence = Fence(LocalStorage(), rundir)
-
-        def begins(rundir: RunDirectory = rundir, fence: Fence = fence) -> None:
-            if os.path.exists(rundir.result):
-                fence.acquire(1)
-
-        freezer = Freezer(frozen_at, begins)
-        gone = prune_runs(WatchedStorage(freezer), lab.root, "t", 0, ())
-        if not freezer.happened:
-            break
-        if fence.path is not None:
-            assert gone == ()
-            assert set(before) < set(os.listdir(rundir.path))
-            fence.check()
-            kept += 1
-    assert 3 < kept < frozen_at
 
 
 # --- a run ---
@@ -508,7 +483,7 @@ def test_what_cannot_be_pruned_is_a_warning(nights: Nights, plan: Plan, monkeypa
     def fails(*arguments: object) -> None:
         raise StorageError("cannot list")
 
-    monkeypatch.setattr("sparktf.nightly.night.prune_runs", fails)
+    monkeypatch.setattr("sparktf.nightly.night.Pruner.prune", fails)
     result = nights.driver(output={"path": str(nights.root), "keep_runs": 1}).train()
     assert result.verdict is Verdict.DONE
     assert result.warnings == ("old models or runs are not deleted: cannot list",)

@@ -13,7 +13,7 @@ from rich.console import Console
 from sparktf.driver.console import Display
 from sparktf.errors import Verdict
 from sparktf.event_log import EventLog
-from sparktf.events import LineSaid, RunEnded
+from sparktf.events import LineSaid, RunBegun, RunEnded
 from sparktf.result import Application, RunResult
 from sparktf.rundir import RunDirectory
 from sparktf.storage import open_storage
@@ -32,10 +32,18 @@ class Followed:
         self.follower = Follower(self.storage, self.rundir, display)
         self._segments = 0
 
-    def says(self, *lines: str) -> None:
-        """Writes a segment of events."""
+    def says(self, *lines: str, application: str = "", first: bool = True) -> None:
+        """Writes a segment of events, the first one of an application's driver or a later one."""
         self._segments += 1
-        log = EventLog(self.storage.write_bytes, self.rundir.events, lambda: 0.0, first_segment=self._segments)
+        log = EventLog(
+            self.storage.write_bytes,
+            self.rundir.events,
+            lambda: 0.0,
+            first_segment=self._segments,
+            writer=application.replace("_", ""),
+        )
+        if first and application:
+            log.emit(RunBegun(run_id="night", config="c", plan="p", application=application))
         for line in lines:
             log.emit(LineSaid(text=line))
         log.emit(RunEnded(verdict=0))
@@ -46,8 +54,8 @@ class Followed:
         result = RunResult(run_id="night", name="digits", verdict=verdict, application=application)
         self.storage.write_bytes(self.rundir.result, json.dumps(result.model_dump(mode="json")).encode())
 
-    def shown(self) -> list[str]:
-        self.follower.poll()
+    def shown(self, application: str | None = None) -> list[str]:
+        self.follower.poll(application)
         return self._said.getvalue().splitlines()
 
 
@@ -69,6 +77,19 @@ def test_what_an_earlier_submission_said_is_not_shown(followed: Followed) -> Non
     followed.follower.skip()
     followed.says("today")
     assert followed.shown() == ["today"]
+
+
+def test_an_application_is_followed_alone_whoever_else_writes_there(followed: Followed) -> None:
+    followed.says("the other begins", application="app_1")
+    followed.follower.skip()
+    followed.says("the other goes on", application="app_1", first=False)
+    assert followed.shown("app_2") == []
+    followed.says("mine begins", application="app_2")
+    followed.says("the other ends", application="app_1", first=False)
+    followed.says("mine goes on", application="app_2", first=False)
+    followed.says("a third", application="app_3")
+    assert followed.shown("app_2") == ["mine begins", "mine goes on"]
+    assert followed.shown("app_2") == followed.shown()
 
 
 def test_only_the_applications_own_result_counts_or_one_that_is_repeated(followed: Followed) -> None:

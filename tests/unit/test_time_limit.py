@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import datetime as dt
+import re
 from typing import Any
 from zoneinfo import ZoneInfo
 
 import pytest
+from pretend import PretendClock
 
 from sparktf.config.job import JobConfig
 from sparktf.config.train import TrainConfig
-from sparktf.errors import ConfigError
+from sparktf.errors import ConfigError, TimeUpError
 from sparktf.knobs import KNOBS
-from sparktf.time_limit import TimeOfDay, Took, is_time_up, reserve_s, time_limit
+from sparktf.run_time import RunTime, no_time_left
+from sparktf.time_limit import TimeLimit, TimeOfDay, Took, is_time_up, reserve_s, time_limit
 
 BERLIN = ZoneInfo("Europe/Berlin")
 
@@ -117,3 +120,48 @@ def test_an_evaluator_needs_a_stated_reserve() -> None:
         JobConfig.model_validate({**job, "train": {"max_seconds": 60}})
     stated = JobConfig.model_validate({**job, "train": {"max_seconds": 60, "reserve": 20}})
     assert stated.train.ends_by_time
+
+
+# --- what the driver asks ---
+
+
+@pytest.mark.parametrize(
+    ("left_s", "stated_s", "spent_s", "told"),
+    [
+        (100.0, None, {"prepare": 500.0}, None),
+        (
+            22.0,
+            None,
+            {"preflight": 0.2, "plan": 12.0, "prepare": 578.0},
+            "22 s .* prepare took 578 s, plan took 12 s$",
+        ),
+        (-172.0, 30.0, {}, "it was over 172 s ago, and what comes after it needs 30 s$"),
+        (20.0, 10.0, {}, None),
+    ],
+)
+def test_a_driver_says_what_the_time_went_to(
+    left_s: float, stated_s: float | None, spent_s: dict[str, float], told: str | None
+) -> None:
+    limit = TimeLimit(reason="max_seconds", said="train.max_seconds: 600", left_s=left_s)
+    found = no_time_left(limit, stated_s, spent_s)
+    assert (found is None) == (told is None)
+    assert told is None or re.search(f"^train.max_seconds: 600 leaves no time to train: {told}", found or "")
+
+
+def test_what_is_committed_is_published_though_no_time_is_left() -> None:
+    clock, committed, asked = PretendClock(), list[int](), []
+    train = TrainConfig(max_seconds=60.0)
+    time = RunTime(clock, train, lambda: asked.append("ending") or 0.0, lambda: committed)  # type: ignore[func-returns-value]
+    clock.sleep(1.0)
+    with pytest.raises(TimeUpError):
+        time.go_on_to("reserve")
+    committed.append(10)
+    time.go_on_to("reserve")
+    assert asked == ["ending"], "once"
+
+
+def test_nothing_is_looked_for_where_there_is_no_limit() -> None:
+    def never() -> Any:
+        raise AssertionError
+
+    RunTime(PretendClock(), TrainConfig(), never, never).go_on_to("reserve")

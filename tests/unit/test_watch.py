@@ -99,7 +99,7 @@ def test_an_executor_that_is_lost_while_the_storage_hangs_in_a_commit_is_noticed
             hang.go_on.set()
 
     beside.while_hung = executor_is_gone
-    with pytest.raises(NodeLostError, match=r"worker 0 on h lost its executor: silent for 15 s") as raised:
+    with pytest.raises(NodeLostError, match=r"worker 0 on h lost its agent: silent for 15 s") as raised:
         driver.train()
     assert not hang.given_up, "it was noticed while the commit hung"
     noticed_s = raised.value.result.attempts[0].failures[0].time_s - clock.wall_s() + clock.now_s()

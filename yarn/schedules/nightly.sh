@@ -10,8 +10,9 @@
 #   SPARKTF_TRIES   it is submitted so often while cluster or data are not there; default: 6
 #   SPARKTF_PAUSE   seconds between two of them; default: 600
 #   SPARKTF_LOGS    folder for the logs; without it all output goes to standard error
+#   SPARKTF_LOCKS   folder for a lock of each configuration, where nobody else may write; default: ~/.cache/sparktf/locks
 #
-# The exit code is that of the last try; 75 where a run of the same configuration is still under way.
+# The exit code is that of the last try; 75 where a run of the same configuration, of this user, is still under way.
 set -u
 
 if [ "$#" -lt 2 ]; then
@@ -23,6 +24,7 @@ if [ -n "${SPARKTF_ENVIRONMENT:-}" ]; then
 	. "$SPARKTF_ENVIRONMENT" || exit 2
 	set +a
 fi
+locks=${SPARKTF_LOCKS:-${HOME:-$(getent passwd "$(id -u)" | cut -d: -f6)}/.cache/sparktf/locks}
 config=$1
 # Once: a try after midnight is still the same run.
 date=$(date -d "$2" +%F) || exit 2
@@ -34,8 +36,13 @@ if [ -n "${SPARKTF_LOGS:-}" ]; then
 	told="see $log, which ends with:"
 fi
 
-# The configuration's own file is the lock: there is no other one to make, to own or to clean up.
+# Not the configuration itself, nor any file that others may open: whoever can open one can lock it, and stop all nights.
 if ! exec 9<"$config"; then
+	exit 2
+fi
+lock=$locks/$(realpath "$config" | sha256sum | cut -c1-32)
+(umask 077 && mkdir -p "$locks" && : >>"$lock") || exit 2
+if ! exec 9<>"$lock"; then
 	exit 2
 fi
 if ! flock -n 9; then
@@ -75,7 +82,7 @@ while :; do
 	tried=$code
 	left=$((left - 1))
 	case $tried in
-	4 | 6) [ "$left" -gt 0 ] || break ;;
+	4 | 6 | 7) [ "$left" -gt 0 ] || break ;;
 	*) break ;;
 	esac
 	heed sleep "${SPARKTF_PAUSE:-600}"
@@ -89,6 +96,7 @@ case $tried in
 4) what="the cluster did not carry it, so often as it was tried" ;;
 5) what="the gate kept the old model" ;;
 6) what="the data has not come" ;;
+7) what="another submission trains it" ;;
 130) what="interrupted" ;;
 *) what="it could not be run" ;;
 esac

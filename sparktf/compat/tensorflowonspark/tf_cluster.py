@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import atexit
-import importlib.util
-import socket
-import subprocess
 import sys
 import tempfile
 from collections.abc import Callable, Sequence
@@ -17,9 +14,12 @@ from pyspark.sql import SparkSession
 
 from sparktf.compat.guests import Guests
 from sparktf.compat.tensorflowonspark import install, write_shim
+from sparktf.compat.tensorflowonspark.tf_board import Board
 from sparktf.compat.tensorflowonspark.tf_node import TFNodeContext
-from sparktf.errors import ConfigError, PreflightError
+from sparktf.driver.spark.application import slots_of
+from sparktf.errors import ConfigError
 from sparktf.feed.guest_feed import GuestQueue
+from sparktf.ports import LOOPBACK
 from sparktf.wire.guest import GuestNode
 
 _EPOCHS = 10
@@ -52,8 +52,7 @@ class TFCluster:
         self.queues = list(queues)
         self.cluster_info = guests.info()
         self._guests = guests
-        self._board: subprocess.Popen[bytes] | None = None
-        self._board_url: str | None = None
+        self._board: Board | None = None
         self._log_dir = log_dir
         self._fed_queue = ""
         atexit.register(self._close)
@@ -119,26 +118,21 @@ class TFCluster:
 
     def tensorboard_url(self) -> str | None:
         """Returns where TensorBoard is; None where none was asked for."""
-        return self._board_url
+        return None if self._board is None else self._board.url
 
     def show_board(self) -> None:
         """Starts TensorBoard beside the driver.
 
+        It listens at loopback where all nodes are on this machine, else at the driver's address; at TENSORBOARD_PORT of
+        the driver's environment, or any free port.
+
         Raises:
-            PreflightError: it is not installed.
+            PreflightError: it is not installed, or cannot be started.
+            ConfigError: TENSORBOARD_PORT is no port.
         """
-        if importlib.util.find_spec("tensorboard") is None:
-            raise PreflightError("tensorboard=True needs TensorBoard: install sparktf[tensorboard]")
-        with socket.socket() as probe:
-            probe.bind(("", 0))
-            port = probe.getsockname()[1]
-        log_dir = self._log_dir or tempfile.mkdtemp(prefix="tensorboard-", dir=str(self.sc._temp_dir))
-        host = str(self.sc.getConf().get("spark.driver.host", "localhost"))
-        command = [sys.executable, "-m", "tensorboard.main", "--reload_multifile=True", f"--logdir={log_dir}"]
-        self._board = subprocess.Popen(
-            [*command, f"--port={port}", "--bind_all"], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
-        )
-        self._board_url = f"http://{host}:{port}"
+        one_machine = slots_of(SparkSession(self.sc)).one_machine
+        host = LOOPBACK if one_machine else str(self.sc.getConf().get("spark.driver.host"))
+        self._board = Board(host, self._log_dir or tempfile.mkdtemp(prefix="tensorboard-", dir=str(self.sc._temp_dir)))
 
     def _check_fed(self, rows: Any, qname: str, what: str) -> None:
         if type(rows).__name__.endswith("DStream"):
@@ -154,8 +148,7 @@ class TFCluster:
     def _close(self) -> None:
         atexit.unregister(self._close)
         if self._board is not None:
-            self._board.terminate()
-            self._board.wait()
+            self._board.stop()
             self._board = None
         self._guests.close()
 

@@ -248,7 +248,7 @@ class Attempt:
             self._lost(trainer, record.model_copy(update=log))
         trainer.apply(TrainerEvent.EXIT)
 
-    def agent_lost(self, agent: str, reason: str, log: str = "") -> None:
+    def agent_lost(self, agent: str, what: str, log: str = "") -> None:
         """The agent of a trainer is lost, and the trainer with it: that says more than the trainer's own silence.
 
         Args:
@@ -258,7 +258,7 @@ class Attempt:
             ends = trainer.state is not TrainerState.EXITED
             if trainer.agent == agent and (ends or self.losses.is_unexplained(trainer)):
                 heard_ago_s = self._clock() - trainer.heard_s
-                record = loss(trainer, f"lost its executor: {reason}", self._wall() - heard_ago_s)
+                record = loss(trainer, what, self._wall() - heard_ago_s)
                 self._failures.forget_silence(str(trainer.node))
                 self._lost(trainer, record.model_copy(update={"log": log}))
                 if ends:

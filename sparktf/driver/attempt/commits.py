@@ -58,8 +58,8 @@ def may_go(known: KnownCommits, steps: Sequence[int], rule: KeepRule | None) -> 
 
 
 def epoch_of(cursor: Cursor) -> int:
-    """Returns the epoch in which the last step was before a cursor."""
-    return cursor.epoch - 1 if cursor.epoch and not cursor.rows else cursor.epoch
+    """Returns the epoch in which the last step was before a cursor; `BEGUN` before the first step."""
+    return cursor.epoch if cursor.rows else cursor.epoch - 1
 
 
 class Commits:

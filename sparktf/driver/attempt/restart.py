@@ -5,7 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from sparktf.errors import ErrorRecord, NotStoredError, Verdict
+from sparktf.errors import ErrorRecord, NotStoredError, TimeUpError, Verdict
+
+_AS_IT_IS = (NotStoredError.__name__, TimeUpError.__name__)
+"""What could not be stored would only be trained again, and there is no more time than there was."""
 
 
 class Restart(NamedTuple):
@@ -38,8 +41,8 @@ def after(failures: Iterable[ErrorRecord], used: int, allowed: int) -> Restart:
 
 
 def may_be_mended(cause: ErrorRecord) -> bool:
-    """Returns whether a new attempt may do better; what could not be stored would only be trained again."""
-    return cause.verdict is Verdict.INFRASTRUCTURE and cause.type != NotStoredError.__name__
+    """Returns whether a new attempt may do better."""
+    return cause.verdict is Verdict.INFRASTRUCTURE and cause.type not in _AS_IT_IS
 
 
 def root_cause(failures: Iterable[ErrorRecord]) -> ErrorRecord:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import stat
 import sys
 import zipfile
 from collections.abc import Iterator, Mapping, Sequence
@@ -74,10 +75,18 @@ def digest_of(files: Files) -> str:
 
 
 def archive_files(files: Files, archive: Path) -> Path:
-    """Writes a zip of the files; returns where."""
+    """Writes a zip of the files; returns where.
+
+    Nobody else can read it, nor what is unpacked of it: functions may have taken along what they use, and Spark keeps
+    both where all users of a host may look.
+    """
+    archive.touch(mode=0o600)
     with zipfile.ZipFile(archive, "w", zipfile.ZIP_DEFLATED, strict_timestamps=False) as zipped:
         for name, file in files.items():
-            zipped.write(file, name)
+            entry = zipfile.ZipInfo.from_file(file, name, strict_timestamps=False)
+            entry.external_attr = (file.stat().st_mode & ~(stat.S_IRWXG | stat.S_IRWXO)) << 16
+            entry.compress_type = zipfile.ZIP_DEFLATED
+            zipped.writestr(entry, file.read_bytes())
     return archive
 
 

@@ -63,7 +63,7 @@ def name_functions(functions: Mapping[str, Function], folder: Path) -> dict[str,
             "within it what cannot be, such as models, sessions and open files"
         ) from error
     module = f"sparktf_functions_{hashlib.sha256(content).hexdigest()[:12]}"
-    folder.mkdir(parents=True, exist_ok=True)
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     (folder / f"{module}.pickle").write_bytes(content)
     bound = "\n".join(f"{name} = _FUNCTIONS[{name!r}]" for name in functions)
     (folder / f"{module}.py").write_text(_TEXT.format(pickle=f"{module}.pickle", bound=bound))

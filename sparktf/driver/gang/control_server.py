@@ -16,6 +16,7 @@ from pydantic import ValidationError
 from sparktf.config.job import JobConfig
 from sparktf.driver.gang.site import Handler
 from sparktf.errors import RefusedError, SparkTFError
+from sparktf.ports import LOOPBACK
 from sparktf.wire.certificates import new_tls_material
 from sparktf.wire.control import Action
 from sparktf.wire.flight import server_options
@@ -34,7 +35,7 @@ class Addresses(NamedTuple):
     host: str
 
 
-HERE = Addresses("127.0.0.1", "127.0.0.1")
+HERE = Addresses(LOOPBACK, LOOPBACK)
 
 
 class ControlServer(flight.FlightServerBase):  # type: ignore[misc]

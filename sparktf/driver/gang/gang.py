@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 
 from rich.console import Console
 
+from sparktf.clock import ListeningClock
 from sparktf.config.job import JobConfig
 from sparktf.driver.attempt.attempt import Attempt
 from sparktf.driver.attempt.feeding import Feeders
@@ -23,6 +24,7 @@ from sparktf.executor.agent import AgentSettings, installed_versions
 from sparktf.executor.feeder import FeederSettings
 from sparktf.knobs import KNOBS
 from sparktf.lifecycle import GANG, GangEvent, GangState, step
+from sparktf.ports import LOOPBACK
 from sparktf.sequence import Stream
 from sparktf.wire.control import TrainerSpec
 
@@ -33,6 +35,9 @@ class Gang:
     """Reserves nodes at a site and runs attempts on them.
 
     Agents are started by the first training, after its preflight and plan, and dismissed by `close`.
+
+    Attributes:
+        clock: By which it is judged whether nodes are silent, or late.
     """
 
     def __init__(self, config: JobConfig, site: Site, console: Console) -> None:
@@ -45,13 +50,13 @@ class Gang:
         self.config = config
         self.site = site
         self.console = console
+        self.clock = ListeningClock(site.clock)
         self.roster = Roster(
-            site.clock.now_s,
+            self.clock.now_s,
             rhythm_of(config).silence_s,
             duplicates_wait=site.duplicates_wait,
             rhythm=rhythm_of(config),
         )
-        self._clock = site.clock
         self._dispatcher = Dispatcher(self.roster)
         self._state = GangState.EMPTY
         self._attempts = 0
@@ -86,7 +91,7 @@ class Gang:
             server, self._server = self._server, None
             server.withdraw()
             # It waits for calls under way, and a dying node may have one open for long: so nobody waits for it.
-            self._clock.beside("control-shutdown", server.shutdown)
+            self.clock.beside("control-shutdown", server.shutdown)
 
     def reserve(self, config: JobConfig, plan: Plan, voice: Voice) -> None:
         """Starts the control server and the agents, if they are not there yet.
@@ -105,7 +110,7 @@ class Gang:
         self._server = self.site.serve(config, self._dispatcher.handlers())
         settings = AgentSettings(
             access=self._server.access(),
-            host="127.0.0.1" if self.site.one_machine else "",
+            host=LOOPBACK if self.site.one_machine else "",
             node_ports=config.cluster.node_ports,
             model_module=config.model_module,
             heartbeat_s=config.timeouts.heartbeat,
@@ -139,7 +144,7 @@ class Gang:
         shape, timeouts = config.shape, config.timeouts
         limit_s = timeouts.reserve if first else timeouts.replace
         wanted, least = shape.nodes, shape.nodes if first else shape.fewest
-        deadline_s = self._clock.now_s() + limit_s
+        deadline_s = self.clock.now_s() + limit_s
         enough_since_s, sound = None, set[str]()
         while True:
             self.look_after_agents()
@@ -147,11 +152,11 @@ class Gang:
             idle = [a for a in self.roster.here() if a.is_free]
             self.check_agents([agent for agent in idle if agent.id not in sound])
             sound.update(agent.id for agent in idle)
-            now_s = self._clock.now_s()
+            now_s = self.clock.now_s()
             if len(idle) >= wanted and enough_since_s is None:
                 enough_since_s = now_s
             then = gathered(Need(wanted, least, self._spares(), deadline_s), len(idle), enough_since_s, now_s)
-            if then is Next.GO:
+            if then is Next.GO and not self.drop_removed(idle):
                 return self._choose(idle, wanted, plan)
             if then is Next.GIVE_UP:
                 missing = sorted(set(range(wanted)) - {a.registration.partition for a in idle})
@@ -170,6 +175,20 @@ class Gang:
             problems = [*registration.problems, *differing_versions(self._versions, registration.versions)]
             if problems:
                 raise PreflightError(f"on executor {registration.host}: {problems[0]}")
+
+    def drop_removed(self, agents: Sequence[AgentRecord]) -> bool:
+        """Gives up agents whose executors are gone, which the cluster manager knows before they are silent for long.
+
+        It asks the site, and so is not called under the lock that nodes report under.
+
+        Returns:
+            Whether there were any.
+        """
+        found = [(agent, facts.removed) for agent, facts in zip(agents, self.site.facts(agents), strict=True)]
+        removed = [(agent, reason) for agent, reason in found if reason]
+        for agent, reason in removed:
+            self.roster.lose(agent.id, reason)
+        return bool(removed)
 
     def _spares(self) -> int:
         return self._agents.spares if self._agents is not None else 0
@@ -227,11 +246,11 @@ class Gang:
             # Trainers that have finished exit by themselves when their next heartbeat is answered.
             if not attempt.is_done:
                 self.roster.stop_trainers()
-        deadline_s = self._clock.now_s() + limit_s
-        while (then := stopped(self.roster.is_quiet(), deadline_s, self._clock.now_s())) is Next.WAIT:
+        deadline_s = self.clock.now_s() + limit_s
+        while (then := stopped(self.roster.is_quiet(), deadline_s, self.clock.now_s())) is Next.WAIT:
             with self.roster.changed:
                 for lost in self.roster.sweep():
-                    attempt.agent_lost(lost.agent.id, lost.reason)
+                    attempt.agent_lost(lost.agent.id, lost.in_words())
             self.look_after_agents(restart=False)
             self.tick()
         if then is Next.GIVE_UP:
@@ -249,6 +268,7 @@ class Gang:
         Sends spares home that have come too late to be chosen: they would hold their executors to the run's end.
 
         Raises:
+            PreflightError: no executor can run them.
             NodeLostError: it has happened too often.
         """
         reason = self._agents.ended() if self._agents is not None else None
@@ -269,7 +289,7 @@ class Gang:
     def tick(self) -> None:
         """Waits for something to happen, or a moment."""
         with self.roster.changed:
-            self._clock.wait(self.roster.changed, KNOBS.tick_s)
+            self.clock.wait(self.roster.changed, KNOBS.tick_s)
 
     def wake(self) -> None:
         """Ends a `tick` that is under way; from any thread."""

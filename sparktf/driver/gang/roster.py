@@ -94,6 +94,10 @@ class LostAgent:
     agent: AgentRecord
     reason: str
 
+    def in_words(self, facts: ExecutorFacts = ExecutorFacts()) -> str:  # noqa: B008 - an immutable
+        """Returns what became of its trainer: it lost its executor only where that is known to be gone."""
+        return f"lost its executor: {facts.removed}" if facts.removed else f"lost its agent: {self.reason}"
+
 
 @dataclass
 class Roster:
@@ -140,7 +144,9 @@ class Roster:
                 elif self.duplicates_wait or message.before or message.task < other.registration.task:
                     return Registered(accepted=False, reason="another agent has this place")
                 else:
-                    self._lose(other, "Spark started it again elsewhere")
+                    is_same = other.executor == (message.host, message.jvm)
+                    where = "on the same executor, where its process had ended" if is_same else "elsewhere"
+                    self._lose(other, f"Spark started it again {where}")
             self._agents[message.agent] = self._places[message.partition] = AgentRecord(message, now_s, message.address)
             self.changed.notify_all()
             return Registered(accepted=True)
@@ -220,6 +226,13 @@ class Roster:
                     self._lose(agent, f"silent for {now_s - agent.heard_s:.0f} s")
             lost, self._lost = self._lost, []
             return lost
+
+    def lose(self, agent: str, reason: str) -> None:
+        """Gives up an agent, by id, whose executor is gone."""
+        with self.changed:
+            known = self._known(agent)
+            if known.is_here:
+                self._lose(known, reason)
 
     def lose_all(self, reason: str) -> None:
         """Gives up every agent at once: their job has ended, so none of them lives for long, and none may come back."""

@@ -15,6 +15,7 @@ import pyarrow as pa
 import pyarrow.types as pt
 
 from sparktf.config.data_section import DataConfig, FeatureConfig
+from sparktf.driver.plan.named_columns import is_pattern
 from sparktf.errors import BadValueError, ColumnError, ConfigError
 from sparktf.feature import TEXT, Feature, Kind
 from sparktf.feed.arrow_types import fill_scalar, is_binary, is_list, is_text, takes_bytes
@@ -124,10 +125,14 @@ class Schema:
     Attributes:
         types: Column -> Arrow type, in the source's order.
         first_length: Column -> length of the list in its first row, if it is cheap to know; for messages.
+        looked_at: What of the source the columns are of, for a sentence's end: " in the first file, ..."; or "".
+        remedy: What to do about a column that is not in it, as a half sentence of its own; or "".
     """
 
     types: Mapping[str, pa.DataType]
     first_length: Callable[[str], int | None]
+    looked_at: str = ""
+    remedy: str = ""
 
     def arrow_type(self, name: str, key: str) -> pa.DataType:
         """Returns the type of a column, or of a field of a struct ("user.age").
@@ -137,12 +142,21 @@ class Schema:
         """
         found = type_of(self.types, name)
         if found is None:
-            raise ColumnError(f"{key}: there is no column {name!r}{nearest(name, {**self.types, **self.leaves()})}")
+            raise self.missing(f"{key}: there is no column {name!r}", name, {**self.types, **self.leaves()})
         return found
 
     def column(self, name: str, key: str) -> ColumnType:
         """Returns what `arrow_type` does, as it is to Spark and to us."""
         return column_type(self.arrow_type(name, key))
+
+    def missing(self, what: str, name: str, names: Iterable[str]) -> ColumnError:
+        """Returns the error over a name that stands for no column.
+
+        Args:
+            what: What is wrong.
+            names: Those that it may have meant.
+        """
+        return ColumnError(f"{what}{self.looked_at}{nearest(name, names)}{self.remedy and f'; {self.remedy}'}")
 
     def leaves(self) -> dict[str, pa.DataType]:
         """Returns the columns with the fields of structs in place of these, as patterns see them."""
@@ -239,21 +253,17 @@ def _expand(names: Sequence[str], key: str, schema: Schema) -> tuple[str, ...]:
     columns: list[str] = []
     leaves = schema.leaves()
     for name in names:
-        if name in leaves or not _is_pattern(name):
+        if name in leaves or not is_pattern(name):
             columns.append(name)
             continue
         matching = [column for column in leaves if fnmatchcase(column, name)]
         if not matching:
-            raise ColumnError(f"{key}: no column matches {name!r}{nearest(name, leaves)}")
+            raise schema.missing(f"{key}: no column matches {name!r}", name, leaves)
         seen = set(columns)
         columns.extend(column for column in matching if column not in seen)
     if not columns:
         raise ConfigError(f"{key}: the list of columns is empty")
     return tuple(columns)
-
-
-def _is_pattern(name: str) -> bool:
-    return any(sign in name for sign in "*?[")
 
 
 def _check_family(column: str, found: ColumnType, dtype: str | None, key: str, needs_number: bool) -> None:

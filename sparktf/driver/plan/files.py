@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pyarrow.types as pt
 
-from sparktf.driver.plan.features import ColumnType, Family, column_type
+from sparktf.driver.plan.features import ColumnType, Family, Schema, column_type, nearest
 from sparktf.driver.plan.not_plain import NotPlainError
 from sparktf.driver.plan.old_calendar import check_calendar
 from sparktf.driver.plan.partitions import Partitions, read_partitions
@@ -28,9 +28,10 @@ from sparktf.errors import (
     StorageNotFoundError,
 )
 from sparktf.feed.footer import columns_of, long_decimal
-from sparktf.feed.nested import column_of, prefixes, type_of
+from sparktf.feed.nested import column_of, leaf_types, prefixes, type_of
 from sparktf.feed.parquet import partition_type
 from sparktf.feed.parquet_file import group_extent, leaf_columns, open_file, open_parquet, reading, rows_told
+from sparktf.feed.untyped import has_untyped, is_untyped, merged
 from sparktf.feed.vectors import plain_column
 from sparktf.sequence import FileStamp, Integers
 from sparktf.storage.base import FileEntry, Storage
@@ -94,6 +95,12 @@ class RowGroups(NamedTuple):
         return RowGroups(*(column[chosen] for column in self))
 
 
+CAME_LATER = (
+    "files from before a column came are left out by data.where, or have nulls there with data.mode: spark and "
+    "spark.sql.parquet.mergeSchema: true under submit.conf"
+)
+
+
 def list_source(storage: Storage, path: str, key: str, reads: SparkReads) -> Source:
     """Lists the data files at a path: one file, or all below a folder but those that Spark ignores.
 
@@ -127,20 +134,61 @@ def _listed(entries: Sequence[FileEntry]) -> npt.NDArray[np.int64]:
     return np.array([(entry.nbytes, entry.modified_ms) for entry in entries], np.int64).reshape(-1, 2)
 
 
-def read_schema(storage: Storage, source: Source, reads: SparkReads) -> dict[str, pa.DataType]:
+def read_schema(
+    storage: Storage, source: Source, reads: SparkReads, used: Callable[[str], bool] = lambda name: False
+) -> dict[str, pa.DataType]:
     """Returns the Arrow types of all columns: those of the first file, in its order, then the partition columns.
+
+    Args:
+        used: Which columns need a type: where the first file has no value of one, the next that has one tells it.
 
     Raises:
         CorruptFileError: the first file's footer cannot be read.
     """
     path = source.files[0]
-    with open_parquet(storage, path) as file, reading(path):
-        schema = columns_of(file)
+    schema = _schema_of(storage, path)
     partitions = source.partitions
     types = {name: partition_type(kind) for name, kind in zip(partitions.names, partitions.types, strict=True)}
     hidden = {reads.same(name) for name in types}
     # As in Spark, the folder's value counts where a file has a column of the same name.
-    return {field.name: field.type for field in schema if reads.same(field.name) not in hidden} | types
+    found = {field.name: field.type for field in schema if reads.same(field.name) not in hidden}
+    return _with_types(storage, source.files[1:], found, used) | types
+
+
+def lake_schema(
+    storage: Storage, source: Source, reads: SparkReads, used: Callable[[str], bool], *, looks_in: bool = True
+) -> Schema:
+    """Returns the columns of Parquet files; see `read_schema`.
+
+    Args:
+        looks_in: The first row may be read for a message.
+    """
+    types, first = read_schema(storage, source, reads, used), source.files[0]
+    length = partial(first_length, storage, first) if looks_in else lambda column: None
+    if len(source.files) == 1:
+        return Schema(types, length, f" in {first}")
+    return Schema(types, length, f" in {first}, the first of {len(source.files):,} files", CAME_LATER)
+
+
+def _with_types(
+    storage: Storage, paths: Sequence[str], found: dict[str, pa.DataType], used: Callable[[str], bool]
+) -> dict[str, pa.DataType]:
+    """Returns the types of columns, those of which no value was there as the next files have them."""
+    wanted = [name for name, kind in found.items() if has_untyped(kind) and used(name)]
+    with ThreadPoolExecutor(FOOTER_THREADS, thread_name_prefix="schema") as pool:
+        for first in range(0, len(paths) if wanted else 0, FOOTER_THREADS):
+            for schema in pool.map(partial(_schema_of, storage), paths[first : first + FOOTER_THREADS]):
+                there = dict(zip(schema.names, schema.types, strict=False))
+                found |= {name: merged(found[name], there.get(name)) for name in wanted}
+            wanted = [name for name in wanted if has_untyped(found[name])]
+            if not wanted:
+                break
+    return found
+
+
+def _schema_of(storage: Storage, path: str) -> pa.Schema:
+    with open_parquet(storage, path) as file, reading(path):
+        return columns_of(file)
 
 
 def first_length(storage: Storage, path: str, column: str) -> int | None:
@@ -199,10 +247,11 @@ def _row_groups_of(
     stamp = FileStamp(int(listed[0]), int(listed[1]), file.footer)
     with file.parquet() as parquet, reading(path):
         schema, metadata = parquet.schema_arrow, parquet.metadata
-    check(path, schema, metadata)
-    leaves = leaf_columns(metadata, columns)
-    groups = (metadata.row_group(i) for i in range(metadata.num_row_groups))
-    found = [(i, rows_told(path, group, leaves), *group_extent(group, leaves)) for i, group in enumerate(groups)]
+        # All that will be asked of the footer is asked here: what is damaged in it may come out at any question.
+        check(path, schema, metadata)
+        leaves = leaf_columns(metadata, columns)
+        groups = (metadata.row_group(i) for i in range(metadata.num_row_groups))
+        found = [(i, rows_told(path, group, leaves), *group_extent(group, leaves)) for i, group in enumerate(groups)]
     return np.array(found, np.int64).reshape(-1, 5), stamp
 
 
@@ -237,11 +286,19 @@ def _twice(names: Iterable[str], reads: SparkReads) -> str:
 
 
 def check_file(
-    types: Mapping[str, ColumnType], reads: SparkReads, path: str, schema: pa.Schema, metadata: pq.FileMetaData
+    types: Mapping[str, ColumnType],
+    reads: SparkReads,
+    untyped: set[str],
+    path: str,
+    schema: pa.Schema,
+    metadata: pq.FileMetaData,
 ) -> None:
     """Checks that a file has the columns of the others, each once, in today's calendar.
 
-    Bind `types` and `reads` to get a `FooterCheck`.
+    Bind all but the last three arguments to get a `FooterCheck`.
+
+    Args:
+        untyped: Takes the columns that the file has no value of, and so no type.
 
     Raises:
         ColumnError: it lacks a column, or has it twice.
@@ -254,7 +311,11 @@ def check_file(
     for name, wanted in types.items():
         found = type_of(fields, name)
         if found is None:
-            raise ColumnError(f"{path} has no column {name!r}, which other files have")
+            like = nearest(name, leaf_types(fields))
+            raise ColumnError(f"{path} has no column {name!r}, which other files have{like}; {CAME_LATER}")
+        if is_untyped(found):
+            untyped.add(name)
+            continue
         kind = column_type(found)
         if kind.spark != wanted.spark:
             raise BadValueError(f"{path}: column {name!r} is of type {kind.spark}, in other files {wanted.spark}")

@@ -6,6 +6,7 @@ Knows nothing of Spark's plans: `sparktf.driver.source.scan` reads them.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 
 import pyarrow as pa
@@ -22,6 +23,7 @@ from sparktf.errors import EmptySourceError
 from sparktf.feed.footer import columns_of
 from sparktf.feed.parquet import partition_type
 from sparktf.feed.parquet_file import leaf_columns, open_parquet, reading
+from sparktf.feed.untyped import arrow_type, is_untyped
 from sparktf.predicate import Condition
 from sparktf.storage.base import Storage
 
@@ -66,11 +68,14 @@ class ParquetScan:
         root = self.root(name)
         return self.columns[root] + name[len(root) :]
 
-    def check_file(self, used: Iterable[str], path: str, schema: pa.Schema, metadata: pq.FileMetaData) -> None:
+    def check_file(
+        self, used: Iterable[str], untyped: set[str], path: str, schema: pa.Schema, metadata: pq.FileMetaData
+    ) -> None:
         """Checks a file's footer: whether its columns are what the DataFrame has.
 
         Args:
             used: The columns and fields that are read, by the DataFrame's names.
+            untyped: Takes those that the file has no value of, and so no type.
 
         Raises:
             NotPlainError: a column is missing, of another type, or holds dates or timestamps that Spark converts.
@@ -88,7 +93,9 @@ class ParquetScan:
             if in_file not in found:
                 raise NotPlainError(f"{path} has no column {in_file!r}")
             kind = spark_type(found[in_file])
-            if kind != wanted:
+            if is_untyped(found[in_file]) and in_file not in self.compared:
+                untyped.update(name for name in used if self.columns[self.root(name)] == in_file)
+            elif kind != wanted:
                 raise NotPlainError(f"{path}: column {in_file!r} is of type {kind}, and {wanted} in Spark")
         if any("decimal" in kind for kind in types.values()):
             check_decimals(path, metadata, read)
@@ -121,6 +128,11 @@ def scan_schema(storage: Storage, scan: ParquetScan) -> Schema:
     for name, in_file in scan.columns.items():
         if name not in types and in_file not in found:
             raise NotPlainError(f"{path} has no column {in_file!r}")
+    for name, in_file in scan.columns.items():
+        kind = found.get(in_file)
+        if kind is not None and is_untyped(kind):
+            with suppress(KeyError):  # of a struct, which no tensor is made of
+                found[in_file] = arrow_type(scan.types[name])
     return Schema(
         {name: types.get(name, found.get(in_file)) for name, in_file in scan.columns.items()},
         lambda name: first_length(storage, path, scan.in_file(name)),

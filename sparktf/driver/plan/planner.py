@@ -19,14 +19,14 @@ from sparktf.driver.plan.files import (
     RowGroups,
     Source,
     check_file,
-    first_length,
+    lake_schema,
     list_source,
     read_row_groups,
-    read_schema,
 )
 from sparktf.driver.plan.locality import Hosts, Locate, Replicas, block_numbers, host_groups, nowhere
+from sparktf.driver.plan.named_columns import names_column
 from sparktf.driver.plan.not_plain import NotPlainError, left_to_spark
-from sparktf.driver.plan.parquet_scan import ParquetScan, scan_schema, scan_source
+from sparktf.driver.plan.parquet_scan import ParquetScan, scan_schema, scan_source, spark_type
 from sparktf.driver.plan.partitions import NO_PARTITIONS, Partitions, unreadable
 from sparktf.driver.plan.plan import Plan, SplitTable
 from sparktf.driver.plan.record_plan import IndexRecords, index_here, read_record_groups, record_schema
@@ -99,7 +99,7 @@ def plan_source(
         if data.format == TFRECORD:
             record_types, schema = record_schema(storage, source, data.record_types, data.record_sample)
         else:
-            schema = Schema(read_schema(storage, source, reads), partial(first_length, storage, source.files[0]))
+            schema = lake_schema(storage, source, reads, partial(names_column, data))
     else:
         source = scan_source(scan, f"data.{data.source_key}" if data.source_key else "train(data=...)")
         storage = open_storage(source.files[0])
@@ -108,9 +108,10 @@ def plan_source(
     columns = file_columns(spec)
     used_types = {name: record_types[name] for name in columns if name in record_types}
     spec = spec.model_copy(update={"record_types": used_types or record_types})
-    same_types = partial(check_file, {name: schema.column(name, source.key) for name in columns}, reads)
+    untyped: set[str] = set()
+    same_types = partial(check_file, {name: schema.column(name, source.key) for name in columns}, reads, untyped)
     sources = [_project(source, spec, source.key)]
-    check = same_types if scan is None else partial(scan.check_file, tuple(columns))
+    check = same_types if scan is None else partial(scan.check_file, tuple(columns), untyped)
     groups, stamps = _read(spec, check, index, storage, sources[0])
     if spec.where:
         groups = _filtered(groups, storage, source, spec)
@@ -126,6 +127,8 @@ def plan_source(
         streams = {Stream.TRAIN: _whole(groups), Stream.VALIDATION: _whole(held_out)}
     else:
         streams = _streams(groups, source, data.validation, filter_partitions)
+    kinds = {name: spark_type(schema.arrow_type(name, source.key)) for name in sorted(untyped)}
+    spec = spec.model_copy(update={"untyped": kinds})
     _check_not_empty(streams, source.path)
     _check_nulls(spec, sources, streams.values())
     files = tuple(file for part in sources for file in part.files)

@@ -78,7 +78,16 @@ def record_schema(
     types = infer_types(_sample(storage, source.files, sample), lengths) if declared is None else dict(declared)
     partitions = zip(source.partitions.names, source.partitions.types, strict=True)
     columns = {name: record_type(kind) for name, kind in types.items()}
-    return types, Schema(columns | {name: partition_type(kind) for name, kind in partitions}, lengths.get)
+    return types, Schema(
+        columns | {name: partition_type(kind) for name, kind in partitions}, lengths.get, *_looked_at(declared, sample)
+    )
+
+
+def _looked_at(declared: Mapping[str, str] | None, sample: int) -> tuple[str, str]:
+    """Returns what a message over a column says of where it was looked for, and what to do."""
+    if declared is not None:
+        return " in data.record_types", ""
+    return f" in the first {sample:,} records", "data.record_types names features that come later, with their types"
 
 
 def infer_types(records: Iterable[tuple[str, Mapping[str, Values]]], lengths: dict[str, int]) -> dict[str, str]:
@@ -103,7 +112,7 @@ def infer_types(records: Iterable[tuple[str, Mapping[str, Values]]], lengths: di
             if kinds.setdefault(name, kind) is not kind:
                 raise BadValueError(
                     f"{path}: feature {name!r} has {kind.name.lower()} values in one record and "
-                    f"{kinds[name].name.lower()} values in another"
+                    f"{kinds[name].name.lower()} values in another: data.record_types says what it is to be"
                 )
             lengths.setdefault(name, len(values))
             if len(values) > 1:

@@ -13,7 +13,7 @@ import pyarrow.types as pt
 
 from sparktf.driver.plan.files import FOOTER_THREADS, RowGroups
 from sparktf.driver.plan.not_plain import NotPlainError
-from sparktf.feed.parquet_file import group_nbytes, leaf_columns, open_parquet, reading
+from sparktf.feed.parquet_file import check_rows, group_nbytes, leaf_columns, open_parquet, reading
 from sparktf.feed.selection import decided_rows, selected_rows
 from sparktf.predicate import Condition
 from sparktf.storage.base import Storage
@@ -59,13 +59,14 @@ def _decided(storage: Storage, names: frozenset[str], where: Sequence[Condition]
     """Returns int64 [n_row_groups, 2]: rows that pass, `_UNKNOWN` where footers do not say; bytes of `names`."""
     with open_parquet(storage, path) as file, reading(path):
         metadata, schema = file.metadata, file.schema_arrow
-    leaves = leaf_columns(metadata, names)
-    ordered = {metadata.schema.column(i).path: i for i in leaves if _is_ordered(schema, metadata.schema.column(i).path)}
-    found = []
-    for i in range(metadata.num_row_groups):
-        group = metadata.row_group(i)
-        rows = decided_rows(group, ordered, where)
-        found.append((_UNKNOWN if rows is None else rows, group_nbytes(group, leaves)))
+        leaves = leaf_columns(metadata, names)
+        paths = {i: metadata.schema.column(i).path for i in leaves}
+        ordered = {path: i for i, path in paths.items() if _is_ordered(schema, path)}
+        found = []
+        for i in range(metadata.num_row_groups):
+            group = metadata.row_group(i)
+            rows = decided_rows(group, ordered, where)
+            found.append((_UNKNOWN if rows is None else rows, group_nbytes(group, leaves)))
     return np.array(found, np.int64).reshape(-1, 2)
 
 
@@ -89,5 +90,6 @@ def _counted(
         with open_parquet(storage, path) as file, reading(path):
             for i in unknown:
                 table = file.read_row_group(i, columns=sorted(names), use_threads=False)
+                check_rows(table, path, i, file.metadata)
                 counts[i] = len(selected_rows(table, where))
     return counts

@@ -9,7 +9,7 @@ from functools import partial
 
 from pyspark.sql import DataFrame, SparkSession
 
-from sparktf.config.data_section import READ_DIRECTLY
+from sparktf.config.data_section import READ_DIRECTLY, DataConfig
 from sparktf.config.job import JobConfig
 from sparktf.driver.plan.locality import Locate
 from sparktf.driver.plan.not_plain import NotPlain, NotPlainError
@@ -49,13 +49,14 @@ def choose_feed(
         SourceNotFoundError: files are gone since Spark listed them.
     """
     mode = config.data.mode
-    is_lake = config.data.path is not None and config.data.format in READ_DIRECTLY and not origin.is_given
+    is_files = config.data.path is not None and config.data.format in READ_DIRECTLY and not origin.is_given
+    is_lake = is_files and is_read_directly(config.data)
     plan = partial(plan_source, config, file_systems.open, partial(filter_partitions, spark), locate)
     if is_lake and mode != "spark":
         return _lake(config, origin, partial(plan, reads=spark_reads(spark), index=index), say)
+    if is_files:
+        check_path(str(config.data.path), file_systems, "data.path")
     if mode == "spark":
-        if is_lake:
-            check_path(str(config.data.path), file_systems, "data.path")
         return _through_spark(config, origin, "data.mode: spark asks for it", say)
     data = origin.data
     try:
@@ -71,6 +72,11 @@ def choose_feed(
         raise SourceNotFoundError(f"{_name(config)}: {error}: refresh it (spark.catalog.refreshTable)") from error
     say(f"data: read directly by the trainers, a plain scan of {len(scan.files):,} Parquet files")
     return planned
+
+
+def is_read_directly(data: DataConfig) -> bool:
+    """Whether trainers may read what lies at `data.path`, without Spark's help: not where its reader has options."""
+    return data.path is not None and data.format in READ_DIRECTLY and not data.options
 
 
 def _lake(config: JobConfig, origin: Origin, plan: Callable[[], Plan], say: Callable[[str], None]) -> Plan:

@@ -161,7 +161,7 @@ def _lake(
     spark: SparkSession, data: DataConfig, path: str, files: PlannedFiles | None, options: Mapping[str, str]
 ) -> DataFrame:
     """Opens what lies at a path."""
-    kind = data.format
+    kind, options = data.format, {**data.reader_options, **options}
     if kind == TFRECORD:
         return read_record_frame(spark, path, data.record_types, data.record_sample, "data.path")
     if kind == PARQUET:

@@ -59,6 +59,9 @@ def footer_types(
     file.close()
     in_file, found = file_columns(plan.spec), dict[str, t.DataType]()
     for name in names:
+        if name in plan.spec.untyped:  # the first file may have no value of it
+            found[name] = t.DataType.fromDDL(plan.spec.untyped[name])
+            continue
         kind = _PARTITIONS.get(partitions[name]) if name in partitions else _type_in(file.metadata, in_file[name])
         if kind is None:
             return None

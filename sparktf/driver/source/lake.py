@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, DataFrameReader, SparkSession
-from pyspark.sql.types import StructType
+from pyspark.sql.types import DataType, StructField, StructType
 
 from sparktf.driver.plan.plan import Plan
 from sparktf.driver.source.partition_filter import first_line
@@ -32,11 +32,13 @@ class PlannedFiles(NamedTuple):
     Attributes:
         paths: Those of `data.path`, and behind them those of `data.validation.path`.
         newest: The last one that is trained on: columns that came later are in it.
+        types: Columns that some of them have no value of -> their type: Spark would take another one from such a file.
         least: How many of them lie at `data.path`, at least; `most` is how many at most.
     """
 
     paths: tuple[str, ...]
     newest: str
+    types: Mapping[str, str]
     least: int
     most: int
 
@@ -51,8 +53,8 @@ class PlannedFiles(NamedTuple):
         first = 0 if held_out is None else int(held_out.file.min(initial=len(plan.files)))
         # Validation has a path of its own where all its files come behind: one without rows may be of either.
         if first > newest:
-            return cls(plan.files, plan.files[newest], newest + 1, first)
-        return cls(plan.files, plan.files[newest], len(plan.files), len(plan.files))
+            return cls(plan.files, plan.files[newest], plan.spec.untyped, newest + 1, first)
+        return cls(plan.files, plan.files[newest], plan.spec.untyped, len(plan.files), len(plan.files))
 
 
 def read_lake(
@@ -101,7 +103,9 @@ def _schema(spark: SparkSession, planned: PlannedFiles) -> StructType:
     in all of the lake.
     """
     columns = spark.read.parquet(_literal(planned.newest)).schema
-    return StructType([field for field in columns if f"/{field.name}=" not in planned.newest])
+    types = {name: DataType.fromDDL(kind) for name, kind in planned.types.items()}
+    own = [field for field in columns if f"/{field.name}=" not in planned.newest]
+    return StructType([StructField(field.name, types.get(field.name, field.dataType)) for field in own])
 
 
 def _literal(path: str) -> str:

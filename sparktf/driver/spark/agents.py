@@ -13,7 +13,8 @@ from pyspark.resource import ResourceProfileBuilder, TaskResourceRequests
 from pyspark.sql import SparkSession
 
 from sparktf.driver.spark.application import Slots
-from sparktf.errors import NodeLostError, RunInterruptedError
+from sparktf.driver.spark.executor_python import unfit_python
+from sparktf.errors import NodeLostError, PreflightError, RunInterruptedError
 from sparktf.executor.agent import AgentSettings
 from sparktf.executor.detached_agent import detached_agent_task
 from sparktf.executor.spark_agent import agent_task
@@ -66,6 +67,7 @@ class SparkAgents:
         self._reason = "it ended"
         self._succeeded = False
         self._cancelled = False
+        self._unfit: PreflightError | None = None
         self._thread = self._launch()
 
     @property
@@ -82,10 +84,13 @@ class SparkAgents:
         """Starts the agents again after their job has ended.
 
         Raises:
+            PreflightError: the executors' Python cannot run them.
             NodeLostError: it has ended too often, so the reason will not go away.
             RunInterruptedError: the whole application has ended, or all of its jobs were cancelled; then the agents
                 are started nevertheless, for the next training.
         """
+        if self._unfit is not None:
+            raise self._unfit
         cancelled, self._cancelled = self._cancelled, False
         self._restarts += 1
         if self._restarts > _MAX_RESTARTS:
@@ -136,6 +141,7 @@ class SparkAgents:
             self._succeeded = self._detached
         except (*_GONE, PySparkException) as e:  # the job is gone; the roster sees which agents are
             self._reason, self._cancelled = _first_line(e), _ALL_CANCELLED in _text_of(e)
+            self._unfit = unfit_python(e, self._group)
 
     def _fills_executors(self) -> bool:
         """Whether each agent takes a whole executor, so that no two share one; `local[n]` has no task-only profiles."""

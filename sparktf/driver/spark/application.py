@@ -112,9 +112,10 @@ def start_session(
 
 def stop_session(spark: SparkSession, exit_code: int) -> None:
     """Ends an application that is a job of its own, with its verdict: YARN calls it SUCCEEDED only for 0."""
-    with suppress(Py4JError, OSError):  # the JVM may be gone, or on its way
+    with suppress(Py4JError, OSError):  # the JVM may be gone, or on its way: the verdict is decided all the same
         spark.sparkContext._jsc.sc().stop(exit_code)
-    spark.stop()
+    with suppress(Py4JError, OSError):
+        spark.stop()
 
 
 def application_of(spark: SparkSession) -> Application:

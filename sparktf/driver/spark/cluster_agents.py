@@ -6,6 +6,7 @@ Its `TFCluster` reserves the executors, and an agent of ours is what runs on eac
 from __future__ import annotations
 
 import importlib
+import importlib.metadata
 import importlib.util
 import threading
 from typing import Any
@@ -13,11 +14,15 @@ from typing import Any
 from pyspark.sql import SparkSession
 
 from sparktf.driver.spark.application import Slots
+from sparktf.driver.spark.executor_python import unfit_python
+from sparktf.driver.spark.reservations import Reservations, reserving
 from sparktf.errors import NodeLostError, PreflightError
 from sparktf.executor.agent import AgentSettings
 from sparktf.executor.spark_agent import agent_on_node
 
 _PACKAGE = "tensorflowonspark"
+_VERSION = "2.2.5"
+"""What stands in place of its reservation server is made for this one."""
 _LEAVE_S = 30.0
 """Its shutdown looks every five seconds whether its jobs are over."""
 
@@ -26,7 +31,8 @@ def check_engine() -> None:
     """Refuses to begin where the package is missing.
 
     Raises:
-        PreflightError: it is not installed, or sparktf's own modules stand in its place in this process.
+        PreflightError: it is not installed, or in another version, or sparktf's own modules stand in its place in this
+            process.
     """
     found = importlib.util.find_spec(_PACKAGE)
     if found is None:
@@ -35,27 +41,41 @@ def check_engine() -> None:
         raise PreflightError(
             f"cluster.engine: {_PACKAGE} needs the real package, and sparktf.compat stands in its place"
         )
+    if (version := importlib.metadata.version(_PACKAGE)) != _VERSION:
+        raise PreflightError(
+            f"cluster.engine: {_PACKAGE} needs {_PACKAGE} {_VERSION}, and {version} is installed: "
+            f"install sparktf[{_PACKAGE}]"
+        )
 
 
 class ClusterAgents:
     """Runs an agent on each of its nodes; see `sparktf.driver.gang.site.AgentJob`."""
 
     def __init__(
-        self, spark: SparkSession, count: int, slots: Slots, settings: AgentSettings, reserve_s: float
+        self,
+        spark: SparkSession,
+        count: int,
+        slots: Slots,
+        settings: AgentSettings,
+        reservations: Reservations,
+        reserve_s: float,
     ) -> None:
         """Starts `count` agents.
 
         Args:
-            reserve_s: So long all of its nodes have to come.
+            reservations: Where its nodes come to, by the control server that `settings` lead to.
+            reserve_s: So long all of them have to come.
         """
         self.spares = 0
         self._leaves_slots = slots.cores > 1
         self._spark = spark
         self._count = count
         self._settings = settings
+        self._reservations = reservations
         self._reserve_s = reserve_s
         self._closing = threading.Event()
         self._reason = "it ended"
+        self._unfit: PreflightError | None = None
         self._thread = threading.Thread(target=self._run, name="cluster-agents", daemon=True)
         self._thread.start()
 
@@ -72,8 +92,11 @@ class ClusterAgents:
         """Cannot be: the package starts no node again.
 
         Raises:
-            NodeLostError: always.
+            PreflightError: the executors' Python cannot run them.
+            NodeLostError: else.
         """
+        if self._unfit is not None:
+            raise self._unfit
         raise NodeLostError(f"TensorFlowOnSpark gave its nodes up, and starts none again: {self._reason}")
 
     def close(self, wait_s: float) -> None:
@@ -83,8 +106,9 @@ class ClusterAgents:
 
     def _run(self) -> None:
         theirs: Any = importlib.import_module(f"{_PACKAGE}.TFCluster")
+        node = importlib.import_module(f"{_PACKAGE}.TFSparkNode")
         try:
-            cluster = theirs.run(
+            cluster = reserving(theirs, node, self._reservations, self._settings.access)(
                 self._spark.sparkContext,
                 agent_on_node,
                 {"settings": self._settings},
@@ -99,5 +123,6 @@ class ClusterAgents:
             cluster.shutdown(timeout=-1)
         except (Exception, SystemExit) as error:  # noqa: BLE001 - it raises bare ones, and ends the process
             self._reason = (str(error).splitlines() or [type(error).__name__])[0]
+            self._unfit = unfit_python(error)
         finally:
             theirs.tf_status.clear()

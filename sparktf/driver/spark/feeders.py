@@ -13,6 +13,7 @@ from py4j.protocol import Py4JError
 from pyspark import RDD, InheritableThread, SparkContext
 from pyspark.sql import DataFrame
 
+from sparktf.driver.spark.executor_python import unfit_python
 from sparktf.errors import DataError, ModelContractError, ModelError, NodeLostError, SparkTFError, error_class
 from sparktf.executor.feeder import FeederSettings
 from sparktf.executor.spark_feeder import FED, feed_partition, feed_rows
@@ -122,7 +123,10 @@ class SparkFeeders:
 
 
 def explained(error: Exception, doing: str = "feeding the data") -> SparkTFError:
-    """Returns what Spark's failure means: what was lost is tried again, anything else is the data's fault."""
+    """Returns what Spark's failure means.
+
+    What was lost is tried again; executors whose Python lacks a module are refused; anything else is the data's fault.
+    """
     try:
         text = str(error)
     except _GONE:  # py4j asks the JVM for the text
@@ -135,6 +139,8 @@ def explained(error: Exception, doing: str = "feeding the data") -> SparkTFError
         if kind is not None and issubclass(kind, (DataError, ModelContractError, ModelError)):
             return kind(message)
         return NodeLostError(f"{doing} failed: {message or name}")
+    if (unfit := unfit_python(error)) is not None:
+        return unfit
     if any(sign in text for sign in _LOST):
         return NodeLostError(f"{doing} failed: {_telling(lines)}")
     return DataError(f"Spark cannot compute the data: {_telling(lines)}")

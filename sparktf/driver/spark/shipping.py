@@ -33,7 +33,7 @@ def ship_code(spark: SparkSession, config: JobConfig) -> None:
     name = f"{CODE}{len(shipped)}-{digest}.zip"
     # Executors fetch the archive whenever they come, so it lies in the application's own folder and goes with it.
     folder = Path(SparkFiles.getRootDirectory()) / "sparktf-code"
-    folder.mkdir(exist_ok=True)
+    folder.mkdir(mode=0o700, exist_ok=True)
     context.addArchive(str(archive_files(files, folder / name)))  # unpacked to a folder of the archive's name
     includes.append(name)
 

@@ -273,7 +273,7 @@ def by_date(pen: Pen, name: str, nights: Sequence[DatedMetric]) -> str | None:
         fill = NOW if is_published else CARD
         axes.plot([n for n, _ in points], [v for _, v in points], "o", color=NOW, markerfacecolor=fill, markersize=5)
     if beside:
-        _name_lines(axes, {"this run's model": NOW, "the champion, same rows": THEN})
+        _name_lines(axes, {"this run's model": NOW, "the champion": THEN})
     every = max(1, math.ceil(len(nights) / 4))
     ticks = range(len(nights) - 1, -1, -every)
     axes.set_xticks([*ticks], [_short(nights[n].day, 12) for n in ticks])

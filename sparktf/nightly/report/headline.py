@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import datetime as dt
 from typing import Literal, NamedTuple
 
 from sparktf.driver.console import ending_of
 from sparktf.errors import Verdict
 from sparktf.result import RunResult
+from sparktf.storage.last_word import LastWord
 
 Tone = Literal["good", "worse", "kept", "bad", "waits", "plain"]
 """good: a new model; worse: one that is worse, within the tolerance; kept: the old one stays; bad: somebody has to
@@ -34,14 +36,21 @@ _FAILED = {
 }
 
 
-def headline_of(result: RunResult | None, last_line: str = "") -> Headline:
-    """Returns how a run ended, or that it has not.
+def headline_of_unended(word: LastWord, now_s: float, last_line: str = "") -> Headline:
+    """Returns that a run has no result: it is under way, or nobody is at work on it.
 
     Args:
-        last_line: What a run under way last said.
+        now_s: Seconds since 1970.
+        last_line: What it last said.
     """
-    if result is None:
-        return Headline("Under way", last_line, "plain")
+    heard = f"last word {dt.datetime.fromtimestamp(word.heard_s, dt.UTC):%Y-%m-%d %H:%M}" if word.heard_s else ""
+    if word.is_over(now_s):
+        return Headline("No result", "; ".join(part for part in (heard, "submit the same run id") if part), "bad")
+    return Headline("Under way", last_line or heard, "plain")
+
+
+def headline_of(result: RunResult) -> Headline:
+    """Returns how a run ended."""
     if result.is_interrupted:
         return Headline("Interrupted", _cause(result), "waits")
     if result.verdict is Verdict.DONE:

@@ -14,16 +14,17 @@ from contextlib import suppress
 from typing import Any, NamedTuple
 
 from sparktf.driver.plan.files import FOOTER_THREADS
-from sparktf.errors import CorruptFileError, StorageError, StorageNotFoundError
+from sparktf.errors import CorruptFileError, StorageError, StorageExistsError, StorageNotFoundError
 from sparktf.nightly.natural_order import natural_key
 from sparktf.nightly.report import charts, words
 from sparktf.nightly.report.drawing import styled
-from sparktf.nightly.report.headline import Tone, headline_of, version_of
+from sparktf.nightly.report.headline import Tone, headline_of, headline_of_unended, version_of
 from sparktf.nightly.report.markup import drawn
 from sparktf.nightly.serving import Serving
 from sparktf.result import RunResult
-from sparktf.rundir import SERVING, RunDirectory, is_name
+from sparktf.rundir import EVENTS, SERVING, TERMS, RunDirectory, is_name
 from sparktf.storage.base import Storage, name_of
+from sparktf.storage.last_word import LastWord, last_word
 from sparktf.storage.leftovers import staged_name, sweep
 from sparktf.storage.results import read_result
 
@@ -32,8 +33,12 @@ SHOWN = 120
 
 _ASIDE = "_index-"
 
+_OURS = b" by sparktf "
+"""What stands in the last line of each page."""
+
 _AGAIN = 3
-_METRICS, _DRAWN = 4, 6
+_METRICS, _DRAWN, _RECENT = 4, 6, 30
+_UNDER_WAY: Tone = "plain"
 
 
 class IndexedRun(NamedTuple):
@@ -47,10 +52,23 @@ class IndexedRun(NamedTuple):
     page: str
 
 
+class UnendedRun(NamedTuple):
+    """A run that has no result.
+
+    Attributes:
+        page: As of an `IndexedRun`: a page of an earlier submission.
+    """
+
+    run_id: str
+    word: LastWord
+    page: str
+
+
 class IndexedRuns(NamedTuple):
     """The runs of a name, the last by id first.
 
     Attributes:
+        unended: Those that have no result: under way, or their driver is gone.
         seen: Ids of those that have a result, also where it cannot be read.
         older: How many are not among them.
         current: The version that readers take; None where nothing is published.
@@ -58,6 +76,7 @@ class IndexedRuns(NamedTuple):
 
     name: str
     runs: tuple[IndexedRun, ...]
+    unended: tuple[UnendedRun, ...] = ()
     seen: frozenset[str] = frozenset()
     older: int = 0
     current: int | None = None
@@ -67,11 +86,15 @@ def write_index(storage: Storage, root: str, name: str, now_s: float) -> None:
     """Replaces the page of a name by one of the runs that there are now.
 
     Raises:
+        StorageExistsError: the page that is there is none of sparktf's.
         StorageError: the storage failed; readers have the page that was there.
     """
     folder = f"{root.rstrip('/')}/{name}"
     sweep(storage, folder, (_ASIDE,), now_s)
     path = f"{folder}/index.html"
+    with suppress(StorageNotFoundError):
+        if _OURS not in storage.read_bytes(path):
+            raise StorageExistsError(f"{path} is somebody else's page, and stays")
     for _ in range(_AGAIN):
         found = indexed_runs(storage, root, name)
         aside = f"{folder}/{staged_name(_ASIDE, suffix='.html')}"
@@ -88,7 +111,7 @@ def write_index(storage: Storage, root: str, name: str, now_s: float) -> None:
 
 
 def indexed_runs(storage: Storage, root: str, name: str) -> IndexedRuns:
-    """Returns the runs of a name that have ended.
+    """Returns the runs of a name.
 
     Raises:
         StorageError: the storage failed.
@@ -98,27 +121,43 @@ def indexed_runs(storage: Storage, root: str, name: str) -> IndexedRuns:
 
     seen: set[str] = set()
 
-    def read(run_id: str) -> IndexedRun | None:
+    def read(run_id: str) -> IndexedRun | UnendedRun | None:
         rundir = RunDirectory(root, name, run_id)
         try:
             result = read_result(storage, rundir.result)
         except StorageNotFoundError:
-            return None
+            return _unended(storage, rundir)
         except CorruptFileError:
             seen.add(run_id)
             return None
         seen.add(run_id)
-        return IndexedRun(result, f"{run_id}/report.html" if storage.exists(rundir.report) else "")
+        return IndexedRun(result, _page(storage, rundir))
 
     with ThreadPoolExecutor(FOOTER_THREADS, thread_name_prefix="index") as pool:
-        runs = [run for run in pool.map(read, ids[:SHOWN]) if run is not None]
+        found = list(pool.map(read, ids[:SHOWN]))
+    ended = tuple(run for run in found if isinstance(run, IndexedRun))
+    unended = tuple(run for run in found if isinstance(run, UnendedRun))
     try:
         current = Serving(storage, root, name).current_version()
     except StorageError:
         current = None
-    return IndexedRuns(
-        name, tuple(runs), frozenset(seen), max(len(ids) - SHOWN, 0), None if current is None else current.number
-    )
+    number = None if current is None else current.number
+    return IndexedRuns(name, ended, unended, frozenset(seen), max(len(ids) - SHOWN, 0), number)
+
+
+def _unended(storage: Storage, rundir: RunDirectory) -> UnendedRun | None:
+    """Returns a run that has no result; None for a folder in which none has begun."""
+    try:
+        names = {name_of(entry.path) for entry in storage.list(rundir.path)}
+    except StorageNotFoundError:
+        return None
+    if not {TERMS, EVENTS} & names:
+        return None
+    return UnendedRun(rundir.run_id, last_word(storage, rundir), _page(storage, rundir))
+
+
+def _page(storage: Storage, rundir: RunDirectory) -> str:
+    return f"{rundir.run_id}/{name_of(rundir.report)}" if storage.exists(rundir.report) else ""
 
 
 def index_page(found: IndexedRuns, now_s: float) -> bytes:
@@ -133,14 +172,18 @@ def index_page(found: IndexedRuns, now_s: float) -> bytes:
                 for name in metrics[:_DRAWN]
             )
         )
-    rows = [_row(run, metrics[:_METRICS]) for run in runs]
+    rows = [
+        *(_row(run, metrics[:_METRICS]) for run in runs),
+        *(_unended_row(run, metrics[:_METRICS], now_s) for run in found.unended),
+    ]
+    rows.sort(key=lambda row: natural_key(row["run_id"]), reverse=True)
     nothing = {"title": "No run has ended yet", "tone": "plain", "reason": "", "run_id": "", "link": ""}
     return words.fill(
         "index.html.j2",
         now_s,
         name=found.name,
-        latest=rows[0] if rows else nothing,
-        tiles=_tiles(found),
+        latest=next((row for row in rows if row["tone"] != _UNDER_WAY), nothing),
+        tiles=_tiles(found, [row["tone"] for row in rows]),
         charts=drawings if len(runs) > 1 else [],
         metrics=metrics[:_METRICS],
         runs=rows,
@@ -149,20 +192,37 @@ def index_page(found: IndexedRuns, now_s: float) -> bytes:
     )
 
 
-def _tiles(found: IndexedRuns) -> list[tuple[str, str, str]]:
+def _tiles(found: IndexedRuns, tones: Sequence[Tone]) -> list[tuple[str, str, str]]:
     tiles = []
     if found.current is not None:
         of = next((r.result.run_id for r in found.runs if version_of(r.result) == found.current), "")
         tiles.append(("current version", str(found.current), of and f"of {of}"))
-    recent = [headline_of(run.result).tone for run in found.runs[:30]]
+    recent = [tone for tone in tones if tone != _UNDER_WAY][:_RECENT]
     counts: dict[str, tuple[Tone, ...]] = {
         "with a model": ("good", "worse"),
         "kept the old one": ("kept",),
         "failed": ("bad",),
     }
     over = f"of the last {len(recent)}"
-    tiles += [(what, str(sum(tone in tones for tone in recent)), over) for what, tones in counts.items()]
+    tiles += [(what, str(sum(tone in of for tone in recent)), over) for what, of in counts.items()]
     return tiles
+
+
+def _unended_row(run: UnendedRun, metrics: Sequence[str], now_s: float) -> dict[str, Any]:
+    head = headline_of_unended(run.word, now_s)
+    return {
+        "run_id": run.run_id,
+        "link": run.page,
+        "date": "",
+        "title": head.title,
+        "tone": head.tone,
+        "reason": head.reason,
+        "figures": [""] * len(metrics),
+        "version": "",
+        "rows": "",
+        "took": "",
+        "began": "",
+    }
 
 
 def _row(run: IndexedRun, metrics: Sequence[str]) -> dict[str, Any]:

@@ -11,7 +11,7 @@ from sparktf.errors import ErrorRecord
 from sparktf.events import MetricsSeen
 from sparktf.nightly.report import charts, words
 from sparktf.nightly.report.drawing import Pen, styled
-from sparktf.nightly.report.headline import headline_of, version_of
+from sparktf.nightly.report.headline import headline_of, headline_of_unended, version_of
 from sparktf.nightly.report.markup import drawn
 from sparktf.nightly.report.node_views import attempts_view, nodes_view
 from sparktf.nightly.report.stored import StoredRun
@@ -63,7 +63,7 @@ def run_page(run: StoredRun, now_s: float) -> bytes:
         run=run.rundir.run,
         name=run.rundir.name,
         run_id=run.rundir.run_id,
-        headline=headline_of(result, told.last_line),
+        headline=headline_of(result) if result else headline_of_unended(run.word, now_s, told.last_line),
         tiles=_tiles(run, now_s),
         sections=sections,
         config=run.config,
@@ -205,7 +205,7 @@ def _notes(result: RunResult | None) -> list[str]:
     if result.kept is not None:
         kept = result.kept
         best = f"best {kept.metric} {words.figure(kept.value)}"
-        notes.append(f"The weights are those of epoch {kept.epoch + 1}, update {kept.step:,}: {best}.")
+        notes.append(f"The weights are {kept.whose}: {best}.")
     if result.evaluation_error is not None:
         notes.append(f"The last commits are not evaluated: {result.evaluation_error.message}")
     return notes

@@ -36,6 +36,7 @@ from sparktf.result import AttemptResult, RunResult
 from sparktf.rundir import RunDirectory
 from sparktf.samples import Samples
 from sparktf.storage.base import Storage
+from sparktf.storage.last_word import UNHEARD, LastWord, last_word
 from sparktf.storage.results import read_result
 
 _ROUNDED_S = 1.0
@@ -96,6 +97,7 @@ class StoredRun:
         found: Checks of the data that do not hold, by level, "refuse" and "warn"; empty where there are none.
         checked: Whether the configuration checks the data, where that is known.
         problems: What of the run could not be read.
+        word: Its last sign of life, where it has no result.
     """
 
     rundir: RunDirectory
@@ -106,6 +108,7 @@ class StoredRun:
     found: dict[str, list[Finding]] = field(default_factory=dict)
     checked: bool = False
     problems: tuple[str, ...] = ()
+    word: LastWord = UNHEARD
 
 
 def gather(
@@ -131,6 +134,8 @@ def gather(
         problems.append(f"{told.unread:,} of the files with the run's events cannot be read")
     told = told if result is None else _completed(told, result)
     stored = StoredRun(rundir, result, told, text, checked=checks is not None, problems=tuple(problems))
+    if result is None:
+        stored = replace(stored, word=last_word(storage, rundir))
     content = _read(storage, rundir.statistics)
     return stored if content is None else _with_statistics(stored, storage, content, checks)
 

@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 
 from sparktf.carried import Carried, CarriedVariable
 from sparktf.errors import ModelContractError
+from sparktf.trainer.model.averages import begin_averages
 from sparktf.trainer.model.entries import Moves, Vocabulary, listed, moves
 from sparktf.trainer.model.lookups import Fed, fed_tables, lookups_of, same_vocabularies, tables_of, vocabulary_of
 from sparktf.trainer.model.optimizer_state import OptimizerState
@@ -208,6 +209,7 @@ def carry(ours: Side, theirs: Side, named: Mapping[str, str], *, source: str, op
         raise ModelContractError(f"train.init_from: {_nothing_fits(decisions, left, source)}")
     for decision in decisions:
         _apply(decision, decision.ours.variables, decision.theirs.variables if decision.theirs else ())
+    begin_averages(ours.model)  # those of what is new, and of all where no state is taken over
     done = optimizer and _carry_optimizer(ours.model, theirs.model, decisions)
     return Carried(source=source, optimizer=done, variables=tuple(d.told() for d in decisions), left=left)
 

@@ -15,6 +15,7 @@ from sparktf.trainer.model.export import serving_signature, serving_tensors
 from sparktf.trainer.model.model import UserModel
 from sparktf.trainer.model.said import first_line
 from sparktf.trainer.model.tensors import Tensors, example
+from sparktf.trainer.model.tracing import traced
 
 SAVED_MODEL = ("saved_model.pb", "fingerprint.pb", "variables/", "assets/")
 """What the names of a SavedModel's files begin with, among those of a published version."""
@@ -24,7 +25,7 @@ class Champion:
     """A published model beside one that takes the same rows; what it predicts has the structure of the other's."""
 
     def __init__(self, folder: Path, beside: UserModel) -> None:
-        """Loads it, and has it predict once.
+        """Loads it, and looks at what it predicts.
 
         Args:
             folder: Of its SavedModel.
@@ -40,18 +41,17 @@ class Champion:
         except Exception as error:  # whatever TensorFlow raises over a file that it cannot read, or an op that is gone
             raise ModelContractError(f"it does not load: {type(error).__name__}: {first_line(error)}") from error
         self._names = self._inputs()
-        rows = example(self._spec)
-        ours = beside.model(beside.layout.x(rows), training=False)
+        ours = traced(lambda: beside.model(beside.layout.x(example(self._spec)), training=False))
         self._structure, self._outputs = ours, _output_names(beside, ours)
         try:
-            theirs = self(rows)
+            theirs = traced(lambda: self(example(self._spec)))
         except ModelContractError:
             raise
         except Exception as error:  # as above
             raise ModelContractError(f"it does not run: {type(error).__name__}: {first_line(error)}") from error
         for name, one, other in zip(self._outputs, *map(tf.nest.flatten, (ours, theirs)), strict=True):
-            has, wanted = tuple(other.shape[1:]), tuple(one.shape[1:])
-            if has != wanted:
+            has, wanted = other.shape[1:], one.shape[1:]
+            if not has.is_compatible_with(wanted):
                 raise ModelContractError(f"its output {name} has the shape {has}, and the new model's {wanted}")
 
     def _inputs(self) -> tuple[str, ...]:

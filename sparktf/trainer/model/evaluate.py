@@ -14,7 +14,7 @@ import tensorflow as tf
 
 from sparktf.feed.columns import row_count
 from sparktf.trainer.model.model import UserModel
-from sparktf.trainer.model.tensors import Tensors, encoded_example, rows_of, signature, to_tensors
+from sparktf.trainer.model.tensors import Tensors, rows_of, signature, to_tensors
 
 
 class RowSource(Protocol):
@@ -106,5 +106,5 @@ class Evaluator:
 
     def warm_up(self) -> None:
         """Creates the metrics' variables, also on a worker that never gets a row."""
-        self._step(encoded_example(self._model.spec), 1)
+        self._step.get_concrete_function()
         self._model.model.reset_metrics()

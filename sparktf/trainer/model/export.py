@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import importlib
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -16,14 +16,26 @@ from sparktf.feature import Feature, FeedSpec
 from sparktf.trainer.model.model import UserModel
 from sparktf.trainer.model.predictions import ROW_SPLITS, named_outputs
 from sparktf.trainer.model.tensors import Tensors
+from sparktf.trainer.model.written import KERAS, check_written
 
 
-def export_model(model: UserModel, assets: dict[str, Any], folder: Path, *, source_version: int | None = None) -> None:
-    """Writes `saved_model/`, `model.keras`, `assets.json` and `feed.json` below the folder.
+def export_model(
+    model: UserModel,
+    assets: dict[str, Any],
+    folder: Path,
+    *,
+    source_version: int | None = None,
+    formats: Sequence[str] = (KERAS,),
+) -> None:
+    """Writes `saved_model/`, `assets.json` and `feed.json` below the folder, and `model.keras` if `formats` says so.
 
     The SavedModel's signature `serving_default` takes one tensor `[batch, ...]` for each input, by the names of
     `data.inputs`; of a ragged one `name`, all values [n], and `name_row_splits`, int64 [batch + 1].
+
+    Raises:
+        ModelContractError: Keras cannot write the model into such a file.
     """
+    check_written(model.model, formats)
     folder.mkdir(parents=True, exist_ok=True)
     flavour = importlib.import_module(model.flavour)
     archive = flavour.export.ExportArchive()
@@ -34,7 +46,8 @@ def export_model(model: UserModel, assets: dict[str, Any], folder: Path, *, sour
     options = {"verbose": False} if model.flavour == "keras" else {}
     with _own_signature_only(model):
         archive.write_out(str(folder / "saved_model"), **options)
-    model.model.save(str(folder / "model.keras"))
+    if KERAS in formats:
+        model.model.save(str(folder / "model.keras"))
     (folder / "assets.json").write_text(json.dumps(assets, indent=1, sort_keys=True))
     exported = ModelFeed(
         spec=inputs_alone(model.spec),

@@ -14,7 +14,7 @@ import tensorflow as tf
 
 from sparktf.layers.sharded import Sharded
 from sparktf.trainer.model.entries import Vocabulary, vocabulary
-from sparktf.trainer.model.model import recorded
+from sparktf.trainer.model.tracing import recorded
 from sparktf.trainer.model.variable_names import layers_of
 
 _ARRANGING = {
@@ -93,7 +93,7 @@ def fed_tables(model: Any, x: Callable[[], Any]) -> dict[int, Fed]:
         del values
         asked.setdefault(id(layer), []).append(_values(arguments[0]))
 
-    with recorded(), _noting(lookups_of(model), give), _noting(tables_of(model), ask):
+    with recorded(), noting(lookups_of(model), give), noting(tables_of(model), ask):
         model(tf.nest.map_structure(_as_input, x(), expand_composites=True), training=False)
     return {table: _fed(tensors, given) for table, tensors in asked.items()}
 
@@ -131,8 +131,8 @@ def _is_embedding(layer: Any) -> bool:
 
 
 @contextmanager
-def _noting(layers: list[Any], note: Callable[[Any, Any, Any], None]) -> Iterator[None]:
-    """Has calls of some layers noted."""
+def noting(layers: list[Any], note: Callable[[Any, Any, Any], None]) -> Iterator[None]:
+    """Has calls of some layers noted: layer, arguments, and what it returned."""
     for layer in layers:
         # Past Keras's own way to set an attribute, which would keep track of it.
         object.__setattr__(layer, "call", _noted(layer, layer.call, note))

@@ -8,7 +8,7 @@ import platform
 import random
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager, nullcontext
+from contextlib import nullcontext
 from typing import Any
 
 import numpy as np
@@ -19,13 +19,13 @@ from sparktf.errors import ModelContractError
 from sparktf.feature import FeedSpec
 from sparktf.layers.model_tables import Tables
 from sparktf.layers.row_updates import update_rows
+from sparktf.trainer.model.averages import begin_averages, build_averages, keeps_averages
 from sparktf.trainer.model.contract import check_inputs, check_targets, naming_tensors
+from sparktf.trainer.model.exact import check_compiled, check_exact
 from sparktf.trainer.model.tensors import Layout, Tensors, example
+from sparktf.trainer.model.tracing import build_layers, recorded, traced_in_scope
 from sparktf.trainer.model.trackables import tensorflow_variable
 from sparktf.wire.control import Flavour
-
-_EXACT_REDUCTIONS = {"sum_over_batch_size", "mean", "auto"}
-_PAIRWISE_LOSSES = {"circle"}
 
 
 def load_function(config: JobConfig) -> Callable[..., Any]:
@@ -82,11 +82,6 @@ def seed_everything(seed: int) -> None:
             sys.modules[flavour].utils.set_random_seed(seed)
 
 
-def recorded() -> Any:
-    """Has what TensorFlow is asked to do be recorded, in a graph that nobody runs; variables are made nevertheless."""
-    return tf.__internal__.FuncGraph("recorded").as_default()
-
-
 class UserModel:
     """A compiled Keras model of either flavour, built on the feed's shapes.
 
@@ -111,7 +106,8 @@ class UserModel:
 
         Args:
             unseen: Nothing reads the variables, which are elsewhere and may be large.
-            trains: Its optimizer has what it keeps for each weight, which may take twice their memory.
+            trains: Its optimizer has all that it keeps for each weight, which may take twice their memory; else
+                averages of the weights alone, if it keeps any.
 
         Raises:
             ModelContractError: not a compiled Keras model, inputs that the feed does not fit, or something that cannot
@@ -120,16 +116,25 @@ class UserModel:
         seed_everything(config.train.seed)
         self.model = build(dict(config.params), dict(assets))
         self.flavour = _flavour(self.model, config.model)
-        _check_compiled(self.model, config.model)
+        check_compiled(self.model, config.model, self.flavour)
         self.spec = spec
         check_inputs(self.model, spec)
         check_targets(self.model, spec, self.losses())
         self.layout = Layout(spec, tuple(getattr(self.model, "output_names", None) or ()))
         with naming_tensors(spec), recorded() if unseen else nullcontext():
-            self._build_variables()
+            if unseen:
+                self._build_variables()
+            else:
+                build_layers(self.model, lambda: self.layout.x(example(spec)))
+                traced_in_scope(self._build_variables, self.flavour)
+        if not self.model.trainable_variables:
+            raise ModelContractError("model: it has no weight that is trained")
         if trains:
             self.optimizer.build(self.model.trainable_variables)
-        _check_exact(self.model, self.losses())
+            begin_averages(self.model)
+        elif self.keeps_averages:
+            build_averages(self.model)
+        check_exact(self.model, self.losses(), self.flavour)
         self.tables = Tables(self.model)
         update_rows(self.model)
 
@@ -146,6 +151,11 @@ class UserModel:
     def optimizer(self) -> Any:
         return self.model.optimizer
 
+    @property
+    def keeps_averages(self) -> bool:
+        """Whether its optimizer keeps averages of the weights, which are evaluated and exported in their place."""
+        return keeps_averages(self.model)
+
     def variables(self) -> list[Any]:
         """Returns the tf.Variables of the model, those of its optimizer not among them."""
         return [tensorflow_variable(variable) for variable in self.model.variables]
@@ -155,9 +165,12 @@ class UserModel:
         return [tensorflow_variable(variable) for variable in self.model.trainable_variables]
 
     def _build_variables(self) -> None:
-        """Creates every variable now: inside a traced function under a strategy it would be too late."""
+        """Creates every variable now, of the losses too: in a replica under a strategy it would be too late."""
         rows = example(self.spec)
-        self.layout.fit_outputs(self.model(self.layout.x(rows), training=False))
+        y_pred = self.model(self.layout.x(rows), training=False)
+        self.layout.fit_outputs(y_pred)
+        if self.flavour == "keras":  # without regularisers, for which a model must have its weights' values
+            self.model._compile_loss(self.layout.y(rows), y_pred, self.layout.sample_weight(rows))
 
     def compute_loss(self, rows: Tensors, y_pred: Any, *, training: bool) -> Any:
         """Returns the total loss of the rows: mean over rows and loss weights, plus regularisers."""
@@ -171,7 +184,7 @@ class UserModel:
         return self.model.compute_loss(x=x, y=y, y_pred=y_pred, sample_weight=weight)
 
     def gradients(self, rows: Tensors, scale: Any, values: Sequence[Any] = ()) -> tuple[Any, list[Any]]:
-        """Returns `scale` times the loss of the rows, and of its gradient by each trainable variable.
+        """Returns `scale` times the loss of the rows, and of its gradient by each trainable variable, for `apply`.
 
         The gradient by a variable that the loss does not use is None. Under a strategy both Keras flavours divide the
         loss, regularisers included, by the number of replicas.
@@ -183,16 +196,9 @@ class UserModel:
             tape.watch(list(values))
             y_pred = self.model(self.layout.x(rows), training=True)
             loss = tf.cast(self.compute_loss(rows, y_pred, training=True), tf.float32) * scale
-        return loss, tape.gradient(loss, [*self.trained(), *values])
-
-    @contextmanager
-    def unchanged(self) -> Iterator[None]:
-        """Has made-up rows leave no trace, such as in the moving averages of a BatchNorm."""
-        state = self.model.non_trainable_variables
-        before = [v.numpy() for v in state]
-        yield
-        for variable, value in zip(state, before, strict=True):
-            variable.assign(value)
+            # By `loss_scale_factor`, which `apply` takes out of the gradients.
+            scaled = self.optimizer.scale_loss(loss) if self.flavour == "keras" else loss
+        return loss, tape.gradient(scaled, [*self.trained(), *values])
 
     def losses(self) -> list[Any]:
         """Returns the loss objects, functions and names that the user compiled with."""
@@ -264,24 +270,6 @@ def _flavour(model: Any, name: str) -> Flavour:
     raise ModelContractError(f"model: {name} returned {type(model).__name__}, not a compiled Keras model")
 
 
-def _check_compiled(model: Any, name: str) -> None:
-    if not (getattr(model, "compiled", False) or getattr(model, "_is_compiled", False)):
-        raise ModelContractError(
-            f"model: {name} returned a model that is not compiled: call model.compile(optimizer, loss)"
-        )
-    if not getattr(model, "loss", None):
-        raise ModelContractError(f"model: {name} compiled its model without a loss")
-    base = next(
-        c for c in type(model).__mro__ if c.__name__ == "Model" and c.__module__.startswith(("keras.", "tf_keras."))
-    )
-    for method in ("train_step", "test_step", "compute_loss"):
-        if getattr(type(model), method) is not getattr(base, method):
-            raise ModelContractError(
-                f"model: {type(model).__name__} overrides {method}, which cannot be weighted exactly over workers: "
-                "use compile(loss=...), or the low-level contract train(node)"
-            )
-
-
 def _noting_one_number(loss: Any, found: list[Any]) -> Callable[[Any, Any], Any]:
     """Returns the `call` of a loss, which notes whether it gives one number for all rows: a mean, a sum, whatever."""
     call = loss.call
@@ -294,61 +282,6 @@ def _noting_one_number(loss: Any, found: list[Any]) -> Callable[[Any, Any], Any]
         return values
 
     return noting
-
-
-def _check_exact(model: Any, losses: list[Any]) -> None:
-    """Refuses what cannot be weighted by rows over workers (docs/exactness.md lists it)."""
-    for loss in losses:
-        if _name(loss).lower() in _PAIRWISE_LOSSES:
-            raise ModelContractError(
-                f"model: loss {_name(loss)} compares the rows of a batch, which workers do not share: use another"
-            )
-        reduction = getattr(loss, "reduction", "sum_over_batch_size")
-        if reduction not in _EXACT_REDUCTIONS:
-            raise ModelContractError(
-                f"model: loss {_name(loss)} has reduction '{reduction}', which cannot be weighted exactly over "
-                "workers: use 'sum_over_batch_size'"
-            )
-    for layer in layers_of(model):
-        if getattr(layer, "synchronized", False) or type(layer).__name__ == "SyncBatchNormalization":
-            raise ModelContractError(
-                f"model: layer '{layer.name}' is a synchronised BatchNorm, which updates cannot be exact with"
-            )
-        if getattr(layer, "activity_regularizer", None) is not None:
-            raise ModelContractError(
-                f"model: layer '{layer.name}' has an activity_regularizer, which cannot be weighted exactly"
-            )
-        if getattr(layer, "_losses", None):
-            raise ModelContractError(
-                f"model: layer '{layer.name}' calls add_loss, which cannot be weighted exactly over workers"
-            )
-    _check_optimizer(model.optimizer)
-
-
-def _name(loss: Any) -> str:
-    """Returns the name of a loss object, function or name."""
-    return str(loss) if isinstance(loss, str) else str(getattr(loss, "name", getattr(loss, "__name__", type(loss))))
-
-
-def _check_optimizer(optimizer: Any) -> None:
-    if "LossScaleOptimizer" in type(optimizer).__name__:
-        raise ModelContractError(
-            "model: LossScaleOptimizer (mixed_float16) is not supported: use float32 or mixed_bfloat16"
-        )
-    if getattr(optimizer, "gradient_accumulation_steps", None):
-        raise ModelContractError(
-            "model: gradient_accumulation_steps is not supported: "
-            "train.batch_size is the rows of one update over all workers"
-        )
-    if not hasattr(optimizer, "build"):
-        raise ModelContractError(
-            f"model: {type(optimizer).__name__} is a legacy optimizer: use one of keras.optimizers"
-        )
-
-
-def layers_of(model: Any) -> Iterator[Any]:
-    """Yields a model and all layers in it, however deep."""
-    yield from model._flatten_layers()
 
 
 def _leaves(structure: Any) -> Iterator[Any]:

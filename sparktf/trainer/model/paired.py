@@ -25,7 +25,8 @@ from sparktf.trainer.model.champion import Champion
 from sparktf.trainer.model.evaluate import Evaluator, RowSource, Sharing
 from sparktf.trainer.model.model import UserModel
 from sparktf.trainer.model.slices import SliceCodes, SliceColumn
-from sparktf.trainer.model.tensors import Tensors, encoded_example, rows_of, signature, to_tensors
+from sparktf.trainer.model.tensors import Tensors, example, rows_of, signature, to_tensors
+from sparktf.trainer.model.tracing import traced
 
 _KEPT_NBYTES = 64 << 20
 """Targets and predictions of so many bytes are kept before metrics look at them."""
@@ -63,7 +64,7 @@ class PairedEvaluator:
         slices: Sequence[SliceColumn],
         seed: int,
     ) -> None:
-        """Has all predict one row, which is made up.
+        """Looks at what all predict, of no row.
 
         Args:
             evaluator: Of the same model, and warmed up: the metrics have their variables.
@@ -74,7 +75,7 @@ class PairedEvaluator:
         self._sharing = sharing
         self._columns = [SliceCodes(column, _MOST_SLICES) for column in slices]
         self._draw = generator(Draw.BUCKETS, seed, sharing.number)
-        self._structure = self._scored(rows_of(encoded_example(model.spec), 0, 1))
+        self._structure = traced(lambda: self._scored(example(model.spec)))
         leaves = [leaf for leaf in tf.nest.flatten(self._structure) if leaf is not None]
         kept = [tf.TensorSpec((None, *leaf.shape[1:]), leaf.dtype) for leaf in leaves]
         sizes = [tf.TensorSpec((), tf.int32)] * 2

@@ -10,7 +10,8 @@ import tensorflow as tf
 from sparktf.errors import ModelContractError
 from sparktf.feature import Feature, FeedSpec
 from sparktf.feed.columns import Array, Column, Columns, Ragged, Strings
-from sparktf.trainer.model.model import UserModel, layers_of
+from sparktf.trainer.model.exact import layers_of
+from sparktf.trainer.model.model import UserModel
 from sparktf.trainer.model.predictions import (
     ROW_SPLITS,
     About,
@@ -75,12 +76,12 @@ def _tensor(feature: Feature, inputs: dict[str, Array]) -> Any:
     return tf.RaggedTensor.from_row_splits(values, inputs[f"{feature.name}{ROW_SPLITS}"])
 
 
-def made_up_row(spec: FeedSpec) -> Columns:
-    """Returns one row of zeros and empty texts, with which every model is built."""
-    return {feature.key: _made_up(feature) for feature in spec.inputs}
+def made_up_rows(spec: FeedSpec, rows: int) -> Columns:
+    """Returns rows of zeros and empty texts; ragged ones have one value."""
+    return {feature.key: _made_up(feature, rows) for feature in spec.inputs}
 
 
-def _made_up(feature: Feature) -> Column:
-    shape = (1,) if feature.ragged else (1, *feature.shape)
-    values: Any = Strings.blank(1, shape[1:]) if feature.is_text else np.zeros(shape, feature.numpy_dtype)
-    return Ragged(values, np.array([0, 1], np.int64)) if feature.ragged else values
+def _made_up(feature: Feature, rows: int) -> Column:
+    shape = (rows,) if feature.ragged else (rows, *feature.shape)
+    values: Any = Strings.blank(rows, shape[1:]) if feature.is_text else np.zeros(shape, feature.numpy_dtype)
+    return Ragged(values, np.arange(rows + 1, dtype=np.int64)) if feature.ragged else values

@@ -7,6 +7,7 @@ from typing import Any
 
 import tensorflow as tf
 
+from sparktf.errors import ModelContractError
 from sparktf.feature import Feature, FeedSpec
 from sparktf.feed.columns import Array, Column, Columns, Ragged, Strings
 from sparktf.feed.memory import ALIGNMENT
@@ -88,25 +89,17 @@ def _decoded(values: Any, codes: Any) -> Any:
 
 
 def example(spec: FeedSpec, rows: int = 1) -> Tensors:
-    """Returns zeros (empty texts) of the feed's dtypes and shapes, to build a model with; text already decoded.
+    """Returns zeros (empty texts) of the feed's dtypes and shapes, to look at a model with; text already decoded.
 
-    Ragged rows have one value.
+    They are for a graph that is not run: no model need take such rows. Ragged ones have one value.
     """
-    return {f.key: _example(f, rows, f.dtype) for f in spec.features}
+    return {f.key: _example(f, rows) for f in spec.features}
 
 
-def _example(feature: Feature, rows: int, dtype: str) -> Any:
+def _example(feature: Feature, rows: int) -> Any:
     shape = (rows, 1) if feature.ragged else (rows, *feature.shape)
-    values = tf.fill(shape, "") if dtype == "string" else tf.zeros(shape, dtype)
+    values = tf.fill(shape, "") if feature.is_text else tf.zeros(shape, feature.dtype)
     return tf.RaggedTensor.from_tensor(values, row_splits_dtype=tf.int64) if feature.ragged else values
-
-
-def encoded_example(spec: FeedSpec) -> Tensors:
-    """Returns one row of zeros as it crosses into a `tf.function`: text as codes and values."""
-    return {
-        f.key: (_example(f, 1, "int32"), tf.constant([""])) if f.dtype == "string" else _example(f, 1, f.dtype)
-        for f in spec.features
-    }
 
 
 class Layout:
@@ -127,6 +120,9 @@ class Layout:
 
         A target `[batch]` beside a prediction `[batch, 1]` would broadcast to `[batch, batch]` in a loss written as a
         plain function, so it is made `[batch, 1]`, as Keras's own `fit` does.
+
+        Raises:
+            ModelContractError: nobody knows how many axes an output has.
         """
         self._outputs_are_list = isinstance(y_pred, (list, tuple))
         names = self._output_names or tuple(t.name for t in self._spec.targets)
@@ -139,7 +135,7 @@ class Layout:
         self._expand = frozenset(
             t.key
             for t in self._spec.targets
-            if t.shape == () and t.name in predictions and tuple(predictions[t.name].shape[1:]) == (1,)
+            if t.shape == () and t.name in predictions and _is_column(t.name, predictions[t.name])
         )
 
     def x(self, rows: Tensors) -> Any:
@@ -177,3 +173,13 @@ class Layout:
         if self._outputs_are_list:
             return [by_name.get(name) for name in self._output_names or by_name]
         return by_name
+
+
+def _is_column(name: str, prediction: Any) -> bool:
+    """Whether a prediction is [batch, 1]."""
+    if prediction.shape.rank is None:
+        raise ModelContractError(
+            f"model: how many axes the output of '{name}' has is not known until it is computed: give it a shape, by "
+            "tf.ensure_shape where it comes from tf.py_function or tf.numpy_function"
+        )
+    return tuple(prediction.shape[1:]) == (1,)

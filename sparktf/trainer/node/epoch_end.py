@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 
 from sparktf.config.patience import WatchedMetric
-from sparktf.errors import PreflightError
-from sparktf.keep import Evaluation, KeepRule, merged, metric_rule
+from sparktf.errors import PreflightError, TimeUpError
+from sparktf.keep import BEGUN, Evaluation, KeepRule, merged, metric_rule
 from sparktf.plateau import by_epoch, in_words, is_enough, is_reduction_due, standstill
 from sparktf.sequence import Stream
 from sparktf.stopping import Stopped
@@ -116,10 +116,10 @@ class EpochEnd:
         """Whether nothing more is trained where an attempt begins, whose weights are evaluated then; all nodes call it.
 
         Raises:
-            PreflightError: nothing is trained, and there is no time for it.
+            TimeUpError: nothing is trained, and there is no time for it.
         """
         if self._limit is not None and not position.step and self._is_time_up(time.monotonic()):
-            raise PreflightError(f"{self._limit.said} leaves no time to train: {self._limit.left_s:.0f} s were left")
+            raise TimeUpError(f"{self._limit.said} leaves no time to train: {self._limit.left_s:.0f} s were left")
         restore = self._member.place.spec.restore
         # Of an epoch that is begun, the metrics are to come; those of the one before were looked at when it began.
         is_between = restore is not None and not restore.cursor.rows and restore.cursor.epoch > 0
@@ -194,7 +194,8 @@ class EpochEnd:
         settings = self._train.reduce_lr_on_plateau
         if settings is None or self._rate is None:
             return 0.0
-        if not is_reduction_due(self._rules[_REDUCE], settings, self._history(epoch)):
+        trained = [evaluation for evaluation in self._history(epoch) if evaluation.epoch != BEGUN]
+        if not is_reduction_due(self._rules[_REDUCE], settings, trained):
             return 0.0
         old = self._rate.get()
         return max(old * settings.factor, settings.min_lr) if old > np.float32(settings.min_lr) else 0.0

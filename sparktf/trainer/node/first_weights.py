@@ -16,6 +16,7 @@ from sparktf.trainer.model.carry import Side, carry
 from sparktf.trainer.model.lookups import inputs_of
 from sparktf.trainer.model.model import UserModel
 from sparktf.trainer.model.tensors import example
+from sparktf.trainer.model.tracing import build_layers, traced
 from sparktf.trainer.model.variable_names import layers_of
 from sparktf.trainer.node.checkpoint import fetch
 from sparktf.trainer.node.place import Place
@@ -103,7 +104,8 @@ def _loaded(
         first = error
     try:
         built = build(dict(place.spec.config.params), assets)
-        built(model.layout.x(example(model.spec)), training=False)
+        build_layers(built, lambda: model.layout.x(example(model.spec)))
+        traced(lambda: built(model.layout.x(example(model.spec)), training=False))
         built.load_weights(str(file))
     except Exception as error:
         raise ModelContractError(

@@ -10,12 +10,13 @@ from typing import NamedTuple
 
 from pyarrow import flight
 
+from sparktf.errors import NodeLostError
 from sparktf.feed.client import data_client
 from sparktf.feed.server import DataServer
 from sparktf.feed.staged_parts import StagedParts
 from sparktf.feed.staged_rows import Budget
 from sparktf.feed.staging import Staging
-from sparktf.ports import at_free_port
+from sparktf.ports import started
 from sparktf.result import NodeInput
 from sparktf.sequence import Stream
 from sparktf.trainer.node.place import Place
@@ -55,7 +56,7 @@ class Intake:
         host = spec.cluster.address(spec.node).rpartition(":")[0]
         access = place.client.access
         common = (work, access.secret, access.tls, spec.attempt, self._stagings, self._sealed)
-        self._server = at_free_port(spec.config.cluster.node_ports, lambda port: DataServer(host, port, *common))
+        self._server = started(host, spec.config.cluster.node_ports, lambda port: DataServer(host, port, *common))
         self.address: DataAddress = self._server.address
 
     def open(self, stream: Stream, epoch: int, share: StagedShare) -> StagedParts:
@@ -111,5 +112,5 @@ class Intake:
         try:
             with data_client(peer, self._place.client.access) as node:
                 return node.fetch_block(span, self._stagings[span.stream])
-        except flight.FlightError:
+        except (flight.FlightError, NodeLostError):
             return False  # it is gone, or in another epoch: the driver knows more

@@ -6,6 +6,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import tensorflow as tf
+
 from sparktf.errors import NotStoredError, StorageError
 from sparktf.feed.columns import Columns, row_count
 from sparktf.keep import KeepRule
@@ -14,7 +16,9 @@ from sparktf.sequence import Stream
 from sparktf.storage.checkpoints import upload_folder
 from sparktf.trainer.model.export import export_model
 from sparktf.trainer.model.model import UserModel
-from sparktf.trainer.model.predict import made_up_row, predictions_of
+from sparktf.trainer.model.predict import made_up_rows, predictions_of
+from sparktf.trainer.model.predictions import Predictions
+from sparktf.trainer.model.written import check_written
 from sparktf.trainer.node.best import BestEpoch
 from sparktf.trainer.node.fresh import check_loads
 from sparktf.trainer.node.place import Place
@@ -73,6 +77,15 @@ class Output:
         """Returns where the best weights are kept, those that the attempt before has left among them."""
         return BestEpoch(rule, self._place, sum_over_workers)
 
+    def check(self, model: UserModel) -> None:
+        """Looks whether a model can be exported, before it is trained.
+
+        Raises:
+            ModelContractError: it cannot be, as `export.formats` has it.
+        """
+        if self._writes and (said := check_written(model.model, self._place.spec.config.export.formats)):
+            self._place.warn(said)
+
     def export(self, model: UserModel) -> None:
         """Exports the model into the staging folder; the driver publishes it.
 
@@ -87,27 +100,39 @@ class Output:
             return
         place.enter("exporting")
         folder = place.work / "model"
-        export_model(model, place.spec.assets, folder, source_version=place.spec.source_version)
+        formats = place.spec.config.export.formats
+        export_model(model, place.spec.assets, folder, source_version=place.spec.source_version, formats=formats)
         if place.spec.config.publish is not None:
-            self._check(model, folder)
+            self._try_out(model, folder)
         try:
             self.model = upload_folder(place.storage, folder, place.rundir.staged(place.spec.attempt, self.folder))
         except StorageError as error:
             raise NotStoredError(f"the model could not be stored: {error}") from error
 
-    def _check(self, model: UserModel, folder: Path) -> None:
+    def _try_out(self, model: UserModel, folder: Path) -> None:
         place, config = self._place, self._place.spec.config
-        rows = self._rows()
-        if not row_count(rows):
-            place.warn(
-                "publish: the exported model is compared with the trained one on a row of zeros, since the node that "
-                "exports it has read no others"
-            )
-            rows = made_up_row(model.spec)
-        predictions_of(model, rows).write(folder)
+        self._predictions(model).write(folder)
         imports = config.publish.imports if config.publish is not None else ()
         refused = {module.partition(".")[0] for module in config.modules.values()} - {"sparktf"}
         check_loads(folder, place.work, limit_s=config.timeouts.upload, refused=refused, imports=imports)
+
+    def _predictions(self, model: UserModel) -> Predictions:
+        """Returns what the model predicts for rows that this node has read; where it has read none, for one of zeros.
+
+        No model need take such a row: it may be a text that no vocabulary has, or no image.
+        """
+        rows = self._rows()
+        if row_count(rows):
+            return predictions_of(model, rows)
+        try:
+            found, compared = predictions_of(model, made_up_rows(model.spec, 1)), "a row of zeros"
+        except tf.errors.OpError:
+            found, compared = predictions_of(model, made_up_rows(model.spec, 0)), "no row: it takes none of zeros"
+        self._place.warn(
+            "publish: the node that exports the model has read no rows, so that it is compared with the trained one on "
+            f"{compared}"
+        )
+        return found
 
     def flush(self) -> None:
         """Stores the summaries; what cannot be stored is kept for the next time, and is no reason to stop."""

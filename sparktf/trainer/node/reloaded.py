@@ -84,6 +84,8 @@ def _saved_model(path: Path, stored: Predictions) -> str | None:
 
 def _keras(path: Path, stored: Predictions) -> tuple[str | None, str]:
     """Returns what is wrong with `model.keras`, or else why it is not compared, if so."""
+    if not path.exists():
+        return None, "export.formats leaves it out"
     if path.stat().st_size > _LARGE_NBYTES:
         return None, f"it is larger than {_LARGE_NBYTES / 1e6:g} MB"
     import tensorflow as tf  # noqa: PLC0415 - as above

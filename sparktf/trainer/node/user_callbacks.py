@@ -19,7 +19,7 @@ _INSTEAD = {
     "ReduceLROnPlateau": "train.reduce_lr_on_plateau",
     "LearningRateScheduler": "a schedule in the optimizer",
     "BackupAndRestore": "the checkpoints of the run",
-    "SwapEMAWeights": "none: weights are exported as they are trained",
+    "SwapEMAWeights": "use_ema in the optimizer, whose averages are evaluated and exported",
 }
 """Callbacks of Keras that change what is trained -> what to have in their place."""
 

@@ -8,8 +8,10 @@ from typing import Any, NamedTuple, Protocol
 
 from sparktf.comparison import Comparison
 from sparktf.errors import PreflightError
-from sparktf.keep import Evaluation, KeepRule, Kept, keep_rule, merged
+from sparktf.feed.pipeline import NodeFeed
+from sparktf.keep import BEGUN, Evaluation, KeepRule, Kept, keep_rule, merged
 from sparktf.sequence import Stream
+from sparktf.trainer.model.averages import take_averages
 from sparktf.trainer.model.evaluate import Evaluator, Sharing
 from sparktf.trainer.model.model import UserModel
 from sparktf.trainer.model.trackables import value_of
@@ -24,7 +26,10 @@ _GATE_EVALUATIONS = 2
 
 
 class PlainCopy(Protocol):
-    """A copy of the model that is trained, without distributed variables: it is evaluated and exported."""
+    """A copy of the model that is trained, without distributed variables: it is evaluated and exported.
+
+    Where the optimizer keeps averages of the weights, the copy has these.
+    """
 
     @property
     def model(self) -> UserModel:
@@ -67,6 +72,7 @@ class CopyOfVariables:
         weights = self._source.model.get_weights()
         if self._plain is not None:
             self._plain.model.set_weights(weights)
+            take_averages(self._plain.model, self._source.model)
 
     def complete(self, *, best: bool) -> None:
         """See `PlainCopy`. What is trained is what is committed, and the best weights are read into the model."""
@@ -120,6 +126,7 @@ class Weights:
         self._best: BestEpoch | None = None
         self._gate: Gate | None = None
         self._compared: tuple[int, Comparison] | None = None
+        self._passes_before = 0
         restore = member.place.spec.restore
         self.took_s = 0.0
         self.evaluations: tuple[Evaluation, ...] = restore.validation if restore else ()
@@ -153,14 +160,31 @@ class Weights:
         return rule
 
     def make_up(self, position: Position) -> None:
-        """Evaluates what is restored, where its metrics went with the driver that was to write them."""
+        """Evaluates what the attempt begins with, where it has to be known and is not; all nodes call it.
+
+        That is what was restored, where its metrics went with the driver that was to write them; or the weights of
+        another model, which may be better than whatever comes of them.
+        """
         restore = self._member.place.spec.restore
-        if restore is None or restore.evaluated:
+        if restore is None or not restore.step:
+            self._look_at_begun(position)
+            return
+        if restore.evaluated:
             return
         if not restore.cursor.rows and restore.cursor.epoch:
             self.evaluate(replace(position, epoch=restore.cursor.epoch - 1))
         elif self._member.extent.epoch_after(position) is None:
             self.evaluate(replace(position, epoch=restore.cursor.epoch))
+
+    def _look_at_begun(self, position: Position) -> None:
+        """Makes the weights that `train.init_from` has given epoch 0 of `train.keep` and of `train.early_stopping`."""
+        spec = self._member.place.spec
+        train = spec.config.train
+        is_known = spec.init is None if spec.restore is None else spec.restore.evaluated
+        if is_known or (train.keep == "last" and train.early_stopping is None):
+            return
+        self._member.save(position)  # a run that is resumed, or an evaluator, finds them among the commits
+        self.evaluate(replace(position, epoch=BEGUN))
 
     def complete(self, position: Position) -> None:
         """Evaluates what is restored, and not trained any further, unless its metrics are known."""
@@ -174,7 +198,7 @@ class Weights:
         began_s = time.monotonic()
         self._copy.update()
         epoch = position.epoch
-        with self._member.input.open(Stream.VALIDATION, epoch) as feed:
+        with self._validation(epoch) as feed:
             if self._gate is not None and self._is_exported(position):
                 comparison, values, rows = self._gate.compare(feed)
                 self._compared = position.step, comparison
@@ -210,5 +234,11 @@ class Weights:
         self._member.place.enter("comparing")
         # An epoch of its own: Spark feeds each but once.
         epoch = max(position.epoch, self._member.extent.epochs)
-        with self._member.input.open(Stream.VALIDATION, epoch) as feed:
+        with self._validation(epoch) as feed:
             return gate.compare(feed)[0]
+
+    def _validation(self, epoch: int) -> NodeFeed:
+        """Opens the held-out rows for an epoch. Feeds count from 0: one pass before the first moves all by one."""
+        if epoch == BEGUN:
+            self._passes_before = 1
+        return self._member.input.open(Stream.VALIDATION, epoch + self._passes_before)

@@ -6,9 +6,11 @@ from typing import Any
 
 import tensorflow as tf
 
+from sparktf.trainer.model.averages import average_in_place
 from sparktf.trainer.model.contract import naming_tensors
-from sparktf.trainer.model.model import UserModel, recorded
+from sparktf.trainer.model.model import UserModel
 from sparktf.trainer.model.tensors import Tensors, example, rows_of
+from sparktf.trainer.model.tracing import recorded
 from sparktf.trainer.model.trackables import count_atomically
 from sparktf.trainer.parameter_server.accumulators import Accumulators, Round
 from sparktf.trainer.parameter_server.packing import PART_DONE, PAUSE, WHO, bring_rows
@@ -49,6 +51,7 @@ class AggregatedClosure:
         self._kinds: list[Any] = []
         model.use_own_reduction()
         count_atomically([model.model])
+        average_in_place(model.model)
         with naming_tensors(model.spec), recorded():
             strategy.run(self._warm_up)
         used = [(v, kind) for v, kind in zip(model.trained(), self._kinds, strict=True) if kind is not None]

@@ -4,17 +4,21 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import tensorflow as tf
 
+from sparktf.layers.model_tables import sharded_layers
+from sparktf.trainer.model.averages import average_in_place
 from sparktf.trainer.model.contract import naming_tensors
-from sparktf.trainer.model.model import UserModel, recorded
+from sparktf.trainer.model.model import UserModel
 from sparktf.trainer.model.tensors import Tensors, example, rows_of
+from sparktf.trainer.model.tracing import recorded
 from sparktf.trainer.model.trackables import count_atomically
 from sparktf.trainer.parameter_server.handles import without_handles
 from sparktf.trainer.parameter_server.packing import bring_rows, mark_trained
+from sparktf.trainer.parameter_server.rows_together import RowsTogether
 from sparktf.trainer.parameter_server.stages import Stages, Touched
 from sparktf.trainer.parameter_server.staleness import StaleUpdates
 from sparktf.trainer.parameter_server.together import Together, small
@@ -46,12 +50,16 @@ class Closure:
         self._replicas = int(strategy.num_replicas_in_sync)
         model.use_own_reduction()
         count_atomically([model.model])
+        average_in_place(model.model)
         self._variables = model.trained()
         self._small: list[int] = []
         with naming_tensors(model.spec), recorded():
             strategy.run(self._warm_up)
         # What clips gradients would fetch them back from the parameter servers.
         self._clips = any(getattr(model.optimizer, name, None) for name in _CLIPS)
+        self._tables = [] if self._clips else [table for table in sharded_layers(model.model) if table.trainable]
+        rows = {id(shard) for table in self._tables for shard in table.shard_variables()}
+        self._others = [variable for variable in self._variables if id(variable) not in rows]
         self._stale = StaleUpdates(self._variables[0])
         began_s = time.monotonic()
         self.function = self._traced(self._run)
@@ -76,16 +84,17 @@ class Closure:
 
     def _run_plain(self, asked: Any) -> Any:
         rows, n, take = bring_rows(self._model.spec, asked)
-        sums = self._updates(rows, n, self._update_plain)
+        sums = self._updates(rows, n, self._update_plain, read=self._strategy.run(self._read))
         return mark_trained(take, sums, tf.zeros(0, tf.int64))
 
-    def _updates(self, rows: Tensors, n: Any, make: Callable[..., Any], *args: Any) -> Any:
+    def _updates(self, rows: Tensors, n: Any, make: Callable[..., Any], *args: Any, read: Sequence[Any] = ()) -> Any:
         """Makes the updates of all rows.
 
         Args:
             make: Makes one of some rows; returns its loss, and the seconds that it took to read and to compute:
-                float32 [3].
+                float32 [3]. And what it has read for the next one.
             args: For `make`, behind the rows.
+            read: For the first one, behind the others.
 
         Returns:
             float32 [3]: the sum of the loss over the rows, and those of the seconds.
@@ -93,42 +102,49 @@ class Closure:
         updates = (n + self._batch_size - 1) // self._batch_size
 
         # Not inside of `strategy.run`: Keras 3 could not apply gradients there.
-        def update(k: Any, sums: Any) -> tuple[Any, Any]:
+        def update(k: Any, sums: Any, *read: Any) -> tuple[Any, ...]:
             start = k * self._batch_size
             stop = tf.minimum(start + self._batch_size, n)
-            made = self._strategy.run(make, args=(rows_of(rows, start, stop), *args))
-            return k + 1, sums + made * tf.stack([tf.cast(stop - start, tf.float32), 1.0, 1.0])
+            made, *after = self._strategy.run(make, args=(rows_of(rows, start, stop), *args, *read))
+            return k + 1, sums + made * tf.stack([tf.cast(stop - start, tf.float32), 1.0, 1.0]), *after
 
-        start = (tf.constant(0, tf.int64), tf.zeros(3))
-        return tf.while_loop(lambda k, _: k < updates, update, start)[1]
+        start = (tf.constant(0, tf.int64), tf.zeros(3), *read)
+        return tf.while_loop(lambda k, *_: k < updates, update, start)[1]
+
+    def _read(self) -> list[Any]:
+        return Together(self._variables, self._small).flat
 
     # Nothing of ours is for AutoGraph; Keras converts a layer's own `call` where its flavour does so.
     @tf.autograph.experimental.do_not_convert  # type: ignore[untyped-decorator]
-    def _update(self, rows: Tensors, table: Any) -> Any:
+    def _update(self, rows: Tensors, table: Any) -> tuple[Any, ...]:
         touched, applied = Touched(self._variables), self._stale.read()
         stages, together = Stages(), Together(self._variables, self._small)
-        alone = Touched(self._variables)
-        loss, gradients = self._gradients(rows, together)
-        stages.end_reading([*together.values, *alone.reads()])
+        alone = Touched(self._others)
+        loss, gradients, read = self._gradients(rows, together)
+        stages.end_reading([*read, *alone.reads()])
         stages.end_computing(gradients)
         self._apply(gradients, together)
         self._stale.note(table, applied, touched.writes())
-        return tf.stack([loss / self._replicas, *stages.seconds()])
+        return (tf.stack([loss / self._replicas, *stages.seconds()]),)
 
     @tf.autograph.experimental.do_not_convert  # type: ignore[untyped-decorator]
-    def _update_plain(self, rows: Tensors) -> Any:
+    def _update_plain(self, rows: Tensors, *read: Any) -> tuple[Any, ...]:
         touched = Touched(self._variables)
-        together = Together(self._variables, self._small)
-        loss, gradients = self._gradients(rows, together)
+        together = Together(self._variables, self._small, read)
+        loss, gradients, _ = self._gradients(rows, together)
         self._apply(gradients, together)
         self._stale.count(touched.writes())
-        return tf.stack([loss / self._replicas, math.nan, math.nan])
+        # The next update's values come back from where these gradients go: one trip for both.
+        return tf.stack([loss / self._replicas, math.nan, math.nan]), *together.read()
 
-    def _gradients(self, rows: Tensors, together: Together) -> tuple[Any, list[Any]]:
-        with together.in_use():
-            loss, found = self._model.gradients(rows, tf.constant(float(self._replicas)), together.values)
+    def _gradients(self, rows: Tensors, together: Together) -> tuple[Any, list[Any], list[Any]]:
+        """Returns the loss, the gradients by all variables, and what was read of these together."""
+        tables, scale = RowsTogether(self._tables), tf.constant(float(self._replicas))
+        with together.in_use(), tables.in_use():
+            loss, found = self._model.gradients(rows, scale, [*together.values, tables.anchor])
         count = len(self._variables)
-        return loss, together.gradients(found[:count], found[count:])
+        gradients = together.gradients(found[:count], found[count:-1])
+        return loss, tables.gradients(self._variables, gradients), [*together.values, *tables.values]
 
     def _apply(self, gradients: list[Any], together: Together) -> None:
         self._model.apply(gradients if self._clips else together.sent(gradients))

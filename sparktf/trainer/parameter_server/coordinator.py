@@ -79,6 +79,7 @@ class CoordinatedRun:
         cluster, self._succession = connection
         with cluster.strategy.scope():
             self._model = UserModel(build, config, spec.assets, spec.feed, unseen=True)
+            member.output.check(self._model)
             wanted = config.train.replicas_to_aggregate
             kind = Closure if wanted is None else AggregatedClosure
             self._closure: Closure | AggregatedClosure = kind(

@@ -9,6 +9,7 @@ from sparktf.errors import ModelContractError
 from sparktf.feature import FeedSpec
 from sparktf.trainer.model.model import UserModel
 from sparktf.trainer.model.tensors import example
+from sparktf.trainer.model.tracing import traced
 from sparktf.trainer.parameter_server.servers import server_of
 
 
@@ -23,7 +24,7 @@ def local_copy(model: Any, spec: FeedSpec) -> UserModel:
         return given
     try:
         copy = UserModel.wrap(importlib.import_module(given.flavour).models.clone_model(model), spec)
-        copy.model(copy.layout.x(example(spec)), training=False)
+        traced(lambda: copy.model(copy.layout.x(example(spec)), training=False))
     except (TypeError, ValueError, NotImplementedError) as error:
         raise ModelContractError(
             f"node.export: Keras cannot copy the model from the parameter servers ({error}): export one that you have "

@@ -10,6 +10,7 @@ from typing import Any
 from sparktf.errors import StorageNotFoundError
 from sparktf.knobs import KNOBS
 from sparktf.storage.checkpoints import MANIFEST, Manifest
+from sparktf.trainer.model.averages import copy_averages, take_averages
 from sparktf.trainer.model.model import UserModel
 from sparktf.trainer.node.checkpoint import LocalCheckpoint
 from sparktf.trainer.node.place import Place
@@ -17,7 +18,8 @@ from sparktf.trainer.node.saving import Saves
 
 
 class CommittedCopy:
-    """See `PlainCopy`. It is made when it is first needed, and holds the model's variables alone, or its state too."""
+    """See `PlainCopy`. It is made when it is first needed, and holds the model's variables alone, with averages
+    if there are any, or its state too."""
 
     def __init__(
         self, place: Place, saves: Saves, source: UserModel, make: Callable[[], UserModel], *, trains: bool = False
@@ -43,7 +45,7 @@ class CommittedCopy:
     @cached_property
     def checkpoint(self) -> LocalCheckpoint:
         """See `PlainCopy`."""
-        optimizer = {"optimizer": self.model.optimizer} if self._trains else {}
+        optimizer = {"optimizer": self.model.optimizer} if self._trains or self.model.keeps_averages else {}
         return LocalCheckpoint(model=self.model.model, **optimizer)
 
     def update(self) -> None:
@@ -51,6 +53,9 @@ class CommittedCopy:
         self._copy(self._source.model.weights, self.model.model.weights)
         if self._trains:
             self._copy(self._source.optimizer.variables, self.model.optimizer.variables)
+        else:
+            copy_averages(self.model.model, self._source.model)
+        self._take_averages()
 
     @staticmethod
     def _copy(sources: Sequence[Any], targets: Sequence[Any]) -> None:
@@ -60,6 +65,7 @@ class CommittedCopy:
     def complete(self, *, best: bool) -> None:
         """See `PlainCopy`. What was not committed is not published, whatever is exported."""
         if best:
+            self._take_averages()  # a committed checkpoint has the weights that were trained
             return
         self._place.enter("exporting")
         self._saves.wait()
@@ -67,8 +73,12 @@ class CommittedCopy:
         files = self._committed(path)
         if files:
             self.checkpoint.restore_files(self._place.storage, path, files, self._place.work / "restore")
+            self._take_averages()
         else:
             self.update()
+
+    def _take_averages(self) -> None:
+        take_averages(self.model.model, self.model.model)
 
     def _committed(self, path: str) -> tuple[str, ...]:
         """Returns the files of a checkpoint, for which it waits; none where it is not committed in time."""

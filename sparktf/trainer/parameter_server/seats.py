@@ -8,6 +8,8 @@ from typing import NamedTuple
 from sparktf.knobs import KNOBS
 from sparktf.wire.control import WorkerPlace
 
+_TRIED_AGAIN = 3
+
 
 class Seat(NamedTuple):
     """A worker's place in the cluster.
@@ -67,12 +69,24 @@ def are_filled(seats: Sequence[Seat], waited_s: float) -> bool:
 
 
 def is_cut_off(call: Call, now_s: float, stop_s: float) -> bool:
-    """Returns whether nothing will ever come of a call, and nobody will say so: the worker's host is out of reach.
+    """Returns whether nothing will ever come of a call, and nobody will say so, if the worker's host is out of reach.
 
     Args:
         stop_s: A worker that is frozen may take so long to be ended, which breaks the connection.
     """
-    return call.gone_s is not None and now_s - call.gone_s >= stop_s + KNOBS.reconnect_s
+    return _is_gone_for(call, now_s, stop_s + KNOBS.reconnect_s)
+
+
+def is_given_up(call: Call, now_s: float, stop_s: float) -> bool:
+    """Returns whether nothing will come of a call to a host that can be reached, for all that is known.
+
+    After a cut, TCP tries again within as long as the cut has lasted; then the host says that nobody is there.
+    """
+    return _is_gone_for(call, now_s, _TRIED_AGAIN * (stop_s + KNOBS.reconnect_s))
+
+
+def _is_gone_for(call: Call, now_s: float, limit_s: float) -> bool:
+    return call.gone_s is not None and now_s - call.gone_s >= limit_s
 
 
 def _is_filled(seat: Seat) -> bool:

@@ -20,6 +20,7 @@ from typing import Any
 import tensorflow as tf
 from tensorflow.python.eager import context
 
+from sparktf.clock import ListeningClock, SystemClock
 from sparktf.errors import NodeLostError, PreflightError
 from sparktf.knobs import KNOBS
 from sparktf.topology import NodeId
@@ -27,7 +28,7 @@ from sparktf.trainer.node.place import Place
 from sparktf.trainer.node.report import say
 from sparktf.trainer.parameter_server.doors import Door
 from sparktf.trainer.parameter_server.knocking import Answer, all_answer, knock
-from sparktf.trainer.parameter_server.seats import Call, Seat, are_filled, is_cut_off, seat
+from sparktf.trainer.parameter_server.seats import Call, Seat, are_filled, is_cut_off, is_given_up, seat
 from sparktf.trainer.parameter_server.stand_ins import StandIns
 from sparktf.wire.control import WorkerPlace
 
@@ -66,6 +67,7 @@ class Succession:
         self._stand_ins = stand_ins
         self._fail = fail
         self._stop_s = stop_s
+        self._clock = ListeningClock(SystemClock())
         self._seated = list(seated)
         self._answered: list[Any] = [None] * len(self._seated)
         self._doors: list[Door] = []
@@ -131,10 +133,10 @@ class Succession:
         return place.model_copy(update={"address": self._standing.get(index, "")}) if place.stand_in else place
 
     def _send_when_filled(self, server_def: Any, *args: Any, **kwargs: Any) -> Any:
-        began_s = time.monotonic()
+        began_s = self._clock.now_s()
         while True:
             seats = self._seats(errors := self._errors() or [])
-            if are_filled(seats, time.monotonic() - began_s) and all_answer(seat.now.address for seat in seats):
+            if are_filled(seats, self._clock.now_s() - began_s) and all_answer(seat.now.address for seat in seats):
                 break
             time.sleep(KNOBS.fetch_again_s)
         places = [seat.now for seat in seats]
@@ -198,7 +200,7 @@ class Succession:
             idle: Who executes nothing. TensorFlow sends each new function to them, too, and waits where their host
                 cannot be reached: an export would stand still.
         """
-        now_s, workers = time.monotonic(), self._workers()
+        now_s, workers = self._clock.now_s(), self._workers()
         gone = {place.node: place for place in (*idle, *sent_to) if workers[place.node].incarnation > place.incarnation}
         self._gone_s = {node: self._gone_s.get(node, now_s) for node in gone}
         for node, gone_s in self._gone_s.items():
@@ -215,14 +217,16 @@ class Succession:
 
     def _follow(self, node: NodeId, door: Door, call: Call, *, is_gone: bool) -> None:
         """Fails where a call to a worker that is gone would never end."""
-        now_s = time.monotonic()
+        now_s = self._clock.now_s()
         if is_gone != (call.gone_s is not None):
             door.note(call, now_s if is_gone else None)
         elif is_cut_off(call, now_s, self._stop_s):
-            raise NodeLostError(
-                f"{node} at {call.place.address} is lost, and a call to it neither ends nor breaks off: "
-                "its host cannot be reached"
-            )
+            is_out_of_reach = knock(call.place.address) is Answer.NONE
+            if is_out_of_reach or is_given_up(call, now_s, self._stop_s):
+                why = "its host cannot be reached" if is_out_of_reach else "its host can be reached again"
+                raise NodeLostError(
+                    f"{node} at {call.place.address} is lost, and a call to it neither ends nor breaks off: {why}"
+                )
 
 
 def look_after_workers(coordinator: Any, place: Place, seated: Sequence[WorkerPlace]) -> Succession:

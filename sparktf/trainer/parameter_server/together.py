@@ -35,25 +35,37 @@ class Together:
     """The small variables of an update in the graph that is being recorded, as they are when this is made.
 
     Attributes:
-        values: What was read of them, on the worker, in the order of their places.
+        flat: What was read of them, on the worker: those of each server in one tensor.
+        values: The same, one by one, in the order of their places.
     """
 
-    def __init__(self, variables: Sequence[Any], places: Sequence[int]) -> None:
+    def __init__(self, variables: Sequence[Any], places: Sequence[int], read: Sequence[Any] | None = None) -> None:
         """Reads them.
 
         Args:
             variables: The tf.Variables of the update.
             places: As `small` has them.
+            read: What `read` has returned before, where they have not changed since.
         """
         self._places = sorted(places, key=lambda place: variables[place].device)
         self._variables = [variables[place] for place in self._places]
         self._graph = tf.compat.v1.get_default_graph()
-        self.values: list[Any] = []
-        for device, some in groupby(self._variables, lambda variable: variable.device):
-            group = list(some)
+        self.flat = list(self.read() if read is None else read)
+        groups = [group for _, group in self._of_servers()]
+        self.values = [part for flat, group in zip(self.flat, groups, strict=True) for part in _parts(flat, group)]
+
+    def read(self) -> list[Any]:
+        """Returns what they are now, as `flat` has it."""
+        flats = []
+        for device, group in self._of_servers():
             with tf.device(device):
-                flat = _flat([variable.value() for variable in group])
-            self.values += _parts(tf.identity(flat), group)
+                # Not the wrapper's value, which may be what was read before.
+                flat = _flat([_inner(variable).value() for variable in group])
+            flats.append(tf.identity(flat))
+        return flats
+
+    def _of_servers(self) -> list[tuple[str, list[Any]]]:
+        return [(device, list(group)) for device, group in groupby(self._variables, lambda variable: variable.device)]
 
     @contextmanager
     def in_use(self) -> Iterator[None]:
@@ -69,9 +81,9 @@ class Together:
                 del variable.value
 
     def _is_here(self) -> bool:
-        """Whether the graph is being recorded, or a branch or a loop in it."""
+        """Whether the graph is being recorded, or a branch or a loop in it; the graph itself is a closure's loop."""
         graph = tf.compat.v1.get_default_graph()
-        while isinstance(graph, _BRANCHES):
+        while graph is not self._graph and isinstance(graph, _BRANCHES):
             graph = graph.outer_graph
         return graph is self._graph
 

@@ -31,15 +31,16 @@ class KerasRun:
         replicas = place.workers * self._devices
         with strategy.scope():
             self._model = UserModel(build, config, spec.assets, spec.feed)
+            member.output.check(self._model)
             update = UpdateFunction(
                 strategy,
                 self._model,
                 first_replica=spec.node.index * self._devices,
                 max_rows=-(-config.train.batch_size // replicas) + 1,
             )
-        # One replica's model has no distributed variables: it is its own plain copy.
+        # One replica's model has no distributed variables: it is its own plain copy, but for averages of its weights.
         plain: UserModel | None = self._model
-        if replicas > 1:
+        if replicas > 1 or self._model.keeps_averages:
             used = place.leads or place.evaluates
             plain = UserModel(build, config, spec.assets, spec.feed) if used else None
         checkpoint = LocalCheckpoint(model=self._model.model, optimizer=self._model.optimizer)

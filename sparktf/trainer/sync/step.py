@@ -7,14 +7,17 @@ rows contributes zeros and skips forward and backward; it still takes part in th
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import tensorflow as tf
 
 from sparktf.errors import ModelContractError
 from sparktf.trainer.model.contract import naming_tensors
+from sparktf.trainer.model.lookups import noting
 from sparktf.trainer.model.model import UserModel
 from sparktf.trainer.model.tensors import Tensors, example, rows_of, signature
+from sparktf.trainer.model.tracing import traced
 
 
 class _Place(NamedTuple):
@@ -50,10 +53,14 @@ class UpdateFunction:
         self._max_rows = max_rows
         self._replicas = int(strategy.num_replicas_in_sync)
         self._ragged = any(feature.ragged for feature in model.spec.features)
+        self._uncounted: set[int] = set()
+        self._ids: dict[int, list[int | None]] = {}
         self._check_ragged()
         model.use_own_reduction()
-        with naming_tensors(model.spec), model.unchanged():
-            strategy.run(self._warm_up)
+        tables = [layer for layer, _ in model.tables.first_places()]
+        with naming_tensors(model.spec), noting(tables, self._note_ids):
+            traced(lambda: strategy.run(self._warm_up))
+        self._check_counted()
         counts = tf.TensorSpec((None, None), tf.int32)
         totals = tf.TensorSpec((None,), tf.int32)
         asked = [signature(model.spec), counts, totals]
@@ -125,7 +132,7 @@ class UpdateFunction:
                 tf.convert_to_tensor(g) if isinstance(g, tf.IndexedSlices) and not of_table else g
                 for g, of_table in zip(gradients, self._model.tables.shard_places(), strict=True)
             ]
-        return loss, gradients
+        return loss, [tf.convert_to_tensor(g) if i in self._uncounted else g for i, g in enumerate(gradients)]
 
     def _check_ragged(self) -> None:
         if self._ragged and self._replicas > 1 and self._model.tables:
@@ -135,22 +142,49 @@ class UpdateFunction:
                 f"data.inputs.{name}.shape, pad and mask, or set cluster.workers and cluster.devices to 1"
             )
 
+    def _check_counted(self) -> None:
+        tables = [place for place, is_shard in enumerate(self._model.tables.shard_places()) if is_shard]
+        if self._uncounted.intersection(tables):
+            raise ModelContractError(
+                "model: nobody knows how many rows of a ShardedEmbedding a row of data uses, so that one replica alone "
+                "trains it: give what it is called with a fixed shape, or set cluster.workers and cluster.devices to 1"
+            )
+
     def _warm_up(self) -> None:
-        """Runs the model once in a replica, so that Keras makes its lazy loss and metric variables outside the trace.
+        """Calls the model in a replica, so that Keras makes its lazy loss and metric variables before the trace.
 
         Along the way it checks the losses, and counts the rows of sparse gradients for one and for two rows of input.
         """
-        counts = []
-        for n in (1, 2):
-            _, gradients = self._weighted(example(self._model.spec, n), tf.constant(1.0))
-            counts.append([len(g.indices) if isinstance(g, tf.IndexedSlices) else 0 for g in gradients])
+        counts = [self._sparse_rows(example(self._model.spec, n)) for n in (1, 2)]
         self._model.check_losses()
-        lengths = [one + (two - one) * (self._max_rows - 1) for one, two in zip(*counts, strict=True)]
+        if self._replicas > 1:
+            self._uncounted = {place for place, found in enumerate(zip(*counts, strict=True)) if None in found}
+        known = [[count or 0 for count in found] for found in counts]
+        lengths = [one + (two - one) * (self._max_rows - 1) for one, two in zip(*known, strict=True)]
         tables = self._model.tables
         self._places = [
             _Place(shape, length, -1 if tables.is_joined(place) else 0)
             for place, (shape, length) in enumerate(zip(tables.joined_shapes(), lengths, strict=True))
         ]
+
+    def _sparse_rows(self, rows: Tensors) -> list[int | None]:
+        """Returns how many rows each gradient has that is sparse, of a table the ids that it is asked for; else 0.
+
+        None where that is known only once it is computed.
+        """
+        self._ids.clear()
+        _, gradients = self._weighted(rows, tf.constant(1.0))
+        found = [g.indices.shape[0] if isinstance(g, tf.IndexedSlices) else 0 for g in gradients]
+        for layer, place in self._model.tables.first_places():
+            if isinstance(gradients[place], tf.IndexedSlices):
+                found[place] = _sum(self._ids.get(id(layer), []))
+        return found
+
+    def _note_ids(self, layer: Any, arguments: Any, values: Any) -> None:
+        del values
+        ids = arguments[0]
+        flat = ids.flat_values if isinstance(ids, tf.RaggedTensor) else ids
+        self._ids.setdefault(id(layer), []).append(flat.shape.num_elements())
 
     def _as_slices(self, parts: Any, place: _Place) -> Any:
         """Puts a sparse gradient together, padded with zeros to one length for all replicas and updates.
@@ -169,6 +203,11 @@ class UpdateFunction:
     def _used(self, gradients: list[Any]) -> list[tuple[Any, _Place]]:
         """Returns the gradients of what the loss uses, each with what it looks like."""
         return [(g, place) for g, place in zip(gradients, self._places, strict=True) if g is not None]
+
+
+def _sum(counts: Sequence[int | None]) -> int | None:
+    known = [count for count in counts if count is not None]
+    return sum(known) if len(known) == len(counts) else None
 
 
 def _as_tensors(gradient: Any) -> Any:

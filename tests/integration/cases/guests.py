@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -56,6 +57,28 @@ def feeding(spark: SparkSession, folder: str) -> DataFrame:
     cluster.train(uneven(spark), 2)
     cluster.shutdown()
     return spark.createDataFrame([(json.dumps(cluster.cluster_info),)], "told string")
+
+
+def patient(args: dict[str, str], ctx: Any) -> None:
+    """Writes down the ids of all rows, once it is told to take any."""
+    folder = Path(args["folder"])
+    (folder / f"{ctx.executor_id}.begun").touch()
+    while not (folder / "go").exists():
+        time.sleep(0.05)
+    feed, ids = ctx.get_data_feed(), []
+    while not feed.should_stop():
+        ids += [row[0] for row in feed.next_batch(50)]
+    (folder / f"{ctx.executor_id}.json").write_text(json.dumps(ids))
+
+
+def waiting(spark: SparkSession, folder: str) -> DataFrame:
+    """Feeds a chief and a worker, who wait until somebody tells them to take rows."""
+    cluster = TFCluster.run(
+        spark.sparkContext, patient, {"folder": folder}, 2, 0, input_mode=TFCluster.InputMode.SPARK, master_node="chief"
+    )
+    cluster.train(uneven(spark), 1)
+    cluster.shutdown()
+    return spark.createDataFrame([("done",)], "told string")
 
 
 def streamed(spark: SparkSession, folder: str) -> DataFrame:

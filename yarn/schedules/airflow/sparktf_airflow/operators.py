@@ -13,7 +13,7 @@ from typing import Any
 from airflow.sdk import BaseOperator
 from airflow.sdk.exceptions import AirflowFailException
 
-from sparktf_airflow.resource_manager import ResourceManager
+from sparktf_airflow.resource_manager import ResourceManager, run_tag
 from sparktf_airflow.triggers import ApplicationTrigger
 from sparktf_airflow.verdicts import conclude
 
@@ -97,7 +97,8 @@ class SparktfOperator(BaseOperator):  # type: ignore[misc]
 class SparktfYarnOperator(SparktfOperator):
     """Submits a run in cluster mode and waits for it in the triggerer, which holds no worker.
 
-    A try that finds the run's application under way, after a worker was lost, waits for that one. A task that is marked
+    A try that finds the run's application under way, after a worker was lost, waits for that one: the same user's, of
+    the same configuration, options and date. A task that is marked
     or cleared, or has waited too long, ends its application.
 
     Args:
@@ -124,13 +125,14 @@ class SparktfYarnOperator(SparktfOperator):
 
     def execute(self, context: Any) -> None:
         """Submits it, unless it is under way, and defers."""
-        # YARN knows tags in small letters, of 100 at most.
-        tag = f"{self.dag_id}.{self.task_id}.{self.date}".lower()[-100:]
-        application = ResourceManager(self.resource_managers, self.user).under_way(tag)
+        place = f"{self.dag_id}.{self.task_id}.{self.date}"
+        tag, name = run_tag(place, self.config, self.options), f"sparktf {place}"
+        application = ResourceManager(self.resource_managers, self.user).under_way(tag, name)
         if application is not None:
             self.log.info("%s is under way as %s: waiting for that", self._run, application)
         else:
-            code, application = self._submit("--detach", "--set", f"submit.conf.spark.yarn.tags=sparktf,{tag}")
+            sets = (f"submit.conf.spark.yarn.tags=sparktf,{tag}", f"submit.conf.spark.app.name={name}")
+            code, application = self._submit("--detach", *(word for value in sets for word in ("--set", value)))
             conclude(self._run, code)
         self.defer(
             trigger=ApplicationTrigger(

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import re
 import urllib.error
 import urllib.request
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
 from typing import Any
 from urllib.parse import urlencode
 
 _CALL_S = 10.0
+_PLACE_LENGTH, _DIGEST_LENGTH = 67, 32
 _ENDED = ("FINISHED", "FAILED", "KILLED")
 _UNDER_WAY = ("NEW", "NEW_SAVING", "SUBMITTED", "ACCEPTED", "RUNNING")
 _UNKNOWN = 404
@@ -18,6 +22,24 @@ _REFUSED = (400, 401, 403, _UNKNOWN)
 _STATUS = re.compile(r"exited with status (\d+)")
 
 DONE, INFRASTRUCTURE, INTERRUPTED = 0, 4, 130
+
+
+def run_tag(place: str, config: str, options: Sequence[str]) -> str:
+    """Returns the tag of a run's applications: with a hash of all that says what is trained, and where to.
+
+    YARN knows tags in small letters, of 100 at most.
+
+    Args:
+        place: For people: DAG, task and date.
+        config: The configuration's file, output and all; one that is not there sparktf itself tells of.
+        options: What changes it.
+    """
+    digest = hashlib.sha256()
+    with suppress(OSError):
+        digest.update(Path(config).read_bytes())
+    for part in (str(Path(config).absolute()), place, *options):
+        digest.update(b"\0" + part.encode())
+    return f"{place.lower()[-_PLACE_LENGTH:]}.{digest.hexdigest()[:_DIGEST_LENGTH]}"
 
 
 class ResourceManager:
@@ -33,14 +55,22 @@ class ResourceManager:
         self._urls = urls
         self._user = user
 
-    def under_way(self, tag: str) -> str | None:
-        """Returns the application with a tag that has not ended, the newest if there are several.
+    def under_way(self, tag: str, name: str) -> str | None:
+        """Returns the user's application of a name and a tag that has not ended, the newest if there are several.
+
+        Anybody may give an application any tag: one of another user, or of another name, is not the run's.
 
         Raises:
             OSError: no ResourceManager answers.
         """
-        asked = {"applicationTags": tag, "states": ",".join(_UNDER_WAY)}
-        found = (self._call("apps", asked).get("apps") or {}).get("app", [])
+        asked = {"applicationTags": tag, "states": ",".join(_UNDER_WAY), "user": self._user}
+        given = (self._call("apps", asked).get("apps") or {}).get("app", [])
+        found = [
+            app
+            for app in given
+            if (app.get("user"), app.get("name")) == (self._user, name)
+            and tag in str(app.get("applicationTags", "")).split(",")
+        ]
         return str(max(found, key=lambda app: app["startedTime"])["id"]) if found else None
 
     def exit_code(self, application: str) -> int | None:

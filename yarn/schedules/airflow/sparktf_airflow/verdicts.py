@@ -8,7 +8,7 @@ from typing import Any
 from airflow.providers.smtp.notifications.smtp import SmtpNotifier
 from airflow.sdk.exceptions import AirflowException, AirflowFailException, AirflowSkipException
 
-DONE, DATA_REFUSED, INFRASTRUCTURE, GATED, NOT_READY = 0, 3, 4, 5, 6
+DONE, DATA_REFUSED, INFRASTRUCTURE, GATED, NOT_READY, OWNED = 0, 3, 4, 5, 6, 7
 
 _WORDS = {
     1: "the model's code failed",
@@ -17,6 +17,7 @@ _WORDS = {
     INFRASTRUCTURE: "the cluster did not carry it: it goes on with the next try",
     GATED: "the gate kept the old model",
     NOT_READY: "the data is not there yet",
+    OWNED: "another submission trains it",
     130: "interrupted",
 }
 
@@ -46,7 +47,7 @@ def conclude(run: str, code: int) -> None:
     said = f"{run}: exit code {code}, {_WORDS.get(code, 'it could not be run')}"
     if code == GATED:
         raise AirflowSkipException(said)
-    if code in (INFRASTRUCTURE, NOT_READY):
+    if code in (INFRASTRUCTURE, NOT_READY, OWNED):
         raise AirflowException(said)
     raise RunRefusedError(said, code)
 
@@ -54,6 +55,7 @@ def conclude(run: str, code: int) -> None:
 def tell(owners: str, data_team: str) -> Callable[[dict[str, Any]], None]:
     """Returns an on_failure_callback that mails to those whom it concerns, by the connection `smtp_default`."""
 
+    # What failed says what it likes: it is a value of the template, never a part of it, and no HTML.
     def mail(context: dict[str, Any]) -> None:
         failure = context.get("exception")
         refused = isinstance(failure, RunRefusedError) and failure.code == DATA_REFUSED
@@ -61,7 +63,7 @@ def tell(owners: str, data_team: str) -> Callable[[dict[str, Any]], None]:
             from_email=owners,
             to=data_team if refused else owners,
             subject="{{ ti.dag_id }} {{ ds }} failed",
-            html_content=f"<p>{failure}</p><p><a href='{{{{ ti.log_url }}}}'>log</a></p>",
-        )(context)
+            html_content="<p>{{ sparktf_failure | e }}</p><p><a href='{{ ti.log_url | e }}'>log</a></p>",
+        )({**context, "sparktf_failure": str(failure)})
 
     return mail

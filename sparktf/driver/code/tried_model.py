@@ -1,0 +1,58 @@
+"""Builds the model beside the driver, in a process of its own: TensorFlow has no place in the driver's."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+from sparktf.config.job import JobConfig
+from sparktf.config.load import dump_config
+from sparktf.driver.code.module import search_path
+from sparktf.errors import ErrorRecord, NodeLostError
+from sparktf.feature import FeedSpec
+
+_MODULE = "sparktf.trainer.tried"
+_LIMIT_S = 600.0
+
+
+def try_model(config: JobConfig, spec: FeedSpec) -> str:
+    """Builds the model as a trainer would, without what `prepare` returns, and compares it with what it is fed.
+
+    Returns:
+        What is known of it: "takes ... and learns ...".
+
+    Raises:
+        ModelContractError: it cannot be trained, or does not take what it is fed.
+        ModelError: its own code raised.
+        NodeLostError: the process ended without a word.
+    """
+    told = {
+        "config": dump_config(config),
+        "spec": spec.model_dump(mode="json"),
+        "path": search_path(config.code_folder),
+    }
+    with tempfile.TemporaryDirectory(prefix="sparktf-") as folder:
+        report = Path(folder, "tried.json")
+        try:
+            ended = subprocess.run(
+                [sys.executable, "-m", _MODULE, str(report)],
+                input=json.dumps(told).encode(),
+                capture_output=True,
+                timeout=_LIMIT_S,
+                check=False,
+            )
+        except subprocess.TimeoutExpired as error:
+            raise NodeLostError(f"model: it was not built within {_LIMIT_S:g} s") from error
+        if not report.exists():
+            lines = ended.stderr.decode(errors="replace").strip().splitlines()
+            said = lines[-1] if lines else "it has said nothing"
+            raise NodeLostError(
+                f"model: the process that builds it has ended with exit code {ended.returncode}: {said}"
+            )
+        found = json.loads(report.read_bytes())
+    if found["error"] is not None:
+        raise ErrorRecord.model_validate(found["error"]).to_error()
+    return str(found["known"])

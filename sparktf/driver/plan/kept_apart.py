@@ -1,0 +1,117 @@
+"""Folders that predictions may not go to: those that are read, and those that other results go to."""
+
+from __future__ import annotations
+
+import os
+import posixpath
+import re
+from collections.abc import Iterator
+from fnmatch import fnmatchcase
+from typing import NamedTuple
+from urllib.parse import urlsplit
+
+from sparktf.config.job import JobConfig
+from sparktf.config.predict_section import MODEL_WORDS, RUN
+from sparktf.errors import ConfigError
+from sparktf.storage import FileSystems
+from sparktf.storage.local import local_path
+
+_HDFS = ("hdfs", "webhdfs", "swebhdfs")
+_BRACES = re.compile(r"\{[^/]*\}")
+
+
+class Spot(NamedTuple):
+    """Where a path leads, links and `..` resolved.
+
+    Attributes:
+        system: Equal for the paths of one file system, whatever they call it.
+        parts: Names of the folders from the root on; of what is read, they may be patterns.
+    """
+
+    system: tuple[str, str]
+    parts: tuple[str, ...]
+
+    def holds(self, other: Spot) -> bool:
+        """Whether the other one is here, or below."""
+        return len(self.parts) <= len(other.parts) and self.meets(other)
+
+    def meets(self, other: Spot) -> bool:
+        """Whether one of the two is at or below the other."""
+        pairs = zip(self.parts, other.parts, strict=False)
+        return self.system == other.system and all(mine == theirs or _matches(mine, theirs) for mine, theirs in pairs)
+
+
+def _matches(mine: str, theirs: str) -> bool:
+    return fnmatchcase(mine, _BRACES.sub("*", theirs)) or fnmatchcase(theirs, _BRACES.sub("*", mine))
+
+
+def spot_of(path: str, file_systems: FileSystems) -> Spot:
+    """Returns where a path leads.
+
+    Raises:
+        ConfigError: it is empty, or names no cluster.
+    """
+    path = file_systems.normalise(path)
+    scheme, separator, _ = path.partition("://")
+    if not separator or scheme == "file":
+        return Spot(("file", ""), _parts(os.path.realpath(local_path(path))))
+    authority, below = urlsplit(path).netloc, "/" + path.partition("://")[2].partition("/")[2]
+    if scheme in _HDFS:  # one cluster answers at several ports, by several protocols
+        scheme, authority = _HDFS[0], authority.rpartition("@")[2].partition(":")[0].lower()
+    return Spot((scheme, authority), _parts(posixpath.normpath(below)))
+
+
+def _parts(absolute: str) -> tuple[str, ...]:
+    return tuple(part for part in absolute.split("/") if part)
+
+
+def check_predictions(config: JobConfig, file_systems: FileSystems) -> None:
+    """Checks that predictions do not go where the configuration has something read, or puts its runs and models.
+
+    Raises:
+        ConfigError: they do.
+    """
+    if config.predict is None or config.predict.output.path is None:
+        return
+    output = config.predict.output.path
+    for key, path in _named(config):
+        check_apart(output, f"{key}: {path}", spot_of(path, file_systems), file_systems)
+
+
+def check_apart(
+    output: str, what: str, other: Spot, file_systems: FileSystems, key: str = "predict.output.path"
+) -> None:
+    """Refuses a folder of predictions at, above or below another place.
+
+    Args:
+        output: The folder.
+        what: The other place, in words.
+        key: The configuration key of the folder.
+
+    Raises:
+        ConfigError: it is.
+    """
+    mine = spot_of(output, file_systems)
+    if not mine.meets(other):
+        return
+    where = "is" if mine.holds(other) and other.holds(mine) else "is above" if mine.holds(other) else "is below"
+    raise ConfigError(
+        f"{key}: {output} {where} {what}: what lies there would be replaced, or predictions be read as "
+        "its rows; give the predictions a folder of their own"
+    )
+
+
+def _named(config: JobConfig) -> Iterator[tuple[str, str]]:
+    """Yields the folders that a configuration names besides that of the predictions, with their keys."""
+    predict, validation = config.predict, config.data.validation
+    if predict is not None and predict.source is not None and predict.source.path is not None:
+        yield "predict.source.path", predict.source.path
+    if predict is not None and not (predict.model in MODEL_WORDS or predict.model.startswith(RUN)):
+        yield "predict.model", predict.model
+    if config.data.path is not None:
+        yield "data.path", config.data.path
+    if validation is not None and validation.path is not None:
+        yield "data.validation.path", validation.path
+    if config.train.init_path is not None:
+        yield "train.init_from", config.train.init_path
+    yield "output.path", config.output.path

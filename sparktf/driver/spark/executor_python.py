@@ -1,0 +1,87 @@
+"""What Spark says where the executors' Python cannot run our code: no other try mends it, so it is told at once."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+from py4j.protocol import Py4JError
+from pyspark import SparkContext
+
+from sparktf.errors import PreflightError
+
+_DEFAULT = "python3"
+"""What Spark takes where nobody names a Python."""
+
+_MISSING = re.compile(r"^\s*ModuleNotFoundError: No module named '?([\w.]+)'?", re.MULTILINE)
+_VERSIONS = re.compile(r"Python in worker has different version: (\S+) than that in driver: (\S+?),")
+_NO_PROGRAM = re.compile(r'Cannot run program "([^"]+)"')
+_LOOKED_AT = 100
+"""Of so many tasks of a stage."""
+
+_LISTENED_MS = 2_000
+"""So long Spark may take to note which task has failed."""
+
+
+def unfit_python(error: BaseException, group: str = "") -> PreflightError | None:
+    """Returns what to tell of an executor's Python that could not run a task; None where that is not what is wrong.
+
+    Args:
+        group: Of the job that has failed: where its first task did is told too.
+    """
+    active = SparkContext._active_spark_context
+    try:
+        text = str(error)
+    except (Py4JError, OSError):  # py4j asks the JVM for the text
+        return None
+    if _wrong(text) is None:
+        return None
+    place = _place(active, group) if active is not None and group else ""
+    return unfit_by_words(text, _DEFAULT if active is None else str(active.pythonExec), place)
+
+
+def unfit_by_words(text: str, python: str, place: str = "") -> PreflightError | None:
+    """Returns what to tell, by what Spark says.
+
+    Args:
+        python: The interpreter that Spark was told to start, or its default.
+        place: Host and executor, "" where that is not known.
+    """
+    what = _wrong(text)
+    if what is None:
+        return None
+    host = f" on {place}" if place else ""
+    named = "PYSPARK_PYTHON is not set" if python == _DEFAULT else f"PYSPARK_PYTHON is {python}"
+    return PreflightError(
+        f"the executors' Python, {python}{host}, {what}; {named}: set it to a Python that has sparktf and all it "
+        "needs, before the session begins"
+    )
+
+
+def _wrong(text: str) -> str | None:
+    if found := _MISSING.search(text):
+        return f"has no module '{found[1]}'"
+    if found := _VERSIONS.search(text):
+        return f"is Python {found[1]}, and the driver's is {found[2]}"
+    return "is not there" if _NO_PROGRAM.search(text) else None
+
+
+def _place(context: SparkContext, group: str) -> str:
+    """Returns where a job's first task has failed: Spark raises the Python worker's words alone."""
+    try:
+        scala: Any = context._jsc.sc()
+        scala.listenerBus().waitUntilEmpty(_LISTENED_MS)
+        jobs = [context.statusTracker().getJobInfo(job) for job in context.statusTracker().getJobIdsForGroup(group)]
+        for stage in [stage for job in jobs if job is not None for stage in job.stageIds]:
+            for task in _tasks(context, stage):
+                if task.status() == "FAILED":
+                    return f"{task.host()} (executor {task.executorId()})"
+    except (Py4JError, OSError):  # one that is too busy, or is not there any more
+        pass
+    return ""
+
+
+def _tasks(context: SparkContext, stage: int) -> Any:
+    jvm: Any = context._jvm
+    scala: Any = context._jsc.sc()
+    return jvm.scala.jdk.javaapi.CollectionConverters.asJava(scala.statusStore().taskList(stage, 0, _LOOKED_AT))

@@ -1,0 +1,13 @@
+"""The program that `sparktf submit` ships for `spark-submit` to start: it trains, or scores where it is told to."""
+
+from __future__ import annotations
+
+import sys
+
+from sparktf.supported import start
+
+if __name__ == "__main__":
+    scores = sys.argv[1:2] == ["predict"]  # then the options are those of jobs/predict.py
+    if scores:
+        del sys.argv[1]
+    start("predict" if scores else "main")

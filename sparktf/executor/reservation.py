@@ -1,0 +1,62 @@
+"""What a node of TensorFlowOnSpark's cluster calls in place of that package's reservation client.
+
+The package's own sends pickles to whoever listens; this one calls the run's control server.
+"""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+from sparktf.wire.channel import ControlClient
+from sparktf.wire.control import Action
+from sparktf.wire.reserving import ReservedNode, ReservedNodes, ReserveRequest
+from sparktf.wire.security import ControlAccess
+
+_PATIENCE_S = 30.0
+_LOOK_S = 1.0
+
+
+class ReservationClient:
+    """Has the methods of `tensorflowonspark.reservation.Client` that its nodes call, and takes and gives its dicts."""
+
+    def __init__(self, server_addr: ControlAccess) -> None:
+        """Takes what the package has carried from its server to here."""
+        self._client = ControlClient(server_addr)
+
+    def register(self, reservation: dict[str, Any]) -> str:
+        """Presents this node.
+
+        Raises:
+            ControlError: the driver is gone, or has no such node.
+        """
+        self._ask(ReserveRequest(node=node_of(reservation)))
+        return "OK"
+
+    def get_reservations(self) -> list[dict[str, Any]]:
+        """Returns the nodes that have come. Raises what `register` does."""
+        return [reservation_of(node) for node in self._ask(ReserveRequest()).nodes]
+
+    def await_reservations(self) -> list[dict[str, Any]]:
+        """Waits for all nodes and returns them. Raises what `register` does."""
+        while not (found := self._ask(ReserveRequest())).is_whole:
+            time.sleep(_LOOK_S)
+        return [reservation_of(node) for node in found.nodes]
+
+    def close(self) -> None:
+        self._client.close()
+
+    def _ask(self, request: ReserveRequest) -> ReservedNodes:
+        return self._client.call_patiently(Action.RESERVE, request, ReservedNodes, patience_s=_PATIENCE_S)
+
+
+def node_of(reservation: dict[str, Any]) -> ReservedNode:
+    """Returns the message for one of the package's dicts."""
+    left = {key: value for key, value in reservation.items() if key not in ("addr", "authkey")}
+    return ReservedNode(address=reservation["addr"], authkey=reservation["authkey"].hex(), **left)
+
+
+def reservation_of(node: ReservedNode) -> dict[str, Any]:
+    """Returns the package's dict for a message."""
+    left = node.model_dump(exclude={"address", "authkey"})
+    return {**left, "addr": node.address, "authkey": bytes.fromhex(node.authkey)}

@@ -1,0 +1,45 @@
+"""Which model a day is scored with."""
+
+from __future__ import annotations
+
+from sparktf.config.job import JobConfig
+from sparktf.config.predict_section import AS_OF, PUBLISHED, RUN
+from sparktf.errors import ConfigError
+from sparktf.nightly.foreknowledge import newest_before
+from sparktf.nightly.serving import Serving
+from sparktf.rundir import RunDirectory
+from sparktf.storage import FileSystems
+
+
+def located_model(config: JobConfig, model: str, day: str, file_systems: FileSystems) -> tuple[str, str]:
+    """Returns where a model is, and what its version is called.
+
+    Args:
+        model: As `predict.model` says it.
+        day: That is scored, as YYYY-MM-DD.
+
+    Raises:
+        ConfigError: there is none.
+        StorageError: the storage failed.
+    """
+    root = file_systems.normalise(config.output.path)
+    storage = file_systems.open(root)
+    serving = Serving(storage, root, config.name)
+    if model == AS_OF:
+        found = newest_before(serving, config.name, day)
+        return found.folder, str(found.number)
+    if model == PUBLISHED:
+        version = serving.current_version()
+        if version is None:
+            raise ConfigError(
+                f"predict.model: {PUBLISHED}: no model of {config.name} is published in {serving.path}; run:<id> names "
+                "a run's"
+            )
+        return version.folder, str(version.number)
+    if model.startswith(RUN):
+        rundir = RunDirectory(root, config.name, model.removeprefix(RUN))
+        if not storage.exists(rundir.model):
+            raise ConfigError(f"predict.model: {model}: {rundir.path} has no model")
+        return rundir.model, model
+    path = file_systems.normalise(model)
+    return path, path

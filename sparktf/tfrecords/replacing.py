@@ -1,0 +1,108 @@
+"""A folder of files that takes the place of another one: readers find the old one or the new one, and one stays.
+
+<above>/
+    records/                       what readers look at
+    _records-1a2b3c4d/             on its way
+    _records-before-1a2b3c4d/      what was in its place, for the moment between two renames
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+
+from sparktf.errors import StorageError, StorageExistsError, StorageNotFoundError
+from sparktf.storage.base import Storage, name_of
+from sparktf.storage.leftovers import NONCE, is_left, staged_name
+
+_BEFORE = "before-"
+
+
+class Folder:
+    """A folder that is written beside its place, and then put there."""
+
+    def __init__(self, storage: Storage, path: str) -> None:
+        """Touches nothing.
+
+        Args:
+            path: Without a slash at its end.
+        """
+        self._storage = storage
+        self._path = path
+        self._above, _, self._name = path.rpartition("/")
+
+    def tidy(self, now_s: float) -> None:
+        """Puts back what a process took away that was killed before its own was there, and deletes what others left.
+
+        Args:
+            now_s: Since 1970.
+
+        Raises:
+            StorageError: the storage failed.
+        """
+        # Whole names: what is staged for another folder, whose name goes on where this one's ends, is not its own.
+        name = re.escape(self._name)
+        taken, left = re.compile(rf"_{name}-{_BEFORE}{NONCE}"), re.compile(rf"_{name}-{NONCE}")
+        with suppress(StorageNotFoundError):
+            for entry in self._storage.list(self._above or "/"):
+                if taken.fullmatch(name_of(entry.path)):
+                    self._restore(entry.path)
+                elif left.fullmatch(name_of(entry.path)):
+                    with suppress(StorageError):  # that of somebody else, say, who may write here too
+                        if is_left(self._storage, entry, now_s):
+                            self._storage.delete(entry.path)
+
+    @contextmanager
+    def staged(self) -> Iterator[str]:
+        """Gives a block the path of a new folder beside, which is deleted at its end if it was not put in place."""
+        aside = f"{self._above}/{staged_name(f'_{self._name}-')}"
+        try:
+            yield aside
+        finally:
+            with suppress(StorageError):
+                self._storage.delete(aside)
+
+    def put(self, staged: str, *, replaces: bool) -> None:
+        """Puts a folder that was staged in place.
+
+        Args:
+            replaces: Whether one may be there: else it stays.
+
+        Raises:
+            StorageExistsError: one is there, or has come meanwhile.
+            StorageError: the storage failed; what was there is there, or lies where the message says.
+        """
+        before = f"{self._above}/{staged_name(f'_{self._name}-{_BEFORE}')}"
+        was_there = replaces and self._take_away(before)
+        try:
+            self._storage.rename(staged, self._path)
+        except BaseException as error:  # Ctrl-C too
+            if was_there:
+                self._put_back(before, error)
+            raise
+        with suppress(StorageError):  # the next one that writes here does it
+            self._storage.delete(before)
+
+    def _take_away(self, before: str) -> bool:
+        try:
+            self._storage.rename(self._path, before)
+        except StorageNotFoundError:
+            return False
+        return True
+
+    def _put_back(self, before: str, error: BaseException) -> None:
+        try:
+            self._storage.rename(before, self._path)
+        except StorageError:
+            raise StorageError(
+                f"{self._path} could not be replaced: {error}; what was there lies in {before}, and is put back by the "
+                "next overwriting"
+            ) from error
+
+    def _restore(self, before: str) -> None:
+        if self._storage.exists(self._path):
+            self._storage.delete(before)
+        else:
+            with suppress(StorageExistsError, StorageNotFoundError):  # another process was quicker
+                self._storage.rename(before, self._path)

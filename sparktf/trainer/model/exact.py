@@ -1,0 +1,126 @@
+"""What cannot be trained as its own Keras would, on any number of workers, is refused by name (docs/exactness.md)."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Iterator
+from typing import Any
+
+from sparktf.errors import ModelContractError
+from sparktf.wire.control import Flavour
+
+_EXACT_REDUCTIONS = {"sum_over_batch_size", "mean", "auto"}
+_PAIRWISE_LOSSES = {"circle"}
+_NEVER_CALLED = ("fit", "evaluate", "make_train_function", "make_test_function")
+"""Methods of a model: sparktf has a loop of its own."""
+
+_NEVER_CALLED_OF_OPTIMIZER = ("minimize", "compute_gradients", "aggregate_gradients", "finalize_variable_values")
+
+
+def check_compiled(model: Any, name: str, flavour: Flavour) -> None:
+    """Refuses a model that is not compiled, or has a loop of its own.
+
+    Args:
+        name: Of the function that has returned it.
+
+    Raises:
+        ModelContractError: says what to do.
+    """
+    if not (getattr(model, "compiled", False) or getattr(model, "_is_compiled", False)):
+        raise ModelContractError(
+            f"model: {name} returned a model that is not compiled: call model.compile(optimizer, loss)"
+        )
+    if not getattr(model, "loss", None):
+        raise ModelContractError(f"model: {name} compiled its model without a loss")
+    base = importlib.import_module(flavour).Model
+    for method in ("train_step", "test_step", "compute_loss"):
+        if getattr(type(model), method) is not getattr(base, method):
+            raise ModelContractError(
+                f"model: {type(model).__name__} overrides {method}, which cannot be weighted exactly over workers: "
+                "use compile(loss=...), or the low-level contract train(node)"
+            )
+    for method in _NEVER_CALLED:
+        if getattr(type(model), method) is not getattr(base, method):
+            raise ModelContractError(
+                f"model: {type(model).__name__} overrides {method}, which is never called, so that it would be left "
+                "out: write a train(node)"
+            )
+    for layer, trained in getattr(model, "_compiled_trainable_state", {}).items():
+        if layer.trainable != trained:
+            raise ModelContractError(
+                f"model: trainable of layer '{layer.name}' was {trained} when the model was compiled, and is "
+                f"{layer.trainable} now: call model.compile(...) after it is set"
+            )
+
+
+def check_exact(model: Any, losses: list[Any], flavour: Flavour) -> None:
+    """Refuses what cannot be weighted by rows over workers.
+
+    Raises:
+        ModelContractError: names it, and says what to do.
+    """
+    for loss in losses:
+        if _name(loss).lower() in _PAIRWISE_LOSSES:
+            raise ModelContractError(
+                f"model: loss {_name(loss)} compares the rows of a batch, which workers do not share: use another"
+            )
+        reduction = getattr(loss, "reduction", "sum_over_batch_size")
+        if reduction not in _EXACT_REDUCTIONS:
+            raise ModelContractError(
+                f"model: loss {_name(loss)} has reduction '{reduction}', which cannot be weighted exactly over "
+                "workers: use 'sum_over_batch_size'"
+            )
+    for layer in layers_of(model):
+        if getattr(layer, "synchronized", False) or type(layer).__name__ == "SyncBatchNormalization":
+            raise ModelContractError(
+                f"model: layer '{layer.name}' is a synchronised BatchNorm, which updates cannot be exact with"
+            )
+        if getattr(layer, "activity_regularizer", None) is not None:
+            raise ModelContractError(
+                f"model: layer '{layer.name}' has an activity_regularizer, which cannot be weighted exactly"
+            )
+        if getattr(layer, "_losses", None):
+            raise ModelContractError(
+                f"model: layer '{layer.name}' calls add_loss, which cannot be weighted exactly over workers"
+            )
+    _check_optimizer(model.optimizer, flavour)
+
+
+def _name(loss: Any) -> str:
+    """Returns the name of a loss object, function or name."""
+    return str(loss) if isinstance(loss, str) else str(getattr(loss, "name", getattr(loss, "__name__", type(loss))))
+
+
+def _check_optimizer(optimizer: Any, flavour: Flavour) -> None:
+    if type(optimizer).__name__ == "MultiOptimizer":
+        raise ModelContractError("model: MultiOptimizer is not supported: use one optimizer for all weights")
+    if "LossScaleOptimizer" in type(optimizer).__name__:
+        raise ModelContractError(
+            "model: LossScaleOptimizer (mixed_float16) is not supported: use float32 or mixed_bfloat16"
+        )
+    if getattr(optimizer, "gradient_accumulation_steps", None):
+        raise ModelContractError(
+            "model: gradient_accumulation_steps is not supported: "
+            "train.batch_size is the rows of one update over all workers"
+        )
+    if getattr(optimizer, "use_ema", False) and optimizer.ema_overwrite_frequency:
+        raise ModelContractError(
+            "model: ema_overwrite_frequency is not supported: the averages of use_ema are evaluated and exported, and "
+            "never take the place of the weights that are trained; leave it out"
+        )
+    if not hasattr(optimizer, "build"):
+        raise ModelContractError(
+            f"model: {type(optimizer).__name__} is a legacy optimizer: use one of keras.optimizers"
+        )
+    base = importlib.import_module(flavour).optimizers.Optimizer
+    for method in _NEVER_CALLED_OF_OPTIMIZER:
+        if getattr(type(optimizer), method, None) is not getattr(base, method, None):
+            raise ModelContractError(
+                f"model: {type(optimizer).__name__} overrides {method}, which is never called, so that it would be "
+                "left out: do it in update_step, or write a train(node)"
+            )
+
+
+def layers_of(model: Any) -> Iterator[Any]:
+    """Yields a model and all layers in it, however deep."""
+    yield from model._flatten_layers()
