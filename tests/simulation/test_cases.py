@@ -19,7 +19,7 @@ CASES = [
     ("leases of a closed incarnation return", 3, "worker-dies", "timeouts.progress"),
     ("a checkpoint waits for what is under way", 3, None, "were not trained on as its position says"),
     ("messages of older incarnations are refused", 3, None, "nobody is"),
-    ("rows that were replayed in earlier attempts are counted", 36, None, "are told as replayed"),
+    ("rows that were replayed in earlier attempts are counted", 49, None, "are told as replayed"),
     ("a wish for a checkpoint is there once", 26, "", "SaveNow() twice"),
     ("a worker that is lost while the gang starts is followed", 1, None, "has ended for a worker that is lost"),
     ("[10] no checkpoint after an epoch whose rows do not add up", 205, None, "rows of epoch 0 were not trained on"),
