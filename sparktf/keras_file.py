@@ -226,6 +226,8 @@ def _base_name(kind: str, name: str) -> str:
     """Returns what Keras begins the name of a layer with that has none of its own."""
     if kind == "InputLayer" and name.startswith("input") and not name.startswith("input_layer"):
         return "input"  # of tf_keras
+    if kind == "Functional" and name.startswith("model"):
+        return "model"  # likewise
     return re.sub(r"_\d+$", "", name) if kind.endswith("OpLambda") else _snake_case(kind)
 
 
