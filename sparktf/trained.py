@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import io
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -13,6 +13,7 @@ from pyspark.sql import DataFrame
 
 from sparktf.errors import ModelContractError, StorageNotFoundError
 from sparktf.events import MetricsSeen, read_events
+from sparktf.keras_file import read_keras_file, strangers
 from sparktf.predict.loaded import load_model
 from sparktf.result import RunResult
 from sparktf.rundir import RunDirectory
@@ -76,13 +77,20 @@ class TrainedRun(RunResult):
         """Returns a chart of each metric over the epochs, of the training and the held-out rows; notebooks show it."""
         return HistoryChart(self.history, f"{self.name} / {self.run_id}")
 
-    def keras_model(self, custom_objects: Mapping[str, Any] | None = None) -> Any:
+    def keras_model(
+        self, custom_objects: Mapping[str, Any] | None = None, build: Callable[[], Any] | None = None
+    ) -> Any:
         """Returns the exported Keras model, in this process, which imports TensorFlow for that.
+
+        A model's file is a program. What it names has to be Keras's, sparktf's, or the user's: what is registered with
+        Keras in this process, or handed over.
 
         Args:
             custom_objects: Layers and functions of the user's by name, where they are not registered with Keras.
+            build: Makes the model, which then takes the file's weights alone: nothing of the file is run.
 
         Raises:
+            ModelContractError: it names code of others: give `build`, or what it names.
             StorageError: it cannot be read.
         """
         if "tf_keras" in self.versions:
@@ -92,7 +100,13 @@ class TrainedRun(RunResult):
         with tempfile.TemporaryDirectory(prefix="sparktf-model-") as folder:
             local = Path(folder, "model.keras")
             self._open().download(f"{self.model}/model.keras", local)
-            return keras.models.load_model(local, custom_objects=dict(custom_objects or {}))
+            if build is not None:
+                model = build()
+                model.load_weights(str(local))
+                return model
+            objects = dict(custom_objects or {})
+            _check_code(local, self.model, objects, keras.saving.get_custom_objects())
+            return keras.models.load_model(local, custom_objects=objects)
 
     def _metrics(self) -> list[MetricsSeen]:
         """Returns what was seen of the metrics, by time: an epoch that was gone through again comes twice."""
@@ -108,6 +122,17 @@ class TrainedRun(RunResult):
 
     def _open(self) -> Storage:
         return self._storage or open_storage(self.path)
+
+
+def _check_code(file: Path, label: str, objects: Mapping[str, Any], registered: Mapping[str, Any]) -> None:
+    modules = {str(getattr(found, "__module__", "")) for found in objects.values()}
+    foreign = strangers(read_keras_file(file, label).config, modules, {*registered, *objects})
+    if foreign:
+        raise ModelContractError(
+            f"{label} names code that is neither Keras's nor this program's ({', '.join(foreign[:3])}), which is not "
+            "run: hand it over in custom_objects if it is yours, or take the weights alone by build=: a function "
+            "that returns the model"
+        )
 
 
 class HistoryChart:

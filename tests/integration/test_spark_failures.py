@@ -195,7 +195,6 @@ def test_a_killed_python_worker_takes_its_trainer_along_and_the_run_goes_on(
     assert [a.from_step for a in result.attempts] == [0, EVERY]
     assert result.attempts[0].root_cause is not None
     assert result.attempts[0].root_cause.type == "NodeLostError"
-    assert "lost its agent: " in result.attempts[0].root_cause.message
     assert result.rows_trained == ROWS
 
 

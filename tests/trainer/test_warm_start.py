@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 from pretend import unmeasured
-from trainer import begun, lake, reference
+from trainer import begun, lake, reference, strangers
 from trainer.local_gang import LocalGang
 
 from sparktf.carried import CarriedVariable
@@ -179,6 +179,21 @@ def test_a_model_that_has_nothing_to_give_is_refused(
         gang.train(config, hooks())
     assert raised.value.verdict is Verdict.REFUSED
     assert raised.value.result.steps == 0
+
+
+@pytest.mark.parametrize("flavour", ["keras", "tf_keras"])
+def test_the_weights_of_a_strangers_file_are_taken_and_none_of_its_code_is_run(
+    flavour: str, elsewhere: ProcessPoolExecutor, tmp_path: Path
+) -> None:
+    found = elsewhere.submit(strangers.begun_from_a_strangers_file, flavour, str(tmp_path)).result()
+    assert found.taken
+    named = f"version 14 names code that is neither Keras's nor this model's (stranger_of_{flavour}.run)"
+    assert named in found.refused
+    assert "churn:build with its assets makes a model of other layers" in found.refused
+    assert f"stranger_of_{flavour}.run" in found.read
+    assert not found.ran
+    if flavour == "tf_keras":
+        assert found.would_run, "so the test would notice"
 
 
 def test_the_state_of_an_optimizer_goes_with_its_variables(elsewhere: ProcessPoolExecutor) -> None:
