@@ -12,7 +12,7 @@ from sparktf.driver.attempt.fed_rows import Claim, Claims
 from sparktf.driver.attempt.lease_books import LeaseBooks
 from sparktf.driver.attempt.leases import Lessee
 from sparktf.driver.attempt.losses import Losses
-from sparktf.driver.attempt.members import Members, Trainer, speaker
+from sparktf.driver.attempt.members import Members, Trainer, have_met, speaker
 from sparktf.driver.attempt.saves import Save, Start, joined
 from sparktf.errors import ErrorRecord
 from sparktf.feed.leased_feed import LeasedFeed
@@ -101,6 +101,10 @@ def _without_budgets(course: dispatch.Course) -> int | None:
 
 def _replaced(self: Asynchronous, member: Trainer, record: ErrorRecord, members: Members) -> Fail | Replace:
     return Replace(member.node) if member.node in self.lessees(members) else _on_loss(self, member, record, members)
+
+
+def _lost_at_the_start(self: Asynchronous, member: Trainer, record: ErrorRecord, members: Members) -> Fail | Replace:
+    return _on_loss(self, member, record, members) if have_met(members) else Fail(record)
 
 
 def _coordinators_alone(
@@ -208,6 +212,10 @@ GUARDS: Mapping[str, Mapping[str, Any]] = {
     "a checkpoint is written where one is due": {f"{_DISPATCH}.Course.is_save_due": property(lambda course: True)},
     "what comes back is taken": {f"{_LOOP}._receive": lambda self: None},
     "there is a receipt of what is trained": {"sparktf.feed.leased_feed.LeasedFeed._mark": _marked_at_its_end},
+    "a worker that is lost while the gang starts is followed": {
+        "sparktf.driver.attempt.asynchronous.Asynchronous.on_loss": _lost_at_the_start
+    },
+    "an attempt begins with all of its workers": {"sparktf.driver.attempt.losses.have_met": lambda members: True},
     "rounds know who is lost": {f"{_ROUNDS}.Rounds.succeed": lambda self, worker, incarnation: None},
 }
 """Guard -> what to patch -> with what."""

@@ -27,6 +27,12 @@ from sparktf.storage.checkpoints import MANIFEST, FileManifest, Manifest
 if TYPE_CHECKING:
     from simulation.world import Submission, World
 
+_NOT_FOLLOWED = ("nobody took its place", "it gets no other", "timeouts.start")
+"""For these reasons an attempt under parameter servers ends with the loss of a worker."""
+
+_STARTS_S = 8.0
+"""So much of `timeouts.start`, at least, is left to whoever follows a lost one: it is told late where to start."""
+
 _FILLED_S = 6.0
 """Within so long a loss is noticed, and all places are filled."""
 
@@ -144,11 +150,29 @@ def _attempts(world: World, submission: Submission, result: RunResult) -> Iterat
         cause = attempt.root_cause
         if cause and cause.node == "evaluator 0" and _was_lost_later(world, submission, attempt.attempt, cause):
             yield f"{name}, attempt {attempt.attempt} has ended for its evaluator: {cause.message}"
+    for attempt in result.attempts if world.strategy == PARAMETER_SERVER else ():
+        cause = attempt.root_cause
+        if cause and _is_a_workers_loss(cause) and not any(text in cause.message for text in _NOT_FOLLOWED):
+            yield f"{name}, attempt {attempt.attempt} has ended for a worker that is lost: {cause.message}"
+        if cause and "chief 0" in cause.message and "timeouts.start" in cause.message and name not in world.hits:
+            yield from (f"{name}: {found}" for found in _given_up_at_once(world, submission, attempt.attempt, cause))
     for attempt in result.attempts[:-1]:
         if attempt.root_cause is not None and attempt.root_cause.type == "NotStoredError":
             yield f"{name} trained again after attempt {attempt.attempt}, which could not be stored"
         if attempt.root_cause is not None and attempt.root_cause.verdict is not Verdict.INFRASTRUCTURE:
             yield f"{name} tried again after attempt {attempt.attempt}: {attempt.root_cause.message}"
+
+
+def _given_up_at_once(world: World, submission: Submission, attempt: int, cause: ErrorRecord) -> Iterator[str]:
+    """Yields who began to start less than `timeouts.start` before the coordinator was given up that waits for him."""
+    for trainer in submission.site.trainers:
+        took_s = cause.time_s - EPOCH_S - trainer.begun_s
+        if trainer.spec.attempt == attempt and trainer.spec.incarnation and 0 < took_s < _STARTS_S:
+            yield f"{trainer.process} was given {took_s:.1f} s to start: {cause.message}"
+
+
+def _is_a_workers_loss(cause: ErrorRecord) -> bool:
+    return cause.verdict is Verdict.INFRASTRUCTURE and not cause.peer and cause.node.startswith("worker")
 
 
 def _was_lost_later(world: World, submission: Submission, attempt: int, cause: ErrorRecord) -> bool:
@@ -352,7 +376,8 @@ def _losses(world: World, submission: Submission, attempt: AttemptResult) -> Ite
     if _was_deaf(world, submission):
         return  # it may have missed what its nodes told
     for node in {loss.node for loss in attempt.losses}:
-        lost = [loss for loss in attempt.losses if loss.node == node]
+        # A worker that was lost while TensorFlow connected to it takes the coordinator with it.
+        lost = [loss for loss in attempt.losses if loss.node == node and "connected to it" not in loss.message]
         trainers = [t for t in site.trainers if t.spec.attempt == attempt.attempt and str(t.spec.node) == node]
         # An agent that was gone took the trainer with it that it had, or was to start.
         agents = {t.agent for t in trainers} | {a for a in site.agents if a.host in {loss.host for loss in lost}}

@@ -77,7 +77,7 @@ class Executions:
         self._queue: deque[Task] = deque()
         self._came: deque[Result | Exception] = deque()
         self.broken_off: Counter[tuple[NodeId, int]] = Counter()
-        self._chairs = [Chair(place.address) for place in coordinator.workers().values()]
+        self._chairs = [Chair(place.address, place.incarnation) for place in coordinator.seated]
         for chair in self._chairs:
             self._process.spawn(partial(self._serve, chair))
         self._process.spawn(self._look_after_chairs)

@@ -221,6 +221,7 @@ class Trainer:
 
     Attributes:
         exit_code: None while it lives.
+        begun_s: When it was started.
     """
 
     def __init__(self, line: Line, agent: Agent, spec: TrainerSpec) -> None:
@@ -229,6 +230,7 @@ class Trainer:
         self.agent = agent
         self._address = agent.address
         self.exit_code: int | None = None
+        self.begun_s = line.hub.now
         self.is_done = False
         self.stop_asked_s: float | None = None
         name = f"{agent.process.name}/{self._suffix(spec)}"

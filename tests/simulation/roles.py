@@ -22,7 +22,7 @@ from simulation.saved import SimCheckpoint, staged_at
 from simulation.servers import Execution, Parameters
 from simulation.together import Part, Together
 
-from sparktf.errors import SparkTFError, StorageError
+from sparktf.errors import NodeLostError, SparkTFError, StorageError
 from sparktf.feed.leased_feed import LeasedFeed
 from sparktf.feed.receipts import Receipts
 from sparktf.knobs import KNOBS
@@ -32,6 +32,7 @@ from sparktf.topology import NodeId, Role
 from sparktf.trainer.node.position import Done, Extent, Position
 from sparktf.trainer.parameter_server.accounts import epoch_done, rows_to_train
 from sparktf.trainer.parameter_server.async_loop import AsyncLoop, AsyncLoopSettings
+from sparktf.trainer.parameter_server.seats import are_there
 from sparktf.trainer.parameter_server.tally import LastReceipt, Tally
 from sparktf.trainer.parameter_server.telling import Telling
 from sparktf.wire.control import Action, TrainerOrder, TrainerSpec, WorkerPlace, WorkersOrder
@@ -39,6 +40,9 @@ from sparktf.wire.leasing import Receipt
 from sparktf.wire.uploads import Finished, Uploaded
 
 _LOOK_S = 0.2
+_CONNECTS_S = (0.05, 0.3)
+"""So long TensorFlow takes to connect to all; whoever is lost meanwhile is waited for for ever."""
+
 _EVALUATION_S = (0.8, 0.8, 7.0)
 """An evaluation takes so long at most; also longer than it is until a checkpoint by time is due."""
 
@@ -336,7 +340,13 @@ class ServersCheckpoint(SimCheckpoint):
 
 
 class Coordinator(Member):
-    """The coordinator: the product's loop decides, and this does it; see `coordinator.CoordinatedRun`."""
+    """The coordinator: the product's loop decides, and this does it; see `coordinator.CoordinatedRun`.
+
+    Attributes:
+        seated: Whom it has connected to.
+    """
+
+    seated: tuple[WorkerPlace, ...] = ()
 
     def __init__(self, line: AsyncLine, agent: Agent, spec: TrainerSpec) -> None:
         super().__init__(line, agent, spec)
@@ -403,9 +413,25 @@ class Coordinator(Member):
         return self.line.replays.is_closed(self.line.lessee(of.attempt, of.node, of.incarnation))
 
     def _connect(self) -> None:
-        """Waits for all others, as TensorFlow does."""
-        while not all(self.line.listens(address) for address in (*self.spec.cluster.worker, *self.spec.cluster.ps)):
+        """Waits until all others answer where they are now, then connects, as `connect` does.
+
+        Raises:
+            NodeLostError: a worker was lost meanwhile: the call to it never ends.
+        """
+        while not self._all_answer(seated := tuple(self.workers().values())):
             self.process.sleep(_LOOK_S)
+        self.seated = seated
+        self.process.sleep(self.process.rng.uniform(*_CONNECTS_S))
+        while not self._all_answer(seated):
+            gone = [place for place in seated if self.workers()[place.node].incarnation > place.incarnation]
+            if gone:
+                self.process.sleep(self.spec.config.timeouts.stop + KNOBS.reconnect_s)
+                raise NodeLostError(f"{gone[0].node} was lost while TensorFlow connected to it")
+            self.process.sleep(_LOOK_S)
+
+    def _all_answer(self, seated: Sequence[WorkerPlace]) -> bool:
+        addresses = (*(place.address for place in seated), *self.spec.cluster.ps)
+        return are_there(seated) and all(self.line.listens(address) for address in addresses)
 
     def _restore(self) -> Parameters:
         restore, none = self.spec.restore, self.line.empty()
@@ -462,6 +488,8 @@ class Coordinator(Member):
             for place in order.workers:
                 if place.address and self.line.member_at(place.address) is None:
                     self.line.violate(f"{self.process} is told that {place.node} is at {place.address}: nobody is")
+                if place.stand_in and not self.seated:
+                    self.line.violate(f"{self.process} is told of a stand-in for {place.node} before it begins")
             self._places = order.workers
             if self._loop is not None:
                 self._executions.look()

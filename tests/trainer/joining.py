@@ -61,8 +61,10 @@ class Cluster:
         self.sent: list[list[str]] = []
         self.failures: list[BaseException] = []
         context.context().update_server_def = lambda definition: self.sent.append(list(definition.cluster.job[0].tasks))
-        stand_ins = StandIns("127.0.0.1")
-        self.succession = Succession(self, lambda: self.places, stand_ins, fail=self.failures.append, stop_s=0.0)
+        stand_ins, seated = StandIns("127.0.0.1"), list(self.places.values())
+        self.succession = Succession(
+            self, lambda: self.places, stand_ins, seated, fail=self.failures.append, stop_s=0.0
+        )
         self.succession.take_over()
 
     def lose(self, worker: int) -> None:

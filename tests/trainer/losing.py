@@ -100,6 +100,11 @@ class LosingRun:
         """Stops a trainer that has begun to train."""
         self._training(name).suspend()
 
+    def kill_starting(self, name: str) -> None:
+        """Kills a trainer as soon as it is there."""
+        self._wait(f"the process of {name}", lambda: self._process_of(name) is not None)
+        self._process(name).kill()
+
     def end(self, name: str) -> None:
         """Kills a trainer that makes no updates."""
         self._process(name).kill()
@@ -187,10 +192,14 @@ class LosingRun:
 
     def _process(self, name: str) -> psutil.Process:
         """Returns the process that writes the log of this name."""
+        found = self._process_of(name)
+        assert found is not None
+        return found
+
+    def _process_of(self, name: str) -> psutil.Process | None:
         agents = self._gang.agents
         assert agents is not None
-        (found,) = (child for child in agents.children() if _output(child) == f"{name}.log")
-        return found
+        return next((child for child in agents.children() if _output(child) == f"{name}.log"), None)
 
     def _logs(self, pattern: str) -> list[str]:
         agents = self._gang.agents

@@ -21,7 +21,7 @@ from sparktf.feature import FeedSpec
 from sparktf.ports import HeldPort
 from sparktf.sequence import Cursor
 from sparktf.storage import open_storage
-from sparktf.topology import ClusterSpec, NodeId, Role, tf_config
+from sparktf.topology import ClusterSpec, NodeId, Role
 from sparktf.wire.control import Action
 from sparktf.wire.restore import Restore
 from sparktf.wire.uploads import Uploaded
@@ -214,8 +214,8 @@ def write_alone(flavour: str, path: Path) -> list[Variable]:
 
 
 def _connected(cluster: ClusterSpec, flavour: str) -> tuple[Any, Any]:
-    os.environ |= {"TF_CONFIG": tf_config(cluster, COORDINATOR), "TF_GRPC_REUSE_PORT": "1"}
-    connection = importlib.import_module("sparktf.trainer.parameter_server.connect").connect(len(cluster.ps))
+    os.environ["TF_GRPC_REUSE_PORT"] = "1"
+    connection = importlib.import_module("sparktf.trainer.parameter_server.connect").connected(cluster)
     sharded = importlib.import_module("sparktf.trainer.parameter_server.checkpoint_in_parts")
     servers = importlib.import_module("sparktf.trainer.parameter_server.servers")
     with connection.strategy.scope():

@@ -613,12 +613,85 @@ def test_what_every_worker_would_fail_at_ends_the_attempt(gang: Gang, verdict: V
     assert [failure.message for failure in gang.attempt.failures] == ["worker 0 says why"]
 
 
-def test_a_worker_that_is_lost_before_all_are_ready_ends_the_attempt(lake: Path) -> None:
+@pytest.fixture
+def starting(lake: Path) -> Gang:
+    """A gang whose second worker and coordinator are not ready yet."""
     gang = Gang(lake)
-    for node in (CHIEF, PS, ONE):
-        gang.ready(node)
-    gang.exited(ONE)
-    assert gang.pass_time(3) is Outcome.FAILED
+    gang.ready(PS)
+    gang.ready(ONE)
+    return gang
+
+
+@pytest.mark.parametrize("lost", [ONE, TWO], ids=["that was ready", "that was not"])
+def test_a_worker_that_is_lost_while_the_gang_starts_is_followed_and_the_coordinator_told_where(
+    starting: Gang, lost: NodeId
+) -> None:
+    starting.exited(lost)
+    assert [vacancy.node for vacancy in starting.attempt.vacant()] == [lost]
+    starting.attempt.succeed(lost, "agent 9", "h9", "h9:1")
+    assert _places(starting) == {lost: ""}
+    starting.ready(ONE if lost == TWO else TWO)
+    assert _places(starting) == {lost: ""}
+    starting.ready(lost)
+    assert _places(starting) == {lost: "h9:1"}
+    starting.ready(CHIEF)
+    assert starting.attempt.outcome() is Outcome.RUNNING
+    assert [record.node for record in starting.attempt.losses.records] == [str(lost)]
+
+
+def test_the_others_may_take_as_long_to_start_as_one_that_follows_a_lost_one(starting: Gang) -> None:
+    start_s = starting.attempt._timeouts.start
+    starting.now_s += start_s - 1
+    starting.exited(TWO)
+    starting.attempt.succeed(TWO, "agent 9", "h9", "h9:1")
+    for node in (PS, ONE):
+        starting.beat(node)
+    assert starting.pass_time(start_s - 1) is Outcome.RUNNING
+    assert starting.pass_time(5) is Outcome.FAILED
+    assert "chief 0 on h0 was not ready within timeouts.start" in starting.attempt.failures[0].message
+
+
+def test_an_attempt_does_not_begin_with_a_stand_in(starting: Gang) -> None:
+    starting.exited(TWO)
+    assert starting.pass_time(starting.attempt._timeouts.replace) is Outcome.RUNNING
+    assert starting.pass_time(3) is Outcome.FAILED
+    cause = root_cause(starting.attempt.failures).message
+    assert "nobody took its place within timeouts.replace" in cause
+    assert "of 2 workers 1 would be left, and 2 are needed" in cause
+
+
+def test_a_worker_whose_trainers_all_end_while_the_gang_starts_ends_the_attempt(starting: Gang) -> None:
+    for number in range(4):
+        assert starting.pass_time(2) is Outcome.RUNNING
+        starting.exited(TWO, -11)
+        if number < 3:
+            starting.attempt.succeed(TWO, f"agent {number}", "h9", f"h9:{number}")
+    assert starting.pass_time(3) is Outcome.FAILED
+    assert "the last 4 of worker 1 trained no row" in root_cause(starting.attempt.failures).message
+
+
+def test_a_coordinator_that_a_worker_takes_with_it_while_the_gang_starts_is_followed_too(starting: Gang) -> None:
+    starting.exited(TWO)
+    starting.attempt.succeed(TWO, "agent 9", "h9", "h9:1")
+    starting.failed(CHIEF, Verdict.INFRASTRUCTURE)
+    assert [vacancy.node for vacancy in starting.attempt.vacant()] == [CHIEF]
+    starting.attempt.succeed(CHIEF, "agent 8", "h8", "h8:1")
+    starting.ready(TWO)
+    assert _places(starting) == {TWO: "h9:1"}
+    starting.ready(CHIEF)
+    starting.exited(CHIEF)
+    assert starting.pass_time(3) is Outcome.FAILED, "it has the run's place by now"
+
+
+def test_a_coordinator_that_ends_by_itself_while_the_gang_starts_ends_the_attempt(starting: Gang) -> None:
+    starting.exited(CHIEF)
+    assert starting.pass_time(3) is Outcome.FAILED
+
+
+def _places(gang: Gang) -> dict[NodeId, str]:
+    """Where the coordinator is told that workers are."""
+    orders = gang.attempt.heartbeat(Heartbeat(**gang.sender(CHIEF), progress=Progress(phase="starting"))).orders
+    return {place.node: place.address for order in orders if isinstance(order, WorkersOrder) for place in order.workers}
 
 
 # ---- the control server's side ----

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 from sparktf.driver.attempt.discipline import Fail, Replace, Share
-from sparktf.driver.attempt.members import Members, Trainer, have_met
+from sparktf.driver.attempt.members import Members, Trainer
 from sparktf.driver.attempt.saves import Save, Start, joined, with_others
 from sparktf.errors import ErrorRecord, RefusedError, Verdict
 from sparktf.lifecycle import TrainerState
@@ -37,12 +37,14 @@ class Asynchronous:
         return self.lessees(nodes) if stream is Stream.TRAIN else self.reporters(nodes)
 
     def on_loss(self, member: Trainer, record: ErrorRecord, members: Members) -> Fail | Replace:
-        """See `Discipline`. Workers are replaced, once all nodes have found each other.
+        """See `Discipline`. Workers are replaced, also while the gang starts: the coordinator waits for all of them.
 
-        What the others hold, or decide, cannot be had again; and whatever a worker refuses, the next one will.
+        One that was lost while TensorFlow connected to it takes the coordinator with it, which holds nothing yet. What
+        the others hold, or decide later, cannot be had again; and whatever a worker refuses, the next one will.
         """
-        is_loss = member.node.role is Role.WORKER and record.verdict is Verdict.INFRASTRUCTURE
-        return Replace(member.node) if is_loss and have_met(members) else Fail(record)
+        is_followed = member.node.role is Role.WORKER or _has_lost_workers_at_its_start(member, members)
+        is_loss = is_followed and record.verdict is Verdict.INFRASTRUCTURE
+        return Replace(member.node) if is_loss else Fail(record)
 
     def saved(self, uploads: Mapping[NodeId, Uploaded], members: Members, start: Start) -> Save | None:
         """See `Discipline`. The coordinator tells what all workers have trained, the servers have written the files."""
@@ -55,3 +57,11 @@ class Asynchronous:
     def is_done(self, members: Members) -> bool:
         """See `Discipline`. Workers and servers stay until they are told to stop."""
         return all(members[node].state is TrainerState.FINISHED for node in self.reporters(members))
+
+
+def _has_lost_workers_at_its_start(member: Trainer, members: Members) -> bool:
+    """Whether this is a coordinator that was never ready, and says itself that it has failed, as it lost a worker."""
+    workers = [worker for node, worker in members.items() if node.role is Role.WORKER]
+    lost = any(worker.incarnation or not worker.is_expected for worker in workers)
+    has_failed = member.state is TrainerState.FAILED
+    return lost and has_failed and member.node.role is Role.CHIEF and not member.has_met

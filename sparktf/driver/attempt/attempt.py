@@ -26,7 +26,7 @@ from sparktf.driver.attempt.health import (
 )
 from sparktf.driver.attempt.lease_books import LeaseBooks
 from sparktf.driver.attempt.losses import Losses, Vacancy
-from sparktf.driver.attempt.members import Members, Trainer, are_training, rows_trained, speaker
+from sparktf.driver.attempt.members import Members, Trainer, are_training, rows_trained, speaker, started_s
 from sparktf.driver.attempt.saves import Save, Start, Uploads
 from sparktf.driver.attempt.shares import Dealing, done_of, keeps
 from sparktf.driver.plan.plan import Plan
@@ -287,7 +287,7 @@ class Attempt:
         # Until Spark last gave rows, or had given all, nodes that got none have waited for that.
         movers = [self.trainers[node] for node in self._reporters]
         held_up = [t.node for t in movers if self.losses.may_hold_up(t.heard_s, self.trainers, now.s, timeouts)]
-        since = Since(self._started_s, self.fed.moved_s, held_up)
+        since = Since(started_s(self.trainers, self._started_s), self.fed.moved_s, held_up)
         if not self.failures and (misled := left_behind(movers, now, since.fed_s, timeouts)):
             self.fail(misled)
         for late in missed(trainers, self._failures.told, now, since, timeouts, self._movers):

@@ -166,7 +166,7 @@ class Evaluating:
             if is_overdue and self._last_loss is not None:
                 self._give_up(self._last_loss, f"nobody took its place within timeouts.replace: {limit_s:g} s")
         needed = [vacancy for vacancy in self.vacant(vacancies) if vacancy.node != self._node]
-        return losses.settle(needed, members, now_s, limit_s)
+        return losses.settle(needed, self._others(members), now_s, limit_s)
 
     def _is_at_work(self, members: Members) -> bool:
         if self._node is None or self.failed is not None:

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 from sparktf.config.job import JobConfig
 from sparktf.config.timeouts import TimeoutsConfig
 from sparktf.driver.attempt.health import Failure
-from sparktf.driver.attempt.members import Members, Trainer
+from sparktf.driver.attempt.members import Members, Trainer, have_met
 from sparktf.driver.attempt.unfollowed import GiveUp, Loss, decide
 from sparktf.errors import ErrorRecord, LifecycleError
 from sparktf.knobs import KNOBS
@@ -140,7 +140,9 @@ class Losses:
             limit_s: So long a place may be vacant, `timeouts.replace`.
         """
         losses = {node: self._loss(members[node]) for node, *_ in vacancies}
-        ruling = decide(losses, now_s, limit_s, workers=len(self._workers), least=self._least)
+        # An attempt begins with all of its workers: with fewer, the next one does.
+        least = self._least if have_met(members) else len(self._workers)
+        ruling = decide(losses, now_s, limit_s, workers=len(self._workers), least=least)
         if isinstance(ruling, GiveUp):
             return _with(self._noted[ruling.node, members[ruling.node].incarnation].record, ruling.reason)
         for node, reason in ruling.reasons.items():

@@ -26,6 +26,7 @@ class Trainer:
         address: Where it will listen, if it follows one that was lost.
         usage: What its node's processes have used in the attempt; None where none tells of that.
         told: What its own has told last.
+        met: A trainer of its node before it was ready.
     """
 
     node: NodeId
@@ -42,6 +43,7 @@ class Trainer:
     finished: Finished | None = None
     usage: Usage | None = None
     told: Usage | None = None
+    met: bool = False
 
     def apply(self, event: TrainerEvent) -> None:
         self.state = step(TRAINER, self.state, event, str(self.node))
@@ -91,7 +93,13 @@ class Trainer:
             incarnation=self.incarnation + 1,
             address=address,
             usage=self.usage,
+            met=self.has_met,
         )
+
+    @property
+    def has_met(self) -> bool:
+        """Whether its node has been ready in the attempt."""
+        return self.met or self.ready is not None
 
     @property
     def is_at_work(self) -> bool:
@@ -115,7 +123,18 @@ def are_training(nodes: Iterable[NodeId], members: Members) -> bool:
 
 def have_met(members: Members) -> bool:
     """Returns whether all nodes have been ready: an attempt begins with all of them, or not at all."""
-    return all(trainer.ready is not None or trainer.incarnation for trainer in members.values())
+    return all(trainer.has_met for trainer in members.values())
+
+
+def started_s(members: Members, attempt_s: float) -> float:
+    """Returns since when a gang starts: whoever takes the place of a lost one before all have met takes as long again.
+
+    Args:
+        attempt_s: When the attempt began.
+    """
+    if have_met(members):
+        return attempt_s
+    return max([attempt_s, *(trainer.launched_s for trainer in members.values())])
 
 
 def rows_trained(members: Members, epoch: int) -> dict[NodeId, int]:

@@ -1,13 +1,33 @@
-"""The gang as TensorFlow sees it from its coordinator, and where the variables are put."""
+"""The gang as TensorFlow sees it from its coordinator, and where the variables are put.
+
+TensorFlow's first connection is to all of them, and a call to one that does not answer never returns. So it is waited
+until each answers at the address that it has now: a worker that was lost meanwhile has a successor, elsewhere.
+"""
 
 from __future__ import annotations
 
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any, NamedTuple
 
 import tensorflow as tf
 
+from sparktf.errors import NodeLostError
+from sparktf.knobs import KNOBS
+from sparktf.topology import ClusterSpec, NodeId
+from sparktf.trainer.node.place import Place
+from sparktf.trainer.parameter_server.knocking import all_answer
+from sparktf.trainer.parameter_server.seats import Call, are_there, is_cut_off
+from sparktf.trainer.parameter_server.succession import Succession, look_after_workers
+from sparktf.wire.control import WorkerPlace
 
-class Connection(NamedTuple):
+Workers = Callable[[], Mapping[NodeId, WorkerPlace]]
+"""Says who the workers are now, in the order of their indices."""
+
+
+class Connected(NamedTuple):
     """What schedules functions on the workers, and has the variables on the parameter servers.
 
     Attributes:
@@ -21,18 +41,70 @@ class Connection(NamedTuple):
     placement: Placement
 
 
-def connect(servers: int) -> Connection:
-    """Connects to all workers and parameter servers of TF_CONFIG, for which it waits.
+class Connection(NamedTuple):
+    """A cluster, and what looks after its workers."""
+
+    cluster: Connected
+    succession: Succession
+
+
+def connect(place: Place) -> Connection:
+    """Connects to all workers and parameter servers, for which it waits, and looks after the workers from then on.
 
     It must come before any other TensorFlow work in the process.
 
-    Args:
-        servers: How many parameter servers there are.
+    Raises:
+        PreflightError: this version of TensorFlow brings successors in otherwise.
     """
-    resolver = tf.distribute.cluster_resolver.TFConfigClusterResolver(rpc_layer="grpc")
+    seated = _gathered(place.workers_now, place.spec.cluster.ps)
+    now = place.spec.cluster.model_copy(update={"worker": tuple(worker.address for worker in seated)})
+    stop_s = place.spec.config.timeouts.stop
+    with _watched(seated, place.workers_now, fail=place.fail, stop_s=stop_s):
+        cluster = connected(now)
+    return Connection(cluster, look_after_workers(cluster.coordinator, place, seated))
+
+
+def connected(addresses: ClusterSpec) -> Connected:
+    """Returns the cluster of nodes at these addresses."""
+    jobs = {role: list(hosts) for role, hosts in addresses.model_dump().items()}
+    resolver = tf.distribute.cluster_resolver.SimpleClusterResolver(
+        tf.train.ClusterSpec(jobs), master=addresses.chief[0], task_type="chief", task_id=0, rpc_layer="grpc"
+    )
     strategy = tf.distribute.ParameterServerStrategy(resolver)
-    placement = Placement(strategy.extended, servers)
-    return Connection(strategy, tf.distribute.coordinator.ClusterCoordinator(strategy), placement)
+    placement = Placement(strategy.extended, len(addresses.ps))
+    return Connected(strategy, tf.distribute.coordinator.ClusterCoordinator(strategy), placement)
+
+
+def _gathered(workers: Workers, servers: Sequence[str]) -> tuple[WorkerPlace, ...]:
+    """Waits until all answer; returns who the workers are then. The driver knows for how long that may take."""
+    while True:
+        seated = tuple(workers().values())
+        if are_there(seated) and all_answer([*(worker.address for worker in seated), *servers]):
+            return seated
+        time.sleep(KNOBS.fetch_again_s)
+
+
+@contextmanager
+def _watched(
+    seated: Sequence[WorkerPlace], workers: Workers, *, fail: Callable[[BaseException], None], stop_s: float
+) -> Iterator[None]:
+    """Fails, from a thread of its own, where a worker is lost while TensorFlow connects to it: that would never end."""
+    done, gone_s = threading.Event(), dict[NodeId, float]()
+
+    def look() -> None:
+        while not done.wait(KNOBS.fetch_again_s):
+            now, now_s = workers(), time.monotonic()
+            for place in seated:
+                if now[place.node].incarnation <= place.incarnation:
+                    continue
+                if is_cut_off(Call(place, gone_s.setdefault(place.node, now_s)), now_s, stop_s):
+                    fail(NodeLostError(f"{place.node} at {place.address} was lost while TensorFlow connected to it"))
+
+    threading.Thread(target=look, name="connecting", daemon=True).start()
+    try:
+        yield
+    finally:
+        done.set()
 
 
 class Placement:

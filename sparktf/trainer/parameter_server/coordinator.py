@@ -41,7 +41,6 @@ from sparktf.trainer.parameter_server.plain_copy import CommittedCopy
 from sparktf.trainer.parameter_server.rounds import Rounds
 from sparktf.trainer.parameter_server.sampling import Sampling
 from sparktf.trainer.parameter_server.servers import Servers
-from sparktf.trainer.parameter_server.succession import look_after_workers
 from sparktf.trainer.parameter_server.tally import LastReceipt, Tally
 from sparktf.trainer.parameter_server.telling import Telling
 from sparktf.wire.control import Action, WorkerPlace
@@ -53,10 +52,11 @@ def coordinate(place: Place) -> None:
     The connection comes before everything else, the user's module too: importing that may already touch TensorFlow.
     """
     tf.get_logger().setLevel("ERROR")
-    connection = connect(len(place.spec.cluster.ps))
+    connection = connect(place)
     function: Callable[..., Any] = load_function(place.spec.config)
     read = Input(place)
-    member = Member(place, connection.strategy, read, Saves(place, CheckpointWriter), Output(place, read.sampled))
+    saves, output = Saves(place, CheckpointWriter), Output(place, read.sampled)
+    member = Member(place, connection.cluster.strategy, read, saves, output)
     if is_low_level(function):
         if place.spec.config.train.replicas_to_aggregate is not None:
             raise ModelContractError(
@@ -76,15 +76,16 @@ class CoordinatedRun:
         spec, config = place.spec, place.spec.config
         self._member = member
         self._spec = spec
-        with connection.strategy.scope():
+        cluster, self._succession = connection
+        with cluster.strategy.scope():
             self._model = UserModel(build, config, spec.assets, spec.feed, unseen=True)
             member.output.check(self._model)
             wanted = config.train.replicas_to_aggregate
             kind = Closure if wanted is None else AggregatedClosure
             self._closure: Closure | AggregatedClosure = kind(
-                connection.strategy, self._model, batch_size=config.train.batch_size
+                cluster.strategy, self._model, batch_size=config.train.batch_size
             )
-        for index, nbytes in enumerate(connection.placement.nbytes):
+        for index, nbytes in enumerate(cluster.placement.nbytes):
             say(f"sparktf: ps {index} holds {nbytes} bytes of variables")
         for text in on_large_tables(self._model.model):
             place.warn(text)
@@ -102,11 +103,10 @@ class CoordinatedRun:
         restored = member.saves.restore(checkpoint, self._model.flavour)
         self._carried = None if restored else first_weights(place, self._model, build)
         self._executions = Executions(
-            connection.coordinator,
+            cluster.coordinator,
             threads=2 * IN_FLIGHT * place.workers,
             patience_s=config.timeouts.progress,
         )
-        self._succession = look_after_workers(connection.coordinator, place)
         self._together = None
         if isinstance(self._closure, AggregatedClosure):
             rounds = Rounds(config.train.replicas_to_aggregate or 1, place.workers)

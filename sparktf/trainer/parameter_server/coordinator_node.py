@@ -34,7 +34,7 @@ class CoordinatorNode(LowLevelNode):
     def __init__(self, member: Member, connection: Connection) -> None:
         self._spec = member.place.spec
         super().__init__(member, self._spec.config.train.batch_size)
-        self.coordinator = Scheduling(member, connection.coordinator)
+        self.coordinator = Scheduling(member, connection)
         self._loop = self.coordinator.loop
         self._loss: float | None = None
         member.place.follow(self)

@@ -13,11 +13,11 @@ from sparktf.topology import NodeId
 from sparktf.trainer.node.member import Member
 from sparktf.trainer.node.position import Done, Position
 from sparktf.trainer.parameter_server.async_loop import AsyncLoop, AsyncLoopSettings, CountRows
+from sparktf.trainer.parameter_server.connect import Connection
 from sparktf.trainer.parameter_server.dispatch import IN_FLIGHT, End, Send
 from sparktf.trainer.parameter_server.fetching import Executions, Result
 from sparktf.trainer.parameter_server.packing import asked_for
 from sparktf.trainer.parameter_server.scheduled import ScheduledFunction
-from sparktf.trainer.parameter_server.succession import look_after_workers
 from sparktf.trainer.parameter_server.tally import LastReceipt, Tally
 from sparktf.trainer.parameter_server.telling import Telling
 from sparktf.wire.control import WorkerPlace
@@ -32,20 +32,16 @@ class Scheduling:
         has_sent: Whether any function was scheduled.
     """
 
-    def __init__(self, member: Member, coordinator: Any) -> None:
-        """Sends nothing yet.
-
-        Args:
-            coordinator: TensorFlow's.
-        """
+    def __init__(self, member: Member, connection: Connection) -> None:
+        """Sends nothing yet."""
+        cluster, self._succession = connection
         place = member.place
         spec, config = place.spec, place.spec.config
         self.is_open = self.has_sent = False
         self._member = member
         self._executions = Executions(
-            coordinator, threads=2 * IN_FLIGHT * place.workers, patience_s=config.timeouts.progress
+            cluster.coordinator, threads=2 * IN_FLIGHT * place.workers, patience_s=config.timeouts.progress
         )
-        self._succession = look_after_workers(coordinator, place)
         self._functions: dict[Callable[..., Any], ScheduledFunction] = {}
         self._next: tuple[Any, tuple[Any, ...]] = (None, ())
         self._results: list[Any] = []

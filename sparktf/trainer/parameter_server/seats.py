@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from sparktf.knobs import KNOBS
@@ -39,6 +39,11 @@ def seat(incarnation: int, now: WorkerPlace, error: object, answered: object, *,
     """
     is_lost = error is not None and error is not answered
     return Seat(is_lost, incarnation, now, is_called=has_call and error is None)
+
+
+def are_there(places: Iterable[WorkerPlace]) -> bool:
+    """Whether somebody of his own is to be found in each place: TensorFlow's cluster begins with all of its workers."""
+    return all(place.address and not place.stand_in for place in places)
 
 
 class Call(NamedTuple):

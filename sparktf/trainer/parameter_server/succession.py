@@ -9,13 +9,11 @@ is the address of a stand-in, which gets no executions; should somebody come, it
 
 from __future__ import annotations
 
-import socket
 import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from enum import Enum, auto
 from functools import partial
 from typing import Any
 
@@ -29,14 +27,12 @@ from sparktf.topology import NodeId
 from sparktf.trainer.node.place import Place
 from sparktf.trainer.node.report import say
 from sparktf.trainer.parameter_server.doors import Door
+from sparktf.trainer.parameter_server.knocking import Answer, all_answer, knock
 from sparktf.trainer.parameter_server.seats import Call, Seat, are_filled, is_cut_off, is_given_up, seat
 from sparktf.trainer.parameter_server.stand_ins import StandIns
 from sparktf.wire.control import WorkerPlace
 
 _KNOWN = "2.21."
-_ANSWER_S = 1.0
-_HELLO = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + bytes([0, 0, 0, 4, 0, 0, 0, 0, 0])
-"""How a client of HTTP/2 begins, with settings of none; the server answers its own."""
 
 
 class Succession:
@@ -51,6 +47,7 @@ class Succession:
         coordinator: Any,
         workers: Callable[[], dict[NodeId, WorkerPlace]],
         stand_ins: StandIns,
+        seated: Sequence[WorkerPlace],
         *,
         fail: Callable[[BaseException], None],
         stop_s: float,
@@ -60,6 +57,7 @@ class Succession:
         Args:
             coordinator: TensorFlow's.
             workers: Returns who the workers are now, in the order of their indices.
+            seated: Whom TensorFlow has connected to.
             fail: Ends the attempt, with `NodeLostError` where a worker is cut off: a call to it would never end. It is
                 called in a thread of its own, since whoever trains may be in such a call.
             stop_s: A trainer that is told to stop may take so long, `timeouts.stop`.
@@ -70,7 +68,7 @@ class Succession:
         self._fail = fail
         self._stop_s = stop_s
         self._clock = ListeningClock(SystemClock())
-        self._seated = list(workers().values())
+        self._seated = list(seated)
         self._answered: list[Any] = [None] * len(self._seated)
         self._doors: list[Door] = []
         self._standing: dict[int, str] = {}
@@ -138,7 +136,7 @@ class Succession:
         began_s = self._clock.now_s()
         while True:
             seats = self._seats(errors := self._errors() or [])
-            if are_filled(seats, self._clock.now_s() - began_s) and _all_answer(seats):
+            if are_filled(seats, self._clock.now_s() - began_s) and all_answer(seat.now.address for seat in seats):
                 break
             time.sleep(KNOBS.fetch_again_s)
         places = [seat.now for seat in seats]
@@ -214,7 +212,7 @@ class Succession:
                     f"{node} at {place.address} was lost while the cluster's definition was sent to it, which neither "
                     "ends nor breaks off"
                 )
-            if _knock(place.address) is Answer.NONE:
+            if knock(place.address) is Answer.NONE:
                 raise NodeLostError(f"{node} at {place.address} is lost, and its host cannot be reached")
 
     def _follow(self, node: NodeId, door: Door, call: Call, *, is_gone: bool) -> None:
@@ -223,7 +221,7 @@ class Succession:
         if is_gone != (call.gone_s is not None):
             door.note(call, now_s if is_gone else None)
         elif is_cut_off(call, now_s, self._stop_s):
-            is_out_of_reach = _knock(call.place.address) is Answer.NONE
+            is_out_of_reach = knock(call.place.address) is Answer.NONE
             if is_out_of_reach or is_given_up(call, now_s, self._stop_s):
                 why = "its host cannot be reached" if is_out_of_reach else "its host can be reached again"
                 raise NodeLostError(
@@ -231,47 +229,19 @@ class Succession:
                 )
 
 
-def look_after_workers(coordinator: Any, place: Place) -> Succession:
+def look_after_workers(coordinator: Any, place: Place, seated: Sequence[WorkerPlace]) -> Succession:
     """Has successors of lost workers join from now on, and stand-ins where none comes.
 
     Args:
         coordinator: TensorFlow's.
         place: Of the coordinator's node.
+        seated: Whom TensorFlow has connected to.
 
     Raises:
         PreflightError: this version of TensorFlow does it otherwise.
     """
     host = place.spec.cluster.chief[0].rpartition(":")[0]
     stop_s = place.spec.config.timeouts.stop
-    succession = Succession(coordinator, place.workers_now, StandIns(host), fail=place.fail, stop_s=stop_s)
+    succession = Succession(coordinator, place.workers_now, StandIns(host), seated, fail=place.fail, stop_s=stop_s)
     succession.take_over()
     return succession
-
-
-def _all_answer(seats: Sequence[Seat]) -> bool:
-    return all(_knock(seat.now.address) is Answer.SERVER for seat in seats)
-
-
-class Answer(Enum):
-    """What is at an address."""
-
-    SERVER = auto()
-    """A server of gRPC's that runs."""
-    NOBODY = auto()
-    """The host says that nobody listens, or who does breaks off."""
-    NONE = auto()
-    """Nothing says anything: the host cannot be reached, or who listens is frozen, for which the kernel takes
-    connections, too. TensorFlow would wait for it, and the successors of all others with it.
-    """
-
-
-def _knock(address: str) -> Answer:
-    host, _, port = address.rpartition(":")
-    try:
-        with socket.create_connection((host, int(port)), _ANSWER_S) as connection:
-            connection.sendall(_HELLO)
-            return Answer.SERVER if connection.recv(1) else Answer.NOBODY
-    except ConnectionError:
-        return Answer.NOBODY
-    except OSError:
-        return Answer.NONE
