@@ -11,7 +11,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from sparktf.errors import NotStoredError, SparkTFError, StorageError
+from sparktf.errors import NotStoredError, StorageError
 from sparktf.keep import EpochLoss
 from sparktf.knobs import KNOBS
 from sparktf.rundir import checkpoint_name
@@ -42,7 +42,7 @@ class CheckpointWriter:
         self._keras = keras
         self._upload: threading.Thread | None = None
         self._not_stored: StorageError | None = None
-        self._error: SparkTFError | tf.errors.OpError | None = None
+        self._error: Exception | None = None
 
     def save(self, checkpoint: Checkpoint, position: Position, done: Done, *, last: bool) -> None:
         """Writes the checkpoint locally, then hands it to the upload thread.
@@ -132,7 +132,7 @@ class CheckpointWriter:
             self._place.send(Action.UPLOADED, message)
             if not_stored := checkpoint.settle():
                 self._not_stored = StorageError(not_stored)
-        except (SparkTFError, tf.errors.OpError) as e:
+        except Exception as e:  # noqa: BLE001 - the end of a thread: whoever saves or ends next raises it
             self._error = e
         finally:
             self.took_s = max(self.took_s, time.monotonic() - began_s)

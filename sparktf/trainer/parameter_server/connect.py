@@ -92,15 +92,21 @@ def _watched(
     done, gone_s = threading.Event(), dict[NodeId, float]()
 
     def look() -> None:
-        while not done.wait(KNOBS.fetch_again_s):
-            now, now_s = workers(), time.monotonic()
-            for place in seated:
-                if now[place.node].incarnation <= place.incarnation:
-                    continue
-                if is_cut_off(Call(place, gone_s.setdefault(place.node, now_s)), now_s, stop_s):
-                    fail(NodeLostError(f"{place.node} at {place.address} was lost while TensorFlow connected to it"))
+        now, now_s = workers(), time.monotonic()
+        for place in seated:
+            if now[place.node].incarnation <= place.incarnation:
+                continue
+            if is_cut_off(Call(place, gone_s.setdefault(place.node, now_s)), now_s, stop_s):
+                raise NodeLostError(f"{place.node} at {place.address} was lost while TensorFlow connected to it")
 
-    threading.Thread(target=look, name="connecting", daemon=True).start()
+    def run() -> None:
+        try:
+            while not done.wait(KNOBS.fetch_again_s):
+                look()
+        except Exception as error:  # noqa: BLE001 - the end of a thread: whatever it is, the driver gets it
+            fail(error)
+
+    threading.Thread(target=run, name="connecting", daemon=True).start()
     try:
         yield
     finally:

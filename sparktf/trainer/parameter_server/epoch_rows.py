@@ -5,7 +5,6 @@ from __future__ import annotations
 import threading
 import time
 
-from sparktf.errors import SparkTFError
 from sparktf.knobs import KNOBS
 from sparktf.sequence import Stream
 from sparktf.trainer.node.place import Place
@@ -26,7 +25,7 @@ class AskedRows:
         self._span = Span(attempt=place.spec.attempt, stream=Stream.TRAIN, epoch=epoch)
         self._before = before
         self._rows: int | None = None
-        self._error: SparkTFError | None = None
+        self._error: Exception | None = None
         threading.Thread(target=self._run, name="epoch-rows", daemon=True).start()
 
     def left(self) -> int | None:
@@ -45,5 +44,5 @@ class AskedRows:
             while (rows := self._place.ask(Action.WORK, request, Work).rows) is None:
                 time.sleep(KNOBS.staged_poll_s)
             self._rows = rows
-        except SparkTFError as error:
+        except Exception as error:  # noqa: BLE001 - the end of a thread: `left` raises it where it is waited for
             self._error = error

@@ -10,7 +10,7 @@ from functools import partial
 
 from tensorflow.python.ops import script_ops
 
-from sparktf.errors import SparkTFError, StorageError
+from sparktf.errors import StorageError
 from sparktf.rundir import checkpoint_name
 from sparktf.storage.checkpoints import upload_folder
 from sparktf.trainer.node.checkpoint import fetch
@@ -109,7 +109,7 @@ class Shard:
     def _run(self, work: Callable[[], None]) -> None:
         try:
             work()
-        except (SparkTFError, OSError) as error:
+        except Exception as error:  # noqa: BLE001 - the end of a thread: its order's answer says it
             self._error = _said(error)
 
     def _upload(self, order: Upload) -> None:
@@ -135,4 +135,8 @@ class Shard:
 
 
 def _said(error: BaseException) -> str:
-    return f"the executor's local disk is full: {error}; {LARGER_DISK}" if is_full_disk(error) else str(error)
+    return (
+        f"the executor's local disk is full: {error}; {LARGER_DISK}"
+        if is_full_disk(error)
+        else str(error) or type(error).__name__
+    )

@@ -5,7 +5,6 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterable
 
-from sparktf.errors import SparkTFError
 from sparktf.knobs import KNOBS
 from sparktf.topology import NodeId
 from sparktf.trainer.node.place import Place
@@ -25,7 +24,7 @@ class Telling:
         self._closed: list[Closed] = []
         self._is_telling = False
         self._hurry = False
-        self._error: SparkTFError | None = None
+        self._error: Exception | None = None
         threading.Thread(target=self._run, name="fetched", daemon=True).start()
 
     def add(self, receipts: Iterable[Receipt]) -> None:
@@ -66,7 +65,7 @@ class Telling:
         try:
             while True:
                 self._tell()
-        except SparkTFError as error:
+        except Exception as error:  # noqa: BLE001 - the end of a thread: who waits for it raises it
             with self._changed:
                 self._error = error
                 self._changed.notify_all()
