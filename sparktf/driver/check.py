@@ -80,7 +80,6 @@ def check_run(config: JobConfig, master: str, say: Callable[[str], None], *, dee
     found = Findings()
     check_gang(config, slots, found)
     found.unknown += () if deep else ("output.path can be written",)
-    found.left += _left_to_the_run(config)
     with found.part():
         systems = FileSystems(HadoopConf.from_environment())
         config = normalised(config, systems.normalise)
@@ -97,11 +96,14 @@ def check_run(config: JobConfig, master: str, say: Callable[[str], None], *, dee
             check_feeders(config, slots, plan, found)
     if not deep:
         found.unknown.append(_TAKES)
+        found.left += _metrics(config)
     elif plan is None or found.errors:
-        found.left.append(_TAKES)
+        found.left += (_TAKES, *_metrics(config))
     else:
         with found.part():
             _try_model(config, plan, found)
+    if config.train.init_from is not None:
+        found.left.append(f"whether train.init_from: {config.train.init_from} is there and fits the model")
     return found
 
 
@@ -113,20 +115,21 @@ def _try_model(config: JobConfig, plan: Plan, found: Findings) -> None:
     except SparkTFError as error:
         if not takes_assets:
             raise
-        found.left.append(f"{_TAKES} (without what its prepare returns, it was not built: {error})")
+        found.left += (f"{_TAKES} (without what its prepare returns, it was not built: {error})", *_metrics(config))
         return
-    (found.known if known else found.left).append(f"model: {known}" if known else _TAKES)
+    if known:
+        found.known.append(f"model: {known}")
+    else:
+        found.left += (_TAKES, *_metrics(config))
 
 
 _TAKES = "whether the model takes data.inputs and learns data.targets"
 
 
-def _left_to_the_run(config: JobConfig) -> Iterator[str]:
-    """Yields what only the run sees."""
+def _metrics(config: JobConfig) -> Iterator[str]:
+    """Yields what only a model that is built shows of its metrics."""
     if config.gate is not None:
         yield f"whether the model has the gate's metrics {', '.join(config.gate.metrics)}"
-    if config.train.init_from is not None:
-        yield f"whether train.init_from: {config.train.init_from} is there and fits the model"
 
 
 def check_gang(config: JobConfig, slots: Slots, found: Findings) -> None:

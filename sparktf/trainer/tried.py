@@ -7,11 +7,16 @@ import sys
 import time
 import traceback
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+from sparktf.config.job import JobConfig
 from sparktf.config.load import parse_config
 from sparktf.errors import ErrorRecord, SparkTFError, Verdict, record_of
 from sparktf.feature import FeedSpec
+from sparktf.keep import keep_rule, metric_rule
+
+if TYPE_CHECKING:
+    from sparktf.trainer.model.model import UserModel
 
 
 def main() -> None:
@@ -36,9 +41,34 @@ def _known(told: dict[str, Any]) -> str:
     function = load_function(config)
     if is_low_level(function):
         return ""
-    UserModel(function, config, {}, spec, trains=False)
+    model = UserModel(function, config, {}, spec, trains=False)
     inputs, targets = (", ".join(f.name for f in features) for features in (spec.inputs, spec.targets))
-    return f"it is built, takes {inputs} and learns {targets}"
+    said = f"it is built, takes {inputs} and learns {targets}"
+    if config.data.validation is None:
+        return said
+    return f"{said}; its validation metrics are {', '.join(_metrics(model, config))}"
+
+
+def _metrics(model: UserModel, config: JobConfig) -> list[str]:
+    """Returns the names of the validation metrics, all that the configuration names among them.
+
+    Raises:
+        ModelContractError: it names one that the model does not have, or a slice that no tensor is made of.
+    """
+    from sparktf.trainer.model.evaluate import Evaluator  # noqa: PLC0415 - as above
+    from sparktf.trainer.model.slices import slice_columns  # noqa: PLC0415 - as above
+
+    evaluator = Evaluator(model, lambda values: values, 1)
+    evaluator.warm_up()
+    names = evaluator.names()
+    keep_rule(config.train, names)
+    for key, watched in config.train.watched().items():
+        metric_rule(watched.metric, watched.mode, names, (f"{key}.metric", f"{key}.mode"))
+    if config.gate is not None:
+        slice_columns(model.spec, config.gate.slices)
+        for name, asked in config.gate.metrics.items():
+            metric_rule(name, asked.mode, names, ("gate.metrics", f"gate.metrics.{name}.mode"))
+    return names
 
 
 def _of_model(error: Exception) -> ErrorRecord:

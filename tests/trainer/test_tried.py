@@ -44,6 +44,21 @@ def test_a_model_is_built_and_its_names_are_compared(config: str, capsys: pytest
     assert capsys.readouterr().err == "model: no column feeds the model's input 'z': add data.inputs.z\n"
 
 
+def test_metrics_that_the_configuration_names_are_compared_with_the_models(
+    config: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    sets = ("params.loss=mse", "data.validation={fraction: 0.5}", "publish={}", "train.init_from=published")
+    line = ["check", config, "--deep", "--master", "local[4]", *(word for text in sets for word in ("--set", text))]
+    assert main([*line, "--set", "gate.metrics={loss: {max: 1}}"]) == 0
+    out = capsys.readouterr().out
+    assert "takes x, h and learns y; its validation metrics are loss" in out
+    assert "# not checked before a run: whether train.init_from: published is there and fits the model" in out
+    for wrong in ("gate.metrics={auc: {max: 1}}", "train.keep_metric=auc", "train.early_stopping={metric: auc}"):
+        also = ["--set", "train.keep=best"] if "keep" in wrong else []
+        assert main([*line, *also, "--set", wrong]) == 2
+        assert "auc is no validation metric of the model, which has: loss" in capsys.readouterr().err
+
+
 def test_what_the_models_code_raises_is_its_error_unless_it_waits_for_what_prepare_returns(
     config: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
