@@ -11,7 +11,7 @@ from pathlib import Path
 
 from rich.console import Console
 
-from sparktf.clock import SystemClock
+from sparktf.clock import ListeningClock, SystemClock
 from sparktf.config.data_section import NO_SOURCE
 from sparktf.config.job import JobConfig
 from sparktf.driver.console import Display, make_console, print_result
@@ -206,11 +206,12 @@ class _Watch:
         """Waits for YARN's first container, with a countdown; without one in time the application is killed."""
         process, queue = self._process, self._config.submit.queue
         deadline_s: float | None = None
+        clock = ListeningClock(SystemClock())  # an application that began while this process was stopped is not killed
         while not process.report.has_started and process.wait(KNOBS.submit_poll_s) is None:
+            now_s = clock.now_s()
             self._say_application()
             if process.report.state != "ACCEPTED":
                 continue
-            now_s = time.monotonic()
             deadline_s = deadline_s or now_s + self._config.timeouts.reserve
             if now_s < deadline_s:
                 self._display.countdown(f"waiting for YARN: queue {queue}", deadline_s - now_s, now_s)
