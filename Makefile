@@ -129,6 +129,11 @@ simulate: $(VENV)/.dev ## The driver among simulated nodes, storage and time; ot
 	@$(if $(SEED),,$(PYTEST) tests/simulation $(ARGS))
 	@$(SIMULATION)
 
+# In no other target: it takes ten minutes, by design.
+.PHONY: soak
+soak: $(VENV)/.dev ## Kill a process of a gang every 20 s for ten minutes: each row counts once an epoch; ARGS="--minutes 2"
+	@PYTHONPATH=tests:. $(PY) tests/soak.py $(ARGS)
+
 .PHONY: simulate-mutants
 simulate-mutants: $(VENV)/.dev ## Take the driver's guards out, one by one: which simulated seed notices
 	@$(SIMULATION) --mutants

@@ -248,14 +248,19 @@ class Fence:
             self._storage.replace(written, path)
 
     def put_beside(self, path: str, content: bytes) -> None:
-        """Like `put`, hastily, and from any thread. Who fails may try again: a fence is moved on between attempts.
+        """Like `put`, hastily, and from any thread: also while the fence is moved on from one attempt to the next.
 
         Raises:
             StorageError: the storage failed, or there is no fence, or it is gone.
         """
-        if self._path is None:
-            raise StorageNotFoundError(f"cannot write {path}: the run is not held")
-        self._put(self._hasty, self._path, path, content)
+        while (held := self._path) is not None:
+            try:
+                self._put(self._hasty, held, path, content)
+                return
+            except StorageNotFoundError:
+                if held == self._path:
+                    raise
+        raise StorageNotFoundError(f"cannot write {path}: the run is not held")
 
     def tidy(self) -> None:
         """Removes what is staged, which nobody will commit; does nothing without a fence.

@@ -13,7 +13,14 @@ from lakes import plan_lake, write_lake
 from pretend import PretendDriver, SetClock, WatchedStorage, pretend_config
 
 from sparktf.driver.plan.plan import Plan
-from sparktf.errors import FencedOffError, PreflightError, SparkTFError, StorageError, Verdict
+from sparktf.errors import (
+    FencedOffError,
+    PreflightError,
+    SparkTFError,
+    StorageError,
+    StorageNotFoundError,
+    Verdict,
+)
 from sparktf.knobs import KNOBS
 from sparktf.result import Application
 from sparktf.rundir import RunDirectory
@@ -306,6 +313,24 @@ class TestFence:
         writer.join()
         assert failed == []
         assert Path(rundir.path, "event").read_bytes() == b"it goes on"
+
+    def test_what_is_put_down_while_the_fence_moves_on_is_put_down_through_the_next_one(
+        self, rundir: RunDirectory
+    ) -> None:
+        def before(operation: str, path: str) -> None:
+            if operation == "rename" and "/_put-" in path and moves:
+                moves.pop()
+                fence.acquire(2)
+
+        moves = [2]
+        fence = Fence(WatchedStorage(before), rundir)
+        fence.acquire(1)
+        fence.put_beside(f"{rundir.path}/event", b"it goes on")
+        assert Path(rundir.path, "event").read_bytes() == b"it goes on"
+        assert not moves
+        fence.release()
+        with pytest.raises(StorageNotFoundError):
+            fence.put_beside(f"{rundir.path}/event", b"nobody holds the run")
 
     def test_what_another_driver_has_left_while_it_planned_or_put_down_is_swept(self, rundir: RunDirectory) -> None:
         for name in ("_plan-0123abcd/manifest", "_put-0123abcd/file", "_put-01234567-0123abcd/file"):
