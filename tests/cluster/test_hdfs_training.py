@@ -49,6 +49,12 @@ def lake_on_hdfs(hadoop: MiniHadoop, tmp_path: Path) -> None:
         hadoop.hdfs.put(f"/train/lake/{path.name}", path.read_bytes())
 
 
+def make_checkpoints(hadoop: MiniHadoop) -> None:
+    """Makes the folder of a run's checkpoints before the run, which begins only where another of its drivers has."""
+    for name in ("events", "checkpoints"):
+        hadoop.hdfs.make_folder(f"/train/runs/job/run/{name}")
+
+
 @pytest.mark.usefixtures("lake_on_hdfs")
 def test_a_checkpoint_that_hdfs_does_not_take_is_a_warning_and_the_last_must_arrive(
     hadoop: MiniHadoop, gang: LocalGang
@@ -57,7 +63,7 @@ def test_a_checkpoint_that_hdfs_does_not_take_is_a_warning_and_the_last_must_arr
         train={"batch_size": 64, "epochs": 15, "max_attempts": 1},  # seven updates each, and a checkpoint
         checkpoint={"every_seconds": None, "keep": 2},
     )
-    hadoop.hdfs.make_folder("/train/runs/job/run/checkpoints")
+    make_checkpoints(hadoop)
     hadoop.hdfs.set_quota("/train/runs/job/run/checkpoints", space_nbytes=4 * MIB)
     lifting = threading.Thread(target=lift_when_warned, args=(hadoop, gang), daemon=True)
     lifting.start()
@@ -81,7 +87,7 @@ def lift_when_warned(hadoop: MiniHadoop, gang: LocalGang) -> None:
 def test_a_last_checkpoint_that_hdfs_does_not_take_ends_the_run_with_its_error(
     hadoop: MiniHadoop, gang: LocalGang
 ) -> None:
-    hadoop.hdfs.make_folder("/train/runs/job/run/checkpoints")
+    make_checkpoints(hadoop)
     hadoop.hdfs.set_quota("/train/runs/job/run/checkpoints", space_nbytes=4 * MIB)
     with pytest.raises(NotStoredError, match=r"cannot copy .* to hdfs://.*/train/runs/job/run/.* quota"):
         gang.train(job(train={"batch_size": 64}))
