@@ -53,6 +53,15 @@ def check_output(storage: Storage, path: str) -> None:
         raise PreflightError(f"output.path cannot be written: {e}") from e
 
 
+def _has_plan(storage: Storage, rundir: RunDirectory) -> bool:
+    """Whether what is called `plan` is a stored plan. Raises `StorageError`."""
+    try:
+        load_plan(storage, rundir.plan)
+    except (StorageNotFoundError, CorruptFileError, ConfigError, ValueError, KeyError, TypeError):
+        return False
+    return True
+
+
 def check_folder(storage: Storage, rundir: RunDirectory) -> None:
     """Refuses a run directory that somebody else has filled: what a run puts in its place would replace it.
 
@@ -67,6 +76,8 @@ def check_folder(storage: Storage, rundir: RunDirectory) -> None:
     except StoragePermissionError as e:
         raise PreflightError(f"output.path cannot be read: {e}") from e
     if {TERMS, EVENTS} & names or all(is_on_its_way(name) for name in names):
+        return
+    if names == {name_of(rundir.plan)} and _has_plan(storage, rundir):  # another run's, to be replayed
         return
     with suppress(StorageNotFoundError, CorruptFileError):  # of a run that was refused before it had an owner
         result = read_result(storage, rundir.result)

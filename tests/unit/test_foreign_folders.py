@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 from pathlib import Path
 
 import pytest
@@ -44,6 +45,17 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Place:
     return Place(tmp_path)
 
 
+def test_a_run_begins_with_a_stored_plan_alone_which_it_replays(place: Place) -> None:
+    assert place.driver().train().verdict is Verdict.DONE
+    plan = (place.run / "plan/files.parquet").read_bytes()
+    shutil.move(place.run / "plan", place.root / "kept")
+    shutil.rmtree(place.run)
+    place.run.mkdir()
+    shutil.move(place.root / "kept", place.run / "plan")
+    assert place.driver().train().verdict is Verdict.DONE
+    assert (place.run / "plan/files.parquet").read_bytes() == plan
+
+
 @pytest.mark.parametrize(
     "entries",
     [
@@ -51,6 +63,7 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Place:
         ("part-0.parquet",),
         ("logs/2026.log", "plan/manifest"),
         ("result.json",),
+        ("plan/spec.json",),
         ("_temporary/0/part-0",),
     ],
 )
