@@ -61,7 +61,7 @@ def file_shapes(draw: DrawFn, columns: Sequence[Column], folder: str = "", *, ma
         "write_page_index": draw(st.booleans()),
         # Below this, Arrow writes files of empty lists within structs that Arrow itself cannot read.
         "data_page_size": draw(st.sampled_from((32, 1 << 20))),
-        # Arrow does not write a part of a view.
+        # As below.
         "write_batch_size": 1024 if any("_view" in str(column) for column in columns) else draw(_BATCHES),
         "store_schema": needs_schema or draw(st.booleans()),
     }
@@ -70,9 +70,11 @@ def file_shapes(draw: DrawFn, columns: Sequence[Column], folder: str = "", *, ma
 
 def write(path: Path, shape: FileShape, columns: Sequence[Column], rows: Sequence[Row]) -> None:
     """Writes a file of the shape with its rows."""
-    table = table_of(columns, rows, untyped=shape.untyped)
+    has_views = any("_view" in str(column) for column in columns)
+    untyped = shape.untyped and not has_views
+    table = table_of(columns, rows, untyped=untyped)
     leaves = _leaves(table.schema)
-    empty = {column.name for column in columns if shape.untyped and not any(_values(column, rows))}
+    empty = {column.name for column in columns if untyped and not any(_values(column, rows))}
     encodings = {leaf: shape.plain[name] for leaf, name in leaves.items() if name in shape.plain.keys() - empty}
     path.parent.mkdir(parents=True, exist_ok=True)
     with pq.ParquetWriter(
@@ -84,7 +86,9 @@ def write(path: Path, shape: FileShape, columns: Sequence[Column], rows: Sequenc
     ) as writer:
         first = 0
         for number in shape.groups:
-            writer.write_table(table.slice(first, number), row_group_size=max(1, number))
+            # Arrow does not write a part of a view within a struct.
+            part = table_of(columns, rows[first : first + number]) if has_views else table.slice(first, number)
+            writer.write_table(part, row_group_size=max(1, number))
             first += number
 
 
