@@ -30,7 +30,7 @@ from sparktf.result import Application, RunResult, result_content
 from sparktf.rundir import EVENTS, TERMS, RunDirectory, is_of_a_run, is_on_its_way
 from sparktf.storage.base import Storage, name_of
 from sparktf.storage.fence import Fence
-from sparktf.storage.last_steps import LastSteps
+from sparktf.storage.last_steps import LastSteps, recorded_steps
 from sparktf.storage.ownership import Ownership
 from sparktf.storage.results import read_result
 
@@ -77,7 +77,11 @@ def check_folder(storage: Storage, rundir: RunDirectory) -> None:
         raise PreflightError(f"output.path cannot be read: {e}") from e
     if {TERMS, EVENTS} & names or all(is_on_its_way(name) for name in names):
         return
-    if names == {name_of(rundir.plan)} and _has_plan(storage, rundir):  # another run's, to be replayed
+    there = {name for name in names if not is_on_its_way(name)}
+    if there == {name_of(rundir.plan)} and _has_plan(storage, rundir):  # another run's, to be replayed
+        return
+    # Of a run that was refused before it had an owner, and whose driver ended before it had written its result.
+    if there == {name_of(rundir.last_steps)} and recorded_steps(storage, rundir) is not None:
         return
     with suppress(StorageNotFoundError, CorruptFileError):  # of a run that was refused before it had an owner
         result = read_result(storage, rundir.result)

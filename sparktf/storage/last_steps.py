@@ -99,13 +99,18 @@ class LastSteps:
             say(f"what follows the result is done by whoever submits the same run id again: {error}")
 
     def _record(self) -> StepsLeft | None:
-        with suppress(StorageNotFoundError):
-            content = self._storage.read_bytes(self._rundir.last_steps)
-            try:
-                return StepsLeft.model_validate_json(content)
-            except ValidationError:
-                _log.warning("%s is not as this version writes it: it is passed over", self._rundir.last_steps)
-        return None
+        return recorded_steps(self._storage, self._rundir)
+
+
+def recorded_steps(storage: Storage, rundir: RunDirectory) -> StepsLeft | None:
+    """Returns the record; None where there is none that this version has written. Raises `StorageError`."""
+    with suppress(StorageNotFoundError):
+        content = storage.read_bytes(rundir.last_steps)
+        try:
+            return StepsLeft.model_validate_json(content)
+        except ValidationError:
+            _log.warning("%s is not as this version writes it: it is passed over", rundir.last_steps)
+    return None
 
 
 def _content(record: StepsLeft) -> bytes:

@@ -56,6 +56,19 @@ def test_a_run_begins_with_a_stored_plan_alone_which_it_replays(place: Place) ->
     assert (place.run / "plan/files.parquet").read_bytes() == plan
 
 
+def test_a_run_begins_where_one_that_was_refused_left_no_more_than_what_should_follow_its_result(place: Place) -> None:
+    driver = place.driver()
+    driver.refusal = PreflightError("too few slots")
+    with pytest.raises(PreflightError):
+        driver.train()
+    (place.run / "result.json").unlink()
+    assert "last_steps.json" in os.listdir(place.run)
+    assert "owner" not in os.listdir(place.run)
+    for name in set(os.listdir(place.run)) - {"last_steps.json"}:
+        (place.run / name).unlink()
+    assert place.driver().train().verdict is Verdict.DONE
+
+
 @pytest.mark.parametrize(
     "entries",
     [
@@ -64,6 +77,7 @@ def test_a_run_begins_with_a_stored_plan_alone_which_it_replays(place: Place) ->
         ("logs/2026.log", "plan/manifest"),
         ("result.json",),
         ("plan/spec.json",),
+        ("last_steps.json",),
         ("_temporary/0/part-0",),
     ],
 )
