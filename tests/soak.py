@@ -109,7 +109,7 @@ def is_exact(gang: LocalGang, config: JobConfig, run_id: str, elsewhere: Process
         f"replaced, {EPOCHS} epochs: {told} updates",
         flush=True,
     )
-    return often.tolist() == [EPOCHS]
+    return bool(often.tolist() == [EPOCHS])
 
 
 if __name__ == "__main__":

@@ -532,7 +532,7 @@ def counted(params: Params, assets: Params) -> Any:
     row = keras.Input((), name="row", dtype="int64")
 
     @keras.saving.register_keras_serializable(package="zoo")
-    class Counts(keras.layers.Layer):  # type: ignore[misc]
+    class Counts(keras.layers.Layer):  # type: ignore[misc, name-defined]
         def build(self, shape: Any) -> None:
             self.counts = self.add_weight(shape=(params["rows"], 1), initializer="zeros", name="counts")
 
@@ -540,7 +540,7 @@ def counted(params: Params, assets: Params) -> Any:
             taken = tf.gather(tf.convert_to_tensor(self.counts), row)
             return taken * tf.cast(tf.shape(row)[0], taken.dtype)  # a loss is the mean over the rows
 
-    @keras.saving.register_keras_serializable(package="zoo")
+    @keras.saving.register_keras_serializable(package="zoo")  # type: ignore[untyped-decorator]
     def less(y_true: Any, y_pred: Any) -> Any:
         del y_true
         return -tf.squeeze(y_pred, -1)

@@ -69,7 +69,7 @@ def test_so_is_one_without_our_packages(script: str, tmp_path: Path) -> None:
 
 
 def test_a_wrong_command_line_is_no_verdict(tmp_path: Path) -> None:
-    done = run("jobs/train.py", "--no-such", **{VARIABLE: str(tmp_path / "told")})
+    done = run("jobs/train.py", "--no-such", path=ROOT, **{VARIABLE: str(tmp_path / "told")})
     assert (done.returncode, told_verdict(tmp_path / "told")) == (2, None)
 
 
