@@ -216,6 +216,12 @@ GUARDS: Mapping[str, Mapping[str, Any]] = {
         "sparktf.driver.attempt.asynchronous.Asynchronous.on_loss": _lost_at_the_start
     },
     "an attempt begins with all of its workers": {"sparktf.driver.attempt.losses.have_met": lambda members: True},
+    "whoever follows before all have met has as long to start": {
+        "sparktf.driver.attempt.attempt.started_s": lambda members, attempt_s: attempt_s
+    },
     "rounds know who is lost": {f"{_ROUNDS}.Rounds.succeed": lambda self, worker, incarnation: None},
 }
 """Guard -> what to patch -> with what."""
+
+ONLY: Mapping[str, str] = {"a worker that comes later takes a stand-in's place": "agent-away node-dies"}
+"""Guard -> the only kinds of faults that are on, where others would cover for it."""

@@ -38,11 +38,22 @@ from sparktf.wire.uploads import Uploaded
 
 
 class Mutant(NamedTuple):
-    """A guard of one strategy's runs, and what stands in its place: what to patch -> with what."""
+    """A guard of one strategy's runs, and what stands in its place: what to patch -> with what.
+
+    Attributes:
+        only: The only kinds of faults that are on in the seeds it is played with, where others would cover for it; ""
+            for those that each seed draws.
+    """
 
     guard: str
     patches: Mapping[str, Any]
     strategy: str = LOCKSTEP
+    only: str = ""
+
+    @property
+    def kinds(self) -> frozenset[str] | None:
+        """See `World`."""
+        return frozenset(self.only.split()) or None
 
 
 class Caught(NamedTuple):
@@ -157,7 +168,11 @@ def _latest_unread(self: CheckpointStore) -> tuple[Manifest, str] | None:
 
 MUTANTS = (
     Mutant("fence: a new driver moves the old one's away", {"sparktf.storage.fence.Fence._sweep_aside": _nothing}),
-    Mutant("[1] a model is replaced through the fence", {"sparktf.storage.fence.Fence.replace": _deleted_first}),
+    Mutant(
+        "[1] a model is replaced through the fence",
+        {"sparktf.storage.fence.Fence.replace": _deleted_first},
+        only="driver-frozen driver-twice",
+    ),
     Mutant("owner of result.json", {"sparktf.driver.output.ResultFile.write": _anybodys_result}),
     Mutant("a run that another has done is left alone", {"sparktf.driver.output.ResultFile.standing": _nothing_stands}),
     Mutant("an owner at work keeps the run", {"sparktf.storage.ownership.next_step": _taken_at_once}),
@@ -172,7 +187,11 @@ MUTANTS = (
         "order of causes",
         {"sparktf.driver.gang.seating.root_cause": _last_told, "sparktf.driver.attempt.restart.root_cause": _last_told},
     ),
-    Mutant("late and silent trainers are found", {"sparktf.driver.attempt.attempt.missed": _nothing}),
+    Mutant(
+        "late and silent trainers are found",
+        {"sparktf.driver.attempt.attempt.missed": _nothing},
+        only="trainer-freezes",
+    ),
     Mutant(
         "[7] a silent trainer is looked for while only peers have spoken",
         {"sparktf.driver.attempt.attempt.missed": _late_alone, "sparktf.driver.attempt.attempt.decide": _settled},
@@ -197,7 +216,10 @@ MUTANTS = (
     Mutant("a driver that stood still has heard nobody", {"sparktf.clock.ListeningClock.now_s": _by_the_other_clock}),
     *(Mutant(guard, patches) for guard, patches in evaluation_mutants.GUARDS.items()),
     *(Mutant(guard, patches) for guard, patches in publishing_mutants.GUARDS.items()),
-    *(Mutant(guard, patches, PARAMETER_SERVER) for guard, patches in async_mutants.GUARDS.items()),
+    *(
+        Mutant(guard, patches, PARAMETER_SERVER, async_mutants.ONLY.get(guard, ""))
+        for guard, patches in async_mutants.GUARDS.items()
+    ),
 )
 
 
@@ -216,7 +238,7 @@ def caught(job: tuple[str, int, int]) -> Caught:
     guard, first, seeds = job
     with without(guard) as mutant:
         for seed in range(first, first + seeds):
-            if found := play((seed, None, mutant.strategy)).violations:
+            if found := play((seed, None, mutant.strategy), mutant.kinds).violations:
                 return Caught(guard, seed, found[0])
     return Caught(guard, -1, "nothing")
 

@@ -469,12 +469,12 @@ def settle() -> None:
     gc.disable()
 
 
-def play(job: tuple[int, int | None, str]) -> Verdicts:
-    """Plays one seed of a strategy, with so many nodes that train if that is said."""
+def play(job: tuple[int, int | None, str], kinds: frozenset[str] | None = None) -> Verdicts:
+    """Plays one seed of a strategy, with so many nodes that train, and only some kinds of faults, if that is said."""
     seed, nodes, strategy = job
     if seed % _COLLECTED == 0:
         gc.collect()
-    return World(seed, nodes=nodes, strategy=strategy).play()
+    return World(seed, nodes=nodes, strategy=strategy, kinds=kinds).play()
 
 
 def _config(chance: random.Random, nodes: int) -> JobConfig:
