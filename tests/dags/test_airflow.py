@@ -39,12 +39,11 @@ export {settings}
 exec {python} -m sparktf.cli "$@"
 """
 
-# Waits until it is told to end.
+# Waits until it is told to end. What it waits for says so: before that it would not heed being killed.
 WAITING = """\
 #!/bin/sh
 trap 'kill $!; touch {folder}/stopped; exit 130' TERM
-read -r word < {folder}/go &
-echo up > {folder}/up
+(echo up > {folder}/up; read -r word < {folder}/go) &
 wait
 """
 
