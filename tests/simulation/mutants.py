@@ -215,7 +215,10 @@ MUTANTS = (
     ),
     Mutant("a driver that stood still has heard nobody", {"sparktf.clock.ListeningClock.now_s": _by_the_other_clock}),
     *(Mutant(guard, patches) for guard, patches in evaluation_mutants.GUARDS.items()),
-    *(Mutant(guard, patches) for guard, patches in publishing_mutants.GUARDS.items()),
+    *(
+        Mutant(guard, patches, only=publishing_mutants.ONLY.get(guard, ""))
+        for guard, patches in publishing_mutants.GUARDS.items()
+    ),
     *(
         Mutant(guard, patches, PARAMETER_SERVER, async_mutants.ONLY.get(guard, ""))
         for guard, patches in async_mutants.GUARDS.items()

@@ -19,7 +19,7 @@ from sparktf.driver.gang.site import Voice
 from sparktf.driver.hooks import Put
 from sparktf.driver.plan.plan import Plan
 from sparktf.errors import ConfigError, LifecycleError, StorageError, Verdict
-from sparktf.nightly.history import read_history
+from sparktf.nightly.history import RunRecord, read_history
 from sparktf.nightly.night import Night
 from sparktf.nightly.serving import CURRENT, ModelManifest, Serving
 from sparktf.result import RunResult
@@ -39,6 +39,9 @@ _WITHIN_S = 40.0
 _PAUSE_S = 6.0
 _TRIES = 3
 _FROZEN_S = (2.0, 8.0, 25.0, 60.0)
+
+_DEATHS = frozenset(("driver-killed", "night-killed", "other-killed", "node-dies", "trainer-dies", "model-raises"))
+"""What keeps no run from its row of the history: whoever is submitted next writes what a killed driver has not."""
 
 
 def is_nightly(seed: int) -> bool:
@@ -207,6 +210,10 @@ class Models:
         found = self._world.disk.find(self._world.rundir.result)
         return isinstance(found, File) and RunResult.model_validate_json(found.content) == result
 
+    def _rows(self) -> list[RunRecord]:
+        config = self._world.config
+        return read_history(SimStorage(self._world.disk), config.output.path, [config.name])
+
     def _number(self) -> int | None:
         found = self._world.disk.find(f"{self._serving.path}/{CURRENT}")
         return int(found.content) if isinstance(found, File) else None
@@ -217,12 +224,14 @@ class Models:
             found = next((v for v in self._serving.versions() if v.number == self._current), None)
             if found is None or found.withdrawn:
                 yield f"{CURRENT} names {self._current}, which is not in sight"
+        told = [one for one in self._world.submissions if one.over and one.result is not None]
+        if told and not self._world.faults.kinds - _DEATHS and not self._rows():
+            yield f"{told[-1].process} told how the run ended, and the history has no row of it"
 
     def told(self, result: RunResult, night: SimNight) -> Iterator[str]:
         """Yields what is wrong with what a driver tells that has come to an end."""
         if night.keeps_row and self._is_last(result):
-            storage, names = SimStorage(self._world.disk), [self._world.config.name]
-            kept = read_history(storage, self._world.config.output.path, names)
+            kept = self._rows()
             if [(row.run_id, row.verdict) for row in kept] != [(result.run_id, int(result.verdict))]:
                 yield f"ended with {result.verdict.name}, and the history has {kept}"
         if result.verdict is not Verdict.DONE:

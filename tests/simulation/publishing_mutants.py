@@ -53,6 +53,10 @@ def _shown_as(self: Serving, turn: Turn, staged: str) -> int:
     return number
 
 
+def _nothing(*arguments: Any, **named: Any) -> None:
+    return None
+
+
 _SERVING = "sparktf.nightly.serving.Serving"
 _TURN = "sparktf.nightly.turn.Turn"
 
@@ -63,6 +67,19 @@ GUARDS: Mapping[str, Mapping[str, Any]] = {
     "the current version is not pruned": {f"{_SERVING}._prune": _all_old_ones},
     "CURRENT is replaced in one step": {f"{_TURN}.put": _deleted_first},
     "numbers only grow": {f"{_SERVING}._show": _shown_as},
+    "what follows a result is recorded before it": {"sparktf.storage.last_steps.LastSteps.announce": _nothing},
+    "what a killed driver has left is done before its verdict is repeated": {
+        "sparktf.driver.output.Tenure._begin_last_steps": _nothing
+    },
     "a run's row is its owner's": {"sparktf.nightly.night.keep_record": _put_by_anybody},
 }
 """Guard -> what to patch -> with what."""
+
+ONLY: Mapping[str, str] = dict.fromkeys(
+    (
+        "what follows a result is recorded before it",
+        "what a killed driver has left is done before its verdict is repeated",
+    ),
+    "night-killed",
+)
+"""Guard -> the only kinds of faults that are on."""

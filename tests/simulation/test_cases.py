@@ -16,6 +16,8 @@ CASES = [
     ("[9] what cannot be stored is not trained again", 12, "disk-full", "which could not be stored"),
     ("who changes the models first ends all other turns", 24, None, "took the place of one of"),
     ("a run has one version", 1, None, "a run has two versions"),
+    ("what follows a result is recorded before it", 1, "night-killed", "the history has no row of it"),
+    ("what a killed driver has left is done before its verdict is repeated", 84, "night-killed", "has no row of it"),
     ("leases of a closed incarnation return", 3, "worker-dies", "timeouts.progress"),
     ("a checkpoint waits for what is under way", 3, None, "were not trained on as its position says"),
     ("messages of older incarnations are refused", 3, None, "nobody is"),
