@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import re
 import threading
 from collections.abc import Callable, Iterable
@@ -10,10 +9,11 @@ from functools import partial
 
 from sparktf.errors import StorageError
 from sparktf.events import Event, event_line
+from sparktf.told import log_of
 
 _SEGMENT = re.compile(r"^(\d{6,})(?:-(\w+))?\.jsonl$")
 
-_log = logging.getLogger(__name__)
+_log = log_of(__name__)
 
 
 class EventLog:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import os
 import sys
 from contextlib import suppress
@@ -10,9 +9,9 @@ from typing import Any, TextIO
 
 from rich.console import Console
 
-from sparktf.told import told, words_of_error
+from sparktf.told import log_of, told, words_of_error
 
-_log = logging.getLogger(__name__)
+_log = log_of(__name__)
 
 
 class PlainConsole(Console):

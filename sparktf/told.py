@@ -6,6 +6,7 @@ Whoever shows them is given what `told` returns, and shows it as it is: no marku
 
 from __future__ import annotations
 
+import logging
 import unicodedata
 
 from sparktf.redaction import redacted
@@ -27,6 +28,18 @@ def told_lines(text: str) -> str:
     """Returns a text of several lines: printable, without secrets; of one beyond `TRACE_NBYTES` the end."""
     shown = _printable(redacted(text[-2 * TRACE_NBYTES :]), keep="\n")
     return _last(shown, len(text), TRACE_NBYTES)
+
+
+def log_of(module: str) -> logging.Logger:
+    """Returns a module's logger: what is logged is told, whoever shows it."""
+    log = logging.getLogger(module)
+    log.addFilter(_told_record)
+    return log
+
+
+def _told_record(record: logging.LogRecord) -> bool:
+    record.msg, record.args = told(record.getMessage()), None
+    return True
 
 
 def words_of_error(error: BaseException) -> str:

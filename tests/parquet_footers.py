@@ -12,6 +12,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pyarrow.parquet.encryption as pe
 
+_SIGNATURE = 28
+
 _I32, _I64, _BINARY, _LIST, _STRUCT = 5, 6, 8, 9, 12
 _STOP = b"\0"
 
@@ -112,6 +114,62 @@ def write_encrypted(path: Path, *, plaintext_footer: bool) -> None:
     table = pa.table({"x": [1.0, 2.0], "secret": [3.0, 4.0], "label": [0.0, 1.0]})
     with pq.ParquetWriter(path, table.schema, encryption_properties=properties) as writer:
         writer.write_table(table)
+
+
+def unsign(path: Path) -> None:
+    """Takes the signature from behind the footer of an encrypted file."""
+    start, footer = _split(path)
+    _write_footer(path, start, footer[:-_SIGNATURE])
+
+
+def name_algorithm(path: Path, *, is_long: bool) -> None:
+    """Has a footer say that its file is encrypted, before all else.
+
+    Args:
+        is_long: Whether the field's number stands behind its kind.
+    """
+    start, footer = _split(path)
+    assert footer[0] == 0x15, "version comes first"
+    head = bytes([_STRUCT, 16]) if is_long else bytes([8 << 4 | _STRUCT])
+    algorithm = _struct([(1, _STRUCT, _STOP)])
+    _write_footer(path, start, head + algorithm + bytes([_I32, 2]) + footer[1:])
+
+
+def key_column(path: Path, names: Sequence[str], *, with_footer_key: bool = False, key: bytes = b"") -> None:
+    """Has the last column chunk of a footer say that a key of its own encrypts it, and nothing else of that.
+
+    Args:
+        names: Of the column that the key is said to be for.
+        with_footer_key: Whether it has the footer's, too.
+        key: What is said of the key.
+    """
+    start, footer = _split(path)
+    made = [(1, _LIST, bytes([min(len(names), 15) << 4 | _BINARY]) + _long(names) + b"".join(map(binary, names)))]
+    made += [(2, _BINARY, binary(key))] if key else []
+    keys: list[Field] = [(1, _STRUCT, _STOP)] if with_footer_key else []
+    crypto = _struct([*keys, (2, _STRUCT, _struct(made))])
+    # The last chunk ends where what follows `columns` begins: the row group's bytes, of another field's number.
+    group = pq.read_metadata(path).row_group(0)
+    rest = bytes([0x10 | _I64]) + _zigzag(group.total_byte_size) + _rows(group.num_rows)
+    at = footer.rindex(_STOP + rest)
+    changed = footer[:at] + bytes([5 << 4 | _STRUCT]) + crypto + footer[at:]  # `meta_data`, field 3, is what is before
+    _write_footer(path, start, changed)
+    assert pq.read_metadata(path).serialized_size == len(changed)
+
+
+def _long(names: Sequence[str]) -> bytes:
+    return _varint(len(names)) if len(names) > 14 else b""
+
+
+def _split(path: Path) -> tuple[bytes, bytes]:
+    """Returns what comes before the footer, and the footer."""
+    content = path.read_bytes()
+    start = len(content) - 8 - int.from_bytes(content[-8:-4], "little")
+    return content[:start], content[start:-8]
+
+
+def _write_footer(path: Path, start: bytes, footer: bytes) -> None:
+    path.write_bytes(start + footer + len(footer).to_bytes(4, "little") + b"PAR1")
 
 
 def _struct(fields: Sequence[Field]) -> bytes:

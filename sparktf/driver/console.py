@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import html
-import logging
 import os
 import shutil
 import sys
@@ -20,7 +19,7 @@ from sparktf.errors import Verdict
 from sparktf.knobs import KNOBS
 from sparktf.plain_console import PlainConsole
 from sparktf.result import RunResult
-from sparktf.told import told, words_of_error
+from sparktf.told import log_of, told, words_of_error
 from sparktf.wire.control import Metrics, Progress
 
 
@@ -47,7 +46,7 @@ def _parent_has_terminal() -> bool:
         os.close(fd)
 
 
-_log = logging.getLogger(__name__)
+_log = log_of(__name__)
 
 _NOTEBOOK_COLUMNS = 110
 _SHOWN_HOSTS = 8

@@ -26,8 +26,17 @@ _STORED = b"arrow:schema"
 _KEY = re.compile(rb"\x18\x0cARROW:schema(?=\x18)")
 """The key in thrift's compact form, with a text behind it: a column's name has none there."""
 
-_SIGNATURE = 28
-"""Bytes behind a footer that can be read of a file that cannot, all of it (Parquet's Encryption.md, 5.2)."""
+_NO_ALGORITHM = b"\x8c\0"
+"""Field 8 of a footer, `encryption_algorithm`, that names none."""
+
+_COLUMN_KEYS = (re.compile(rb"\x2c(?<=[\x1c\x2c\x3c\x4c\x5c\x6c]\x2c)\x19"), re.compile(rb"\x1c\0\x1c\x19"))
+"""How the key of a column begins (`ENCRYPTION_WITH_COLUMN_KEY`), alone or beside the footer's, as Arrow writes it."""
+
+_MOST_KEYS, _MOST_PARTS = 1000, 256
+"""Beginnings and parts of a path that are looked at: other bytes are not alike so often, or so long."""
+
+_TEXT, _NEXT_TEXT, _LONG = 8, 0x18, 15
+"""Thrift's kind of a text, the field behind another that holds one, and the size of a list that is told behind."""
 
 _LONGEST_DECIMAL, _DIGITS = 16, 38
 _ENUM, _DECIMAL = "ENUM", "DECIMAL"
@@ -48,12 +57,82 @@ def read_metadata(footer: pa.Buffer) -> pq.FileMetaData:
     Raises:
         pa.ArrowException, OSError, UnicodeDecodeError: Arrow cannot read it.
     """
-    return pq.read_metadata(pa.BufferReader(_KEY.sub(b"\x18\x0c" + _STORED, footer.to_pybytes(), count=1)))
+    return _parsed(_without_stored(footer))
 
 
 def is_encrypted(footer: pa.Buffer, metadata: pq.FileMetaData) -> bool:
     """Whether some columns are encrypted: Arrow would end the process over what the footer says of them."""
-    return bool(len(footer) - END - metadata.serialized_size == _SIGNATURE)
+    return _names_algorithm(_without_stored(footer), metadata) or _has_column_keys(metadata)
+
+
+def _without_stored(footer: pa.Buffer) -> bytes:
+    """Returns a footer in which Arrow does not find its schema."""
+    return _KEY.sub(b"\x18\x0c" + _STORED, footer.to_pybytes(), count=1)
+
+
+def _parsed(footer: bytes) -> pq.FileMetaData:
+    return pq.read_metadata(pa.BufferReader(footer))
+
+
+def _names_algorithm(footer: bytes, metadata: pq.FileMetaData) -> bool:
+    """Whether a footer has field 8, in whatever form: then one more before the others, which is empty, adds nothing."""
+    step, kind = divmod(footer[0], 16)
+    # A field's number is told by its distance from the one before, or after its kind, twice as large.
+    first = bytes([kind, 2 * step]) if step else footer[:1]
+    fields = _NO_ALGORITHM + first + footer[1:-END]
+    return bool(_parsed(fields + len(fields).to_bytes(4, "little") + footer[-4:]).equals(metadata))
+
+
+def _has_column_keys(metadata: pq.FileMetaData) -> bool:
+    """Whether a column chunk has a key of its own, which it may where the footer has no field 8."""
+    sink = pa.BufferOutputStream()
+    metadata.write_metadata_file(sink)
+    written = sink.getvalue().to_pybytes()
+    found = (match.end() for pattern in _COLUMN_KEYS for match in pattern.finditer(written))
+    return any(i >= _MOST_KEYS or _is_key(written, at) for i, at in enumerate(found))
+
+
+def _is_key(written: bytes, at: int) -> bool:
+    """Whether the rest of a column's key lies there: its path, what is said of the key, and where both structs end."""
+    try:
+        size, kind = divmod(written[at], 16)
+        at += 1
+        if size == _LONG:
+            size, at = _varint(written, at)
+        if size > _MOST_PARTS or kind != _TEXT:
+            return kind == _TEXT and _parts_end(written, at, _MOST_PARTS) <= len(written)
+        at = _parts_end(written, at, size)
+        if written[at] == _NEXT_TEXT:
+            at = _parts_end(written, at + 1, 1)
+        return written[at : at + 2] == b"\0\0"
+    except IndexError:
+        return False
+
+
+def _parts_end(written: bytes, at: int, size: int) -> int:
+    """Returns where some texts end that lie one after the other.
+
+    Raises:
+        IndexError: the bytes end before.
+    """
+    for _ in range(size):
+        length, at = _varint(written, at)
+        at += length
+    return at
+
+
+def _varint(written: bytes, at: int) -> tuple[int, int]:
+    """Returns a whole number, and where it ends.
+
+    Raises:
+        IndexError: it does not end.
+    """
+    value = 0
+    for shift in range(0, 70, 7):
+        value |= (written[at + shift // 7] & 0x7F) << shift
+        if written[at + shift // 7] < 0x80:
+            return value, at + shift // 7 + 1
+    raise IndexError("a number of more than 64 bits")
 
 
 def columns_of(file: pq.ParquetFile) -> pa.Schema:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 
 import numpy as np
@@ -13,6 +13,7 @@ import pyarrow.types as pt
 
 from sparktf.errors import CorruptFileError, SourceNotFoundError, StorageNotFoundError
 from sparktf.feed.columns import Array
+from sparktf.feed.nested import column_of, prefixes
 from sparktf.feed.parquet_file import check_rows, differences, group_nbytes, leaf_columns, open_file, reading
 from sparktf.sequence import Split
 from sparktf.storage.base import Storage
@@ -26,16 +27,45 @@ _FIRST_US, _LAST_US = -62_135_596_800_000_000, 253_402_300_800_000_000
 """From the year 1 to the year 10000."""
 
 
+_Times = tuple[pa.Array, Array]
+"""Times, and the row of each."""
+
+
+def _times(column: pa.ChunkedArray) -> list[_Times]:
+    """Returns the times of a column, or of what is within its structs and lists."""
+    return list(_times_within(column.combine_chunks(), np.arange(len(column))))
+
+
+def _times_within(values: pa.Array, rows: Array) -> Iterator[_Times]:
+    if pt.is_timestamp(values.type):
+        yield values.cast(pa.int64()), rows
+    elif pt.is_struct(values.type):
+        for field in values.flatten():
+            yield from _times_within(field, rows)
+    elif pt.is_list(values.type) or pt.is_large_list(values.type):
+        yield from _times_within(pc.list_flatten(values), rows[pc.list_parent_indices(values).to_numpy()])
+
+
 def _has_odd_years(column: pa.ChunkedArray) -> bool:
-    if not pt.is_timestamp(column.type):
-        return False
-    ends = pc.min_max(column.cast(pa.int64())).as_py()
-    return ends["min"] is not None and (ends["min"] < _FIRST_US or ends["max"] >= _LAST_US)
+    ends = (pc.min_max(times).as_py() for times, _ in _times(column))
+    return any(e["min"] is not None and (e["min"] < _FIRST_US or e["max"] >= _LAST_US) for e in ends)
 
 
-def _counts(column: pa.ChunkedArray) -> Array:
-    counts: Array = pc.fill_null(column.cast(pa.int64()), 0).to_numpy()
+def _counts(times: pa.Array) -> Array:
+    counts: Array = pc.fill_null(times, 0).to_numpy()
     return counts
+
+
+def _apart(micros: pa.ChunkedArray, millis: pa.ChunkedArray) -> Iterator[int]:
+    """Yields the rows in which times are not the same as microseconds and as milliseconds."""
+    found: set[int] = set()
+    for (fine, rows), (coarse, _) in zip(_times(micros), _times(millis), strict=True):
+        found.update(rows[abs(_counts(fine) // 1000 - _counts(coarse)) > 1].tolist())
+    yield from sorted(found)
+
+
+def _columns_by_name(table: pa.Table) -> dict[str, pa.ChunkedArray]:
+    return dict(zip(table.column_names, table.columns, strict=True))
 
 
 class PlannedFile:
@@ -70,7 +100,8 @@ class PlannedFile:
         self._leaves = leaf_columns(self.metadata, columns)
         columns_there = {leaf: self.metadata.schema.column(leaf) for leaf in self._leaves}
         self._paths = {column.path: leaf for leaf, column in columns_there.items()}
-        self._int96 = [column.path for column in columns_there.values() if column.physical_type == _INT96]
+        times = [column.path for column in columns_there.values() if column.physical_type == _INT96]
+        self._int96 = [name for name in self._columns if any(name in prefixes(path) for path in times)]
         self._texts = {name: self._paths[name] for name in texts if name in self._paths}
         self._readers: dict[tuple[str, ...], pq.ParquetFile] = {}
 
@@ -117,15 +148,17 @@ class PlannedFile:
             StorageError: the file system failed.
         """
         # What is given in their place is hardly ever of our days, and never all of it.
-        odd = [name for name in self._int96 if name in table.column_names and _has_odd_years(table.column(name))]
+        there = _columns_by_name(table)
+        times = {name: column for name in self._int96 if (column := column_of(there, name)) is not None}
+        odd = [name for name, column in times.items() if _has_odd_years(column)]
         if not odd:
             return []
         with reading(self._file.path):
             coarse = self._file.parquet(coerce_int96_timestamp_unit="ms").read_row_group(row_group, columns=odd)
         found = []
         for name in odd:
-            micros, millis = (_counts(part.column(name)) for part in (table, coarse))
-            found += [(int(row), name) for row in np.flatnonzero(abs(micros // 1000 - millis) > 1)]
+            millis = column_of(_columns_by_name(coarse), name)
+            found += [(row, name) for row in _apart(times[name], millis)] if millis is not None else []
         return found
 
     def check_read(self, split: Split) -> None:

@@ -11,6 +11,7 @@ from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
+import pyarrow as pa
 import pyarrow.parquet as pq
 
 from sparktf.column_statistics import ColumnStatistics, Spread, TableStatistics
@@ -174,16 +175,19 @@ def _read(
     """
     with open_parquet(storage, path) as file, reading(path):
         metadata, schema = file.metadata, file.schema_arrow
-    fields = {field.name: field.type for field in schema}
-    kinds = {name: type_of(fields, stored) for name, stored in columns.items()}
-    types = {name: "" if kind is None else column_type(kind).spark for name, kind in kinds.items()}
-    said = {}
-    for name, stored in columns.items() if looks else ():
-        leaves = leaf_columns(metadata, frozenset([stored]))
-        is_plain = len(leaves) == 1 and metadata.row_group(0).column(leaves[0]).path_in_schema == stored
-        groups = (metadata.row_group(i) for i in range(metadata.num_row_groups))
-        said[name] = sum((_chunk(group, leaves[0]) for group in groups), Chunks()) if is_plain else _UNKNOWN
-    return types, said
+        fields = {field.name: field.type for field in schema}
+        kinds = {name: type_of(fields, stored) for name, stored in columns.items()}
+        types = {name: "" if kind is None else column_type(kind).spark for name, kind in kinds.items()}
+        return types, {name: _said(metadata, stored) for name, stored in columns.items()} if looks else {}
+
+
+def _said(metadata: pq.FileMetaData, stored: str) -> Chunks:
+    """Returns what a footer says of a column."""
+    leaves = leaf_columns(metadata, frozenset([stored]))
+    if len(leaves) != 1 or metadata.row_group(0).column(leaves[0]).path_in_schema != stored:
+        return _UNKNOWN
+    groups = (metadata.row_group(i) for i in range(metadata.num_row_groups))
+    return sum((_chunk(group, leaves[0]) for group in groups), Chunks())
 
 
 _UNKNOWN = Chunks(None, 0, None, None)
@@ -195,8 +199,17 @@ def _chunk(group: pq.RowGroupMetaData, leaf: int) -> Chunks:
         return _UNKNOWN
     if found.null_count == group.num_rows:
         return Chunks(found.null_count, group.num_rows)
-    ends = (_number(found.min), _number(found.max)) if found.has_min_max else (None, None)
-    return Chunks(found.null_count, group.num_rows, *ends)
+    return Chunks(found.null_count, group.num_rows, *_ends(found))
+
+
+def _ends(found: pq.Statistics) -> tuple[float | None, float | None]:
+    """Returns the least and the greatest value; None for what is no number, or nothing that Python has."""
+    if not found.has_min_max:
+        return None, None
+    try:
+        return _number(found.min), _number(found.max)
+    except (ValueError, OverflowError, pa.ArrowException):  # a text that is no UTF-8, a day after the year 9999
+        return None, None
 
 
 def _number(value: object) -> float | None:

@@ -35,7 +35,7 @@ def champion_of(serving: Serving, run_id: str) -> FoundModel | None:
     return FoundModel(_source(version, manifest, label), manifest.date)
 
 
-def anchor_of(serving: Serving, champion: ModelSource, gate: GateConfig) -> ModelSource | None:
+def anchor_of(serving: Serving, champion: ModelSource, gate: GateConfig) -> FoundModel | None:
     """Returns the best of the versions published last; None where that is the champion, or nothing is known of any.
 
     The first metric that has a tolerance says which one is the best.
@@ -57,7 +57,7 @@ def anchor_of(serving: Serving, champion: ModelSource, gate: GateConfig) -> Mode
     if best is None or best == champion.version:
         return None
     version, manifest = next(found for found in last if found[0].number == best)
-    return _source(version, manifest, f"version {best}, the best of the last {gate.anchor}")
+    return FoundModel(_source(version, manifest, f"version {best}, the best of the last {gate.anchor}"), manifest.date)
 
 
 def _source(version: Version, manifest: ModelManifest, label: str) -> ModelSource:

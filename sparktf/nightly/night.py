@@ -91,12 +91,13 @@ class Night(Hooks):
         champion = champion_of(serving, rundir.run_id)
         if champion is None:
             return Models(init=init)
-        day = day_of(config, str(self._today()))
-        use = f"this run of {day} is compared with"
-        if warning := knows_later(use, champion.source.label, champion.date, day):
-            voice.warn(warning)
         anchor = anchor_of(serving, champion.source, config.gate)
-        return Models(init=init, champion=champion.source, anchor=anchor)
+        day = day_of(config, str(self._today()))
+        for found in (champion, anchor):
+            use = f"this run of {day} is compared with"
+            if found is not None and (warning := knows_later(use, found.source.label, found.date, day)):
+                voice.warn(warning)
+        return Models(init=init, champion=champion.source, anchor=None if anchor is None else anchor.source)
 
     def _init(self, config: JobConfig, rundir: RunDirectory, voice: Voice) -> ModelSource | None:
         beginning = self._beginning(config, rundir)

@@ -13,7 +13,6 @@ what a late trainer still uploads lies in `_tmp` and is never looked at. Readers
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
@@ -34,6 +33,7 @@ from sparktf.sequence import Cursor
 from sparktf.storage.base import Storage, name_of, sha256_of
 from sparktf.storage.fence import Fence
 from sparktf.storage.local import storage_errors
+from sparktf.told import log_of
 from sparktf.wire.control import Flavour
 from sparktf.wire.uploads import StagedFile
 
@@ -42,7 +42,7 @@ MANIFEST = "MANIFEST.json"
 ReportSkipped = Callable[[str, str], None]
 """Called with a path and the reason why it was skipped or left."""
 
-_log = logging.getLogger(__name__)
+_log = log_of(__name__)
 
 
 class FileManifest(Message):

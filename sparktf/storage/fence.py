@@ -10,7 +10,6 @@ newer term (`sparktf.storage.ownership`): then it is the older one itself.
 
 from __future__ import annotations
 
-import logging
 import re
 import secrets
 from collections.abc import Iterator
@@ -26,11 +25,12 @@ from sparktf.errors import (
 from sparktf.rundir import RunDirectory, is_on_its_way
 from sparktf.storage.base import Storage, name_of
 from sparktf.storage.ownership import Ownership
+from sparktf.told import log_of
 
 _OURS = ("_commit-", "_put-", "_plan-", "_swept-")
 _FENCE = re.compile(r"^_commit-(\d+)-(\d+)-")
 
-_log = logging.getLogger(__name__)
+_log = log_of(__name__)
 
 
 class Fence:

@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import logging
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 
@@ -24,8 +23,9 @@ from sparktf.message import Message
 from sparktf.rundir import RunDirectory
 from sparktf.storage.base import Storage
 from sparktf.storage.fence import Fence
+from sparktf.told import log_of
 
-_log = logging.getLogger(__name__)
+_log = log_of(__name__)
 
 
 class StepsLeft(Message):

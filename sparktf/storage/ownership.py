@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import datetime
 import enum
-import logging
 import secrets
 import socket
 from collections.abc import Callable
@@ -26,6 +25,7 @@ from sparktf.rundir import RunDirectory, term_number
 from sparktf.storage.base import Storage, name_of
 from sparktf.storage.credentials import process_user
 from sparktf.storage.terms import BEAT, OWNER, RELEASED, Owner, Term, beat_ms, look, newest, owner_of
+from sparktf.told import log_of
 
 _NEW = "_new-"
 
@@ -36,7 +36,7 @@ _LOOKS = 12
 _BLIND = 0.5
 """Of `timeouts.owner`: whoever has not looked for longer cannot tell what a beat did meanwhile."""
 
-_log = logging.getLogger(__name__)
+_log = log_of(__name__)
 
 
 class Seen(NamedTuple):

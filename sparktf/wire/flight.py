@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import hmac
-import logging
 from collections.abc import Mapping
 from typing import Any
 
 from pyarrow import flight
 
+from sparktf.told import log_of
 from sparktf.wire.security import NODE_NAME, TlsMaterial
 
 SECRET_HEADER = b"x-sparktf-secret"
 
-_log = logging.getLogger(__name__)
+_log = log_of(__name__)
 
 
 def server_options(secret: str, tls: TlsMaterial | None) -> dict[str, Any]:

@@ -13,8 +13,9 @@ from fuzz.cells import Told
 from fuzz.reading import ids_of, read_share
 from hypothesis import strategies as st
 from lakes import deal, lake_config, no_filter
-from parquet_footers import tell_rows
+from parquet_footers import key_column, name_algorithm, tell_rows
 
+from sparktf.driver.plan.not_plain import NotPlainError
 from sparktf.driver.plan.planner import plan_source
 from sparktf.errors import CorruptFileError
 from sparktf.storage import open_storage
@@ -81,3 +82,53 @@ def test_rows_that_are_not_there_are_refused_or_set_aside(case: Footer, new_fold
     there = min(case.told, case.rows) if case.told <= case.rows else 0
     assert ids_of(read.batches) == ids[: case.before + there]
     assert read.aside == (case.told if case.told > case.rows else 0)
+
+
+@dataclass(frozen=True)
+class Encrypted(Told):
+    """What a footer says of encryption, without a signature behind it.
+
+    Attributes:
+        algorithm: Whether the file's is named, with its number behind its kind (True) or before it.
+        names: Of the column that a chunk's key is for; None where there is no such key.
+        texts: In the file, whose greatest and least stand in the footer.
+    """
+
+    algorithm: bool | None
+    names: list[str] | None
+    with_footer_key: bool
+    key: bytes
+    texts: list[bytes]
+
+
+_KEY_LIKE = st.lists(
+    st.sampled_from((b"\x5c", b"\x2c", b"\x1c", b"\x19", b"\0", b"\x18", b"\xf8", b"\x7f")), max_size=24
+)
+
+encrypted = st.builds(
+    Encrypted,
+    algorithm=st.sampled_from((None, False, True)),
+    names=st.none() | st.lists(st.text("ab", max_size=200), max_size=300),
+    with_footer_key=st.booleans(),
+    key=st.binary(max_size=200),
+    texts=st.lists(_KEY_LIKE.map(b"".join), min_size=1, max_size=8),
+)
+
+
+@cases(encrypted)
+def test_encrypted_columns_go_through_spark_and_bytes_like_them_do_not(case: Encrypted, new_folder: NewFolder) -> None:
+    folder = new_folder()
+    file = folder / "f.parquet"
+    ids = pa.array(range(len(case.texts)), pa.int64())
+    pq.write_table(pa.table({"text": pa.array(case.texts, pa.binary()), "id": ids}), file, store_schema=False)
+    if case.names is not None:
+        key_column(file, case.names, with_footer_key=case.with_footer_key, key=case.key)
+    if case.algorithm is not None:
+        name_algorithm(file, is_long=case.algorithm)
+    config = lake_config(folder, shuffle=False, inputs={"id": "id", "text": "text"}, targets={"y": "id"})
+    if case.names is None and case.algorithm is None:
+        plan = plan_source(config, open_storage, no_filter)
+        assert ids_of(read_share(plan, deal(plan)[0], 7, 0).batches) == ids.to_pylist()
+        return
+    with pytest.raises(NotPlainError, match=r"f\.parquet cannot be read by trainers: it has encrypted columns$"):
+        plan_source(config, open_storage, no_filter)

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from lakes import array, batches, deal, plan_lake, write_file
-from parquet_footers import elem, footer_only, tell_rows, write_encrypted
+from parquet_footers import elem, footer_only, key_column, name_algorithm, tell_rows, unsign, write_encrypted
 
 from sparktf.driver.plan.features import column_type
 from sparktf.driver.plan.files import list_source, read_schema
@@ -22,6 +22,7 @@ from sparktf.feed.aside import BadRow
 from sparktf.feed.blocks import PlannedParts
 from sparktf.feed.columns import Strings
 from sparktf.feed.pipeline import NodeFeed
+from sparktf.sequence import Stream
 from sparktf.storage import open_storage
 
 
@@ -39,6 +40,36 @@ class TestLeftToSpark:
         for column in ("x", "secret"):
             with pytest.raises(NotPlainError, match=rf"f\.parquet cannot be read by trainers: {reason}$"):
                 plan_lake(tmp_path, inputs={"x": column})
+
+    def test_encrypted_columns_under_a_footer_without_its_signature(self, tmp_path: Path) -> None:
+        write_encrypted(tmp_path / "f.parquet", plaintext_footer=True)
+        unsign(tmp_path / "f.parquet")
+        refused(tmp_path)
+
+    @pytest.mark.parametrize("is_long", [False, True])
+    def test_a_footer_that_names_how_it_is_encrypted(self, tmp_path: Path, is_long: bool) -> None:
+        write_file(tmp_path / "f.parquet", pa.table({"x": [1.0], "label": [0.0]}))
+        name_algorithm(tmp_path / "f.parquet", is_long=is_long)
+        refused(tmp_path)
+
+    @pytest.mark.parametrize("with_footer_key", [False, True])
+    @pytest.mark.parametrize("names", [["label"], ["a" * 200, "b"], [], ["a"] * 20, [""] * 300])
+    def test_a_column_with_a_key_alone(self, tmp_path: Path, names: list[str], with_footer_key: bool) -> None:
+        for folder, key in (("with", b"material"), ("without", b"")):
+            file = write_file(tmp_path / folder / "f.parquet", pa.table({"x": [1.0], "label": [0.0]}))
+            key_column(file, names, with_footer_key=with_footer_key, key=key)
+            refused(tmp_path / folder)
+
+    def test_texts_like_keys_are_none(self, tmp_path: Path) -> None:
+        likes = [
+            b"\x5c\x2c\x19",
+            b"\x5c\x1c\0\x1c\x19",
+            b"\x5c\x2c\x19\xf8\xff\xff\xff\x7f",
+            b"\x5c\x2c\x19\x18\x05label\0",
+        ]
+        table = pa.table({"x": pa.array([like * 8 for like in likes], pa.binary()), "label": [0.0] * len(likes)})
+        write_file(tmp_path / "f.parquet", table, group_rows=1)
+        assert plan_lake(tmp_path, inputs={"x": "x"}).rows(Stream.TRAIN) == len(likes)
 
     def test_an_encrypted_file_among_others(self, tmp_path: Path) -> None:
         write_file(tmp_path / "e.parquet", pa.table({"x": [1.0], "label": [0.0]}))
@@ -110,6 +141,11 @@ class TestArrowsOwnTypes:
         table = pa.table({"x": [1.0], "label": [0.0]}).replace_schema_metadata({"ARROW:schema": "no schema"})
         pq.write_table(table, tmp_path / "f.parquet", store_schema=False)
         assert types_of(tmp_path) == {"x": pa.float64(), "label": pa.float64()}
+
+
+def refused(lake: Path) -> None:
+    with pytest.raises(NotPlainError, match=r"f\.parquet cannot be read by trainers: it has encrypted columns$"):
+        plan_lake(lake, inputs={"x": "x"})
 
 
 def texts(column: Any) -> list[bytes]:

@@ -108,6 +108,24 @@ def test_a_file_without_statistics_leaves_its_columns_unknown(tmp_path: Path) ->
     assert (found.statistics.rows, set(found.statistics.columns)) == (60, {"id", "a", "b", "label"})
 
 
+def test_values_that_python_does_not_have_are_unknown_and_their_nulls_are_counted(tmp_path: Path) -> None:
+    table = pa.table(
+        {
+            "text": ["a", "zzzz", None],
+            "day": pa.array([1, 2**31 - 5, None], pa.int32()).cast(pa.date32()),
+            "at": pa.array([1, 2**62, None], pa.int64()).cast(pa.timestamp("us")),
+            "label": [0, 1, 0],
+        }
+    )
+    file = write_file(tmp_path / "part.parquet", table)
+    file.write_bytes(file.read_bytes().replace(b"zzzz", b"z\xe9zz"))
+    found = footers(tmp_path, inputs={name: name for name in ("text", "day", "at")})
+    assert {name: column.nulls for name, column in found.statistics.columns.items()} == {
+        "text": 1, "day": 1, "at": 1, "label": 0,
+    }  # fmt: skip
+    assert (found.nulls, found.ends) == (frozenset({"text", "day", "at", "label"}), frozenset({"label"}))
+
+
 def test_rows_that_are_held_out_count_and_those_of_another_source_do_not(tmp_path: Path) -> None:
     lake, other = write_lake(tmp_path / "lake", [40]), write_lake(tmp_path / "other", [400])
     assert footers(lake, validation={"fraction": 0.5}).statistics.rows == 40

@@ -148,6 +148,23 @@ def test_a_champion_of_a_later_day_knows_rows_that_the_run_has_not_seen(nights: 
     assert date_of(LocalStorage(), f"{nights.root}/t/r/model") == result.started[:10], "it has no --date"
 
 
+def test_so_does_an_anchor_of_a_later_day(nights: Nights) -> None:
+    def worse(spec: TrainerSpec) -> Comparison:
+        found = compared(spec)
+        (difference,) = found.differences
+        if difference.champion is not None:
+            difference = difference.model_copy(update={"challenger": difference.champion - 0.02})
+        return found.model_copy(update={"differences": (difference,)})
+
+    for run_id, date in (("1", "2026-11-24"), ("2", "2026-11-25")):
+        driver = nights.driver(publish={"date": date})
+        driver.run_id, driver.compare = run_id, worse
+        driver.train()
+    result = nights.driver().train()
+    for told in ("version 2, which is of 2026-11-25", "version 1, the best of the last 7, which is of 2026-11-24"):
+        assert f"this run of 2026-11-20 is compared with {told}: it knows later rows" in result.warnings
+
+
 def test_a_model_that_is_not_let_through_ends_the_run_with_5_and_changes_nothing(nights: Nights) -> None:
     nights.another()
     driver = nights.driver()

@@ -203,6 +203,15 @@ class TestTextEncodings:
         assert texts(read(tmp_path, "s.name")) == [b"n1", b"n2"]
 
 
+def make_far(file: Path) -> Path:
+    """Puts the one time that is on 1970-01-02, 7,000 ns after midnight, to the last day that INT96 has."""
+    second = (7_000).to_bytes(8, "little") + (2_440_589).to_bytes(4, "little")
+    content = file.read_bytes()
+    assert content.count(second) == 1
+    file.write_bytes(content.replace(second, second[:8] + b"\xff\xff\xff\x7f"))
+    return file
+
+
 class TestInt96:
     @pytest.fixture
     def far(self, tmp_path: Path) -> Path:
@@ -212,15 +221,29 @@ class TestInt96:
         options: dict[str, Any] = {"use_dictionary": False, "compression": "none", "store_schema": False}
         table = pa.table({"c": at, "y": [0.0] * 4})
         pq.write_table(table, file, use_deprecated_int96_timestamps=True, **options)
-        second = (7_000).to_bytes(8, "little") + (2_440_589).to_bytes(4, "little")
-        content = file.read_bytes()
-        assert content.count(second) == 1
-        file.write_bytes(content.replace(second, second[:8] + b"\xff\xff\xff\x7f"))
-        return file
+        return make_far(file)
 
     def test_what_microseconds_cannot_count_is_refused_with_its_row(self, far: Path) -> None:
         with pytest.raises(BadValueError, match=r"f\.parquet: column 'c', row 1: its INT96 timestamp is beyond"):
             read(far.parent, fill_null={"c": "1970-01-01T00:00:00"})
+
+    @pytest.mark.parametrize("column", ["s.at", "c"])
+    def test_within_structs_and_lists_too(self, tmp_path: Path, column: str) -> None:
+        days = pa.array([1_000, 86_400_000_000_000 + 7_000, 5_000, 6_000, 8_000], pa.int64()).cast(pa.timestamp("ns"))
+        held = (
+            pa.StructArray.from_arrays([days.take(pa.array([0, 1, 2]))], ["at"])
+            if column == "s.at"
+            else pa.ListArray.from_arrays([0, 1, 3, 5], days.take(pa.array([0, 2, 1, 3, 4])))
+        )
+        table = pa.table({column.partition(".")[0]: held, "y": [0.0] * 3})
+        options: dict[str, Any] = {"use_dictionary": False, "compression": "none", "store_schema": False}
+        pq.write_table(table, tmp_path / "f.parquet", use_deprecated_int96_timestamps=True, **options)
+        make_far(tmp_path / "f.parquet")
+        value: Any = column if column == "s.at" else {"columns": "c", "ragged": True}
+        with pytest.raises(
+            BadValueError, match=rf"f\.parquet: column '{column}', row 1: its INT96 timestamp is beyond"
+        ):
+            read(tmp_path, value)
 
     def test_or_set_aside_alone(self, far: Path) -> None:
         inputs, fill = {"x": "c"}, {"c": "1970-01-01T00:00:00"}

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import re
 import time
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+import sparktf
 from sparktf.errors import ErrorRecord, Verdict, record_of
 from sparktf.redaction import REDACTED, redacted
-from sparktf.told import MESSAGE_NBYTES, TRACE_NBYTES, told, told_lines, words_of_error
+from sparktf.told import MESSAGE_NBYTES, TRACE_NBYTES, log_of, told, told_lines, words_of_error
 
 SECRET = "hunter2-hunter2"
 
@@ -128,3 +131,15 @@ def test_what_stands_under_a_secrets_name_is_hidden(key: str) -> None:
 def test_what_stands_under_another_name_is_shown(key: str) -> None:
     value: Any = redacted({key: SECRET})
     assert value == {key: SECRET}
+
+
+def test_a_line_that_is_logged_is_told(caplog: pytest.LogCaptureFixture) -> None:
+    log_of("sparktf.one").warning("left: %s, %d times", f"hdfs://ann:{SECRET}@nn/x\nmore", 3)
+    log_of("sparktf.one").warning("100 %")
+    assert caplog.messages == [f"left: hdfs://ann:{REDACTED}@nn/x more, 3 times", "100 %"]
+
+
+def test_all_that_is_logged_is_logged_so() -> None:
+    package = Path(sparktf.__file__).parent
+    logs = {path for path in package.rglob("*.py") if re.search(r"logging\.getLogger", path.read_text("utf-8"))}
+    assert {str(path.relative_to(package)) for path in logs} == {"told.py"}

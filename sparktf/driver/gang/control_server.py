@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import datetime
-import logging
 import os
 import shutil
 import tempfile
@@ -17,6 +16,7 @@ from sparktf.config.job import JobConfig
 from sparktf.driver.gang.site import Handler
 from sparktf.errors import RefusedError, SparkTFError
 from sparktf.ports import LOOPBACK
+from sparktf.told import log_of
 from sparktf.wire.certificates import new_tls_material
 from sparktf.wire.control import Action
 from sparktf.wire.flight import server_options
@@ -25,7 +25,7 @@ from sparktf.wire.security import ControlAccess, TlsMaterial, new_secret
 _SOCKET = "driver"
 _MAX_SOCKET_PATH = 107  # bytes, by the kernel
 
-_log = logging.getLogger(__name__)
+_log = log_of(__name__)
 
 
 class Addresses(NamedTuple):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import time
 from collections.abc import Sequence
 from typing import Any, NamedTuple
@@ -12,9 +11,10 @@ from pyspark.sql import SparkSession
 
 from sparktf.driver.gang.roster import ExecutorFacts
 from sparktf.knobs import KNOBS
+from sparktf.told import log_of
 
 _DRIVER = "driver"
-_log = logging.getLogger(__name__)
+_log = log_of(__name__)
 
 
 class Executor(NamedTuple):
