@@ -22,12 +22,13 @@ from typing import Any
 
 import numpy as np
 import psutil
-from trainer import lake, reference
-from trainer.local_gang import PROCESSES, LocalGang, keep_files_in
+from trainer import lake, reference, zoo
+from trainer.local_gang import PROCESSES, LocalGang, LocalSite, keep_files_in
 
 from sparktf.config.job import JobConfig
 
 ROWS, EPOCHS = 40_000, 4
+PARAMS = {"flavour": "keras", "rows": ROWS}
 
 
 def job(folder: Path, strategy: str) -> JobConfig:
@@ -38,7 +39,7 @@ def job(folder: Path, strategy: str) -> JobConfig:
         "counted",
         data={"inputs": {"row": "row"}, "targets": {"price": "price"}, "shuffle_rows": 500},
         cluster={"strategy": strategy, "workers": 2, **({"ps": 1} if is_served else {})},
-        params={"flavour": "keras", "rows": ROWS},
+        params={**PARAMS, "by_sign": not is_served},
         train={"batch_size": 4, "steps_per_call": 8, "epochs": EPOCHS, "max_attempts": 1000},
         checkpoint={"every_seconds": 1},
         timeouts={"reserve": 60, "start": 60, "stop": 2, "driver_lost": 20, "heartbeat": 5, "replace": 20},
@@ -81,7 +82,7 @@ def main() -> int:
         folder = Path(name)
         lake.write(folder / "lake", [ROWS // 80] * 80)
         config = job(folder, given.strategy)
-        gang = LocalGang(config, config.cluster.nodes)
+        gang = LocalGang(config, config.cluster.nodes, LocalSite(config.cluster.nodes, imports=True))
         killer = Killer(gang, given.every, given.seed)
         wrong = runs = 0
         with ProcessPoolExecutor(1, mp_context=PROCESSES, initializer=keep_files_in, initargs=(name,)) as elsewhere:
@@ -100,8 +101,8 @@ def is_exact(gang: LocalGang, config: JobConfig, run_id: str, elsewhere: Process
     """Trains, and tells how often rows were in an update."""
     began_s = time.monotonic()
     result = gang.train(config, run_id=run_id)
-    (counts,) = elsewhere.submit(reference.weights_by_layer, result.model).result()["price"]
-    often, rows = np.unique(counts, return_counts=True)
+    counts = elsewhere.submit(counts_of, result.model).result()
+    often, rows = np.unique(np.round(counts, 3), return_counts=True)
     told = ", ".join(f"{n} rows in {o:g}" for o, n in zip(often.tolist(), rows.tolist(), strict=True))
     losses = sum(len(attempt.losses) for attempt in result.attempts)
     print(
@@ -110,6 +111,13 @@ def is_exact(gang: LocalGang, config: JobConfig, run_id: str, elsewhere: Process
         flush=True,
     )
     return bool(often.tolist() == [EPOCHS])
+
+
+def counts_of(exported: str) -> reference.Values:
+    """Returns in how many updates each row was, elsewhere: Keras knows the layer once the model is built."""
+    zoo.counted(PARAMS, {})
+    (counts,) = reference.weights_by_layer(exported)["price"]
+    return counts
 
 
 if __name__ == "__main__":
