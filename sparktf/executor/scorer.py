@@ -53,13 +53,24 @@ class Scorer:
         self._place = self._folder / name
         self._process = 0
         self._clock = ListeningClock(SystemClock())
+        while not self._meets(model, name, executor):
+            pass
+
+    def _meets(self, model: ScoredModel, name: str, executor: str) -> bool:
+        """Returns whether there is a process that has the model, False where the one that was found was dying.
+
+        A socket can be connected to until the last thread of a killed process is gone. Who is well says so at once.
+        """
         self._socket = meet(self._place, lambda listening: self._start(listening, name, executor))
         try:
             self._ask("load", settings_array(model))
             self._answer()
-        except BaseException:
+        except BaseException as error:
             self.close()
+            if isinstance(error, _EndedError) and not self._process:
+                return False
             raise
+        return True
 
     def _start(self, listening: socket.socket, name: str, executor: str) -> None:
         work = tempfile.mkdtemp(prefix=f"{name}-", dir=self._folder)
@@ -106,7 +117,7 @@ class Scorer:
             self._socket.settimeout(None)
             tell(self._socket, verb, arrays)
         except OSError as error:
-            raise self._lost("has ended") from error
+            raise self._lost("has ended", _EndedError) from error
 
     def _answer(self) -> dict[str, Array]:
         began_s = heard_s = self._clock.now_s()
@@ -130,7 +141,7 @@ class Scorer:
         except TimeoutError:
             return None
         except (EOFError, OSError) as error:
-            raise self._lost("has ended") from error
+            raise self._lost("has ended", _EndedError) from error
 
     def _end(self) -> None:
         """Ends the process, also one that is stopped, so that the next try has another."""
@@ -143,12 +154,16 @@ class Scorer:
             while True:
                 hear(self._socket)
 
-    def _lost(self, why: str) -> NodeLostError:
+    def _lost(self, why: str, kind: type[NodeLostError] = NodeLostError) -> NodeLostError:
         said = ""
         if self._log.exists():
             said = self._log.read_bytes()[-_LOG_NBYTES:].decode(errors="replace").strip()
         last = next((line.strip() for line in reversed(said.splitlines()) if line.strip()), "it has said nothing")
-        return NodeLostError(f"the process that scores for this executor {why}; the last that it said: {last}")
+        return kind(f"the process that scores for this executor {why}; the last that it said: {last}")
+
+
+class _EndedError(NodeLostError):
+    """The process that scores has closed its end."""
 
 
 def hangs(silent_s: float, waited_s: float) -> str | None:

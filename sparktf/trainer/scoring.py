@@ -73,6 +73,7 @@ class Scoring:
         """Does what a task asks until it is gone."""
         task.setblocking(True)
         with task, suppress(EOFError, OSError):
+            self._say(task)
             while True:
                 tell(task, *self._told(task, *hear(task)))
 
@@ -89,12 +90,15 @@ class Scoring:
 
     def _beat(self) -> None:
         """Says now and then, to each task that waits for an answer, that this process lives, and which it is."""
-        said = f"{BEAT} {os.getpid()}".encode()
         while True:
             time.sleep(KNOBS.scorer_look_s)
             for task in tuple(self._waiting):
-                with suppress(OSError):  # it is gone, or has not read what was said before
-                    task.send(said, socket.MSG_DONTWAIT)
+                self._say(task)
+
+    def _say(self, task: socket.socket) -> None:
+        """Tells a task that this process lives, and which it is."""
+        with suppress(OSError):  # it is gone, or has not read what was said before
+            task.send(f"{BEAT} {os.getpid()}".encode(), socket.MSG_DONTWAIT)
 
     def _answer(self, verb: str, arrays: dict[str, Array]) -> dict[str, Array] | None:
         if verb == "score":

@@ -153,7 +153,7 @@ def scorers() -> list[psutil.Process]:
 
 
 def kill(process: psutil.Process) -> None:
-    """Kills it, and waits until it is dead: until then tasks find its socket, and `local[2]` tries none again."""
+    """Kills it, and waits until it is dead; tasks may find its socket for a moment more, until its threads are gone."""
     process.kill()
     wait_for("it is dead", lambda: not process.is_running() or process.status() == psutil.STATUS_ZOMBIE, within_s=30)
 

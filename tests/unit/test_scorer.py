@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import select
+import socket
 from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
@@ -77,6 +79,7 @@ def test_one_that_is_stopped_is_ended_and_the_next_try_has_another(
 ) -> None:
     tasks = [scoring.task(), scoring.task()]
     stopped = scoring.process()
+    wait_for("both are taken in", lambda: len(stopped.net_connections("unix")) == 1 + len(tasks), within_s=WITHIN_S)
     stopped.suspend()
     monkeypatch.setattr(KNOBS, "scorer_silent_s", 1.0)
     errors = [task.exception(WITHIN_S) for task in tasks]
@@ -98,6 +101,22 @@ def test_one_that_is_at_work_is_waited_for_and_one_that_never_answers_is_ended(
     assert isinstance(error, NodeLostError)
     assert "gave no answer for" in str(error)
     assert not psutil.wait_procs([process], timeout=WITHIN_S)[1]
+
+
+def test_one_that_is_dying_when_it_is_found_is_passed_over(scoring: Scoring, tmp_path: Path) -> None:
+    scoring.task()
+    first = scoring.process()
+    (place,) = (path for path in tmp_path.glob("scorer-*") if path.is_socket())
+    first.kill()
+    first.wait(WITHIN_S)  # with its last thread, so that nothing of it reads the model
+    place.unlink()
+    with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as dying:  # connections wait there, and none is taken in
+        dying.bind(str(place))
+        dying.listen()
+        found = scoring.task()
+        wait_for("it is found", lambda: bool(select.select([dying], [], [], 0)[0]), within_s=WITHIN_S)
+    assert scoring.process() != first
+    assert not found.done()
 
 
 @pytest.mark.parametrize(
