@@ -110,7 +110,7 @@ class Agent:
         self._port = HeldPort(settings.node_ports)
         self._nursery: Nursery | None = None
         self._trainer: TrainerProcess | None = None
-        self._began_s = time.monotonic()
+        self._imports_since_s = time.monotonic()
         self._waits = False
         self._silence = Silence(settings.driver_lost_s)
 
@@ -203,10 +203,19 @@ class Agent:
             self._trainer.ask_to_stop(now_s)
         if orders.order is Order.START and self._trainer is None and orders.trainer is not None:
             self._on_start()
+            self._replace_nursery(now_s)
             limit_s = orders.trainer.config.timeouts.start * _PATIENCE
-            self._waits = self._is_importing() and now_s - self._began_s < limit_s
+            self._waits = self._is_importing() and now_s - self._imports_since_s < limit_s
             if not self._waits:
                 self._trainer = TrainerProcess(orders.trainer, self._settings.access, self._base, self._nursery)
+
+    def _replace_nursery(self, now_s: float) -> None:
+        """Has another one import where the nursery was killed, with the trainer: the next ones would start late."""
+        if self._nursery is not None and self._nursery.has_ended():
+            print(f"sparktf agent {self._partition}: its nursery died: another one imports", file=sys.stderr)
+            self._nursery.close()
+            self._nursery = self._start_nursery()
+            self._imports_since_s = now_s
 
     def _is_importing(self) -> bool:
         return self._nursery is not None and self._nursery.is_importing()

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from sparktf.config.section import Switch
-from sparktf.executor.rendezvous import meet
+from sparktf.executor.rendezvous import forget, meet
 from sparktf.knobs import KNOBS
 from sparktf.module_search import find_module
 
@@ -126,6 +126,12 @@ class Nursery:
             self._hear(0.0)
         return not self._ready and not self._dead
 
+    def has_ended(self) -> bool:
+        """Whether it could fork, and is dead: not one that died importing, as another would."""
+        while self._hear(0.0):
+            pass
+        return self._ready and self._dead
+
     def fork(self, environment: Mapping[str, str], log: IO[bytes]) -> ForkedProcess:
         """Has it fork a trainer.
 
@@ -213,14 +219,15 @@ class Nursery:
 
     def close(self) -> None:
         """Leaves it, with which the trainers end that it has forked for this agent; it ends with the last to leave."""
-        is_over = self.is_importing()
-        if not is_over and not self._dead:
+        is_over = self.is_importing() or self._dead
+        if not is_over:
             self._socket.shutdown(socket.SHUT_WR)
             while answer := self._hear(KNOBS.nursery_answer_s):
                 is_over = "over" in answer
         if self._pid is not None and is_over:
             self._kill(self._pid)
-            self._place.unlink(missing_ok=True)
+        if is_over:
+            forget(self._place)
         self._dead = True
         self._socket.close()
         self._log.unlink(missing_ok=True)

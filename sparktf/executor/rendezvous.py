@@ -7,7 +7,7 @@ import socket
 import struct
 import uuid
 from collections.abc import Callable
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from pathlib import Path
 
 _PEER = struct.Struct("3i")
@@ -28,6 +28,15 @@ def meet(place: Path, begin: Callable[[socket.socket], None]) -> socket.socket:
     while found is None:
         found = _connection(place) or _begun(place, begin)
     return found
+
+
+def forget(place: Path) -> None:
+    """Removes what a service has left at its place that has ended; of another, which began there since, nothing."""
+    with suppress(OSError):  # whoever comes next does so as well
+        if (found := _connection(place)) is None:
+            place.unlink()
+        else:
+            found.close()
 
 
 def _begun(place: Path, begin: Callable[[socket.socket], None]) -> socket.socket | None:

@@ -103,12 +103,20 @@ def test_after_a_killed_trainer_the_next_is_forked_again_and_all_end_with_a_kill
     assert not psutil.wait_procs([nursery, second], timeout=10)[1]
 
 
-def test_a_trainer_ends_with_its_nursery_and_the_next_starts_from_nothing_and_says_so(training: Training) -> None:
+def test_a_trainer_ends_with_its_nursery_and_the_next_is_forked_by_another_unless_that_dies_importing(
+    training: Training,
+) -> None:
     first, nursery = training.child(TRAINER), training.child(NURSERY)
     nursery.kill()
-    training.child(TRAINER, but=first.pid)
+    other = training.child(NURSERY, but=nursery.pid)
+    second = training.child(TRAINER, but=first.pid)
     assert not first.is_running() or first.status() == psutil.STATUS_ZOMBIE
-    wait_for("the reason", lambda: "nursery cannot fork it: it died, exit code -9" in training.log(2), within_s=30)
+    assert second.ppid() == other.pid
+    assert "nursery" not in training.log(2)
+    other.kill()
+    training.child(NURSERY, but=other.pid).kill()
+    training.child(TRAINER, but=second.pid)
+    wait_for("the reason", lambda: "nursery cannot fork it: it died, exit code -9" in training.log(3), within_s=30)
 
 
 class Sharing(NamedTuple):
@@ -162,9 +170,13 @@ def test_who_comes_after_a_nursery_was_killed_has_another_one(tmp_path: Path) ->
     _end_of(trainer)
     with pytest.raises(OSError, match="it died, exit code -9"):
         first.trainer()
+    assert first.nursery.has_ended()
+    first.nursery.close()
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["first"], "nobody else would remove its socket"
     second = Sharing.of(tmp_path, "second")
     assert second.nursery.is_own
     first.nursery.close()
+    assert not second.nursery.has_ended()
     second.nursery.close()
     assert sorted(path.name for path in tmp_path.iterdir()) == ["first", "second"]
 

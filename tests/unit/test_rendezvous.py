@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from sparktf.executor.rendezvous import meet
+from sparktf.executor.rendezvous import forget, meet
 
 
 class Server:
@@ -70,6 +70,20 @@ def test_a_socket_that_a_killed_server_has_left_is_no_obstacle(place: Path) -> N
     meet(place, killed.begin).close()
     killed.end()
     meet(place, server.begin).close()
+    meet(place, killed.begin).close()
+    assert (len(killed.begun), len(server.begun)) == (1, 1)
+    server.end()
+
+
+def test_what_a_killed_server_has_left_is_removed_and_nothing_of_the_next_one_or_where_nothing_is(place: Path) -> None:
+    killed, server = Server(), Server()
+    meet(place, killed.begin).close()
+    killed.end()
+    forget(place)
+    assert not list(place.parent.iterdir())
+    forget(place)
+    meet(place, server.begin).close()
+    forget(place)
     meet(place, killed.begin).close()
     assert (len(killed.begun), len(server.begun)) == (1, 1)
     server.end()

@@ -29,6 +29,8 @@ def begin(config: JobConfig) -> str:
         return ""
     also = named_in(config.model_module, search_path(config.code_folder))
     folder = _folder()
+    if also in _begun and _begun[also].has_ended():
+        _begun.pop(also).close()
     if also not in _begun:
         try:
             _begun[also] = Nursery(folder, trainer_environment(folder), also, folder)
