@@ -4,6 +4,12 @@ from __future__ import annotations
 
 import signal
 
+from hypothesis import HealthCheck, settings
+
+# On a loaded machine a case takes as long as it takes.
+settings.register_profile("sparktf", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("sparktf")
+
 
 def pytest_configure() -> None:
     """Lets SIGTERM and SIGHUP end a run as Ctrl-C does, with all fixtures torn down; a shell's `&` ignores SIGINT."""

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from sparktf.feed.byte_buffer import PADDING, padded
@@ -59,7 +59,6 @@ rows = st.fixed_dictionaries(
 TYPES = {LONG: "array<bigint>", "a": "array<bigint>", "é" * 50: "array<float>", "text of any length": "array<binary>"}
 
 
-@settings(deadline=None)  # on a loaded machine a case takes as long as it takes
 @given(st.lists(rows, max_size=6), st.randoms())
 def test_features_are_found_in_any_order_and_whatever_else_a_record_has(found: list[Features], random: Any) -> None:
     shuffled = [dict(random.sample(sorted(row.items()), len(row))) for row in found]
@@ -68,7 +67,6 @@ def test_features_are_found_in_any_order_and_whatever_else_a_record_has(found: l
     }
 
 
-@settings(deadline=None)  # on a loaded machine a case takes as long as it takes
 @given(st.lists(st.tuples(int64s, floats, st.text()), min_size=1, max_size=20))
 def test_single_values_are_what_they_were(found: list[tuple[int, float, str]]) -> None:
     messages = [write_example({"i": (INT, [i]), "f": (FLOAT, [f]), "s": (BYTES, [s.encode()])}) for i, f, s in found]
@@ -121,7 +119,6 @@ def test_what_is_no_value_of_the_column_is_told_by_record(kind: str, feature: An
         columns({"x": kind}, good, good, write_example({"x": feature}), good)
 
 
-@settings(deadline=None)  # on a loaded machine a case takes as long as it takes
 @given(st.binary(max_size=60))
 def test_bytes_that_are_no_message_are_told_and_read_as_the_plain_reader_does(content: bytes) -> None:
     usual = write_example({"x": (INT, [1])})
@@ -136,7 +133,6 @@ def test_bytes_that_are_no_message_are_told_and_read_as_the_plain_reader_does(co
         assert columns({"x": "array<bigint>"}, usual, content, usual)["x"] == [[1], expected, [1]]
 
 
-@settings(deadline=None)  # on a loaded machine a case takes as long as it takes
 @given(st.lists(st.integers(0, 400), min_size=1, max_size=8), st.randoms())
 def test_a_message_that_is_cut_or_changed_anywhere_ends_in_an_error_or_in_rows(sizes: list[int], random: Any) -> None:
     whole = bytearray(write_example({f"k{i}": (BYTES, [b"x" * size]) for i, size in enumerate(sizes)}))

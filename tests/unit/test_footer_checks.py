@@ -80,7 +80,7 @@ def test_each_type_is_counted_as_statistics_have_it(tmp_path: Path) -> None:
     assert found.ends == set(ends)
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(
     values=st.lists(st.none() | st.floats(width=32) | st.just(math.inf), min_size=1, max_size=40),
     group_rows=st.integers(1, 9),
