@@ -24,8 +24,8 @@ from _report import Figure, figure
 from scale import GROUPS, NODES, bench_config, host, located, plan_of
 
 from sparktf.cli import main
-from sparktf.nightly.expectation import data_of, dealt_to, expected_locality, updates_of, wanted_hosts
-from sparktf.nightly.forecast import Forecast
+from sparktf.preview.expectation import data_of, dealt_to, expected_locality, updates_of, wanted_hosts
+from sparktf.preview.forecast import Forecast
 from sparktf.sequence import Stream
 
 FILES, FILE_GROUPS, GROUP_ROWS, COLUMNS = 10_000, 100, 8, 8

@@ -19,8 +19,8 @@ from sparktf.errors import Verdict
 from sparktf.feature import FeedSpec
 from sparktf.hadoop import HadoopConf
 from sparktf.nightly.release import Release
-from sparktf.nightly.serving import Serving
-from sparktf.result import RunResult
+from sparktf.published.serving import Serving
+from sparktf.results.result import RunResult
 from sparktf.rundir import RunDirectory
 from sparktf.storage import FileSystems, Storage
 from sparktf.storage.checkpoints import MANIFEST, FileManifest, upload_folder

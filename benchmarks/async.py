@@ -36,7 +36,7 @@ from _async_runs import (
 from _lake import write_lake
 from _report import Figure, figure, report
 
-from sparktf.usage import Usage
+from sparktf.results.usage import Usage
 
 HERE = Path(__file__).parent
 RUNS = 5

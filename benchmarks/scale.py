@@ -28,9 +28,9 @@ from rich.console import Console
 
 from sparktf.clock import SystemClock
 from sparktf.config.job import JobConfig
+from sparktf.console.console import Display
 from sparktf.driver.attempt.attempt import Attempt
 from sparktf.driver.attempt.feeding import Feeders
-from sparktf.driver.console import Display
 from sparktf.driver.gang.control_server import Addresses, serve
 from sparktf.driver.gang.gang import Gang
 from sparktf.driver.gang.roster import AgentRecord, ExecutorFacts
@@ -44,7 +44,7 @@ from sparktf.errors import SparkTFError
 from sparktf.executor.agent import AgentSettings
 from sparktf.executor.feeder import FeederSettings
 from sparktf.feature import FeedSpec
-from sparktf.result import Application
+from sparktf.results.result import Application
 from sparktf.sequence import Keep, Stream
 from sparktf.storage import FileSystems, Storage
 from sparktf.wire.control import Action, TrainerSpec

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from sparktf.supported import start
+from sparktf.process.supported import start
 
 if __name__ == "__main__":
     start("main")

@@ -14,7 +14,8 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from sparktf.cluster import Cluster, train
+    from sparktf.api.cluster import Cluster, train
+    from sparktf.api.trained import TrainedRun
     from sparktf.config.job import JobConfig
     from sparktf.config.load import load_config
     from sparktf.errors import (
@@ -55,8 +56,7 @@ if TYPE_CHECKING:
     )
     from sparktf.node import Node
     from sparktf.predict.loaded import LoadedModel, load_model
-    from sparktf.result import RunResult
-    from sparktf.trained import TrainedRun
+    from sparktf.results.result import RunResult
 
 from sparktf.version import __version__
 
@@ -109,24 +109,24 @@ __all__ = [
 
 # Where a name is defined; what is not listed is in sparktf.errors.
 _HOMES = {
-    "Cluster": "sparktf.cluster",
+    "Cluster": "sparktf.api.cluster",
     "JobConfig": "sparktf.config.job",
     "LoadedModel": "sparktf.predict.loaded",
     "Node": "sparktf.node",
-    "RunResult": "sparktf.result",
-    "TrainedRun": "sparktf.trained",
+    "RunResult": "sparktf.results.result",
+    "TrainedRun": "sparktf.api.trained",
     "load_config": "sparktf.config.load",
     "load_model": "sparktf.predict.loaded",
-    "train": "sparktf.cluster",
+    "train": "sparktf.api.cluster",
 }
 
-_ON_SPARK = {"sparktf.cluster", "sparktf.predict.loaded"}
+_ON_SPARK = {"sparktf.api.cluster", "sparktf.predict.loaded"}
 
 
 def _check_spark() -> None:
     """Refuses a Spark that is too old, before an import fails. Raises `PreflightError`."""
     version = importlib.import_module("pyspark").__version__
-    complaint = importlib.import_module("sparktf.supported").spark_complaint(version)
+    complaint = importlib.import_module("sparktf.process.supported").spark_complaint(version)
     if complaint is not None:
         raise __getattr__("PreflightError")(complaint)
 

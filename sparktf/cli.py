@@ -16,11 +16,11 @@ from rich.syntax import Syntax
 from sparktf import __version__
 from sparktf.config.duration import seconds_of
 from sparktf.config.load import load_config, show_config
+from sparktf.console.plain_console import PlainConsole, let_go_of_output, say
 from sparktf.errors import ConfigError, SparkTFError, Verdict
 from sparktf.hadoop import HadoopConf
-from sparktf.plain_console import PlainConsole, let_go_of_output, say
+from sparktf.process.supported import lacks
 from sparktf.rundir import WAIT_HELP, chosen_run_id
-from sparktf.supported import lacks
 from sparktf.told import told_lines, words_of_error
 
 _EXIT_INTERRUPTED = 130
@@ -116,8 +116,8 @@ def _submit(arguments: argparse.Namespace) -> int:
 
 
 def _backfill(arguments: argparse.Namespace) -> int:
-    from sparktf.nightly import backfill  # noqa: PLC0415 - storage libraries, as above
     from sparktf.storage import FileSystems  # noqa: PLC0415
+    from sparktf.submit import backfill  # noqa: PLC0415 - storage libraries, as above
 
     signal.signal(signal.SIGTERM, _interrupt)
     dates = backfill.dates_between(arguments.first, arguments.last, seconds_of("--every", arguments.every))

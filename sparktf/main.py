@@ -13,12 +13,12 @@ from typing import TYPE_CHECKING
 
 from sparktf.config.job import JobConfig
 from sparktf.config.load import load_config
+from sparktf.console.plain_console import let_go_of_output, say
 from sparktf.errors import PreflightError, SparkTFError, Verdict
-from sparktf.plain_console import let_go_of_output, say
+from sparktf.process.supported import lacks, spark_complaint
+from sparktf.process.verdict_file import named_verdict_file, tell_verdict
 from sparktf.rundir import WAIT_HELP, chosen_run_id
-from sparktf.supported import lacks, spark_complaint
 from sparktf.told import told, told_lines, words_of_error
-from sparktf.verdict_file import named_verdict_file, tell_verdict
 from sparktf.version import __version__
 
 if TYPE_CHECKING:
@@ -115,7 +115,7 @@ def _train(started: list[SparkSession]) -> None:
     config, run_id, wait = parse()
     spark = _session(config, started)
     with _needed():
-        from sparktf.cluster import train  # noqa: PLC0415 - as below
+        from sparktf.api.cluster import train  # noqa: PLC0415 - as below
 
     train(spark, config, run_id=run_id, wait=wait)
 

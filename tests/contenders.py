@@ -9,7 +9,7 @@ from typing import Any, BinaryIO, Protocol
 from pretend import PretendClock
 
 from sparktf.errors import StorageUnavailableError
-from sparktf.result import Application
+from sparktf.results.result import Application
 from sparktf.rundir import RunDirectory
 from sparktf.storage import FileEntry, Storage
 from sparktf.storage.fence import Fence

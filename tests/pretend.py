@@ -13,10 +13,7 @@ from typing import Any, BinaryIO
 from lakes import lake_config
 from rich.console import Console
 
-from sparktf.carried import Carried
 from sparktf.clock import SystemClock
-from sparktf.column_statistics import TableStatistics
-from sparktf.comparison import Comparison
 from sparktf.config.job import JobConfig
 from sparktf.driver.attempt.accounting import EpochAccount
 from sparktf.driver.attempt.feeding import Feeders
@@ -30,9 +27,12 @@ from sparktf.errors import ErrorRecord, SparkTFError, Verdict
 from sparktf.executor.agent import AgentSettings
 from sparktf.executor.feeder import FeederSettings
 from sparktf.message import Message
-from sparktf.result import Application, RunResult
+from sparktf.results.carried import Carried
+from sparktf.results.comparison import Comparison
+from sparktf.results.result import Application, RunResult
 from sparktf.rundir import RunDirectory, checkpoint_name
 from sparktf.sequence import Interval
+from sparktf.statistics.column_statistics import TableStatistics
 from sparktf.storage import FileEntry, FileSystems, Storage
 from sparktf.storage.local import LocalStorage
 from sparktf.topology import NodeId, Role

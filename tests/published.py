@@ -13,8 +13,8 @@ from sparktf.driver.plan.plan import Plan
 from sparktf.driver.plan.stored_plan import save_plan
 from sparktf.errors import Verdict
 from sparktf.nightly.release import Release
-from sparktf.nightly.serving import ModelManifest, Published, Serving
-from sparktf.result import RunResult
+from sparktf.published.serving import ModelManifest, Published, Serving
+from sparktf.results.result import RunResult
 from sparktf.rundir import RunDirectory
 from sparktf.storage import Storage
 from sparktf.storage.checkpoints import MANIFEST, FileManifest, read_manifest

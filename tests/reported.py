@@ -10,19 +10,28 @@ from typing import Any
 
 import numpy as np
 
-from sparktf.carried import Carried, CarriedVariable
-from sparktf.column_statistics import RANKS, ColumnStatistics, Spread, TableStatistics, ValueCount
-from sparktf.comparison import Anchored, Comparison, Difference, Finding
 from sparktf.config.job import JobConfig
 from sparktf.config.load import show_config
+from sparktf.driver.event_log import EventLog
 from sparktf.errors import ErrorRecord, Verdict
-from sparktf.event_log import EventLog
-from sparktf.events import AttemptBegun, AttemptEnded, CourseSeen, Event, LineSaid, MetricsSeen, RunBegun, RunEnded
-from sparktf.nightly.serving import CURRENT, ModelManifest
-from sparktf.result import AttemptResult, NodeInput, NodeResult, RunResult
+from sparktf.published.serving import CURRENT, ModelManifest
+from sparktf.results.carried import Carried, CarriedVariable
+from sparktf.results.comparison import Anchored, Comparison, Difference, Finding
+from sparktf.results.events import (
+    AttemptBegun,
+    AttemptEnded,
+    CourseSeen,
+    Event,
+    LineSaid,
+    MetricsSeen,
+    RunBegun,
+    RunEnded,
+)
+from sparktf.results.result import AttemptResult, NodeInput, NodeResult, RunResult
+from sparktf.results.samples import Samples
 from sparktf.rundir import STATISTICS, RunDirectory
-from sparktf.samples import Samples
 from sparktf.sequence import Stream
+from sparktf.statistics.column_statistics import RANKS, ColumnStatistics, Spread, TableStatistics, ValueCount
 from sparktf.storage.checkpoints import MANIFEST
 from sparktf.storage.local import LocalStorage
 from sparktf.topology import NodeId, Role

@@ -14,11 +14,12 @@ PAGE = ROOT / "docs" / "architecture.md"
 
 _BLOCK = re.compile(r"(?<=<!-- rooms: make docs -->\n).*?(?=<!-- rooms end -->)", re.DOTALL)
 _HOMES = {
-    "The Spark driver": ("driver/", "cluster", "main", "nightly"),
+    "Programs of others": ("compat", "ml", "tfrecords"),
+    "The Spark driver": ("api", "driver/", "main", "nightly", "predict", "published", "statistics"),
     "A Spark task on an executor": ("executor",),
     "A trainer's process": ("trainer", "layers"),
-    "The machine that submits": ("submit", "runs", "preview", "entry", "jobs"),
-    "In every process": ("feed", "storage", "wire", "config", "root"),
+    "The machine that submits": ("submit", "runs", "preview", "entry", "jobs", "console"),
+    "In every process": ("feed", "storage", "wire", "config", "results", "process", "root"),
 }
 
 

@@ -34,7 +34,7 @@ from sparktf.executor.guest_feeder import GuestFeedSettings, answer_guests, feed
 from sparktf.feature import FeedSpec
 from sparktf.feed.client import connected
 from sparktf.feed.guest_feed import END
-from sparktf.ports import LOOPBACK
+from sparktf.process.ports import LOOPBACK
 from sparktf.topology import ClusterSpec, NodeId, role_of_job
 from sparktf.wire.control import (
     Action,

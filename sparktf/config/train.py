@@ -10,8 +10,8 @@ from pydantic import AfterValidator, Field, PositiveInt, model_validator
 from sparktf.config.duration import Duration
 from sparktf.config.patience import EarlyStoppingConfig, ReduceLrConfig, WatchedMetric
 from sparktf.config.section import FunctionName, Section
+from sparktf.results.time_limit import TimeOfDay
 from sparktf.rundir import check_run_id
-from sparktf.time_limit import TimeOfDay
 
 PUBLISHED = "published"
 RUN = "run:"

@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from sparktf.carried import Carried
 from sparktf.clock import Clock
 from sparktf.config.job import JobConfig
 from sparktf.driver.attempt.attempt import Attempt
@@ -16,8 +15,9 @@ from sparktf.driver.attempt.commits import epoch_of
 from sparktf.driver.attempt.saves import Save, is_given_up
 from sparktf.driver.plan.plan import Plan
 from sparktf.errors import NotStoredError, StorageError
-from sparktf.keep import EpochLoss, Evaluation, KeepRule, merged
-from sparktf.result import EpochRows
+from sparktf.results.carried import Carried
+from sparktf.results.keep import EpochLoss, Evaluation, KeepRule, merged
+from sparktf.results.result import EpochRows
 from sparktf.rundir import RunDirectory, checkpoint_name
 from sparktf.sequence import Stream
 from sparktf.storage.base import Storage

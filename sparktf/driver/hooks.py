@@ -8,7 +8,7 @@ from typing import Any
 from sparktf.config.job import JobConfig
 from sparktf.driver.gang.site import Voice
 from sparktf.driver.plan.plan import Plan
-from sparktf.result import RunResult
+from sparktf.results.result import RunResult
 from sparktf.rundir import RunDirectory
 from sparktf.wire.model_source import Models
 

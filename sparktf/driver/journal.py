@@ -5,12 +5,12 @@ from __future__ import annotations
 from rich.console import Console
 
 from sparktf.config.job import JobConfig
-from sparktf.driver.console import Display
+from sparktf.console.console import Display
+from sparktf.driver.event_log import EventLog
 from sparktf.driver.gang.site import Voice
 from sparktf.errors import StorageError
-from sparktf.event_log import EventLog
-from sparktf.events import Event, LineSaid, RunEnded, WarningGiven
-from sparktf.result import RunResult
+from sparktf.results.events import Event, LineSaid, RunEnded, WarningGiven
+from sparktf.results.result import RunResult
 from sparktf.told import told
 
 

@@ -9,6 +9,7 @@ from contextlib import suppress
 
 from sparktf.clock import Clock
 from sparktf.config.job import JobConfig
+from sparktf.driver.event_log import EventLog, next_segment
 from sparktf.driver.plan.plan import Plan
 from sparktf.driver.plan.stored_plan import load_plan, save_plan
 from sparktf.errors import (
@@ -23,10 +24,9 @@ from sparktf.errors import (
     StoragePermissionError,
     StorageUnavailableError,
 )
-from sparktf.event_log import EventLog, next_segment
-from sparktf.events import RunBegun
 from sparktf.knobs import KNOBS
-from sparktf.result import Application, RunResult, result_content
+from sparktf.results.events import RunBegun
+from sparktf.results.result import Application, RunResult, result_content
 from sparktf.rundir import EVENTS, TERMS, RunDirectory, is_of_a_run, is_on_its_way
 from sparktf.storage.base import Storage, name_of
 from sparktf.storage.fence import Fence

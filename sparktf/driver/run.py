@@ -9,12 +9,12 @@ from typing import Any
 
 from sparktf.config.job import JobConfig
 from sparktf.config.load import show_config
+from sparktf.console.console import print_result
 from sparktf.driver.attempt import restart
 from sparktf.driver.attempt.attempt import Attempt
 from sparktf.driver.attempt.feeding import Feeding
 from sparktf.driver.attempt.health import Outcome, rhythm_of
 from sparktf.driver.commit import Committer
-from sparktf.driver.console import print_result
 from sparktf.driver.gang.gang import Gang
 from sparktf.driver.gang.replacements import Replacements
 from sparktf.driver.gang.seating import Seating, attempt_result, seat
@@ -23,6 +23,7 @@ from sparktf.driver.journal import Journal
 from sparktf.driver.output import Tenure, open_events, plan_of_run
 from sparktf.driver.plan.paths import normalised
 from sparktf.driver.plan.plan import Plan
+from sparktf.driver.run_time import RunTime
 from sparktf.driver.watch import Watch
 from sparktf.driver.writer import Writer
 from sparktf.errors import (
@@ -35,11 +36,10 @@ from sparktf.errors import (
     Verdict,
     record_of,
 )
-from sparktf.events import AttemptBegun, AttemptEnded, RunBegun
 from sparktf.knobs import KNOBS
 from sparktf.lifecycle import RUN, RunEvent, RunState, step
-from sparktf.result import AttemptResult, NodeResult, RunResult
-from sparktf.run_time import RunTime
+from sparktf.results.events import AttemptBegun, AttemptEnded, RunBegun
+from sparktf.results.result import AttemptResult, NodeResult, RunResult
 from sparktf.rundir import RunDirectory
 from sparktf.sequence import Cursor, Stream
 from sparktf.storage.checkpoints import steps_in

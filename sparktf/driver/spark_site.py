@@ -12,7 +12,6 @@ from pyspark import RDD
 from pyspark.sql import DataFrame, SparkSession
 
 from sparktf.clock import Clock, SystemClock
-from sparktf.column_statistics import TableStatistics
 from sparktf.config.job import JobConfig
 from sparktf.driver.code.module import check_code
 from sparktf.driver.gang.control_server import HERE, Addresses, ControlServer, serve
@@ -56,6 +55,7 @@ from sparktf.errors import PreflightError
 from sparktf.executor.agent import AgentSettings
 from sparktf.executor.feeder import FeederSettings
 from sparktf.knobs import KNOBS
+from sparktf.statistics.column_statistics import TableStatistics
 from sparktf.storage import FileSystems, Storage
 from sparktf.wire.control import Action
 from sparktf.wire.reserving import ReserveRequest

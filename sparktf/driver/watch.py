@@ -8,19 +8,19 @@ from functools import partial
 from itertools import zip_longest
 from typing import NamedTuple
 
-from sparktf.carried import Carried
 from sparktf.config.job import JobConfig
+from sparktf.console.console import Display
 from sparktf.driver.attempt.attempt import Attempt
 from sparktf.driver.attempt.course import AttemptCourse
 from sparktf.driver.attempt.feeding import Feeding
 from sparktf.driver.attempt.health import Outcome
 from sparktf.driver.commit import Commit, Committer
-from sparktf.driver.console import Display
 from sparktf.driver.gang.gang import Gang
 from sparktf.driver.gang.replacements import Replacements
 from sparktf.driver.writer import Writer
 from sparktf.errors import NotStoredError, record_of
-from sparktf.events import CourseSeen, Event, MetricsSeen
+from sparktf.results.carried import Carried
+from sparktf.results.events import CourseSeen, Event, MetricsSeen
 from sparktf.wire.control import Metrics, Progress
 
 

@@ -17,7 +17,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
 
-from sparktf.beats import QUICK_S
 from sparktf.config.section import Switch
 from sparktf.errors import ControlError, RefusedError
 from sparktf.executor.forking import Nursery, named_in, wants_nursery
@@ -25,9 +24,10 @@ from sparktf.executor.identity import executor_identity
 from sparktf.executor.trainer_process import TrainerProcess, python_path, trainer_environment
 from sparktf.knobs import KNOBS
 from sparktf.message import Message
-from sparktf.module_search import find_module
-from sparktf.ports import HeldPort
+from sparktf.process.module_search import find_module
+from sparktf.process.ports import HeldPort
 from sparktf.version import __version__
+from sparktf.wire.beats import QUICK_S
 from sparktf.wire.channel import ControlClient, Silence, is_gone
 from sparktf.wire.control import Ack, Action, AgentHeartbeat, Order, Orders, Registered, Registration
 from sparktf.wire.security import ControlAccess

@@ -19,7 +19,7 @@ from sparktf.errors import ReservationError
 from sparktf.executor.agent import AgentSettings, run_agent
 from sparktf.executor.identity import executor_identity
 from sparktf.executor.trainer_process import python_path
-from sparktf.process_identity import is_alive, process_of
+from sparktf.process.process_identity import is_alive, process_of
 
 WHOLE = "sparktf: the gang is whole"
 _LOOK_S = 1.0

@@ -17,7 +17,7 @@ from typing import IO, Any
 from sparktf.config.section import Switch
 from sparktf.executor.rendezvous import forget, meet
 from sparktf.knobs import KNOBS
-from sparktf.module_search import find_module
+from sparktf.process.module_search import find_module
 
 _MESSAGE_NBYTES = 4096
 _LOG_NBYTES = 2000

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 
-from sparktf.process_identity import process_of
+from sparktf.process.process_identity import process_of
 
 _LEVELS = 3
 

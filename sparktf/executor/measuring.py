@@ -13,12 +13,12 @@ from pyspark import TaskContext
 
 from sparktf.executor.spark_stream import whole
 from sparktf.feature import FeedSpec
-from sparktf.feed.column_parts import ColumnKind, ColumnPart
-from sparktf.feed.column_sketch import ColumnSketch, Room
 from sparktf.feed.readers import new_reader
 from sparktf.feed.vectors import plain_array, plain_column
 from sparktf.hadoop import HadoopConf
 from sparktf.sequence import Split
+from sparktf.statistics.column_parts import ColumnKind, ColumnPart
+from sparktf.statistics.column_sketch import ColumnSketch, Room
 from sparktf.storage import FileSystems
 
 MEASURED = "part binary"

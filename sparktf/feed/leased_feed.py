@@ -17,7 +17,7 @@ from sparktf.feed.aside import Handed
 from sparktf.feed.columns import Columns, empty_columns, row_count, slice_rows
 from sparktf.feed.pipeline import NodeFeed
 from sparktf.feed.receipts import Receipts, Trained
-from sparktf.result import NodeInput
+from sparktf.results.result import NodeInput
 from sparktf.sequence import Interval, merge
 
 

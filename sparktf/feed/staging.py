@@ -28,7 +28,7 @@ from sparktf.feed.blocks import BlockPart
 from sparktf.feed.held import SPLIT_SPAN, Held, Queued, nbytes_of, within
 from sparktf.feed.row_group import RowGroup
 from sparktf.feed.staged_rows import Budget, StagedRows
-from sparktf.result import NodeInput
+from sparktf.results.result import NodeInput
 from sparktf.sequence import Draw, Interval, Stream, generator, remaining
 
 _WORTH_GIVING = 8192

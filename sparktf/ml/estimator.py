@@ -14,14 +14,14 @@ from pyspark.ml.util import DefaultParamsReadable, DefaultParamsWritable, MLWrit
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import types as t
 
-from sparktf.cluster import Cluster
+from sparktf.api.cluster import Cluster
+from sparktf.api.program import functions_folder, temporary_output
 from sparktf.config.job import JobConfig
 from sparktf.driver.code.function_module import name_functions
 from sparktf.errors import ColumnError, ConfigError, EmptySourceError
 from sparktf.ml.fitted import KerasModel
 from sparktf.ml.keras_params import FittingParams
 from sparktf.predict.loaded import quoted
-from sparktf.program import functions_folder, temporary_output
 
 ParamMap = dict[Param[Any], Any]
 

@@ -16,13 +16,13 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as sql
 from pyspark.sql import types as t
 
+from sparktf.api.trained import TrainedRun
 from sparktf.driver.spark.application import hadoop_conf
 from sparktf.errors import ConfigError
 from sparktf.ml.keras_params import ScoringParams
 from sparktf.predict.loaded import LoadedModel, load_model
 from sparktf.storage import FileSystems
 from sparktf.storage.base import Storage
-from sparktf.trained import TrainedRun
 
 _MODEL = "model"
 _OUTPUT = "sparktf_output"

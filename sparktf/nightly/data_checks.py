@@ -10,15 +10,15 @@ from typing import NamedTuple
 
 from pydantic import ValidationError
 
-from sparktf.column_statistics import ColumnStatistics, TableStatistics, in_words, number_of
 from sparktf.config.checks import BoundsConfig, ChecksConfig, ColumnBounds, DriftBounds
 from sparktf.driver.gang.site import Voice
 from sparktf.driver.hooks import Put
 from sparktf.errors import CorruptFileError, DataError, StorageNotFoundError, TornCheckpointError, Verdict
-from sparktf.nightly.distances import divergence, has_all_values, infinity_distance
 from sparktf.nightly.natural_order import natural_key
-from sparktf.nightly.serving import Serving, Version
+from sparktf.published.serving import Serving, Version
 from sparktf.rundir import RESULT, SERVING, STATISTICS, RunDirectory
+from sparktf.statistics.column_statistics import ColumnStatistics, TableStatistics, in_words, number_of
+from sparktf.statistics.distances import divergence, has_all_values, infinity_distance
 from sparktf.storage.base import Storage, name_of
 from sparktf.storage.results import read_result
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from sparktf.errors import ConfigError, CorruptFileError, StorageNotFoundError, Verdict
 from sparktf.nightly.natural_order import natural_key
-from sparktf.result import RunResult
+from sparktf.results.result import RunResult
 from sparktf.rundir import RunDirectory
 from sparktf.storage.base import Storage, name_of
 from sparktf.storage.results import read_result

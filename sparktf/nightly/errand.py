@@ -17,7 +17,7 @@ from contextlib import suppress
 from typing import NamedTuple
 
 from sparktf.knobs import KNOBS
-from sparktf.prctl import die_with
+from sparktf.process.prctl import die_with
 
 _NOT_STARTED = 127
 """As shells say it."""

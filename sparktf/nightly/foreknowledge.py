@@ -6,7 +6,7 @@ from contextlib import suppress
 
 from sparktf.config.job import JobConfig
 from sparktf.errors import ConfigError, CorruptFileError, StorageNotFoundError, TornCheckpointError
-from sparktf.nightly.serving import ModelManifest, Serving, Version
+from sparktf.published.serving import ModelManifest, Serving, Version
 from sparktf.rundir import RESULT
 from sparktf.storage.base import Storage
 from sparktf.storage.checkpoints import parse_manifest

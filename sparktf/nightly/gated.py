@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from sparktf.comparison import Comparison
 from sparktf.config.gate_section import GateConfig
 from sparktf.errors import ErrorRecord, GatedError, ModelContractError, NotComparedError, TornCheckpointError
-from sparktf.gating import Levelled, best_of
-from sparktf.keep import metric_rule
 from sparktf.nightly.release import Release
-from sparktf.nightly.serving import ModelManifest, Published, Serving, Version
 from sparktf.nightly.warm_start import FoundModel
-from sparktf.result import RunResult
+from sparktf.published.serving import ModelManifest, Published, Serving, Version
+from sparktf.results.comparison import Comparison
+from sparktf.results.gating import Levelled, best_of
+from sparktf.results.keep import metric_rule
+from sparktf.results.result import RunResult
 from sparktf.wire.model_source import ModelSource
 
 

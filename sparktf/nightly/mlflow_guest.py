@@ -9,10 +9,10 @@ from sparktf.clock import Clock
 from sparktf.config.job import JobConfig
 from sparktf.driver.gang.site import Voice
 from sparktf.errors import StorageNotFoundError
-from sparktf.events import LogEntry, read_events
 from sparktf.nightly.errand import Errand, python_path
 from sparktf.nightly.mlflow_note import MlflowNote, note_of_begin, note_of_end
-from sparktf.result import RunResult
+from sparktf.results.events import LogEntry, read_events
+from sparktf.results.result import RunResult
 from sparktf.rundir import RunDirectory
 from sparktf.storage import FileSystems
 from sparktf.storage.base import Storage

@@ -11,10 +11,10 @@ from sparktf.config.job import JobConfig
 from sparktf.config.load import show_config
 from sparktf.config.yaml import leaves, load_yaml
 from sparktf.errors import Verdict
-from sparktf.events import LogEntry, MetricsSeen
 from sparktf.hadoop import HadoopConf
 from sparktf.message import Message
-from sparktf.result import RunResult
+from sparktf.results.events import LogEntry, MetricsSeen
+from sparktf.results.result import RunResult
 from sparktf.rundir import RunDirectory
 from sparktf.version import __version__
 

@@ -8,7 +8,6 @@ from functools import partial
 from typing import Any
 
 from sparktf.clock import Clock
-from sparktf.column_statistics import TableStatistics
 from sparktf.config.job import JobConfig
 from sparktf.driver.gang.site import Voice
 from sparktf.driver.hooks import Hooks, Put
@@ -27,10 +26,11 @@ from sparktf.nightly.pruning import Pruner
 from sparktf.nightly.readiness import await_ready
 from sparktf.nightly.release import release_of
 from sparktf.nightly.reporting import keep_report
-from sparktf.nightly.serving import Published, Serving
 from sparktf.nightly.warm_start import Beginning, beginning_of
-from sparktf.result import Application, RunResult
+from sparktf.published.serving import Published, Serving
+from sparktf.results.result import Application, RunResult
 from sparktf.rundir import RunDirectory
+from sparktf.statistics.column_statistics import TableStatistics
 from sparktf.storage import FileSystems
 from sparktf.storage.ownership import Ownership
 from sparktf.wire.model_source import Models, ModelSource

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from sparktf.driver.gang.site import Voice
 from sparktf.nightly.errand import Errand
-from sparktf.result import RunResult, result_content
+from sparktf.results.result import RunResult, result_content
 
 
 def tell_of_end(command: Sequence[str], result: RunResult, limit_s: float, voice: Voice) -> None:

@@ -20,10 +20,10 @@ from sparktf.errors import (
     TornCheckpointError,
     Verdict,
 )
-from sparktf.gating import levels_after
 from sparktf.nightly.mlflow_note import mlmodel_of
-from sparktf.nightly.serving import ModelManifest, Serving
-from sparktf.result import RunResult
+from sparktf.published.serving import ModelManifest, Serving
+from sparktf.results.gating import levels_after
+from sparktf.results.result import RunResult
 from sparktf.rundir import STATISTICS, RunDirectory
 from sparktf.storage.base import Storage
 from sparktf.storage.checkpoints import MANIFEST, FileManifest, parse_manifest

@@ -7,7 +7,7 @@ from sparktf.driver.hooks import Put
 from sparktf.nightly.report.index_page import write_index
 from sparktf.nightly.report.run_page import run_page
 from sparktf.nightly.report.stored import gather
-from sparktf.result import RunResult
+from sparktf.results.result import RunResult
 from sparktf.rundir import RunDirectory
 from sparktf.storage.base import Storage
 

@@ -8,10 +8,10 @@ from typing import NamedTuple
 from pydantic import ValidationError
 
 from sparktf.errors import ModelContractError, SourceNotFoundError, StorageNotFoundError, TornCheckpointError
-from sparktf.exported import EXPORTED, ModelFeed
-from sparktf.nightly.serving import CURRENT
+from sparktf.published.serving import CURRENT
 from sparktf.rundir import SERVING
 from sparktf.storage.base import Storage
+from sparktf.wire.exported import EXPORTED, ModelFeed
 
 _GRAPH = "saved_model.pb"
 _APART = "saved_model"

@@ -6,7 +6,7 @@ from sparktf.config.job import JobConfig
 from sparktf.config.predict_section import AS_OF, PUBLISHED, RUN
 from sparktf.errors import ConfigError
 from sparktf.nightly.foreknowledge import newest_before
-from sparktf.nightly.serving import Serving
+from sparktf.published.serving import Serving
 from sparktf.rundir import RunDirectory
 from sparktf.storage import FileSystems
 

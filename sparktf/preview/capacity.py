@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from sparktf.config.job import JobConfig
 from sparktf.driver.spark.application import Slots
-from sparktf.nightly.forecast import RoomForecast
+from sparktf.preview.forecast import RoomForecast
 from sparktf.submit.line import containers
 from sparktf.submit.resource_managers import ResourceManagers
 from sparktf.submit.yarn import YarnHost

@@ -29,7 +29,10 @@ from sparktf.errors import (
 from sparktf.hadoop import HadoopConf
 from sparktf.nightly.data_checks import find_baseline
 from sparktf.nightly.earlier_runs import earlier_runs
-from sparktf.nightly.expectation import (
+from sparktf.nightly.readiness import Lake, not_ready
+from sparktf.nightly.warm_start import beginning_of
+from sparktf.preview.capacity import Capacity, room_elsewhere, room_here, room_on_yarn
+from sparktf.preview.expectation import (
     data_of,
     dealt_to,
     expected_locality,
@@ -38,8 +41,8 @@ from sparktf.nightly.expectation import (
     updates_of,
     wanted_hosts,
 )
-from sparktf.nightly.footer_checks import judge, read_footers
-from sparktf.nightly.forecast import (
+from sparktf.preview.footer_checks import judge, read_footers
+from sparktf.preview.forecast import (
     ChampionForecast,
     ChecksForecast,
     DataForecast,
@@ -52,11 +55,8 @@ from sparktf.nightly.forecast import (
     UpdatesForecast,
     owner_of_run,
 )
-from sparktf.nightly.readiness import Lake, not_ready
-from sparktf.nightly.serving import Serving
-from sparktf.nightly.warm_start import beginning_of
-from sparktf.preview.capacity import Capacity, room_elsewhere, room_here, room_on_yarn
-from sparktf.result import Application
+from sparktf.published.serving import Serving
+from sparktf.results.result import Application
 from sparktf.rundir import RunDirectory
 from sparktf.runs.finding import FoundRun
 from sparktf.sequence import Stream

@@ -9,8 +9,8 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from sparktf.driver.console import words_of
-from sparktf.nightly.forecast import DataForecast, Forecast, LocalityForecast, RoomForecast, RunForecast
+from sparktf.console.console import words_of
+from sparktf.preview.forecast import DataForecast, Forecast, LocalityForecast, RoomForecast, RunForecast
 from sparktf.runs.listing import roughly
 from sparktf.told import told
 

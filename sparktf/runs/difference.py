@@ -10,11 +10,11 @@ from rich.table import Table
 from rich.text import Text
 
 from sparktf.config.yaml import YamlError, leaves, load_yaml
-from sparktf.driver.console import words_of
+from sparktf.console.console import words_of
 from sparktf.driver.plan.plan import Plan
 from sparktf.driver.plan.stored_plan import load_plan
 from sparktf.errors import CorruptFileError, StorageNotFoundError
-from sparktf.result import RunResult
+from sparktf.results.result import RunResult
 from sparktf.runs.finding import FoundRun
 from sparktf.sequence import FileStamp
 

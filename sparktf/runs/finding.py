@@ -12,10 +12,10 @@ from typing import NamedTuple
 from rich.console import Console
 
 from sparktf.config.load import load_config
+from sparktf.console.plain_console import PlainConsole
 from sparktf.errors import ConfigError, StorageNotFoundError
 from sparktf.nightly.history import names_in_history
-from sparktf.plain_console import PlainConsole
-from sparktf.result import RunResult
+from sparktf.results.result import RunResult
 from sparktf.rundir import RunDirectory, is_name
 from sparktf.storage import Storage, normalise, open_storage
 from sparktf.storage.base import is_hidden, name_of

@@ -12,7 +12,7 @@ from rich.text import Text
 
 from sparktf.errors import ConfigError, StorageNotFoundError, TornCheckpointError
 from sparktf.nightly.release import stored_release
-from sparktf.nightly.serving import Serving, Version
+from sparktf.published.serving import Serving, Version
 from sparktf.rundir import RunDirectory, check_name
 from sparktf.runs.finding import find_output, need_output
 from sparktf.storage import Storage

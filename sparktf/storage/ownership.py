@@ -20,7 +20,7 @@ from typing import NamedTuple
 
 from sparktf.clock import Clock
 from sparktf.errors import OwnedError, StorageError, StorageUnavailableError
-from sparktf.result import Application
+from sparktf.results.result import Application
 from sparktf.rundir import RunDirectory, term_number
 from sparktf.storage.base import Storage, name_of
 from sparktf.storage.credentials import process_user

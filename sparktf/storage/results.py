@@ -5,7 +5,7 @@ from __future__ import annotations
 from pydantic import ValidationError
 
 from sparktf.errors import CorruptFileError
-from sparktf.result import RunResult
+from sparktf.results.result import RunResult
 from sparktf.storage.base import Storage
 
 

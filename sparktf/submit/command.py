@@ -14,15 +14,16 @@ from rich.console import Console
 from sparktf.clock import ListeningClock, SystemClock
 from sparktf.config.data_section import NO_SOURCE
 from sparktf.config.job import JobConfig
-from sparktf.driver.console import Display, make_console, print_result
+from sparktf.console.console import Display, make_console, print_result
 from sparktf.driver.output import check_output
 from sparktf.driver.plan.kept_apart import check_predictions
 from sparktf.driver.plan.paths import normalised
 from sparktf.errors import ConfigError, ReservationError, Verdict
 from sparktf.hadoop import HadoopConf
 from sparktf.knobs import KNOBS
+from sparktf.process.verdict_file import told_verdict
 from sparktf.redaction import redacted
-from sparktf.result import Application
+from sparktf.results.result import Application
 from sparktf.rundir import RunDirectory
 from sparktf.storage import FileSystems, Storage, normalise, open_storage
 from sparktf.storage.ownership import Step, owned_error, watch_owner
@@ -35,7 +36,6 @@ from sparktf.submit.process import SparkSubmit, kill_application
 from sparktf.submit.resource_managers import ResourceManagers, read_resource_managers
 from sparktf.submit.shipment import log4j_in, stage
 from sparktf.submit.yarn import ResourceManagerApi, check_submission, wait_for_resource_manager
-from sparktf.verdict_file import told_verdict
 
 INTERRUPTED = 130
 

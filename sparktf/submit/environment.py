@@ -12,7 +12,7 @@ from pathlib import Path
 
 from sparktf.config.job import JobConfig
 from sparktf.errors import PreflightError
-from sparktf.verdict_file import VARIABLE
+from sparktf.process.verdict_file import VARIABLE
 
 # A JVM that lives for one submission: what its second compiler would cost at every start never comes back.
 _SUBMITS_ONLY = ("-XX:TieredStopAtLevel=1",)

@@ -5,11 +5,11 @@ from __future__ import annotations
 import datetime
 from pathlib import PurePosixPath
 
-from sparktf.driver.console import Display
+from sparktf.console.console import Display
+from sparktf.driver.event_log import writer_of
 from sparktf.errors import CorruptFileError, StorageError
-from sparktf.event_log import writer_of
-from sparktf.events import LineSaid, RunBegun, RunEnded, read_events
-from sparktf.result import RunResult
+from sparktf.results.events import LineSaid, RunBegun, RunEnded, read_events
+from sparktf.results.result import RunResult
 from sparktf.rundir import RunDirectory
 from sparktf.storage import Storage
 from sparktf.storage.results import read_result

@@ -12,9 +12,9 @@ from pathlib import Path
 from sparktf.config.job import JobConfig
 from sparktf.errors import PreflightError
 from sparktf.knobs import KNOBS
+from sparktf.process.supported import python_complaint, spark_complaint
 from sparktf.submit.environment import Programs
 from sparktf.submit.line import is_yarn
-from sparktf.supported import python_complaint, spark_complaint
 
 _FIRST_JAVA = 17
 

@@ -11,8 +11,8 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 
+from sparktf.console.plain_console import say
 from sparktf.knobs import KNOBS
-from sparktf.plain_console import say
 
 _OURS = "@yarn "
 _NOISE = ("WARNING: Using incubator modules", "WARNING: A restricted method", "WARNING: Use --enable-native-access")

@@ -112,7 +112,7 @@ def _program() -> Path:
     Raises:
         PreflightError: it is not there.
     """
-    spec = importlib.util.find_spec("sparktf.driver_script")
+    spec = importlib.util.find_spec("sparktf.submit.driver_script")
     if spec is None or spec.origin is None:
-        raise PreflightError("sparktf is not wholly installed: sparktf/driver_script.py is missing")
+        raise PreflightError("sparktf is not wholly installed: sparktf/submit/driver_script.py is missing")
     return Path(spec.origin)

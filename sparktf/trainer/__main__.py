@@ -13,7 +13,7 @@ import sys
 import threading
 from pathlib import Path
 
-from sparktf.prctl import die_with
+from sparktf.process.prctl import die_with
 from sparktf.topology import tf_config
 from sparktf.trainer import guest_life
 from sparktf.trainer.guest_life import set_cluster

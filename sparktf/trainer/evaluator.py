@@ -13,12 +13,12 @@ from typing import Any, NamedTuple
 
 import tensorflow as tf
 
-from sparktf.comparison import Comparison
 from sparktf.errors import ModelContractError, PreflightError
 from sparktf.feed.columns import row_count
 from sparktf.feed.pipeline import NodeFeed
-from sparktf.keep import KeepRule, Kept, keep_rule
 from sparktf.knobs import KNOBS
+from sparktf.results.comparison import Comparison
+from sparktf.results.keep import KeepRule, Kept, keep_rule
 from sparktf.sequence import Stream
 from sparktf.trainer.model.averages import take_averages
 from sparktf.trainer.model.evaluate import ALONE, Evaluator

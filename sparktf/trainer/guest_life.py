@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from sparktf.feed.guest_feed import GuestQueue, GuestServer
-from sparktf.ports import started
+from sparktf.process.ports import started
 from sparktf.trainer.node.report import Reporter
 from sparktf.wire.channel import ControlClient
 from sparktf.wire.control import Action, Ready, TrainerSpec

@@ -25,9 +25,9 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, NoReturn
 
-from sparktf.module_search import forget_folders
-from sparktf.prctl import die_with, outlive_parent
-from sparktf.resident import forget_libraries
+from sparktf.process.module_search import forget_folders
+from sparktf.process.prctl import die_with, outlive_parent
+from sparktf.process.resident import forget_libraries
 from sparktf.trainer.preload import complete_environment, import_all, without_collector
 
 _BLAS_THREADS = ("OPENBLAS_NUM_THREADS", "GOTO_NUM_THREADS", "OMP_NUM_THREADS")

@@ -13,7 +13,7 @@ from sparktf.config.job import JobConfig
 from sparktf.config.load import parse_config
 from sparktf.errors import ErrorRecord, SparkTFError, Verdict, record_of
 from sparktf.feature import FeedSpec
-from sparktf.keep import keep_rule, metric_rule
+from sparktf.results.keep import keep_rule, metric_rule
 
 if TYPE_CHECKING:
     from sparktf.trainer.model.model import UserModel

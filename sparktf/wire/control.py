@@ -10,19 +10,19 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
-from sparktf.beats import QUICK_S
-from sparktf.carried import Carried
 from sparktf.config.job import JobConfig
 from sparktf.errors import ErrorRecord
 from sparktf.feature import FeedSpec
 from sparktf.hadoop import HadoopConf
-from sparktf.keep import KeepRule
 from sparktf.message import Message
-from sparktf.result import NodeInput
+from sparktf.results.carried import Carried
+from sparktf.results.keep import KeepRule
+from sparktf.results.result import NodeInput
+from sparktf.results.time_limit import TimeLimit
+from sparktf.results.usage import Usage
 from sparktf.sequence import Assignment, Stream
-from sparktf.time_limit import TimeLimit
 from sparktf.topology import ClusterSpec, NodeId
-from sparktf.usage import Usage
+from sparktf.wire.beats import QUICK_S
 from sparktf.wire.data import DataAddress, StagedShare
 from sparktf.wire.guest import GuestNode
 from sparktf.wire.model_source import ModelSource

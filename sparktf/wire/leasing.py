@@ -8,7 +8,7 @@ about a worker that is gone.
 from __future__ import annotations
 
 from sparktf.message import Message
-from sparktf.result import NodeInput
+from sparktf.results.result import NodeInput
 from sparktf.sequence import Interval, Piece
 from sparktf.topology import NodeId
 from sparktf.wire.sender import NodeMessage

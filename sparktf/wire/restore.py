@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from sparktf.keep import EpochLoss, Evaluation
 from sparktf.message import Message
+from sparktf.results.keep import EpochLoss, Evaluation
 from sparktf.sequence import Cursor
 
 

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from sparktf.comparison import Comparison
-from sparktf.keep import EpochLoss, Kept
 from sparktf.message import Message
+from sparktf.results.comparison import Comparison
+from sparktf.results.keep import EpochLoss, Kept
+from sparktf.results.stopping import Stopped
+from sparktf.results.time_limit import Ending
 from sparktf.sequence import Interval
-from sparktf.stopping import Stopped
-from sparktf.time_limit import Ending
 from sparktf.wire.control import Flavour
 from sparktf.wire.sender import NodeMessage
 

@@ -16,7 +16,7 @@ from cluster.submission import REPO, SMALL_CONF, Submission
 
 from minihadoop import MiniHadoop
 from minihadoop.waiting import wait_for
-from sparktf.nightly.forecast import Forecast
+from sparktf.preview.forecast import Forecast
 
 MODELS = Path(__file__).parent / "click_model.py"
 

@@ -16,7 +16,7 @@ from cluster.submission import SMALL_CONF, SPARKTF, Submission, environment_of
 from lxml import html
 
 from minihadoop import MiniHadoop
-from sparktf.result import RunResult
+from sparktf.results.result import RunResult
 
 HERE = Path(__file__).parent
 EPOCHS = 2

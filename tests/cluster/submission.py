@@ -19,7 +19,7 @@ from integration.sandbox import QUICK_START
 
 from minihadoop import MiniHadoop
 from minihadoop.yarn import Application
-from sparktf.result import RunResult
+from sparktf.results.result import RunResult
 
 REPO = Path(__file__).parents[2]
 SPARK = Path(pyspark.__file__).parent

@@ -19,7 +19,7 @@ from minihadoop import MiniHadoop
 from minihadoop.config import MIB
 from sparktf.errors import FencedOffError
 from sparktf.hadoop import HadoopConf
-from sparktf.nightly.serving import ModelManifest, Serving
+from sparktf.published.serving import ModelManifest, Serving
 from sparktf.rundir import RunDirectory
 from sparktf.sequence import Cursor
 from sparktf.storage import FileSystems, Storage, Timeouts

@@ -15,7 +15,7 @@ from cluster.submission import SPARK
 from integration.sandbox import QUICK_START
 
 from minihadoop import MiniHadoop
-from sparktf.result import RunResult
+from sparktf.results.result import RunResult
 
 README = readme.read_readme()
 THERE = [command for command in README.commands if readme.needs_hadoop(command)]

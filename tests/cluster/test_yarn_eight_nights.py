@@ -23,7 +23,7 @@ from cluster.submission import REPO, SPARKTF, Submission
 
 from minihadoop import MiniHadoop
 from minihadoop.waiting import wait_for
-from sparktf.carried import CarriedVariable
+from sparktf.results.carried import CarriedVariable
 
 
 @pytest.mark.timeout(1200)

@@ -23,7 +23,7 @@ from integration.application import Application
 from integration.sandbox import Sandbox
 
 from minihadoop import MiniHadoop
-from sparktf.result import NodeInput, RunResult
+from sparktf.results.result import NodeInput, RunResult
 
 EPOCHS = 2
 

@@ -16,7 +16,7 @@ from trainer.local_gang import LocalGang
 
 from sparktf.config.job import JobConfig
 from sparktf.nightly.night import Night
-from sparktf.result import RunResult
+from sparktf.results.result import RunResult
 from sparktf.storage import FileSystems
 
 

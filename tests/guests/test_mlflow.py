@@ -24,7 +24,7 @@ from sparktf.errors import NodeLostError, Verdict
 from sparktf.nightly.mlflow_note import MlflowNote, ModelNote, note_of_begin
 from sparktf.nightly.night import Night
 from sparktf.redaction import REDACTED
-from sparktf.result import Application, RunResult
+from sparktf.results.result import Application, RunResult
 from sparktf.rundir import RunDirectory
 from sparktf.storage import FileSystems, open_storage
 

@@ -26,7 +26,7 @@ from sparktf.knobs import KNOBS
 from sparktf.nightly.errand import Errand
 from sparktf.nightly.history import read_history
 from sparktf.nightly.night import Night
-from sparktf.result import Application
+from sparktf.results.result import Application
 from sparktf.storage import FileSystems, open_storage
 from sparktf.storage.local import LocalStorage
 

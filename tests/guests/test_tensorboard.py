@@ -18,7 +18,7 @@ from integration.stranger import Listener, listeners
 
 from sparktf.compat.tensorflowonspark.tf_board import PORT, Board
 from sparktf.errors import ConfigError, PreflightError
-from sparktf.ports import LOOPBACK
+from sparktf.process.ports import LOOPBACK
 from sparktf.runs.board import TensorBoard
 
 EVENTS = "events.out.tfevents.1.h.1.0"

@@ -17,7 +17,7 @@ from typing import Any
 from integration.disk import Disk
 from integration.sandbox import RunFolder, Sandbox
 
-from sparktf.result import RunResult
+from sparktf.results.result import RunResult
 
 _HOST = Path(__file__).parent / "host.py"
 _START_S = 240.0

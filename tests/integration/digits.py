@@ -12,7 +12,7 @@ from integration.sandbox import REPO, RunFolder
 from integration.serving import predict
 
 from sparktf import Verdict
-from sparktf.events import MetricsSeen
+from sparktf.results.events import MetricsSeen
 
 EPOCHS = 20
 TRAINED, HELD_OUT = 1438, 359

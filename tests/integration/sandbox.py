@@ -12,8 +12,8 @@ from typing import Any, TypeVar
 import pyspark
 from integration.processes import MARK, Family
 
-from sparktf.events import Event, read_events
-from sparktf.result import RunResult
+from sparktf.results.events import Event, read_events
+from sparktf.results.result import RunResult
 from sparktf.rundir import RunDirectory, checkpoint_step
 
 REPO = Path(__file__).parents[2]

@@ -15,8 +15,8 @@ from integration.rows import job
 from integration.watch import Watch
 
 from sparktf import Verdict
-from sparktf.events import MetricsSeen
-from sparktf.result import RunResult
+from sparktf.results.events import MetricsSeen
+from sparktf.results.result import RunResult
 from sparktf.sequence import Stream
 
 

@@ -16,7 +16,7 @@ from integration.sandbox import REPO, RunFolder, Sandbox
 from integration.watch import Watch
 
 from sparktf import Verdict
-from sparktf.exported import EXPORTED, ModelFeed
+from sparktf.wire.exported import EXPORTED, ModelFeed
 
 CONNECTORS = REPO / ".connectors"
 SINGLE = {"strategy": "single", "workers": 1}

@@ -12,7 +12,7 @@ from integration.digits import EPOCHS, TRAINED, accuracy_in_a_fresh_process, ass
 from integration.processes import MARK, Family
 from integration.sandbox import QUICK_START, RunFolder
 
-from sparktf.result import RunResult
+from sparktf.results.result import RunResult
 from sparktf.rundir import RunDirectory
 
 README = readme.read_readme()

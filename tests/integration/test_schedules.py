@@ -19,7 +19,7 @@ from integration.sandbox import REPO, Sandbox
 from lxml import etree
 
 from minihadoop.environment import java_home
-from sparktf.result import RunResult
+from sparktf.results.result import RunResult
 
 SCHEDULES = REPO / "yarn/schedules"
 ROWS = 64

@@ -20,7 +20,7 @@ from integration.sandbox import RunFolder
 from integration.serving import predict
 
 from sparktf import RunResult, Verdict
-from sparktf.result import AttemptResult
+from sparktf.results.result import AttemptResult
 
 SERVED = {"strategy": "parameter_server", "workers": 2, "ps": 1}
 ROWS = 1200

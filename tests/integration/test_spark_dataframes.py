@@ -16,7 +16,7 @@ from integration.watch import Watch
 from lakes import write_file
 
 from sparktf.nightly.report.stored import gather
-from sparktf.result import RunResult
+from sparktf.results.result import RunResult
 from sparktf.rundir import RunDirectory
 from sparktf.storage.local import LocalStorage
 

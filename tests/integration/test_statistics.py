@@ -17,13 +17,13 @@ from integration.rows import job, write_rows
 from lakes import lake_config, write_file
 from pyspark.sql import SparkSession
 
-from sparktf.column_statistics import RANKS, Spread, TableStatistics
 from sparktf.driver.plan.locality import nowhere
 from sparktf.driver.source.choice import choose_feed
 from sparktf.driver.source.footer_types import footer_types
 from sparktf.driver.source.origin import Origin
 from sparktf.driver.source.statistics_of import statistics_of
 from sparktf.errors import CorruptFileError, DataError, Verdict
+from sparktf.statistics.column_statistics import RANKS, Spread, TableStatistics
 from sparktf.storage import FileSystems
 
 ROWS = 20_000

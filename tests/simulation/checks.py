@@ -18,8 +18,8 @@ from simulation.strategies import PARAMETER_SERVER
 
 from sparktf.driver.attempt.commits import epoch_of
 from sparktf.errors import ErrorRecord, Verdict
-from sparktf.keep import Evaluation
-from sparktf.result import AttemptResult, EpochRows, RunResult
+from sparktf.results.keep import Evaluation
+from sparktf.results.result import AttemptResult, EpochRows, RunResult
 from sparktf.rundir import RunDirectory, checkpoint_step
 from sparktf.sequence import Cursor
 from sparktf.storage.checkpoints import MANIFEST, FileManifest, Manifest

@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from sparktf.config.job import JobConfig
-from sparktf.keep import Evaluation, KeepRule, Kept, keep_rule
+from sparktf.results.keep import Evaluation, KeepRule, Kept, keep_rule
 from sparktf.storage import Storage
 from sparktf.wire.restore import BestWeights
 

@@ -11,7 +11,7 @@ from sparktf.driver.attempt.discipline import Fail, GoOn, Replace
 from sparktf.driver.attempt.evaluation import Evaluating
 from sparktf.driver.attempt.members import Members, Trainer
 from sparktf.errors import ErrorRecord
-from sparktf.keep import KeepRule
+from sparktf.results.keep import KeepRule
 
 _may_go = commits.may_go
 _on_loss = Evaluating.on_loss

@@ -26,7 +26,7 @@ from sparktf.errors import ErrorRecord, RefusedError, Verdict
 from sparktf.feed.staged_rows import StagedRows
 from sparktf.feed.staging import Staging
 from sparktf.lifecycle import AgentState
-from sparktf.result import Application, RunResult
+from sparktf.results.result import Application, RunResult
 from sparktf.storage.checkpoints import MANIFEST, CheckpointStore, Manifest
 from sparktf.storage.fence import Fence
 from sparktf.storage.ownership import Seen, Step

@@ -25,9 +25,9 @@ from sparktf.errors import (
     Verdict,
     record_of,
 )
-from sparktf.keep import Evaluation, Kept
 from sparktf.knobs import KNOBS
 from sparktf.message import Message
+from sparktf.results.keep import Evaluation, Kept
 from sparktf.rundir import RunDirectory
 from sparktf.sequence import Stream, batch_shares, leading
 from sparktf.storage import Storage

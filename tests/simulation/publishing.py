@@ -21,8 +21,8 @@ from sparktf.driver.plan.plan import Plan
 from sparktf.errors import ConfigError, LifecycleError, StorageError, Verdict
 from sparktf.nightly.history import RunRecord, read_history
 from sparktf.nightly.night import Night
-from sparktf.nightly.serving import CURRENT, ModelManifest, Serving
-from sparktf.result import RunResult
+from sparktf.published.serving import CURRENT, ModelManifest, Serving
+from sparktf.results.result import RunResult
 from sparktf.rundir import HISTORY, RunDirectory
 from sparktf.storage.base import Storage
 from sparktf.storage.checkpoints import MANIFEST

@@ -8,8 +8,8 @@ from typing import Any
 
 from sparktf.errors import StorageNotFoundError
 from sparktf.nightly import history
-from sparktf.nightly.serving import Published, Serving
 from sparktf.nightly.turn import Turn
+from sparktf.published.serving import Published, Serving
 
 _standing = Serving.standing
 _keep_record = history.keep_record
@@ -57,7 +57,7 @@ def _nothing(*arguments: Any, **named: Any) -> None:
     return None
 
 
-_SERVING = "sparktf.nightly.serving.Serving"
+_SERVING = "sparktf.published.serving.Serving"
 _TURN = "sparktf.nightly.turn.Turn"
 
 GUARDS: Mapping[str, Mapping[str, Any]] = {

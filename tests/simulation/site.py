@@ -44,7 +44,7 @@ from sparktf.executor.feeder import FeederSettings
 from sparktf.feed.leased_feed import LeasedFeed
 from sparktf.feed.receipts import Receipts
 from sparktf.message import Message
-from sparktf.result import Application
+from sparktf.results.result import Application
 from sparktf.rundir import RunDirectory
 from sparktf.sequence import Assignment, Stream
 from sparktf.storage import FileSystems, Storage

@@ -36,7 +36,7 @@ from sparktf.driver.gang.gang import Gang
 from sparktf.driver.run import Run
 from sparktf.errors import SparkTFError, Verdict
 from sparktf.lifecycle import AttemptState
-from sparktf.result import Application, RunResult
+from sparktf.results.result import Application, RunResult
 from sparktf.rundir import RunDirectory
 from sparktf.topology import NodeId, Role
 from sparktf.wire.control import AgentHeartbeat
@@ -616,7 +616,7 @@ def _in_simulation(world: World) -> Iterator[None]:
     threads, now = SimpleNamespace(Lock=lock), SimpleNamespace(monotonic=lambda: world.hub.now)
     with (
         mock.patch("secrets.token_hex", lambda n: f"{chance.getrandbits(8 * n):0{2 * n}x}"),
-        mock.patch("sparktf.event_log.threading", threads),
+        mock.patch("sparktf.driver.event_log.threading", threads),
         mock.patch("sparktf.feed.staging.time", now),
         mock.patch("sparktf.feed.leased_feed.time", now),
         mock.patch("sparktf.feed.leased_feed.threading", THREADING),

@@ -36,7 +36,7 @@ from sparktf.feature import FeedLimits
 from sparktf.feed.blocks import PlannedParts
 from sparktf.feed.pipeline import NodeFeed
 from sparktf.hadoop import HadoopConf
-from sparktf.result import Application, RunResult
+from sparktf.results.result import Application, RunResult
 from sparktf.rundir import RunDirectory
 from sparktf.sequence import Cursor, PartitionValue, Stream, batch_shares, remaining
 from sparktf.storage import FileSystems, Storage, open_storage

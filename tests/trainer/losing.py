@@ -18,7 +18,7 @@ from trainer.told import has_trained, logs_in, rows_in
 
 from sparktf.config.job import JobConfig
 from sparktf.driver.gang.site import Handler, Server
-from sparktf.result import RunResult
+from sparktf.results.result import RunResult
 from sparktf.wire.control import Action
 from sparktf.wire.leasing import BlockLease, BlockLeaseRequest
 

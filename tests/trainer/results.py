@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from sparktf.result import RunResult
+from sparktf.results.result import RunResult
 from sparktf.sequence import Cursor
 
 

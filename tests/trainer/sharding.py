@@ -18,7 +18,7 @@ from trainer.served import spec_of
 
 from sparktf.config.job import JobConfig
 from sparktf.feature import FeedSpec
-from sparktf.ports import HeldPort
+from sparktf.process.ports import HeldPort
 from sparktf.sequence import Cursor
 from sparktf.storage import open_storage
 from sparktf.topology import ClusterSpec, NodeId, Role

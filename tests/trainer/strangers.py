@@ -45,7 +45,7 @@ def begun_from_a_strangers_file(flavour: str, folder: str) -> Begun:
     """Begins from a file whose configuration names a class of another module, which runs when it is imported."""
     keras = importlib.import_module(flavour)
     begun = importlib.import_module("sparktf.trainer.node.begun_from")
-    trained = importlib.import_module("sparktf.trained")
+    trained = importlib.import_module("sparktf.api.trained")
     stranger = f"stranger_of_{flavour}"
     Path(folder, f"{stranger}.py").write_text(_STRANGER, encoding="utf-8")
     sys.path.insert(0, folder)

@@ -25,8 +25,8 @@ from trainer.told import Update, has_trained, rows_by_epoch, updates_of_attempt
 from sparktf.config.job import JobConfig
 from sparktf.errors import BadValueError, Verdict
 from sparktf.knobs import KNOBS
-from sparktf.result import RunResult
-from sparktf.usage import Usage
+from sparktf.results.result import RunResult
+from sparktf.results.usage import Usage
 
 ROWS, BATCH, CALL_STEPS, FILES = 1200, 4, 4, 48
 SILENCE_S = 5.0

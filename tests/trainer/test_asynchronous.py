@@ -15,8 +15,8 @@ from trainer.told import rows_by_epoch, updates_of_attempt
 
 from sparktf.config.job import JobConfig
 from sparktf.errors import ModelError, Verdict
-from sparktf.result import RunResult
-from sparktf.usage import Made, Staleness
+from sparktf.results.result import RunResult
+from sparktf.results.usage import Made, Staleness
 
 FLAVOURS = ("keras", "tf_keras")
 TOLERANCE = 1e-5

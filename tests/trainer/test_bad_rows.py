@@ -16,7 +16,7 @@ from trainer.local_gang import LocalGang, updates_of
 
 from sparktf.config.job import JobConfig
 from sparktf.errors import BadValueError, Verdict
-from sparktf.result import RunResult
+from sparktf.results.result import RunResult
 from sparktf.sequence import Cursor
 
 SIZES = (130, 90, 110, 70)

@@ -19,7 +19,7 @@ from trainer import lake, reference
 from trainer.local_gang import LocalGang, updates_of, worker_rows
 
 from sparktf.config.job import JobConfig
-from sparktf.result import RunResult
+from sparktf.results.result import RunResult
 
 TOLERANCE = 1e-5
 GANGS = 2

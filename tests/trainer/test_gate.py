@@ -14,13 +14,13 @@ from trainer import champions, lake, reference
 from trainer.local_gang import LocalGang
 
 from sparktf.clock import SystemClock
-from sparktf.column_statistics import TableStatistics
-from sparktf.comparison import Difference
 from sparktf.config.job import JobConfig
 from sparktf.driver.plan.plan import Plan
 from sparktf.errors import GatedError
 from sparktf.hadoop import HadoopConf
 from sparktf.nightly.night import Night
+from sparktf.results.comparison import Difference
+from sparktf.statistics.column_statistics import TableStatistics
 from sparktf.storage import FileSystems
 
 HELD_OUT = [350, 20]

@@ -13,7 +13,7 @@ from pretend import WatchedStorage
 from published import Lab
 
 from sparktf.errors import TornCheckpointError
-from sparktf.nightly.serving import ModelManifest
+from sparktf.published.serving import ModelManifest
 from sparktf.storage.checkpoints import read_manifest
 from sparktf.storage.local import LocalStorage
 

@@ -12,7 +12,7 @@ from trainer import lake, unportable
 from trainer.local_gang import LocalGang
 
 from sparktf.errors import ModelContractError, Verdict
-from sparktf.result import RunResult
+from sparktf.results.result import RunResult
 from sparktf.storage.checkpoints import FileManifest, read_manifest
 from sparktf.storage.local import LocalStorage
 

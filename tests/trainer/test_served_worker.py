@@ -29,7 +29,7 @@ from sparktf.driver.gang.control_server import LocalControlServer
 from sparktf.driver.gang.site import Handler
 from sparktf.errors import Verdict
 from sparktf.executor.trainer_process import TrainerProcess
-from sparktf.ports import HeldPort
+from sparktf.process.ports import HeldPort
 from sparktf.sequence import Stream
 from sparktf.topology import ClusterSpec, NodeId
 from sparktf.wire.control import Ack, Action, Failed, Heartbeat, Ready, StopOrder, TrainerOrders

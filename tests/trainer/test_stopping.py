@@ -17,9 +17,9 @@ from trainer.results import accounts
 from sparktf.config.job import JobConfig
 from sparktf.config.patience import EarlyStoppingConfig, ReduceLrConfig
 from sparktf.errors import TimeUpError
-from sparktf.keep import Evaluation, KeepRule
-from sparktf.plateau import is_enough, is_reduction_due
-from sparktf.result import RunResult
+from sparktf.results.keep import Evaluation, KeepRule
+from sparktf.results.result import RunResult
+from sparktf.trainer.node.plateau import is_enough, is_reduction_due
 
 STEPS = 7
 """Updates of an epoch."""

@@ -16,7 +16,7 @@ from trainer.results import accounts, steps_saved
 
 from sparktf.config.job import JobConfig
 from sparktf.errors import ModelError, NodeLostError, Verdict
-from sparktf.result import RunResult
+from sparktf.results.result import RunResult
 
 FLAVOURS = ("keras", "tf_keras")
 TOLERANCE = 1e-5

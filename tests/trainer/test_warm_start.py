@@ -12,11 +12,11 @@ from pretend import unmeasured
 from trainer import begun, lake, reference, strangers
 from trainer.local_gang import LocalGang
 
-from sparktf.carried import CarriedVariable
 from sparktf.clock import SystemClock
 from sparktf.config.job import JobConfig
 from sparktf.errors import ModelContractError, Verdict
 from sparktf.nightly.night import Night
+from sparktf.results.carried import CarriedVariable
 from sparktf.storage import FileSystems
 
 TWO_WORKERS = {"strategy": "multi_worker_mirrored", "workers": 2}

@@ -9,7 +9,7 @@ from fnmatch import filter as matching
 from pathlib import Path
 from typing import NamedTuple
 
-from sparktf.result import AttemptResult, RunResult
+from sparktf.results.result import AttemptResult, RunResult
 
 _UPDATE = re.compile(r"^trained at (\d+) rows \[([\d ]*)\]$", re.MULTILINE)
 

@@ -22,7 +22,7 @@ from sparktf.driver.gang.roster import Roster
 from sparktf.driver.plan.plan import Plan
 from sparktf.errors import ErrorRecord, LifecycleError, RefusedError, Verdict
 from sparktf.lifecycle import TrainerState
-from sparktf.result import NodeInput
+from sparktf.results.result import NodeInput
 from sparktf.sequence import Cursor, EpochOrder, Interval, Stream
 from sparktf.topology import NodeId, Role
 from sparktf.wire.control import (

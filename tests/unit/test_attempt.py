@@ -20,7 +20,7 @@ from sparktf.driver.attempt.members import Trainer
 from sparktf.driver.attempt.restart import root_cause
 from sparktf.errors import ErrorRecord, RefusedError, Verdict
 from sparktf.lifecycle import TrainerState
-from sparktf.result import NodeInput
+from sparktf.results.result import NodeInput
 from sparktf.sequence import Cursor, Interval, Stream
 from sparktf.topology import NodeId, Role
 from sparktf.wire.control import (

@@ -17,10 +17,10 @@ from rich.console import Console
 from sparktf.cli import main
 from sparktf.config.load import load_config
 from sparktf.errors import ConfigError, ErrorRecord, Verdict
-from sparktf.nightly.backfill import Backfill, DatedRun, check_order, dates_between, exit_code, runs_of, table_of
-from sparktf.result import RunResult
+from sparktf.results.result import RunResult
 from sparktf.rundir import RunDirectory
 from sparktf.storage import FileSystems
+from sparktf.submit.backfill import Backfill, DatedRun, check_order, dates_between, exit_code, runs_of, table_of
 
 DAY_S = 86_400.0
 KILLED = 137

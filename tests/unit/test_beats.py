@@ -9,7 +9,6 @@ import pytest
 from lakes import lake_config, plan_lake, write_lake
 from specs import trainer_spec
 
-from sparktf.beats import SMALL, Beats, beats
 from sparktf.driver.attempt.attempt import Attempt
 from sparktf.driver.attempt.health import Outcome
 from sparktf.driver.attempt.members import Trainer
@@ -17,6 +16,7 @@ from sparktf.driver.gang.handlers import Dispatcher
 from sparktf.driver.gang.roster import Roster
 from sparktf.lifecycle import TrainerState
 from sparktf.sequence import Cursor
+from sparktf.wire.beats import SMALL, Beats, beats
 from sparktf.wire.control import Action, AgentHeartbeat, Heartbeat, Order, Progress, Registration
 from sparktf.wire.sender import TrainerKey
 

@@ -10,7 +10,7 @@ from pretend import PretendClock
 import sparktf
 from sparktf.cli import main
 from sparktf.config.load import load_config, parse_config
-from sparktf.result import Application
+from sparktf.results.result import Application
 from sparktf.rundir import RunDirectory
 from sparktf.storage.local import LocalStorage
 from sparktf.storage.ownership import Ownership

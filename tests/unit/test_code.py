@@ -20,7 +20,7 @@ from sparktf.driver.code.module import (
     search_path,
 )
 from sparktf.errors import ConfigError, ModelContractError
-from sparktf.module_search import find_module
+from sparktf.process.module_search import find_module
 
 SOURCE = "import not_installed\n\ndef prepare(df, params):\n    return {}\n\nclass Other:\n    def build(self): ...\n"
 CONFIG = "name: n\nmodel: MODULE\ndata: {path: lake, inputs: {x: x}, targets: {y: y}}\noutput: {path: runs}\n"

@@ -12,9 +12,9 @@ import numpy.typing as npt
 import pyarrow as pa
 import pytest
 
-from sparktf.column_statistics import COMMONEST, RANKS, ColumnStatistics, Spread
-from sparktf.feed.column_parts import ColumnKind, put_together
-from sparktf.feed.column_sketch import ColumnSketch, Room, no_part
+from sparktf.statistics.column_parts import ColumnKind, put_together
+from sparktf.statistics.column_sketch import ColumnSketch, Room, no_part
+from sparktf.statistics.column_statistics import COMMONEST, RANKS, ColumnStatistics, Spread
 
 SMALL = Room(counted=64, sampled=1024, points=256, hashes=256)
 LARGE = Room(counted=1 << 14, sampled=1 << 17, points=1 << 12)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from sparktf.driver.attempt.commits import Commits, KnownCommits, best_of, epoch_of, is_over, may_go, next_commit
-from sparktf.keep import Evaluation, KeepRule
+from sparktf.results.keep import Evaluation, KeepRule
 from sparktf.sequence import Cursor
 from sparktf.wire.restore import BestWeights, Committed, Restore
 

@@ -9,10 +9,10 @@ import os
 import pytest
 from rich.console import Console
 
-from sparktf.driver.console import Display, print_result
+from sparktf.console.console import Display, print_result
+from sparktf.console.plain_console import PlainConsole
 from sparktf.errors import ErrorRecord, Verdict
-from sparktf.plain_console import PlainConsole
-from sparktf.result import RunResult
+from sparktf.results.result import RunResult
 from sparktf.sequence import Stream
 from sparktf.topology import NodeId, Role
 from sparktf.wire.control import Metrics, Progress

@@ -17,7 +17,17 @@ from hypothesis import strategies as st
 from lakes import lake_config, plan_lake, write_file, write_lake
 from pretend import PretendDriver, pretend_config
 
-from sparktf.column_statistics import (
+from sparktf.config.checks import BoundsConfig
+from sparktf.config.job import JobConfig
+from sparktf.driver.plan.plan import Plan
+from sparktf.errors import ConfigError, DataError, Verdict
+from sparktf.knobs import KNOBS
+from sparktf.nightly.data_checks import Baseline, find_baseline, findings, places
+from sparktf.nightly.night import Night
+from sparktf.published.serving import ModelManifest, Version
+from sparktf.results.result import Application, RunResult
+from sparktf.rundir import RunDirectory
+from sparktf.statistics.column_statistics import (
     COMMONEST,
     RANKS,
     ColumnStatistics,
@@ -28,17 +38,7 @@ from sparktf.column_statistics import (
     in_words,
     number_of,
 )
-from sparktf.config.checks import BoundsConfig
-from sparktf.config.job import JobConfig
-from sparktf.driver.plan.plan import Plan
-from sparktf.errors import ConfigError, DataError, Verdict
-from sparktf.knobs import KNOBS
-from sparktf.nightly.data_checks import Baseline, find_baseline, findings, places
-from sparktf.nightly.distances import divergence, infinity_distance, jensen_shannon
-from sparktf.nightly.night import Night
-from sparktf.nightly.serving import ModelManifest, Version
-from sparktf.result import Application, RunResult
-from sparktf.rundir import RunDirectory
+from sparktf.statistics.distances import divergence, infinity_distance, jensen_shannon
 from sparktf.storage import FileSystems
 from sparktf.storage.local import LocalStorage
 

@@ -11,7 +11,7 @@ from pretend import CHIEF, SetClock, pretend_config
 
 from sparktf.driver.attempt.saves import Save
 from sparktf.driver.commit import Commit, Committer
-from sparktf.keep import EpochLoss, Evaluation
+from sparktf.results.keep import EpochLoss, Evaluation
 from sparktf.rundir import RunDirectory, checkpoint_name
 from sparktf.sequence import Cursor
 from sparktf.storage.local import LocalStorage

@@ -15,11 +15,11 @@ from sparktf.errors import Verdict
 from sparktf.knobs import KNOBS
 from sparktf.nightly.earlier_runs import earlier_runs, ending_s
 from sparktf.nightly.night import Night
-from sparktf.result import Application, RunResult
+from sparktf.results.result import Application, RunResult
+from sparktf.results.time_limit import Ending
 from sparktf.rundir import RunDirectory
 from sparktf.storage import FileSystems, open_storage
 from sparktf.storage.local import LocalStorage
-from sparktf.time_limit import Ending
 from sparktf.wire.control import TrainerSpec
 
 STORAGE = LocalStorage()

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
+from sparktf.driver.event_log import EventLog, next_segment
 from sparktf.errors import StorageError
-from sparktf.event_log import EventLog, next_segment
-from sparktf.events import AttemptEnded, LineSaid, LogEntry, MetricsSeen, UnknownEvent, read_events
+from sparktf.results.events import AttemptEnded, LineSaid, LogEntry, MetricsSeen, UnknownEvent, read_events
 from sparktf.sequence import Stream
 from sparktf.storage.local import LocalStorage
 from sparktf.topology import NodeId, Role

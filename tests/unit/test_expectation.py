@@ -11,7 +11,7 @@ import pytest
 from lakes import lake_config, placed, plan_lake, write_lake
 
 from sparktf.config.job import JobConfig
-from sparktf.nightly.expectation import (
+from sparktf.preview.expectation import (
     dealt_to,
     expected_locality,
     expected_times,
@@ -19,10 +19,10 @@ from sparktf.nightly.expectation import (
     updates_of,
     wanted_hosts,
 )
-from sparktf.nightly.forecast import FormerRuns
-from sparktf.result import RunResult
+from sparktf.preview.forecast import FormerRuns
+from sparktf.results.result import RunResult
+from sparktf.results.time_limit import Ending
 from sparktf.sequence import Stream, batch_shares
-from sparktf.time_limit import Ending
 
 
 def config(workers: int, batch_size: int = 64, *, data: dict[str, Any] | None = None, **train: Any) -> JobConfig:

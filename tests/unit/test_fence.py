@@ -22,7 +22,7 @@ from sparktf.errors import (
     Verdict,
 )
 from sparktf.knobs import KNOBS
-from sparktf.result import Application
+from sparktf.results.result import Application
 from sparktf.rundir import RunDirectory
 from sparktf.storage import Storage
 from sparktf.storage.checkpoints import CheckpointStore, FileManifest, Manifest, read_manifest

@@ -16,13 +16,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from lakes import id_table, lake_config, no_filter, write_file, write_lake
 
-from sparktf.column_statistics import TableStatistics
 from sparktf.config.checks import ChecksConfig
 from sparktf.driver.plan.planner import plan_source
-from sparktf.nightly import footer_checks
 from sparktf.nightly.data_checks import Baseline
-from sparktf.nightly.footer_checks import Footers, judge, read_footers
-from sparktf.nightly.forecast import ChecksForecast
+from sparktf.preview import footer_checks
+from sparktf.preview.footer_checks import Footers, judge, read_footers
+from sparktf.preview.forecast import ChecksForecast
+from sparktf.statistics.column_statistics import TableStatistics
 from sparktf.storage import open_storage
 from sparktf.storage.local import LocalStorage
 

@@ -13,7 +13,7 @@ from pretend import PretendDriver, pretend_config, unmeasured
 from sparktf.errors import PreflightError, Verdict
 from sparktf.knobs import KNOBS
 from sparktf.nightly.night import Night
-from sparktf.result import Application
+from sparktf.results.result import Application
 from sparktf.storage import FileSystems
 
 

@@ -10,8 +10,8 @@ import pytest
 from sparktf.config.job import JobConfig
 from sparktf.errors import ConfigError
 from sparktf.nightly.foreknowledge import date_of, knows_later
-from sparktf.nightly.serving import ModelManifest
 from sparktf.predict.located import located_model
+from sparktf.published.serving import ModelManifest
 from sparktf.storage import FileSystems
 from sparktf.storage.checkpoints import MANIFEST
 from sparktf.storage.local import LocalStorage

@@ -14,7 +14,7 @@ from sparktf.driver.attempt.attempt import Attempt
 from sparktf.driver.gang.gathering import Need, Next, gathered, late_spares, stopped
 from sparktf.driver.run import Run
 from sparktf.errors import LifecycleError, NotStoredError, ReservationError
-from sparktf.result import Application
+from sparktf.results.result import Application
 from sparktf.storage import Storage
 
 NEED = Need(wanted=3, least=2, spares=1, deadline_s=100.0)

@@ -9,11 +9,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from sparktf.comparison import Comparison
 from sparktf.config.gate_section import GateConfig, GatedMetric
 from sparktf.config.job import JobConfig
 from sparktf.errors import ConfigError
-from sparktf.gating import (
+from sparktf.results.comparison import Comparison
+from sparktf.results.gating import (
     BUCKETS,
     Beside,
     Floats,
@@ -29,7 +29,7 @@ from sparktf.gating import (
     levels_after,
     rows_needed,
 )
-from sparktf.keep import KeepRule
+from sparktf.results.keep import KeepRule
 
 CHAMPION = Opponent("version 14", 14)
 UP, DOWN = KeepRule(metric="auc", mode="max"), KeepRule(metric="auc", mode="min")

@@ -13,14 +13,14 @@ from lakes import lake_config, plan_lake, write_lake
 from pretend import PretendDriver, pretend_config, unmeasured
 
 from sparktf.cli import main
-from sparktf.comparison import Comparison, Difference
 from sparktf.errors import GatedError, NotComparedError, StorageError, Verdict
 from sparktf.knobs import KNOBS
 from sparktf.nightly.foreknowledge import date_of
 from sparktf.nightly.history import read_history
 from sparktf.nightly.night import Night
-from sparktf.nightly.serving import Serving
-from sparktf.result import Application, RunResult
+from sparktf.published.serving import Serving
+from sparktf.results.comparison import Comparison, Difference
+from sparktf.results.result import Application, RunResult
 from sparktf.storage import FileSystems
 from sparktf.storage.local import LocalStorage
 from sparktf.wire.control import TrainerSpec

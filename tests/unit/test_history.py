@@ -17,7 +17,7 @@ from sparktf.errors import NotStoredError, PreflightError, Verdict
 from sparktf.knobs import KNOBS
 from sparktf.nightly.history import RunRecord, names_in_history, read_history
 from sparktf.nightly.night import Night
-from sparktf.result import Application
+from sparktf.results.result import Application
 from sparktf.rundir import RunDirectory
 from sparktf.storage import FileSystems, Storage
 from sparktf.storage.local import LocalStorage

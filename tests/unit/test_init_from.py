@@ -11,16 +11,16 @@ import pytest
 from lakes import plan_lake, write_lake
 from pretend import PretendDriver, pretend_config, unmeasured
 
-from sparktf.carried import Carried, CarriedVariable
 from sparktf.config.job import JobConfig
 from sparktf.config.load import parse_config
 from sparktf.driver.plan.paths import normalised
 from sparktf.errors import ConfigError, NodeLostError, Verdict
 from sparktf.knobs import KNOBS
 from sparktf.nightly.night import Night
-from sparktf.nightly.serving import ModelManifest
 from sparktf.nightly.warm_start import Beginning, FoundModel, beginning_of, decide, is_full_due
-from sparktf.result import Application, RunResult
+from sparktf.published.serving import ModelManifest
+from sparktf.results.carried import Carried, CarriedVariable
+from sparktf.results.result import Application, RunResult
 from sparktf.rundir import RunDirectory
 from sparktf.storage import FileSystems
 from sparktf.wire.model_source import ModelSource

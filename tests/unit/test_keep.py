@@ -8,7 +8,7 @@ import pytest
 
 from sparktf.config.train import TrainConfig
 from sparktf.errors import ModelContractError
-from sparktf.keep import Evaluation, KeepRule, keep_rule, merged
+from sparktf.results.keep import Evaluation, KeepRule, keep_rule, merged
 
 METRICS = ("loss", "label_loss", "label_accuracy", "click_auc", "churn", "error_accuracy")
 

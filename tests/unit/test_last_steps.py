@@ -19,7 +19,7 @@ from sparktf.errors import NotStoredError, StoragePermissionError, Verdict
 from sparktf.knobs import KNOBS
 from sparktf.nightly.history import read_history
 from sparktf.nightly.night import Night
-from sparktf.result import Application, RunResult
+from sparktf.results.result import Application, RunResult
 from sparktf.rundir import RunDirectory
 from sparktf.storage import FileSystems, Storage
 from sparktf.storage.local import LocalStorage

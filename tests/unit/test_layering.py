@@ -19,63 +19,88 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 
-BASE = {"root", "config", "wire"}
-NODE = BASE | {"storage", "feed"}
-PLAN = NODE | {"driver/plan"}
-ATTEMPT = PLAN | {"driver/attempt"}
-GANG = ATTEMPT | {"driver/console", "executor"}
+BASE = {"root", "process", "results", "config", "wire"}
+STORAGE = {"storage", "storage/file_systems", "storage/transactions"}
+FEED = {"feed/arrays", "feed/formats"}
+NODE = BASE | STORAGE | FEED | {"feed", "feed/channel"}
+PLAN = BASE | STORAGE | FEED | {"statistics", "driver/plan"}
+ATTEMPT = PLAN | {"driver/attempt/rows", "driver/attempt"}
+GANG = ATTEMPT | {"console", "executor"}
 WATCH = GANG | {"driver/gang", "driver/commit", "driver/writer"}
-RUN = WATCH | {"driver/hooks", "driver/journal", "driver/output", "driver/watch"}
+RUN = WATCH | {"driver/hooks", "driver/journal", "driver/output", "driver/run_time", "driver/watch"}
 SPARK = NODE | {"executor", "driver/code", "driver/gang"}
 SOURCE = PLAN | SPARK | {"driver/spark"}
+SERVICE = PLAN | {"console", "published", "nightly"}
+MODEL = BASE | {"feed/arrays", "layers", "trainer/model"}
+SHARED = "trainer/parameter_server/shared_updates"
+UPDATE = "trainer/parameter_server/update"
+CHECKPOINT = "trainer/parameter_server/checkpoint"
+MEMBERSHIP = "trainer/parameter_server/membership"
 
 # Room -> rooms of sparktf that it may import besides itself. `entry` is what stands above all: the lazy public names
 # and the console script. Nobody imports trainer.
 MAY_IMPORT = {
     "root": set(),
-    "config": {"root"},
-    "wire": {"root", "config"},
+    "process": {"root"},
+    "results": {"root"},
+    "config": {"root", "results"},
+    "wire": {"root", "results", "config"},
+    "console": {"root", "results", "wire"},
     "layers": {"root"},
-    "storage": BASE,
-    "feed": BASE | {"storage"},
-    "executor": NODE,
+    "storage": {"root"},
+    "storage/hdfs": {"root", "storage"},
+    "storage/file_systems": {"root", "storage", "storage/hdfs"},
+    "storage/transactions": {"root", "results", "wire", "storage"},
+    "published": {"root", "storage", "storage/transactions"},
+    "feed/arrays": {"root"},
+    "feed/formats": {"root", "storage", "feed/arrays"},
+    "feed": BASE | {"storage", "feed/arrays", "feed/formats"},
+    "feed/channel": BASE | {"feed", "feed/arrays"},
+    "statistics": {"root", "feed/arrays"},
+    "executor": NODE | {"statistics"},
     "driver": set(),
     "driver/code": BASE,
-    "driver/plan": NODE,
-    "driver/attempt": PLAN,
-    "driver/console": BASE,
-    "driver/output": PLAN,
+    "driver/plan": BASE | STORAGE | FEED | {"statistics"},
+    "driver/attempt/rows": BASE | {"driver/plan", "feed/channel"},
+    "driver/attempt": BASE | {"driver/plan", "driver/attempt/rows"},
+    "driver/event_log": {"root", "results"},
+    "driver/run_time": {"root", "results"},
+    "driver/output": PLAN | {"driver/event_log"},
     "driver/commit": ATTEMPT,
     "driver/writer": BASE,
     "driver/gang": GANG,
     "driver/watch": WATCH,
-    "driver/journal": BASE | {"driver/console", "driver/gang"},
+    "driver/journal": BASE | {"console", "driver/event_log", "driver/gang"},
     "driver/hooks": PLAN | {"driver/gang"},
     "driver/run": RUN,
     "driver/spark": SPARK,
     "driver/source": SOURCE,
     "driver/check": SOURCE | {"driver/source", "driver/output"},
     "driver/spark_site": SOURCE | {"driver/source"},
-    "nightly": PLAN | {"driver/console", "driver/gang", "driver/hooks"},
-    "predict": SOURCE | {"driver/source", "nightly"},
+    "nightly": PLAN | {"console", "published", "driver/gang", "driver/hooks"},
+    "predict": SOURCE | {"driver/source", "published", "nightly"},
     "tfrecords": SOURCE | {"driver/source"},
     "compat": GANG | SPARK | {"driver/spark", "driver/spark_site", "tfrecords"},
-    "compat/tensorflowonspark": GANG | {"compat", "driver/spark", "nightly", "predict", "tfrecords"},
-    "program": BASE | {"driver/code"},
-    "trained": BASE | {"storage", "predict"},
-    "cluster": RUN | {"driver/code", "driver/run", "driver/spark_site", "nightly", "program", "trained"},
-    "ml": BASE | {"storage", "cluster", "predict", "program", "trained", "driver/code", "driver/spark"},
-    "main": BASE | {"cluster", "driver/spark", "predict"},
-    "trainer/model": BASE | {"feed", "layers"},
+    "compat/tensorflowonspark": GANG | {"compat", "driver/spark", "nightly", "predict", "tfrecords", "feed/channel"},
+    "api": RUN | {"driver/code", "driver/run", "driver/spark_site", "nightly", "predict"},
+    "ml": BASE | STORAGE | {"api", "predict", "driver/code", "driver/spark"},
+    "main": BASE | {"api", "console", "driver/spark", "predict"},
+    "trainer/model": MODEL - {"trainer/model"},
     "trainer/node": NODE | {"trainer/model"},
     "trainer/sync": NODE | {"trainer/model", "trainer/node"},
-    "trainer/parameter_server": NODE | {"layers", "trainer/model", "trainer/node"},
+    UPDATE: MODEL,
+    SHARED: MODEL | {UPDATE},
+    CHECKPOINT: NODE | {"trainer/model", "trainer/node"},
+    MEMBERSHIP: NODE | {"trainer/model", "trainer/node"},
+    "trainer/parameter_server": NODE
+    | {"layers", "trainer/model", "trainer/node", UPDATE, SHARED, CHECKPOINT, MEMBERSHIP},
     "trainer": NODE | {"trainer/model", "trainer/node", "trainer/sync", "trainer/parameter_server"},
-    "submit": BASE | {"storage", "driver/code", "driver/plan", "driver/console", "driver/output", "driver/spark"},
-    "runs": BASE | {"storage", "driver/console", "driver/plan", "nightly", "submit"},
-    "preview": PLAN | {"driver/check", "driver/console", "driver/output", "driver/spark", "nightly", "runs", "submit"},
-    "entry": BASE
-    | {"cluster", "predict", "trained", "driver/check", "nightly", "preview", "runs", "storage", "submit"},
+    "submit": BASE
+    | STORAGE
+    | {"console", "driver/code", "driver/plan", "driver/event_log", "driver/output", "driver/spark"},
+    "runs": BASE | STORAGE | {"console", "driver/plan", "published", "nightly", "submit"},
+    "preview": SERVICE | {"driver/check", "driver/gang", "driver/output", "driver/spark", "runs", "submit"},
+    "entry": BASE | STORAGE | {"api", "console", "predict", "driver/check", "nightly", "preview", "runs", "submit"},
     "jobs": BASE | {"main", "entry", "layers"},
 }
 ENTRY_MODULES = {"sparktf", "sparktf.cli"}
@@ -85,13 +110,11 @@ TENSORFLOW = {"tensorflow", "keras", "tf_keras"}
 SEE_PYSPARK = {
     "compat",
     "compat/tensorflowonspark",
-    "program",
-    "trained",
+    "api",
     "tfrecords",
     "driver/spark",
     "driver/source",
     "driver/spark_site",
-    "cluster",
     "main",
     "predict",
     "ml",
@@ -99,7 +122,8 @@ SEE_PYSPARK = {
     "jobs",
 }
 SEE_TENSORFLOW = {"trainer", "trainer/sync", "trainer/parameter_server", "trainer/node", "trainer/model", "layers"}
-SEE_TENSORFLOW |= {"trained"}  # where a program asks for the model itself
+SEE_TENSORFLOW |= {UPDATE, SHARED, CHECKPOINT, MEMBERSHIP}
+SEE_TENSORFLOW |= {"api"}  # where a program asks for the model itself
 
 # Files that may end the process, take signals or set up logging: each is the first code of a process.
 ENTRY_POINTS = {
@@ -107,7 +131,7 @@ ENTRY_POINTS = {
     "sparktf/compat/tensorflowonspark/__main__.py",
     "sparktf/config/page.py",
     "sparktf/main.py",
-    "sparktf/supported.py",
+    "sparktf/process/supported.py",
     "sparktf/nightly/errand.py",
     "sparktf/nightly/mlflow_writer.py",
     "sparktf/trainer/__main__.py",
@@ -142,6 +166,7 @@ MAY_ASK_FOR_ROLES = (
 RUNS_BY_THE_CLOCK = {
     "driver/gang",
     "driver/attempt",
+    "driver/attempt/rows",
     "driver/run",
     "driver/watch",
     "driver/commit",
@@ -152,7 +177,7 @@ RUNS_BY_THE_CLOCK_TOO = {
     "sparktf/storage/fence.py",
     "sparktf/storage/fence_watch.py",
     "sparktf/storage/ownership.py",
-    "sparktf/driver/console.py",
+    "sparktf/console/console.py",
 }
 TIME_CALLS = {"time.time", "time.monotonic", "time.sleep", "threading.Thread", "threading.Timer"}
 
@@ -181,7 +206,7 @@ def room_of(module: str) -> str:
         return "jobs"
     if module in ENTRY_MODULES:
         return "entry"
-    for length in (2, 1):
+    for length in (3, 2, 1):
         if (room := "/".join(below[:length])) in MAY_IMPORT:
             return room
     return "root" if not (ROOT / "sparktf" / Path(*below)).is_dir() and len(below) == 1 else "/".join(below)

@@ -29,7 +29,7 @@ from sparktf.feed.leased_parts import LeasedParts
 from sparktf.feed.pipeline import NodeFeed
 from sparktf.feed.receipts import Receipts
 from sparktf.knobs import KNOBS
-from sparktf.result import NodeInput
+from sparktf.results.result import NodeInput
 from sparktf.sequence import Cursor, Interval, Piece, Stream, merge
 from sparktf.storage import open_storage
 from sparktf.topology import NodeId, Role

@@ -19,7 +19,7 @@ from sparktf.driver.attempt.unleased import BlockLayout
 from sparktf.driver.plan.locality import NO_HOST, Groups
 from sparktf.driver.plan.plan import Plan
 from sparktf.errors import RefusedError, RowAccountingError
-from sparktf.result import NodeInput
+from sparktf.results.result import NodeInput
 from sparktf.sequence import Cursor, EpochOrder, Interval, Piece, Slices, Stream, remaining
 from sparktf.topology import NodeId, Role
 from sparktf.wire.leasing import BlockLease, BlockLeaseRequest, Closed, Fetched, Receipt

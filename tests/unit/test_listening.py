@@ -11,7 +11,7 @@ from pretend import PretendDriver, SetClock, WatchedStorage, pretend_config
 
 from sparktf.clock import ListeningClock
 from sparktf.knobs import KNOBS
-from sparktf.result import Application
+from sparktf.results.result import Application
 
 ROWS = 20
 

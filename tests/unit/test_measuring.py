@@ -13,16 +13,16 @@ import pyarrow.parquet as pq
 import pytest
 from lakes import plan_lake, rewrite
 
-from sparktf.column_statistics import ColumnStatistics
 from sparktf.driver.plan.plan import Plan
 from sparktf.errors import CorruptFileError
 from sparktf.executor import measuring
 from sparktf.executor.measuring import MeasureSettings, TablePart, measure_splits
-from sparktf.feed.column_parts import ColumnKind, put_together
-from sparktf.feed.column_sketch import Room
 from sparktf.hadoop import HadoopConf
 from sparktf.predicate import Condition, Op
 from sparktf.sequence import Split, Stream
+from sparktf.statistics.column_parts import ColumnKind, put_together
+from sparktf.statistics.column_sketch import Room
+from sparktf.statistics.column_statistics import ColumnStatistics
 
 KINDS = {
     "a": ColumnKind.NUMBER,

@@ -10,8 +10,8 @@ import pytest
 from sparktf.config.job import JobConfig
 from sparktf.config.patience import EarlyStoppingConfig, ReduceLrConfig
 from sparktf.errors import ConfigError, ModelContractError
-from sparktf.keep import EpochLoss, Evaluation, KeepRule, metric_rule
-from sparktf.plateau import by_epoch, in_words, is_enough, is_reduction_due, standstill
+from sparktf.results.keep import EpochLoss, Evaluation, KeepRule, metric_rule
+from sparktf.trainer.node.plateau import by_epoch, in_words, is_enough, is_reduction_due, standstill
 
 LEAST = KeepRule(metric="loss", mode="min")
 MOST = KeepRule(metric="loss", mode="max")

@@ -13,7 +13,7 @@ import pytest
 
 from sparktf.errors import PreflightError
 from sparktf.feed.server import DataServer
-from sparktf.ports import LOOPBACK, HeldPort, at_free_port, started
+from sparktf.process.ports import LOOPBACK, HeldPort, at_free_port, started
 
 
 @pytest.fixture

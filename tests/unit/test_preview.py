@@ -24,9 +24,9 @@ from sparktf.driver.plan.planner import plan_source
 from sparktf.driver.run import Run
 from sparktf.errors import SparkTFError
 from sparktf.knobs import KNOBS
-from sparktf.nightly.forecast import Forecast
 from sparktf.nightly.night import Night
-from sparktf.result import Application, RunResult
+from sparktf.preview.forecast import Forecast
+from sparktf.results.result import Application, RunResult
 from sparktf.rundir import RunDirectory
 from sparktf.storage import FileSystems, normalise, open_storage
 from sparktf.storage.local import LocalStorage

@@ -12,11 +12,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from sparktf.cluster import Cluster, train
+from sparktf.api.cluster import Cluster, train
+from sparktf.api.program import program_config
 from sparktf.driver.code.code_files import code_files
 from sparktf.driver.code.function_module import name_functions
 from sparktf.errors import ConfigError
-from sparktf.program import program_config
 
 
 def imported(name: str, folder: Path) -> Any:

@@ -18,7 +18,7 @@ from published import NOW_S, Lab
 from sparktf.driver.plan.plan import Plan
 from sparktf.knobs import KNOBS
 from sparktf.nightly.pruning import Pruner
-from sparktf.result import Application
+from sparktf.results.result import Application
 from sparktf.rundir import RunDirectory
 from sparktf.storage import Storage
 from sparktf.storage.leftovers import LEFT_S

@@ -24,7 +24,7 @@ from sparktf.errors import (
 from sparktf.knobs import KNOBS
 from sparktf.nightly.night import Night
 from sparktf.nightly.readiness import Lake, await_ready
-from sparktf.result import Application, RunResult
+from sparktf.results.result import Application, RunResult
 from sparktf.storage import FileEntry, FileSystems
 from sparktf.storage.local import LocalStorage
 

@@ -20,7 +20,7 @@ from sparktf.driver.gang.roster import ExecutorFacts
 from sparktf.driver.gang.seating import attempt_result, seat
 from sparktf.errors import PreflightError, RefusedError
 from sparktf.message import Message
-from sparktf.result import Application
+from sparktf.results.result import Application
 from sparktf.sequence import Cursor
 from sparktf.storage.local import LocalStorage
 from sparktf.topology import NodeId, Role

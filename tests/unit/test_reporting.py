@@ -17,10 +17,7 @@ from pretend import PretendClock, PretendDriver, WatchedStorage, pretend_config,
 from reported import HOSTILE, StoredRuns, statistics
 
 from sparktf.cli import main
-from sparktf.column_statistics import Spread
-from sparktf.comparison import Comparison, Difference
 from sparktf.errors import ErrorRecord, NotStoredError, PreflightError, StorageError, Verdict
-from sparktf.events import AttemptBegun, AttemptEnded, CourseSeen, Event, LogEntry, RunBegun, RunEnded
 from sparktf.knobs import KNOBS
 from sparktf.nightly.data_checks import Baseline
 from sparktf.nightly.night import Night
@@ -32,9 +29,12 @@ from sparktf.nightly.report.index_page import SHOWN, indexed_runs, write_index
 from sparktf.nightly.report.run_page import run_page
 from sparktf.nightly.report.stored import SeenAttempt, gather, told_by
 from sparktf.nightly.report.words import moment
-from sparktf.result import Application, RunResult
+from sparktf.results.comparison import Comparison, Difference
+from sparktf.results.events import AttemptBegun, AttemptEnded, CourseSeen, Event, LogEntry, RunBegun, RunEnded
+from sparktf.results.result import Application, RunResult
+from sparktf.results.samples import Samples
 from sparktf.rundir import RunDirectory
-from sparktf.samples import Samples
+from sparktf.statistics.column_statistics import Spread
 from sparktf.storage import FileSystems
 from sparktf.storage.base import Storage
 from sparktf.storage.last_word import LastWord

@@ -8,7 +8,7 @@ import sys
 FORGET = """
 import threading
 import pyarrow as pa
-from sparktf.resident import forget_libraries
+from sparktf.process.resident import forget_libraries
 
 def files_kib():
     return next(int(line.split()[1]) for line in open("/proc/self/status") if line.startswith("RssFile"))
@@ -35,7 +35,7 @@ def test_libraries_are_given_back_and_come_back_when_they_are_needed() -> None:
 
 
 def test_the_greatest_memory_is_that_of_this_process_alone() -> None:
-    mib = "from sparktf.resident import greatest_mib; held = b'x' * {}; print(greatest_mib())"
+    mib = "from sparktf.process.resident import greatest_mib; held = b'x' * {}; print(greatest_mib())"
     small, large = (
         int(subprocess.run([sys.executable, "-c", mib.format(n)], check=True, capture_output=True, text=True).stdout)
         for n in (0, 200 << 20)

@@ -6,7 +6,7 @@ import pytest
 
 from sparktf.driver.gang.gang import differing_versions
 from sparktf.errors import ErrorRecord, Verdict
-from sparktf.result import Application, AttemptResult, NodeInput, NodeResult, RunResult
+from sparktf.results.result import Application, AttemptResult, NodeInput, NodeResult, RunResult
 
 
 def result(verdict: Verdict, error: str = "ModelError", application: str = "app", attempt: int = 1) -> RunResult:

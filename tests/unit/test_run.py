@@ -20,9 +20,9 @@ from sparktf.driver.commit import Commit, Committer
 from sparktf.driver.gang.site import Voice
 from sparktf.driver.hooks import Hooks
 from sparktf.errors import DataError, NotStoredError, TimeUpError, Verdict
-from sparktf.keep import Evaluation, KeepRule
 from sparktf.knobs import KNOBS
-from sparktf.result import Application, EpochRows
+from sparktf.results.keep import Evaluation, KeepRule
+from sparktf.results.result import Application, EpochRows
 from sparktf.rundir import RunDirectory, checkpoint_name
 from sparktf.sequence import Cursor
 from sparktf.storage.local import LocalStorage

@@ -14,7 +14,7 @@ from sparktf.config.load import parse_config
 from sparktf.driver.run import Run
 from sparktf.errors import ConfigError
 from sparktf.main import parse
-from sparktf.result import Application
+from sparktf.results.result import Application
 from sparktf.rundir import RunDirectory
 
 BAD = [

@@ -19,18 +19,18 @@ from rich.console import Console
 
 from sparktf.cli import main
 from sparktf.config.job import JobConfig
-from sparktf.driver.console import Display
+from sparktf.console.console import Display
+from sparktf.driver.event_log import EventLog, next_segment
 from sparktf.driver.gang.site import Voice
 from sparktf.driver.hooks import Hooks
 from sparktf.driver.plan.planner import plan_source
 from sparktf.driver.run import Run
 from sparktf.errors import ConfigError, PreflightError, Verdict
-from sparktf.event_log import EventLog, next_segment
-from sparktf.events import Event, LineSaid, RunBegun, RunEnded
 from sparktf.knobs import KNOBS
 from sparktf.nightly.history import RunRecord, keep_record
 from sparktf.nightly.night import Night
-from sparktf.result import Application, RunResult
+from sparktf.results.events import Event, LineSaid, RunBegun, RunEnded
+from sparktf.results.result import Application, RunResult
 from sparktf.rundir import RunDirectory
 from sparktf.runs.finding import FoundRun, find_output, find_run
 from sparktf.runs.listing import parse_since, print_runs

@@ -9,8 +9,8 @@ import pyarrow as pa
 import pytest
 
 from sparktf.executor.scored_rows import as_arrow, of_good_rows, scored_column
-from sparktf.exported import ModelOutput
 from sparktf.feed.columns import Strings
+from sparktf.wire.exported import ModelOutput
 
 
 def output(*shape: int | None, dtype: str = "float32") -> ModelOutput:

@@ -23,8 +23,8 @@ from sparktf.errors import ConfigError, FencedOffError, ModelContractError, Stor
 from sparktf.knobs import KNOBS
 from sparktf.nightly.night import Night
 from sparktf.nightly.release import release_of, stored_release
-from sparktf.nightly.serving import Published, Serving
-from sparktf.result import Application, RunResult
+from sparktf.published.serving import Published, Serving
+from sparktf.results.result import Application, RunResult
 from sparktf.rundir import RunDirectory
 from sparktf.storage import FileSystems, Storage
 from sparktf.storage.checkpoints import MANIFEST

@@ -10,11 +10,11 @@ import pytest
 from pretend import PretendClock
 from rich.console import Console
 
-from sparktf.driver.console import Display
+from sparktf.console.console import Display
+from sparktf.driver.event_log import EventLog
 from sparktf.errors import Verdict
-from sparktf.event_log import EventLog
-from sparktf.events import LineSaid, RunBegun, RunEnded
-from sparktf.result import Application, RunResult
+from sparktf.results.events import LineSaid, RunBegun, RunEnded
+from sparktf.results.result import Application, RunResult
 from sparktf.rundir import RunDirectory
 from sparktf.storage import open_storage
 from sparktf.storage.ownership import Ownership

@@ -12,10 +12,10 @@ import pytest
 
 from sparktf.config.load import parse_config
 from sparktf.errors import ConfigError, PreflightError
+from sparktf.process.supported import python_complaint, spark_complaint
+from sparktf.process.verdict_file import VARIABLE, told_verdict
 from sparktf.submit.environment import Programs
 from sparktf.submit.preflight import check_java, check_python, check_spark
-from sparktf.supported import python_complaint, spark_complaint
-from sparktf.verdict_file import VARIABLE, told_verdict
 
 ROOT = Path(__file__).parents[2]
 OLD_PYTHON = """\
@@ -29,7 +29,7 @@ model: m:build
 data: {path: /lake, inputs: {x: x}, targets: {y: y}}
 output: {path: /runs}
 """
-SCRIPTS = ("jobs/train.py", "jobs/predict.py", "sparktf/driver_script.py")
+SCRIPTS = ("jobs/train.py", "jobs/predict.py", "sparktf/submit/driver_script.py")
 
 
 @pytest.mark.parametrize(

@@ -12,10 +12,10 @@ from pretend import PretendClock
 
 from sparktf.config.job import JobConfig
 from sparktf.config.train import TrainConfig
+from sparktf.driver.run_time import RunTime, no_time_left
 from sparktf.errors import ConfigError, TimeUpError
 from sparktf.knobs import KNOBS
-from sparktf.run_time import RunTime, no_time_left
-from sparktf.time_limit import TimeLimit, TimeOfDay, Took, is_time_up, reserve_s, time_limit
+from sparktf.results.time_limit import TimeLimit, TimeOfDay, Took, is_time_up, reserve_s, time_limit
 
 BERLIN = ZoneInfo("Europe/Berlin")
 

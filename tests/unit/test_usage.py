@@ -11,9 +11,9 @@ import pytest
 
 from sparktf.driver.attempt.advice import advise
 from sparktf.driver.attempt.members import Trainer
+from sparktf.results.usage import Staleness, Usage, WorkTime
 from sparktf.topology import NodeId, Role
 from sparktf.trainer.parameter_server.meter import Connections, ProcessMeter, WorkMeter
-from sparktf.usage import Staleness, Usage, WorkTime
 
 WORKER = NodeId(role=Role.WORKER, index=0)
 GIB = 2**30

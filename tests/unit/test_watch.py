@@ -15,7 +15,7 @@ from lakes import plan_lake, write_lake
 from pretend import PretendDriver, WatchedStorage, pretend_config
 
 from sparktf.errors import NodeLostError, NotStoredError
-from sparktf.result import Application
+from sparktf.results.result import Application
 
 ROWS = 20
 PATIENCE_S = 5.0

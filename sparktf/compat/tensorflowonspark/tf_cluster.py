@@ -19,7 +19,7 @@ from sparktf.compat.tensorflowonspark.tf_node import TFNodeContext
 from sparktf.driver.spark.application import slots_of
 from sparktf.errors import ConfigError
 from sparktf.feed.guest_feed import GuestQueue
-from sparktf.ports import LOOPBACK
+from sparktf.process.ports import LOOPBACK
 from sparktf.wire.guest import GuestNode
 
 _EPOCHS = 10

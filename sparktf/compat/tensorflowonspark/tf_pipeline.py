@@ -21,11 +21,11 @@ from pyspark.sql import types as t
 from sparktf.compat.tensorflowonspark.tf_cluster import InputMode, run
 from sparktf.driver.spark.application import hadoop_conf
 from sparktf.errors import ConfigError, ModelContractError
-from sparktf.exported import ModelFeed, ModelOutput
 from sparktf.feature import Feature, FeedSpec, Kind
 from sparktf.predict.exported_model import ExportedModel, saved_files
 from sparktf.predict.loaded import SIGNATURE, LoadedModel, quoted
 from sparktf.storage import FileSystems, Storage
+from sparktf.wire.exported import ModelFeed, ModelOutput
 
 _TAG = "serve"
 _SIGNATURE_MODULE = "sparktf.trainer.signature"

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from sparktf.errors import ErrorRecord, Verdict
-from sparktf.result import NodeInput
+from sparktf.results.result import NodeInput
 from sparktf.topology import NodeId
 from sparktf.wire.control import EpochDone
 from sparktf.wire.leasing import Receipt

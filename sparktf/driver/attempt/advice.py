@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 
-from sparktf.usage import Usage, WorkTime
+from sparktf.results.usage import Usage, WorkTime
 
 _LEAST_S = 10.0
 """What trains for less is as much its start as its training."""

@@ -32,7 +32,7 @@ from sparktf.driver.attempt.shares import Dealing, done_of, keeps
 from sparktf.driver.plan.plan import Plan
 from sparktf.errors import DataError, ErrorRecord, RefusedError, RowAccountingError, record_of
 from sparktf.lifecycle import ATTEMPT, AttemptEvent, AttemptState, TrainerEvent, TrainerState, step
-from sparktf.result import NodeInput
+from sparktf.results.result import NodeInput
 from sparktf.sequence import Cursor, Stream
 from sparktf.topology import NodeId
 from sparktf.wire.control import (

@@ -6,7 +6,7 @@ import threading
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from sparktf.keep import Evaluation, KeepRule
+from sparktf.results.keep import Evaluation, KeepRule
 from sparktf.sequence import Cursor
 from sparktf.wire.evaluating import NextCommit
 from sparktf.wire.restore import BestWeights, Committed, Restore

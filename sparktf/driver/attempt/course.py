@@ -11,7 +11,7 @@ from typing import Any
 
 from sparktf.driver.attempt.accounting import EpochAccount
 from sparktf.driver.attempt.members import Members
-from sparktf.samples import Samples
+from sparktf.results.samples import Samples
 from sparktf.topology import NodeId
 
 _MOST = 200

@@ -11,8 +11,8 @@ from sparktf.driver.attempt.members import Members, Trainer, have_met
 from sparktf.driver.attempt.saves import Save, Start
 from sparktf.driver.attempt.unfollowed import FRUITLESS
 from sparktf.errors import ErrorRecord, RefusedError, Verdict
-from sparktf.keep import Evaluation, KeepRule
 from sparktf.lifecycle import TrainerState
+from sparktf.results.keep import Evaluation, KeepRule
 from sparktf.sequence import Stream
 from sparktf.topology import NodeId, Role
 from sparktf.wire.control import AssignmentRequest, Metrics, Ready

@@ -6,8 +6,8 @@ from collections.abc import Iterable
 
 from sparktf.driver.attempt.accounting import EpochAccount, MadeByWorker
 from sparktf.driver.attempt.members import Members
+from sparktf.results.usage import Made, Staleness, Usage
 from sparktf.topology import NodeId
-from sparktf.usage import Made, Staleness, Usage
 
 
 def made_by(accounts: Iterable[EpochAccount], members: Members) -> dict[NodeId, Made]:

@@ -7,7 +7,6 @@ import signal
 from collections.abc import Container, Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
-from sparktf.beats import Beats, beats
 from sparktf.config.job import JobConfig
 from sparktf.config.timeouts import TimeoutsConfig
 from sparktf.driver.attempt.members import Trainer
@@ -15,6 +14,7 @@ from sparktf.errors import ErrorRecord, Verdict
 from sparktf.knobs import KNOBS
 from sparktf.lifecycle import TrainerState
 from sparktf.topology import NodeId
+from sparktf.wire.beats import Beats, beats
 
 
 class Outcome(enum.Enum):

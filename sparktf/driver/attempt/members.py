@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 
 from sparktf.errors import RefusedError
 from sparktf.lifecycle import TRAINER, TrainerEvent, TrainerState, step
+from sparktf.results.usage import Usage
 from sparktf.topology import NodeId
-from sparktf.usage import Usage
 from sparktf.wire.control import Heartbeat, Progress, Ready
 from sparktf.wire.sender import NodeMessage
 from sparktf.wire.uploads import Finished

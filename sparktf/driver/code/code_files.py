@@ -13,7 +13,7 @@ from pathlib import Path
 from sparktf.config.job import JobConfig
 from sparktf.driver.code.module import search_path
 from sparktf.errors import ConfigError
-from sparktf.module_search import find_module
+from sparktf.process.module_search import find_module
 
 LIMIT_NBYTES = 128 << 20
 """Every node gets a copy, and so code is no way for data to travel."""

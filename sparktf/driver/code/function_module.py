@@ -19,7 +19,7 @@ import cloudpickle
 
 from sparktf.driver.code.module import search_path
 from sparktf.errors import ConfigError
-from sparktf.module_search import find_module
+from sparktf.process.module_search import find_module
 
 _INSTALLED = {"site-packages", "dist-packages"}
 _TEXT = '''"""Functions of a program: made by sparktf."""

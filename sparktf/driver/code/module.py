@@ -19,7 +19,7 @@ from types import ModuleType, TracebackType
 
 from sparktf.config.job import JobConfig
 from sparktf.errors import ConfigError, ErrorRecord, ModelContractError, ModelError, SparkTFError, Verdict
-from sparktf.module_search import find_module
+from sparktf.process.module_search import find_module
 
 # Star imports of these say nothing about the functions that a configuration names.
 _KNOWN = sys.stdlib_module_names | {"tensorflow", "keras", "tf_keras", "numpy"}

@@ -15,7 +15,7 @@ from pydantic import ValidationError
 from sparktf.config.job import JobConfig
 from sparktf.driver.gang.site import Handler
 from sparktf.errors import RefusedError, SparkTFError
-from sparktf.ports import LOOPBACK
+from sparktf.process.ports import LOOPBACK
 from sparktf.told import log_of
 from sparktf.wire.certificates import new_tls_material
 from sparktf.wire.control import Action

@@ -9,10 +9,10 @@ from rich.console import Console
 
 from sparktf.clock import ListeningClock
 from sparktf.config.job import JobConfig
+from sparktf.console.console import Display
 from sparktf.driver.attempt.attempt import Attempt
 from sparktf.driver.attempt.feeding import Feeders
 from sparktf.driver.attempt.health import rhythm_of
-from sparktf.driver.console import Display
 from sparktf.driver.gang.gathering import Need, Next, gathered, late_spares, stopped
 from sparktf.driver.gang.handlers import Dispatcher
 from sparktf.driver.gang.placement import best_nodes
@@ -24,7 +24,7 @@ from sparktf.executor.agent import AgentSettings, installed_versions
 from sparktf.executor.feeder import FeederSettings
 from sparktf.knobs import KNOBS
 from sparktf.lifecycle import GANG, GangEvent, GangState, step
-from sparktf.ports import LOOPBACK
+from sparktf.process.ports import LOOPBACK
 from sparktf.sequence import Stream
 from sparktf.wire.control import TrainerSpec
 

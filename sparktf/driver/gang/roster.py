@@ -7,9 +7,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from sparktf.beats import SMALL, Beats
 from sparktf.errors import RefusedError
 from sparktf.lifecycle import AGENT, AgentEvent, AgentState, step
+from sparktf.wire.beats import SMALL, Beats
 from sparktf.wire.control import (
     Ack,
     AgentHeartbeat,

@@ -16,11 +16,11 @@ from sparktf.driver.attempt.restart import root_cause
 from sparktf.driver.gang.placement import HostNbytes, apart, best_nodes, seats
 from sparktf.driver.gang.roster import AgentRecord, ExecutorFacts
 from sparktf.driver.plan.plan import NODES
-from sparktf.result import AttemptResult, NodeResult
+from sparktf.results.result import AttemptResult, NodeResult
+from sparktf.results.usage import Usage
 from sparktf.sequence import Cursor, Stream
 from sparktf.storage.base import Storage
 from sparktf.topology import ClusterSpec, GangShape, NodeId, Role, in_words
-from sparktf.usage import Usage
 from sparktf.wire.control import TrainerSpec
 
 

@@ -16,7 +16,7 @@ from sparktf.driver.plan.plan import Plan
 from sparktf.executor.agent import AgentSettings
 from sparktf.executor.feeder import FeederSettings
 from sparktf.message import Message
-from sparktf.result import Application
+from sparktf.results.result import Application
 from sparktf.storage import FileSystems, Storage
 from sparktf.wire.control import Action
 from sparktf.wire.security import ControlAccess

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from sparktf.column_statistics import number_of
 from sparktf.config.checks import ChecksConfig, ColumnBounds
 from sparktf.driver.plan.features import ColumnType, Family, Schema, nearest
 from sparktf.errors import ConfigError
 from sparktf.feature import Feature
+from sparktf.statistics.column_statistics import number_of
 
 _OTHER_NUMBERS = ("boolean", "time", "interval day to second")
 """What becomes a number for the model, and is none for statistics."""

@@ -15,7 +15,6 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import types as t
 from pyspark.sql.pandas.types import to_arrow_type
 
-from sparktf.column_statistics import TableStatistics
 from sparktf.config.job import JobConfig
 from sparktf.driver.plan.plan import Plan
 from sparktf.driver.source.footer_types import footer_types
@@ -30,10 +29,11 @@ from sparktf.executor.measuring import (
     read_part,
 )
 from sparktf.feature import FeedSpec, Kind
-from sparktf.feed.column_parts import ColumnKind, put_together
-from sparktf.feed.column_sketch import Room, no_part
 from sparktf.feed.vectors import is_vector
 from sparktf.sequence import Keep, Split, Stream
+from sparktf.statistics.column_parts import ColumnKind, put_together
+from sparktf.statistics.column_sketch import Room, no_part
+from sparktf.statistics.column_statistics import TableStatistics
 from sparktf.storage import FileSystems
 
 _TASKS_A_CORE = 2

@@ -20,7 +20,7 @@ from sparktf.driver.spark.catalog import catalog_settings
 from sparktf.driver.spark.log import quiet_settings
 from sparktf.errors import PreflightError
 from sparktf.hadoop import HadoopConf
-from sparktf.result import Application
+from sparktf.results.result import Application
 
 _LOCAL = re.compile(r"^local(?:\[(\d+|\*)(?:,\s*\d+)?\])?$")
 _LOCAL_CLUSTER = re.compile(r"^local-cluster\[\s*(\d+)\s*,\s*(\d+)\s*,\s*(\d+)\s*\]$")

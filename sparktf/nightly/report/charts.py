@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from sparktf.comparison import TOLERATED, Difference
-from sparktf.events import MetricsSeen
 from sparktf.nightly.report.drawing import BAD, CARD, GOOD, INK, LINE, MUTED, NOW, SERIES, THEN, WARN, Pen, figure_of
 from sparktf.nightly.report.drift import ColumnShape
 from sparktf.nightly.report.stored import SeenAttempt
+from sparktf.results.comparison import TOLERATED, Difference
+from sparktf.results.events import MetricsSeen
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

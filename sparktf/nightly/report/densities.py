@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from sparktf.column_statistics import RANKS, ColumnStatistics, Spread, Value
+from sparktf.statistics.column_statistics import RANKS, ColumnStatistics, Spread, Value
 
 Floats = npt.NDArray[np.float64]
 

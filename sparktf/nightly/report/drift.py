@@ -7,10 +7,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from sparktf.column_statistics import ColumnStatistics, Spread, TableStatistics, Value, in_words
 from sparktf.nightly.data_checks import Baseline, Finding
-from sparktf.nightly.distances import divergence, has_all_values, infinity_distance
 from sparktf.nightly.report.densities import Floats, density, shared_edges, value_shares
+from sparktf.statistics.column_statistics import ColumnStatistics, Spread, TableStatistics, Value, in_words
+from sparktf.statistics.distances import divergence, has_all_values, infinity_distance
 
 DRAWN = 100
 """So many columns are drawn; of the others the figures are told."""

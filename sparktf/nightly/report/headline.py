@@ -5,9 +5,9 @@ from __future__ import annotations
 import datetime as dt
 from typing import Literal, NamedTuple
 
-from sparktf.driver.console import ending_of
+from sparktf.console.console import ending_of
 from sparktf.errors import Verdict
-from sparktf.result import RunResult
+from sparktf.results.result import RunResult
 from sparktf.storage.last_word import LastWord
 
 Tone = Literal["good", "worse", "kept", "bad", "waits", "plain"]

@@ -20,8 +20,8 @@ from sparktf.nightly.report import charts, words
 from sparktf.nightly.report.drawing import styled
 from sparktf.nightly.report.headline import Tone, headline_of, headline_of_unended, version_of
 from sparktf.nightly.report.markup import drawn
-from sparktf.nightly.serving import Serving
-from sparktf.result import RunResult
+from sparktf.published.serving import Serving
+from sparktf.results.result import RunResult
 from sparktf.rundir import EVENTS, SERVING, TERMS, RunDirectory, is_name
 from sparktf.storage.base import Storage, name_of
 from sparktf.storage.last_word import LastWord, last_word

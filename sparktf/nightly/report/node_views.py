@@ -9,7 +9,7 @@ from sparktf.nightly.report.charts import AttemptBar, MarkedBar
 from sparktf.nightly.report.drawing import Pen
 from sparktf.nightly.report.markup import drawn
 from sparktf.nightly.report.stored import SeenAttempt, StoredRun
-from sparktf.result import NodeResult
+from sparktf.results.result import NodeResult
 
 _NODES = 60
 """So many nodes stand in the table, those that waited longest first."""

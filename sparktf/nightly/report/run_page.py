@@ -6,9 +6,7 @@ import datetime as dt
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from sparktf.comparison import TOLERATED, Comparison, Difference
 from sparktf.errors import ErrorRecord
-from sparktf.events import MetricsSeen
 from sparktf.nightly.report import charts, words
 from sparktf.nightly.report.drawing import Pen, styled
 from sparktf.nightly.report.headline import headline_of, headline_of_unended, version_of
@@ -16,7 +14,9 @@ from sparktf.nightly.report.markup import drawn
 from sparktf.nightly.report.node_views import attempts_view, nodes_view
 from sparktf.nightly.report.stored import StoredRun
 from sparktf.nightly.report.table_views import carried_view, data_view
-from sparktf.result import RunResult
+from sparktf.results.comparison import TOLERATED, Comparison, Difference
+from sparktf.results.events import MetricsSeen
+from sparktf.results.result import RunResult
 
 _METRICS = 8
 """So many metrics are drawn."""

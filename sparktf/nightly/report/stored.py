@@ -10,14 +10,16 @@ from dataclasses import dataclass, field, replace
 
 from pydantic import ValidationError
 
-from sparktf.column_statistics import TableStatistics
 from sparktf.config.checks import ChecksConfig
 from sparktf.config.job import JobConfig
 from sparktf.config.load import show_config
 from sparktf.config.yaml import YamlError, load_yaml
 from sparktf.driver.plan.files import FOOTER_THREADS
 from sparktf.errors import StorageError, StorageNotFoundError
-from sparktf.events import (
+from sparktf.nightly.data_checks import Baseline, Finding, find_baseline, findings
+from sparktf.nightly.report.drift import TableDrift, drift_of
+from sparktf.nightly.report.headline import version_of
+from sparktf.results.events import (
     AttemptBegun,
     AttemptEnded,
     CourseSeen,
@@ -29,12 +31,10 @@ from sparktf.events import (
     WarningGiven,
     read_events,
 )
-from sparktf.nightly.data_checks import Baseline, Finding, find_baseline, findings
-from sparktf.nightly.report.drift import TableDrift, drift_of
-from sparktf.nightly.report.headline import version_of
-from sparktf.result import AttemptResult, RunResult
+from sparktf.results.result import AttemptResult, RunResult
+from sparktf.results.samples import Samples
 from sparktf.rundir import RunDirectory
-from sparktf.samples import Samples
+from sparktf.statistics.column_statistics import TableStatistics
 from sparktf.storage.base import Storage
 from sparktf.storage.last_word import UNHEARD, LastWord, last_word
 from sparktf.storage.results import read_result

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
-from sparktf.carried import Carried
 from sparktf.nightly.report import words
 from sparktf.nightly.report.charts import ColumnPen
 from sparktf.nightly.report.drawing import Pen
 from sparktf.nightly.report.drift import DRAWN, ColumnDrift, TableDrift
 from sparktf.nightly.report.markup import as_markup
 from sparktf.nightly.report.stored import StoredRun
+from sparktf.results.carried import Carried
 
 _OTHERS = 400
 """So many columns that are not drawn stand in a table."""

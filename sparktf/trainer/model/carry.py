@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from sparktf.carried import Carried, CarriedVariable
 from sparktf.errors import ModelContractError
+from sparktf.results.carried import Carried, CarriedVariable
 from sparktf.trainer.model.averages import begin_averages
 from sparktf.trainer.model.entries import Moves, Vocabulary, listed, moves
 from sparktf.trainer.model.lookups import Fed, fed_tables, lookups_of, same_vocabularies, tables_of, vocabulary_of

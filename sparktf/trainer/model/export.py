@@ -11,12 +11,12 @@ from typing import Any
 
 import tensorflow as tf
 
-from sparktf.exported import EXPORTED, ModelFeed, ModelOutput, inputs_alone
 from sparktf.feature import Feature, FeedSpec
 from sparktf.trainer.model.model import UserModel
 from sparktf.trainer.model.predictions import ROW_SPLITS, named_outputs
 from sparktf.trainer.model.tensors import Tensors
 from sparktf.trainer.model.written import KERAS, check_written
+from sparktf.wire.exported import EXPORTED, ModelFeed, ModelOutput, inputs_alone
 
 
 def export_model(

@@ -3,7 +3,7 @@
 Rows are read once, and all models predict each batch. Predictions and targets of many rows are kept, put into buckets
 at random, and Keras's own metrics look at one bucket after the other: their states, which add up, are kept of each
 model, bucket and slice. A metric of all rows is what Keras makes of the sum of the states; one of a resample, what it
-makes of the states of the buckets that were drawn (`sparktf.gating`).
+makes of the states of the buckets that were drawn (`sparktf.results.gating`).
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ import numpy.typing as npt
 import tensorflow as tf
 
 from sparktf.feed.columns import row_count
-from sparktf.gating import BUCKETS, Floats
+from sparktf.results.gating import BUCKETS, Floats
 from sparktf.sequence import Draw, generator
 from sparktf.trainer.model.champion import Champion
 from sparktf.trainer.model.evaluate import Evaluator, RowSource, Sharing

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from sparktf.keep import Evaluation, KeepRule, Kept
+from sparktf.results.keep import Evaluation, KeepRule, Kept
 from sparktf.trainer.node.checkpoint import LocalCheckpoint
 from sparktf.trainer.node.place import Place
 from sparktf.wire.restore import BestWeights

@@ -12,8 +12,8 @@ from typing import Any
 import tensorflow as tf
 
 from sparktf.errors import NotStoredError, StorageError
-from sparktf.keep import EpochLoss
 from sparktf.knobs import KNOBS
+from sparktf.results.keep import EpochLoss
 from sparktf.rundir import checkpoint_name
 from sparktf.storage.checkpoints import upload_folder
 from sparktf.trainer.node.checkpoint import Checkpoint

@@ -13,13 +13,13 @@ import numpy as np
 
 from sparktf.config.patience import WatchedMetric
 from sparktf.errors import PreflightError, TimeUpError
-from sparktf.keep import BEGUN, Evaluation, KeepRule, merged, metric_rule
-from sparktf.plateau import by_epoch, in_words, is_enough, is_reduction_due, standstill
+from sparktf.results.keep import BEGUN, Evaluation, KeepRule, merged, metric_rule
+from sparktf.results.stopping import Stopped
+from sparktf.results.time_limit import Ending, Took, is_time_up, reserve_s
 from sparktf.sequence import Stream
-from sparktf.stopping import Stopped
-from sparktf.time_limit import Ending, Took, is_time_up, reserve_s
 from sparktf.trainer.model.learning_rate import LearningRate
 from sparktf.trainer.node.member import Member
+from sparktf.trainer.node.plateau import by_epoch, in_words, is_enough, is_reduction_due, standstill
 from sparktf.trainer.node.position import Position
 from sparktf.trainer.node.user_callbacks import UserCallbacks
 from sparktf.trainer.node.weights import Weights

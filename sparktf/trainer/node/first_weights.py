@@ -8,8 +8,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from sparktf.carried import Carried
 from sparktf.errors import ModelContractError
+from sparktf.results.carried import Carried
 from sparktf.trainer.model.carry import Side, carry
 from sparktf.trainer.model.lookups import inputs_of
 from sparktf.trainer.model.model import UserModel

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from sparktf.errors import ModelContractError, NodeLostError
-from sparktf.resident import forget_libraries, give_back_freed
+from sparktf.process.resident import forget_libraries, give_back_freed
 from sparktf.trainer.node.report import say
 
 _MODULE = "sparktf.trainer.node.reloaded"

@@ -8,11 +8,11 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from sparktf.comparison import Comparison
 from sparktf.config.gate_section import GateConfig
 from sparktf.errors import ModelContractError, StorageNotFoundError
-from sparktf.gating import Beside, Floats, Measured, Opponent, Question, draws, judge
-from sparktf.keep import metric_rule
+from sparktf.results.comparison import Comparison
+from sparktf.results.gating import Beside, Floats, Measured, Opponent, Question, draws, judge
+from sparktf.results.keep import metric_rule
 from sparktf.trainer.model.champion import SAVED_MODEL, Champion
 from sparktf.trainer.model.evaluate import Evaluator, RowSource, Sharing
 from sparktf.trainer.model.model import UserModel

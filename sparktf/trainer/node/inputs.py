@@ -18,7 +18,7 @@ from sparktf.feed.memory import SpareMemory
 from sparktf.feed.pipeline import NodeFeed
 from sparktf.feed.receipts import Receipts
 from sparktf.feed.sample import RowSample
-from sparktf.result import NodeInput
+from sparktf.results.result import NodeInput
 from sparktf.rundir import trainer_name
 from sparktf.sequence import Stream
 from sparktf.trainer.node.bad_rows import BadRowFile

@@ -16,8 +16,8 @@ from sparktf.feed.server import DataServer
 from sparktf.feed.staged_parts import StagedParts
 from sparktf.feed.staged_rows import Budget
 from sparktf.feed.staging import Staging
-from sparktf.ports import started
-from sparktf.result import NodeInput
+from sparktf.process.ports import started
+from sparktf.results.result import NodeInput
 from sparktf.sequence import Stream
 from sparktf.trainer.node.place import Place
 from sparktf.wire.control import Action

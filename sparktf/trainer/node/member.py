@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from sparktf.carried import Carried
-from sparktf.comparison import Comparison
-from sparktf.keep import KeepRule, Kept
-from sparktf.stopping import Stopped
-from sparktf.time_limit import Ending
+from sparktf.results.carried import Carried
+from sparktf.results.comparison import Comparison
+from sparktf.results.keep import KeepRule, Kept
+from sparktf.results.stopping import Stopped
+from sparktf.results.time_limit import Ending
 from sparktf.trainer.model.model import versions
 from sparktf.trainer.node.inputs import Input
 from sparktf.trainer.node.outputs import Output

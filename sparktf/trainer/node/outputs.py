@@ -10,8 +10,8 @@ import tensorflow as tf
 
 from sparktf.errors import NotStoredError, StorageError
 from sparktf.feed.columns import Columns, row_count
-from sparktf.keep import KeepRule
 from sparktf.knobs import KNOBS
+from sparktf.results.keep import KeepRule
 from sparktf.sequence import Stream
 from sparktf.storage.checkpoints import upload_folder
 from sparktf.trainer.model.export import export_model

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import NamedTuple, Protocol, Self
 
 from sparktf.config.train import TrainConfig
-from sparktf.keep import EpochLoss
+from sparktf.results.keep import EpochLoss
 from sparktf.sequence import Interval
 from sparktf.wire.restore import Restore
 

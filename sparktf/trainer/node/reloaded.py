@@ -17,8 +17,8 @@ from collections.abc import Collection, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from sparktf.prctl import die_with
-from sparktf.resident import forget_libraries, greatest_mib
+from sparktf.process.prctl import die_with
+from sparktf.process.resident import forget_libraries, greatest_mib
 from sparktf.trainer.model.predictions import ROW_SPLITS, Predictions, as_arrays, difference, named_outputs
 
 _OWN = ("keras", "tf_keras", "sparktf", "builtins")

@@ -8,12 +8,12 @@ import time
 from contextlib import suppress
 from typing import Protocol
 
-from sparktf.beats import QUICK_S
 from sparktf.errors import ControlError, DriverLostError, RefusedError
 from sparktf.knobs import KNOBS
 from sparktf.message import Message
+from sparktf.results.usage import Usage
 from sparktf.trainer.node.position import Position, Positioned
-from sparktf.usage import Usage
+from sparktf.wire.beats import QUICK_S
 from sparktf.wire.channel import ControlClient, Silence
 from sparktf.wire.control import (
     Ack,

@@ -6,10 +6,10 @@ import time
 from dataclasses import replace
 from typing import Any, NamedTuple, Protocol
 
-from sparktf.comparison import Comparison
 from sparktf.errors import PreflightError
 from sparktf.feed.pipeline import NodeFeed
-from sparktf.keep import BEGUN, Evaluation, KeepRule, Kept, keep_rule, merged
+from sparktf.results.comparison import Comparison
+from sparktf.results.keep import BEGUN, Evaluation, KeepRule, Kept, keep_rule, merged
 from sparktf.sequence import Stream
 from sparktf.trainer.model.averages import take_averages
 from sparktf.trainer.model.evaluate import Evaluator, Sharing

@@ -19,7 +19,7 @@ from typing import NamedTuple
 import numpy as np
 
 from sparktf.feed.columns import Array
-from sparktf.usage import Usage, WorkTime
+from sparktf.results.usage import Usage, WorkTime
 
 _LIBC = ctypes.CDLL(None, use_errno=True)
 _TCP_INFO_NBYTES = 256

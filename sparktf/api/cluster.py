@@ -12,18 +12,18 @@ from pyspark import RDD
 from pyspark.sql import DataFrame, SparkSession
 from rich.console import Console
 
+from sparktf.api.program import program_config
+from sparktf.api.trained import TrainedRun
 from sparktf.config.job import JobConfig
+from sparktf.console.console import make_console
 from sparktf.driver.code.code_files import code_digest
 from sparktf.driver.code.function_module import Function
 from sparktf.driver.code.module import importable
-from sparktf.driver.console import make_console
 from sparktf.driver.gang.gang import Gang
 from sparktf.driver.run import Run
 from sparktf.driver.spark_site import SparkSite
 from sparktf.errors import ConfigError
 from sparktf.nightly.night import Night
-from sparktf.program import program_config
-from sparktf.trained import TrainedRun
 
 Data = DataFrame | RDD[Any]
 

@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from sparktf.column_statistics import COMMONEST, RANKS, ColumnStatistics, Spread, Value, ValueCount
-from sparktf.feed.sketches import Distinct, Floats, Hashes, Integers, Moments, Values, added_up, hashed, joined
+from sparktf.statistics.column_statistics import COMMONEST, RANKS, ColumnStatistics, Spread, Value, ValueCount
+from sparktf.statistics.sketches import Distinct, Floats, Hashes, Integers, Moments, Values, added_up, hashed, joined
 
 
 class ColumnKind(enum.StrEnum):

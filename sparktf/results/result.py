@@ -6,14 +6,14 @@ import json
 from collections import Counter
 from typing import Any, NamedTuple
 
-from sparktf.carried import Carried
-from sparktf.comparison import Comparison
 from sparktf.errors import ErrorRecord, RunInterruptedError, Verdict
-from sparktf.keep import Evaluation, Kept
 from sparktf.message import Message
-from sparktf.stopping import Stopped
-from sparktf.time_limit import Ending
-from sparktf.usage import Made, Usage
+from sparktf.results.carried import Carried
+from sparktf.results.comparison import Comparison
+from sparktf.results.keep import Evaluation, Kept
+from sparktf.results.stopping import Stopped
+from sparktf.results.time_limit import Ending
+from sparktf.results.usage import Made, Usage
 
 
 class NodeInput(Message):

@@ -9,9 +9,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.types as pt
 
-from sparktf.column_statistics import COMMONEST, TEXT_LENGTH
-from sparktf.feed.column_parts import ColumnKind, ColumnPart, SpreadPart, ValuesPart
-from sparktf.feed.sketches import (
+from sparktf.feed.values import numbers
+from sparktf.statistics.column_parts import ColumnKind, ColumnPart, SpreadPart, ValuesPart
+from sparktf.statistics.column_statistics import COMMONEST, TEXT_LENGTH
+from sparktf.statistics.sketches import (
     CountedValues,
     Distinct,
     Floats,
@@ -22,7 +23,6 @@ from sparktf.feed.sketches import (
     counted,
     hashed,
 )
-from sparktf.feed.values import numbers
 
 _ROWS = 1 << 15
 """Numbers looked at a time: they stay in the second-level cache while figure after figure is made of them."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 
-from sparktf.supported import start
+from sparktf.process.supported import start
 
 if __name__ == "__main__":
     scores = sys.argv[1:2] == ["predict"]  # then the options are those of jobs/predict.py

@@ -9,7 +9,7 @@ import math
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple, Protocol
 
-from sparktf.keep import Evaluation, KeepRule
+from sparktf.results.keep import Evaluation, KeepRule
 
 
 class PatienceSettings(Protocol):

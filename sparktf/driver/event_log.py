@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable
 from functools import partial
 
 from sparktf.errors import StorageError
-from sparktf.events import Event, event_line
+from sparktf.results.events import Event, event_line
 from sparktf.told import log_of
 
 _SEGMENT = re.compile(r"^(\d{6,})(?:-(\w+))?\.jsonl$")

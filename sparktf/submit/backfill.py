@@ -19,9 +19,9 @@ from rich.text import Text
 
 from sparktf.config.job import JobConfig
 from sparktf.config.train import PUBLISHED
-from sparktf.driver.console import ending_of, style_of
+from sparktf.console.console import ending_of, style_of
 from sparktf.errors import ConfigError, CorruptFileError, StorageNotFoundError, Verdict
-from sparktf.result import RunResult
+from sparktf.results.result import RunResult
 from sparktf.rundir import RunDirectory
 from sparktf.storage import FileSystems
 from sparktf.storage.results import read_result

@@ -12,10 +12,10 @@ from pydantic import PrivateAttr
 from pyspark.sql import DataFrame
 
 from sparktf.errors import ModelContractError, StorageNotFoundError
-from sparktf.events import MetricsSeen, read_events
 from sparktf.keras_file import read_keras_file, strangers
 from sparktf.predict.loaded import load_model
-from sparktf.result import RunResult
+from sparktf.results.events import MetricsSeen, read_events
+from sparktf.results.result import RunResult
 from sparktf.rundir import RunDirectory
 from sparktf.sequence import Stream
 from sparktf.storage import open_storage

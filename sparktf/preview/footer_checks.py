@@ -14,7 +14,6 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from sparktf.column_statistics import ColumnStatistics, Spread, TableStatistics
 from sparktf.config.checks import BoundsConfig, ChecksConfig, ColumnBounds, DriftBounds
 from sparktf.config.data_section import DataConfig
 from sparktf.driver.plan.features import column_type
@@ -23,8 +22,9 @@ from sparktf.driver.plan.plan import Plan
 from sparktf.feed.nested import type_of
 from sparktf.feed.parquet_file import leaf_columns, open_parquet, reading
 from sparktf.nightly.data_checks import Baseline, findings
-from sparktf.nightly.forecast import CheckFinding, ChecksForecast
+from sparktf.preview.forecast import CheckFinding, ChecksForecast
 from sparktf.sequence import Stream
+from sparktf.statistics.column_statistics import ColumnStatistics, Spread, TableStatistics
 from sparktf.storage.base import Storage
 
 MOST_CHUNKS = 1_000_000

@@ -9,7 +9,7 @@ from typing import Any
 
 from sparktf.clock import Clock, Stopwatch
 from sparktf.errors import TimeUpError
-from sparktf.time_limit import TimeLimit, TimeSettings, Took, reserve_s, time_limit
+from sparktf.results.time_limit import TimeLimit, TimeSettings, Took, reserve_s, time_limit
 
 _WORTH_SAYING_S = 1.0
 

@@ -14,11 +14,11 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from sparktf.comparison import TOLERATED, Comparison, Difference
+from sparktf.console.plain_console import PlainConsole
 from sparktf.errors import Verdict
 from sparktf.knobs import KNOBS
-from sparktf.plain_console import PlainConsole
-from sparktf.result import RunResult
+from sparktf.results.comparison import TOLERATED, Comparison, Difference
+from sparktf.results.result import RunResult
 from sparktf.told import log_of, told, words_of_error
 from sparktf.wire.control import Metrics, Progress
 

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from sparktf.column_statistics import RANKS, ColumnStatistics, Spread, Value
+from sparktf.statistics.column_statistics import RANKS, ColumnStatistics, Spread, Value
 
 Floats = npt.NDArray[np.float64]
 

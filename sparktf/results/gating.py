@@ -16,8 +16,8 @@ from typing import Any, Literal, NamedTuple, Protocol
 import numpy as np
 import numpy.typing as npt
 
-from sparktf.comparison import TOLERATED, Anchored, Comparison, Difference, Finding
-from sparktf.keep import KeepRule
+from sparktf.results.comparison import TOLERATED, Anchored, Comparison, Difference, Finding
+from sparktf.results.keep import KeepRule
 from sparktf.sequence import Draw, generator
 
 BUCKETS = 200

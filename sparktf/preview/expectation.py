@@ -13,7 +13,7 @@ from sparktf.config.job import JobConfig
 from sparktf.driver.gang.placement import best_hosts
 from sparktf.driver.plan.plan import Plan
 from sparktf.nightly.earlier_runs import ending_s
-from sparktf.nightly.forecast import (
+from sparktf.preview.forecast import (
     DataForecast,
     FormerRuns,
     HostForecast,
@@ -22,9 +22,9 @@ from sparktf.nightly.forecast import (
     TimesForecast,
     UpdatesForecast,
 )
-from sparktf.result import RunResult
+from sparktf.results.result import RunResult
+from sparktf.results.time_limit import Took, reserve_s, time_limit
 from sparktf.sequence import Integers, Stream, batch_shares
-from sparktf.time_limit import Took, reserve_s, time_limit
 
 
 def data_of(plan: Plan, planned: str) -> DataForecast:

@@ -11,8 +11,8 @@ from typing import Annotated, Any, Literal, NamedTuple
 
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 
-from sparktf.result import AttemptResult
-from sparktf.samples import Samples
+from sparktf.results.result import AttemptResult
+from sparktf.results.samples import Samples
 from sparktf.sequence import Stream
 from sparktf.topology import NodeId
 
