@@ -62,7 +62,7 @@ def _measured(name: str, schema: Schema, runs: int) -> list[tuple[float, float]]
     from sparktf.feed.blocks import PlannedParts  # noqa: PLC0415
     from sparktf.feed.pipeline import NodeFeed  # noqa: PLC0415
     from sparktf.sequence import Stream  # noqa: PLC0415
-    from sparktf.storage import open_storage  # noqa: PLC0415
+    from sparktf.storage.file_systems import open_storage  # noqa: PLC0415
     from sparktf.trainer.model.evaluate import ALONE, Evaluator  # noqa: PLC0415
     from sparktf.trainer.model.export import export_model  # noqa: PLC0415
     from sparktf.trainer.model.model import UserModel  # noqa: PLC0415

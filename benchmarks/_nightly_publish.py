@@ -22,8 +22,9 @@ from sparktf.nightly.release import Release
 from sparktf.published.serving import Serving
 from sparktf.results.result import RunResult
 from sparktf.rundir import RunDirectory
-from sparktf.storage import FileSystems, Storage
-from sparktf.storage.checkpoints import MANIFEST, FileManifest, upload_folder
+from sparktf.storage.base import Storage
+from sparktf.storage.file_systems import FileSystems
+from sparktf.storage.transactions.checkpoints import MANIFEST, FileManifest, upload_folder
 from sparktf.wire.uploads import StagedFile
 
 MB = 1_000_000

@@ -41,7 +41,7 @@ from sparktf.feed.memory import SpareMemory
 from sparktf.feed.pipeline import NodeFeed
 from sparktf.ml import KerasEstimator
 from sparktf.sequence import Stream
-from sparktf.storage import open_storage
+from sparktf.storage.file_systems import open_storage
 
 BATCH, RUNS = 1024, 5
 _memory: dict[tuple[Feature, ...], SpareMemory] = {}

@@ -25,7 +25,7 @@ from sparktf.feed.parquet import SplitReader
 from sparktf.feed.pipeline import NodeFeed
 from sparktf.hadoop import HadoopConf
 from sparktf.sequence import Assignment, Stream
-from sparktf.storage import FileSystems
+from sparktf.storage.file_systems import FileSystems
 
 FILES, ROWS, GROUP_ROWS, COLUMNS, BLOCK_MIB = 4, 2_000_000, 250_000, 16, 128
 BATCH, RUNS = 8_192, 5

@@ -28,7 +28,7 @@ from sparktf.feed.blocks import PlannedParts
 from sparktf.feed.memory import SpareMemory
 from sparktf.feed.pipeline import NodeFeed
 from sparktf.sequence import Stream
-from sparktf.storage import open_storage
+from sparktf.storage.file_systems import open_storage
 
 SCHEMAS = (
     float_columns(4_000_000),

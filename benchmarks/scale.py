@@ -46,7 +46,8 @@ from sparktf.executor.feeder import FeederSettings
 from sparktf.feature import FeedSpec
 from sparktf.results.result import Application
 from sparktf.sequence import Keep, Stream
-from sparktf.storage import FileSystems, Storage
+from sparktf.storage.base import Storage
+from sparktf.storage.file_systems import FileSystems
 from sparktf.wire.control import Action, TrainerSpec
 
 RUNS = 3

@@ -116,7 +116,7 @@ def _submit(arguments: argparse.Namespace) -> int:
 
 
 def _backfill(arguments: argparse.Namespace) -> int:
-    from sparktf.storage import FileSystems  # noqa: PLC0415
+    from sparktf.storage.file_systems import FileSystems  # noqa: PLC0415
     from sparktf.submit import backfill  # noqa: PLC0415 - storage libraries, as above
 
     signal.signal(signal.SIGTERM, _interrupt)

@@ -11,9 +11,9 @@ from pretend import PretendClock
 from sparktf.errors import StorageUnavailableError
 from sparktf.results.result import Application
 from sparktf.rundir import RunDirectory
-from sparktf.storage import FileEntry, Storage
-from sparktf.storage.fence import Fence
-from sparktf.storage.ownership import Ownership
+from sparktf.storage.base import FileEntry, Storage
+from sparktf.storage.transactions.fence import Fence
+from sparktf.storage.transactions.ownership import Ownership
 
 LIMIT_S = 60.0
 """Their `timeouts.owner`."""

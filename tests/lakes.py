@@ -22,7 +22,7 @@ from sparktf.feed.blocks import PlannedParts
 from sparktf.feed.columns import Columns
 from sparktf.feed.pipeline import NodeFeed
 from sparktf.sequence import Assignment, Interval, Keep, PartitionValue, Stream
-from sparktf.storage import open_storage
+from sparktf.storage.file_systems import open_storage
 
 
 def write_lake(folder: Path, file_rows: Sequence[int] = (70, 5, 1, 120, 33), *, group_rows: int = 16) -> Path:

@@ -33,7 +33,8 @@ from sparktf.results.result import Application, RunResult
 from sparktf.rundir import RunDirectory, checkpoint_name
 from sparktf.sequence import Interval
 from sparktf.statistics.column_statistics import TableStatistics
-from sparktf.storage import FileEntry, FileSystems, Storage
+from sparktf.storage.base import FileEntry, Storage
+from sparktf.storage.file_systems import FileSystems
 from sparktf.storage.local import LocalStorage
 from sparktf.topology import NodeId, Role
 from sparktf.wire.control import (

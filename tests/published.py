@@ -16,9 +16,9 @@ from sparktf.nightly.release import Release
 from sparktf.published.serving import ModelManifest, Published, Serving
 from sparktf.results.result import RunResult
 from sparktf.rundir import RunDirectory
-from sparktf.storage import Storage
-from sparktf.storage.checkpoints import MANIFEST, FileManifest, read_manifest
+from sparktf.storage.base import Storage
 from sparktf.storage.local import LocalStorage
+from sparktf.storage.transactions.checkpoints import MANIFEST, FileManifest, read_manifest
 from sparktf.wire.uploads import StagedFile
 
 NOW_S = 1.7e9

@@ -32,8 +32,8 @@ from sparktf.results.samples import Samples
 from sparktf.rundir import STATISTICS, RunDirectory
 from sparktf.sequence import Stream
 from sparktf.statistics.column_statistics import RANKS, ColumnStatistics, Spread, TableStatistics, ValueCount
-from sparktf.storage.checkpoints import MANIFEST
 from sparktf.storage.local import LocalStorage
+from sparktf.storage.transactions.checkpoints import MANIFEST
 from sparktf.topology import NodeId, Role
 
 NAME = "churn"

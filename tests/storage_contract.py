@@ -16,7 +16,7 @@ from contenders import Contender, Nth, outcome
 
 from sparktf.errors import FencedOffError, OwnedError, StorageExistsError, StorageNotFoundError
 from sparktf.rundir import RunDirectory
-from sparktf.storage import Storage
+from sparktf.storage.base import Storage
 
 
 def names_below(storage: Storage, root: str) -> list[str]:

@@ -18,8 +18,8 @@ from sparktf.results.events import MetricsSeen, read_events
 from sparktf.results.result import RunResult
 from sparktf.rundir import RunDirectory
 from sparktf.sequence import Stream
-from sparktf.storage import open_storage
 from sparktf.storage.base import Storage
+from sparktf.storage.file_systems import open_storage
 
 if TYPE_CHECKING:
     import pandas as pd

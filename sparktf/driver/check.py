@@ -30,7 +30,7 @@ from sparktf.driver.spark.application import Slots, check_slots, hadoop_conf, sl
 from sparktf.errors import ConfigError, SparkTFError
 from sparktf.hadoop import HadoopConf
 from sparktf.sequence import PartitionValue
-from sparktf.storage import FileSystems
+from sparktf.storage.file_systems import FileSystems
 from sparktf.topology import in_words
 
 if TYPE_CHECKING:

@@ -21,9 +21,9 @@ from sparktf.results.result import EpochRows
 from sparktf.rundir import RunDirectory, checkpoint_name
 from sparktf.sequence import Stream
 from sparktf.storage.base import Storage
-from sparktf.storage.checkpoints import CheckpointStore, Manifest
-from sparktf.storage.fence import Fence
-from sparktf.storage.fence_watch import FenceWatch
+from sparktf.storage.transactions.checkpoints import CheckpointStore, Manifest
+from sparktf.storage.transactions.fence import Fence
+from sparktf.storage.transactions.fence_watch import FenceWatch
 from sparktf.wire.restore import BestWeights, Committed, Restore
 
 _EPOCHS = "epochs"

@@ -29,10 +29,10 @@ from sparktf.results.events import RunBegun
 from sparktf.results.result import Application, RunResult, result_content
 from sparktf.rundir import EVENTS, TERMS, RunDirectory, is_of_a_run, is_on_its_way
 from sparktf.storage.base import Storage, name_of
-from sparktf.storage.fence import Fence
-from sparktf.storage.last_steps import LastSteps, recorded_steps
-from sparktf.storage.ownership import Ownership
-from sparktf.storage.results import read_result
+from sparktf.storage.transactions.fence import Fence
+from sparktf.storage.transactions.last_steps import LastSteps, recorded_steps
+from sparktf.storage.transactions.ownership import Ownership
+from sparktf.storage.transactions.results import read_result
 
 _NAMED = 3
 """So many entries of a folder that is refused are named."""

@@ -42,7 +42,7 @@ from sparktf.results.events import AttemptBegun, AttemptEnded, RunBegun
 from sparktf.results.result import AttemptResult, NodeResult, RunResult
 from sparktf.rundir import RunDirectory
 from sparktf.sequence import Cursor, Stream
-from sparktf.storage.checkpoints import steps_in
+from sparktf.storage.transactions.checkpoints import steps_in
 from sparktf.wire.control import TrainerSpec
 from sparktf.wire.restore import Restore
 

@@ -56,7 +56,8 @@ from sparktf.executor.agent import AgentSettings
 from sparktf.executor.feeder import FeederSettings
 from sparktf.knobs import KNOBS
 from sparktf.statistics.column_statistics import TableStatistics
-from sparktf.storage import FileSystems, Storage
+from sparktf.storage.base import Storage
+from sparktf.storage.file_systems import FileSystems
 from sparktf.wire.control import Action
 from sparktf.wire.reserving import ReserveRequest
 

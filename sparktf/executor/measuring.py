@@ -19,7 +19,7 @@ from sparktf.hadoop import HadoopConf
 from sparktf.sequence import Split
 from sparktf.statistics.column_parts import ColumnKind, ColumnPart
 from sparktf.statistics.column_sketch import ColumnSketch, Room
-from sparktf.storage import FileSystems
+from sparktf.storage.file_systems import FileSystems
 
 MEASURED = "part binary"
 """What `measure_batches` returns to Spark: one row, which `read_part` reads."""

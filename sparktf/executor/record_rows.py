@@ -15,7 +15,7 @@ from sparktf.feed.record_file import RecordGroup, group_records, stream_records
 from sparktf.feed.record_types import record_type
 from sparktf.hadoop import HadoopConf
 from sparktf.sequence import PartitionValue
-from sparktf.storage import FileSystems
+from sparktf.storage.file_systems import FileSystems
 
 _NBYTES = 8 << 20
 

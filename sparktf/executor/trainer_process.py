@@ -16,7 +16,7 @@ from typing import IO
 from sparktf.executor.forking import ForkedProcess, Nursery
 from sparktf.knobs import KNOBS
 from sparktf.rundir import RunDirectory, trainer_name
-from sparktf.storage import FileSystems
+from sparktf.storage.file_systems import FileSystems
 from sparktf.wire.control import Bootstrap, TrainerExited, TrainerSpec
 from sparktf.wire.security import ControlAccess
 

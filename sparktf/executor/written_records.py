@@ -17,7 +17,7 @@ from sparktf.errors import LifecycleError
 from sparktf.executor.spark_stream import whole
 from sparktf.feed.example_writer import record_bytes
 from sparktf.hadoop import HadoopConf
-from sparktf.storage import FileSystems
+from sparktf.storage.file_systems import FileSystems
 
 WRITTEN = "path string, rows bigint"
 """What a task returns to Spark of the file that it has written."""

@@ -21,8 +21,8 @@ from sparktf.driver.spark.application import hadoop_conf
 from sparktf.errors import ConfigError
 from sparktf.ml.keras_params import ScoringParams
 from sparktf.predict.loaded import LoadedModel, load_model
-from sparktf.storage import FileSystems
 from sparktf.storage.base import Storage
+from sparktf.storage.file_systems import FileSystems
 
 _MODEL = "model"
 _OUTPUT = "sparktf_output"

@@ -20,7 +20,7 @@ from sparktf.rundir import RESULT, SERVING, STATISTICS, RunDirectory
 from sparktf.statistics.column_statistics import ColumnStatistics, TableStatistics, in_words, number_of
 from sparktf.statistics.distances import divergence, has_all_values, infinity_distance
 from sparktf.storage.base import Storage, name_of
-from sparktf.storage.results import read_result
+from sparktf.storage.transactions.results import read_result
 
 _NAMED = 10
 """So many findings stand in the error of a run; the others are counted."""

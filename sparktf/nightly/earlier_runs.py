@@ -9,7 +9,7 @@ from sparktf.nightly.natural_order import natural_key
 from sparktf.results.result import RunResult
 from sparktf.rundir import RunDirectory
 from sparktf.storage.base import Storage, name_of
-from sparktf.storage.results import read_result
+from sparktf.storage.transactions.results import read_result
 
 LOOKED_AT = 5
 """So many runs say what the next one will be like: a night that was slow is among them, and last year is not."""

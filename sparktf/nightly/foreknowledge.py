@@ -9,8 +9,8 @@ from sparktf.errors import ConfigError, CorruptFileError, StorageNotFoundError, 
 from sparktf.published.serving import ModelManifest, Serving, Version
 from sparktf.rundir import RESULT
 from sparktf.storage.base import Storage
-from sparktf.storage.checkpoints import parse_manifest
-from sparktf.storage.results import read_result
+from sparktf.storage.transactions.checkpoints import parse_manifest
+from sparktf.storage.transactions.results import read_result
 
 
 def knows_later(use: str, label: str, date: str, day: str) -> str:

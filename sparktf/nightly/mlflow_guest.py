@@ -14,8 +14,8 @@ from sparktf.nightly.mlflow_note import MlflowNote, note_of_begin, note_of_end
 from sparktf.results.events import LogEntry, read_events
 from sparktf.results.result import RunResult
 from sparktf.rundir import RunDirectory
-from sparktf.storage import FileSystems
 from sparktf.storage.base import Storage
+from sparktf.storage.file_systems import FileSystems
 
 _WRITER = (sys.executable, "-P", "-m", "sparktf.nightly.mlflow_writer")
 

@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, TypeVar
 from urllib.parse import urlsplit
 
 from sparktf.nightly.mlflow_note import MetricNote, MlflowNote, ModelNote
-from sparktf.storage import FileSystems
 from sparktf.storage.base import name_of
+from sparktf.storage.file_systems import FileSystems
 from sparktf.told import told, words_of_error
 
 if TYPE_CHECKING:

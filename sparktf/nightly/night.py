@@ -31,8 +31,8 @@ from sparktf.published.serving import Published, Serving
 from sparktf.results.result import Application, RunResult
 from sparktf.rundir import RunDirectory
 from sparktf.statistics.column_statistics import TableStatistics
-from sparktf.storage import FileSystems
-from sparktf.storage.ownership import Ownership
+from sparktf.storage.file_systems import FileSystems
+from sparktf.storage.transactions.ownership import Ownership
 from sparktf.wire.model_source import Models, ModelSource
 
 _HISTORY, _REPORT, _MLFLOW, _ON_END = "history", "report", "mlflow", "on_end"

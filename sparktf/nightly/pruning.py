@@ -15,10 +15,10 @@ from contextlib import suppress
 from sparktf.errors import ConfigError, CorruptFileError, StorageError, StorageExistsError, StorageNotFoundError
 from sparktf.rundir import RESULT, TERMS, RunDirectory, is_name, is_of_a_run, is_on_its_way
 from sparktf.storage.base import Storage, name_of
-from sparktf.storage.leftovers import is_left
-from sparktf.storage.ownership import Ownership
-from sparktf.storage.results import read_result
-from sparktf.storage.terms import look
+from sparktf.storage.transactions.leftovers import is_left
+from sparktf.storage.transactions.ownership import Ownership
+from sparktf.storage.transactions.results import read_result
+from sparktf.storage.transactions.terms import look
 
 Claim = Callable[[RunDirectory], Ownership]
 """Returns the ownership that whoever deletes may have of a run."""

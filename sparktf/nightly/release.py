@@ -26,9 +26,9 @@ from sparktf.results.gating import levels_after
 from sparktf.results.result import RunResult
 from sparktf.rundir import STATISTICS, RunDirectory
 from sparktf.storage.base import Storage
-from sparktf.storage.checkpoints import MANIFEST, FileManifest, parse_manifest
-from sparktf.storage.leftovers import staged_name, sweep
-from sparktf.storage.results import read_result
+from sparktf.storage.transactions.checkpoints import MANIFEST, FileManifest, parse_manifest
+from sparktf.storage.transactions.leftovers import staged_name, sweep
+from sparktf.storage.transactions.results import read_result
 from sparktf.wire.uploads import StagedFile
 
 _STAGED = "_staged-"

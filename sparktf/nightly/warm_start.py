@@ -13,10 +13,10 @@ from sparktf.errors import ConfigError, CorruptFileError, StorageNotFoundError, 
 from sparktf.nightly.foreknowledge import day_of, knows_later
 from sparktf.published.serving import ModelManifest, Serving
 from sparktf.rundir import RunDirectory
-from sparktf.storage import FileSystems
 from sparktf.storage.base import Storage, name_of
-from sparktf.storage.checkpoints import parse_manifest
-from sparktf.storage.results import read_result
+from sparktf.storage.file_systems import FileSystems
+from sparktf.storage.transactions.checkpoints import parse_manifest
+from sparktf.storage.transactions.results import read_result
 from sparktf.wire.model_source import ModelSource
 
 _SUFFIX = ".keras"

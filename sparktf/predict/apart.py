@@ -11,7 +11,7 @@ from sparktf.driver.plan.kept_apart import check_apart, spot_of
 from sparktf.driver.source.dataframe import spark_errors
 from sparktf.driver.source.scan_filter import Java, class_of, elements
 from sparktf.errors import ConfigError
-from sparktf.storage import FileSystems
+from sparktf.storage.file_systems import FileSystems
 
 _DATASOURCES = "org.apache.spark.sql.execution.datasources"
 _RELATION, _OF_FILES = f"{_DATASOURCES}.LogicalRelation", f"{_DATASOURCES}.HadoopFsRelation"

@@ -28,8 +28,8 @@ from sparktf.predict.apart import check_rows_apart, location_of
 from sparktf.predict.exported_model import find_model
 from sparktf.predict.loaded import LoadedModel, quoted
 from sparktf.predict.located import located_model
-from sparktf.predict.partition import DayFolder, Marker, Partition
-from sparktf.storage import FileSystems
+from sparktf.storage.file_systems import FileSystems
+from sparktf.storage.transactions.partition import DayFolder, Marker, Partition
 
 _ONE_PARTITION = {
     "spark.sql.sources.partitionOverwriteMode": "dynamic",

@@ -17,7 +17,7 @@ from sparktf.executor.scored_rows import ScoringSettings, arrow_type, is_single,
 from sparktf.feed.arrow_types import fits
 from sparktf.feed.nested import path_of
 from sparktf.predict.exported_model import ExportedModel, find_model
-from sparktf.storage import FileSystems
+from sparktf.storage.file_systems import FileSystems
 from sparktf.wire.exported import ModelOutput
 from sparktf.wire.scored_model import ScoredModel
 

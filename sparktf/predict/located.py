@@ -8,7 +8,7 @@ from sparktf.errors import ConfigError
 from sparktf.nightly.foreknowledge import newest_before
 from sparktf.published.serving import Serving
 from sparktf.rundir import RunDirectory
-from sparktf.storage import FileSystems
+from sparktf.storage.file_systems import FileSystems
 
 
 def located_model(config: JobConfig, model: str, day: str, file_systems: FileSystems) -> tuple[str, str]:

@@ -8,8 +8,8 @@ from __future__ import annotations
 from typing import Literal
 
 from sparktf.message import Message
-from sparktf.storage.ownership import Step
-from sparktf.storage.terms import Term
+from sparktf.storage.transactions.ownership import Step
+from sparktf.storage.transactions.terms import Term
 
 
 class Problem(Message):

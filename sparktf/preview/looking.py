@@ -60,9 +60,10 @@ from sparktf.results.result import Application
 from sparktf.rundir import RunDirectory
 from sparktf.runs.finding import FoundRun
 from sparktf.sequence import Stream
-from sparktf.storage import FileSystems, Storage
-from sparktf.storage.checkpoints import CheckpointStore, FileManifest, Manifest, parse_manifest
-from sparktf.storage.ownership import Step, owned_error, watch_owner
+from sparktf.storage.base import Storage
+from sparktf.storage.file_systems import FileSystems
+from sparktf.storage.transactions.checkpoints import CheckpointStore, FileManifest, Manifest, parse_manifest
+from sparktf.storage.transactions.ownership import Step, owned_error, watch_owner
 from sparktf.submit.environment import hadoop_conf_dir
 from sparktf.submit.line import check_security
 from sparktf.submit.resource_managers import read_resource_managers

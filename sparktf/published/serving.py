@@ -24,10 +24,10 @@ from sparktf.errors import (
     StorageUnavailableError,
     TornCheckpointError,
 )
-from sparktf.nightly.turn import WITHDRAWN, Turn, TurnLostError, take_turn
 from sparktf.rundir import SERVING
 from sparktf.storage.base import Storage, name_of
-from sparktf.storage.checkpoints import FileManifest, parse_manifest, read_manifest
+from sparktf.storage.transactions.checkpoints import FileManifest, parse_manifest, read_manifest
+from sparktf.storage.transactions.turn import WITHDRAWN, Turn, TurnLostError, take_turn
 
 CURRENT = "CURRENT"
 

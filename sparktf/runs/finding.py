@@ -17,9 +17,9 @@ from sparktf.errors import ConfigError, StorageNotFoundError
 from sparktf.nightly.history import names_in_history
 from sparktf.results.result import RunResult
 from sparktf.rundir import RunDirectory, is_name
-from sparktf.storage import Storage, normalise, open_storage
-from sparktf.storage.base import is_hidden, name_of
-from sparktf.storage.results import read_result
+from sparktf.storage.base import Storage, is_hidden, name_of
+from sparktf.storage.file_systems import normalise, open_storage
+from sparktf.storage.transactions.results import read_result
 
 OUTPUT = "SPARKTF_OUTPUT"
 _PIPED_WIDTH = 160

@@ -15,7 +15,7 @@ from sparktf.nightly.release import stored_release
 from sparktf.published.serving import Serving, Version
 from sparktf.rundir import RunDirectory, check_name
 from sparktf.runs.finding import find_output, need_output
-from sparktf.storage import Storage
+from sparktf.storage.base import Storage
 
 _SHOWN_METRICS = 3
 

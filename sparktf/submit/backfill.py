@@ -23,8 +23,8 @@ from sparktf.console.console import ending_of, style_of
 from sparktf.errors import ConfigError, CorruptFileError, StorageNotFoundError, Verdict
 from sparktf.results.result import RunResult
 from sparktf.rundir import RunDirectory
-from sparktf.storage import FileSystems
-from sparktf.storage.results import read_result
+from sparktf.storage.file_systems import FileSystems
+from sparktf.storage.transactions.results import read_result
 
 _DAY_S = 86_400
 _MOST_DATES = 10_000

@@ -25,9 +25,10 @@ from sparktf.process.verdict_file import told_verdict
 from sparktf.redaction import redacted
 from sparktf.results.result import Application
 from sparktf.rundir import RunDirectory
-from sparktf.storage import FileSystems, Storage, normalise, open_storage
-from sparktf.storage.ownership import Step, owned_error, watch_owner
-from sparktf.storage.terms import look
+from sparktf.storage.base import Storage
+from sparktf.storage.file_systems import FileSystems, normalise, open_storage
+from sparktf.storage.transactions.ownership import Step, owned_error, watch_owner
+from sparktf.storage.transactions.terms import look
 from sparktf.submit.environment import Programs, find_programs, hadoop_conf_dir, spark_environment
 from sparktf.submit.follow import Follower
 from sparktf.submit.line import ScoringJob, check_security, is_yarn, private_settings, show_line, submit_line

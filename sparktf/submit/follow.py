@@ -11,9 +11,9 @@ from sparktf.errors import CorruptFileError, StorageError
 from sparktf.results.events import LineSaid, RunBegun, RunEnded, read_events
 from sparktf.results.result import RunResult
 from sparktf.rundir import RunDirectory
-from sparktf.storage import Storage
-from sparktf.storage.results import read_result
-from sparktf.storage.terms import Owner, look
+from sparktf.storage.base import Storage
+from sparktf.storage.transactions.results import read_result
+from sparktf.storage.transactions.terms import Owner, look
 
 _ROUNDED_S = 1.0
 """A result tells its start in whole seconds."""

@@ -14,7 +14,7 @@ from contextlib import contextmanager, suppress
 
 from sparktf.errors import StorageError, StorageExistsError, StorageNotFoundError
 from sparktf.storage.base import Storage, name_of
-from sparktf.storage.leftovers import NONCE, is_left, staged_name
+from sparktf.storage.transactions.leftovers import NONCE, is_left, staged_name
 
 _BEFORE = "before-"
 

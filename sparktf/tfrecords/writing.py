@@ -15,8 +15,8 @@ from sparktf.driver.spark.application import hadoop_conf
 from sparktf.driver.spark.feeders import explained
 from sparktf.errors import ConfigError
 from sparktf.executor.written_records import WRITTEN, WriterSettings, write_records
-from sparktf.storage import FileSystems
 from sparktf.storage.base import Storage
+from sparktf.storage.file_systems import FileSystems
 from sparktf.tfrecords.replacing import Folder
 
 _SUCCESS = "_SUCCESS"

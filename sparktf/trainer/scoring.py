@@ -24,7 +24,7 @@ from sparktf.feed.columns import Array
 from sparktf.feed.shared import hear, tell
 from sparktf.knobs import KNOBS
 from sparktf.process.process_identity import is_alive
-from sparktf.storage import FileSystems
+from sparktf.storage.file_systems import FileSystems
 from sparktf.trainer.preload import complete_environment
 from sparktf.wire.scored_model import BEAT, CODES, VALUES, ScoredModel, error_arrays, settings_of
 

@@ -22,9 +22,10 @@ from sparktf.hadoop import HadoopConf
 from sparktf.published.serving import ModelManifest, Serving
 from sparktf.rundir import RunDirectory
 from sparktf.sequence import Cursor
-from sparktf.storage import FileSystems, Storage, Timeouts
-from sparktf.storage.checkpoints import MANIFEST, CheckpointStore, Manifest, read_manifest, upload_folder
-from sparktf.storage.fence import Fence
+from sparktf.storage.base import Storage, Timeouts
+from sparktf.storage.file_systems import FileSystems
+from sparktf.storage.transactions.checkpoints import MANIFEST, CheckpointStore, Manifest, read_manifest, upload_folder
+from sparktf.storage.transactions.fence import Fence
 
 # Looks until its stdin ends; prints what it saw that nobody may see, and the steps that it saw whole.
 READER = textwrap.dedent(
@@ -32,8 +33,9 @@ READER = textwrap.dedent(
     import json, select, sys
     from sparktf.hadoop import HadoopConf
     from sparktf.rundir import RunDirectory
-    from sparktf.storage import FileSystems, Timeouts
-    from sparktf.storage.checkpoints import CheckpointStore
+    from sparktf.storage.base import Timeouts
+    from sparktf.storage.file_systems import FileSystems
+    from sparktf.storage.transactions.checkpoints import CheckpointStore
 
     storage = FileSystems(HadoopConf.from_environment(), timeouts=Timeouts(2, 3, 60)).open("/runs")
     torn, steps, looks = [], [], 0

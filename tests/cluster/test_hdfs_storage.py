@@ -24,8 +24,10 @@ from sparktf.errors import (
     StorageUnavailableError,
 )
 from sparktf.hadoop import HadoopConf
-from sparktf.storage import FileSystems, SimpleCredentials, Storage, Timeouts
-from sparktf.storage.hdfs_native import NativeClient
+from sparktf.storage.base import Storage, Timeouts
+from sparktf.storage.credentials import SimpleCredentials
+from sparktf.storage.file_systems import FileSystems
+from sparktf.storage.hdfs.hdfs_native import NativeClient
 
 DATA = os.urandom(24 * MIB)
 HASTY = Timeouts(connect_s=2, io_s=3, deadline_s=40)

@@ -14,8 +14,8 @@ from minihadoop.config import MIB
 from minihadoop.waiting import wait_for
 from sparktf.hadoop import HadoopConf
 from sparktf.rundir import RunDirectory
-from sparktf.storage import FileSystems
-from sparktf.storage.checkpoints import CheckpointStore
+from sparktf.storage.file_systems import FileSystems
+from sparktf.storage.transactions.checkpoints import CheckpointStore
 
 FILES = 8
 ROWS = FILES * GROUPS_PER_FILE * ROWS_PER_GROUP

@@ -29,7 +29,7 @@ from sparktf.errors import EmptySourceError
 from sparktf.feed.columns import Strings
 from sparktf.predicate import Condition, Op
 from sparktf.sequence import Stream
-from sparktf.storage import open_storage
+from sparktf.storage.file_systems import open_storage
 
 COMPARED = tuple(cells for cells in SCALARS if cells.filters)
 ORDERED = (Op.LT, Op.LE, Op.GT, Op.GE, Op.EQ, Op.NE)

@@ -15,7 +15,7 @@ from sparktf.config.job import JobConfig
 from sparktf.driver.plan.plan import Plan
 from sparktf.driver.plan.planner import plan_source
 from sparktf.errors import BadValueError, EmptySourceError
-from sparktf.storage import open_storage
+from sparktf.storage.file_systems import open_storage
 
 
 def plan_of(case: LakeCase, folder: Path) -> Plan:

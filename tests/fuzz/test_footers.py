@@ -18,7 +18,7 @@ from parquet_footers import key_column, name_algorithm, tell_rows
 from sparktf.driver.plan.not_plain import NotPlainError
 from sparktf.driver.plan.planner import plan_source
 from sparktf.errors import CorruptFileError
-from sparktf.storage import open_storage
+from sparktf.storage.file_systems import open_storage
 
 _IMPOSSIBLE = (-1, -(2**40), 2**31, 2**50, 2**63 - 1)
 

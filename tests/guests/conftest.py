@@ -17,7 +17,7 @@ from trainer.local_gang import LocalGang
 from sparktf.config.job import JobConfig
 from sparktf.nightly.night import Night
 from sparktf.results.result import RunResult
-from sparktf.storage import FileSystems
+from sparktf.storage.file_systems import FileSystems
 
 
 class Trained(NamedTuple):

@@ -26,7 +26,7 @@ from sparktf.nightly.night import Night
 from sparktf.redaction import REDACTED
 from sparktf.results.result import Application, RunResult
 from sparktf.rundir import RunDirectory
-from sparktf.storage import FileSystems, open_storage
+from sparktf.storage.file_systems import FileSystems, open_storage
 
 pytestmark = pytest.mark.timeout(300)
 

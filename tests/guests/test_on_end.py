@@ -27,7 +27,7 @@ from sparktf.nightly.errand import Errand
 from sparktf.nightly.history import read_history
 from sparktf.nightly.night import Night
 from sparktf.results.result import Application
-from sparktf.storage import FileSystems, open_storage
+from sparktf.storage.file_systems import FileSystems, open_storage
 from sparktf.storage.local import LocalStorage
 
 LIMIT_S = 1.0

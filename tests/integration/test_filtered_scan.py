@@ -20,7 +20,7 @@ from sparktf.driver.plan.row_filter import count_selected
 from sparktf.driver.source.scan import plain_scan
 from sparktf.errors import BadValueError, CorruptFileError, EmptySourceError
 from sparktf.sequence import Stream
-from sparktf.storage import open_storage
+from sparktf.storage.file_systems import open_storage
 
 ROWS = 240
 COLUMNS = (

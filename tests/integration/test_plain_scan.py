@@ -23,7 +23,7 @@ from sparktf.driver.source.scan import plain_scan
 from sparktf.errors import ConfigError, EmptySourceError
 from sparktf.feed.columns import Strings
 from sparktf.sequence import Stream
-from sparktf.storage import FileSystems, open_storage
+from sparktf.storage.file_systems import FileSystems, open_storage
 
 Make = Callable[[SparkSession, Path], DataFrame]
 

@@ -23,7 +23,7 @@ from sparktf.driver.source.origin import Origin
 from sparktf.driver.source.prepare import training_rows
 from sparktf.errors import ConfigError, ModelError, SourceNotFoundError
 from sparktf.sequence import Stream
-from sparktf.storage import FileSystems
+from sparktf.storage.file_systems import FileSystems
 
 
 @pytest.fixture(scope="module")

@@ -22,7 +22,7 @@ from sparktf.feed.columns import Columns, Strings
 from sparktf.feed.convert import assemble
 from sparktf.feed.row_group import RowGroup
 from sparktf.sequence import Stream
-from sparktf.storage import open_storage
+from sparktf.storage.file_systems import open_storage
 
 ROWS = 100
 SECOND = datetime.timedelta(seconds=1)

@@ -24,7 +24,7 @@ from sparktf.driver.source.origin import Origin
 from sparktf.driver.source.statistics_of import statistics_of
 from sparktf.errors import CorruptFileError, DataError, Verdict
 from sparktf.statistics.column_statistics import RANKS, Spread, TableStatistics
-from sparktf.storage import FileSystems
+from sparktf.storage.file_systems import FileSystems
 
 ROWS = 20_000
 FIRST, SECOND, THIRD = "2026-11-01", "2026-11-02", "2026-11-03"

@@ -22,7 +22,7 @@ from sparktf.results.keep import Evaluation
 from sparktf.results.result import AttemptResult, EpochRows, RunResult
 from sparktf.rundir import RunDirectory, checkpoint_step
 from sparktf.sequence import Cursor
-from sparktf.storage.checkpoints import MANIFEST, FileManifest, Manifest
+from sparktf.storage.transactions.checkpoints import MANIFEST, FileManifest, Manifest
 
 if TYPE_CHECKING:
     from simulation.world import Submission, World

@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from sparktf.config.job import JobConfig
 from sparktf.results.keep import Evaluation, KeepRule, Kept, keep_rule
-from sparktf.storage import Storage
+from sparktf.storage.base import Storage
 from sparktf.wire.restore import BestWeights
 
 Counts = npt.NDArray[np.uint8]

@@ -28,7 +28,7 @@ DECISIONS = (
     "sparktf.driver.attempt.losses.decide",
     "sparktf.driver.gang.gang.gathered",
     "sparktf.driver.gang.gang.stopped",
-    "sparktf.storage.ownership.next_step",
+    "sparktf.storage.transactions.ownership.next_step",
 )
 """The functions of (state, now) that a loop asks what to do next, where each loop has it from."""
 

@@ -27,9 +27,9 @@ from sparktf.feed.staged_rows import StagedRows
 from sparktf.feed.staging import Staging
 from sparktf.lifecycle import AgentState
 from sparktf.results.result import Application, RunResult
-from sparktf.storage.checkpoints import MANIFEST, CheckpointStore, Manifest
-from sparktf.storage.fence import Fence
-from sparktf.storage.ownership import Seen, Step
+from sparktf.storage.transactions.checkpoints import MANIFEST, CheckpointStore, Manifest
+from sparktf.storage.transactions.fence import Fence
+from sparktf.storage.transactions.ownership import Seen, Step
 from sparktf.topology import NodeId
 from sparktf.wire.control import AgentHeartbeat, Order, Orders
 from sparktf.wire.data import Lease, LeaseRequest
@@ -167,22 +167,25 @@ def _latest_unread(self: CheckpointStore) -> tuple[Manifest, str] | None:
 
 
 MUTANTS = (
-    Mutant("fence: a new driver moves the old one's away", {"sparktf.storage.fence.Fence._sweep_aside": _nothing}),
+    Mutant(
+        "fence: a new driver moves the old one's away",
+        {"sparktf.storage.transactions.fence.Fence._sweep_aside": _nothing},
+    ),
     Mutant(
         "[1] a model is replaced through the fence",
-        {"sparktf.storage.fence.Fence.replace": _deleted_first},
+        {"sparktf.storage.transactions.fence.Fence.replace": _deleted_first},
         only="driver-frozen driver-twice",
     ),
     Mutant("owner of result.json", {"sparktf.driver.output.ResultFile.write": _anybodys_result}),
     Mutant("a run that another has done is left alone", {"sparktf.driver.output.ResultFile.standing": _nothing_stands}),
-    Mutant("an owner at work keeps the run", {"sparktf.storage.ownership.next_step": _taken_at_once}),
+    Mutant("an owner at work keeps the run", {"sparktf.storage.transactions.ownership.next_step": _taken_at_once}),
     Mutant("messages of older attempts are refused", {"sparktf.driver.attempt.attempt.speaker": _any_attempt}),
     Mutant("all nodes have uploaded", {"sparktf.driver.attempt.lockstep.Lockstep.saved": _chief_alone}),
     Mutant(
         "rows of the cursor are not dealt again",
         {"sparktf.driver.attempt.shares.remaining": lambda rows, done: [(0, rows)]},
     ),
-    Mutant("sizes and checksums of a commit", {"sparktf.storage.checkpoints.verify_files": _nothing}),
+    Mutant("sizes and checksums of a commit", {"sparktf.storage.transactions.checkpoints.verify_files": _nothing}),
     Mutant(
         "order of causes",
         {"sparktf.driver.gang.seating.root_cause": _last_told, "sparktf.driver.attempt.restart.root_cause": _last_told},
@@ -211,7 +214,7 @@ MUTANTS = (
     ),
     Mutant(
         "a checkpoint that is not whole is passed over",
-        {"sparktf.storage.checkpoints.CheckpointStore.latest": _latest_unread},
+        {"sparktf.storage.transactions.checkpoints.CheckpointStore.latest": _latest_unread},
     ),
     Mutant("a driver that stood still has heard nobody", {"sparktf.clock.ListeningClock.now_s": _by_the_other_clock}),
     *(Mutant(guard, patches) for guard, patches in evaluation_mutants.GUARDS.items()),

@@ -30,7 +30,7 @@ from sparktf.message import Message
 from sparktf.results.keep import Evaluation, Kept
 from sparktf.rundir import RunDirectory
 from sparktf.sequence import Stream, batch_shares, leading
-from sparktf.storage import Storage
+from sparktf.storage.base import Storage
 from sparktf.trainer.node.position import Done, Position
 from sparktf.trainer.node.saving import Saves
 from sparktf.wire.control import (

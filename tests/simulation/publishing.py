@@ -25,7 +25,7 @@ from sparktf.published.serving import CURRENT, ModelManifest, Serving
 from sparktf.results.result import RunResult
 from sparktf.rundir import HISTORY, RunDirectory
 from sparktf.storage.base import Storage
-from sparktf.storage.checkpoints import MANIFEST
+from sparktf.storage.transactions.checkpoints import MANIFEST
 from sparktf.wire.uploads import StagedFile
 
 if TYPE_CHECKING:

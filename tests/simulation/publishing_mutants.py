@@ -8,8 +8,8 @@ from typing import Any
 
 from sparktf.errors import StorageNotFoundError
 from sparktf.nightly import history
-from sparktf.nightly.turn import Turn
 from sparktf.published.serving import Published, Serving
+from sparktf.storage.transactions.turn import Turn
 
 _standing = Serving.standing
 _keep_record = history.keep_record
@@ -58,7 +58,7 @@ def _nothing(*arguments: Any, **named: Any) -> None:
 
 
 _SERVING = "sparktf.published.serving.Serving"
-_TURN = "sparktf.nightly.turn.Turn"
+_TURN = "sparktf.storage.transactions.turn.Turn"
 
 GUARDS: Mapping[str, Mapping[str, Any]] = {
     "who changes the models first ends all other turns": {f"{_TURN}.begin": _alone, f"{_TURN}.show": _straight},
@@ -67,7 +67,9 @@ GUARDS: Mapping[str, Mapping[str, Any]] = {
     "the current version is not pruned": {f"{_SERVING}._prune": _all_old_ones},
     "CURRENT is replaced in one step": {f"{_TURN}.put": _deleted_first},
     "numbers only grow": {f"{_SERVING}._show": _shown_as},
-    "what follows a result is recorded before it": {"sparktf.storage.last_steps.LastSteps.announce": _nothing},
+    "what follows a result is recorded before it": {
+        "sparktf.storage.transactions.last_steps.LastSteps.announce": _nothing
+    },
     "what a killed driver has left is done before its verdict is repeated": {
         "sparktf.driver.output.Tenure._begin_last_steps": _nothing
     },

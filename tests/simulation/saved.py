@@ -13,7 +13,7 @@ from simulation.hub import PeerLostError, Waiter
 from sparktf.errors import NotStoredError, SparkTFError, StorageError
 from sparktf.knobs import KNOBS
 from sparktf.rundir import RunDirectory, checkpoint_name
-from sparktf.storage import Storage
+from sparktf.storage.base import Storage
 from sparktf.trainer.node.position import Done, Position
 from sparktf.wire.control import Action
 from sparktf.wire.restore import Restore

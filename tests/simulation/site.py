@@ -47,7 +47,8 @@ from sparktf.message import Message
 from sparktf.results.result import Application
 from sparktf.rundir import RunDirectory
 from sparktf.sequence import Assignment, Stream
-from sparktf.storage import FileSystems, Storage
+from sparktf.storage.base import Storage
+from sparktf.storage.file_systems import FileSystems
 from sparktf.topology import NodeId, Role
 from sparktf.wire.control import Action, AgentHeartbeat, Order, Orders, Ready, TrainerExited, TrainerSpec
 from sparktf.wire.data import DataAddress

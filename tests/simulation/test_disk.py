@@ -8,7 +8,7 @@ import pytest
 from simulation.disk import Disk, SimStorage
 from storage_contract import StorageContract
 
-from sparktf.storage import Storage
+from sparktf.storage.base import Storage
 
 
 class TestDisk(StorageContract):

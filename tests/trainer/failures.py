@@ -13,7 +13,7 @@ from typing import Any
 from sparktf.config.job import JobConfig
 from sparktf.errors import ErrorRecord, NodeLostError, StorageError
 from sparktf.feature import FeedSpec
-from sparktf.storage import open_storage
+from sparktf.storage.file_systems import open_storage
 from sparktf.topology import ClusterSpec, NodeId, Role
 from sparktf.trainer.node.place import Place
 from sparktf.trainer.node.position import Done, Position

@@ -39,7 +39,8 @@ from sparktf.hadoop import HadoopConf
 from sparktf.results.result import Application, RunResult
 from sparktf.rundir import RunDirectory
 from sparktf.sequence import Cursor, PartitionValue, Stream, batch_shares, remaining
-from sparktf.storage import FileSystems, Storage, open_storage
+from sparktf.storage.base import Storage
+from sparktf.storage.file_systems import FileSystems, open_storage
 from sparktf.wire.control import Action
 
 # Not threads: PR_SET_PDEATHSIG, which ends a trainer with its agent, follows the thread that started it. Not forks of

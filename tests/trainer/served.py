@@ -24,7 +24,7 @@ from sparktf.errors import ErrorRecord
 from sparktf.feature import FeedSpec
 from sparktf.message import Message
 from sparktf.sequence import Cursor, Stream
-from sparktf.storage import open_storage
+from sparktf.storage.file_systems import open_storage
 from sparktf.topology import ClusterSpec, NodeId, Role, tf_config
 from sparktf.wire.control import Action, TrainerSpec
 from sparktf.wire.leasing import BlockLease, BlockLeaseRequest, Fetched, Receipt

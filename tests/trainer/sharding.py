@@ -20,7 +20,7 @@ from sparktf.config.job import JobConfig
 from sparktf.feature import FeedSpec
 from sparktf.process.ports import HeldPort
 from sparktf.sequence import Cursor
-from sparktf.storage import open_storage
+from sparktf.storage.file_systems import open_storage
 from sparktf.topology import ClusterSpec, NodeId, Role
 from sparktf.wire.control import Action
 from sparktf.wire.restore import Restore

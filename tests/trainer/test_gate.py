@@ -21,7 +21,7 @@ from sparktf.hadoop import HadoopConf
 from sparktf.nightly.night import Night
 from sparktf.results.comparison import Difference
 from sparktf.statistics.column_statistics import TableStatistics
-from sparktf.storage import FileSystems
+from sparktf.storage.file_systems import FileSystems
 
 HELD_OUT = [350, 20]
 """Rows of the files that are held out: of two workers one gets little."""

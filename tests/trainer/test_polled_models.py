@@ -14,8 +14,8 @@ from published import Lab
 
 from sparktf.errors import TornCheckpointError
 from sparktf.published.serving import ModelManifest
-from sparktf.storage.checkpoints import read_manifest
 from sparktf.storage.local import LocalStorage
+from sparktf.storage.transactions.checkpoints import read_manifest
 
 
 class SigKill:

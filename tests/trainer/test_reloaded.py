@@ -13,8 +13,8 @@ from trainer.local_gang import LocalGang
 
 from sparktf.errors import ModelContractError, Verdict
 from sparktf.results.result import RunResult
-from sparktf.storage.checkpoints import FileManifest, read_manifest
 from sparktf.storage.local import LocalStorage
+from sparktf.storage.transactions.checkpoints import FileManifest, read_manifest
 
 FOREIGN = "its model.keras is not compared: it needs the model's own code"
 

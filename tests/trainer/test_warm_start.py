@@ -17,7 +17,7 @@ from sparktf.config.job import JobConfig
 from sparktf.errors import ModelContractError, Verdict
 from sparktf.nightly.night import Night
 from sparktf.results.carried import CarriedVariable
-from sparktf.storage import FileSystems
+from sparktf.storage.file_systems import FileSystems
 
 TWO_WORKERS = {"strategy": "multi_worker_mirrored", "workers": 2}
 ONE_PROCESS = {"strategy": "single"}

@@ -16,7 +16,7 @@ from sparktf.feed.blocks import PlannedParts
 from sparktf.feed.pipeline import NodeFeed
 from sparktf.feed.sample import RowSample
 from sparktf.sequence import Stream
-from sparktf.storage import open_storage
+from sparktf.storage.file_systems import open_storage
 from sparktf.trainer.node.fresh import check_loads
 
 

@@ -19,7 +19,7 @@ from sparktf.config.load import load_config
 from sparktf.errors import ConfigError, ErrorRecord, Verdict
 from sparktf.results.result import RunResult
 from sparktf.rundir import RunDirectory
-from sparktf.storage import FileSystems
+from sparktf.storage.file_systems import FileSystems
 from sparktf.submit.backfill import Backfill, DatedRun, check_order, dates_between, exit_code, runs_of, table_of
 
 DAY_S = 86_400.0

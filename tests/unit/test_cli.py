@@ -13,7 +13,7 @@ from sparktf.config.load import load_config, parse_config
 from sparktf.results.result import Application
 from sparktf.rundir import RunDirectory
 from sparktf.storage.local import LocalStorage
-from sparktf.storage.ownership import Ownership
+from sparktf.storage.transactions.ownership import Ownership
 from sparktf.submit import command
 
 CONFIG = """\

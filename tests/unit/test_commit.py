@@ -27,8 +27,9 @@ from sparktf.errors import (
 )
 from sparktf.rundir import RunDirectory, checkpoint_name
 from sparktf.sequence import Cursor
-from sparktf.storage import Storage
-from sparktf.storage.checkpoints import (
+from sparktf.storage.base import Storage
+from sparktf.storage.local import LocalStorage
+from sparktf.storage.transactions.checkpoints import (
     MANIFEST,
     CheckpointStore,
     FileManifest,
@@ -36,7 +37,6 @@ from sparktf.storage.checkpoints import (
     read_manifest,
     upload_folder,
 )
-from sparktf.storage.local import LocalStorage
 from sparktf.wire.uploads import StagedFile
 
 # Spawned, not forked: other tests of the same pytest may have left threads.

@@ -39,7 +39,7 @@ from sparktf.statistics.column_statistics import (
     number_of,
 )
 from sparktf.statistics.distances import divergence, infinity_distance, jensen_shannon
-from sparktf.storage import FileSystems
+from sparktf.storage.file_systems import FileSystems
 from sparktf.storage.local import LocalStorage
 
 ROWS = 10_000

@@ -18,7 +18,7 @@ from sparktf.nightly.night import Night
 from sparktf.results.result import Application, RunResult
 from sparktf.results.time_limit import Ending
 from sparktf.rundir import RunDirectory
-from sparktf.storage import FileSystems, open_storage
+from sparktf.storage.file_systems import FileSystems, open_storage
 from sparktf.storage.local import LocalStorage
 from sparktf.wire.control import TrainerSpec
 

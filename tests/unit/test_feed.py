@@ -38,7 +38,7 @@ from sparktf.feed.columns import Strings
 from sparktf.feed.parquet import held_out_rows
 from sparktf.feed.pipeline import NodeFeed
 from sparktf.sequence import Assignment, Cursor, Stream, leading, remaining
-from sparktf.storage import open_storage
+from sparktf.storage.file_systems import open_storage
 from sparktf.storage.local import LocalStorage
 
 TRAIN, VALIDATION = Stream.TRAIN, Stream.VALIDATION

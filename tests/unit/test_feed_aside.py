@@ -21,7 +21,7 @@ from sparktf.feed.blocks import PlannedParts
 from sparktf.feed.columns import Strings
 from sparktf.feed.pipeline import NodeFeed
 from sparktf.sequence import Assignment, Cursor, Stream, remaining
-from sparktf.storage import open_storage
+from sparktf.storage.file_systems import open_storage
 
 TRAIN, VALIDATION = Stream.TRAIN, Stream.VALIDATION
 ROWS = 90

@@ -26,7 +26,7 @@ from sparktf.feed.row_group import RowGroup
 from sparktf.feed.selection import selected_rows
 from sparktf.feed.values import far_reason, numbers, too_far
 from sparktf.predicate import Condition, Op
-from sparktf.storage import open_storage
+from sparktf.storage.file_systems import open_storage
 
 SINGLE, DOUBLE = np.dtype(np.float32), np.dtype(np.float64)
 

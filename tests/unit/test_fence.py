@@ -24,11 +24,11 @@ from sparktf.errors import (
 from sparktf.knobs import KNOBS
 from sparktf.results.result import Application
 from sparktf.rundir import RunDirectory
-from sparktf.storage import Storage
-from sparktf.storage.checkpoints import CheckpointStore, FileManifest, Manifest, read_manifest
-from sparktf.storage.fence import Fence
-from sparktf.storage.fence_watch import FenceWatch, is_look_due
+from sparktf.storage.base import Storage
 from sparktf.storage.local import LocalStorage
+from sparktf.storage.transactions.checkpoints import CheckpointStore, FileManifest, Manifest, read_manifest
+from sparktf.storage.transactions.fence import Fence
+from sparktf.storage.transactions.fence_watch import FenceWatch, is_look_due
 
 
 @pytest.fixture(scope="module")

@@ -8,8 +8,10 @@ import pytest
 
 from sparktf.errors import ConfigError
 from sparktf.hadoop import HadoopConf, NameNode
-from sparktf.storage import FileEntry, FileSystems, SimpleCredentials
-from sparktf.storage.hdfs import HdfsStorage
+from sparktf.storage.base import FileEntry
+from sparktf.storage.credentials import SimpleCredentials
+from sparktf.storage.file_systems import FileSystems
+from sparktf.storage.hdfs.hdfs import HdfsStorage
 from sparktf.storage.local import LocalStorage
 
 HA = {

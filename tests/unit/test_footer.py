@@ -23,7 +23,7 @@ from sparktf.feed.blocks import PlannedParts
 from sparktf.feed.columns import Strings
 from sparktf.feed.pipeline import NodeFeed
 from sparktf.sequence import Stream
-from sparktf.storage import open_storage
+from sparktf.storage.file_systems import open_storage
 
 
 def types_of(path: Path) -> dict[str, pa.DataType]:

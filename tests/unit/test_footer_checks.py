@@ -23,7 +23,7 @@ from sparktf.preview import footer_checks
 from sparktf.preview.footer_checks import Footers, judge, read_footers
 from sparktf.preview.forecast import ChecksForecast
 from sparktf.statistics.column_statistics import TableStatistics
-from sparktf.storage import open_storage
+from sparktf.storage.file_systems import open_storage
 from sparktf.storage.local import LocalStorage
 
 

@@ -14,7 +14,7 @@ from sparktf.errors import PreflightError, Verdict
 from sparktf.knobs import KNOBS
 from sparktf.nightly.night import Night
 from sparktf.results.result import Application
-from sparktf.storage import FileSystems
+from sparktf.storage.file_systems import FileSystems
 
 
 class Place:

@@ -12,9 +12,9 @@ from sparktf.errors import ConfigError
 from sparktf.nightly.foreknowledge import date_of, knows_later
 from sparktf.predict.located import located_model
 from sparktf.published.serving import ModelManifest
-from sparktf.storage import FileSystems
-from sparktf.storage.checkpoints import MANIFEST
+from sparktf.storage.file_systems import FileSystems
 from sparktf.storage.local import LocalStorage
+from sparktf.storage.transactions.checkpoints import MANIFEST
 
 
 def published(root: Path, days: dict[str, str], current: str) -> None:

@@ -15,7 +15,7 @@ from sparktf.driver.gang.gathering import Need, Next, gathered, late_spares, sto
 from sparktf.driver.run import Run
 from sparktf.errors import LifecycleError, NotStoredError, ReservationError
 from sparktf.results.result import Application
-from sparktf.storage import Storage
+from sparktf.storage.base import Storage
 
 NEED = Need(wanted=3, least=2, spares=1, deadline_s=100.0)
 

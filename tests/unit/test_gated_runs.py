@@ -21,7 +21,7 @@ from sparktf.nightly.night import Night
 from sparktf.published.serving import Serving
 from sparktf.results.comparison import Comparison, Difference
 from sparktf.results.result import Application, RunResult
-from sparktf.storage import FileSystems
+from sparktf.storage.file_systems import FileSystems
 from sparktf.storage.local import LocalStorage
 from sparktf.wire.control import TrainerSpec
 

@@ -15,9 +15,9 @@ from sparktf.errors import (
     StorageQuotaError,
     StorageUnavailableError,
 )
-from sparktf.storage.hdfs_errors import kind_of, kind_of_native
-from sparktf.storage.hdfs_native import CallThreads, StalledError, WatchedCall
-from sparktf.storage.hdfs_upload import Trouble
+from sparktf.storage.hdfs.hdfs_errors import kind_of, kind_of_native
+from sparktf.storage.hdfs.hdfs_native import CallThreads, StalledError, WatchedCall
+from sparktf.storage.hdfs.hdfs_upload import Trouble
 
 
 @pytest.mark.parametrize(

@@ -19,7 +19,8 @@ from sparktf.nightly.history import RunRecord, names_in_history, read_history
 from sparktf.nightly.night import Night
 from sparktf.results.result import Application
 from sparktf.rundir import RunDirectory
-from sparktf.storage import FileSystems, Storage
+from sparktf.storage.base import Storage
+from sparktf.storage.file_systems import FileSystems
 from sparktf.storage.local import LocalStorage
 
 DAY = datetime.date(2026, 11, 20)

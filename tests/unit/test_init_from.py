@@ -22,7 +22,7 @@ from sparktf.published.serving import ModelManifest
 from sparktf.results.carried import Carried, CarriedVariable
 from sparktf.results.result import Application, RunResult
 from sparktf.rundir import RunDirectory
-from sparktf.storage import FileSystems
+from sparktf.storage.file_systems import FileSystems
 from sparktf.wire.model_source import ModelSource
 from sparktf.wire.uploads import StagedFile
 

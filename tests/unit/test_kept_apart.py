@@ -12,7 +12,7 @@ from sparktf.config.job import JobConfig
 from sparktf.driver.plan.kept_apart import check_predictions, spot_of
 from sparktf.errors import ConfigError
 from sparktf.hadoop import HadoopConf
-from sparktf.storage import FileSystems
+from sparktf.storage.file_systems import FileSystems
 
 HDFS = FileSystems(HadoopConf(properties={"fs.defaultFS": "hdfs://nn:8020"}))
 

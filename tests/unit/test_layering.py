@@ -174,9 +174,9 @@ RUNS_BY_THE_CLOCK = {
     "driver/output",
 }
 RUNS_BY_THE_CLOCK_TOO = {
-    "sparktf/storage/fence.py",
-    "sparktf/storage/fence_watch.py",
-    "sparktf/storage/ownership.py",
+    "sparktf/storage/transactions/fence.py",
+    "sparktf/storage/transactions/fence_watch.py",
+    "sparktf/storage/transactions/ownership.py",
     "sparktf/console/console.py",
 }
 TIME_CALLS = {"time.time", "time.monotonic", "time.sleep", "threading.Thread", "threading.Timer"}

@@ -31,7 +31,7 @@ from sparktf.feed.receipts import Receipts
 from sparktf.knobs import KNOBS
 from sparktf.results.result import NodeInput
 from sparktf.sequence import Cursor, Interval, Piece, Stream, merge
-from sparktf.storage import open_storage
+from sparktf.storage.file_systems import open_storage
 from sparktf.topology import NodeId, Role
 from sparktf.wire.leasing import BlockLease, BlockLeaseRequest, Closed, Fetched, Receipt
 from sparktf.wire.sender import Sender

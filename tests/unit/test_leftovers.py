@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from sparktf.storage.leftovers import LEFT_S, is_staged_name, staged_name, sweep
 from sparktf.storage.local import LocalStorage
+from sparktf.storage.transactions.leftovers import LEFT_S, is_staged_name, staged_name, sweep
 
 NOW_S = 1.8e9
 

@@ -19,7 +19,7 @@ from sparktf.driver.plan.planner import plan_source
 from sparktf.driver.plan.stored_plan import load_plan, save_plan
 from sparktf.driver.source.hdfs_blocks import parse_blocks
 from sparktf.sequence import Assignment, Stream, remaining
-from sparktf.storage import open_storage
+from sparktf.storage.file_systems import open_storage
 
 TRAIN = Stream.TRAIN
 MIB = 1 << 20

@@ -15,7 +15,7 @@ from sparktf.driver.plan.not_plain import NotPlainError
 from sparktf.driver.plan.planner import plan_source
 from sparktf.driver.plan.spark_reads import SparkReads
 from sparktf.sequence import Stream
-from sparktf.storage import open_storage
+from sparktf.storage.file_systems import open_storage
 
 SPARK_2, SPARK_3_0, SPARK_4 = ({"org.apache.spark.version": version} for version in ("2.4.8", "3.0.3", "4.3.0"))
 LEGACY = {**SPARK_4, "org.apache.spark.legacyDateTime": "", "org.apache.spark.timeZone": "America/New_York"}

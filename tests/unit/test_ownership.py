@@ -29,12 +29,12 @@ from sparktf.errors import (
 from sparktf.knobs import KNOBS
 from sparktf.results.result import Application
 from sparktf.rundir import RunDirectory
-from sparktf.storage import Storage
-from sparktf.storage.fence import Fence
-from sparktf.storage.fence_watch import FenceWatch
+from sparktf.storage.base import Storage
 from sparktf.storage.local import LocalStorage
-from sparktf.storage.ownership import Ownership, Seen, Step, is_lapsed, next_step, see
-from sparktf.storage.terms import Owner, Term
+from sparktf.storage.transactions.fence import Fence
+from sparktf.storage.transactions.fence_watch import FenceWatch
+from sparktf.storage.transactions.ownership import Ownership, Seen, Step, is_lapsed, next_step, see
+from sparktf.storage.transactions.terms import Owner, Term
 
 ME = Application("me")
 RUNDIR = RunDirectory("/runs", "t", "r")

@@ -23,7 +23,7 @@ from sparktf.driver.plan.stored_plan import load_plan, save_plan
 from sparktf.errors import BadValueError, ColumnError, EmptySourceError
 from sparktf.feed.columns import Strings
 from sparktf.sequence import Stream
-from sparktf.storage import open_storage
+from sparktf.storage.file_systems import open_storage
 
 ID_TYPES = {"id": "bigint", "a": "float", "b": "float", "label": "int"}
 

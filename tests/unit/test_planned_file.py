@@ -19,7 +19,8 @@ from sparktf.feed.blocks import PlannedParts
 from sparktf.feed.columns import Column, Ragged, Strings
 from sparktf.feed.parquet import SplitReader
 from sparktf.feed.pipeline import NodeFeed
-from sparktf.storage import FileEntry, open_storage
+from sparktf.storage.base import FileEntry
+from sparktf.storage.file_systems import open_storage
 from sparktf.storage.local import LocalStorage
 
 

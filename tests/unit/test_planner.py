@@ -36,7 +36,7 @@ from sparktf.errors import (
 )
 from sparktf.feed.parquet_file import leaf_columns
 from sparktf.sequence import Assignment, Keep, PartitionValue, Stream
-from sparktf.storage import open_storage
+from sparktf.storage.file_systems import open_storage
 
 TRAIN, VALIDATION = Stream.TRAIN, Stream.VALIDATION
 MAP = pa.map_(pa.string(), pa.int32())

@@ -28,9 +28,9 @@ from sparktf.nightly.night import Night
 from sparktf.preview.forecast import Forecast
 from sparktf.results.result import Application, RunResult
 from sparktf.rundir import RunDirectory
-from sparktf.storage import FileSystems, normalise, open_storage
+from sparktf.storage.file_systems import FileSystems, normalise, open_storage
 from sparktf.storage.local import LocalStorage
-from sparktf.storage.ownership import Ownership
+from sparktf.storage.transactions.ownership import Ownership
 
 ROWS = 229
 CONFIG: dict[str, Any] = {

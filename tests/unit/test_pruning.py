@@ -20,11 +20,11 @@ from sparktf.knobs import KNOBS
 from sparktf.nightly.pruning import Pruner
 from sparktf.results.result import Application
 from sparktf.rundir import RunDirectory
-from sparktf.storage import Storage
-from sparktf.storage.leftovers import LEFT_S
+from sparktf.storage.base import Storage
 from sparktf.storage.local import LocalStorage
-from sparktf.storage.ownership import Ownership
-from sparktf.storage.terms import Owner
+from sparktf.storage.transactions.leftovers import LEFT_S
+from sparktf.storage.transactions.ownership import Ownership
+from sparktf.storage.transactions.terms import Owner
 
 
 @pytest.fixture(scope="module")

@@ -14,7 +14,7 @@ from sparktf.driver.plan.planner import plan_source
 from sparktf.errors import BadValueError, ConfigError
 from sparktf.feed.columns import Columns, Ragged, Strings
 from sparktf.sequence import Stream
-from sparktf.storage import open_storage
+from sparktf.storage.file_systems import open_storage
 
 ROWS = 200
 

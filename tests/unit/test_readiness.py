@@ -25,7 +25,8 @@ from sparktf.knobs import KNOBS
 from sparktf.nightly.night import Night
 from sparktf.nightly.readiness import Lake, await_ready
 from sparktf.results.result import Application, RunResult
-from sparktf.storage import FileEntry, FileSystems
+from sparktf.storage.base import FileEntry
+from sparktf.storage.file_systems import FileSystems
 from sparktf.storage.local import LocalStorage
 
 NOW_S = 1.7e9

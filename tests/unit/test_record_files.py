@@ -21,7 +21,7 @@ from sparktf.feed.example_writer import record_bytes
 from sparktf.feed.pipeline import NodeFeed
 from sparktf.feed.record_file import first_records, group_records, masked, read_records, stream_records
 from sparktf.sequence import Stream
-from sparktf.storage import open_storage
+from sparktf.storage.file_systems import open_storage
 from sparktf.storage.local import LocalStorage
 
 STORAGE = LocalStorage()

@@ -35,11 +35,11 @@ from sparktf.results.result import Application, RunResult
 from sparktf.results.samples import Samples
 from sparktf.rundir import RunDirectory
 from sparktf.statistics.column_statistics import Spread
-from sparktf.storage import FileSystems
 from sparktf.storage.base import Storage
-from sparktf.storage.last_word import LastWord
+from sparktf.storage.file_systems import FileSystems
 from sparktf.storage.local import LocalStorage
-from sparktf.storage.ownership import Ownership
+from sparktf.storage.transactions.last_word import LastWord
+from sparktf.storage.transactions.ownership import Ownership
 
 NOW_S = 1_795_600_000.0
 

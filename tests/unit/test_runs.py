@@ -35,9 +35,9 @@ from sparktf.rundir import RunDirectory
 from sparktf.runs.finding import FoundRun, find_output, find_run
 from sparktf.runs.listing import parse_since, print_runs
 from sparktf.runs.showing import show
-from sparktf.storage import FileSystems, open_storage
+from sparktf.storage.file_systems import FileSystems, open_storage
 from sparktf.storage.local import LocalStorage
-from sparktf.storage.ownership import Ownership
+from sparktf.storage.transactions.ownership import Ownership
 from sparktf.submit.follow import Follower
 
 BEGAN = datetime.datetime(2026, 11, 1, 2, 15, tzinfo=datetime.UTC)

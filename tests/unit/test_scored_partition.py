@@ -13,9 +13,9 @@ import pytest
 from pretend import WatchedStorage
 
 from sparktf.errors import ConfigError, StorageError, StoragePermissionError, StorageUnavailableError
-from sparktf.predict.partition import MARKER, DayFolder, Marker, Partition
 from sparktf.storage.base import Storage
 from sparktf.storage.local import LocalStorage
+from sparktf.storage.transactions.partition import MARKER, DayFolder, Marker, Partition
 
 DAY = "2026-11-20"
 FILES = 3

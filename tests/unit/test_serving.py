@@ -26,9 +26,10 @@ from sparktf.nightly.release import release_of, stored_release
 from sparktf.published.serving import Published, Serving
 from sparktf.results.result import Application, RunResult
 from sparktf.rundir import RunDirectory
-from sparktf.storage import FileSystems, Storage
-from sparktf.storage.checkpoints import MANIFEST
+from sparktf.storage.base import Storage
+from sparktf.storage.file_systems import FileSystems
 from sparktf.storage.local import LocalStorage
+from sparktf.storage.transactions.checkpoints import MANIFEST
 
 
 @pytest.fixture(scope="module")

@@ -21,7 +21,7 @@ from sparktf.feed.staged_parts import StagedParts
 from sparktf.feed.staged_rows import Budget, StagedRows
 from sparktf.feed.staging import Staging
 from sparktf.sequence import Interval, Stream, merge, remaining
-from sparktf.storage import open_storage
+from sparktf.storage.file_systems import open_storage
 
 BLOCK_ROWS = 40
 BATCH_ROWS = 16

@@ -15,7 +15,9 @@ import pytest
 from storage_contract import StorageContract
 
 from sparktf.errors import ConfigError, StorageError, StorageExistsError, StorageNotFoundError, StoragePermissionError
-from sparktf.storage import FileEntry, Storage, local, normalise, open_storage
+from sparktf.storage import local
+from sparktf.storage.base import FileEntry, Storage
+from sparktf.storage.file_systems import normalise, open_storage
 from sparktf.storage.local import LocalStorage, storage_errors
 
 

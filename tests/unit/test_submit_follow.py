@@ -16,8 +16,8 @@ from sparktf.errors import Verdict
 from sparktf.results.events import LineSaid, RunBegun, RunEnded
 from sparktf.results.result import Application, RunResult
 from sparktf.rundir import RunDirectory
-from sparktf.storage import open_storage
-from sparktf.storage.ownership import Ownership
+from sparktf.storage.file_systems import open_storage
+from sparktf.storage.transactions.ownership import Ownership
 from sparktf.submit.follow import Follower
 
 

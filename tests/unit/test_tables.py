@@ -11,7 +11,8 @@ from sparktf.driver.plan.not_plain import NotPlainError
 from sparktf.driver.plan.tables import check_no_table
 from sparktf.errors import ConfigError, StorageNotFoundError, StoragePermissionError
 from sparktf.sequence import Stream
-from sparktf.storage import FileEntry, open_storage
+from sparktf.storage.base import FileEntry
+from sparktf.storage.file_systems import open_storage
 from sparktf.storage.local import LocalStorage
 
 DELTA = "a Delta table.*, which not all files in it belong to: use data.format: delta, or data.table"

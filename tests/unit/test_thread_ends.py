@@ -24,7 +24,7 @@ ENDS_ALONE = {
     ("executor/detached_agent.py", "_end_with"): "ends the process",
     ("nightly/errand.py", "_read"): "reads what a program says",
     ("runs/board.py", "_read"): "reads what a TensorBoard says",
-    ("storage/hdfs_native.py", "_work"): "each call keeps what it raises",
+    ("storage/hdfs/hdfs_native.py", "_work"): "each call keeps what it raises",
     ("submit/process.py", "_read"): "reads what spark-submit says",
     ("trainer/__main__.py", "_watch_stdin"): "ends the process",
     ("trainer/node/report.py", "_run"): "without heartbeats the driver takes the trainer for lost",

@@ -24,7 +24,8 @@ from sparktf.errors import ConfigError, ModelContractError
 from sparktf.feature import Feature, FeedSpec, Kind
 from sparktf.predict.exported_model import ExportedModel, saved_files
 from sparktf.predict.loaded import SIGNATURE, LoadedModel, quoted
-from sparktf.storage import FileSystems, Storage
+from sparktf.storage.base import Storage
+from sparktf.storage.file_systems import FileSystems
 from sparktf.wire.exported import ModelFeed, ModelOutput
 
 _TAG = "serve"

@@ -17,7 +17,8 @@ from sparktf.executor.agent import AgentSettings
 from sparktf.executor.feeder import FeederSettings
 from sparktf.message import Message
 from sparktf.results.result import Application
-from sparktf.storage import FileSystems, Storage
+from sparktf.storage.base import Storage
+from sparktf.storage.file_systems import FileSystems
 from sparktf.wire.control import Action
 from sparktf.wire.security import ControlAccess
 

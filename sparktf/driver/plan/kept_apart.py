@@ -13,7 +13,7 @@ from urllib.parse import urlsplit
 from sparktf.config.job import JobConfig
 from sparktf.config.predict_section import MODEL_WORDS, RUN
 from sparktf.errors import ConfigError
-from sparktf.storage import FileSystems
+from sparktf.storage.file_systems import FileSystems
 from sparktf.storage.local import local_path
 
 _HDFS = ("hdfs", "webhdfs", "swebhdfs")

@@ -24,7 +24,7 @@ from sparktf.driver.source.partition_filter import filter_partitions
 from sparktf.driver.source.scan import plain_scan, spark_reads
 from sparktf.driver.source.table_version import UNORDERED
 from sparktf.errors import ConfigError, SourceNotFoundError, StorageNotFoundError
-from sparktf.storage import FileSystems
+from sparktf.storage.file_systems import FileSystems
 
 
 def choose_feed(

@@ -18,7 +18,7 @@ from sparktf.driver.plan.plan import Plan
 from sparktf.feed.nested import type_of
 from sparktf.feed.parquet import file_columns
 from sparktf.feed.parquet_file import leaf_columns, open_file
-from sparktf.storage import FileSystems
+from sparktf.storage.file_systems import FileSystems
 
 _SPARKS_OWN = b"org.apache.spark.sql.parquet.row.metadata"
 _PLAIN = {"NONE", "INT", "STRING", "DECIMAL", "DATE", "TIMESTAMP", "LIST"}

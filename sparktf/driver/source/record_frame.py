@@ -18,8 +18,8 @@ from sparktf.driver.spark.application import hadoop_conf
 from sparktf.driver.spark.feeders import explained
 from sparktf.executor.record_rows import RecordFiles, index_records, record_rows
 from sparktf.feed.record_file import RecordGroup
-from sparktf.storage import FileSystems
 from sparktf.storage.base import Storage
+from sparktf.storage.file_systems import FileSystems
 
 SAMPLE = 1000
 """Records that are looked at to tell the types of their features, where nobody says how many."""

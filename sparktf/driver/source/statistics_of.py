@@ -34,7 +34,7 @@ from sparktf.sequence import Keep, Split, Stream
 from sparktf.statistics.column_parts import ColumnKind, put_together
 from sparktf.statistics.column_sketch import Room, no_part
 from sparktf.statistics.column_statistics import TableStatistics
-from sparktf.storage import FileSystems
+from sparktf.storage.file_systems import FileSystems
 
 _TASKS_A_CORE = 2
 """Each task sends what it knows of every column to the driver: of a lake of many files, too much for it."""

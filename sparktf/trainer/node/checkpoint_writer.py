@@ -15,7 +15,7 @@ from sparktf.errors import NotStoredError, StorageError
 from sparktf.knobs import KNOBS
 from sparktf.results.keep import EpochLoss
 from sparktf.rundir import checkpoint_name
-from sparktf.storage.checkpoints import upload_folder
+from sparktf.storage.transactions.checkpoints import upload_folder
 from sparktf.trainer.node.checkpoint import Checkpoint
 from sparktf.trainer.node.failure import LARGER_DISK, is_full_disk
 from sparktf.trainer.node.place import Place

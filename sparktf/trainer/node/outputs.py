@@ -13,7 +13,7 @@ from sparktf.feed.columns import Columns, row_count
 from sparktf.knobs import KNOBS
 from sparktf.results.keep import KeepRule
 from sparktf.sequence import Stream
-from sparktf.storage.checkpoints import upload_folder
+from sparktf.storage.transactions.checkpoints import upload_folder
 from sparktf.trainer.model.export import export_model
 from sparktf.trainer.model.model import UserModel
 from sparktf.trainer.model.predict import made_up_rows, predictions_of

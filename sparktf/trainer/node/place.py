@@ -11,7 +11,8 @@ from typing import NoReturn, TypeVar
 from sparktf.message import Message
 from sparktf.rundir import RunDirectory
 from sparktf.sequence import Stream
-from sparktf.storage import FileSystems, SimpleCredentials
+from sparktf.storage.credentials import SimpleCredentials
+from sparktf.storage.file_systems import FileSystems
 from sparktf.topology import NodeId
 from sparktf.trainer.node import ending
 from sparktf.trainer.node.position import Positioned

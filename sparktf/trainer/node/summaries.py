@@ -9,7 +9,7 @@ import tensorflow as tf
 
 from sparktf.errors import StorageError
 from sparktf.storage.base import Storage
-from sparktf.storage.checkpoints import upload_folder
+from sparktf.storage.transactions.checkpoints import upload_folder
 
 # What `tf.summary.scalar` writes too; that function needs the tensorboard package, which only a reader needs.
 _SCALAR = tf.compat.v1.SummaryMetadata(

@@ -9,7 +9,7 @@ from typing import Any
 
 from sparktf.errors import StorageNotFoundError
 from sparktf.knobs import KNOBS
-from sparktf.storage.checkpoints import MANIFEST, Manifest
+from sparktf.storage.transactions.checkpoints import MANIFEST, Manifest
 from sparktf.trainer.model.averages import copy_averages, take_averages
 from sparktf.trainer.model.model import UserModel
 from sparktf.trainer.node.checkpoint import LocalCheckpoint

@@ -12,7 +12,7 @@ from tensorflow.python.ops import script_ops
 
 from sparktf.errors import StorageError
 from sparktf.rundir import checkpoint_name
-from sparktf.storage.checkpoints import upload_folder
+from sparktf.storage.transactions.checkpoints import upload_folder
 from sparktf.trainer.node.checkpoint import fetch
 from sparktf.trainer.node.failure import LARGER_DISK, is_full_disk
 from sparktf.trainer.node.place import Place

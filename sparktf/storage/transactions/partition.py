@@ -21,7 +21,7 @@ from pydantic import ValidationError
 from sparktf.errors import ConfigError, StorageError, StorageExistsError, StorageNotFoundError, StorageUnavailableError
 from sparktf.message import Message
 from sparktf.storage.base import Storage, name_of
-from sparktf.storage.leftovers import NONCE, staged_name, sweep
+from sparktf.storage.transactions.leftovers import NONCE, staged_name, sweep
 
 MARKER = "_sparktf.json"
 _SCORED, _BEFORE = "_scored-", "_before-"

@@ -22,7 +22,7 @@ from sparktf.errors import FencedOffError, StorageError, StorageNotFoundError
 from sparktf.message import Message
 from sparktf.rundir import RunDirectory
 from sparktf.storage.base import Storage
-from sparktf.storage.fence import Fence
+from sparktf.storage.transactions.fence import Fence
 from sparktf.told import log_of
 
 _log = log_of(__name__)

@@ -6,7 +6,7 @@ from functools import partial
 
 from sparktf.clock import Clock
 from sparktf.knobs import KNOBS
-from sparktf.storage.fence import Fence
+from sparktf.storage.transactions.fence import Fence
 
 
 class FenceWatch:

@@ -11,7 +11,7 @@ from typing import Any, Generic, TypeVar
 import hdfs_native
 
 from sparktf.errors import StoragePermissionError
-from sparktf.storage.hdfs_errors import kind_of_native
+from sparktf.storage.hdfs.hdfs_errors import kind_of_native
 
 _T = TypeVar("_T")
 

@@ -25,7 +25,7 @@ from requests.adapters import HTTPAdapter
 from sparktf.errors import StorageError, StorageUnavailableError
 from sparktf.storage.base import Timeouts
 from sparktf.storage.credentials import Credentials
-from sparktf.storage.hdfs_errors import kind_of, reason_of
+from sparktf.storage.hdfs.hdfs_errors import kind_of, reason_of
 
 _POOL = 32
 _CHUNK_NBYTES = 1 << 20

@@ -9,7 +9,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from sparktf.storage.hdfs_native import NativeFile
+from sparktf.storage.hdfs.hdfs_native import NativeFile
 
 ReadSlowly = Callable[[int, memoryview], None]
 """Fills a buffer from an offset on; raises `StorageError`."""

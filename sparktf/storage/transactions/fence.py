@@ -5,7 +5,7 @@ where readers look goes through it by rename: what is new is moved into the fenc
 comes in from there. A rename into or out of a missing folder fails, so the one step that changes something is also the
 one that finds the fence gone: it makes no difference where a driver was frozen, and for how long. Nobody makes such a
 folder a second time. A newer committer makes a fence of its own first and then moves all others away, but none of a
-newer term (`sparktf.storage.ownership`): then it is the older one itself.
+newer term (`sparktf.storage.transactions.ownership`): then it is the older one itself.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from sparktf.errors import (
 )
 from sparktf.rundir import RunDirectory, is_on_its_way
 from sparktf.storage.base import Storage, name_of
-from sparktf.storage.ownership import Ownership
+from sparktf.storage.transactions.ownership import Ownership
 from sparktf.told import log_of
 
 _OURS = ("_commit-", "_put-", "_plan-", "_swept-")

@@ -8,7 +8,7 @@ from typing import NamedTuple
 from sparktf.errors import StorageNotFoundError
 from sparktf.rundir import RunDirectory
 from sparktf.storage.base import Storage
-from sparktf.storage.terms import beat_ms, look
+from sparktf.storage.transactions.terms import beat_ms, look
 
 _APART_S = 120.0
 """So far the clocks of whoever looks and of the storage may be apart."""

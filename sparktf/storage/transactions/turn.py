@@ -14,7 +14,7 @@ from contextlib import contextmanager, suppress
 
 from sparktf.errors import StorageError, StorageNotFoundError
 from sparktf.storage.base import Storage, name_of
-from sparktf.storage.leftovers import is_staged_name
+from sparktf.storage.transactions.leftovers import is_staged_name
 
 WITHDRAWN = "_withdrawn-"
 """Before the number of a version that was rolled back."""

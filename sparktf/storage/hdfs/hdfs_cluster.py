@@ -5,9 +5,9 @@ from __future__ import annotations
 from sparktf.hadoop import HadoopConf
 from sparktf.storage.base import Timeouts
 from sparktf.storage.credentials import Credentials, process_user
-from sparktf.storage.hdfs import HdfsStorage
-from sparktf.storage.hdfs_native import NativeClient
-from sparktf.storage.webhdfs import WebHdfs
+from sparktf.storage.hdfs.hdfs import HdfsStorage
+from sparktf.storage.hdfs.hdfs_native import NativeClient
+from sparktf.storage.hdfs.webhdfs import WebHdfs
 
 _WEB = {"webhdfs": "http", "swebhdfs": "https"}
 

@@ -7,8 +7,8 @@ upload files into a staging folder (`upload_folder`); the driver alone commits, 
       -- rename -->  ../_commit-<attempt>-<nonce>/<what>/    the fence; verified here, where no upload reaches it
       -- rename -->  step-<12 digits>/                       visible, whole
 
-One committer, one fence (`sparktf.storage.fence`): a cut-off committer's next rename fails, wherever it had got to;
-what a late trainer still uploads lies in `_tmp` and is never looked at. Readers skip names that start with "_".
+One committer, one fence (`sparktf.storage.transactions.fence`): a cut-off committer's next rename fails, wherever it
+had got to; what a late trainer still uploads lies in `_tmp` and is never looked at. Readers skip names with "_" first.
 """
 
 from __future__ import annotations
@@ -31,8 +31,8 @@ from sparktf.message import Message
 from sparktf.rundir import RunDirectory, checkpoint_step
 from sparktf.sequence import Cursor
 from sparktf.storage.base import Storage, name_of, sha256_of
-from sparktf.storage.fence import Fence
 from sparktf.storage.local import storage_errors
+from sparktf.storage.transactions.fence import Fence
 from sparktf.told import log_of
 from sparktf.wire.control import Flavour
 from sparktf.wire.uploads import StagedFile

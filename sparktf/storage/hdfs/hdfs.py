@@ -18,11 +18,11 @@ from sparktf.errors import (
     StorageUnavailableError,
 )
 from sparktf.storage.base import FileEntry, Storage, Timeouts, sha256_of
-from sparktf.storage.hdfs_native import NativeClient, NativeFile
-from sparktf.storage.hdfs_stream import HdfsStream
-from sparktf.storage.hdfs_upload import BytesContent, Content, FileContent, StoredContent, Trouble
+from sparktf.storage.hdfs.hdfs_native import NativeClient, NativeFile
+from sparktf.storage.hdfs.hdfs_stream import HdfsStream
+from sparktf.storage.hdfs.hdfs_upload import BytesContent, Content, FileContent, StoredContent, Trouble
+from sparktf.storage.hdfs.webhdfs import Avoided, Status, WebHdfs
 from sparktf.storage.local import storage_errors, whole_file
-from sparktf.storage.webhdfs import Avoided, Status, WebHdfs
 
 _COPY_NBYTES = 8 << 20
 

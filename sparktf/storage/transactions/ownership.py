@@ -24,7 +24,7 @@ from sparktf.results.result import Application
 from sparktf.rundir import RunDirectory, term_number
 from sparktf.storage.base import Storage, name_of
 from sparktf.storage.credentials import process_user
-from sparktf.storage.terms import BEAT, OWNER, RELEASED, Owner, Term, beat_ms, look, newest, owner_of
+from sparktf.storage.transactions.terms import BEAT, OWNER, RELEASED, Owner, Term, beat_ms, look, newest, owner_of
 from sparktf.told import log_of
 
 _NEW = "_new-"
