@@ -35,9 +35,9 @@ from sparktf import train
 from sparktf.config.job import JobConfig
 from sparktf.driver.plan.planner import plan_source
 from sparktf.feature import Feature
+from sparktf.feed.arrays.memory import SpareMemory
 from sparktf.feed.blocks import PlannedParts
-from sparktf.feed.example_writer import record_bytes
-from sparktf.feed.memory import SpareMemory
+from sparktf.feed.formats.example_writer import record_bytes
 from sparktf.feed.pipeline import NodeFeed
 from sparktf.ml import KerasEstimator
 from sparktf.sequence import Stream

@@ -21,7 +21,7 @@ from minihadoop import ClusterConfig, MiniHadoop, down, up
 from sparktf.config.job import JobConfig
 from sparktf.driver.plan.planner import plan_source
 from sparktf.feed.blocks import PlannedParts
-from sparktf.feed.parquet import SplitReader
+from sparktf.feed.formats.parquet import SplitReader
 from sparktf.feed.pipeline import NodeFeed
 from sparktf.hadoop import HadoopConf
 from sparktf.sequence import Assignment, Stream

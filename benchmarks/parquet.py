@@ -24,8 +24,8 @@ from _report import Figure, figure, report
 
 from sparktf.driver.plan.planner import plan_source
 from sparktf.feature import Feature
+from sparktf.feed.arrays.memory import SpareMemory
 from sparktf.feed.blocks import PlannedParts
-from sparktf.feed.memory import SpareMemory
 from sparktf.feed.pipeline import NodeFeed
 from sparktf.sequence import Stream
 from sparktf.storage.file_systems import open_storage

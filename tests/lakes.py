@@ -18,8 +18,8 @@ from sparktf.driver.plan.locality import FileBlock, Hosts
 from sparktf.driver.plan.plan import Plan
 from sparktf.driver.plan.planner import PartitionFilter, StreamRows, plan_source, split_table
 from sparktf.feature import FeedSpec
+from sparktf.feed.arrays.columns import Columns
 from sparktf.feed.blocks import PlannedParts
-from sparktf.feed.columns import Columns
 from sparktf.feed.pipeline import NodeFeed
 from sparktf.sequence import Assignment, Interval, Keep, PartitionValue, Stream
 from sparktf.storage.file_systems import open_storage

@@ -15,8 +15,8 @@ from rich.console import Console
 
 from sparktf.clock import SystemClock
 from sparktf.config.job import JobConfig
-from sparktf.driver.attempt.accounting import EpochAccount
 from sparktf.driver.attempt.feeding import Feeders
+from sparktf.driver.attempt.rows.accounting import EpochAccount
 from sparktf.driver.gang.gang import Gang
 from sparktf.driver.gang.roster import AgentRecord, ExecutorFacts
 from sparktf.driver.gang.site import AgentJob, Handler, Put, Server, Voice

@@ -32,8 +32,8 @@ from sparktf.executor.agent import AgentSettings
 from sparktf.executor.detached_agent import start_beside
 from sparktf.executor.guest_feeder import GuestFeedSettings, answer_guests, feed_guests
 from sparktf.feature import FeedSpec
-from sparktf.feed.client import connected
-from sparktf.feed.guest_feed import END
+from sparktf.feed.channel.client import connected
+from sparktf.feed.channel.guest_feed import END
 from sparktf.process.ports import LOOPBACK
 from sparktf.topology import ClusterSpec, NodeId, role_of_job
 from sparktf.wire.control import (

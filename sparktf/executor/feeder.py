@@ -12,7 +12,7 @@ from pyarrow import flight
 
 from sparktf.errors import ControlError, NodeLostError, RefusedError
 from sparktf.executor.identity import executor_identity
-from sparktf.feed.client import Sent, data_client
+from sparktf.feed.channel.client import Sent, data_client
 from sparktf.knobs import KNOBS
 from sparktf.sequence import Stream
 from sparktf.wire.channel import ControlClient

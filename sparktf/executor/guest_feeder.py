@@ -14,9 +14,9 @@ from pyarrow import flight
 
 from sparktf.errors import BadValueError, NodeLostError
 from sparktf.executor.identity import executor_identity
-from sparktf.feed.any_rows import UnfitRowsError, batch_to_rows, rows_to_batch
-from sparktf.feed.client import connected
-from sparktf.feed.guest_feed import WRAPPED, unwrapped, wrapped
+from sparktf.feed.channel.any_rows import UnfitRowsError, batch_to_rows, rows_to_batch
+from sparktf.feed.channel.client import connected
+from sparktf.feed.channel.guest_feed import WRAPPED, unwrapped, wrapped
 from sparktf.wire.channel import ControlClient
 from sparktf.wire.control import Action
 from sparktf.wire.flight import call_options

@@ -13,8 +13,8 @@ from pyspark import TaskContext
 
 from sparktf.executor.spark_stream import whole
 from sparktf.feature import FeedSpec
-from sparktf.feed.readers import new_reader
-from sparktf.feed.vectors import plain_array, plain_column
+from sparktf.feed.arrays.vectors import plain_array, plain_column
+from sparktf.feed.formats.readers import new_reader
 from sparktf.hadoop import HadoopConf
 from sparktf.sequence import Split
 from sparktf.statistics.column_parts import ColumnKind, ColumnPart

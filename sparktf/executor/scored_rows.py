@@ -16,10 +16,10 @@ from sparktf.errors import ColumnError
 from sparktf.executor.scorer import Scorer
 from sparktf.executor.spark_stream import whole
 from sparktf.feature import Feature
-from sparktf.feed.aside import Aside, too_many
-from sparktf.feed.columns import Array, Columns, Ragged, Strings, row_count, slice_rows, take_rows
-from sparktf.feed.convert import assemble
-from sparktf.feed.row_group import RowGroup
+from sparktf.feed.arrays.aside import Aside, too_many
+from sparktf.feed.arrays.columns import Array, Columns, Ragged, Strings, row_count, slice_rows, take_rows
+from sparktf.feed.arrays.convert import assemble
+from sparktf.feed.arrays.row_group import RowGroup
 from sparktf.wire.exported import ModelFeed, ModelOutput
 from sparktf.wire.scored_model import CODES, VALUES, ScoredModel
 

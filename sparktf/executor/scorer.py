@@ -21,8 +21,8 @@ from sparktf.errors import NodeLostError
 from sparktf.executor.identity import executor_identity
 from sparktf.executor.rendezvous import meet
 from sparktf.executor.trainer_process import trainer_environment
-from sparktf.feed.columns import Array
-from sparktf.feed.shared import hear, tell
+from sparktf.feed.arrays.columns import Array
+from sparktf.feed.arrays.shared import hear, tell
 from sparktf.knobs import KNOBS
 from sparktf.wire.scored_model import BEAT, ScoredModel, error_of, settings_array
 

@@ -15,7 +15,7 @@ from pyspark import TaskContext
 
 from sparktf.errors import LifecycleError
 from sparktf.executor.spark_stream import whole
-from sparktf.feed.example_writer import record_bytes
+from sparktf.feed.formats.example_writer import record_bytes
 from sparktf.hadoop import HadoopConf
 from sparktf.storage.file_systems import FileSystems
 

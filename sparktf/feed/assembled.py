@@ -7,9 +7,9 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from sparktf.feed.aside import Aside, BadRow, Handed
-from sparktf.feed.columns import Array, Columns, slice_rows, take_rows
-from sparktf.feed.memory import SpareMemory
+from sparktf.feed.arrays.aside import Aside, BadRow, Handed
+from sparktf.feed.arrays.columns import Array, Columns, slice_rows, take_rows
+from sparktf.feed.arrays.memory import SpareMemory
 
 
 @dataclass(frozen=True, slots=True)

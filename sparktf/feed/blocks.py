@@ -10,10 +10,10 @@ from typing import NamedTuple, Protocol
 import numpy as np
 
 from sparktf.feature import FeedSpec
-from sparktf.feed.parquet import OpenStorage
-from sparktf.feed.readers import new_reader
-from sparktf.feed.row_group import RowGroup
-from sparktf.feed.split_sequence import SplitSequence
+from sparktf.feed.arrays.row_group import RowGroup
+from sparktf.feed.formats.parquet import OpenStorage
+from sparktf.feed.formats.readers import new_reader
+from sparktf.feed.formats.split_sequence import SplitSequence
 from sparktf.sequence import Assignment, Draw, Piece, Split, Stream, generator
 from sparktf.storage.local import LocalStorage
 

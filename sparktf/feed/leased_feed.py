@@ -13,8 +13,8 @@ from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
 from sparktf.feature import FeedSpec
-from sparktf.feed.aside import Handed
-from sparktf.feed.columns import Columns, empty_columns, row_count, slice_rows
+from sparktf.feed.arrays.aside import Handed
+from sparktf.feed.arrays.columns import Columns, empty_columns, row_count, slice_rows
 from sparktf.feed.pipeline import NodeFeed
 from sparktf.feed.receipts import Receipts, Trained
 from sparktf.results.result import NodeInput

@@ -16,13 +16,13 @@ from types import TracebackType
 from typing import NamedTuple, Protocol, Self
 
 from sparktf.feature import FeedLimits, FeedSpec
-from sparktf.feed.aside import Aside, BadRow, Handed, too_many
+from sparktf.feed.arrays.aside import Aside, BadRow, Handed, too_many
+from sparktf.feed.arrays.columns import Columns, concat_rows, empty_columns, row_count, slice_rows
+from sparktf.feed.arrays.convert import assemble
+from sparktf.feed.arrays.memory import SpareMemory
+from sparktf.feed.arrays.row_group import RowGroup
 from sparktf.feed.assembled import Block
 from sparktf.feed.blocks import BlockPart, Parts
-from sparktf.feed.columns import Columns, concat_rows, empty_columns, row_count, slice_rows
-from sparktf.feed.convert import assemble
-from sparktf.feed.memory import SpareMemory
-from sparktf.feed.row_group import RowGroup
 from sparktf.feed.sample import RowSample
 from sparktf.knobs import KNOBS
 from sparktf.sequence import Interval, leading

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from sparktf.feature import Feature, FeedSpec
-from sparktf.feed.columns import Array, Column, Columns, Ragged, Strings, concat_rows, row_count, slice_rows
+from sparktf.feed.arrays.columns import Array, Column, Columns, Ragged, Strings, concat_rows, row_count, slice_rows
 
 _ROWS = 32
 _NBYTES = 4 << 20

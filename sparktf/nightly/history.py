@@ -17,7 +17,7 @@ import pyarrow.parquet as pq
 
 from sparktf.driver.plan.files import FOOTER_THREADS
 from sparktf.errors import CorruptFileError, StorageNotFoundError
-from sparktf.feed.parquet_file import reading
+from sparktf.feed.formats.parquet_file import reading
 from sparktf.results.result import RunResult
 from sparktf.rundir import HISTORY, HISTORY_OF_NAME, RunDirectory
 from sparktf.storage.base import FileEntry, Storage, name_of

@@ -13,7 +13,7 @@ from sparktf.config.duration import in_words
 from sparktf.config.ready import ReadyConfig, WindowConfig
 from sparktf.driver.plan.files import FOOTER_THREADS
 from sparktf.errors import CorruptFileError, NotReadyError, StorageNotFoundError, StorageUnavailableError
-from sparktf.feed.parquet_file import open_parquet
+from sparktf.feed.formats.parquet_file import open_parquet
 from sparktf.knobs import KNOBS
 from sparktf.nightly.natural_order import natural_key
 from sparktf.storage.base import FileEntry, Storage

@@ -14,8 +14,8 @@ from sparktf.driver.source.origin import arrow_schema
 from sparktf.driver.spark.application import hadoop_conf, slots_of
 from sparktf.errors import BadValueError, ColumnError, ConfigError, ModelContractError
 from sparktf.executor.scored_rows import ScoringSettings, arrow_type, is_single, scored
-from sparktf.feed.arrow_types import fits
-from sparktf.feed.nested import path_of
+from sparktf.feed.arrays.arrow_types import fits
+from sparktf.feed.arrays.nested import path_of
 from sparktf.predict.exported_model import ExportedModel, find_model
 from sparktf.storage.file_systems import FileSystems
 from sparktf.wire.exported import ModelOutput

@@ -19,8 +19,8 @@ from sparktf.config.data_section import DataConfig
 from sparktf.driver.plan.features import column_type
 from sparktf.driver.plan.files import FOOTER_THREADS
 from sparktf.driver.plan.plan import Plan
-from sparktf.feed.nested import type_of
-from sparktf.feed.parquet_file import leaf_columns, open_parquet, reading
+from sparktf.feed.arrays.nested import type_of
+from sparktf.feed.formats.parquet_file import leaf_columns, open_parquet, reading
 from sparktf.nightly.data_checks import Baseline, findings
 from sparktf.preview.forecast import CheckFinding, ChecksForecast
 from sparktf.sequence import Stream

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.types as pt
 
-from sparktf.feed.values import numbers
+from sparktf.feed.arrays.values import numbers
 from sparktf.statistics.column_parts import ColumnKind, ColumnPart, SpreadPart, ValuesPart
 from sparktf.statistics.column_statistics import COMMONEST, TEXT_LENGTH
 from sparktf.statistics.sketches import (

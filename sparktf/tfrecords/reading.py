@@ -8,7 +8,7 @@ from pyspark.sql.types import DataType, StructType
 from sparktf.driver.source.dataframe import spark_errors
 from sparktf.driver.source.record_frame import SAMPLE, read_record_frame
 from sparktf.errors import ConfigError
-from sparktf.feed.record_types import record_type
+from sparktf.feed.formats.record_types import record_type
 
 
 def read(spark: SparkSession, path: str, schema: str | StructType | None = None, *, sample: int = SAMPLE) -> DataFrame:

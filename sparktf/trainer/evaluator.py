@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import tensorflow as tf
 
 from sparktf.errors import ModelContractError, PreflightError
-from sparktf.feed.columns import row_count
+from sparktf.feed.arrays.columns import row_count
 from sparktf.feed.pipeline import NodeFeed
 from sparktf.knobs import KNOBS
 from sparktf.results.comparison import Comparison

@@ -13,7 +13,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from sparktf.feed.guest_feed import GuestQueue, GuestServer
+from sparktf.feed.channel.guest_feed import GuestQueue, GuestServer
 from sparktf.process.ports import started
 from sparktf.trainer.node.report import Reporter
 from sparktf.wire.channel import ControlClient

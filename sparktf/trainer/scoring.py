@@ -20,8 +20,8 @@ from pathlib import Path
 from typing import Any
 
 from sparktf.errors import ModelContractError, SparkTFError
-from sparktf.feed.columns import Array
-from sparktf.feed.shared import hear, tell
+from sparktf.feed.arrays.columns import Array
+from sparktf.feed.arrays.shared import hear, tell
 from sparktf.knobs import KNOBS
 from sparktf.process.process_identity import is_alive
 from sparktf.storage.file_systems import FileSystems

@@ -1,8 +1,8 @@
 """What a Spark task tells the process that scores for its executor, over a socket of the machine.
 
-A message is "load" or "score", with the descriptor of a file that has the arrays (`sparktf.feed.shared`). The answers
-are "ready", "scored" with a file, and "error" with one too, whose texts are a class of `sparktf.errors` and what it
-says. Meanwhile "beat" comes now and then, with the number of the process: a task that waits knows that it lives. To
+A message is "load" or "score", with the descriptor of a file that has the arrays (`sparktf.feed.arrays.shared`). The
+answers are "ready", "scored" with a file, and "error" with one too, whose texts are a class of `sparktf.errors` and
+what it says. Meanwhile "beat" comes now and then, with its process id: a task that waits knows that it lives. To
 load, the one array is a `ScoredModel` as JSON. Whatever may be long is in the file: a packet of a socket is cut off, or
 refused, where it is longer than either side thought.
 """

@@ -11,9 +11,9 @@ from lakes import deal
 
 from sparktf.driver.plan.plan import Plan
 from sparktf.feature import FeedLimits
-from sparktf.feed.aside import BadRow
+from sparktf.feed.arrays.aside import BadRow
+from sparktf.feed.arrays.columns import Columns, Ragged, Strings
 from sparktf.feed.blocks import PlannedParts
-from sparktf.feed.columns import Columns, Ragged, Strings
 from sparktf.feed.pipeline import NodeFeed
 from sparktf.sequence import Assignment, Cursor, Stream, remaining
 from sparktf.storage.file_systems import open_storage

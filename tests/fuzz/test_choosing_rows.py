@@ -26,7 +26,7 @@ from sparktf.driver.plan.partitions import Partitions
 from sparktf.driver.plan.plan import Plan
 from sparktf.driver.plan.planner import plan_source
 from sparktf.errors import EmptySourceError
-from sparktf.feed.columns import Strings
+from sparktf.feed.arrays.columns import Strings
 from sparktf.predicate import Condition, Op
 from sparktf.sequence import Stream
 from sparktf.storage.file_systems import open_storage

@@ -25,11 +25,11 @@ from sparktf.driver.plan.features import Schema
 from sparktf.driver.plan.planner import feed_spec
 from sparktf.errors import BadValueError, RefusedError
 from sparktf.feature import FeedSpec
-from sparktf.feed.columns import Columns
+from sparktf.feed.arrays.columns import Columns
+from sparktf.feed.channel.staged_parts import StagedParts
+from sparktf.feed.channel.staged_rows import Budget, StagedRows
+from sparktf.feed.channel.staging import Staging
 from sparktf.feed.pipeline import NodeFeed
-from sparktf.feed.staged_parts import StagedParts
-from sparktf.feed.staged_rows import Budget, StagedRows
-from sparktf.feed.staging import Staging
 from sparktf.knobs import KNOBS
 from sparktf.sequence import Cursor, Stream
 

@@ -21,7 +21,7 @@ from sparktf.driver.source.choice import choose_feed
 from sparktf.driver.source.origin import Origin
 from sparktf.driver.source.scan import plain_scan
 from sparktf.errors import ConfigError, EmptySourceError
-from sparktf.feed.columns import Strings
+from sparktf.feed.arrays.columns import Strings
 from sparktf.sequence import Stream
 from sparktf.storage.file_systems import FileSystems, open_storage
 

@@ -18,9 +18,9 @@ from sparktf.driver.source.origin import SparkData
 from sparktf.driver.source.scan import plain_scan
 from sparktf.driver.spark.feeders import FrameRows
 from sparktf.feature import FeedSpec
-from sparktf.feed.columns import Columns, Strings
-from sparktf.feed.convert import assemble
-from sparktf.feed.row_group import RowGroup
+from sparktf.feed.arrays.columns import Columns, Strings
+from sparktf.feed.arrays.convert import assemble
+from sparktf.feed.arrays.row_group import RowGroup
 from sparktf.sequence import Stream
 from sparktf.storage.file_systems import open_storage
 

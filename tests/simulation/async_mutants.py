@@ -8,11 +8,11 @@ from typing import Any
 from sparktf.driver.attempt.asynchronous import Asynchronous
 from sparktf.driver.attempt.attempt import Attempt
 from sparktf.driver.attempt.discipline import Fail, Replace
-from sparktf.driver.attempt.fed_rows import Claim, Claims
-from sparktf.driver.attempt.lease_books import LeaseBooks
-from sparktf.driver.attempt.leases import Lessee
 from sparktf.driver.attempt.losses import Losses
 from sparktf.driver.attempt.members import Members, Trainer, have_met, speaker
+from sparktf.driver.attempt.rows.fed_rows import Claim, Claims
+from sparktf.driver.attempt.rows.lease_books import LeaseBooks
+from sparktf.driver.attempt.rows.leases import Lessee
 from sparktf.driver.attempt.saves import Save, Start, joined
 from sparktf.errors import ErrorRecord
 from sparktf.feed.leased_feed import LeasedFeed
@@ -157,7 +157,7 @@ def _marked_at_its_end(self: LeasedFeed, rows: int, *, replayed: int, loss: floa
 
 
 _ROUNDS = "sparktf.trainer.parameter_server.rounds"
-_FED = "sparktf.driver.attempt.fed_rows"
+_FED = "sparktf.driver.attempt.rows.fed_rows"
 _LOOP = "sparktf.trainer.parameter_server.async_loop.AsyncLoop"
 _DISPATCH = "sparktf.trainer.parameter_server.dispatch"
 
@@ -166,10 +166,10 @@ GUARDS: Mapping[str, Mapping[str, Any]] = {
         "sparktf.driver.attempt.attempt.Attempt.succeed": _returned_at_once
     },
     "leases of a closed incarnation return": {
-        "sparktf.driver.attempt.lease_books.LeaseBooks._close": lambda self, node, incarnation: None
+        "sparktf.driver.attempt.rows.lease_books.LeaseBooks._close": lambda self, node, incarnation: None
     },
     "incarnations that are lost are closed": {"sparktf.trainer.parameter_server.tally.Tally.succeed": _never_closed},
-    "the driver counts a receipt once": {"sparktf.driver.attempt.lease_books.LeaseBooks._count": _counted_anew},
+    "the driver counts a receipt once": {"sparktf.driver.attempt.rows.lease_books.LeaseBooks._count": _counted_anew},
     "the coordinator takes a receipt once": {"sparktf.trainer.parameter_server.tally.Tally._take": _taken_anew},
     "messages of older incarnations are refused": {"sparktf.driver.attempt.attempt.speaker": _any_incarnation},
     "receipts of older incarnations are not taken": {
@@ -179,16 +179,18 @@ GUARDS: Mapping[str, Mapping[str, Any]] = {
     "the driver knows all receipts before a checkpoint, or an epoch's end": {
         "sparktf.trainer.parameter_server.telling.Telling.flush": _told_some_day
     },
-    "leases are an incarnation's, and not its node's": {"sparktf.driver.attempt.lease_books.Lessee": _of_the_node},
+    "leases are an incarnation's, and not its node's": {"sparktf.driver.attempt.rows.lease_books.Lessee": _of_the_node},
     "a successor's address is told once it is ready": {"sparktf.driver.attempt.losses.Losses._place": _placed_at_once},
     "what is under way counts towards train.max_steps": {f"{_DISPATCH}.Course.spare": property(_without_budgets)},
     "what a worker refuses ends the run": {"sparktf.driver.attempt.asynchronous.Asynchronous.on_loss": _replaced},
     "bad rows of all workers are counted": {
-        "sparktf.driver.attempt.accounting.EpochAccount.too_many_aside": lambda self, limit, time_s: None
+        "sparktf.driver.attempt.rows.accounting.EpochAccount.too_many_aside": lambda self, limit, time_s: None
     },
     "bad rows of earlier attempts are counted": {"sparktf.driver.attempt.asynchronous.joined": _aside_of_this_attempt},
     "rows that were replayed in earlier attempts are counted": {
-        "sparktf.driver.attempt.accounting.EpochAccount.replayed": property(lambda account: account.receipts.replayed)
+        "sparktf.driver.attempt.rows.accounting.EpochAccount.replayed": property(
+            lambda account: account.receipts.replayed
+        )
     },
     "a checkpoint has the files of all servers": {
         "sparktf.driver.attempt.asynchronous.Asynchronous.saved": _coordinators_alone

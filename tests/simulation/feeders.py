@@ -22,14 +22,14 @@ from simulation.rows import BLOCK_ROWS, FedRows, Ids
 
 from sparktf.errors import LifecycleError, NodeLostError, SparkTFError
 from sparktf.executor.feeder import FeederSettings
-from sparktf.feed import server
 from sparktf.feed.blocks import BlockPart
-from sparktf.feed.client import DataClient
+from sparktf.feed.channel import server
+from sparktf.feed.channel.client import DataClient
+from sparktf.feed.channel.staged_parts import StagedParts
+from sparktf.feed.channel.staged_rows import Budget
+from sparktf.feed.channel.staging import Staging
 from sparktf.feed.leased_feed import LeasedFeed
 from sparktf.feed.receipts import Receipts
-from sparktf.feed.staged_parts import StagedParts
-from sparktf.feed.staged_rows import Budget
-from sparktf.feed.staging import Staging
 from sparktf.knobs import KNOBS
 from sparktf.sequence import Interval
 from sparktf.trainer.node.inputs import Input

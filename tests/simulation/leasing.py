@@ -12,10 +12,10 @@ from simulation.hub import SimCondition
 from simulation.nodes import Ids
 
 from sparktf.errors import BadValueError, SparkTFError
-from sparktf.feed.aside import Handed
+from sparktf.feed.arrays.aside import Handed
 from sparktf.feed.blocks import BlockPart
+from sparktf.feed.channel.staged_parts import StagedParts
 from sparktf.feed.leased_parts import LeasedParts
-from sparktf.feed.staged_parts import StagedParts
 from sparktf.sequence import Assignment, Piece, Stream
 from sparktf.wire.control import Action
 from sparktf.wire.leasing import BlockLease, BlockLeaseRequest

@@ -17,14 +17,14 @@ from simulation.world import play, settle
 
 from sparktf.clock import ListeningClock
 from sparktf.driver.attempt.health import Failure, Lateness, Now, Since, late
-from sparktf.driver.attempt.ledger import Ledger
 from sparktf.driver.attempt.members import Members, Trainer
+from sparktf.driver.attempt.rows.ledger import Ledger
 from sparktf.driver.attempt.saves import Save, Start, joined
 from sparktf.driver.gang.roster import Roster
 from sparktf.driver.output import ResultFile
 from sparktf.errors import ErrorRecord, RefusedError, Verdict
-from sparktf.feed.staged_rows import StagedRows
-from sparktf.feed.staging import Staging
+from sparktf.feed.channel.staged_rows import StagedRows
+from sparktf.feed.channel.staging import Staging
 from sparktf.lifecycle import AgentState
 from sparktf.results.result import Application, RunResult
 from sparktf.storage.transactions.checkpoints import MANIFEST, CheckpointStore, Manifest
@@ -183,7 +183,7 @@ MUTANTS = (
     Mutant("all nodes have uploaded", {"sparktf.driver.attempt.lockstep.Lockstep.saved": _chief_alone}),
     Mutant(
         "rows of the cursor are not dealt again",
-        {"sparktf.driver.attempt.shares.remaining": lambda rows, done: [(0, rows)]},
+        {"sparktf.driver.attempt.rows.shares.remaining": lambda rows, done: [(0, rows)]},
     ),
     Mutant("sizes and checksums of a commit", {"sparktf.storage.transactions.checkpoints.verify_files": _nothing}),
     Mutant(
@@ -205,9 +205,9 @@ MUTANTS = (
         "[9] what cannot be stored is not trained again",
         {"sparktf.driver.attempt.restart.may_be_mended": lambda cause: cause.verdict is Verdict.INFRASTRUCTURE},
     ),
-    Mutant("a split is leased to one node", {"sparktf.driver.attempt.ledger.Ledger.lease": _anybodys_lease}),
-    Mutant("a split has as many rows as its feeder says", {"sparktf.feed.server._Server.do_put": _any_count}),
-    Mutant("a split that comes again is dropped", {"sparktf.feed.staging.Staging.seal": _sealed_again}),
+    Mutant("a split is leased to one node", {"sparktf.driver.attempt.rows.ledger.Ledger.lease": _anybodys_lease}),
+    Mutant("a split has as many rows as its feeder says", {"sparktf.feed.channel.server._Server.do_put": _any_count}),
+    Mutant("a split that comes again is dropped", {"sparktf.feed.channel.staging.Staging.seal": _sealed_again}),
     Mutant(
         "[10] no checkpoint after an epoch whose rows do not add up",
         {"sparktf.driver.attempt.attempt.is_wrong_before": lambda epoch, accounts: False},

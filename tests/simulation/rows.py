@@ -12,7 +12,7 @@ from sparktf.config.job import JobConfig
 from sparktf.driver.plan.locality import Replicas
 from sparktf.driver.plan.plan import Plan, SplitTable
 from sparktf.feature import Feature, FeedSpec, Kind
-from sparktf.feed.held import SPLIT_SPAN
+from sparktf.feed.channel.held import SPLIT_SPAN
 from sparktf.sequence import Assignment, Draw, Interval, Keep, Stream, generator
 
 Ids = npt.NDArray[np.int64]

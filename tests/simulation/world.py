@@ -617,7 +617,7 @@ def _in_simulation(world: World) -> Iterator[None]:
     with (
         mock.patch("secrets.token_hex", lambda n: f"{chance.getrandbits(8 * n):0{2 * n}x}"),
         mock.patch("sparktf.driver.event_log.threading", threads),
-        mock.patch("sparktf.feed.staging.time", now),
+        mock.patch("sparktf.feed.channel.staging.time", now),
         mock.patch("sparktf.feed.leased_feed.time", now),
         mock.patch("sparktf.feed.leased_feed.threading", THREADING),
         mock.patch("sparktf.feed.leased_parts.threading", THREADING),

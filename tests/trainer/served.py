@@ -17,7 +17,7 @@ from trainer.failures import place_of
 from trainer.local_gang import keep_files_in
 
 from sparktf.config.job import JobConfig
-from sparktf.driver.attempt.lease_books import LeaseBooks
+from sparktf.driver.attempt.rows.lease_books import LeaseBooks
 from sparktf.driver.plan.plan import Plan
 from sparktf.driver.plan.planner import plan_source
 from sparktf.errors import ErrorRecord

@@ -11,7 +11,7 @@ import pytest
 
 from sparktf.driver.plan.features import DTYPES
 from sparktf.feature import TEXT, Feature, FeedSpec, Kind
-from sparktf.feed.columns import Column, Columns, Ragged, Strings, slice_rows
+from sparktf.feed.arrays.columns import Column, Columns, Ragged, Strings, slice_rows
 
 ROWS = 12
 

@@ -10,7 +10,7 @@ import pytest
 
 from sparktf.driver.plan.features import DTYPES
 from sparktf.feature import TEXT, Feature, Kind
-from sparktf.feed.memory import SpareMemory
+from sparktf.feed.arrays.memory import SpareMemory
 
 ROWS = 32
 FEATURES = (Feature(kind=Kind.INPUT, name="x", columns=("a", "b", "c"), dtype="float32", shape=(3,)),)

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from sparktf.driver.attempt.accounting import EpochAccount, EpochReceipts, MadeByWorker
 from sparktf.driver.attempt.course import AttemptCourse
 from sparktf.driver.attempt.members import Members, Trainer
+from sparktf.driver.attempt.rows.accounting import EpochAccount, EpochReceipts, MadeByWorker
 from sparktf.topology import NodeId, Role
 from sparktf.wire.control import EpochDone, Progress
 

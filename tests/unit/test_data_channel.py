@@ -23,12 +23,12 @@ from sparktf.driver.gang.site import Handler
 from sparktf.errors import RefusedError
 from sparktf.executor.feeder import FeederSettings, feed
 from sparktf.feature import FeedSpec
-from sparktf.feed.client import DataClient, Sent, data_client
+from sparktf.feed.channel.client import DataClient, Sent, data_client
+from sparktf.feed.channel.server import DataServer
+from sparktf.feed.channel.staged_parts import StagedParts
+from sparktf.feed.channel.staged_rows import Budget
+from sparktf.feed.channel.staging import Staging
 from sparktf.feed.pipeline import NodeFeed
-from sparktf.feed.server import DataServer
-from sparktf.feed.staged_parts import StagedParts
-from sparktf.feed.staged_rows import Budget
-from sparktf.feed.staging import Staging
 from sparktf.knobs import KNOBS
 from sparktf.sequence import Stream
 from sparktf.wire.certificates import new_tls_material
@@ -249,7 +249,7 @@ _DYING_FEEDER = """
 import sys, time
 from lakes import id_table
 from sparktf.wire.data import DataAddress, Span
-from sparktf.feed.client import data_client
+from sparktf.feed.channel.client import data_client
 from sparktf.wire.security import ControlAccess
 
 def batches():

@@ -12,12 +12,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sparktf.feed.byte_buffer import PADDING, padded
-from sparktf.feed.example_columns import example_columns
-from sparktf.feed.example_writer import example_messages
-from sparktf.feed.examples import ListKind, read_example, write_example
-from sparktf.feed.record_file import Records
-from sparktf.feed.record_types import record_type
+from sparktf.feed.formats.byte_buffer import PADDING, padded
+from sparktf.feed.formats.example_columns import example_columns
+from sparktf.feed.formats.example_writer import example_messages
+from sparktf.feed.formats.examples import ListKind, read_example, write_example
+from sparktf.feed.formats.record_file import Records
+from sparktf.feed.formats.record_types import record_type
 
 INT, FLOAT, BYTES = ListKind.INT64, ListKind.FLOAT, ListKind.BYTES
 Features = dict[str, tuple[ListKind, list[Any]]]

@@ -13,15 +13,15 @@ from typing import Any
 import pytest
 from lakes import id_table, lake_config, plan_lake, write_lake
 
-from sparktf.driver.attempt.fed_rows import Claim, Claims, FedRows
-from sparktf.driver.attempt.lease_books import LeaseBooks
-from sparktf.driver.attempt.leases import Lessee
-from sparktf.driver.attempt.ledger import FeedPlace, Ledger
+from sparktf.driver.attempt.rows.fed_rows import Claim, Claims, FedRows
+from sparktf.driver.attempt.rows.lease_books import LeaseBooks
+from sparktf.driver.attempt.rows.leases import Lessee
+from sparktf.driver.attempt.rows.ledger import FeedPlace, Ledger
 from sparktf.driver.plan.plan import Plan
 from sparktf.errors import DataError, RefusedError, RowAccountingError
-from sparktf.feed.held import SPLIT_SPAN
-from sparktf.feed.staged_rows import Budget
-from sparktf.feed.staging import Staging
+from sparktf.feed.channel.held import SPLIT_SPAN
+from sparktf.feed.channel.staged_rows import Budget
+from sparktf.feed.channel.staging import Staging
 from sparktf.sequence import Cursor, Interval, Stream
 from sparktf.topology import NodeId, Role
 from sparktf.wire.control import AssignmentRequest

@@ -16,9 +16,9 @@ from lakes import array, deal, plan_lake, rewrite
 from sparktf.driver.plan.plan import Plan
 from sparktf.errors import BadValueError, CorruptFileError
 from sparktf.feature import FeedLimits
-from sparktf.feed.aside import Aside, BadRow, RowNumbers
+from sparktf.feed.arrays.aside import Aside, BadRow, RowNumbers
+from sparktf.feed.arrays.columns import Strings
 from sparktf.feed.blocks import PlannedParts
-from sparktf.feed.columns import Strings
 from sparktf.feed.pipeline import NodeFeed
 from sparktf.sequence import Assignment, Cursor, Stream, remaining
 from sparktf.storage.file_systems import open_storage

@@ -13,10 +13,10 @@ from lakes import array, batches, deal, plan_lake, write_file
 
 from sparktf.errors import BadValueError, CorruptFileError
 from sparktf.feature import Feature, Kind
-from sparktf.feed.columns import Columns, Strings, empty_columns
-from sparktf.feed.convert import assemble
-from sparktf.feed.nested import path_of
-from sparktf.feed.row_group import RowGroup
+from sparktf.feed.arrays.columns import Columns, Strings, empty_columns
+from sparktf.feed.arrays.convert import assemble
+from sparktf.feed.arrays.nested import path_of
+from sparktf.feed.arrays.row_group import RowGroup
 
 
 def read(folder: Path, columns: dict[str, Any], inputs: dict[str, Any], **data: Any) -> dict[str, Any]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from sparktf.feature import Feature, Kind
-from sparktf.feed.memory import SpareMemory
+from sparktf.feed.arrays.memory import SpareMemory
 
 FEATURES = (
     Feature(kind=Kind.INPUT, name="x", columns=("a", "b", "c"), dtype="float32", shape=(3,)),

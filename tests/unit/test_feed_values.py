@@ -17,14 +17,14 @@ from lakes import array, batches, deal, plan_lake, write_file
 
 from sparktf.errors import BadValueError, ConfigError
 from sparktf.feature import TEXT, Feature, FeedLimits, Kind
+from sparktf.feed.arrays.columns import Columns, Strings
+from sparktf.feed.arrays.convert import assemble
+from sparktf.feed.arrays.decimals import decimal_floats
+from sparktf.feed.arrays.row_group import RowGroup
+from sparktf.feed.arrays.values import far_reason, numbers, too_far
 from sparktf.feed.blocks import PlannedParts
-from sparktf.feed.columns import Columns, Strings
-from sparktf.feed.convert import assemble
-from sparktf.feed.decimals import decimal_floats
+from sparktf.feed.formats.selection import selected_rows
 from sparktf.feed.pipeline import NodeFeed
-from sparktf.feed.row_group import RowGroup
-from sparktf.feed.selection import selected_rows
-from sparktf.feed.values import far_reason, numbers, too_far
 from sparktf.predicate import Condition, Op
 from sparktf.storage.file_systems import open_storage
 

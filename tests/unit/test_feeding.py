@@ -12,8 +12,8 @@ from lakes import lake_config, plan_lake, write_lake
 
 from sparktf.driver.attempt.attempt import Attempt
 from sparktf.driver.attempt.feeding import Feeding
-from sparktf.driver.attempt.ledger import FeedPlace, Ledger
 from sparktf.driver.attempt.members import Trainer
+from sparktf.driver.attempt.rows.ledger import FeedPlace, Ledger
 from sparktf.errors import DataError, RefusedError, RowAccountingError, SparkTFError, Verdict
 from sparktf.sequence import Cursor, Stream
 from sparktf.topology import NodeId, Role

@@ -18,9 +18,9 @@ from sparktf.driver.plan.not_plain import NotPlainError
 from sparktf.driver.plan.spark_reads import SparkReads
 from sparktf.errors import CorruptFileError
 from sparktf.feature import FeedLimits
-from sparktf.feed.aside import BadRow
+from sparktf.feed.arrays.aside import BadRow
+from sparktf.feed.arrays.columns import Strings
 from sparktf.feed.blocks import PlannedParts
-from sparktf.feed.columns import Strings
 from sparktf.feed.pipeline import NodeFeed
 from sparktf.sequence import Stream
 from sparktf.storage.file_systems import open_storage

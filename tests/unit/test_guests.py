@@ -14,8 +14,8 @@ from pyspark.sql import Row
 from sparktf.compat.tensorflowonspark.tf_cluster import cluster_template
 from sparktf.compat.tensorflowonspark.tf_node import DataFeed, TFNodeContext, hdfs_path
 from sparktf.errors import ConfigError
-from sparktf.feed.any_rows import UnfitRowsError, batch_to_rows, rows_to_batch
-from sparktf.feed.guest_feed import BroughtRows, GuestQueue, unwrapped, wrapped
+from sparktf.feed.channel.any_rows import UnfitRowsError, batch_to_rows, rows_to_batch
+from sparktf.feed.channel.guest_feed import BroughtRows, GuestQueue, unwrapped, wrapped
 from sparktf.wire.guest import GuestNode
 
 numbers = st.integers(-(2**63), 2**63 - 1)

@@ -400,8 +400,8 @@ LISTENS = re.compile(r"FlightServerBase|\.listen\(|HTTPServer|socketserver|distr
 MAY_LISTEN = {
     "sparktf/driver/gang/control_server.py",
     "sparktf/executor/rendezvous.py",
-    "sparktf/feed/guest_feed.py",
-    "sparktf/feed/server.py",
+    "sparktf/feed/channel/guest_feed.py",
+    "sparktf/feed/channel/server.py",
     "sparktf/trainer/parameter_server/listening.py",
     "sparktf/trainer/parameter_server/stand_ins.py",
 }

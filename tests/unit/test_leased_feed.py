@@ -17,13 +17,13 @@ import pyarrow as pa
 import pytest
 from lakes import array, deal, ids, lake_config, plan_lake, write_file, write_lake
 
-from sparktf.driver.attempt.lease_books import LeaseBooks
+from sparktf.driver.attempt.rows.lease_books import LeaseBooks
 from sparktf.driver.plan.plan import Plan
 from sparktf.errors import BadValueError, ControlError, SourceNotFoundError
 from sparktf.feature import FeedLimits
-from sparktf.feed.aside import BadRow
+from sparktf.feed.arrays.aside import BadRow
+from sparktf.feed.arrays.columns import Columns, Ragged, Strings
 from sparktf.feed.blocks import PieceReader
-from sparktf.feed.columns import Columns, Ragged, Strings
 from sparktf.feed.leased_feed import LeasedFeed, Take
 from sparktf.feed.leased_parts import LeasedParts
 from sparktf.feed.pipeline import NodeFeed

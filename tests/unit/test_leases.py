@@ -13,9 +13,9 @@ import numpy as np
 import pytest
 from lakes import lake_config, placed
 
-from sparktf.driver.attempt.lease_books import LeaseBooks
-from sparktf.driver.attempt.leases import BlockLeases, Lessee
-from sparktf.driver.attempt.unleased import BlockLayout
+from sparktf.driver.attempt.rows.lease_books import LeaseBooks
+from sparktf.driver.attempt.rows.leases import BlockLeases, Lessee
+from sparktf.driver.attempt.rows.unleased import BlockLayout
 from sparktf.driver.plan.locality import NO_HOST, Groups
 from sparktf.driver.plan.plan import Plan
 from sparktf.errors import RefusedError, RowAccountingError

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 import pytest
 
-from sparktf.driver.attempt.ledger import FeedPlace, Ledger
+from sparktf.driver.attempt.rows.ledger import FeedPlace, Ledger
 from sparktf.errors import DataError, EmptySourceError, RefusedError, RowAccountingError
 from sparktf.sequence import Stream
 from sparktf.topology import NodeId, Role

@@ -21,7 +21,7 @@ from sparktf.driver.plan.plan import Plan
 from sparktf.driver.plan.planner import plan_source
 from sparktf.driver.plan.stored_plan import load_plan, save_plan
 from sparktf.errors import BadValueError, ColumnError, EmptySourceError
-from sparktf.feed.columns import Strings
+from sparktf.feed.arrays.columns import Strings
 from sparktf.sequence import Stream
 from sparktf.storage.file_systems import open_storage
 

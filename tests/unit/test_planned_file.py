@@ -15,9 +15,9 @@ from lakes import array, batches, deal, id_table, ids, plan_lake, rewrite, write
 
 from sparktf.errors import BadValueError, CorruptFileError
 from sparktf.feature import FeedLimits
+from sparktf.feed.arrays.columns import Column, Ragged, Strings
 from sparktf.feed.blocks import PlannedParts
-from sparktf.feed.columns import Column, Ragged, Strings
-from sparktf.feed.parquet import SplitReader
+from sparktf.feed.formats.parquet import SplitReader
 from sparktf.feed.pipeline import NodeFeed
 from sparktf.storage.base import FileEntry
 from sparktf.storage.file_systems import open_storage

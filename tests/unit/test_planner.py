@@ -34,7 +34,7 @@ from sparktf.errors import (
     SourceNotFoundError,
     StorageNotFoundError,
 )
-from sparktf.feed.parquet_file import leaf_columns
+from sparktf.feed.formats.parquet_file import leaf_columns
 from sparktf.sequence import Assignment, Keep, PartitionValue, Stream
 from sparktf.storage.file_systems import open_storage
 

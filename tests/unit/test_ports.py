@@ -12,7 +12,7 @@ import psutil
 import pytest
 
 from sparktf.errors import PreflightError
-from sparktf.feed.server import DataServer
+from sparktf.feed.channel.server import DataServer
 from sparktf.process.ports import LOOPBACK, HeldPort, at_free_port, started
 
 

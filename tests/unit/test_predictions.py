@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from sparktf.feature import Feature, FeedSpec, Kind
-from sparktf.feed.columns import Columns, Ragged, Strings, row_count
+from sparktf.feed.arrays.columns import Columns, Ragged, Strings, row_count
 from sparktf.feed.sample import RowSample
 from sparktf.trainer.model.predictions import About, Predictions, Tolerance, as_arrays, difference, tolerance
 from sparktf.trainer.node.reloaded import own_code

@@ -12,7 +12,7 @@ from lakes import batches, deal, lake_config, no_filter, plan_lake, write_file
 
 from sparktf.driver.plan.planner import plan_source
 from sparktf.errors import BadValueError, ConfigError
-from sparktf.feed.columns import Columns, Ragged, Strings
+from sparktf.feed.arrays.columns import Columns, Ragged, Strings
 from sparktf.sequence import Stream
 from sparktf.storage.file_systems import open_storage
 

@@ -15,11 +15,11 @@ from lakes import array, batches, deal, filter_by, id_table, ids, plan_lake, rew
 from sparktf.driver.plan import record_plan
 from sparktf.errors import BadValueError, ColumnError, ConfigError, CorruptFileError
 from sparktf.feature import FeedLimits
-from sparktf.feed.aside import BadRow
+from sparktf.feed.arrays.aside import BadRow
 from sparktf.feed.blocks import PlannedParts
-from sparktf.feed.example_writer import record_bytes
+from sparktf.feed.formats.example_writer import record_bytes
+from sparktf.feed.formats.record_file import first_records, group_records, masked, read_records, stream_records
 from sparktf.feed.pipeline import NodeFeed
-from sparktf.feed.record_file import first_records, group_records, masked, read_records, stream_records
 from sparktf.sequence import Stream
 from sparktf.storage.file_systems import open_storage
 from sparktf.storage.local import LocalStorage

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from sparktf.errors import ModelContractError, SparkTFError, StorageError
-from sparktf.feed.shared import hear, tell
+from sparktf.feed.arrays.shared import hear, tell
 from sparktf.wire.scored_model import error_arrays, error_of
 
 

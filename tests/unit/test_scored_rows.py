@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 
 from sparktf.executor.scored_rows import as_arrow, of_good_rows, scored_column
-from sparktf.feed.columns import Strings
+from sparktf.feed.arrays.columns import Strings
 from sparktf.wire.exported import ModelOutput
 
 

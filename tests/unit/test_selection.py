@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from sparktf.feed.selection import decided_rows, selected_rows
+from sparktf.feed.formats.selection import decided_rows, selected_rows
 from sparktf.predicate import Condition, Op
 
 GROUPS = ([3], [1, 2, 3], [3, 4, 5], [None], [None, 3], [2, None, 4], [-7, -7], [5, 6])

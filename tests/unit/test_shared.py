@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from sparktf.feed.shared import share, shared
+from sparktf.feed.arrays.shared import share, shared
 
 
 def test_arrays_are_found_as_they_were_and_can_be_written_to() -> None:

@@ -9,12 +9,12 @@ import pytest
 from lakes import lake_config, plan_lake, write_lake
 
 from sparktf.driver.attempt.asynchronous import Asynchronous
-from sparktf.driver.attempt.lease_books import LeaseBooks
-from sparktf.driver.attempt.leases import Lessee
 from sparktf.driver.attempt.lockstep import Lockstep
-from sparktf.driver.attempt.staged_leases import StagedLeases
+from sparktf.driver.attempt.rows.lease_books import LeaseBooks
+from sparktf.driver.attempt.rows.leases import Lessee
+from sparktf.driver.attempt.rows.staged_leases import StagedLeases
 from sparktf.errors import RefusedError, RowAccountingError
-from sparktf.feed.held import SPLIT_SPAN
+from sparktf.feed.channel.held import SPLIT_SPAN
 from sparktf.sequence import Cursor, Interval, Stream
 from sparktf.topology import NodeId, Role
 from sparktf.wire.leasing import BlockLeaseRequest, Fetched, Receipt

@@ -15,11 +15,11 @@ from lakes import array, deal, id_table, plan_lake, write_lake
 from sparktf.errors import RefusedError
 from sparktf.feature import FeedSpec
 from sparktf.feed.blocks import PlannedParts
-from sparktf.feed.held import SPLIT_SPAN
+from sparktf.feed.channel.held import SPLIT_SPAN
+from sparktf.feed.channel.staged_parts import StagedParts
+from sparktf.feed.channel.staged_rows import Budget, StagedRows
+from sparktf.feed.channel.staging import Staging
 from sparktf.feed.pipeline import NodeFeed
-from sparktf.feed.staged_parts import StagedParts
-from sparktf.feed.staged_rows import Budget, StagedRows
-from sparktf.feed.staging import Staging
 from sparktf.sequence import Interval, Stream, merge, remaining
 from sparktf.storage.file_systems import open_storage
 

@@ -13,8 +13,8 @@ from lakes import array, batches, deal, plan_lake, write_file
 
 from sparktf.driver.plan.parquet_scan import spark_type
 from sparktf.errors import BadValueError
-from sparktf.feed.columns import Ragged, Strings
-from sparktf.feed.untyped import arrow_type, merged
+from sparktf.feed.arrays.columns import Ragged, Strings
+from sparktf.feed.arrays.untyped import arrow_type, merged
 
 NOTHING = pa.nulls(2)
 

@@ -8,11 +8,11 @@ import pytest
 
 from sparktf.errors import BadValueError
 from sparktf.feature import Feature, Kind
-from sparktf.feed.aside import Aside
-from sparktf.feed.convert import assemble
-from sparktf.feed.nested import column_of, leaf_types, type_of
-from sparktf.feed.row_group import RowGroup
-from sparktf.feed.vectors import as_lists, is_vector, plain_column
+from sparktf.feed.arrays.aside import Aside
+from sparktf.feed.arrays.convert import assemble
+from sparktf.feed.arrays.nested import column_of, leaf_types, type_of
+from sparktf.feed.arrays.row_group import RowGroup
+from sparktf.feed.arrays.vectors import as_lists, is_vector, plain_column
 
 VECTOR = pa.struct(
     {"type": pa.int8(), "size": pa.int32(), "indices": pa.list_(pa.int32()), "values": pa.list_(pa.float64())}

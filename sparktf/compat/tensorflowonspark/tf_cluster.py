@@ -18,7 +18,7 @@ from sparktf.compat.tensorflowonspark.tf_board import Board
 from sparktf.compat.tensorflowonspark.tf_node import TFNodeContext
 from sparktf.driver.spark.application import slots_of
 from sparktf.errors import ConfigError
-from sparktf.feed.guest_feed import GuestQueue
+from sparktf.feed.channel.guest_feed import GuestQueue
 from sparktf.process.ports import LOOPBACK
 from sparktf.wire.guest import GuestNode
 

@@ -14,9 +14,9 @@ from pyspark.sql import types as t
 
 from sparktf import tfrecords
 from sparktf.errors import BadValueError
-from sparktf.feed.example_writer import example_messages
-from sparktf.feed.examples import ListKind, Values, read_example
-from sparktf.feed.record_types import record_type
+from sparktf.feed.formats.example_writer import example_messages
+from sparktf.feed.formats.examples import ListKind, Values, read_example
+from sparktf.feed.formats.record_types import record_type
 
 _CHUNK_ROWS = 256
 """Few: their bytes have to go into one array of less than 2 GiB."""

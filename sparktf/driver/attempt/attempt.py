@@ -6,11 +6,9 @@ from collections.abc import Callable, Sequence
 from functools import partial
 
 from sparktf.config.job import JobConfig
-from sparktf.driver.attempt.accounting import EpochAccount, inputs, is_wrong_before
 from sparktf.driver.attempt.discipline import Discipline, Fail, Replace
 from sparktf.driver.attempt.disciplines import DISCIPLINES
 from sparktf.driver.attempt.evaluation import Evaluating
-from sparktf.driver.attempt.fed_rows import FedRows
 from sparktf.driver.attempt.health import (
     Failure,
     Failures,
@@ -24,11 +22,13 @@ from sparktf.driver.attempt.health import (
     missed,
     rhythm_of,
 )
-from sparktf.driver.attempt.lease_books import LeaseBooks
 from sparktf.driver.attempt.losses import Losses, Vacancy
 from sparktf.driver.attempt.members import Members, Trainer, are_training, rows_trained, speaker, started_s
+from sparktf.driver.attempt.rows.accounting import EpochAccount, inputs, is_wrong_before
+from sparktf.driver.attempt.rows.fed_rows import FedRows
+from sparktf.driver.attempt.rows.lease_books import LeaseBooks
+from sparktf.driver.attempt.rows.shares import Dealing, done_of, keeps
 from sparktf.driver.attempt.saves import Save, Start, Uploads
-from sparktf.driver.attempt.shares import Dealing, done_of, keeps
 from sparktf.driver.plan.plan import Plan
 from sparktf.errors import DataError, ErrorRecord, RefusedError, RowAccountingError, record_of
 from sparktf.lifecycle import ATTEMPT, AttemptEvent, AttemptState, TrainerEvent, TrainerState, step

@@ -9,8 +9,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from sparktf.driver.attempt.accounting import EpochAccount
 from sparktf.driver.attempt.members import Members
+from sparktf.driver.attempt.rows.accounting import EpochAccount
 from sparktf.results.samples import Samples
 from sparktf.topology import NodeId
 

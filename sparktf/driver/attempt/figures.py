@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from sparktf.driver.attempt.accounting import EpochAccount, MadeByWorker
 from sparktf.driver.attempt.members import Members
+from sparktf.driver.attempt.rows.accounting import EpochAccount, MadeByWorker
 from sparktf.results.usage import Made, Staleness, Usage
 from sparktf.topology import NodeId
 

@@ -10,9 +10,9 @@ from dataclasses import dataclass, replace
 from sparktf.driver.attempt.advice import advise
 from sparktf.driver.attempt.attempt import Attempt
 from sparktf.driver.attempt.figures import made_by
-from sparktf.driver.attempt.ledger import FeedPlace, Ledger
 from sparktf.driver.attempt.members import Trainer
 from sparktf.driver.attempt.restart import root_cause
+from sparktf.driver.attempt.rows.ledger import FeedPlace, Ledger
 from sparktf.driver.gang.placement import HostNbytes, apart, best_nodes, seats
 from sparktf.driver.gang.roster import AgentRecord, ExecutorFacts
 from sparktf.driver.plan.plan import NODES

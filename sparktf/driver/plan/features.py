@@ -18,8 +18,8 @@ from sparktf.config.data_section import DataConfig, FeatureConfig
 from sparktf.driver.plan.named_columns import is_pattern
 from sparktf.errors import BadValueError, ColumnError, ConfigError
 from sparktf.feature import TEXT, Feature, Kind
-from sparktf.feed.arrow_types import fill_scalar, is_binary, is_list, is_text, takes_bytes
-from sparktf.feed.nested import leaf_types, type_of
+from sparktf.feed.arrays.arrow_types import fill_scalar, is_binary, is_list, is_text, takes_bytes
+from sparktf.feed.arrays.nested import leaf_types, type_of
 from sparktf.predicate import FillValue
 
 DTYPES = (

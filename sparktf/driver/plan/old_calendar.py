@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 
 from sparktf.driver.plan.not_plain import NotPlainError
 from sparktf.driver.plan.spark_reads import SparkReads
-from sparktf.feed.parquet_file import leaf_columns
+from sparktf.feed.formats.parquet_file import leaf_columns
 
 _WRITER = b"org.apache.spark.version"
 _LEGACY = b"org.apache.spark.legacyDateTime"

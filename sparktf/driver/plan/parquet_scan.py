@@ -20,10 +20,10 @@ from sparktf.driver.plan.old_calendar import check_calendar
 from sparktf.driver.plan.partitions import Partitions
 from sparktf.driver.plan.spark_reads import SparkReads
 from sparktf.errors import EmptySourceError
-from sparktf.feed.footer import columns_of
-from sparktf.feed.parquet import partition_type
-from sparktf.feed.parquet_file import leaf_columns, open_parquet, reading
-from sparktf.feed.untyped import arrow_type, is_untyped
+from sparktf.feed.arrays.untyped import arrow_type, is_untyped
+from sparktf.feed.formats.footer import columns_of
+from sparktf.feed.formats.parquet import partition_type
+from sparktf.feed.formats.parquet_file import leaf_columns, open_parquet, reading
 from sparktf.predicate import Condition
 from sparktf.storage.base import Storage
 

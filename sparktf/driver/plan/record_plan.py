@@ -13,10 +13,10 @@ import numpy.typing as npt
 from sparktf.driver.plan.features import Schema
 from sparktf.driver.plan.files import FOOTER_THREADS, RowGroups, Source
 from sparktf.errors import BadValueError, CorruptFileError
-from sparktf.feed.examples import ListKind, Values, read_example
-from sparktf.feed.parquet import partition_type
-from sparktf.feed.record_file import RecordGroup, first_records, group_records
-from sparktf.feed.record_types import record_type
+from sparktf.feed.formats.examples import ListKind, Values, read_example
+from sparktf.feed.formats.parquet import partition_type
+from sparktf.feed.formats.record_file import RecordGroup, first_records, group_records
+from sparktf.feed.formats.record_types import record_type
 from sparktf.storage.base import Storage
 
 GROUP_NBYTES = 8 << 20

@@ -13,8 +13,8 @@ import pyarrow.types as pt
 
 from sparktf.driver.plan.files import FOOTER_THREADS, RowGroups
 from sparktf.driver.plan.not_plain import NotPlainError
-from sparktf.feed.parquet_file import check_rows, group_nbytes, leaf_columns, open_parquet, reading
-from sparktf.feed.selection import decided_rows, selected_rows
+from sparktf.feed.formats.parquet_file import check_rows, group_nbytes, leaf_columns, open_parquet, reading
+from sparktf.feed.formats.selection import decided_rows, selected_rows
 from sparktf.predicate import Condition
 from sparktf.storage.base import Storage
 

@@ -15,9 +15,9 @@ from pyspark.sql import types as t
 from pyspark.sql.pandas.types import from_arrow_type
 
 from sparktf.driver.plan.plan import Plan
-from sparktf.feed.nested import type_of
-from sparktf.feed.parquet import file_columns
-from sparktf.feed.parquet_file import leaf_columns, open_file
+from sparktf.feed.arrays.nested import type_of
+from sparktf.feed.formats.parquet import file_columns
+from sparktf.feed.formats.parquet_file import leaf_columns, open_file
 from sparktf.storage.file_systems import FileSystems
 
 _SPARKS_OWN = b"org.apache.spark.sql.parquet.row.metadata"

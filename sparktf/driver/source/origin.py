@@ -25,7 +25,7 @@ from sparktf.driver.spark.feeders import FrameRows, RddRows
 from sparktf.errors import ConfigError
 from sparktf.executor.rows import to_tuples
 from sparktf.feature import FeedSpec
-from sparktf.feed.nested import path_of
+from sparktf.feed.arrays.nested import path_of
 from sparktf.sequence import Stream
 
 _HASH_RANGE = 1 << 31

@@ -17,7 +17,7 @@ from sparktf.driver.source.scan import spark_reads
 from sparktf.driver.spark.application import hadoop_conf
 from sparktf.driver.spark.feeders import explained
 from sparktf.executor.record_rows import RecordFiles, index_records, record_rows
-from sparktf.feed.record_file import RecordGroup
+from sparktf.feed.formats.record_file import RecordGroup
 from sparktf.storage.base import Storage
 from sparktf.storage.file_systems import FileSystems
 

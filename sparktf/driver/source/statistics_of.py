@@ -29,7 +29,7 @@ from sparktf.executor.measuring import (
     read_part,
 )
 from sparktf.feature import FeedSpec, Kind
-from sparktf.feed.vectors import is_vector
+from sparktf.feed.arrays.vectors import is_vector
 from sparktf.sequence import Keep, Split, Stream
 from sparktf.statistics.column_parts import ColumnKind, put_together
 from sparktf.statistics.column_sketch import Room, no_part

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 import tensorflow as tf
 
-from sparktf.feed.columns import row_count
+from sparktf.feed.arrays.columns import row_count
 from sparktf.trainer.model.model import UserModel
 from sparktf.trainer.model.tensors import Tensors, rows_of, signature, to_tensors
 

@@ -18,7 +18,7 @@ import numpy as np
 import numpy.typing as npt
 import tensorflow as tf
 
-from sparktf.feed.columns import row_count
+from sparktf.feed.arrays.columns import row_count
 from sparktf.results.gating import BUCKETS, Floats
 from sparktf.sequence import Draw, generator
 from sparktf.trainer.model.champion import Champion

@@ -9,7 +9,7 @@ import tensorflow as tf
 
 from sparktf.errors import ModelContractError
 from sparktf.feature import Feature, FeedSpec
-from sparktf.feed.columns import Array, Column, Columns, Ragged, Strings
+from sparktf.feed.arrays.columns import Array, Column, Columns, Ragged, Strings
 from sparktf.trainer.model.exact import layers_of
 from sparktf.trainer.model.model import UserModel
 from sparktf.trainer.model.predictions import (

@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from sparktf.errors import ModelContractError
 from sparktf.feature import Feature, FeedSpec
-from sparktf.feed.columns import Columns, Strings
+from sparktf.feed.arrays.columns import Columns, Strings
 
 Codes = npt.NDArray[np.int64]
 

@@ -9,8 +9,8 @@ import tensorflow as tf
 
 from sparktf.errors import ModelContractError
 from sparktf.feature import Feature, FeedSpec
-from sparktf.feed.columns import Array, Column, Columns, Ragged, Strings
-from sparktf.feed.memory import ALIGNMENT
+from sparktf.feed.arrays.columns import Array, Column, Columns, Ragged, Strings
+from sparktf.feed.arrays.memory import ALIGNMENT
 
 Tensors = dict[str, Any]
 """Feature key -> tensor [rows, *shape], or a ragged one; text is a pair (codes int32, distinct values string [n])."""

@@ -6,7 +6,7 @@ import json
 from collections.abc import Callable, Sequence
 
 from sparktf.errors import StorageError
-from sparktf.feed.aside import BadRow
+from sparktf.feed.arrays.aside import BadRow
 from sparktf.sequence import Stream
 from sparktf.storage.base import Storage
 

@@ -10,7 +10,7 @@ import tensorflow as tf
 
 from sparktf.errors import SparkTFError
 from sparktf.feature import FeedSpec
-from sparktf.feed.columns import row_count
+from sparktf.feed.arrays.columns import row_count
 from sparktf.trainer.model.evaluate import RowSource
 from sparktf.trainer.model.tensors import Layout, decoded, decoded_signature, to_tensors
 

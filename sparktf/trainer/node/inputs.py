@@ -9,12 +9,12 @@ from functools import partial
 
 from sparktf.errors import LifecycleError
 from sparktf.feature import FeedLimits
-from sparktf.feed.aside import BadRow
+from sparktf.feed.arrays.aside import BadRow
+from sparktf.feed.arrays.columns import Columns
+from sparktf.feed.arrays.memory import SpareMemory
 from sparktf.feed.blocks import Parts, PieceReader, PlannedParts
-from sparktf.feed.columns import Columns
 from sparktf.feed.leased_feed import FeedMeter, LeasedFeed
 from sparktf.feed.leased_parts import LeasedParts
-from sparktf.feed.memory import SpareMemory
 from sparktf.feed.pipeline import NodeFeed
 from sparktf.feed.receipts import Receipts
 from sparktf.feed.sample import RowSample

@@ -11,11 +11,11 @@ from typing import NamedTuple
 from pyarrow import flight
 
 from sparktf.errors import NodeLostError
-from sparktf.feed.client import data_client
-from sparktf.feed.server import DataServer
-from sparktf.feed.staged_parts import StagedParts
-from sparktf.feed.staged_rows import Budget
-from sparktf.feed.staging import Staging
+from sparktf.feed.channel.client import data_client
+from sparktf.feed.channel.server import DataServer
+from sparktf.feed.channel.staged_parts import StagedParts
+from sparktf.feed.channel.staged_rows import Budget
+from sparktf.feed.channel.staging import Staging
 from sparktf.process.ports import started
 from sparktf.results.result import NodeInput
 from sparktf.sequence import Stream

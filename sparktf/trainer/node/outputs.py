@@ -9,7 +9,7 @@ from typing import Any
 import tensorflow as tf
 
 from sparktf.errors import NotStoredError, StorageError
-from sparktf.feed.columns import Columns, row_count
+from sparktf.feed.arrays.columns import Columns, row_count
 from sparktf.knobs import KNOBS
 from sparktf.results.keep import KeepRule
 from sparktf.sequence import Stream

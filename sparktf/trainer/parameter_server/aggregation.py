@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from tensorflow.python.ops import script_ops
 
-from sparktf.feed.columns import Array
+from sparktf.feed.arrays.columns import Array
 from sparktf.topology import NodeId
 from sparktf.trainer.parameter_server.aggregated_closure import BEGIN, ENTER, OUTCOME
 from sparktf.trainer.parameter_server.rounds import Phase, Rounds, Who

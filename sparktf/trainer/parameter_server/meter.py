@@ -18,7 +18,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from sparktf.feed.columns import Array
+from sparktf.feed.arrays.columns import Array
 from sparktf.results.usage import Usage, WorkTime
 
 _LIBC = ctypes.CDLL(None, use_errno=True)

@@ -14,7 +14,7 @@ import numpy as np
 import tensorflow as tf
 
 from sparktf.feature import Feature, FeedSpec
-from sparktf.feed.columns import Array, Column, Columns, Ragged, Strings
+from sparktf.feed.arrays.columns import Array, Column, Columns, Ragged, Strings
 from sparktf.trainer.model.tensors import Tensors
 
 ROWS = "sparktf_rows"

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from tensorflow.python.ops import script_ops
 
-from sparktf.feed.columns import Array, empty_columns
+from sparktf.feed.arrays.columns import Array, empty_columns
 from sparktf.feed.leased_feed import LeasedFeed, Take
 from sparktf.feed.receipts import Receipts, Trained
 from sparktf.knobs import KNOBS

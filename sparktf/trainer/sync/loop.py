@@ -13,7 +13,7 @@ from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
-from sparktf.feed.columns import row_count
+from sparktf.feed.arrays.columns import row_count
 from sparktf.knobs import KNOBS
 from sparktf.sequence import batch_shares
 from sparktf.trainer.model.tensors import to_tensors

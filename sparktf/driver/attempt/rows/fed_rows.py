@@ -1,0 +1,215 @@
+"""What an attempt does about rows that Spark feeds, and when what lost workers had of them is fed again.
+
+Under parameter servers a lost worker ends no attempt. Nobody but the nodes knows who has which rows: those that have
+run dry take some from others. So it is waited until no living worker has any left. Then what is not trained was with
+those that are lost, or on its way to them; Spark feeds it once more, to whoever lives.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+from sparktf.driver.attempt.rows.lease_books import LeaseBooks
+from sparktf.driver.attempt.rows.leases import Lessee
+from sparktf.driver.attempt.rows.ledger import Epoch, Ledger
+from sparktf.errors import RefusedError, RowAccountingError
+from sparktf.sequence import Interval, Stream
+from sparktf.topology import NodeId
+from sparktf.wire.control import AssignmentRequest
+from sparktf.wire.data import DataAddress, Holding, Lease, LeaseRequest, Sealed, StagedShare, Work, WorkRequest
+
+
+class Claim(NamedTuple):
+    """A worker had no row of an epoch when it said so; both as in `Holding`."""
+
+    moves: int
+    receipts: int
+
+
+class Claims:
+    """What workers have said of one epoch since something last changed.
+
+    That all have said the same twice, the second time when all had said it once, means that there was a moment between
+    at which none of them had a row: whoever had given one to another would have said something else, or the other one.
+    """
+
+    def __init__(self) -> None:
+        self._of: dict[Lessee, Claim] = {}
+        self._again: set[Lessee] = set()
+        self._numbers: dict[Lessee, int] = {}
+
+    def forget(self) -> None:
+        """Begins anew, since one is lost, or rows come again."""
+        self._of.clear()
+        self._again.clear()
+
+    def note(self, lessee: Lessee, holding: Holding, living: int) -> None:
+        """Notes what a worker says that lives, one of so many."""
+        if not self.hear(lessee, holding):
+            return
+        claim = Claim(holding.moves, holding.receipts)
+        if holding.in_hand:
+            self._of.pop(lessee, None)
+            self._again.clear()
+        elif self._of.get(lessee) != claim:
+            self._of[lessee] = claim
+            self._again.clear()
+        elif len(self._of) == living:
+            self._again.add(lessee)
+
+    def hear(self, lessee: Lessee, holding: Holding) -> bool:
+        """Returns whether a worker has not said this before, nor anything since: messages may come twice, and late."""
+        is_news = holding.number > self._numbers.get(lessee, 0)
+        if is_news:
+            self._numbers[lessee] = holding.number
+        return is_news
+
+    def settled(self, living: int) -> Mapping[Lessee, Claim] | None:
+        """Returns what each has said, if none of those that live has a row left; None while one may."""
+        return self._of if living and len(self._again) == len(self._of) == living else None
+
+
+class FedRows:
+    """What is known of one attempt; not thread-safe, the caller holds the lock that nodes report under.
+
+    Attributes:
+        ledger: Who gets which split; None where Spark feeds nothing.
+        wanted: Epochs that Spark is to feed, and nobody has begun to; whoever begins one takes it out.
+    """
+
+    def __init__(self, leases: LeaseBooks) -> None:
+        """Knows of nothing yet.
+
+        Args:
+            leases: What is trained, where workers tell of it by receipts.
+        """
+        self.ledger: Ledger | None = None
+        self.wanted: list[Epoch] = []
+        self._leases = leases
+        self._claims = Claims()
+        self._epoch = -1
+        self._lost: list[Lessee] = []
+        self._since = 0
+
+    def ready(self, node: NodeId, data: DataAddress | None) -> None:
+        """Notes where a node takes rows."""
+        if self.ledger is not None and data is not None:
+            self.ledger.ready(node, data)
+
+    @property
+    def moved_s(self) -> float:
+        """When Spark last gave rows, or had given all: until then nodes that got none have waited for that."""
+        return 0.0 if self.ledger is None else self.ledger.moved_s
+
+    def share(self, message: AssignmentRequest, done: Sequence[Interval], *, keep: bool) -> StagedShare:
+        """Returns a node's share of an epoch, and has that fed if it is the first that asks.
+
+        Args:
+            done: What of the epoch is trained already.
+            keep: Nodes keep what comes for later epochs.
+        """
+        stream, epoch, ledger = message.stream, message.epoch, self._open
+        share, is_wanted = ledger.share(stream, epoch, done, keep=keep, sender=message)
+        if is_wanted:
+            self.wanted.append((stream, epoch))
+        if stream is Stream.TRAIN and share.again:
+            self._leases.kept(epoch, ledger.book(stream, epoch).rows)
+        return share
+
+    def lease(self, message: LeaseRequest) -> Lease:
+        """Answers a feeder; where a split is fed again, with what of it is trained. Raises what `Ledger` does."""
+        lease, span = self._open.lease(message), message.span
+        if not span.turn or lease.data is None:
+            return lease
+        return lease.model_copy(update={"done": tuple(self._leases.done(span.epoch, span.split))})
+
+    def sealed(self, message: Sealed) -> None:
+        """Notes a split that is wholly with its node. Raises what `Ledger` does."""
+        self._open.sealed(message)
+        if message.span.stream is Stream.TRAIN:
+            self._leases.sealed(message.span.epoch, message.span.split, message.rows)
+
+    def work(self, message: WorkRequest, trained: Mapping[NodeId, int]) -> Work:
+        """Answers a node that has run dry, and notes what it says of itself.
+
+        Args:
+            trained: As of `Ledger.work`.
+        """
+        work, span = self._open.work(message, trained), message.span
+        left = self._leases.left(span.epoch) if span.stream is Stream.TRAIN else None
+        if left is None:
+            return work
+        self._note(self._open, message)
+        # Where rows may be fed again, the epoch is over only when all are trained.
+        return work.model_copy(update={"ended": work.ended and not left})
+
+    def lose(self, node: NodeId, incarnation: int) -> None:
+        """Notes that a worker is lost, while the attempt goes on."""
+        lessee = Lessee(node, incarnation)
+        if self.ledger is not None and lessee not in self._lost and self.ledger.lose(node):
+            self._claims.forget()
+            self._lost.append(lessee)
+            self._since += 1
+
+    def succeed(self, node: NodeId, host: str, jvm: str) -> None:
+        """Notes where the trainer is that follows a lost one."""
+        if self.ledger is not None:
+            self.ledger.succeed(node, host, jvm)
+
+    def in_doubt(self, epoch: int) -> int:
+        """Returns how many rows lost workers may have trained: they count once they are fed again."""
+        return self._leases.untold(epoch, self._since) if self._since else 0
+
+    def feed_again(self) -> None:
+        """Wants the epoch to be fed again, if nobody has a row left and some are not trained.
+
+        Raises:
+            RowAccountingError: rows are with nobody, and nobody is lost.
+        """
+        epoch, ledger = self._epoch, self.ledger
+        if ledger is None or not self._leases.left(epoch) or not self._is_settled(ledger, epoch):
+            return
+        missing = self._leases.missing(epoch)
+        self._claims.forget()
+        if not self._since:
+            raise RowAccountingError(
+                f"epoch {epoch}: {self._leases.left(epoch):,} rows of {len(missing)} partitions are with no worker, "
+                "and none is lost"
+            )
+        self._leases.fed_again(epoch, self._since)
+        ledger.feed_again(Stream.TRAIN, epoch, missing)
+        self.wanted.append((Stream.TRAIN, epoch))
+        self._since = 0
+
+    @property
+    def _open(self) -> Ledger:
+        if self.ledger is None:
+            raise RefusedError("Spark feeds nothing")
+        return self.ledger
+
+    def _note(self, ledger: Ledger, message: WorkRequest) -> None:
+        epoch, holding = message.span.epoch, message.holding
+        if epoch > self._epoch:
+            self._epoch = epoch
+            self._claims.forget()
+        if holding is None:
+            return
+        book, lessee = ledger.book(Stream.TRAIN, epoch), Lessee(message.node, message.incarnation)
+        lives = book.begun.get(message.node) == message.incarnation
+        if lives and book.ended and epoch == self._epoch:
+            self._claims.note(lessee, holding, len(book.begun))
+        else:
+            self._claims.hear(lessee, holding)  # a copy of it may come when it would count
+
+    def _is_settled(self, ledger: Ledger, epoch: int) -> bool:
+        """Whether no living worker has a row, and all that workers have trained has been told."""
+        book = ledger.book(Stream.TRAIN, epoch)
+        said = self._claims.settled(len(book.begun))
+        return (
+            said is not None
+            and book.ended
+            and ledger.holders(Stream.TRAIN, epoch) <= book.begun.keys()  # what was kept waits from then on
+            and all(self._leases.is_closed(one) for one in self._lost)
+            and all(self._leases.knows_of(one, claim.receipts) for one, claim in said.items())
+        )

@@ -1,0 +1,261 @@
+"""The leases and receipts of one attempt, over all epochs and workers: what the coordinator has told is the truth."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from sparktf.config.job import JobConfig
+from sparktf.driver.attempt.rows.accounting import EpochReceipts
+from sparktf.driver.attempt.rows.leases import BlockLeases, Lessee, layout_of
+from sparktf.driver.attempt.rows.shares import done_of
+from sparktf.driver.attempt.rows.staged_leases import StagedLeases
+from sparktf.driver.attempt.rows.unleased import BlockLayout
+from sparktf.driver.plan.locality import NO_HOST
+from sparktf.driver.plan.plan import Plan
+from sparktf.errors import RefusedError, RowAccountingError
+from sparktf.sequence import Cursor, Interval, Slices, Stream, remaining
+from sparktf.topology import NodeId
+from sparktf.wire.leasing import BlockLease, BlockLeaseRequest, Fetched, Receipt
+
+_UNTOLD = 2
+"""Executions of a worker that is lost may have trained rows of which nobody was told: the one that it was at, and one
+whose result was on its way."""
+
+
+class LastAnswer(NamedTuple):
+    """What a lessee was given last in an epoch."""
+
+    number: int
+    found: Slices
+
+
+@dataclass
+class EpochBook:
+    """One epoch.
+
+    Attributes:
+        leases: None before somebody first asks, and once the epoch is over; where Spark feeds the rows, what is left.
+        opening: Held by who makes them, which may take long; never waited for under the books' own lock.
+    """
+
+    leases: BlockLeases | StagedLeases | None = None
+    is_over: bool = False
+    opening: threading.Lock = field(default_factory=threading.Lock)
+    answers: dict[Lessee, LastAnswer] = field(default_factory=dict)
+    receipts: EpochReceipts = field(default_factory=EpochReceipts)
+
+
+class LeaseBooks:
+    """Thread-safe: whoever asks waits outside of the lock that nodes report under."""
+
+    def __init__(self, plan: Plan, cursor: Cursor, config: JobConfig, workers: Mapping[NodeId, str]) -> None:
+        """Opens no epoch.
+
+        Args:
+            cursor: Where the attempt begins.
+            workers: The host of each node that leases rows; none where rows are dealt.
+        """
+        self._plan = plan
+        self._cursor = cursor
+        self._batch_rows = config.train.batch_size
+        self._untold_rows = _UNTOLD * config.steps_per_call * config.train.batch_size
+        self._locality = config.data.locality
+        self._workers = dict(workers)
+        self._is_fed = Stream.TRAIN in plan.staged
+        self._lock = threading.Lock()
+        self._books: dict[int, EpochBook] = {}
+        self._told: dict[Lessee, int] = {}
+        self._closed: dict[NodeId, int] = {}
+        self._trained: dict[NodeId, int] = {}
+        self._layout: BlockLayout | None = None
+
+    def move(self, node: NodeId, host: str) -> None:
+        """Notes where a node's next trainer is; from the next epoch on it gets the data there first."""
+        with self._lock:
+            self._workers[node] = host
+
+    def lease(self, message: BlockLeaseRequest) -> BlockLease:
+        """Leases rows to a worker. Takes long where it is the first that asks for an epoch.
+
+        Raises:
+            RefusedError: the incarnation that asks is closed, or has asked for something else since, or leases nothing.
+        """
+        lessee = Lessee(message.node, message.incarnation)
+        with self._lock:
+            workers = self._workers.copy()
+            book = self._book(message.epoch)
+        if message.node not in workers or self._is_fed:
+            raise RefusedError(f"{message.node} leases no rows")
+        host = self._plan.host_number(workers[message.node])
+        self._open(book, message.epoch, workers)
+        with self._lock:
+            if not isinstance(book.leases, BlockLeases):
+                return BlockLease(ended=True)
+            answer = self._answer(book, book.leases, lessee, message, host, len(workers))
+            ended = book.leases.is_done
+        pieces = self._plan.pieces(Stream.TRAIN, answer.found, host)
+        return BlockLease.model_construct(pieces=pieces, ended=ended and not pieces)
+
+    def sealed(self, epoch: int, split: int, rows: int) -> None:
+        """Notes a split that a worker has from Spark, before a row of it is trained; told again, it counts once."""
+        with self._lock:
+            leases = self._book(epoch).leases if self._workers else None
+            if isinstance(leases, StagedLeases):
+                leases.add(split, rows)
+
+    def kept(self, epoch: int, splits: Mapping[int, int]) -> None:
+        """Notes the rows of splits that workers have kept from an epoch before; told again, they count once."""
+        for split, rows in splits.items():
+            self.sealed(epoch, split, rows)
+
+    def left(self, epoch: int) -> int | None:
+        """Returns how many rows of those that Spark has brought are not trained; None where rows are not leased."""
+        with self._lock:
+            if not self._workers:
+                return None
+            leases = self._book(epoch).leases
+            return leases.left if isinstance(leases, StagedLeases) else 0
+
+    def done(self, epoch: int, split: int) -> list[Interval]:
+        """Returns what is trained of a split that Spark has fed."""
+        with self._lock:
+            leases = self._book(epoch).leases
+            return leases.done(split) if isinstance(leases, StagedLeases) else []
+
+    def missing(self, epoch: int) -> set[int]:
+        """Returns the splits that Spark has fed and of which rows are not trained."""
+        with self._lock:
+            leases = self._book(epoch).leases
+            return leases.missing() if isinstance(leases, StagedLeases) else set()
+
+    def knows_of(self, lessee: Lessee, receipts: int) -> bool:
+        """Whether so many receipts of an incarnation have been told."""
+        with self._lock:
+            return self._told.get(lessee, 0) >= receipts
+
+    def is_closed(self, lessee: Lessee) -> bool:
+        """Whether nothing more will be told of an incarnation."""
+        with self._lock:
+            return lessee.incarnation <= self._closed.get(lessee.node, -1)
+
+    def fed_again(self, epoch: int, lost: int) -> None:
+        """Notes that Spark feeds once more what is not trained of an epoch, since so many incarnations were lost."""
+        with self._lock:
+            self._book(epoch).receipts.replayed += self._untold(epoch, lost)
+
+    def untold(self, epoch: int, lost: int) -> int:
+        """Returns how many rows of an epoch that Spark feeds may be trained of which nobody will tell, since so many
+        incarnations were lost."""
+        with self._lock:
+            return self._untold(epoch, lost)
+
+    def fetched(self, message: Fetched) -> None:
+        """Notes what has been trained, and who takes no part any more; told again, it counts once.
+
+        Raises:
+            RowAccountingError: it cannot be: rows are trained that the incarnation had not, or receipts are missing.
+        """
+        with self._lock:
+            for receipt in message.receipts:
+                self._count(receipt)
+            for closed in message.closed:
+                self._close(closed.node, closed.incarnation)
+
+    def receipts(self, epoch: int) -> EpochReceipts | None:
+        """Returns what is told of an epoch, which goes on to grow; None where rows are dealt."""
+        with self._lock:
+            return self._book(epoch).receipts if self._workers else None
+
+    def fruitful(self, node: NodeId) -> int:
+        """Returns the last incarnation of a worker of which rows are known to be trained; -1 for none."""
+        with self._lock:
+            return max((lessee.incarnation for lessee in self._told if lessee.node == node), default=-1)
+
+    def end(self, epoch: int) -> None:
+        """Leases nothing more of an epoch, whatever is left of it."""
+        with self._lock:
+            book = self._book(epoch)
+            book.is_over, book.leases = True, None
+            book.answers.clear()
+
+    def _book(self, epoch: int) -> EpochBook:
+        book = self._books.get(epoch)
+        if book is None:
+            book = self._books[epoch] = EpochBook(is_over=epoch < self._cursor.epoch)
+            if self._is_fed and not book.is_over:
+                book.leases = StagedLeases(done_of(self._cursor, Stream.TRAIN, epoch))
+        return book
+
+    def _untold(self, epoch: int, lost: int) -> int:
+        leases = self._book(epoch).leases
+        return min(leases.left, lost * self._untold_rows) if isinstance(leases, StagedLeases) else 0
+
+    def _open(self, book: EpochBook, epoch: int, workers: Mapping[NodeId, str]) -> None:
+        with book.opening:
+            if book.leases is not None or book.is_over:
+                return
+            plan = self._plan
+            todo = remaining(plan.rows(Stream.TRAIN), done_of(self._cursor, Stream.TRAIN, epoch))
+            order, layout = plan.order(Stream.TRAIN, epoch), self._layout_for(workers)
+            leases = BlockLeases(order, todo, layout, self._batch_rows)
+            with self._lock:
+                book.leases = None if book.is_over else leases
+
+    def _layout_for(self, workers: Mapping[NodeId, str]) -> BlockLayout:
+        """Returns how blocks lie on the hosts where workers are now: a successor may be on another one."""
+        numbers = {self._plan.host_number(host) for host in workers.values()} if self._locality else set()
+        hosts = tuple(sorted(numbers - {NO_HOST}))
+        layout = self._layout
+        if layout is None or layout.hosts != hosts:
+            layout = self._layout = layout_of(self._plan, hosts)
+        return layout
+
+    def _answer(
+        self, book: EpochBook, leases: BlockLeases, lessee: Lessee, message: BlockLeaseRequest, host: int, workers: int
+    ) -> LastAnswer:
+        if lessee.incarnation <= self._closed.get(lessee.node, -1):
+            raise RefusedError(f"{lessee} is closed: what it had leased is others' now")
+        last = book.answers.get(lessee)
+        if last is not None and message.number < last.number:
+            raise RefusedError(f"{lessee} has asked for more of epoch {message.epoch} since")
+        if last is not None and message.number == last.number:
+            return last
+        # Rows that each node has trained so far tell its speed; before there are any, all are taken for alike.
+        batch, trained = self._batch_rows, self._trained
+        share = (trained.get(lessee.node, 0) + batch) / (sum(trained.values()) + workers * batch)
+        found = leases.lease(lessee, host, message.rows, share)
+        answer = book.answers[lessee] = LastAnswer(message.number, found)
+        return answer
+
+    def _count(self, receipt: Receipt) -> None:
+        lessee = Lessee(receipt.node, receipt.incarnation)
+        told = self._told.get(lessee, 0)
+        if receipt.number <= told:
+            return
+        if receipt.number > told + 1:
+            raise RowAccountingError(f"receipt {told + 1} of {lessee} never came, and {receipt.number} did")
+        book = self._book(receipt.epoch)
+        if book.leases is None:
+            raise RowAccountingError(f"{lessee} has trained rows of epoch {receipt.epoch}, which is not under way")
+        rows = book.leases.fetched(lessee, receipt.intervals)
+        if rows != receipt.rows + receipt.rows_aside:
+            raise RowAccountingError(
+                f"receipt {receipt.number} of {lessee} is of {rows} rows, of which {receipt.rows} were trained and "
+                f"{receipt.rows_aside} set aside"
+            )
+        self._told[lessee] = receipt.number
+        self._trained[receipt.node] = self._trained.get(receipt.node, 0) + receipt.rows
+        book.receipts.add(receipt, rows)
+
+    def _close(self, node: NodeId, incarnation: int) -> None:
+        first = self._closed.get(node, -1) + 1
+        self._closed[node] = max(self._closed.get(node, -1), incarnation)
+        for lessee in (Lessee(node, i) for i in range(first, incarnation + 1)):
+            for book in self._books.values():
+                book.answers.pop(lessee, None)
+                if isinstance(book.leases, BlockLeases):
+                    # What it had leased for later, nobody has trained.
+                    book.receipts.replayed += min(book.leases.close(lessee), self._untold_rows)

@@ -1,0 +1,71 @@
+"""Which rows of an epoch that Spark feeds are not trained yet, where workers train as they go.
+
+Who has them, the nodes know: a worker that has run dry takes some from another one. That none is trained twice, and
+none left out, is seen here: a receipt counts only of rows that a sealed split has, and that no receipt before was of.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from sparktf.driver.attempt.rows.leases import HeldIntervals, Lessee
+from sparktf.errors import RowAccountingError
+from sparktf.feed.channel.held import SPLIT_SPAN, within
+from sparktf.sequence import Interval, remaining
+
+
+class StagedLeases:
+    """The rows of one epoch. Not thread-safe.
+
+    Attributes:
+        left: Rows of sealed splits that are not trained.
+    """
+
+    def __init__(self, done: Sequence[Interval]) -> None:
+        """Knows of no split yet.
+
+        Args:
+            done: What of the epoch's sequence was trained before.
+        """
+        self.left = 0
+        self._done = tuple(done)
+        self._rows: dict[int, int] = {}
+        self._untrained = HeldIntervals()
+
+    def add(self, split: int, rows: int) -> None:
+        """Notes a split that is wholly with a worker; told again, it counts once."""
+        if split in self._rows:
+            return
+        self._rows[split] = rows
+        first = split * SPLIT_SPAN
+        for start, stop in remaining(rows, within(self._done, split)):
+            self._untrained.put(first + start, first + stop)
+            self.left += stop - start
+
+    def fetched(self, lessee: Lessee, intervals: Sequence[Interval]) -> int:
+        """Notes what an incarnation has trained; returns how many rows that are.
+
+        Raises:
+            RowAccountingError: Spark has not fed them, or they are trained already.
+        """
+        rows = 0
+        for start, stop in intervals:
+            if not self._untrained.remove(start, stop):
+                split, row = divmod(start, SPLIT_SPAN)
+                raise RowAccountingError(
+                    f"{lessee} has trained rows [{row}, {row + stop - start}) of partition {split}, which Spark has "
+                    "not fed, or which are trained already"
+                )
+            rows += stop - start
+        self.left -= rows
+        return rows
+
+    def missing(self) -> set[int]:
+        """Returns the splits that have rows which are not trained."""
+        return {start // SPLIT_SPAN for start, _ in self._untrained.intervals}
+
+    def done(self, split: int) -> list[Interval]:
+        """Returns what of a split is trained, numbered in the epoch's sequence."""
+        first = split * SPLIT_SPAN
+        left = within(self._untrained.between(first, first + SPLIT_SPAN), split)
+        return [(first + start, first + stop) for start, stop in remaining(self._rows.get(split, 0), left)]

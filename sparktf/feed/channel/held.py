@@ -1,0 +1,66 @@
+"""The splits that a node holds of what Spark feeds, and the parts of them that wait to be trained."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import pyarrow as pa
+
+from sparktf.feed.channel.staged_rows import StagedRows
+from sparktf.sequence import Interval
+
+SPLIT_SPAN = 1 << 40
+"""Numbers in the epoch sequence that are set aside for each split: more than any has rows."""
+
+
+class Queued(NamedTuple):
+    """Rows `[start, stop)` of a permuted shuffle block that wait to be trained.
+
+    Attributes:
+        first_row: Number of the block's first row in its split.
+        rows: Rows of the whole block.
+        held: Where they are.
+    """
+
+    split: int
+    first_row: int
+    rows: int
+    start: int
+    stop: int
+    held: Held
+
+
+@dataclass(slots=True)
+class Held:
+    """The rows of a sealed split, or of a block that another node gave away.
+
+    Attributes:
+        offset: Number in the split of the first row here.
+        queued: Parts of it that are not read yet.
+        kept: Whether it stays for later epochs.
+    """
+
+    data: StagedRows
+    offset: int = 0
+    queued: int = 0
+    kept: bool = False
+
+    def read(self, first_row: int, rows: int) -> list[pa.RecordBatch]:
+        """Returns the rows of a block."""
+        start = first_row - self.offset
+        return self.data.read(start, start + rows)
+
+
+def within(done: Sequence[Interval], split: int) -> list[Interval]:
+    """Returns the rows of a split that are done, numbered in the split."""
+    first = split * SPLIT_SPAN
+    found = ((max(start - first, 0), min(stop - first, SPLIT_SPAN)) for start, stop in done)
+    return [(start, stop) for start, stop in found if start < stop]
+
+
+def nbytes_of(queued: Queued) -> int:
+    """Returns how much of its split's bytes a part stands for."""
+    data = queued.held.data
+    return data.nbytes * (queued.stop - queued.start) // max(data.rows, 1)

@@ -1,0 +1,66 @@
+"""A node's share of what Spark feeds: its own splits, and when these run out, what other nodes have too much of."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+
+from sparktf.feed.blocks import BlockPart
+from sparktf.feed.channel.staging import Staging
+from sparktf.knobs import KNOBS
+
+_MAX_AHEAD = 2
+"""Blocks that are read ahead; what is not read yet can still go to a node that has run dry."""
+
+
+class StagedParts:
+    """The parts of one epoch; see `sparktf.feed.blocks.Parts`.
+
+    Attributes:
+        rows_given: Rows of the parts that were handed out so far.
+    """
+
+    rows = None
+    max_ahead = _MAX_AHEAD
+    ahead_rows = None
+
+    def __init__(
+        self, staging: Staging, find_more: Callable[[], bool | None], begin: Callable[[], None] | None = None
+    ) -> None:
+        """Reads nothing yet.
+
+        Args:
+            find_more: Looks for rows at other nodes; returns False when none will come any more, None when Spark has
+                brought all for the moment and only a loss would bring more: then a last batch is not to wait.
+            begin: Begins the epoch, before anything is read. Default: it has begun.
+        """
+        self.rows_given = 0
+        self._staging = staging
+        self._find_more = find_more
+        self._begin = begin
+        self._stopped = threading.Event()
+
+    def __iter__(self) -> Iterator[BlockPart | None]:
+        if self._begin is not None:
+            self._begin()
+        epoch, more = self._staging.epoch, True
+        while not self._stopped.is_set():
+            queued = self._staging.next(KNOBS.staged_poll_s if more else 0.0, epoch)
+            if queued is not None:
+                part = self._staging.part(queued)
+                self.rows_given += part.rows
+                yield part
+                continue
+            if not more:
+                return
+            found = self._find_more()
+            if found is None:
+                yield None
+            more = found is not False
+
+    def stop(self) -> None:
+        """See `Parts`."""
+        self._stopped.set()
+
+    def close(self) -> None:
+        """See `Parts`: the staging outlives the epoch."""

@@ -1,0 +1,202 @@
+"""What a Parquet file's footer says, by Parquet's own types: those that Spark reads, whoever wrote the file.
+
+Arrow keeps a schema of its own beside Parquet's (`ARROW:schema`), of types that Parquet does not have and Spark never
+sees: views of text, tensors, intervals, lists of a fixed size. Arrow's reader would follow it; here it is put out of
+its sight, and lengths of lists are all that is taken from it.
+"""
+
+from __future__ import annotations
+
+import base64
+import inspect
+import re
+from collections.abc import Iterator
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pyarrow.types as pt
+
+from sparktf.feed.arrays.nested import prefixes
+
+END = 8
+"""Bytes behind the footer: its length, and four letters."""
+
+_STORED = b"arrow:schema"
+_KEY = re.compile(rb"\x18\x0cARROW:schema(?=\x18)")
+"""The key in thrift's compact form, with a text behind it: a column's name has none there."""
+
+_NO_ALGORITHM = b"\x8c\0"
+"""Field 8 of a footer, `encryption_algorithm`, that names none."""
+
+_COLUMN_KEYS = (re.compile(rb"\x2c(?<=[\x1c\x2c\x3c\x4c\x5c\x6c]\x2c)\x19"), re.compile(rb"\x1c\0\x1c\x19"))
+"""How the key of a column begins (`ENCRYPTION_WITH_COLUMN_KEY`), alone or beside the footer's, as Arrow writes it."""
+
+_PLAIN_END = b"\0\x1c\0\0\x1c\0\0\0"
+"""How a footer ends whose last field is 7, the order of each column, as all writers have it that encrypt nothing."""
+
+_MOST_KEYS, _MOST_PARTS = 1000, 256
+"""Beginnings and parts of a path that are looked at: other bytes are not alike so often, or so long."""
+
+_TEXT, _NEXT_TEXT, _LONG = 8, 0x18, 15
+"""Thrift's kind of a text, the field behind another that holds one, and the size of a list that is told behind."""
+
+_LONGEST_DECIMAL, _DIGITS = 16, 38
+_ENUM, _DECIMAL = "ENUM", "DECIMAL"
+
+_EXTENSIONS = "arrow_extensions_enabled"
+PLAIN_TYPES: dict[str, Any] = {
+    name: False for name in inspect.signature(pq.ParquetFile.__init__).parameters if name == _EXTENSIONS
+}
+"""Options of `pyarrow.parquet.ParquetFile` that keep Arrow to the types of Parquet."""
+
+
+def read_metadata(footer: pa.Buffer) -> pq.FileMetaData:
+    """Returns what a footer says, without Arrow's own schema.
+
+    Args:
+        footer: From its first byte to the file's last.
+
+    Raises:
+        pa.ArrowException, OSError, UnicodeDecodeError: Arrow cannot read it.
+    """
+    return _parsed(_without_stored(footer))
+
+
+def is_encrypted(footer: pa.Buffer, metadata: pq.FileMetaData) -> bool:
+    """Whether some columns are encrypted: Arrow would end the process over what the footer says of them."""
+    raw = _without_stored(footer)
+    # Most footers are told by a look at their bytes: to read one again takes twice as long as to read it once.
+    if not raw.endswith(_PLAIN_END, 0, -END) and _names_algorithm(raw, metadata):
+        return True
+    return any(pattern.search(raw) for pattern in _COLUMN_KEYS) and _has_column_keys(metadata)
+
+
+def _without_stored(footer: pa.Buffer) -> bytes:
+    """Returns a footer in which Arrow does not find its schema."""
+    return _KEY.sub(b"\x18\x0c" + _STORED, footer.to_pybytes(), count=1)
+
+
+def _parsed(footer: bytes) -> pq.FileMetaData:
+    return pq.read_metadata(pa.BufferReader(footer))
+
+
+def _names_algorithm(footer: bytes, metadata: pq.FileMetaData) -> bool:
+    """Whether a footer has field 8, in whatever form: then one more before the others, which is empty, adds nothing."""
+    step, kind = divmod(footer[0], 16)
+    # A field's number is told by its distance from the one before, or after its kind, twice as large.
+    first = bytes([kind, 2 * step]) if step else footer[:1]
+    fields = _NO_ALGORITHM + first + footer[1:-END]
+    return bool(_parsed(fields + len(fields).to_bytes(4, "little") + footer[-4:]).equals(metadata))
+
+
+def _has_column_keys(metadata: pq.FileMetaData) -> bool:
+    """Whether a column chunk has a key of its own, which it may where the footer has no field 8."""
+    sink = pa.BufferOutputStream()
+    metadata.write_metadata_file(sink)
+    written = sink.getvalue().to_pybytes()
+    found = (match.end() for pattern in _COLUMN_KEYS for match in pattern.finditer(written))
+    return any(i >= _MOST_KEYS or _is_key(written, at) for i, at in enumerate(found))
+
+
+def _is_key(written: bytes, at: int) -> bool:
+    """Whether the rest of a column's key lies there: its path, what is said of the key, and where both structs end."""
+    try:
+        size, kind = divmod(written[at], 16)
+        at += 1
+        if size == _LONG:
+            size, at = _varint(written, at)
+        if size > _MOST_PARTS or kind != _TEXT:
+            return kind == _TEXT and _parts_end(written, at, _MOST_PARTS) <= len(written)
+        at = _parts_end(written, at, size)
+        if written[at] == _NEXT_TEXT:
+            at = _parts_end(written, at + 1, 1)
+        return written[at : at + 2] == b"\0\0"
+    except IndexError:
+        return False
+
+
+def _parts_end(written: bytes, at: int, size: int) -> int:
+    """Returns where some texts end that lie one after the other.
+
+    Raises:
+        IndexError: the bytes end before.
+    """
+    for _ in range(size):
+        length, at = _varint(written, at)
+        at += length
+    return at
+
+
+def _varint(written: bytes, at: int) -> tuple[int, int]:
+    """Returns a whole number, and where it ends.
+
+    Raises:
+        IndexError: it does not end.
+    """
+    value = 0
+    for shift in range(0, 70, 7):
+        value |= (written[at + shift // 7] & 0x7F) << shift
+        if written[at + shift // 7] < 0x80:
+            return value, at + shift // 7 + 1
+    raise IndexError("a number of more than 64 bits")
+
+
+def columns_of(file: pq.ParquetFile) -> pa.Schema:
+    """Returns the columns of a file as Spark has them, with the lengths of lists that Arrow knows."""
+    schema = file.schema_arrow
+    texts = iter([leaf.logical_type.type == _ENUM for leaf in map(file.schema.column, range(len(file.schema.names)))])
+    stored = _stored_types(file.metadata)
+    fields = [field.with_type(_sized(_named(field.type, texts), stored.get(field.name))) for field in schema]
+    return pa.schema(fields)
+
+
+def long_decimal(metadata: pq.FileMetaData, columns: frozenset[str]) -> str:
+    """Returns why Arrow cannot read a decimal of some columns: its values take more bytes than they need; or ""."""
+    for i in range(metadata.num_columns):
+        leaf = metadata.schema.column(i)
+        is_long = leaf.logical_type.type == _DECIMAL and leaf.length > _LONGEST_DECIMAL and leaf.precision <= _DIGITS
+        if is_long and not columns.isdisjoint(prefixes(leaf.path)):
+            return f"the decimals of column {leaf.path!r} take {leaf.length} bytes each"
+    return ""
+
+
+def _named(kind: pa.DataType, texts: Iterator[bool]) -> pa.DataType:
+    """Returns a type with text in place of the bytes that names of a fixed set are to Arrow.
+
+    Args:
+        texts: Of each physical column, in their order, whether it holds such names.
+    """
+    if pt.is_struct(kind):
+        return pa.struct([field.with_type(_named(field.type, texts)) for field in kind])
+    if pt.is_map(kind):
+        return pa.map_(_named(kind.key_type, texts), _named(kind.item_type, texts))
+    if pt.is_list(kind):
+        return pa.list_(kind.value_field.with_type(_named(kind.value_type, texts)))
+    return pa.string() if next(texts, False) and pt.is_binary(kind) else kind
+
+
+def _stored_types(metadata: pq.FileMetaData) -> dict[str, pa.DataType]:
+    """Returns the types that Arrow stored, by columns; none where it did not, or what is there is no schema."""
+    stored = (metadata.metadata or {}).get(_STORED)
+    if stored is None:
+        return {}
+    try:
+        schema = pa.ipc.read_schema(pa.py_buffer(base64.b64decode(stored)))
+        return dict(zip(schema.names, schema.types, strict=True))
+    except (ValueError, OSError, pa.ArrowException):
+        return {}
+
+
+def _sized(kind: pa.DataType, stored: pa.DataType | None) -> pa.DataType:
+    """Returns a type with the lengths of lists that a stored one has."""
+    if isinstance(stored, pa.BaseExtensionType):
+        stored = stored.storage_type
+    if stored is None:
+        return kind
+    if pt.is_struct(kind) and pt.is_struct(stored):
+        there = {field.name: field.type for field in stored}
+        return pa.struct([field.with_type(_sized(field.type, there.get(field.name))) for field in kind])
+    if pt.is_list(kind) and pt.is_fixed_size_list(stored):
+        return pa.list_(_sized(kind.value_type, stored.value_type), stored.list_size)
+    return kind

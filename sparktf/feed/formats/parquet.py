@@ -1,0 +1,221 @@
+"""Reads row groups of Parquet files into tensors."""
+
+from __future__ import annotations
+
+import re
+from collections import OrderedDict
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import replace
+from functools import partial
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from sparktf.errors import CorruptFileError
+from sparktf.feature import FeedSpec
+from sparktf.feed.arrays.arrow_types import fits
+from sparktf.feed.arrays.columns import Array
+from sparktf.feed.arrays.nested import column_of
+from sparktf.feed.arrays.row_group import RowGroup
+from sparktf.feed.arrays.untyped import typed
+from sparktf.feed.arrays.vectors import plain_type
+from sparktf.feed.formats.planned_file import PlannedFile
+from sparktf.feed.formats.selection import selected_rows
+from sparktf.sequence import Draw, Keep, PartitionValue, Split, generator
+from sparktf.storage.base import Storage
+
+OpenStorage = Callable[[str], Storage]
+"""Path -> the storage it lies in; asked for each file, so that renewed credentials are used."""
+
+PARTITION_TYPES = {
+    "int": pa.int32(),
+    "bigint": pa.int64(),
+    "double": pa.float64(),
+    "date": pa.date32(),
+    "timestamp": pa.timestamp("us", "UTC"),
+    "string": pa.string(),
+    "void": pa.null(),
+}
+"""Spark type of a partition column -> Arrow type; decimals aside."""
+
+_DECIMAL = re.compile(r"decimal\((\d+),0\)")
+_ONLY_SPARK = {"time(6)": pa.time64("us")}
+
+_OPEN_FILES = 16
+_BEYOND = "its INT96 timestamp is beyond what 64 bits count in microseconds"
+
+
+def partition_type(kind: str) -> pa.DataType:
+    """Returns the Arrow type of a partition column of a Spark type.
+
+    Raises:
+        KeyError: partition columns cannot be of that type.
+    """
+    if decimal := _DECIMAL.fullmatch(kind):
+        return pa.decimal128(int(decimal[1]), 0)
+    return {**PARTITION_TYPES, **_ONLY_SPARK}[kind]
+
+
+def file_columns(spec: FeedSpec) -> dict[str, str]:
+    """Returns the columns to read from files -> their names there: those of features that are no partition columns."""
+    used = sorted({name for feature in spec.features for name in feature.columns}.difference(spec.partition_columns))
+    return {name: spec.renamed.get(name, name) for name in used}
+
+
+def read_columns(spec: FeedSpec) -> frozenset[str]:
+    """Returns the names of all columns to read from files: those of `file_columns`, and what the filter looks at."""
+    return frozenset(file_columns(spec).values()).union(comparison.column for comparison in spec.where)
+
+
+def held_out_rows(split: Split, seed: int) -> Array:
+    """Returns which of a row group's selected rows the validation fraction draws, sorted: int64 [split.held_out]."""
+    draw = generator(Draw.HELD_OUT, seed, split.file, split.row_group)
+    return np.sort(draw.choice(split.selected, split.held_out, replace=False, shuffle=False))
+
+
+def kept_rows(split: Split, seed: int) -> Array | None:
+    """Returns which of a row group's selected rows are in the split's stream, sorted: int64 [split.rows], None: all."""
+    if split.keep is Keep.ALL:
+        return None
+    held_out = held_out_rows(split, seed)
+    if split.keep is Keep.VALIDATION:
+        return held_out
+    return np.delete(np.arange(split.selected), held_out)
+
+
+class SplitReader:
+    """Reads splits whole; keeps the files last used open, because blocks come back to a file for each row group."""
+
+    def __init__(
+        self, spec: FeedSpec, open_storage: OpenStorage, *, sets_aside: bool = False, use_threads: bool = False
+    ) -> None:
+        """Opens nothing yet.
+
+        Args:
+            sets_aside: Row groups that cannot be read are set aside, rather than refused.
+            use_threads: Let Arrow decode columns on all its threads; on few cores that takes them from the other work.
+        """
+        self._spec = spec
+        self._open_storage = open_storage
+        self._sets_aside = sets_aside
+        self._use_threads = use_threads
+        self._columns = file_columns(spec)
+        self._in_file = read_columns(spec)
+        self._files: OrderedDict[str, PlannedFile] = OrderedDict()
+        # The values of lists have other names, which depend on who wrote the file.
+        texts = (name for f in spec.features if f.is_text and not (f.shape or f.ragged) for name in f.columns)
+        self._texts = [self._columns[name] for name in texts if name in self._columns]
+
+    def read(self, split: Split, only: Collection[str] | None = None) -> RowGroup:
+        """Returns the row group of a split with the columns that features use.
+
+        Where bad rows are set aside, a damaged row group comes without columns, and says why.
+
+        Args:
+            only: These columns alone.
+
+        Raises:
+            SourceNotFoundError: the file is gone.
+            CorruptFileError: the file cannot be read, or has changed since it was planned.
+            StorageError: the file system failed.
+        """
+        file = self._open(split)
+        file.check_shape(split)
+        group = RowGroup(
+            origin=split.path,
+            number=partial(_number, file.metadata, split.row_group, None),
+            columns={},
+            rows=split.rows,
+            kept=kept_rows(split, self._spec.seed),
+            fill_null=self._spec.fill_null,
+        )
+        try:
+            in_file = None if only is None else self._in_file_of(only)
+            table = file.read(split.row_group, use_threads=self._use_threads, columns=in_file)
+        except CorruptFileError as error:
+            file.check_read(split)
+            if not self._sets_aside:
+                raise
+            return replace(group, unreadable=str(error))
+        beyond = file.beyond(split.row_group, table)
+        file.check_read(split)
+        selected = self._selected(table, split)
+        if selected is not None:
+            table = table.take(selected)
+            group = replace(group, number=partial(_number, file.metadata, split.row_group, selected))
+        found = dict(zip(table.column_names, table.columns, strict=True))
+        wanted = [name for name in self._columns if only is None or name in only]
+        fields = {name: column_of(found, self._columns[name]) for name in wanted}
+        columns = {name: column for name, column in fields.items() if column is not None}
+        named = zip(self._spec.partition_columns, self._spec.partition_types, split.partition, strict=True)
+        # A partition column is a column like any other: one value, as often as the row group has rows.
+        columns |= {name: pa.chunked_array([repeated(value, kind, split.selected)]) for name, kind, value in named}
+        columns = typed(columns, self._spec.untyped)
+        self._check_types(columns, split.path, only)
+        return replace(group, columns=columns, refused=self._refused(beyond))
+
+    def _refused(self, beyond: Sequence[tuple[int, str]]) -> tuple[tuple[int, str, str], ...]:
+        """Returns rows that are refused, by the names that features have for their columns."""
+        names = {in_file: name for name, in_file in self._columns.items()}
+        return tuple((row, names[in_file], _BEYOND) for row, in_file in beyond if in_file in names)
+
+    def close(self) -> None:
+        """Closes the files that are open."""
+        while self._files:
+            self._files.popitem(last=False)[1].close()
+
+    def _open(self, split: Split) -> PlannedFile:
+        path = split.path
+        if path in self._files:
+            self._files.move_to_end(path)
+            return self._files[path]
+        file = PlannedFile(self._open_storage(path), split, self._in_file, self._texts)
+        if len(self._files) >= _OPEN_FILES:
+            self._files.popitem(last=False)[1].close()
+        self._files[path] = file
+        return file
+
+    def _selected(self, table: pa.Table, split: Split) -> Array | None:
+        """Returns the rows of a row group that the source's filter lets through; None for all."""
+        if split.selected == split.group_rows:
+            return None
+        changed = CorruptFileError(f"{split.path} has changed since it was planned (row group {split.row_group})")
+        try:
+            selected = selected_rows(table, self._spec.where)
+        except (KeyError, pa.ArrowException) as error:  # a column is gone, or of another type
+            raise changed from error
+        if len(selected) != split.selected:
+            raise changed
+        return selected
+
+    def _in_file_of(self, columns: Collection[str]) -> list[str]:
+        """Returns what to read for some columns, by the names in the files."""
+        found = {self._columns[name] for name in columns if name in self._columns}
+        return sorted(found.union(comparison.column for comparison in self._spec.where))
+
+    def _check_types(self, columns: dict[str, pa.ChunkedArray], path: str, only: Collection[str] | None) -> None:
+        """A file rewritten with the same sizes and other columns would otherwise fail without its name."""
+        for feature in self._spec.features:
+            for name in feature.columns:
+                if only is not None and name not in only:
+                    continue
+                column = column_of(columns, name)
+                if column is None or not fits(feature, plain_type(column.type)):
+                    raise CorruptFileError(f"{path} has changed since it was planned (column {name!r})")
+
+
+def _number(metadata: pq.FileMetaData, row_group: int, selected: Array | None, row: int) -> int:
+    """Returns the number in the file of a row of a row group, of which only some may be selected."""
+    before: int = sum(metadata.row_group(i).num_rows for i in range(row_group))
+    return before + (row if selected is None else int(selected[row]))
+
+
+def repeated(value: PartitionValue, kind: str, rows: int) -> pa.Array:
+    """Returns a partition value as a column [rows] of the Arrow type that stands for its Spark type.
+
+    Args:
+        kind: One of `FeedSpec.partition_types`; dates are in ISO format, decimals text, timestamps microseconds.
+    """
+    arrow_type = partition_type(kind)
+    return pa.nulls(rows, arrow_type) if value is None else pa.repeat(pa.scalar(value).cast(arrow_type), rows)

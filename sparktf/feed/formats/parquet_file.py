@@ -1,0 +1,299 @@
+"""Opens Parquet files: the footer in one read, and whether the file is still the one that was planned."""
+
+from __future__ import annotations
+
+import datetime
+import io
+import re
+import zlib
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from typing import Any, BinaryIO, NamedTuple
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from sparktf.errors import CorruptFileError, StorageError
+from sparktf.feed.arrays.nested import prefixes
+from sparktf.feed.formats.footer import END, PLAIN_TYPES, is_encrypted, read_metadata
+from sparktf.sequence import FileStamp
+from sparktf.storage.base import FileEntry, Storage
+
+_READ_BYTES = 256 << 10
+"""Bytes of a local file read at a time: they are decoded while they are in the caches."""
+
+_TAIL_BYTES = 64 << 10
+"""Read from a file's end at first: most footers are in it."""
+
+_MAGIC, _ENCRYPTED_MAGIC = b"PAR1", b"PARE"
+
+_SPARK_MAY = (
+    "Map keys must be annotated",
+    "MAP-annotated groups",
+    "LIST-annotated groups",
+    "cannot be applied to group",
+)
+"""What Arrow says of schemas that it does not take, and Spark does."""
+
+_BELIEVED_ROWS = 1 << 24
+"""Rows of a row group that are told from its pages when it is read: more would take too much memory before."""
+
+_ALL_MEMORY = 1 << 46
+"""Bytes that nobody has: who asks for more believes a damaged file."""
+
+
+@contextmanager
+def reading(path: str) -> Iterator[None]:
+    """Turns what Arrow raises over a file's content into a `CorruptFileError` that names the file.
+
+    Raises:
+        CorruptFileError: the content is no Parquet, a damaged one, or one that Arrow does not read.
+        StorageError: the file system failed.
+    """
+    try:
+        yield
+    except (StorageError, CorruptFileError):
+        raise
+    except UnicodeDecodeError as error:
+        raise sparks_file(path, f"the name of a column is no UTF-8 ({error.object!r})") from error
+    except IndexError as error:
+        raise CorruptFileError(f"{path} is no Parquet file that can be read: its footer breaks off: {error}") from error
+    except (pa.ArrowException, OSError) as error:
+        if isinstance(error, pa.ArrowMemoryError) and _asked_for(error) < _ALL_MEMORY:
+            raise
+        # The system's own errors have a number; Arrow's "IOError" over damaged content has none.
+        if isinstance(error, OSError) and error.errno is not None:
+            raise StorageError(f"cannot read {path}: {error.strerror or error}") from error
+        reason = (str(error).splitlines() or [type(error).__name__])[0]
+        if any(sign in reason for sign in _SPARK_MAY):
+            raise sparks_file(path, reason) from error
+        raise CorruptFileError(f"{path} is no Parquet file that can be read: {reason}") from error
+
+
+def _asked_for(error: pa.ArrowMemoryError) -> int:
+    """Returns how many bytes there was no room for."""
+    return max(map(int, re.findall(r"\d+", str(error))), default=0)
+
+
+def sparks_file(path: str, reason: str) -> CorruptFileError:
+    """Returns the error over a file that Arrow does not read, and Spark may."""
+    error = CorruptFileError(f"{path} cannot be read by trainers: {reason}")
+    error.may_be_sparks = True
+    return error
+
+
+@dataclass(frozen=True, slots=True)
+class OpenFile:
+    """An open file of which the footer has been read.
+
+    Attributes:
+        metadata: The footer.
+        footer: Its CRC-32.
+        is_encrypted: Whether some of its columns are.
+    """
+
+    path: str
+    metadata: pq.FileMetaData
+    footer: int
+    is_encrypted: bool
+    _source: pa.NativeFile
+    _stream: BinaryIO
+    _is_remote: bool
+
+    @property
+    def is_pinned(self) -> bool:
+        """Whether all that was read is of the file that was opened, whatever has become of its path since."""
+        return bool(getattr(self._stream, "is_pinned", False))
+
+    def close(self) -> None:
+        """Closes the file."""
+        self._source.close()
+
+    def parquet(self, **options: Any) -> pq.ParquetFile:
+        """Returns the file as Arrow reads it, which closes it; `options` go to `pyarrow.parquet.ParquetFile`.
+
+        Raises:
+            CorruptFileError: the footer does not fit together, or columns are encrypted.
+        """
+        with reading(self.path), _closed_on_error(self._source):
+            if self.is_encrypted:
+                raise sparks_file(self.path, "it has encrypted columns")
+            return pq.ParquetFile(
+                self._source,
+                metadata=self.metadata,
+                pre_buffer=self._is_remote,
+                buffer_size=0 if self._is_remote else _READ_BYTES,
+                **PLAIN_TYPES,
+                **options,
+            )
+
+
+def open_file(storage: Storage, path: str) -> OpenFile:
+    """Opens a file and reads its footer.
+
+    Raises:
+        CorruptFileError: the file is no Parquet file or its footer is damaged.
+        StorageError: the file system failed.
+    """
+    stream = storage.open(path)
+    with reading(path):
+        source, is_remote = _source(stream)
+        with _closed_on_error(source):
+            footer = _read_footer(source)
+            if footer.slice(max(0, len(footer) - len(_ENCRYPTED_MAGIC))).to_pybytes() == _ENCRYPTED_MAGIC:
+                raise sparks_file(path, "it is encrypted")
+            metadata = read_metadata(footer)
+            checksum = zlib.crc32(memoryview(footer))
+            return OpenFile(path, metadata, checksum, is_encrypted(footer, metadata), source, stream, is_remote)
+
+
+def open_parquet(storage: Storage, path: str, **options: Any) -> pq.ParquetFile:
+    """Opens a file and reads its footer; `options` go to `pyarrow.parquet.ParquetFile`.
+
+    Raises:
+        CorruptFileError: the file is no Parquet file or its footer is damaged.
+        StorageError: the file system failed.
+    """
+    return open_file(storage, path).parquet(**options)
+
+
+def leaf_columns(metadata: pq.FileMetaData, columns: frozenset[str]) -> list[int]:
+    """Returns the positions of the physical columns that belong to the given columns, of structs only those used.
+
+    A struct without a value may be a physical column itself, of type null.
+    """
+    if not metadata.num_row_groups:
+        return []
+    # Not of `metadata.schema`: the two would hold each other, and the footer of each file would stay in memory until
+    # Python looks for such rings. Of 10,000 files with 100 row groups that was 4 GB.
+    group = metadata.row_group(0)
+    paths = (group.column(i).path_in_schema for i in range(metadata.num_columns))
+    heads = {head for name in columns for head in prefixes(name)}
+    return [i for i, path in enumerate(paths) if path in heads or any(name in columns for name in prefixes(path))]
+
+
+def check_rows(table: pa.Table, path: str, row_group: int, metadata: pq.FileMetaData) -> None:
+    """Checks that a row group has as many rows as the footer says.
+
+    Raises:
+        CorruptFileError: it has not.
+    """
+    told = metadata.row_group(row_group).num_rows
+    found = next((len(column) for column in table.columns if len(column) != told), told)
+    if found != told:
+        reason = f"row group {row_group} has {told} rows by its footer, and {found} in its pages"
+        raise CorruptFileError(f"{path} is no Parquet file that can be read: {reason}")
+
+
+def rows_told(path: str, group: pq.RowGroupMetaData, leaves: Sequence[int]) -> int:
+    """Returns how many rows the footer says that a row group has.
+
+    Raises:
+        CorruptFileError: nobody has so many.
+    """
+    rows = int(group.num_rows)
+    if 0 <= rows < _BELIEVED_ROWS:
+        return rows
+    values = group.column(leaves[0]).num_values if leaves else rows
+    if not 0 <= rows <= values < _ALL_MEMORY:
+        reason = f"a row group has {rows} rows by its footer, and {values} values"
+        raise CorruptFileError(f"{path} is no Parquet file that can be read: {reason}")
+    return rows
+
+
+def group_nbytes(group: pq.RowGroupMetaData, leaves: Sequence[int]) -> int:
+    """Returns the bytes of some physical columns of a row group as they lie in the file."""
+    return sum(group.column(i).total_compressed_size for i in leaves)
+
+
+class GroupExtent(NamedTuple):
+    """Some physical columns of a row group, as they lie in the file.
+
+    Attributes:
+        start: Where the first of them starts; `stop` is where the last one ends.
+    """
+
+    nbytes: int
+    start: int
+    stop: int
+
+
+def group_extent(group: pq.RowGroupMetaData, leaves: Sequence[int]) -> GroupExtent:
+    """Returns what some physical columns take; each is asked for once, since there may be millions of them."""
+    nbytes, start, stop = 0, -1, 0
+    for leaf in leaves:
+        chunk = group.column(leaf)
+        size, first, dictionary = chunk.total_compressed_size, chunk.data_page_offset, chunk.dictionary_page_offset
+        # Compared here: min() and max() would take as long as all the rest.
+        if dictionary and dictionary < first:
+            first = dictionary
+        if first < start or start < 0:
+            start = first
+        if first + size > stop:  # noqa: PLR1730
+            stop = first + size
+        nbytes += size
+    return GroupExtent(nbytes, max(start, 0), stop)
+
+
+def differences(planned: FileStamp, found: FileEntry, footer: int | None = None) -> str:
+    """Returns what of a file is not as it was planned, for a message; "" where it is the same file.
+
+    Args:
+        footer: CRC-32 of the footer that has been read; None where it has been compared before.
+    """
+    changed = []
+    if found.nbytes != planned.nbytes:
+        changed.append(f"it had {planned.nbytes:,} bytes and has {found.nbytes:,}")
+    if found.modified_ms != planned.modified_ms:
+        changed.append(f"it was modified at {_time(planned.modified_ms)}, and again at {_time(found.modified_ms)}")
+    if footer is not None and footer != planned.footer:
+        changed.append("its footer is another one")
+    return ", ".join(changed)
+
+
+def _time(milliseconds: int) -> str:
+    when = datetime.datetime(1970, 1, 1) + datetime.timedelta(milliseconds=milliseconds)
+    return when.isoformat(" ", "milliseconds") + " UTC"
+
+
+def _source(stream: BinaryIO) -> tuple[pa.NativeFile, bool]:
+    """Returns what Arrow reads best, and whether its reads should be put together into few large ones."""
+    name = getattr(stream, "name", None)
+    if not (isinstance(stream, io.BufferedReader) and isinstance(name, str)):
+        return pa.PythonFile(stream, mode="r"), True
+    # Arrow reads a local file without the interpreter's lock: as fast as a memory map, which would end the process with
+    # SIGBUS if someone cut the file short.
+    with stream:
+        return pa.OSFile(name), False
+
+
+def _read_footer(source: pa.NativeFile) -> pa.Buffer:
+    """Returns the end of a file from the footer on; of what is no Parquet file, something that Arrow refuses as such.
+
+    As Arrow does, but once: it would keep nothing of which a checksum could be made.
+    """
+    nbytes = source.size()
+    tail = _read_tail(source, nbytes, _TAIL_BYTES)
+    end = tail.slice(max(0, len(tail) - END)).to_pybytes()
+    if len(end) < END or end[4:] != _MAGIC:
+        return tail
+    length = int.from_bytes(end[:4], "little") + END
+    if length > len(tail):
+        tail = _read_tail(source, nbytes, length)
+    return tail.slice(max(0, len(tail) - length))
+
+
+def _read_tail(source: pa.NativeFile, nbytes: int, length: int) -> pa.Buffer:
+    source.seek(max(0, nbytes - length))
+    return source.read_buffer(min(nbytes, length))
+
+
+@contextmanager
+def _closed_on_error(source: pa.NativeFile) -> Iterator[None]:
+    try:
+        yield
+    except BaseException:
+        with suppress(OSError):
+            source.close()
+        raise

@@ -1,0 +1,200 @@
+"""A Parquet file that a plan names, as a reader keeps it open: the very file that was planned, or an error."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+import pyarrow.types as pt
+
+from sparktf.errors import CorruptFileError, SourceNotFoundError, StorageNotFoundError
+from sparktf.feed.arrays.columns import Array
+from sparktf.feed.arrays.nested import column_of, prefixes
+from sparktf.feed.formats.parquet_file import check_rows, differences, group_nbytes, leaf_columns, open_file, reading
+from sparktf.sequence import Split
+from sparktf.storage.base import Storage
+
+_BYTES = ("BYTE_ARRAY", "FIXED_LEN_BYTE_ARRAY")
+_DELTAS = frozenset({"DELTA_BYTE_ARRAY", "DELTA_LENGTH_BYTE_ARRAY"})
+
+
+_INT96 = "INT96"
+_FIRST_US, _LAST_US = -62_135_596_800_000_000, 253_402_300_800_000_000
+"""From the year 1 to the year 10000."""
+
+
+_Times = tuple[pa.Array, Array]
+"""Times, and the row of each."""
+
+
+def _times(column: pa.ChunkedArray) -> list[_Times]:
+    """Returns the times of a column, or of what is within its structs and lists."""
+    return list(_times_within(column.combine_chunks(), np.arange(len(column))))
+
+
+def _times_within(values: pa.Array, rows: Array) -> Iterator[_Times]:
+    if pt.is_timestamp(values.type):
+        yield values.cast(pa.int64()), rows
+    elif pt.is_struct(values.type):
+        for field in values.flatten():
+            yield from _times_within(field, rows)
+    elif pt.is_list(values.type) or pt.is_large_list(values.type):
+        yield from _times_within(pc.list_flatten(values), rows[pc.list_parent_indices(values).to_numpy()])
+
+
+def _has_odd_years(column: pa.ChunkedArray) -> bool:
+    ends = (pc.min_max(times).as_py() for times, _ in _times(column))
+    return any(e["min"] is not None and (e["min"] < _FIRST_US or e["max"] >= _LAST_US) for e in ends)
+
+
+def _counts(times: pa.Array) -> Array:
+    counts: Array = pc.fill_null(times, 0).to_numpy()
+    return counts
+
+
+def _apart(micros: pa.ChunkedArray, millis: pa.ChunkedArray) -> Iterator[int]:
+    """Yields the rows in which times are not the same as microseconds and as milliseconds."""
+    found: set[int] = set()
+    for (fine, rows), (coarse, _) in zip(_times(micros), _times(millis), strict=True):
+        found.update(rows[abs(_counts(fine) // 1000 - _counts(coarse)) > 1].tolist())
+    yield from sorted(found)
+
+
+def _columns_by_name(table: pa.Table) -> dict[str, pa.ChunkedArray]:
+    return dict(zip(table.column_names, table.columns, strict=True))
+
+
+class PlannedFile:
+    """Reads row groups of one file.
+
+    Attributes:
+        metadata: Its footer.
+    """
+
+    def __init__(self, storage: Storage, split: Split, columns: frozenset[str], texts: Sequence[str]) -> None:
+        """Opens the file.
+
+        Args:
+            split: Any of the file's.
+            columns: What to read, by the names in the file.
+            texts: Those of them that may come dictionary-encoded.
+
+        Raises:
+            SourceNotFoundError: it is gone.
+            CorruptFileError: it is no Parquet file, or another one than was planned.
+            StorageError: the file system failed.
+        """
+        self._storage = storage
+        self._columns = sorted(columns)
+        try:
+            self._file = open_file(storage, split.path)
+            self.metadata = self._file.metadata
+            # Asked after it was opened: what has taken its place before that is seen.
+            self._check_stamp(split, self._file.footer)
+        except StorageNotFoundError as error:
+            raise SourceNotFoundError(f"{split.path} is gone since it was planned") from error
+        self._leaves = leaf_columns(self.metadata, columns)
+        columns_there = {leaf: self.metadata.schema.column(leaf) for leaf in self._leaves}
+        self._paths = {column.path: leaf for leaf, column in columns_there.items()}
+        times = [column.path for column in columns_there.values() if column.physical_type == _INT96]
+        self._int96 = [name for name in self._columns if any(name in prefixes(path) for path in times)]
+        self._texts = {name: self._paths[name] for name in texts if name in self._paths}
+        self._readers: dict[tuple[str, ...], pq.ParquetFile] = {}
+
+    def check_shape(self, split: Split) -> None:
+        """Checks that a row group has as many rows and bytes as were planned.
+
+        Raises:
+            CorruptFileError: it has not.
+        """
+        if split.row_group < self.metadata.num_row_groups:
+            group = self.metadata.row_group(split.row_group)
+            if (group.num_rows, group_nbytes(group, self._leaves)) == (split.group_rows, split.nbytes):
+                return
+        raise CorruptFileError(f"{split.path} has changed since it was planned (row group {split.row_group})")
+
+    def read(self, row_group: int, *, use_threads: bool, columns: Sequence[str] | None = None) -> pa.Table:
+        """Returns the columns of a row group; `check_read` says whether they are what was planned.
+
+        Args:
+            columns: These alone, of those to read.
+
+        Raises:
+            CorruptFileError: it is damaged.
+            StorageError: the file system failed.
+        """
+        with reading(self._file.path):
+            reader = self._reader(self._dictionaries(row_group))
+            chosen = list(self._columns if columns is None else columns)
+            # Structs without a value, of which fields are asked for.
+            chosen += [path for path in self._paths if any(name.startswith(f"{path}.") for name in chosen)]
+            table = reader.read_row_group(row_group, columns=chosen, use_threads=use_threads)
+        check_rows(table, self._file.path, row_group, self.metadata)
+        return table
+
+    def beyond(self, row_group: int, table: pa.Table) -> list[tuple[int, str]]:
+        """Returns the rows, with the column, whose INT96 timestamps 64 bits do not count in microseconds: Arrow gives
+        others in their place.
+
+        Args:
+            table: What was read of the row group.
+
+        Raises:
+            CorruptFileError: it is damaged.
+            StorageError: the file system failed.
+        """
+        # What is given in their place is hardly ever of our days, and never all of it.
+        there = _columns_by_name(table)
+        times = {name: column for name in self._int96 if (column := column_of(there, name)) is not None}
+        odd = [name for name, column in times.items() if _has_odd_years(column)]
+        if not odd:
+            return []
+        with reading(self._file.path):
+            coarse = self._file.parquet(coerce_int96_timestamp_unit="ms").read_row_group(row_group, columns=odd)
+        found = []
+        for name in odd:
+            millis = column_of(_columns_by_name(coarse), name)
+            found += [(row, name) for row in _apart(times[name], millis)] if millis is not None else []
+        return found
+
+    def check_read(self, split: Split) -> None:
+        """Checks that what was read is of the file that was opened, and that nobody has written over this.
+
+        Raises:
+            CorruptFileError: it may be of another one.
+            StorageError: the file system failed.
+        """
+        if not self._file.is_pinned:
+            # What was opened is read to its end, even where someone has deleted it since.
+            with suppress(StorageNotFoundError):
+                self._check_stamp(split)
+
+    def close(self) -> None:
+        """Closes the file."""
+        # Nothing was written, and what a read had to say it has said.
+        with suppress(OSError):
+            self._file.close()
+
+    def _reader(self, dictionaries: tuple[str, ...]) -> pq.ParquetFile:
+        if dictionaries not in self._readers:
+            self._readers[dictionaries] = self._file.parquet(
+                read_dictionary=dictionaries, coerce_int96_timestamp_unit="us", page_checksum_verification=True
+            )
+        return self._readers[dictionaries]
+
+    def _dictionaries(self, row_group: int) -> tuple[str, ...]:
+        """Returns the text columns of a row group that Arrow reads as dictionaries: not those whose pages hold deltas,
+        which Spark writes with `parquet.writer.version=v2`.
+        """
+        group = self.metadata.row_group(row_group)
+        texts = ((name, group.column(leaf)) for name, leaf in self._texts.items())
+        # A column without a value is of another type.
+        return tuple(name for name, c in texts if c.physical_type in _BYTES and _DELTAS.isdisjoint(c.encodings))
+
+    def _check_stamp(self, split: Split, footer: int | None = None) -> None:
+        if split.stamp is not None and (changed := differences(split.stamp, self._storage.stat(split.path), footer)):
+            raise CorruptFileError(f"{split.path} has changed since it was planned ({changed})")

@@ -1,0 +1,90 @@
+"""Reads groups of records of TFRecord files into columns."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import replace
+from functools import partial
+
+import pyarrow as pa
+
+from sparktf.errors import BadValueError, CorruptFileError, SourceNotFoundError, StorageNotFoundError
+from sparktf.feature import FeedSpec
+from sparktf.feed.arrays.row_group import RowGroup
+from sparktf.feed.formats.example_columns import example_columns
+from sparktf.feed.formats.parquet import OpenStorage, kept_rows, repeated
+from sparktf.feed.formats.parquet_file import differences
+from sparktf.feed.formats.record_file import count_records, read_records
+from sparktf.feed.formats.record_types import record_type
+from sparktf.sequence import Split
+from sparktf.storage.base import Storage
+
+
+class RecordReader:
+    """Reads splits whole. The row group of a split is where its records start in the file."""
+
+    def __init__(self, spec: FeedSpec, open_storage: OpenStorage, *, sets_aside: bool = False) -> None:
+        """Opens nothing yet.
+
+        Args:
+            sets_aside: Records that cannot be read are set aside, rather than refused.
+        """
+        self._spec = spec
+        self._open_storage = open_storage
+        self._sets_aside = sets_aside
+        self._types = {
+            name: record_type(spec.record_types[name])
+            for name in sorted({name for feature in spec.features for name in feature.columns})
+            if name not in spec.partition_columns
+        }
+
+    def read(self, split: Split, only: Collection[str] | None = None) -> RowGroup:
+        """See `sparktf.feed.formats.split_sequence.Reader`.
+
+        Raises:
+            BadValueError: a record is no Example, or a feature no value of its column, and nothing is set aside.
+        """
+        storage, spec = self._open_storage(split.path), self._spec
+        number = partial(_number, storage, split)
+        group = RowGroup(split.path, number, {}, split.rows, kept_rows(split, spec.seed), spec.fill_null)
+        try:
+            records = read_records(storage, split.path, split.row_group, split.nbytes)
+        except StorageNotFoundError as error:
+            raise SourceNotFoundError(f"{split.path} is gone since it was planned") from error
+        except CorruptFileError as error:
+            self._check_stamp(storage, split)
+            if not self._sets_aside:
+                raise
+            return replace(group, unreadable=str(error))
+        self._check_stamp(storage, split)
+        if len(records.starts) != split.group_rows:
+            raise CorruptFileError(f"{split.path} has changed since it was planned")
+        refused: list[tuple[int, str, str]] = []
+
+        def refuse(row: int, name: str, reason: str) -> None:
+            if not self._sets_aside:
+                column = f"column {name!r}, " if name else ""
+                raise BadValueError(f"{split.path}: {column}row {number(row)}: {reason}")
+            refused.append((row, name, reason))
+
+        types = {name: kind for name, kind in self._types.items() if only is None or name in only}
+        columns: dict[str, pa.ChunkedArray] = example_columns(records, types, refuse)
+        named = zip(spec.partition_columns, spec.partition_types, split.partition, strict=True)
+        columns |= {name: pa.chunked_array([repeated(value, kind, split.group_rows)]) for name, kind, value in named}
+        return replace(group, columns=columns, refused=tuple(refused))
+
+    def close(self) -> None:
+        """Keeps nothing open."""
+
+    def _check_stamp(self, storage: Storage, split: Split) -> None:
+        try:
+            changed = split.stamp and differences(split.stamp, storage.stat(split.path))
+        except StorageNotFoundError as error:
+            raise SourceNotFoundError(f"{split.path} is gone since it was planned") from error
+        if changed:
+            raise CorruptFileError(f"{split.path} has changed since it was planned ({changed})")
+
+
+def _number(storage: Storage, split: Split, row: int) -> int:
+    """Returns the number in the file of a row of a split; counts those before, since no file says it."""
+    return count_records(storage, split.path, split.row_group) + row

@@ -1,0 +1,70 @@
+"""Splits that are read one after the other."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Collection, Iterable
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import Protocol
+
+from sparktf.feed.arrays.row_group import RowGroup
+from sparktf.sequence import Split
+
+
+class Reader(Protocol):
+    """Reads splits of files of one format; one thread's."""
+
+    def read(self, split: Split, only: Collection[str] | None = None) -> RowGroup:
+        """Returns the rows of a split.
+
+        Args:
+            only: These columns alone. Default: all that features use.
+
+        Raises:
+            SourceNotFoundError: the file is gone.
+            CorruptFileError: the file cannot be read, or has changed since it was planned.
+            StorageError: the file system failed.
+        """
+
+    def close(self) -> None:
+        """Closes what it keeps open."""
+
+
+class SplitSequence:
+    """Reads splits one after the other; from a storage that is not this machine's, the next one beside each.
+
+    Two readers take turns, so that one waits for the storage while the other decodes.
+    """
+
+    def __init__(self, new_reader: Callable[[], Reader], *, is_remote: bool) -> None:
+        """Reads nothing yet."""
+        self._splits: deque[Split] = deque()
+        self._readers = [new_reader() for _ in range(2 if is_remote else 1)]
+        # A reader is one thread's: it keeps files open, and these have one position each.
+        self._threads = [ThreadPoolExecutor(1, thread_name_prefix="read") for _ in self._readers if is_remote]
+        self._ahead: deque[Future[RowGroup]] = deque()
+        self._submitted = 0
+
+    def add(self, splits: Iterable[Split]) -> None:
+        """Has more splits read, after all others."""
+        self._splits.extend(splits)
+
+    def read(self, count: int) -> list[RowGroup]:
+        """Returns the next row groups, of splits that were added; raises what `Reader.read` does."""
+        return [self._read_next() for _ in range(count)]
+
+    def _read_next(self) -> RowGroup:
+        if not self._threads:
+            return self._readers[0].read(self._splits.popleft())
+        while self._splits and len(self._ahead) < len(self._threads):
+            turn = self._submitted % len(self._threads)
+            self._ahead.append(self._threads[turn].submit(self._readers[turn].read, self._splits.popleft()))
+            self._submitted += 1
+        return self._ahead.popleft().result()
+
+    def close(self) -> None:
+        """Closes the files; a read that is under way comes to its end first."""
+        for thread in self._threads:
+            thread.shutdown(cancel_futures=True)
+        for reader in self._readers:
+            reader.close()
