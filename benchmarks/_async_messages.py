@@ -97,7 +97,7 @@ def traced(name: str, *, measured: bool) -> Traced:
         measured: An execution that measures where its time goes.
     """
     from sparktf.trainer.model.model import UserModel  # noqa: PLC0415
-    from sparktf.trainer.parameter_server.closure import Closure  # noqa: PLC0415
+    from sparktf.trainer.parameter_server.update.closure import Closure  # noqa: PLC0415
 
     subject, strategy = SUBJECTS[name], _strategy()
     kept = _answer(subject)
@@ -132,7 +132,7 @@ def _answer(subject: Subject) -> list[Any]:
     """Answers for the worker's feed; returns what TensorFlow holds by weak references alone."""
     from tensorflow.python.ops import script_ops  # noqa: PLC0415
 
-    from sparktf.trainer.parameter_server.packing import DONE, ROWS  # noqa: PLC0415
+    from sparktf.trainer.parameter_server.update.packing import DONE, ROWS  # noqa: PLC0415
 
     x, y = data(subject)
 

@@ -20,7 +20,8 @@ from sparktf.feed.receipts import Trained
 from sparktf.topology import NodeId
 from sparktf.trainer.node import saving
 from sparktf.trainer.node.saving import Saves
-from sparktf.trainer.parameter_server import dispatch, rounds
+from sparktf.trainer.parameter_server import dispatch
+from sparktf.trainer.parameter_server.shared_updates import rounds
 from sparktf.trainer.parameter_server.tally import Tally
 from sparktf.trainer.parameter_server.telling import Telling
 from sparktf.wire.control import WorkerPlace
@@ -156,7 +157,7 @@ def _marked_at_its_end(self: LeasedFeed, rows: int, *, replayed: int, loss: floa
     return None if rows else _mark(self, rows, replayed=replayed, loss=loss)
 
 
-_ROUNDS = "sparktf.trainer.parameter_server.rounds"
+_ROUNDS = "sparktf.trainer.parameter_server.shared_updates.rounds"
 _FED = "sparktf.driver.attempt.rows.fed_rows"
 _LOOP = "sparktf.trainer.parameter_server.async_loop.AsyncLoop"
 _DISPATCH = "sparktf.trainer.parameter_server.dispatch"

@@ -13,7 +13,7 @@ from simulation.servers import Execution
 
 from sparktf.knobs import KNOBS
 from sparktf.topology import NodeId
-from sparktf.trainer.parameter_server.seats import Seat, are_filled
+from sparktf.trainer.parameter_server.membership.seats import Seat, are_filled
 from sparktf.trainer.parameter_server.tally import LastReceipt
 from sparktf.wire.control import WorkerPlace
 

@@ -32,7 +32,7 @@ from sparktf.topology import NodeId, Role
 from sparktf.trainer.node.position import Done, Extent, Position
 from sparktf.trainer.parameter_server.accounts import epoch_done, rows_to_train
 from sparktf.trainer.parameter_server.async_loop import AsyncLoop, AsyncLoopSettings
-from sparktf.trainer.parameter_server.seats import are_there
+from sparktf.trainer.parameter_server.membership.seats import are_there
 from sparktf.trainer.parameter_server.tally import LastReceipt, Tally
 from sparktf.trainer.parameter_server.telling import Telling
 from sparktf.wire.control import Action, TrainerOrder, TrainerSpec, WorkerPlace, WorkersOrder

@@ -11,7 +11,7 @@ from simulation.nodes import Ids
 from simulation.servers import Execution, Parameters
 
 from sparktf.topology import NodeId
-from sparktf.trainer.parameter_server.rounds import Phase, RoundOutcome, Rounds, RoundVerdict, Who
+from sparktf.trainer.parameter_server.shared_updates.rounds import Phase, RoundOutcome, Rounds, RoundVerdict, Who
 
 if TYPE_CHECKING:
     from simulation.roles import Worker

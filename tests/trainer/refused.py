@@ -44,7 +44,7 @@ def _synchronous(build: Callable[..., Any], config: JobConfig, spec: FeedSpec) -
 def _asynchronous(build: Callable[..., Any], config: JobConfig, spec: FeedSpec) -> None:
     tf = importlib.import_module("tensorflow")
     model = importlib.import_module("sparktf.trainer.model.model").UserModel(build, config, {}, spec, unseen=True)
-    closure = importlib.import_module("sparktf.trainer.parameter_server.closure")
+    closure = importlib.import_module("sparktf.trainer.parameter_server.update.closure")
     closure.Closure(tf.distribute.get_strategy(), model, batch_size=8)
 
 

@@ -77,7 +77,7 @@ def execution(spec: FeedSpec) -> Any:
     Its kernels work in the memory of what they read, as far as TensorFlow lets them.
     """
     tf = importlib.import_module("tensorflow")
-    packing = importlib.import_module("sparktf.trainer.parameter_server.packing")
+    packing = importlib.import_module("sparktf.trainer.parameter_server.update.packing")
     kinds = [flat.dtype for flat in packing.flat_specs(spec)]
 
     def execute(epoch: Any, acknowledged: Any, breaks: Any) -> Any:

@@ -114,7 +114,7 @@ def checksum(variable: Any) -> Any:
 def without_handles(variables: Sequence[Any]) -> tuple[list[int], int]:
     """Returns what `Written` has as `bare` and `captured`."""
     tf = importlib.import_module("tensorflow")
-    handles = importlib.import_module("sparktf.trainer.parameter_server.handles")
+    handles = importlib.import_module("sparktf.trainer.parameter_server.update.handles")
 
     def more(number: Any) -> Any:
         def once(k: Any, _: Any) -> Any:  # in a loop, as updates are
@@ -215,9 +215,9 @@ def write_alone(flavour: str, path: Path) -> list[Variable]:
 
 def _connected(cluster: ClusterSpec, flavour: str) -> tuple[Any, Any]:
     os.environ["TF_GRPC_REUSE_PORT"] = "1"
-    connection = importlib.import_module("sparktf.trainer.parameter_server.connect").connected(cluster)
-    sharded = importlib.import_module("sparktf.trainer.parameter_server.checkpoint_in_parts")
-    servers = importlib.import_module("sparktf.trainer.parameter_server.servers")
+    connection = importlib.import_module("sparktf.trainer.parameter_server.membership.connect").connected(cluster)
+    sharded = importlib.import_module("sparktf.trainer.parameter_server.checkpoint.checkpoint_in_parts")
+    servers = importlib.import_module("sparktf.trainer.parameter_server.checkpoint.servers")
     with connection.strategy.scope():
         model = filled(flavour)
     weights = variables_of(model, slots=False)
@@ -227,8 +227,8 @@ def _connected(cluster: ClusterSpec, flavour: str) -> tuple[Any, Any]:
 
 def check(config: JobConfig, work: Path, nbytes: Sequence[int]) -> list[str]:
     """Returns what a server answers when it looks for files of so many bytes, of which it has one: 8 bytes long."""
-    module = importlib.import_module("sparktf.trainer.parameter_server.shard")
-    orders = importlib.import_module("sparktf.trainer.parameter_server.shard_orders")
+    module = importlib.import_module("sparktf.trainer.parameter_server.checkpoint.shard")
+    orders = importlib.import_module("sparktf.trainer.parameter_server.checkpoint.shard_orders")
     cluster = ClusterSpec(chief=("h:1",), worker=("h:2",), ps=("h:3",))
     node = NodeId(role=Role.PS, index=0)
     shard = module.Shard(place_of(spec_of(config, FeedSpec(features=()), cluster, node), work))
@@ -265,7 +265,7 @@ def serve(talk: Connection, config: JobConfig, cluster: ClusterSpec, node: NodeI
     listening = importlib.import_module("sparktf.trainer.parameter_server.listening")
     place = place_of(spec_of(config, FeedSpec(features=()), cluster, node), work, Told(talk))
     if node.role is Role.PS:
-        shard = importlib.import_module("sparktf.trainer.parameter_server.shard").Shard(place)
+        shard = importlib.import_module("sparktf.trainer.parameter_server.checkpoint.shard").Shard(place)
         shard.register()
     server = listening.listen(place)
     talk.send("listens")

@@ -57,7 +57,7 @@ def all_rows(dtype: str) -> Columns:
 def check_crossing(dtype: str, rows: int) -> None:
     tf = importlib.import_module("tensorflow")
     tensors = importlib.import_module("sparktf.trainer.model.tensors")
-    packing = importlib.import_module("sparktf.trainer.parameter_server.packing")
+    packing = importlib.import_module("sparktf.trainer.parameter_server.update.packing")
     script_ops = importlib.import_module("tensorflow.python.ops.script_ops")
     spec = FeedSpec(features=features(dtype))
     columns = slice_rows(all_rows(dtype), 5, 5 + rows)

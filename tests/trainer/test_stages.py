@@ -17,7 +17,7 @@ def stale_updates() -> list[list[int]]:
     And of one around which some are applied that tell nothing of themselves.
     """
     tf = importlib.import_module("tensorflow")
-    stale = importlib.import_module("sparktf.trainer.parameter_server.staleness").StaleUpdates(tf.Variable(0.0))
+    stale = importlib.import_module("sparktf.trainer.parameter_server.update.staleness").StaleUpdates(tf.Variable(0.0))
     slow, fast = stale.begin(), stale.begin()
     stale.note(slow, stale.read(), [])
     before = stale.read()
@@ -39,7 +39,7 @@ def test_an_update_is_as_stale_as_there_were_others_since_it_read(elsewhere: Pro
 def timed(slow: str) -> tuple[list[float], float]:
     """Makes an update a stage of which is slow; returns the seconds of reading and computing, and the variable."""
     tf = importlib.import_module("tensorflow")
-    stages = importlib.import_module("sparktf.trainer.parameter_server.stages")
+    stages = importlib.import_module("sparktf.trainer.parameter_server.update.stages")
     variable, unused = tf.Variable(1.0), tf.Variable(1.0)
 
     def slowly(value: float) -> float:

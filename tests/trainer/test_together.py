@@ -20,7 +20,7 @@ well, an unused variable, and a large one."""
 def gradients() -> tuple[list[int], list[tuple[str, list[float] | None]], list[tuple[str, list[float] | None]]]:
     """Returns which variables cross together, and each gradient, with its kind, as they do and as they do not."""
     tf = importlib.import_module("tensorflow")
-    together = importlib.import_module("sparktf.trainer.parameter_server.together")
+    together = importlib.import_module("sparktf.trainer.parameter_server.update.together")
     variables = [tf.Variable(tf.random.stateless_uniform(shape, [seed, 1])) for seed, shape in enumerate(SHAPES)]
     rows_of_x, ids = tf.random.stateless_uniform((2, 3), [9, 9]), tf.constant([4, 1, 4])
 

@@ -22,7 +22,7 @@ from sparktf.trainer.node.position import Done, Extent, Position
 from sparktf.trainer.parameter_server import async_loop
 from sparktf.trainer.parameter_server.async_loop import MANY, AsyncLoop, AsyncLoopSettings
 from sparktf.trainer.parameter_server.dispatch import End, SaveNow, Step
-from sparktf.trainer.parameter_server.rounds import Rounds, Who
+from sparktf.trainer.parameter_server.shared_updates.rounds import Rounds, Who
 from sparktf.trainer.parameter_server.tally import LastReceipt, Tally
 from sparktf.wire.control import WorkerPlace
 from sparktf.wire.leasing import Receipt

@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 from collections import defaultdict
 
-from sparktf.trainer.parameter_server.parts import HeldVariable, Part, parts_of, slice_spec
+from sparktf.trainer.parameter_server.checkpoint.parts import HeldVariable, Part, parts_of, slice_spec
 
 LIMIT = 1000
 

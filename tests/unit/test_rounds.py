@@ -7,7 +7,14 @@ from collections import Counter
 
 import pytest
 
-from sparktf.trainer.parameter_server.rounds import NO_ROUND, Phase, RoundOutcome, Rounds, RoundVerdict, Who
+from sparktf.trainer.parameter_server.shared_updates.rounds import (
+    NO_ROUND,
+    Phase,
+    RoundOutcome,
+    Rounds,
+    RoundVerdict,
+    Who,
+)
 
 ONE, OTHER, BACKUP = (Who(index, 0) for index in range(3))
 PENDING, MADE, DROPPED = RoundVerdict.PENDING, RoundVerdict.MADE, RoundVerdict.DROPPED

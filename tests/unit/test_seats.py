@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from sparktf.knobs import KNOBS
 from sparktf.topology import NodeId, Role
-from sparktf.trainer.parameter_server import seats
-from sparktf.trainer.parameter_server.seats import Call, Seat, are_filled, is_cut_off, is_given_up
+from sparktf.trainer.parameter_server.membership import seats
+from sparktf.trainer.parameter_server.membership.seats import Call, Seat, are_filled, is_cut_off, is_given_up
 from sparktf.wire.control import WorkerPlace
 
 

@@ -26,23 +26,23 @@ from sparktf.trainer.node.report import say
 from sparktf.trainer.node.saving import Saves
 from sparktf.trainer.node.weights import Weights
 from sparktf.trainer.parameter_server.accounts import epoch_done, rows_to_train
-from sparktf.trainer.parameter_server.aggregated_closure import AggregatedClosure
-from sparktf.trainer.parameter_server.aggregation import Aggregation
 from sparktf.trainer.parameter_server.async_loop import AsyncLoop, AsyncLoopSettings
-from sparktf.trainer.parameter_server.checkpoint_in_parts import ShardedCheckpoint
-from sparktf.trainer.parameter_server.closure import Closure
-from sparktf.trainer.parameter_server.connect import Connection, connect
+from sparktf.trainer.parameter_server.checkpoint.checkpoint_in_parts import ShardedCheckpoint
+from sparktf.trainer.parameter_server.checkpoint.plain_copy import CommittedCopy
+from sparktf.trainer.parameter_server.checkpoint.servers import Servers
 from sparktf.trainer.parameter_server.coordinator_node import CoordinatorNode
 from sparktf.trainer.parameter_server.dispatch import IN_FLIGHT
 from sparktf.trainer.parameter_server.fetching import Executions, Result
+from sparktf.trainer.parameter_server.membership.connect import Connection, connect
 from sparktf.trainer.parameter_server.meter import ProcessMeter
-from sparktf.trainer.parameter_server.packing import asked_for
-from sparktf.trainer.parameter_server.plain_copy import CommittedCopy
-from sparktf.trainer.parameter_server.rounds import Rounds
 from sparktf.trainer.parameter_server.sampling import Sampling
-from sparktf.trainer.parameter_server.servers import Servers
+from sparktf.trainer.parameter_server.shared_updates.aggregated_closure import AggregatedClosure
+from sparktf.trainer.parameter_server.shared_updates.aggregation import Aggregation
+from sparktf.trainer.parameter_server.shared_updates.rounds import Rounds
 from sparktf.trainer.parameter_server.tally import LastReceipt, Tally
 from sparktf.trainer.parameter_server.telling import Telling
+from sparktf.trainer.parameter_server.update.closure import Closure
+from sparktf.trainer.parameter_server.update.packing import asked_for
 from sparktf.wire.control import Action, WorkerPlace
 
 

@@ -15,12 +15,12 @@ from sparktf.trainer.node.member import Member
 from sparktf.trainer.node.position import Position
 from sparktf.trainer.parameter_server.accounts import epoch_done, rows_to_train
 from sparktf.trainer.parameter_server.async_loop import MANY
-from sparktf.trainer.parameter_server.checkpoint_in_parts import ShardedCheckpoint
-from sparktf.trainer.parameter_server.connect import Connection
+from sparktf.trainer.parameter_server.checkpoint.checkpoint_in_parts import ShardedCheckpoint
+from sparktf.trainer.parameter_server.checkpoint.servers import Servers
 from sparktf.trainer.parameter_server.local_copy import local_copy
+from sparktf.trainer.parameter_server.membership.connect import Connection
 from sparktf.trainer.parameter_server.meter import ProcessMeter
 from sparktf.trainer.parameter_server.scheduling import Scheduling
-from sparktf.trainer.parameter_server.servers import Servers
 from sparktf.wire.control import Action
 
 

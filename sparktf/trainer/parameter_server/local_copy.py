@@ -10,7 +10,7 @@ from sparktf.feature import FeedSpec
 from sparktf.trainer.model.model import UserModel
 from sparktf.trainer.model.tensors import example
 from sparktf.trainer.model.tracing import traced
-from sparktf.trainer.parameter_server.servers import server_of
+from sparktf.trainer.parameter_server.checkpoint.servers import server_of
 
 
 def local_copy(model: Any, spec: FeedSpec) -> UserModel:

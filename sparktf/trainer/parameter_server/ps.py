@@ -6,9 +6,9 @@ What it holds, and when that is written, it is told by the coordinator.
 from __future__ import annotations
 
 from sparktf.trainer.node.place import Place
+from sparktf.trainer.parameter_server.checkpoint.shard import Shard
 from sparktf.trainer.parameter_server.listening import listen, ready
 from sparktf.trainer.parameter_server.meter import ProcessMeter
-from sparktf.trainer.parameter_server.shard import Shard
 
 
 def serve(place: Place) -> None:

@@ -9,7 +9,7 @@ import tensorflow as tf
 
 from sparktf.feature import FeedSpec
 from sparktf.trainer.model.tensors import Layout, Tensors, rows_of
-from sparktf.trainer.parameter_server.packing import bring_rows, mark_trained
+from sparktf.trainer.parameter_server.update.packing import bring_rows, mark_trained
 
 
 class BatchesOfRows:

@@ -13,13 +13,13 @@ from sparktf.topology import NodeId
 from sparktf.trainer.node.member import Member
 from sparktf.trainer.node.position import Done, Position
 from sparktf.trainer.parameter_server.async_loop import AsyncLoop, AsyncLoopSettings, CountRows
-from sparktf.trainer.parameter_server.connect import Connection
 from sparktf.trainer.parameter_server.dispatch import IN_FLIGHT, End, Send
 from sparktf.trainer.parameter_server.fetching import Executions, Result
-from sparktf.trainer.parameter_server.packing import asked_for
+from sparktf.trainer.parameter_server.membership.connect import Connection
 from sparktf.trainer.parameter_server.scheduled import ScheduledFunction
 from sparktf.trainer.parameter_server.tally import LastReceipt, Tally
 from sparktf.trainer.parameter_server.telling import Telling
+from sparktf.trainer.parameter_server.update.packing import asked_for
 from sparktf.wire.control import WorkerPlace
 
 

@@ -23,7 +23,7 @@ from sparktf.trainer.node.place import Place
 from sparktf.trainer.node.position import Position
 from sparktf.trainer.parameter_server.listening import listen, ready
 from sparktf.trainer.parameter_server.meter import ProcessMeter, WorkMeter
-from sparktf.trainer.parameter_server.packing import DONE, PART_DONE, PAUSE, ROWS, WHO, flatten
+from sparktf.trainer.parameter_server.update.packing import DONE, PART_DONE, PAUSE, ROWS, WHO, flatten
 
 
 def work(place: Place) -> None:

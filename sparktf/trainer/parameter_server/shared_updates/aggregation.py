@@ -11,8 +11,8 @@ from tensorflow.python.ops import script_ops
 
 from sparktf.feed.arrays.columns import Array
 from sparktf.topology import NodeId
-from sparktf.trainer.parameter_server.aggregated_closure import BEGIN, ENTER, OUTCOME
-from sparktf.trainer.parameter_server.rounds import Phase, Rounds, Who
+from sparktf.trainer.parameter_server.shared_updates.aggregated_closure import BEGIN, ENTER, OUTCOME
+from sparktf.trainer.parameter_server.shared_updates.rounds import Phase, Rounds, Who
 
 
 class Aggregation:

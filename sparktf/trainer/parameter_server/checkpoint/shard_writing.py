@@ -15,9 +15,9 @@ from sparktf.sequence import Interval
 from sparktf.trainer.node.checkpoint import CONTENTS, PREFIX, Contents
 from sparktf.trainer.node.failure import LARGER_DISK, is_full_disk
 from sparktf.trainer.node.objects import OBJECT_GRAPH, CheckpointEntry
-from sparktf.trainer.parameter_server.parts import Part, slice_spec
-from sparktf.trainer.parameter_server.servers import Servers
-from sparktf.trainer.parameter_server.shard_orders import Begin, Check, Drop, PartFile, ShardAnswer
+from sparktf.trainer.parameter_server.checkpoint.parts import Part, slice_spec
+from sparktf.trainer.parameter_server.checkpoint.servers import Servers
+from sparktf.trainer.parameter_server.checkpoint.shard_orders import Begin, Check, Drop, PartFile, ShardAnswer
 
 
 class ShardWriter:

@@ -18,9 +18,9 @@ from sparktf.errors import NodeLostError
 from sparktf.knobs import KNOBS
 from sparktf.topology import ClusterSpec, NodeId
 from sparktf.trainer.node.place import Place
-from sparktf.trainer.parameter_server.knocking import all_answer
-from sparktf.trainer.parameter_server.seats import Call, are_there, is_cut_off
-from sparktf.trainer.parameter_server.succession import Succession, look_after_workers
+from sparktf.trainer.parameter_server.membership.knocking import all_answer
+from sparktf.trainer.parameter_server.membership.seats import Call, are_there, is_cut_off
+from sparktf.trainer.parameter_server.membership.succession import Succession, look_after_workers
 from sparktf.wire.control import WorkerPlace
 
 Workers = Callable[[], Mapping[NodeId, WorkerPlace]]

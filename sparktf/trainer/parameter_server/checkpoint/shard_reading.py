@@ -15,8 +15,8 @@ from sparktf.errors import StorageError
 from sparktf.storage.base import Storage
 from sparktf.trainer.node.checkpoint import INDEX, PREFIX, Contents, fetch, fetch_index
 from sparktf.trainer.node.objects import CheckpointEntry, stored_keys
-from sparktf.trainer.parameter_server.servers import Servers, server_of
-from sparktf.trainer.parameter_server.shard_orders import Drop, Fetch
+from sparktf.trainer.parameter_server.checkpoint.servers import Servers, server_of
+from sparktf.trainer.parameter_server.checkpoint.shard_orders import Drop, Fetch
 from sparktf.wire.restore import Restore
 
 

@@ -16,12 +16,12 @@ from sparktf.trainer.model.model import UserModel
 from sparktf.trainer.model.tensors import Tensors, example, rows_of
 from sparktf.trainer.model.tracing import recorded
 from sparktf.trainer.model.trackables import count_atomically
-from sparktf.trainer.parameter_server.handles import without_handles
-from sparktf.trainer.parameter_server.packing import bring_rows, mark_trained
-from sparktf.trainer.parameter_server.rows_together import RowsTogether
-from sparktf.trainer.parameter_server.stages import Stages, Touched
-from sparktf.trainer.parameter_server.staleness import StaleUpdates
-from sparktf.trainer.parameter_server.together import Together, small
+from sparktf.trainer.parameter_server.update.handles import without_handles
+from sparktf.trainer.parameter_server.update.packing import bring_rows, mark_trained
+from sparktf.trainer.parameter_server.update.rows_together import RowsTogether
+from sparktf.trainer.parameter_server.update.stages import Stages, Touched
+from sparktf.trainer.parameter_server.update.staleness import StaleUpdates
+from sparktf.trainer.parameter_server.update.together import Together, small
 
 _CLIPS = ("clipnorm", "clipvalue", "global_clipnorm")
 """Settings of an optimizer."""

@@ -12,9 +12,9 @@ from sparktf.trainer.model.model import UserModel
 from sparktf.trainer.model.tensors import Tensors, example, rows_of
 from sparktf.trainer.model.tracing import recorded
 from sparktf.trainer.model.trackables import count_atomically
-from sparktf.trainer.parameter_server.accumulators import Accumulators, Round
-from sparktf.trainer.parameter_server.packing import PART_DONE, PAUSE, WHO, bring_rows
-from sparktf.trainer.parameter_server.rounds import RoundVerdict
+from sparktf.trainer.parameter_server.shared_updates.accumulators import Accumulators, Round
+from sparktf.trainer.parameter_server.shared_updates.rounds import RoundVerdict
+from sparktf.trainer.parameter_server.update.packing import PART_DONE, PAUSE, WHO, bring_rows
 
 BEGIN = "sparktf_begin"
 """Tokens of PyFuncs of the coordinator, which has a `Rounds`: (who) -> number of the round."""

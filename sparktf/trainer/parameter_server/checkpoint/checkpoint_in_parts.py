@@ -15,11 +15,11 @@ import tensorflow as tf
 
 from sparktf.storage.base import Storage
 from sparktf.trainer.node.objects import CheckpointEntry, entries_of
-from sparktf.trainer.parameter_server.parts import HeldVariable, parts_of
-from sparktf.trainer.parameter_server.servers import Servers, server_of
-from sparktf.trainer.parameter_server.shard_orders import Upload
-from sparktf.trainer.parameter_server.shard_reading import ShardReader
-from sparktf.trainer.parameter_server.shard_writing import ShardWriter
+from sparktf.trainer.parameter_server.checkpoint.parts import HeldVariable, parts_of
+from sparktf.trainer.parameter_server.checkpoint.servers import Servers, server_of
+from sparktf.trainer.parameter_server.checkpoint.shard_orders import Upload
+from sparktf.trainer.parameter_server.checkpoint.shard_reading import ShardReader
+from sparktf.trainer.parameter_server.checkpoint.shard_writing import ShardWriter
 from sparktf.wire.restore import Restore
 from sparktf.wire.uploads import Uploaded
 

@@ -6,7 +6,7 @@ import threading
 from collections import Counter
 from typing import Any
 
-from sparktf.trainer.parameter_server.seats import Call
+from sparktf.trainer.parameter_server.membership.seats import Call
 from sparktf.wire.control import WorkerPlace
 
 

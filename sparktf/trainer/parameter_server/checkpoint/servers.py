@@ -11,7 +11,7 @@ import tensorflow as tf
 
 from sparktf.errors import StorageError
 from sparktf.knobs import KNOBS
-from sparktf.trainer.parameter_server.shard_orders import SHARD, Look, ShardAnswer, ShardOrder
+from sparktf.trainer.parameter_server.checkpoint.shard_orders import SHARD, Look, ShardAnswer, ShardOrder
 
 
 def device_of(server: int) -> str:

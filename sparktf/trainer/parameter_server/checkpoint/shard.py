@@ -16,7 +16,7 @@ from sparktf.storage.transactions.checkpoints import upload_folder
 from sparktf.trainer.node.checkpoint import fetch
 from sparktf.trainer.node.failure import LARGER_DISK, is_full_disk
 from sparktf.trainer.node.place import Place
-from sparktf.trainer.parameter_server.shard_orders import (
+from sparktf.trainer.parameter_server.checkpoint.shard_orders import (
     ORDER,
     SHARD,
     Begin,
