@@ -215,11 +215,11 @@ class Run:
         cursor = restore.cursor if restore else Cursor()
         trainers, now_s = seating.trainers(gang.clock.now_s()), gang.clock.now_s
         attempt = Attempt(number, self._config, plan, cursor, trainers, now_s, self._clock.wall_s, hosts=seating.dealt)
-        attempt.rows_aside, attempt.rows_replayed = restore.rows_aside if restore else 0, committer.replayed
+        attempt.rows_aside, attempt.rows_replayed = restore.rows_aside if restore else 0, committer.record.replayed
         attempt.evaluation.commits.begin(restore)
         if plan.staged:
             attempt.fed.ledger = seating.ledger(
-                attempt, plan.staged, now_s, committer.splits, rebalance=self._config.data.rebalance
+                attempt, plan.staged, now_s, committer.record.splits or {}, rebalance=self._config.data.rebalance
             )
         feeding = Feeding(attempt, partial(gang.feed, self._config, plan, number))
         committer.attempt = attempt
