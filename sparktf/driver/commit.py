@@ -12,7 +12,7 @@ from sparktf.clock import Clock
 from sparktf.config.job import JobConfig
 from sparktf.driver.attempt.attempt import Attempt
 from sparktf.driver.attempt.commits import epoch_of
-from sparktf.driver.attempt.saves import Save, is_given_up
+from sparktf.driver.attempt.saves import Save, Start, is_given_up
 from sparktf.driver.checkpoint_record import CheckpointRecord
 from sparktf.driver.plan.plan import Plan
 from sparktf.errors import NotStoredError, StorageError
@@ -163,6 +163,13 @@ class Committer:
             training=training,
             loss=stored.loss,
         )
+
+    def start(self, restore: Restore | None) -> Start:
+        """Returns where the attempt begins that goes on from what `begin` has returned."""
+        if restore is None:
+            return Start()
+        splits = self.record.splits or {}
+        return Start(restore.cursor, restore.rows_aside, self.record.replayed, splits, restore)
 
     def _best_weights(self) -> BestWeights | None:
         """Returns the best of the committed checkpoints that are evaluated, and whole."""

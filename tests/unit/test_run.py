@@ -15,7 +15,7 @@ from sparktf.config.job import JobConfig
 from sparktf.driver.attempt.attempt import Attempt
 from sparktf.driver.attempt.commits import Commits
 from sparktf.driver.attempt.members import Trainer
-from sparktf.driver.attempt.saves import Save, is_given_up
+from sparktf.driver.attempt.saves import Save, Start, is_given_up
 from sparktf.driver.checkpoint_record import CheckpointRecord
 from sparktf.driver.commit import Commit, Committer
 from sparktf.driver.gang.site import Voice
@@ -210,7 +210,7 @@ class Evaluated:
         config = pretend_config(lake, folder / "runs", cluster={"workers": 1, "evaluator": True}, **wanted)
         plan, self.rule = plan_lake(lake, validation={"fraction": 0.3}), KeepRule(metric="loss", mode="min")
         trainers = [Trainer(node, node.role, "h", 0.0, 0.0) for node in config.cluster.shape.members(2)]
-        self.attempt = Attempt(1, config, plan, Cursor(), trainers, lambda: 0.0, lambda: 0.0)
+        self.attempt = Attempt(1, config, plan, Start(), trainers, lambda: 0.0, lambda: 0.0)
         self.committer = Committer(config, LocalStorage(), self.rundir, plan, lambda text: None, clock=SetClock())
         self.committer.fence(lambda after: after + 1)
         self.committer.attempt = self.attempt
