@@ -78,9 +78,7 @@ class Cluster:
             False,
             Written(),
         )
-        place: Any = SimpleNamespace(
-            spec=spec, leads=spec.leads, take_save_request=self._take_save_request, enter=lambda phase: None
-        )
+        place: Any = SimpleNamespace(spec=spec, leads=spec.leads, enter=lambda phase: None)
         self.saves = saving.Saves(place, lambda place, keras: self.written)
         self.saves.restore(SimpleNamespace(), "keras")
         self.places = {node: WorkerPlace(node=node, incarnation=0, address="a:1") for node in (ONE, TWO)}
@@ -134,10 +132,6 @@ class Cluster:
         self.loop.do(step)
         return self.saved[-1]
 
-    def _take_save_request(self) -> bool:
-        asked, self.is_save_asked = self.is_save_asked, False
-        return asked
-
     # ---- what the loop needs ----
 
     def workers(self) -> dict[NodeId, WorkerPlace]:
@@ -156,7 +150,8 @@ class Cluster:
         return self.loop.position.step
 
     def take_save_wish(self) -> bool:
-        return self.saves.take_wish()
+        asked, self.is_save_asked = self.is_save_asked, False
+        return self.saves.take_wish() or asked
 
     def is_time_up(self, step: int) -> bool:
         return step >= self.last_step
