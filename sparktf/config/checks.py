@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import Annotated, Any, Self
+from typing import Annotated, Any, ClassVar, Self
 
 from annotated_types import Ge, Gt, Le
 from pydantic import BeforeValidator, Field, model_validator
@@ -32,6 +32,8 @@ Share = Annotated[float, Ge(0), Le(1)]
 
 class ColumnBounds(Section):
     """Bounds of a column. A figure on its bound is within it."""
+
+    KEY: ClassVar = "data.checks.refuse.columns.<name>"
 
     min: float | str | None = Field(
         default=None, description="Least value that there may be; of dates and timestamps as `2026-11-20`."
@@ -64,6 +66,8 @@ class ColumnBounds(Section):
 class DriftBounds(Section):
     """How far the data may be from that of the published model, or else of the last earlier run that is done."""
 
+    KEY: ClassVar = "data.checks.refuse.drift"
+
     row_ratio: Range | None = Field(default=None, description="Rows over rows of then, e.g. `[0.5, 2]`.")
     columns: bool = Field(default=False, description="No column may come, go, or change its type.")
     null_share: Share | None = Field(
@@ -86,6 +90,8 @@ class DriftBounds(Section):
 class BoundsConfig(Section):
     """What the data must be."""
 
+    KEY: ClassVar = "data.checks.refuse"
+
     rows: Range | None = Field(default=None, description="Least and most rows, e.g. `[1000000, .inf]`.")
     columns: dict[str, ColumnBounds] = Field(default={}, description="Column that an input, target or weight uses.")
     drift: DriftBounds = Field(default=DriftBounds(), description="Against an earlier run.")
@@ -93,6 +99,8 @@ class BoundsConfig(Section):
 
 class ChecksConfig(Section):
     """Statistics of every used column, and what they must be: [data-checks.md](data-checks.md). Empty: only kept."""
+
+    KEY: ClassVar = "data.checks"
 
     sample: Annotated[float, Gt(0), Le(1)] = Field(
         default=1.0, description="Share of the rows that statistics are made of."

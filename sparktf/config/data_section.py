@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import BeforeValidator, Field, NonNegativeInt, PositiveInt, model_validator
 
@@ -39,6 +39,8 @@ NO_SOURCE = "data names nothing to read: give data.path, data.table, data.sql or
 
 class FeatureConfig(Section):
     """One named tensor and the columns it is made of."""
+
+    KEY: ClassVar = "data.inputs.<name>"
 
     columns: str | tuple[str, ...] = Field(
         description="One column (a tensor of its own shape), or a list of columns packed into a vector `[batch, len]`. "
@@ -80,6 +82,8 @@ FeatureSetting = Annotated[FeatureConfig, BeforeValidator(_feature)]
 class ValidationConfig(Section):
     """Where held-out rows come from: exactly one of the three."""
 
+    KEY: ClassVar = "data.validation"
+
     path: str | None = Field(default=None, description="A source of its own, with the same columns.")
     where: str | None = Field(
         default=None, description="SQL predicate over partition columns: what it selects is held out of training."
@@ -97,6 +101,8 @@ class ValidationConfig(Section):
 
 class DataConfig(Section):
     """What is read: path, table, sql or source, or what is handed to `train()`. Which columns become which tensors."""
+
+    KEY: ClassVar = "data"
 
     path: str | None = Field(
         default=None, description="Folder of a Parquet lake (hive-style partition folders are columns), or one file."

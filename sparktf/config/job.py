@@ -11,7 +11,7 @@ import hashlib
 import json
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Annotated, Any, Self
+from typing import Annotated, Any, ClassVar, Self
 
 from pydantic import (
     Field,
@@ -39,6 +39,8 @@ from sparktf.topology import GangShape
 class CheckpointConfig(Section):
     """When a checkpoint is committed. The end of each epoch always commits one."""
 
+    KEY: ClassVar = "checkpoint"
+
     every_steps: PositiveInt | None = Field(default=None, description="Commit every so many updates.")
     every_seconds: PositiveFloat | None = Field(default=600.0, description="Commit at least this often, in seconds.")
     keep: PositiveInt = Field(default=3, description="Newest checkpoints kept; older ones are deleted.")
@@ -46,6 +48,8 @@ class CheckpointConfig(Section):
 
 class SecurityConfig(Section):
     """The control channel."""
+
+    KEY: ClassVar = "security"
 
     tls: Switch = Field(
         default="auto",
@@ -68,6 +72,8 @@ class _Place:
 
 class JobConfig(Section):
     """One run's whole configuration. Frozen; build it with `load_config` or from keyword arguments."""
+
+    KEY: ClassVar = ""
 
     name: Annotated[str, Field(pattern=NAME_PATTERN, max_length=NAME_LENGTH)] = Field(
         description="Name of the training; runs of one name share a folder."

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal, NamedTuple, Self
+from typing import Annotated, ClassVar, Literal, NamedTuple, Self
 
 from pydantic import Field, NonNegativeInt, PositiveInt, field_validator, model_validator
 
@@ -29,6 +29,8 @@ class NodeMemory(NamedTuple):
 
 class ClusterConfig(Section):
     """The gang of nodes."""
+
+    KEY: ClassVar = "cluster"
 
     strategy: Strategy = Field(
         default="multi_worker_mirrored",

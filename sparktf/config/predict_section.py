@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from typing import Annotated, Literal, Self
+from typing import Annotated, ClassVar, Literal, Self
 
 from pydantic import Field, NonNegativeInt, PositiveInt, field_validator, model_validator
 
@@ -26,6 +26,8 @@ _PLAIN = re.compile(r"""[^\s_.\x00-\x1f"#%'*/:=?\\{}\[\]^][^\x00-\x1f"#%'*/:=?\\
 
 class PredictSourceConfig(Section):
     """The rows that are scored: one of `path`, `table` and `sql`."""
+
+    KEY: ClassVar = "predict.source"
 
     path: str | None = Field(default=None, description="Files, or folders of them.")
     format: str = Field(default="parquet", description="Of the files: a format of Spark's.")
@@ -50,6 +52,8 @@ class PredictSourceConfig(Section):
 
 class PredictOutputConfig(Section):
     """Where the predictions of a day go: a partition, which is replaced as a whole."""
+
+    KEY: ClassVar = "predict.output"
 
     path: str | None = Field(
         default=None, description="Folder of Parquet files: a day's are in `<path>/<partition>=<date>/`."
@@ -80,6 +84,8 @@ class PredictOutputConfig(Section):
 
 class PredictConfig(Section):
     """What `jobs/predict.py` does; see [predict.md](predict.md)."""
+
+    KEY: ClassVar = "predict"
 
     model: Annotated[str, Field(min_length=1)] = Field(
         default=PUBLISHED,

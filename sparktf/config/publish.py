@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 import re
-from typing import Annotated, Literal
+from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field, PositiveFloat, PositiveInt, field_validator
 
@@ -15,6 +15,8 @@ _SERVER = re.compile(r"https?://[^@\s]+|databricks(://[^@\s]+)?")
 
 class MlflowConfig(Section):
     """A run of MLflow's for each run, found again by whoever submits it again; see [guests.md](guests.md)."""
+
+    KEY: ClassVar = "output.mlflow"
 
     tracking_uri: str | None = Field(
         default=None,
@@ -44,6 +46,8 @@ class MlflowConfig(Section):
 class ExportConfig(Section):
     """What a trained model is written as."""
 
+    KEY: ClassVar = "export"
+
     formats: tuple[Literal["saved_model", "keras"], ...] = Field(
         default=("saved_model", "keras"),
         description="`saved_model` is what readers use, and always there; `keras` is a `.keras` file, which later runs "
@@ -61,6 +65,8 @@ class ExportConfig(Section):
 
 class OutputConfig(Section):
     """Where results go."""
+
+    KEY: ClassVar = "output"
 
     path: str = Field(
         description="Root of all runs: a run writes to `<path>/<name>/<run id>/` "
@@ -102,6 +108,8 @@ class OutputConfig(Section):
 
 class PublishConfig(Section):
     """Puts the model of a run that is done into `<output.path>/<name>/serving/`; see [publishing.md](publishing.md)."""
+
+    KEY: ClassVar = "publish"
 
     date: str | None = Field(
         default=None,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 from collections.abc import Iterator
-from typing import Self
+from typing import ClassVar, Self
 
 from pydantic import Field, PositiveInt, model_validator
 
@@ -16,6 +16,8 @@ _MOST_PARTITIONS = 100_000
 
 class WindowConfig(Section):
     """The partitions that have to be there: a folder for each day, or hour, from the first to the last."""
+
+    KEY: ClassVar = "data.ready.window"
 
     folder: str = Field(
         min_length=1,
@@ -61,6 +63,8 @@ def _time(key: str, text: str) -> dt.datetime:
 
 class ReadyConfig(Section):
     """When the data at `data.path` is there. Asked before any executor is held; see [readiness.md](readiness.md)."""
+
+    KEY: ClassVar = "data.ready"
 
     window: WindowConfig | None = Field(default=None, description="The partitions that have to be there.")
     success: bool = Field(

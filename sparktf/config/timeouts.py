@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import ClassVar
+
 from pydantic import Field, PositiveFloat
 
 from sparktf.config.section import Section
@@ -9,6 +11,8 @@ from sparktf.config.section import Section
 
 class TimeoutsConfig(Section):
     """Upper bounds of every wait, in seconds."""
+
+    KEY: ClassVar = "timeouts"
 
     reserve: PositiveFloat = Field(default=300.0, description="For all agents of the gang to register.")
     replace: PositiveFloat = Field(

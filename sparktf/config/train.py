@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Annotated, Literal, Self
+from typing import Annotated, ClassVar, Literal, Self
 
 from pydantic import AfterValidator, Field, PositiveInt, model_validator
 
@@ -33,6 +33,8 @@ def _init_from(text: str) -> str:
 
 class TrainConfig(Section):
     """The training itself."""
+
+    KEY: ClassVar = "train"
 
     epochs: PositiveInt = Field(default=1, description="Passes over the training stream.")
     max_steps: PositiveInt | None = Field(

@@ -262,6 +262,34 @@ def test_imports_run_downhill(path: Path) -> None:
     assert not uphill
 
 
+def test_no_files_import_each_other_in_a_circle() -> None:
+    assert not circles(import_graph())
+
+
+def import_graph() -> dict[str, set[str]]:
+    """Returns which modules of sparktf each of them imports, wherever in the file."""
+    files = {module_of(path): path for path in sources("sparktf")}
+    return {module: {i.module for i in imports(path)} & files.keys() for module, path in files.items()}
+
+
+def circles(graph: dict[str, set[str]]) -> list[list[str]]:
+    """Returns the modules that reach each other: a circle is read as a whole, or not at all."""
+    reached = {module: reach(graph, module) for module in graph}
+    rings = {frozenset(other for other in found if module in reached[other]) for module, found in reached.items()}
+    return sorted(sorted(ring) for ring in rings if len(ring) > 1)
+
+
+def reach(graph: dict[str, set[str]], start: str) -> set[str]:
+    """Returns what a module imports, and what that imports, and so on."""
+    found: set[str] = set()
+    left = [start]
+    while left:
+        new = graph.get(left.pop(), set()) - found
+        found |= new
+        left += new
+    return found
+
+
 @pytest.mark.parametrize("path", sources("sparktf", "jobs"), ids=lambda path: str(path.relative_to(ROOT)))
 def test_each_runtime_stays_in_its_rooms(path: Path) -> None:
     room, models = room_of(module_of(path)), "models" in path.parts
@@ -371,6 +399,23 @@ def test_a_role_is_seen_wherever_it_is_asked_for() -> None:
         "spec.node.index == 0: ask for the leader",
         "Role.PS",
     ]
+
+
+def test_a_circle_is_seen_however_long_and_wherever_its_imports_stand(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("test_layering.ROOT", tmp_path)
+    texts = {
+        "a": "def f():\n    from sparktf import b\n",
+        "b": "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    import sparktf.c\n",
+        "c": "from .a import f\nfrom . import e",
+        "d": "from sparktf import a, d",
+        "e": "import sys",
+    }
+    (tmp_path / "sparktf").mkdir()
+    for name, text in texts.items():
+        (tmp_path / "sparktf" / f"{name}.py").write_text(text, encoding="utf-8")
+    assert circles(import_graph()) == [["sparktf.a", "sparktf.b", "sparktf.c"]]
 
 
 def test_an_uphill_import_is_seen_wherever_it_stands(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
