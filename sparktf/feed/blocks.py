@@ -11,9 +11,9 @@ import numpy as np
 
 from sparktf.feature import FeedSpec
 from sparktf.feed.arrays.row_group import RowGroup
-from sparktf.feed.formats.parquet import OpenStorage
 from sparktf.feed.formats.readers import new_reader
 from sparktf.feed.formats.split_sequence import SplitSequence
+from sparktf.feed.formats.splits import OpenStorage
 from sparktf.sequence import Assignment, Draw, Piece, Split, Stream, generator
 from sparktf.storage.local import LocalStorage
 

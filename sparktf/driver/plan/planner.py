@@ -34,7 +34,8 @@ from sparktf.driver.plan.row_filter import count_selected
 from sparktf.driver.plan.spark_reads import SparkReads
 from sparktf.errors import BadValueError, ColumnError, ConfigError, EmptySourceError
 from sparktf.feature import FeedSpec
-from sparktf.feed.formats.parquet import OpenStorage, file_columns, read_columns
+from sparktf.feed.formats.parquet import file_columns, read_columns
+from sparktf.feed.formats.splits import OpenStorage
 from sparktf.sequence import Draw, Integers, Keep, PartitionValue, Stream, generator
 from sparktf.storage.base import Storage
 

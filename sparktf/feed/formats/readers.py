@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from sparktf.feature import FeedSpec
-from sparktf.feed.formats.parquet import OpenStorage, SplitReader
+from sparktf.feed.formats.parquet import SplitReader
 from sparktf.feed.formats.record_reader import RecordReader
 from sparktf.feed.formats.split_sequence import Reader
+from sparktf.feed.formats.splits import OpenStorage
 
 
 def new_reader(

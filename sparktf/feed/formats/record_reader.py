@@ -12,10 +12,10 @@ from sparktf.errors import BadValueError, CorruptFileError, SourceNotFoundError,
 from sparktf.feature import FeedSpec
 from sparktf.feed.arrays.row_group import RowGroup
 from sparktf.feed.formats.example_columns import example_columns
-from sparktf.feed.formats.parquet import OpenStorage, kept_rows, repeated
 from sparktf.feed.formats.parquet_file import differences
 from sparktf.feed.formats.record_file import count_records, read_records
 from sparktf.feed.formats.record_types import record_type
+from sparktf.feed.formats.splits import OpenStorage, kept_rows, repeated
 from sparktf.sequence import Split
 from sparktf.storage.base import Storage
 
