@@ -23,12 +23,16 @@ from sparktf.storage.base import Storage
 class RecordReader:
     """Reads splits whole. The row group of a split is where its records start in the file."""
 
-    def __init__(self, spec: FeedSpec, open_storage: OpenStorage, *, sets_aside: bool = False) -> None:
+    def __init__(
+        self, spec: FeedSpec, open_storage: OpenStorage, *, sets_aside: bool = False, use_threads: bool = False
+    ) -> None:
         """Opens nothing yet.
 
         Args:
             sets_aside: Records that cannot be read are set aside, rather than refused.
+            use_threads: Makes no difference: records are decoded in the thread that reads them.
         """
+        del use_threads
         self._spec = spec
         self._open_storage = open_storage
         self._sets_aside = sets_aside
