@@ -15,6 +15,7 @@ from sparktf.driver.plan.locality import Locate
 from sparktf.driver.plan.not_plain import NotPlain, NotPlainError
 from sparktf.driver.plan.parquet_scan import ParquetScan
 from sparktf.driver.plan.plan import Plan
+from sparktf.driver.plan.planned_formats import planned_format_of
 from sparktf.driver.plan.planner import plan_source
 from sparktf.driver.plan.record_plan import IndexRecords, index_here
 from sparktf.driver.plan.tables import check_no_table
@@ -80,7 +81,7 @@ def is_read_directly(data: DataConfig) -> bool:
 
 
 def _lake(config: JobConfig, origin: Origin, plan: Callable[[], Plan], say: Callable[[str], None]) -> Plan:
-    """Plans a lake of Parquet files at `data.path`."""
+    """Plans a lake of files at `data.path` that trainers read."""
     try:
         planned = plan()
     except NotPlainError as error:
@@ -92,12 +93,9 @@ def _lake(config: JobConfig, origin: Origin, plan: Callable[[], Plan], say: Call
                 "fraction, or write the files anew"
             ) from error
         return _through_spark(config, origin, str(error), say)
-    if planned.spec.record_types:
-        told = "declared" if config.data.record_types else f"as {config.data.record_sample:,} records have them"
-        types = ", ".join(f"{name} {kind}" for name, kind in planned.spec.record_types.items())
-        say(f"data: read directly by the trainers, all TFRecord files at data.path; types {told}: {types}")
-    else:
-        say("data: read directly by the trainers, all Parquet files at data.path")
+    form = planned_format_of(planned.spec)
+    types = form.told(config.data, planned.spec)
+    say(f"data: read directly by the trainers, all {form.format.title} files at data.path{types}")
     origin.follow(planned)
     return planned
 
