@@ -1,4 +1,8 @@
-"""The table of formats whose files trainers read themselves: who reads them, and what they tell of themselves."""
+"""The table of formats whose files trainers read themselves: who reads them, and what they tell of themselves.
+
+`driver/plan/planned_formats` has how such files are planned, `driver/source/spark_formats` how Spark reads them. A new
+format is a reader, a plan, a DataFrame and the keys of its own in the configuration: and a line in each of the tables.
+"""
 
 from __future__ import annotations
 
