@@ -57,12 +57,11 @@ def test_every_table_has_the_same_formats() -> None:
 
 @pytest.mark.parametrize("form", FORMATS.values(), ids=lambda form: form.name)
 def test_rows_are_counted_before_a_run_where_files_have_footers(form: Format) -> None:
-    section = {"format": form.name, "ready": {"min_rows": 1}}
     if form.has_footers:
-        assert lake_config(Path("/lake"), **section).data.names_files
+        assert lake_config(Path("/lake"), format=form.name, ready={"min_rows": 1}).data.names_files
     else:
         with pytest.raises(ConfigError, match=r"min_rows is told by the footers .* format is tfrecord"):
-            lake_config(Path("/lake"), **section)
+            lake_config(Path("/lake"), format=form.name, ready={"min_rows": 1})
 
 
 @pytest.mark.parametrize(("types", "form"), [({}, PARQUET), ({"id": "bigint"}, TFRECORD)], ids=["none", "some"])

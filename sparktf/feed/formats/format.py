@@ -40,7 +40,7 @@ class Format:
         name: How `data.format` calls it.
         title: How messages call it.
         new_reader: Makes what reads the splits of its files.
-        has_footers: Whether a few bytes of a file tell how many rows it has, and statistics of its columns.
+        has_footers: Whether its files end in footers as Parquet's, which tell rows and statistics of the columns.
     """
 
     name: str
