@@ -8,20 +8,18 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING
 
-from sparktf.config.data_section import TFRECORD
 from sparktf.config.job import JobConfig
 from sparktf.driver.code.module import binds, check_code, importable, require_module, search_path
 from sparktf.driver.code.tried_model import try_model
 from sparktf.driver.output import check_output
-from sparktf.driver.plan.files import lake_schema, list_source
+from sparktf.driver.plan.files import list_source
 from sparktf.driver.plan.kept_apart import check_predictions
 from sparktf.driver.plan.locality import FileBlock, nowhere
-from sparktf.driver.plan.named_columns import names_column
 from sparktf.driver.plan.not_plain import NotPlainError, left_to_spark
 from sparktf.driver.plan.paths import normalised
 from sparktf.driver.plan.plan import Plan
+from sparktf.driver.plan.planned_formats import planned_format
 from sparktf.driver.plan.planner import feed_spec, plan_source
-from sparktf.driver.plan.record_plan import record_schema
 from sparktf.driver.plan.spark_reads import SparkReads
 from sparktf.driver.source.choice import check_may_be_fed, choose_feed, is_read_directly
 from sparktf.driver.source.hdfs_blocks import is_on_hdfs, locate_or_warn
@@ -222,13 +220,10 @@ def _check_columns(config: JobConfig, file_systems: FileSystems, found: Findings
     storage = file_systems.open(path)
     reads = SparkReads()
     source = list_source(storage, path, "data.path", reads)
-    if config.data.format == TFRECORD:
-        _, schema = record_schema(storage, source, config.data.record_types, config.data.record_sample)
-    else:
-        schema = lake_schema(storage, source, reads, partial(names_column, config.data), looks_in=False)
+    form = planned_format(config.data.format)
+    schema, _ = form.columns(storage, source, config.data, reads, looks_in=False)
     feed_spec(config, schema, source.partitions)
-    kind = "TFRecord" if config.data.format == TFRECORD else "Parquet"
-    found.known.append(f"data: {len(source.files):,} {kind} files at {path}; the first has the columns")
+    found.known.append(f"data: {len(source.files):,} {form.format.title} files at {path}; the first has the columns")
     validation = config.data.validation
     predicates = {"data.where": config.data.where, "data.validation.where": validation and validation.where}
     used = " and ".join(key for key, predicate in predicates.items() if predicate is not None)

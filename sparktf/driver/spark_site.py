@@ -20,12 +20,10 @@ from sparktf.driver.gang.roster import AgentRecord, ExecutorFacts
 from sparktf.driver.gang.site import Handler, Put, Voice
 from sparktf.driver.plan.locality import FileBlock
 from sparktf.driver.plan.plan import Plan
-from sparktf.driver.plan.record_plan import index_here
 from sparktf.driver.source.choice import check_may_be_fed, choose_feed
 from sparktf.driver.source.hdfs_blocks import locate_or_warn
 from sparktf.driver.source.origin import Origin
 from sparktf.driver.source.prepare import prepare_assets
-from sparktf.driver.source.record_frame import index_by_spark
 from sparktf.driver.source.statistics_of import statistics_of
 from sparktf.driver.spark import early_nursery
 from sparktf.driver.spark.agents import SparkAgents
@@ -113,8 +111,8 @@ class SparkSite:
         self.ship_code(config)
         locate = partial(self._locate, warn=voice.warn)
         has_slots = self._agents is None or self._agents.leaves_slots
-        index = partial(index_by_spark, self._spark) if has_slots else index_here
-        return choose_feed(self._spark, config, self._origin_of(config), self.file_systems, locate, voice.say, index)
+        origin, systems = self._origin_of(config), self.file_systems
+        return choose_feed(self._spark, config, origin, systems, locate, voice.say, has_slots=has_slots)
 
     def statistics(self, config: JobConfig, plan: Plan) -> TableStatistics:
         """Returns the statistics of the columns that a plan uses; reads all of their rows.

@@ -26,6 +26,7 @@ from sparktf.errors import (
     StoragePermissionError,
     TornCheckpointError,
 )
+from sparktf.feed.formats.format import format_of
 from sparktf.hadoop import HadoopConf
 from sparktf.nightly.data_checks import find_baseline
 from sparktf.nightly.earlier_runs import earlier_runs
@@ -287,8 +288,9 @@ class _Look:
         if not plan.tables:
             self.found.unknown.append("data.checks, whose data Spark reads")
             return None
-        if plan.spec.record_types:
-            self.found.unknown.append("data.checks: TFRecord files have no footers")
+        form = format_of(plan.spec)
+        if not form.has_footers:
+            self.found.unknown.append(f"data.checks: {form.title} files have no footers")
             return None
         with self.found.part():
             rundir = self.rundir or RunDirectory(self.config.output.path, self.config.name, _NO_RUN)

@@ -163,6 +163,18 @@ MAY_ASK_FOR_ROLES = (
 )
 
 
+# Files that may ask for the format of files: those of one format, and the tables in which all others look it up.
+MAY_ASK_FOR_FORMATS = (
+    "sparktf/config/",
+    "sparktf/feed/formats/",
+    "sparktf/driver/plan/planned_formats.py",
+    "sparktf/driver/source/record_frame.py",
+    "sparktf/driver/source/spark_formats.py",
+)
+KEYS_OF_FORMATS = {"record_types", "record_sample"}
+NAMES_OF_FORMATS = {"PARQUET", "TFRECORD", "READ_DIRECTLY", "FORMATS"}
+
+
 # What also runs under a simulated clock: time and threads reach it through `sparktf.clock` alone.
 RUNS_BY_THE_CLOCK = {
     "driver/gang",
@@ -372,6 +384,32 @@ def asked_roles(tree: ast.AST) -> Iterator[str]:
             yield f"line {node.lineno}: {ast.unparse(node)}: ask for the leader"
 
 
+@pytest.mark.parametrize("path", sources("sparktf", "jobs"), ids=lambda path: str(path.relative_to(ROOT)))
+def test_what_a_format_means_is_said_in_its_tables(path: Path) -> None:
+    name = str(path.relative_to(ROOT))
+    if not name.startswith(MAY_ASK_FOR_FORMATS):
+        assert not list(asked_formats(ast.parse(path.read_text(encoding="utf-8"), name)))
+
+
+def asked_formats(tree: ast.AST) -> Iterator[str]:
+    """Yields where a format is told from another one: by its name, or by what the plan knows of its files alone."""
+    for node in ast.walk(tree):
+        what = ast.unparse(node) if isinstance(node, (ast.Attribute, ast.Compare, ast.match_case)) else ""
+        by_key = isinstance(node, ast.Attribute) and node.attr in KEYS_OF_FORMATS
+        if by_key or (isinstance(node, ast.Constant) and node.value in KEYS_OF_FORMATS):
+            yield f"line {node.lineno}: {what or ast.unparse(node)}"  # type: ignore[attr-defined]
+        if isinstance(node, ast.Compare) and any(map(is_format, [node.left, *node.comparators])):
+            yield f"line {node.lineno}: {what}"
+        if isinstance(node, ast.Match) and is_format(node.subject):
+            yield f"line {node.lineno}: match {ast.unparse(node.subject)}"
+
+
+def is_format(node: ast.expr) -> bool:
+    """Whether an expression is a format, or the name of one."""
+    last = ast.unparse(node).rpartition(".")[2]
+    return last in NAMES_OF_FORMATS or (isinstance(node, ast.Attribute) and last == "format")
+
+
 def test_what_a_simulated_driver_runs_gets_time_and_threads_from_its_clock() -> None:
     found = [path for path in sources("sparktf/driver") if room_of(module_of(path)) in RUNS_BY_THE_CLOCK]
     assert len(found) > len(RUNS_BY_THE_CLOCK)
@@ -416,6 +454,22 @@ def test_a_circle_is_seen_however_long_and_wherever_its_imports_stand(
     for name, text in texts.items():
         (tmp_path / "sparktf" / f"{name}.py").write_text(text, encoding="utf-8")
     assert circles(import_graph()) == [["sparktf.a", "sparktf.b", "sparktf.c"]]
+
+
+def test_a_format_is_seen_wherever_it_is_asked_for() -> None:
+    text = (
+        "if data.format == 'csv' or kind is formats.TFRECORD or kind in READ_DIRECTLY:\n    x = spec.record_types\n"
+        "match config.data.format:\n    case 'csv':\n        y = getattr(spec, 'record_types')\n"
+        "reader = format_of(spec).new_reader\nload = spark.read.format('csv').load\n"
+    )
+    assert sorted(asked_formats(ast.parse(text))) == [
+        "line 1: data.format == 'csv'",
+        "line 1: kind in READ_DIRECTLY",
+        "line 1: kind is formats.TFRECORD",
+        "line 2: spec.record_types",
+        "line 3: match config.data.format",
+        "line 5: 'record_types'",
+    ]
 
 
 def test_an_uphill_import_is_seen_wherever_it_stands(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -35,7 +35,7 @@ from sparktf.driver.source.scan_filter import (
     comparisons,
     elements,
 )
-from sparktf.feed.formats.parquet import PARTITION_TYPES
+from sparktf.feed.formats.splits import PARTITION_TYPES
 from sparktf.sequence import PartitionValue
 
 _EXECUTION = "org.apache.spark.sql.execution"
