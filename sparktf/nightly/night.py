@@ -25,12 +25,15 @@ from sparktf.nightly.on_end import tell_of_end
 from sparktf.nightly.pruning import Pruner
 from sparktf.nightly.readiness import await_ready
 from sparktf.nightly.release import release_of
-from sparktf.nightly.reporting import keep_report
+from sparktf.nightly.report.index_page import write_index
+from sparktf.nightly.report.run_page import run_page
+from sparktf.nightly.report.stored import gather
 from sparktf.nightly.warm_start import Beginning, beginning_of
 from sparktf.published.serving import Published, Serving
 from sparktf.results.result import Application, RunResult
 from sparktf.rundir import RunDirectory
 from sparktf.statistics.column_statistics import TableStatistics
+from sparktf.storage.base import Storage
 from sparktf.storage.file_systems import FileSystems
 from sparktf.storage.transactions.ownership import Ownership
 from sparktf.wire.model_source import Models, ModelSource
@@ -233,3 +236,20 @@ def _in_words(published: Published, folder: str, date: str) -> str:
         return f"published as version {published.version}: {folder}/{published.version}"
     standing = "which is current" if published.is_current else "which is not current: it was rolled back or followed"
     return f"published already as version {published.version}, {standing}"
+
+
+def keep_report(
+    storage: Storage, rundir: RunDirectory, result: RunResult, config: JobConfig, put: Put, now_s: float
+) -> None:
+    """Writes both pages.
+
+    Args:
+        put: Keeps a file of the run.
+        now_s: Seconds since 1970.
+
+    Raises:
+        FencedOffError: a newer submission owns the run.
+        StorageError: the storage failed.
+    """
+    put(rundir.report, run_page(gather(storage, rundir, result, config), now_s))
+    write_index(storage, rundir.root, rundir.name, now_s)
