@@ -157,18 +157,6 @@ def figures_of(result: RunResult, now_s: float) -> list[MetricNote]:
     ]
 
 
-def mlmodel_of(config: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns what a published model's file `MLmodel` says, by which `mlflow.tensorflow.load_model` loads it.
-
-    Args:
-        config: The configuration's YAML; empty is returned where it registers no model.
-    """
-    mlflow = (config.get("output") or {}).get("mlflow") or {}
-    if not mlflow.get("registered_model"):
-        return {}
-    return {"flavors": {"tensorflow": {"model_type": "tf2-module", "saved_model_dir": "."}}}
-
-
 def _note(config: JobConfig, rundir: RunDirectory, result: RunResult, now_s: float) -> MlflowNote:
     mlflow = config.output.mlflow
     return MlflowNote(

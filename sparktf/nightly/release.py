@@ -20,7 +20,7 @@ from sparktf.errors import (
     TornCheckpointError,
     Verdict,
 )
-from sparktf.nightly.mlflow_note import mlmodel_of
+from sparktf.published.mlmodel import mlmodel_of
 from sparktf.published.serving import ModelManifest, Serving
 from sparktf.results.gating import levels_after
 from sparktf.results.result import RunResult

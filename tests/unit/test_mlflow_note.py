@@ -13,7 +13,8 @@ from sparktf.config.job import JobConfig
 from sparktf.config.load import parse_config, show_config
 from sparktf.errors import ConfigError, ErrorRecord, RunInterruptedError, Verdict
 from sparktf.nightly import mlflow_writer
-from sparktf.nightly.mlflow_note import MlflowNote, mlmodel_of, note_of_begin, note_of_end, params_of, status_of
+from sparktf.nightly.mlflow_note import MlflowNote, note_of_begin, note_of_end, params_of, status_of
+from sparktf.published.mlmodel import mlmodel_of
 from sparktf.redaction import REDACTED
 from sparktf.results.events import LineSaid, LogEntry, MetricsSeen
 from sparktf.results.result import RunResult
