@@ -41,13 +41,9 @@ from sparktf.driver.spark.application import (
 )
 from sparktf.driver.spark.cluster_agents import ClusterAgents, check_engine
 from sparktf.driver.spark.encryption import check_encryption
-from sparktf.driver.spark.executors import (
-    await_executors,
-    executor_facts,
-    release_executors,
-    request_executors,
-)
+from sparktf.driver.spark.executors import await_executors, executor_facts, release_executors
 from sparktf.driver.spark.feeders import SparkFeeders
+from sparktf.driver.spark.jvm_executors import request_total
 from sparktf.driver.spark.reservations import Reservations
 from sparktf.driver.spark.shipping import ship_code
 from sparktf.driver.spark.yarn_memory import check_overhead
@@ -229,7 +225,7 @@ class SparkSite:
             return [executor.host for executor in await_executors(self._spark, total, limit_s)]
 
         def ask(request: Request) -> None:
-            request_executors(self._spark, request.total, request.hosts, self._slots.cores)
+            request_total(self._spark, request.total, request.hosts, self._slots.cores)
 
         try:
             return max(ask_beside(wanted, nodes, readers, held, ask), nodes)

@@ -395,6 +395,48 @@ def test_an_uphill_import_is_seen_wherever_it_stands(tmp_path: Path, monkeypatch
     assert room_of("sparktf.errors") == "root"
 
 
+# What reaches into the driver's JVM: py4j's privates, Scala's collections, classes behind the gateway, and what jvm.py
+# has of these for the two files beside it alone.
+REACHES_INTO_THE_JVM = re.compile(
+    r"\b_j(vm|sc|df|rdd|map|seq|sparkSession|wrapped)\b|\b_gateway\b|\bscala\b|\bscala_context\b|\bjava\(\)|[\w)]\.(?:org\.apache|java\.(?:lang|io))\."
+)
+MAY_REACH_INTO_THE_JVM = {
+    "sparktf/driver/spark/jvm.py",
+    "sparktf/driver/spark/jvm_executors.py",
+    "sparktf/driver/spark/jvm_plans.py",
+}
+# What goes through Spark's plans, object by object: all else is told of files, columns and versions.
+WALKS_PLANS = re.compile(r"\b(class_of|physical_plan|analyzed_plan)\(")
+MAY_WALK_PLANS = {
+    "sparktf/driver/spark/jvm.py",
+    "sparktf/driver/spark/jvm_plans.py",
+    "sparktf/driver/source/scan.py",
+    "sparktf/driver/source/scan_filter.py",
+    "sparktf/driver/source/table_version.py",
+}
+
+
+@pytest.mark.parametrize(
+    ("does", "may"),
+    [(REACHES_INTO_THE_JVM, MAY_REACH_INTO_THE_JVM), (WALKS_PLANS, MAY_WALK_PLANS)],
+    ids=["objects", "plans"],
+)
+def test_the_jvm_is_reached_into_in_one_place(does: re.Pattern[str], may: set[str]) -> None:
+    assert files_that(does) == may
+
+
+def test_what_reaches_into_the_jvm_is_seen() -> None:
+    for line in ("df._jdf.queryExecution()", "jvm.org.apache.spark.util.Utils.getProcessName()", "jvm.scala.Option"):
+        assert REACHES_INTO_THE_JVM.search(line)
+    assert not REACHES_INTO_THE_JVM.search('"org.apache.spark.sql.execution.ProjectExec"  # Scala\'s')
+
+
+def files_that(pattern: re.Pattern[str]) -> set[str]:
+    """Returns the files of the product in which a pattern is found."""
+    found = (path for path in sources("sparktf", "jobs") if pattern.search(path.read_text(encoding="utf-8")))
+    return {str(path.relative_to(ROOT)) for path in found}
+
+
 # What takes calls from other processes, and what runs what it reads: docs/security.md says of each who is let in.
 LISTENS = re.compile(r"FlightServerBase|\.listen\(|HTTPServer|socketserver|distribute\.Server\(")
 MAY_LISTEN = {
@@ -417,5 +459,4 @@ MAY_UNPICKLE = {
     ("does", "may"), [(LISTENS, MAY_LISTEN), (UNPICKLES, MAY_UNPICKLE)], ids=["listen", "unpickle"]
 )
 def test_nothing_else_listens_or_unpickles(does: re.Pattern[str], may: set[str]) -> None:
-    files = {path for path in sources("sparktf", "jobs") if does.search(path.read_text(encoding="utf-8"))}
-    assert {str(path.relative_to(ROOT)) for path in files} == may
+    assert files_that(does) == may

@@ -13,6 +13,7 @@ from pyspark.sql import SparkSession
 
 from sparktf.driver.spark.application import Slots
 from sparktf.driver.spark.executor_python import unfit_python
+from sparktf.driver.spark.jvm import is_stopped
 from sparktf.errors import NodeLostError, PreflightError, RunInterruptedError
 from sparktf.executor.agent import AgentSettings
 from sparktf.executor.detached_agent import detached_agent_task
@@ -95,7 +96,7 @@ class SparkAgents:
         if self._restarts > _MAX_RESTARTS:
             raise NodeLostError(f"Spark gave up the agents' job {self._restarts} times: {self.ended()}")
         try:
-            stopped = self._context._jsc.sc().isStopped()
+            stopped = is_stopped(self._context)
             self._thread = self._launch()
         except _GONE:
             stopped = True

@@ -7,16 +7,22 @@ import re
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from typing import Any
 
 from py4j.protocol import Py4JError
-from pyspark import SparkConf, SparkContext
+from pyspark import SparkConf
 from pyspark.sql import SparkSession
 
 from sparktf.config.job import JobConfig
 from sparktf.config.nodes import ClusterConfig
 from sparktf.driver.spark import early_nursery
 from sparktf.driver.spark.catalog import catalog_settings
+from sparktf.driver.spark.jvm import (
+    application_attempt,
+    end_application,
+    hadoop_xml,
+    ignore_interrupts,
+    start_jvm,
+)
 from sparktf.driver.spark.log import quiet_settings
 from sparktf.errors import PreflightError
 from sparktf.hadoop import HadoopConf
@@ -96,34 +102,31 @@ def start_session(
     Ctrl-C a terminal sends that to spark-submit too, which would end at once and take output and executors along while
     Python still stops the run in order; so it ends when Python has.
     """
-    SparkContext._ensure_initialized()
-    jvm, conf = SparkContext._jvm, SparkConf()
+    start_jvm()
+    conf = SparkConf()
     if not scores and _LOCAL.match(conf.get("spark.master") or ""):
         early_nursery.begin(config)
-    tables = catalog_settings(jvm, conf) if asks_for_tables(config, scores=scores) else {}
+    tables = catalog_settings(conf) if asks_for_tables(config, scores=scores) else {}
     builder = SparkSession.builder.appName(f"sparktf {config.name}")
-    for key, value in {**quiet_settings(jvm, conf), **tables, **(settings or {})}.items():
+    for key, value in {**quiet_settings(conf), **tables, **(settings or {})}.items():
         builder = builder.config(key, value)
     spark = builder.getOrCreate()
-    signals = spark.sparkContext._jvm.sun.misc  # type: ignore[union-attr]
-    signals.Signal.handle(signals.Signal("INT"), signals.SignalHandler.SIG_IGN)
+    ignore_interrupts()
     return spark
 
 
 def stop_session(spark: SparkSession, exit_code: int) -> None:
     """Ends an application that is a job of its own, with its verdict: YARN calls it SUCCEEDED only for 0."""
     with suppress(Py4JError, OSError):  # the JVM may be gone, or on its way: the verdict is decided all the same
-        spark.sparkContext._jsc.sc().stop(exit_code)
+        end_application(spark, exit_code)
     with suppress(Py4JError, OSError):
         spark.stop()
 
 
 def application_of(spark: SparkSession) -> Application:
     """Returns the application that a session belongs to."""
-    context = spark.sparkContext
-    attempt = context._jsc.sc().applicationAttemptId()
-    number = str(attempt.get()) if attempt.isDefined() else ""
-    return Application(str(context.applicationId), int(number) if number.isdecimal() else 0)
+    number = application_attempt(spark)
+    return Application(str(spark.sparkContext.applicationId), int(number) if number.isdecimal() else 0)
 
 
 def check_settings(spark: SparkSession) -> None:
@@ -191,15 +194,9 @@ def check_speculation(slots: Slots, *, speculation: bool) -> None:
 
 
 def hadoop_conf(spark: SparkSession) -> HadoopConf:
-    """Returns the Hadoop configuration of the driver's JVM, as files and `spark.hadoop.*` make it; one call over py4j.
+    """Returns the Hadoop configuration of the driver's JVM, as files and `spark.hadoop.*` make it.
 
     Raises:
         ConfigError: it cannot be read.
     """
-    jvm: Any = spark.sparkContext._jvm
-    # hdfs-site.xml is only read once the JVM has had to do with HDFS.
-    jvm.org.apache.hadoop.hdfs.HdfsConfiguration.init()
-    writer = jvm.java.io.StringWriter()
-    jsc: Any = spark.sparkContext._jsc
-    jsc.hadoopConfiguration().writeXml(writer)
-    return HadoopConf.from_xml(str(writer.toString()))
+    return HadoopConf.from_xml(hadoop_xml(spark))
