@@ -431,6 +431,29 @@ def test_what_reaches_into_the_jvm_is_seen() -> None:
     assert not REACHES_INTO_THE_JVM.search('"org.apache.spark.sql.execution.ProjectExec"  # Scala\'s')
 
 
+ASKS_SPARKS_VERSION = re.compile(
+    r"\bpyspark\.__version__|import_module\(\"pyspark\"\)|(?<!apache\.)\b(?:spark|sparkContext|context|sc)\.version\b"
+    r"|spark-core_|version\(\"pyspark\"\)|SPARK_VERSION"
+)
+MAY_ASK_SPARKS_VERSION = {"sparktf/driver/spark/differences.py"}
+
+
+def test_sparks_version_is_asked_in_one_place() -> None:
+    assert files_that(ASKS_SPARKS_VERSION) == MAY_ASK_SPARKS_VERSION
+    assert not tried_imports()
+
+
+def tried_imports() -> set[str]:
+    """Returns the files that try an import of pyspark's, and do without it where it fails."""
+    return {
+        str(path.relative_to(ROOT))
+        for path in sources("sparktf", "jobs")
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        if isinstance(node, ast.Try)
+        and any(is_in(module, PYSPARK) for part in node.body for module in imported_modules(part, path))
+    }
+
+
 def files_that(pattern: re.Pattern[str]) -> set[str]:
     """Returns the files of the product in which a pattern is found."""
     found = (path for path in sources("sparktf", "jobs") if pattern.search(path.read_text(encoding="utf-8")))
