@@ -11,11 +11,11 @@ from pathlib import Path
 
 from sparktf.config.job import JobConfig
 from sparktf.driver.spark.differences import FIRST_JAVA, check_spark
+from sparktf.driver.spark.masters import master_to_submit_to
 from sparktf.errors import PreflightError
 from sparktf.knobs import KNOBS
 from sparktf.process.supported import python_complaint
 from sparktf.submit.environment import Programs
-from sparktf.submit.line import is_yarn
 
 _NEEDED = ("numpy", "pyarrow", "pydantic", "tensorflow")
 """Of what sparktf needs, what a Python that was not made for it lacks most often; they are looked for, not imported."""
@@ -36,7 +36,7 @@ def check_programs(config: JobConfig, programs: Programs) -> None:
     check_java(programs)
     if config.submit.deploy_mode == "client":
         check_python(programs.driver_python, "PYSPARK_DRIVER_PYTHON")
-    if not is_yarn(config) and config.submit.master.startswith("local"):
+    if master_to_submit_to(config).one_machine:
         check_python(config.submit.conf.get("spark.pyspark.python", programs.python), "PYSPARK_PYTHON")
 
 

@@ -82,7 +82,7 @@ MAY_IMPORT = {
     "tfrecords": SOURCE | {"driver/source"},
     "compat": GANG | SPARK | {"driver/spark", "driver/spark_site", "tfrecords"},
     "compat/tensorflowonspark": GANG | {"compat", "driver/spark", "nightly", "predict", "tfrecords", "feed/channel"},
-    "api": RUN | {"driver/code", "driver/run", "driver/spark_site", "nightly", "predict"},
+    "api": RUN | {"driver/code", "driver/spark", "driver/run", "driver/spark_site", "nightly", "predict"},
     "ml": BASE | STORAGE | {"api", "predict", "driver/code", "driver/spark"},
     "main": BASE | {"api", "console", "driver/spark", "predict"},
     "trainer/model": MODEL - {"trainer/model"},
@@ -452,6 +452,58 @@ def tried_imports() -> set[str]:
         if isinstance(node, ast.Try)
         and any(is_in(module, PYSPARK) for part in node.body for module in imported_modules(part, path))
     }
+
+
+# What a master's address means is said in `masters`; the configuration, which is below, says what may be written.
+MAY_LOOK_AT_MASTERS = {"sparktf/driver/spark/masters.py", "sparktf/config/submit.py"}
+LOOKS = {"startswith", "endswith", "match", "fullmatch", "search", "partition", "split", "removeprefix"}
+KIND = re.compile(r"^(yarn|local|local\W.*|local-cluster.*|spark:.*|k8s.*)$")
+
+
+@pytest.mark.parametrize("path", sources("sparktf", "jobs"), ids=lambda path: str(path.relative_to(ROOT)))
+def test_the_kind_of_a_master_is_told_by_the_master(path: Path) -> None:
+    if (name := str(path.relative_to(ROOT))) not in MAY_LOOK_AT_MASTERS:
+        assert not list(looked_at_masters(ast.parse(path.read_text(encoding="utf-8"), name)))
+
+
+def looked_at_masters(tree: ast.AST) -> Iterator[str]:
+    """Yields where the address of a master is looked at: compared, matched, or taken apart."""
+    for node in ast.walk(tree):
+        parts: list[ast.expr] = []
+        if isinstance(node, ast.Compare):
+            parts = [] if ast.unparse(node.comparators[0]) == "None" else [node.left, *node.comparators]
+        elif isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in LOOKS:
+            parts = [node.func.value, *node.args]
+        if any(is_master(part) for part in parts) and not all(isinstance(part, ast.Constant) for part in parts):
+            yield f"line {node.lineno}: {ast.unparse(node)}"  # type: ignore[attr-defined]
+
+
+def is_master(part: ast.expr) -> bool:
+    """Whether an expression is a master's address, or a kind of these."""
+    if isinstance(part, ast.Constant):
+        return isinstance(part.value, str) and KIND.match(part.value) is not None
+    if isinstance(part, ast.Tuple | ast.List | ast.Set):
+        return any(is_master(element) for element in part.elts)
+    return re.search(r"(?:^|\.|\()master\b(?!\.(?!url))|'spark\.master'", ast.unparse(part)) is not None
+
+
+def test_a_kind_of_master_is_asked_for_in_tables_alone() -> None:
+    kinds = re.compile(r"driver\.spark\.masters import [^\n]*\b(?:Yarn|Local|LocalCluster|Standalone)\b")
+    assert files_that(kinds) == {"sparktf/submit/cluster_manager.py"}
+
+
+def test_a_master_is_seen_wherever_it_is_looked_at() -> None:
+    for line in (
+        "str(spark.sparkContext.master).startswith('local')",
+        "config.submit.master == wanted",
+        "url.startswith('yarn')",
+        "kind in ('yarn', 'k8s')",
+        "_LOCAL.match(conf.get('spark.master') or '')",
+        "slots.master.url[:4] == 'yarn'",
+    ):
+        assert list(looked_at_masters(ast.parse(line))), line
+    for line in ("slots.master.one_machine", "job == 'master'", "submit.master is None", "text.startswith('yarn.')"):
+        assert not list(looked_at_masters(ast.parse(line))), line
 
 
 def files_that(pattern: re.Pattern[str]) -> set[str]:

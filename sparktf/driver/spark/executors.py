@@ -11,6 +11,7 @@ from pyspark.sql import SparkSession
 
 from sparktf.driver.gang.roster import ExecutorFacts
 from sparktf.driver.spark.jvm_executors import ExecutorSummary, executor_summaries, kill_executor
+from sparktf.driver.spark.masters import Master
 from sparktf.knobs import KNOBS
 from sparktf.told import log_of
 
@@ -74,8 +75,8 @@ def await_executors(spark: SparkSession, total: int, limit_s: float) -> list[Exe
         time.sleep(KNOBS.executors_poll_s)
 
 
-def release_executors(spark: SparkSession, containers: Sequence[str]) -> None:
-    """Gives YARN the executors in these containers back, each as soon as no task runs on it; waits for that.
+def release_executors(spark: SparkSession, master: Master, containers: Sequence[str]) -> None:
+    """Gives the master the executors in these containers back, each as soon as no task runs on it; waits for that.
 
     Before, Spark would run its task again elsewhere.
     """
@@ -85,7 +86,7 @@ def release_executors(spark: SparkSession, containers: Sequence[str]) -> None:
         try:
             executors = executors_of(spark)
             for container in list(left):
-                executor = find_executor(executors, container)
+                executor = find_executor(master, executors, container)
                 if executor is None or executor.removed:
                     left.remove(container)
                 elif not executor.tasks:
@@ -97,12 +98,12 @@ def release_executors(spark: SparkSession, containers: Sequence[str]) -> None:
         time.sleep(KNOBS.release_poll_s)
 
 
-def find_executor(executors: Sequence[Executor], container: str) -> Executor | None:
-    """Returns the executor in a YARN container, whose id stands in the address of its logs."""
-    return next((e for e in executors if container and container in e.log), None)
+def find_executor(master: Master, executors: Sequence[Executor], container: str) -> Executor | None:
+    """Returns the executor in a container of the master's."""
+    return next((e for e in executors if master.has_executor(container, e.log)), None)
 
 
-def executor_facts(spark: SparkSession, containers: Sequence[str]) -> list[ExecutorFacts]:
+def executor_facts(spark: SparkSession, master: Master, containers: Sequence[str]) -> list[ExecutorFacts]:
     """Returns what is known of the executor in each container; nothing of those without one, or if nobody answers.
 
     The executors are listed once: each of them costs several crossings to the JVM.
@@ -111,5 +112,5 @@ def executor_facts(spark: SparkSession, containers: Sequence[str]) -> list[Execu
         executors = executors_of(spark) if any(containers) else []
     except (Py4JError, OSError):
         executors = []
-    found = [find_executor(executors, container) for container in containers]
+    found = [find_executor(master, executors, container) for container in containers]
     return [ExecutorFacts() if e is None else ExecutorFacts(e.log, e.removed) for e in found]
