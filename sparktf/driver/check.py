@@ -24,7 +24,8 @@ from sparktf.driver.plan.spark_reads import SparkReads
 from sparktf.driver.source.choice import check_may_be_fed, choose_feed, is_read_directly
 from sparktf.driver.source.hdfs_blocks import is_on_hdfs, locate_or_warn
 from sparktf.driver.source.origin import Origin
-from sparktf.driver.spark.application import Slots, check_slots, hadoop_conf, slots_on, start_session
+from sparktf.driver.spark.application import check_slots, hadoop_conf, start_session
+from sparktf.driver.spark.masters import HERE, Slots, master_of
 from sparktf.errors import ConfigError, SparkTFError
 from sparktf.hadoop import HadoopConf
 from sparktf.sequence import PartitionValue
@@ -34,7 +35,7 @@ from sparktf.topology import in_words
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-_HERE = {"spark.master": "local[*]", "spark.ui.enabled": "false", "spark.ui.showConsoleProgress": "false"}
+_HERE = {"spark.master": HERE, "spark.ui.enabled": "false", "spark.ui.showConsoleProgress": "false"}
 
 
 @dataclass
@@ -74,7 +75,7 @@ def check_run(config: JobConfig, master: str, say: Callable[[str], None], *, dee
         say: Takes a line of progress.
         deep: Start Spark, if the plan takes it, and write to the output; else only what takes neither.
     """
-    slots = slots_on(master, config.submit.executor_cores)
+    slots = master_of(master).slots(config.submit.executor_cores)
     found = Findings()
     check_gang(config, slots, found)
     found.unknown += () if deep else ("output.path can be written",)
@@ -140,7 +141,7 @@ def check_gang(config: JobConfig, slots: Slots, found: Findings) -> None:
         room = "" if slots.total is None else f", which has {slots.total} slots"
         shape = config.cluster.shape
         roles = f" ({in_words(shape.members(shape.nodes))})" if len(shape.wanted) > 1 else ""
-        found.known.append(f"nodes: {shape.nodes}{roles} on {slots.master}{room}")
+        found.known.append(f"nodes: {shape.nodes}{roles} on {slots.master.url}{room}")
 
 
 def check_feeders(config: JobConfig, slots: Slots, plan: Plan, found: Findings) -> None:

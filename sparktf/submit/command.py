@@ -18,6 +18,7 @@ from sparktf.console.console import Display, make_console, print_result
 from sparktf.driver.output import check_output
 from sparktf.driver.plan.kept_apart import check_predictions
 from sparktf.driver.plan.paths import normalised
+from sparktf.driver.spark.masters import master_to_submit_to
 from sparktf.errors import ConfigError, ReservationError, Verdict
 from sparktf.hadoop import HadoopConf
 from sparktf.knobs import KNOBS
@@ -29,14 +30,13 @@ from sparktf.storage.base import Storage
 from sparktf.storage.file_systems import FileSystems, normalise, open_storage
 from sparktf.storage.transactions.ownership import Step, owned_error, watch_owner
 from sparktf.storage.transactions.terms import look
-from sparktf.submit.environment import Programs, find_programs, hadoop_conf_dir, spark_environment
+from sparktf.submit.cluster_manager import YarnManager, manager_of
+from sparktf.submit.environment import Programs, find_programs, spark_environment
 from sparktf.submit.follow import Follower
-from sparktf.submit.line import ScoringJob, check_security, is_yarn, private_settings, show_line, submit_line
+from sparktf.submit.line import ScoringJob, private_settings, show_line, submit_line
 from sparktf.submit.preflight import check_programs
-from sparktf.submit.process import SparkSubmit, kill_application
-from sparktf.submit.resource_managers import ResourceManagers, read_resource_managers
+from sparktf.submit.process import SparkSubmit
 from sparktf.submit.shipment import log4j_in, stage
-from sparktf.submit.yarn import ResourceManagerApi, check_submission, wait_for_resource_manager
 
 INTERRUPTED = 130
 
@@ -81,11 +81,12 @@ def submit(
         config = config.model_copy(update={"submit": config.submit.model_copy(update={"deploy_mode": "client"})})
     if config.data.source_key is None and (scoring is None or asked.source is None):
         raise ConfigError(NO_SOURCE)
-    if detach and not (is_yarn(config) and config.submit.deploy_mode == "cluster"):
+    master = master_to_submit_to(config)
+    if detach and not (master.keeps_drivers and config.submit.deploy_mode == "cluster"):
         raise ConfigError(
             "--detach: needs submit.master: yarn and submit.deploy_mode: cluster: else the driver is here"
         )
-    check_security(config)
+    master.check_security(config)
     programs = find_programs()
     if not dry_run:
         check_programs(config, programs)
@@ -127,12 +128,11 @@ class _Submission:
             check_output(storage, config.output.path)
             if self.run_id is not None and not self.wait:
                 self._check_owner(storage, self.run_id, display)
-        if not is_yarn(config):
-            return _Watch(self, SparkSubmit(line, self.environment), display, None).to_the_end()
-        managers = read_resource_managers(hadoop_conf_dir())
-        api = ResourceManagerApi(managers)
-        self._check(managers, api, display)
-        return _Watch(self, SparkSubmit(line, self.environment), display, api).to_the_end()
+        managed_by = manager_of(master_to_submit_to(config))
+        manager = None if managed_by is None else managed_by()
+        if manager is not None:
+            self._check(manager, display)
+        return _Watch(self, SparkSubmit(line, self.environment), display, manager).to_the_end()
 
     def _check_owner(self, storage: Storage, run_id: str, display: Display) -> None:
         """Refuses a run that another submission trains: the driver would, once it has a container and executors.
@@ -149,28 +149,25 @@ class _Submission:
         if step is Step.IS_OWNED:
             raise owned_error(rundir, term)
 
-    def _check(self, managers: ResourceManagers, api: ResourceManagerApi, display: Display) -> None:
+    def _check(self, manager: YarnManager, display: Display) -> None:
         try:
-            wait_for_resource_manager(
-                managers,
-                lambda left_s: display.countdown("waiting for the ResourceManager", left_s, time.monotonic()),
-            )
+            manager.wait(lambda left_s: display.countdown("waiting for the ResourceManager", left_s, time.monotonic()))
         finally:
             display.close()
-        check_submission(self.config, managers, api.queues())
+        manager.check(self.config)
 
 
 class _Watch:
     """One application under way."""
 
     def __init__(
-        self, submission: _Submission, process: SparkSubmit, display: Display, api: ResourceManagerApi | None
+        self, submission: _Submission, process: SparkSubmit, display: Display, manager: YarnManager | None
     ) -> None:
         self._submission = submission
         self._config = submission.config
         self._process = process
         self._display = display
-        self._api = api
+        self._manager = manager
         self._said = False
         self._said_owner = False
         self._in_cluster = self._config.submit.deploy_mode == "cluster"
@@ -182,7 +179,7 @@ class _Watch:
         try:
             if self._submission.detach:
                 return self._until_taken()
-            if self._api is not None:
+            if self._manager is not None:
                 self._until_started()
             code = self._until_ended()
             return self._verdict() if self._in_cluster else self._told(code)
@@ -290,7 +287,7 @@ class _Watch:
 
     def _yarns_words(self) -> str:
         report = self._process.report
-        asked = self._api.diagnostics(report.application) if self._api is not None else None
+        asked = self._manager.words_on(report.application) if self._manager is not None else None
         return " ".join((asked or report.diagnostics or "nothing").split())
 
     # ---- stopping ----
@@ -317,8 +314,8 @@ class _Watch:
         process.kill()
 
     def _kill_application(self, application: str) -> None:
-        submission = self._submission
-        if not kill_application(submission.programs.spark_class, application, submission.environment):
+        submission, manager = self._submission, self._manager
+        if manager is not None and not manager.kill(application, submission.programs, submission.environment):
             self._display.say(f"{application} could not be killed: yarn application -kill {application}", "red")
 
     def _follow(self, run_id: str) -> Follower:

@@ -13,9 +13,9 @@ from typing import Any
 
 from sparktf.config.job import JobConfig
 from sparktf.driver.spark.yarn_memory import check_fits
+from sparktf.driver.spark.yarn_settings import containers
 from sparktf.errors import ConfigError, ReservationError
 from sparktf.knobs import KNOBS
-from sparktf.submit.line import containers
 from sparktf.submit.resource_managers import ResourceManagers
 
 

@@ -83,7 +83,7 @@ MAY_IMPORT = {
     "tfrecords": SOURCE | {"driver/source"},
     "compat": GANG | SPARK | {"driver/spark", "driver/spark_site", "tfrecords"},
     "compat/tensorflowonspark": GANG | {"compat", "driver/spark", "nightly", "predict", "tfrecords", "feed/channel"},
-    "api": RUN | {"driver/code", "driver/run", "driver/spark_site", "nightly", "predict"},
+    "api": RUN | {"driver/code", "driver/spark", "driver/run", "driver/spark_site", "nightly", "predict"},
     "ml": BASE | STORAGE | {"api", "predict", "driver/code", "driver/spark"},
     "main": BASE | {"api", "console", "driver/spark", "predict"},
     "trainer/model": MODEL - {"trainer/model"},
@@ -495,6 +495,123 @@ def test_an_uphill_import_is_seen_wherever_it_stands(tmp_path: Path, monkeypatch
     assert room_of("sparktf.errors") == "root"
 
 
+# What reaches into the driver's JVM: py4j's privates, Scala's collections, classes behind the gateway, and what jvm.py
+# has of these for the two files beside it alone.
+REACHES_INTO_THE_JVM = re.compile(
+    r"\b_j(vm|sc|df|rdd|map|seq|sparkSession|wrapped)\b|\b_gateway\b|\bscala\b|\bscala_context\b|\bjava\(\)|[\w)]\.(?:org\.apache|java\.(?:lang|io))\."
+)
+MAY_REACH_INTO_THE_JVM = {
+    "sparktf/driver/spark/jvm.py",
+    "sparktf/driver/spark/jvm_executors.py",
+    "sparktf/driver/spark/jvm_plans.py",
+}
+# What goes through Spark's plans, object by object: all else is told of files, columns and versions.
+WALKS_PLANS = re.compile(r"\b(class_of|physical_plan|analyzed_plan)\(")
+MAY_WALK_PLANS = {
+    "sparktf/driver/spark/jvm.py",
+    "sparktf/driver/spark/jvm_plans.py",
+    "sparktf/driver/source/scan.py",
+    "sparktf/driver/source/scan_filter.py",
+    "sparktf/driver/source/table_version.py",
+}
+
+
+@pytest.mark.parametrize(
+    ("does", "may"),
+    [(REACHES_INTO_THE_JVM, MAY_REACH_INTO_THE_JVM), (WALKS_PLANS, MAY_WALK_PLANS)],
+    ids=["objects", "plans"],
+)
+def test_the_jvm_is_reached_into_in_one_place(does: re.Pattern[str], may: set[str]) -> None:
+    assert files_that(does) == may
+
+
+def test_what_reaches_into_the_jvm_is_seen() -> None:
+    for line in ("df._jdf.queryExecution()", "jvm.org.apache.spark.util.Utils.getProcessName()", "jvm.scala.Option"):
+        assert REACHES_INTO_THE_JVM.search(line)
+    assert not REACHES_INTO_THE_JVM.search('"org.apache.spark.sql.execution.ProjectExec"  # Scala\'s')
+
+
+ASKS_SPARKS_VERSION = re.compile(
+    r"\bpyspark\.__version__|import_module\(\"pyspark\"\)|(?<!apache\.)\b(?:spark|sparkContext|context|sc)\.version\b"
+    r"|spark-core_|version\(\"pyspark\"\)|SPARK_VERSION"
+)
+MAY_ASK_SPARKS_VERSION = {"sparktf/driver/spark/differences.py"}
+
+
+def test_sparks_version_is_asked_in_one_place() -> None:
+    assert files_that(ASKS_SPARKS_VERSION) == MAY_ASK_SPARKS_VERSION
+    assert not tried_imports()
+
+
+def tried_imports() -> set[str]:
+    """Returns the files that try an import of pyspark's, and do without it where it fails."""
+    return {
+        str(path.relative_to(ROOT))
+        for path in sources("sparktf", "jobs")
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        if isinstance(node, ast.Try)
+        and any(is_in(module, PYSPARK) for part in node.body for module in imported_modules(part, path))
+    }
+
+
+# What a master's address means is said in `masters`; the configuration, which is below, says what may be written.
+MAY_LOOK_AT_MASTERS = {"sparktf/driver/spark/masters.py", "sparktf/config/submit.py"}
+LOOKS = {"startswith", "endswith", "match", "fullmatch", "search", "partition", "split", "removeprefix"}
+KIND = re.compile(r"^(yarn|local|local\W.*|local-cluster.*|spark:.*|k8s.*)$")
+
+
+@pytest.mark.parametrize("path", sources("sparktf", "jobs"), ids=lambda path: str(path.relative_to(ROOT)))
+def test_the_kind_of_a_master_is_told_by_the_master(path: Path) -> None:
+    if (name := str(path.relative_to(ROOT))) not in MAY_LOOK_AT_MASTERS:
+        assert not list(looked_at_masters(ast.parse(path.read_text(encoding="utf-8"), name)))
+
+
+def looked_at_masters(tree: ast.AST) -> Iterator[str]:
+    """Yields where the address of a master is looked at: compared, matched, or taken apart."""
+    for node in ast.walk(tree):
+        parts: list[ast.expr] = []
+        if isinstance(node, ast.Compare):
+            parts = [] if ast.unparse(node.comparators[0]) == "None" else [node.left, *node.comparators]
+        elif isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in LOOKS:
+            parts = [node.func.value, *node.args]
+        if any(is_master(part) for part in parts) and not all(isinstance(part, ast.Constant) for part in parts):
+            yield f"line {node.lineno}: {ast.unparse(node)}"  # type: ignore[attr-defined]
+
+
+def is_master(part: ast.expr) -> bool:
+    """Whether an expression is a master's address, or a kind of these."""
+    if isinstance(part, ast.Constant):
+        return isinstance(part.value, str) and KIND.match(part.value) is not None
+    if isinstance(part, ast.Tuple | ast.List | ast.Set):
+        return any(is_master(element) for element in part.elts)
+    return re.search(r"(?:^|\.|\()master\b(?!\.(?!url))|'spark\.master'", ast.unparse(part)) is not None
+
+
+def test_a_kind_of_master_is_asked_for_in_tables_alone() -> None:
+    kinds = re.compile(r"driver\.spark\.masters import [^\n]*\b(?:Yarn|Local|LocalCluster|Standalone)\b")
+    assert files_that(kinds) == {"sparktf/submit/cluster_manager.py"}
+
+
+def test_a_master_is_seen_wherever_it_is_looked_at() -> None:
+    for line in (
+        "str(spark.sparkContext.master).startswith('local')",
+        "config.submit.master == wanted",
+        "url.startswith('yarn')",
+        "kind in ('yarn', 'k8s')",
+        "_LOCAL.match(conf.get('spark.master') or '')",
+        "slots.master.url[:4] == 'yarn'",
+    ):
+        assert list(looked_at_masters(ast.parse(line))), line
+    for line in ("slots.master.one_machine", "job == 'master'", "submit.master is None", "text.startswith('yarn.')"):
+        assert not list(looked_at_masters(ast.parse(line))), line
+
+
+def files_that(pattern: re.Pattern[str]) -> set[str]:
+    """Returns the files of the product in which a pattern is found."""
+    found = (path for path in sources("sparktf", "jobs") if pattern.search(path.read_text(encoding="utf-8")))
+    return {str(path.relative_to(ROOT)) for path in found}
+
+
 # What takes calls from other processes, and what runs what it reads: docs/security.md says of each who is let in.
 LISTENS = re.compile(r"FlightServerBase|\.listen\(|HTTPServer|socketserver|distribute\.Server\(")
 MAY_LISTEN = {
@@ -517,5 +634,4 @@ MAY_UNPICKLE = {
     ("does", "may"), [(LISTENS, MAY_LISTEN), (UNPICKLES, MAY_UNPICKLE)], ids=["listen", "unpickle"]
 )
 def test_nothing_else_listens_or_unpickles(does: re.Pattern[str], may: set[str]) -> None:
-    files = {path for path in sources("sparktf", "jobs") if does.search(path.read_text(encoding="utf-8"))}
-    assert {str(path.relative_to(ROOT)) for path in files} == may
+    assert files_that(does) == may

@@ -85,7 +85,7 @@ def open_dataframe(
         StorageError: the file system or the catalog failed.
     """
     key = config.data.source_key
-    list_in_order(spark)
+    list_in_order()
     if data is not None:
         return Opened(_handed(data, key))
     if key is None:
