@@ -1,4 +1,4 @@
-"""What of a matrix `make test` runs; `make test-more` runs the rest. docs/inside/testing.md says how tests are split."""
+"""What of a matrix `make test` runs; `make test-more` runs the rest: docs/inside/testing.md."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def only(*told: Any, of: Sequence[Any]) -> list[Any]:
     """
     if not told or any(value not in of for value in told):
         raise ValueError(f"{told} are not some of {of}")
-    left_out = (value if isinstance(value, tuple) else (value,) for value in of)
+    left_out = (value if type(value) is tuple else (value,) for value in of)
     return [
         value if value in told else pytest.param(*values, marks=pytest.mark.more)
         for value, values in zip(of, left_out, strict=True)

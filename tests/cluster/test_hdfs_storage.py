@@ -190,7 +190,7 @@ class TestReplacing(Unbroken):
 
 
 class TestDataNodes:
-    @pytest.mark.parametrize("fault", only(MiniHadoop.freeze, of=FAULTS))
+    @pytest.mark.parametrize("fault", only(MiniHadoop.kill, of=FAULTS))
     def test_a_write_outlives_the_datanode_that_takes_it(
         self, hadoop: MiniHadoop, storage: Storage, root: str, big: Path, fault: Callable[[MiniHadoop, str, str], None]
     ) -> None:

@@ -1,4 +1,4 @@
-"""`make test` leaves out tests that say who tells the same: each promise keeps one. docs/inside/testing.md has the rules."""
+"""`make test` leaves out tests that say who tells the same: each promise keeps one (docs/inside/testing.md)."""
 
 from __future__ import annotations
 
