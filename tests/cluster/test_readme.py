@@ -56,6 +56,10 @@ def test_a_submission_to_a_cluster_publishes_a_model(hadoop: MiniHadoop, tmp_pat
     assert (result.verdict, result.model) == (0, f"{result.path}/model")
 
 
+@pytest.mark.more(
+    "cluster/test_readme.py::test_a_submission_to_a_cluster_publishes_a_model",
+    "cluster/test_yarn_locality.py::test_nine_of_ten_bytes_are_read_on_their_own_host",
+)
 @pytest.mark.parametrize("command", MAKES)
 def test_it_trains_on_the_cluster_of_this_machine(shared_cluster: MiniHadoop, tmp_path: Path, command: str) -> None:
     name = shared_cluster.config.name

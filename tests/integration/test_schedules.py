@@ -96,6 +96,10 @@ class Installed:
         return (SCHEDULES / name).read_text(encoding="utf-8").replace("/opt/churn", str(self._folder))
 
 
+@pytest.mark.more(
+    "integration/test_first_night.py::test_the_first_night_is_as_its_page_says",
+    "unit/test_schedules.py::test_what_does_not_come_right_is_told_after_the_last_try",
+)
 def test_crons_line_tells_of_data_that_has_not_come_and_is_silent_once_it_has(sandbox: Sandbox, tmp_path: Path) -> None:
     lake = tmp_path / "lake"
     write_rows(lake / "date=2026-11-01", [ROWS])

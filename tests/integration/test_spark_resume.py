@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import pytest
 from integration.application import Application
 from integration.processes import wait_for
 from integration.rows import job
@@ -84,6 +85,9 @@ def test_sigterm_to_spark_submit_stops_everything(sandbox: Sandbox, rows: Path, 
     assert error.type == "RunInterruptedError"
 
 
+@pytest.mark.more(
+    "integration/test_notebooks.py::test_cells_train_their_functions_and_outlive_what_fails_and_what_is_interrupted",
+)
 def test_ctrl_c_in_a_notebook_stops_the_run_and_leaves_the_session(
     local: Application, rows: Path, watch: Watch
 ) -> None:
