@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import types
 from collections.abc import Iterator, Mapping
 from typing import Annotated, Any, Literal, Union, get_args, get_origin
@@ -61,7 +62,7 @@ def _section(section: type[Section], titles: Mapping[type[Section], str]) -> str
     title = titles[section].replace("<", "&lt;").replace(">", "&gt;")
     rows = (_row(name, field, titles) for name, field in section.model_fields.items())
     table = "\n".join(("| key | type | default | meaning |", "|---|---|---|---|", *rows))
-    return f"## {title}\n\n{(section.__doc__ or '').strip()}\n\n{table}\n"
+    return f"## {title}\n\n{inspect.cleandoc(section.__doc__ or '')}\n\n{table}\n"
 
 
 def _row(name: str, field: FieldInfo, titles: Mapping[type[Section], str]) -> str:

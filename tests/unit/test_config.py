@@ -375,6 +375,10 @@ def test_the_reference_page_is_generated_from_the_current_models() -> None:
     assert page == reference_page(), "docs/configuration.md is out of date: run make docs"
 
 
+def test_the_reference_page_has_what_a_section_says_as_text_not_as_code() -> None:
+    assert not [line for line in reference_page().splitlines() if line.startswith("    ")]
+
+
 def without_path(*lines: str) -> JobConfig:
     """Returns the minimal configuration with other lines in place of `data.path`."""
     return parse_config(MINIMAL.replace("  path: lake/digits\n", "".join(f"  {line}\n" for line in lines)))
