@@ -92,7 +92,10 @@ class BoundsConfig(Section):
 
 
 class ChecksConfig(Section):
-    """Statistics of every used column, and what they must be: [data-checks.md](data-checks.md). Empty: only kept."""
+    """Statistics of every used column, and bounds of these. Empty: they are only kept.
+
+    See [data-checks.md](../nights/data-checks.md).
+    """
 
     sample: Annotated[float, Gt(0), Le(1)] = Field(
         default=1.0, description="Share of the rows that statistics are made of."

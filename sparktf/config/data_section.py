@@ -143,10 +143,12 @@ class DataConfig(Section):
         default=None, description="SQL predicate over partition columns, e.g. `date >= '2026-11-01'`."
     )
     ready: ReadyConfig | None = Field(
-        default=None, description="What has to lie at `path` before the run begins ([readiness.md](readiness.md))."
+        default=None,
+        description="What has to lie at `path` before the run begins ([readiness.md](../nights/readiness.md)).",
     )
     checks: ChecksConfig | None = Field(
-        default=None, description="Statistics of the columns, and bounds of these ([data-checks.md](data-checks.md))."
+        default=None,
+        description="Statistics of the columns, and bounds of these ([data-checks.md](../nights/data-checks.md)).",
     )
     inputs: dict[str, FeatureSetting] = Field(
         min_length=1, description="Model input name -> column, list of columns, or a feature."

@@ -18,7 +18,7 @@ from sparktf.config.yaml import dump_yaml
 _HEADER = """\
 # Configuration
 
-<!-- Generated: python -m sparktf.config.page > docs/configuration.md -->
+<!-- Generated: python -m sparktf.config.page > docs/use/configuration.md -->
 
 A run is described by one YAML file. `sparktf check CONFIG` shows what a file means, every default written out, and says
 `ok` or all that is wrong, with the exit code that the run would have. Unknown keys are refused.
@@ -50,7 +50,7 @@ _BOUNDS |= {annotated_types.Le: ("le", "≤")}
 
 
 def reference_page() -> str:
-    """Returns docs/configuration.md."""
+    """Returns docs/use/configuration.md."""
     paths: dict[type[Section], list[str]] = {}
     for path, section in walk_sections():
         paths.setdefault(section, []).append(path or "The file")

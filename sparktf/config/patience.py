@@ -41,7 +41,10 @@ class WatchedMetric(Section):
 
 
 class EarlyStoppingConfig(WatchedMetric):
-    """Ends the training when a metric gets no better, as Keras's EarlyStopping; see [stopping.md](stopping.md)."""
+    """Ends the training when a metric gets no better, as Keras's EarlyStopping.
+
+    See [stopping.md](../nights/stopping.md).
+    """
 
     min_delta: float = Field(
         default=0.0, ge=0, allow_inf_nan=False, description="What is better by no more than this is no better."
@@ -57,7 +60,9 @@ class EarlyStoppingConfig(WatchedMetric):
 
 
 class ReduceLrConfig(WatchedMetric):
-    """Lowers the learning rate when a metric gets no better, as ReduceLROnPlateau of Keras: [stopping.md](stopping.md).
+    """Lowers the learning rate when a metric gets no better, as Keras's ReduceLROnPlateau.
+
+    See [stopping.md](../nights/stopping.md).
 
     The optimizer needs a learning rate that is a number, not a schedule.
     """

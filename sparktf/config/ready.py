@@ -60,7 +60,10 @@ def _time(key: str, text: str) -> dt.datetime:
 
 
 class ReadyConfig(Section):
-    """When the data at `data.path` is there. Asked before any executor is held; see [readiness.md](readiness.md)."""
+    """When the data at `data.path` is there. Asked before any executor is held.
+
+    See [readiness.md](../nights/readiness.md).
+    """
 
     window: WindowConfig | None = Field(default=None, description="The partitions that have to be there.")
     success: bool = Field(

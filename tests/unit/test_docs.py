@@ -1,4 +1,4 @@
-"""docs/api.md says all that is public, and links lead somewhere."""
+"""docs/use/api.md says all that is public, and links lead somewhere."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ import sparktf
 from sparktf import Node, RunResult
 
 ROOT = Path(__file__).parents[2]
-API = (ROOT / "docs/api.md").read_text(encoding="utf-8")
-PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+API = (ROOT / "docs/use/api.md").read_text(encoding="utf-8")
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 
 _LINK = re.compile(r"\]\(([^)#:]+)(?:#[^)]*)?\)")
 
@@ -40,4 +40,4 @@ def test_links_lead_somewhere(page: Path) -> None:
 
 def test_the_rooms_are_drawn_as_the_code_has_them() -> None:
     page = PAGE.read_text(encoding="utf-8")
-    assert page == page_with(picture(), page), "docs/architecture.md is out of date: run make docs"
+    assert page == page_with(picture(), page), "docs/inside/architecture.md is out of date: run make docs"
