@@ -13,9 +13,21 @@ from sparktf import Node, RunResult
 
 ROOT = Path(__file__).parents[2]
 API = (ROOT / "docs/use/api.md").read_text(encoding="utf-8")
-PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
+PAGES = [*sorted(ROOT.glob("*.md")), *sorted((ROOT / "docs").rglob("*.md"))]
 
-_LINK = re.compile(r"\]\(([^)#:]+)(?:#[^)]*)?\)")
+_LINK = re.compile(r"\]\(([^)#:\s]*)(?:#([^)\s]*))?\)")
+_FENCED = re.compile(r"^```.*?^```$", re.MULTILINE | re.DOTALL)
+_HEADING = re.compile(r"^#+ (.*)$", re.MULTILINE)
+_PATH = re.compile(r"`([\w./-]+(?:/|\.(?:py|md)))`")
+
+INSIDE = ROOT / "docs/inside"
+
+
+def anchors(page: Path) -> set[str]:
+    """Returns what Markdown viewers make of the headings of a page."""
+    titles = _HEADING.findall(_FENCED.sub("", page.read_text(encoding="utf-8")))
+    plain = (title.replace("&lt;", "").replace("&gt;", "").strip().lower().replace(" ", "-") for title in titles)
+    return {"".join(c for c in title if c.isalnum() or c in "_-") for title in plain}
 
 
 @pytest.mark.parametrize("name", sorted(set(sparktf.__all__) - {"__version__"}))
@@ -35,7 +47,23 @@ def test_all_of_a_node_is_told_of() -> None:
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 def test_links_lead_somewhere(page: Path) -> None:
-    assert not [link for link in _LINK.findall(page.read_text(encoding="utf-8")) if not (page.parent / link).exists()]
+    links = _LINK.findall(page.read_text(encoding="utf-8"))
+    assert not [link for link, _ in links if not (page.parent / link).exists()]
+    files = ((page.parent / link if link else page, anchor) for link, anchor in links if anchor)
+    assert not [(file.name, anchor) for file, anchor in files if anchor not in anchors(file)]
+
+
+@pytest.mark.parametrize("page", sorted(INSIDE.glob("*.md")), ids=lambda page: page.name)
+def test_the_files_that_whoever_changes_it_is_sent_to_are_there(page: Path) -> None:
+    named = set(_PATH.findall(page.read_text(encoding="utf-8")))
+    assert not [path for path in sorted(named) if not any((ROOT / at / path).exists() for at in ("", "sparktf"))]
+
+
+def test_how_to_change_it_names_files_for_each_thing() -> None:
+    parts = (INSIDE / "changing.md").read_text(encoding="utf-8").split("\n## ")[1:]
+    assert {part.partition("\n")[0]: len(_PATH.findall(part)) > 3 for part in parts} == dict.fromkeys(
+        ("A storage", "A format", "A master", "A strategy", "A configuration section", "A message"), True
+    )
 
 
 def test_the_rooms_are_drawn_as_the_code_has_them() -> None:
