@@ -227,7 +227,7 @@ class DataConfig(Section):
         if self.format not in READ_DIRECTLY and self.mode == "direct":
             raise ValueError(f"mode: direct needs format: parquet or tfrecord, not {self.format}")
         if self.format != TFRECORD and self.record_types is not None:
-            raise ValueError(f"record_types goes with format: {TFRECORD}, and format is {self.format}")
+            raise ValueError(f"record_types goes with format: {TFRECORD}, and format is {self.format}: leave it out")
         is_table = self.table is not None or (self.path is not None and self.format not in READ_DIRECTLY)
         source = "a path of Parquet files" if self.path is not None else self.source_key or "what train() is handed"
         check_moment(self.version, self.timestamp, source, is_table=is_table)
@@ -238,5 +238,7 @@ class DataConfig(Section):
         if self.ready is not None and self.path is None:
             raise ValueError("ready looks at the files below path, and there is none: give path, or leave ready out")
         if self.ready is not None and self.ready.min_rows is not None and self.format != "parquet":
-            raise ValueError(f"ready.min_rows is told by the footers of Parquet files, and format is {self.format}")
+            raise ValueError(
+                f"ready.min_rows counts rows that Parquet files tell, and format is {self.format}: leave it out"
+            )
         return self

@@ -83,7 +83,8 @@ def submit(
         raise ConfigError(NO_SOURCE)
     if detach and not (is_yarn(config) and config.submit.deploy_mode == "cluster"):
         raise ConfigError(
-            "--detach: needs submit.master: yarn and submit.deploy_mode: cluster: else the driver is here"
+            "--detach leaves a driver alone that YARN runs, and this one would run here: set submit.master: yarn and "
+            "submit.deploy_mode: cluster"
         )
     check_security(config)
     programs = find_programs()
