@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import re
 from pathlib import Path
 
@@ -64,6 +65,24 @@ def test_how_to_change_it_names_files_for_each_thing() -> None:
     assert {part.partition("\n")[0]: len(_PATH.findall(part)) > 3 for part in parts} == dict.fromkeys(
         ("A storage", "A format", "A master", "A strategy", "A configuration section", "A message"), True
     )
+
+
+_ROW = re.compile(r"^\| ([^|`]+?) \|", re.MULTILINE)
+_CLASS = re.compile(r"`([A-Z][a-z]+(?:[A-Z][a-z]+)*)`")
+
+
+def test_the_glossary_gives_each_word_one_meaning_and_names_classes_that_are_there() -> None:
+    meanings, _, doubled = (INSIDE / "glossary.md").read_text(encoding="utf-8").partition("## Words that had two")
+    words = [word for row in _ROW.findall(meanings) if row != "word" for word in row.split(", ")]
+    assert sorted(words) == sorted(set(words))
+    assert len(_ROW.findall(doubled)) == 1 + 20
+    classes = {
+        node.name
+        for path in (ROOT / "sparktf").rglob("*.py")
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        if isinstance(node, ast.ClassDef)
+    }
+    assert not set(_CLASS.findall(meanings + doubled)) - classes - {"ClusterCoordinator"}, "it has another name by now"
 
 
 def test_the_rooms_are_drawn_as_the_code_has_them() -> None:
