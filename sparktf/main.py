@@ -53,7 +53,7 @@ def parse_predict(argv: list[str] | None = None) -> tuple[JobConfig, str | None]
 
 def _parser(description: str, date: str) -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(description=description)
-    parser.add_argument("--config", required=True, help="YAML file (docs/configuration.md)")
+    parser.add_argument("--config", required=True, help="YAML file (docs/use/configuration.md)")
     parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", help="override, e.g. train.epochs=3")
     parser.add_argument("--date", metavar="YYYY-MM-DD", help=date)
     return parser

@@ -149,10 +149,12 @@ class DataConfig(Section):
         default=None, description="SQL predicate over partition columns, e.g. `date >= '2026-11-01'`."
     )
     ready: ReadyConfig | None = Field(
-        default=None, description="What has to lie at `path` before the run begins ([readiness.md](readiness.md))."
+        default=None,
+        description="What has to lie at `path` before the run begins ([readiness.md](../nights/readiness.md)).",
     )
     checks: ChecksConfig | None = Field(
-        default=None, description="Statistics of the columns, and bounds of these ([data-checks.md](data-checks.md))."
+        default=None,
+        description="Statistics of the columns, and bounds of these ([data-checks.md](../nights/data-checks.md)).",
     )
     inputs: dict[str, FeatureSetting] = Field(
         min_length=1, description="Model input name -> column, list of columns, or a feature."
@@ -246,7 +248,7 @@ class DataConfig(Section):
         if self.is_sparks_format and self.mode == "direct":
             raise ValueError(f"mode: direct needs format: {' or '.join(READ_DIRECTLY)}, not {self.format}")
         if self.format != TFRECORD and self.record_types is not None:
-            raise ValueError(f"record_types goes with format: {TFRECORD}, and format is {self.format}")
+            raise ValueError(f"record_types goes with format: {TFRECORD}, and format is {self.format}: leave it out")
         is_table = self.table is not None or (self.path is not None and self.is_sparks_format)
         source = "a path of Parquet files" if self.path is not None else self.source_key or "what train() is handed"
         check_moment(self.version, self.timestamp, source, is_table=is_table)
@@ -257,5 +259,7 @@ class DataConfig(Section):
         if self.ready is not None and self.path is None:
             raise ValueError("ready looks at the files below path, and there is none: give path, or leave ready out")
         if self.ready is not None and self.ready.min_rows is not None and self.format != PARQUET:
-            raise ValueError(f"ready.min_rows is told by the footers of Parquet files, and format is {self.format}")
+            raise ValueError(
+                f"ready.min_rows counts rows that Parquet files tell, and format is {self.format}: leave it out"
+            )
         return self

@@ -1,6 +1,6 @@
 """The configuration of a run: frozen pydantic models, one per section of the YAML file.
 
-Each field's description is its documentation: docs/configuration.md is generated from it.
+Each field's description is its documentation: docs/use/configuration.md is generated from it.
 Loading (YAML, `--set`, `--date`) is in `sparktf.config.load`.
 """
 
@@ -93,10 +93,12 @@ class JobConfig(Section):
     output: OutputConfig = Field(description="Where results go.")
     export: ExportConfig = Field(default=ExportConfig(), description="What the model is written as.")
     publish: PublishConfig | None = Field(
-        default=None, description="Whether the model is put where readers find it ([publishing.md](publishing.md))."
+        default=None,
+        description="Whether the model is put where readers find it ([publishing.md](../nights/publishing.md)).",
     )
     gate: GateConfig | None = Field(
-        default=None, description="What a new model must show to take the published one's place ([gate.md](gate.md))."
+        default=None,
+        description="What a new model must show to take the published one's place ([gate.md](../nights/gate.md)).",
     )
     predict: PredictConfig | None = Field(
         default=None, description="What `jobs/predict.py` scores with the model ([predict.md](predict.md))."

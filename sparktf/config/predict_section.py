@@ -75,8 +75,8 @@ class PredictOutputConfig(Section):
     def _is_plain(cls, partition: str) -> str:
         if not _PLAIN.fullmatch(partition):
             raise ValueError(
-                f"{partition!r} is no plain name of a column: it has none of / = \\ % : ' \" # * ? {{ }} [ ] ^, and "
-                "begins with neither _ nor a dot"
+                f"{partition!r} cannot name a folder as it is: give the column a name without / = \\ % : ' \" # * ? "
+                "{ } [ ] ^ that begins with neither _ nor a dot"
             )
         return partition
 

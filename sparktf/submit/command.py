@@ -84,7 +84,8 @@ def submit(
     master = master_to_submit_to(config)
     if detach and not (master.keeps_drivers and config.submit.deploy_mode == "cluster"):
         raise ConfigError(
-            "--detach: needs submit.master: yarn and submit.deploy_mode: cluster: else the driver is here"
+            "--detach leaves a driver alone that YARN runs, and this one would run here: set submit.master: yarn and "
+            "submit.deploy_mode: cluster"
         )
     master.check_security(config)
     programs = find_programs()

@@ -21,7 +21,7 @@ from sparktf.trainer.node import saving
 from sparktf.trainer.node.position import Done, Extent, Position
 from sparktf.trainer.parameter_server import async_loop
 from sparktf.trainer.parameter_server.async_loop import MANY, AsyncLoop, AsyncLoopSettings
-from sparktf.trainer.parameter_server.dispatch import End, SaveNow, Step
+from sparktf.trainer.parameter_server.dispatch import DispatchDecision, End, SaveNow
 from sparktf.trainer.parameter_server.shared_updates.rounds import Rounds, Who
 from sparktf.trainer.parameter_server.tally import LastReceipt, Tally
 from sparktf.wire.control import WorkerPlace
@@ -307,7 +307,7 @@ def test_the_time_until_the_next_checkpoint_counts_from_when_there_was_nothing_t
     assert len(cluster.written.done) == 2
 
 
-def _done(cluster: Cluster) -> Step:
+def _done(cluster: Cluster) -> DispatchDecision:
     """The loop does its next step, which is returned."""
     step = cluster.loop.decide()
     cluster.loop.do(step)

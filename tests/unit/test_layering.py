@@ -1,6 +1,6 @@
 """The architecture, held over the syntax trees: imports run downhill, each runtime stays in its rooms.
 
-A folder of sparktf is a room; what stands in `driver/` itself is a room for each file. docs/architecture.md draws them.
+A folder of sparktf is a room; so is each file that stands in `driver/` itself. The map: docs/inside/architecture.md.
 yarn/minihadoop stands alone: the cluster that tests sparktf shares no code, and so no mistake, with it. So do
 the DAGs of yarn/schedules, which run in Airflow's environment.
 """
@@ -612,7 +612,7 @@ def files_that(pattern: re.Pattern[str]) -> set[str]:
     return {str(path.relative_to(ROOT)) for path in found}
 
 
-# What takes calls from other processes, and what runs what it reads: docs/security.md says of each who is let in.
+# What takes calls from other processes, and what runs what it reads. docs/cluster/security.md: who is let in by each.
 LISTENS = re.compile(r"FlightServerBase|\.listen\(|HTTPServer|socketserver|distribute\.Server\(")
 MAY_LISTEN = {
     "sparktf/driver/gang/control_server.py",

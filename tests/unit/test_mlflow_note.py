@@ -214,4 +214,7 @@ def test_without_mlflow_or_a_server_one_line_says_what_to_do(
     monkeypatch.setitem(sys.modules, "mlflow", type(sys)("mlflow"))
     monkeypatch.setattr(sys.modules["mlflow"], "MlflowClient", None, raising=False)
     assert mlflow_writer.main() == 1
-    assert "Set output.mlflow.tracking_uri, or MLFLOW_TRACKING_URI for the driver" in capsys.readouterr().out
+    assert (
+        "no tracking server is named: set output.mlflow.tracking_uri, or MLFLOW_TRACKING_URI for the driver"
+        in capsys.readouterr().out
+    )
