@@ -23,7 +23,7 @@ from sparktf.feed.formats.parquet import file_columns, read_columns
 from sparktf.storage.base import Storage
 
 
-class Columns(NamedTuple):
+class PlannedColumns(NamedTuple):
     """The columns of a source.
 
     Attributes:
@@ -39,7 +39,7 @@ class ReadColumns(Protocol):
 
     def __call__(
         self, storage: Storage, source: Source, data: DataConfig, reads: SparkReads, *, looks_in: bool = True
-    ) -> Columns:
+    ) -> PlannedColumns:
         """Looks at few files.
 
         Args:
@@ -105,8 +105,8 @@ def planned_format_of(spec: FeedSpec) -> PlannedFormat:
 
 def _parquet_columns(
     storage: Storage, source: Source, data: DataConfig, reads: SparkReads, *, looks_in: bool = True
-) -> Columns:
-    return Columns(lake_schema(storage, source, reads, partial(names_column, data), looks_in=looks_in), {})
+) -> PlannedColumns:
+    return PlannedColumns(lake_schema(storage, source, reads, partial(names_column, data), looks_in=looks_in), {})
 
 
 def _parquet_groups(
@@ -118,10 +118,10 @@ def _parquet_groups(
 
 def _record_columns(
     storage: Storage, source: Source, data: DataConfig, reads: SparkReads, *, looks_in: bool = True
-) -> Columns:
+) -> PlannedColumns:
     del reads, looks_in
     types, schema = record_schema(storage, source, data.record_types, data.record_sample)
-    return Columns(schema, types)
+    return PlannedColumns(schema, types)
 
 
 def _record_groups(

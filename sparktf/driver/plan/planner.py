@@ -26,7 +26,7 @@ from sparktf.driver.plan.not_plain import NotPlainError, left_to_spark
 from sparktf.driver.plan.parquet_scan import ParquetScan, scan_schema, scan_source, spark_type
 from sparktf.driver.plan.partitions import NO_PARTITIONS, Partitions, unreadable
 from sparktf.driver.plan.plan import Plan, SplitTable
-from sparktf.driver.plan.planned_formats import PARQUET_PLANNED, Columns, planned_format, planned_format_of
+from sparktf.driver.plan.planned_formats import PARQUET_PLANNED, PlannedColumns, planned_format, planned_format_of
 from sparktf.driver.plan.record_plan import IndexRecords, index_here
 from sparktf.driver.plan.row_filter import count_selected
 from sparktf.driver.plan.spark_reads import SparkReads
@@ -99,7 +99,7 @@ def plan_source(
     else:
         source = scan_source(scan, f"data.{data.source_key}" if data.source_key else "train(data=...)")
         storage = open_storage(source.files[0])
-        schema, types = Columns(scan_schema(storage, scan), {})
+        schema, types = PlannedColumns(scan_schema(storage, scan), {})
     spec = form.with_types(feed_spec(config, schema, source.partitions, scan), types)
     columns = file_columns(spec)
     untyped: set[str] = set()
