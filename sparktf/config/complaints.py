@@ -65,7 +65,7 @@ def refusal(of: Validated, error: ValidationError, raw: object) -> ConfigError:
     """Returns the error for a section that was made in Python, with keys as they would stand in a file.
 
     Args:
-        raw: What was validated, if it is there still.
+        raw: What was validated, if it could be read.
     """
     return ConfigError(first_of([message for _, message in describe(of, error, raw)]))
 

@@ -120,7 +120,7 @@ class JobConfig(Section):
 
     @model_validator(mode="after")
     def _strategy_fits_data(self) -> Self:
-        if not self.data.rebalance and self.cluster.strategy == "parameter_server":
+        if not self.data.rebalance and not self.cluster.updates_together:
             raise ValueError(
                 "data.rebalance: off is for replays update by update, and there are none under cluster.strategy: "
                 f"{self.cluster.strategy}, whose workers take rows as they come to need them: leave it on"
@@ -144,7 +144,7 @@ class JobConfig(Section):
         wanted, cluster = self.train.replicas_to_aggregate, self.cluster
         if wanted is None:
             return self
-        if cluster.strategy != "parameter_server":
+        if cluster.updates_together:
             raise ValueError(
                 f"train.replicas_to_aggregate: {wanted} needs cluster.strategy: parameter_server; under "
                 f"{cluster.strategy} all workers make every update"
@@ -214,8 +214,7 @@ class JobConfig(Section):
     @property
     def steps_per_call(self) -> int:
         """Updates of a call into TensorFlow, or of a worker's execution, at most."""
-        by_default = 256 if self.cluster.strategy == "parameter_server" else 32
-        return self.train.steps_per_call or by_default
+        return self.train.steps_per_call or self.cluster.traits.steps_per_call
 
     @property
     def model_module(self) -> str:

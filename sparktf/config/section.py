@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self, datac
 
 from pydantic import BaseModel, ConfigDict, Field, PrivateAttr, ValidationError
 from pydantic._internal._model_construction import ModelMetaclass
+from pydantic_core import from_json
 
 from sparktf.config.complaints import Validated, refusal
 from sparktf.errors import ConfigError
@@ -64,13 +65,21 @@ class Section(BaseModel, metaclass=_Refusing):
         try:
             return super().model_validate_json(json_data, **options)
         except ValidationError as error:
-            raise _refusal(cls, error, None) from None
+            raise _refusal(cls, error, _read(json_data)) from None
 
     def __setattr__(self, name: str, value: Any) -> None:
         try:
             super().__setattr__(name, value)
         except ValidationError:
             raise ConfigError(f"{name}: a configuration is frozen: make another with model_copy(update=...)") from None
+
+
+def _read(json_data: str | bytes | bytearray) -> object:
+    """Returns what a JSON text says; None if it is none."""
+    try:
+        return from_json(json_data)
+    except ValueError:
+        return None
 
 
 def _refusal(section: type[Section], error: ValidationError, raw: object) -> ConfigError:

@@ -242,6 +242,12 @@ def in_python(**changed: Any) -> dict[str, Any]:
         (lambda: JobConfig.model_validate(in_python(train={"epochs": 0})), "train.epochs is 0: must be more than 0"),
         (lambda: JobConfig.model_validate(3), "the configuration is 3: must be a section with keys of its own"),
         (lambda: JobConfig.model_validate_json('{"name": "n"}'), "model is missing: `module:function` that returns"),
+        (
+            lambda: JobConfig.model_validate_json('{"train": {"epoch": 3}}'),
+            "train.epoch is unknown: did you mean train.epochs?",
+        ),
+        (lambda: TrainConfig.model_validate_json('{"epoch": 3}'), "train.epoch is unknown: did you mean train.epochs?"),
+        (lambda: TrainConfig.model_validate_json("{"), "train is '{': Invalid JSON: EOF while parsing an object"),
         (lambda: TrainConfig(epoch=3), "train.epoch is unknown: did you mean train.epochs?"),  # type: ignore[call-arg]
         (lambda: TrainConfig(worker=3), "train.worker is unknown: did you mean cluster.workers?"),  # type: ignore[call-arg]
         (lambda: ReadyConfig(window={}), "data.ready.window.folder is missing: Folder below `data.path`"),  # type: ignore[arg-type]

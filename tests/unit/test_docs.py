@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 from rooms import PAGE, page_with, picture
+from unit.test_layering import MAY_IMPORT
 
 import sparktf
 from sparktf import Node, RunResult
@@ -44,6 +45,11 @@ def test_every_field_of_a_result_is_told_of() -> None:
 def test_all_of_a_node_is_told_of() -> None:
     members = {*Node.__annotations__, *(name for name in vars(Node) if not name.startswith("_"))}
     assert not [name for name in members if f"node.{name}" not in API]
+
+
+def test_each_room_has_one_home_on_the_map() -> None:
+    drawn = re.findall(r'^        \w+\["(.+)"\]$', picture(), re.MULTILINE)
+    assert sorted(drawn) == sorted(MAY_IMPORT.keys() - {"driver"}), "give it a home in tests/rooms.py"
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)

@@ -11,7 +11,7 @@ import ast
 import graphlib
 import re
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -149,18 +149,23 @@ PROCESS_CALLS = {"sys.exit", "os._exit", "exit", "quit", "signal.signal", "loggi
 WATCH_CALLS = {"os._exit"}
 
 
-# Files that may ask for a role, a strategy or the first node: what these mean is said once, for all others.
-MAY_ASK_FOR_ROLES = (
+# Files that ask for a role or the first node: what these mean is said once, for all others. It may only get shorter.
+MAY_ASK_FOR_ROLES = {
     "sparktf/topology.py",
-    "sparktf/config/",
     "sparktf/driver/gang/seating.py",
-    "sparktf/driver/attempt/lockstep.py",
     "sparktf/driver/attempt/asynchronous.py",
     "sparktf/driver/attempt/evaluation.py",
     "sparktf/trainer/life.py",
-    "sparktf/trainer/sync/",
-    "sparktf/trainer/parameter_server/",
-)
+}
+# Files that name strategies: the default, and one table in each runtime. Which it is nobody asks, these neither.
+MAY_NAME_STRATEGIES = {
+    "sparktf/config/nodes.py",
+    "sparktf/config/strategies.py",
+    "sparktf/driver/attempt/disciplines.py",
+    "sparktf/trainer/life.py",
+}
+# What is no other word, too.
+STRATEGY_NAMES = {"mirrored", "multi_worker_mirrored", "parameter_server"}
 
 
 # Files that may ask for the format of files: those of one format, and the tables in which all others look it up.
@@ -366,19 +371,41 @@ def test_only_entry_points_rule_their_process(path: Path) -> None:
     assert not calls
 
 
-@pytest.mark.parametrize("path", sources("sparktf", "jobs"), ids=lambda path: str(path.relative_to(ROOT)))
-def test_what_a_role_or_a_strategy_means_is_said_in_one_place(path: Path) -> None:
-    name = str(path.relative_to(ROOT))
-    if not name.startswith(MAY_ASK_FOR_ROLES):
-        assert not list(asked_roles(ast.parse(path.read_text(encoding="utf-8"), name)))
+def test_what_a_role_means_is_said_in_one_place() -> None:
+    assert files_with(asked_roles) == MAY_ASK_FOR_ROLES
+
+
+def test_what_a_strategy_means_is_said_in_one_table() -> None:
+    assert files_with(named_strategies) == MAY_NAME_STRATEGIES
+    assert not files_with(asked_strategies)
+
+
+def files_with(found: Callable[[ast.AST], Iterator[str]]) -> set[str]:
+    """Returns the files of sparktf and jobs in which there is any such place."""
+    trees = {path: ast.parse(path.read_text(encoding="utf-8")) for path in sources("sparktf", "jobs")}
+    return {str(path.relative_to(ROOT)) for path, tree in trees.items() if any(found(tree))}
+
+
+def named_strategies(tree: ast.AST) -> Iterator[str]:
+    """Yields where a strategy is named."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Constant) and node.value in STRATEGY_NAMES:
+            yield f"line {node.lineno}: {node.value}"
+
+
+def asked_strategies(tree: ast.AST) -> Iterator[str]:
+    """Yields where is asked which strategy it is."""
+    for node in ast.walk(tree):
+        sides = [node.left, *node.comparators] if isinstance(node, ast.Compare) else []
+        sides += [node.subject] if isinstance(node, ast.Match) else []
+        if any(ast.unparse(side).split(".")[-1] == "strategy" for side in sides):
+            yield f"line {node.lineno}: {ast.unparse(node)}"  # type: ignore[attr-defined]
 
 
 def asked_roles(tree: ast.AST) -> Iterator[str]:
-    """Yields where a role, a strategy or the first node is asked for by name."""
+    """Yields where a role or the first node is asked for by name."""
     for node in ast.walk(tree):
         if isinstance(node, ast.Attribute) and ast.unparse(node.value) == "Role":
-            yield f"line {node.lineno}: {ast.unparse(node)}"
-        if isinstance(node, ast.Compare) and ast.unparse(node.left).split(".")[-1] == "strategy":
             yield f"line {node.lineno}: {ast.unparse(node)}"
         if isinstance(node, ast.Compare) and ast.unparse(node).endswith((".index == 0", ".index != 0", ".index > 0")):
             yield f"line {node.lineno}: {ast.unparse(node)}: ask for the leader"
@@ -431,12 +458,19 @@ def test_time_is_seen_wherever_it_is_read() -> None:
 
 
 def test_a_role_is_seen_wherever_it_is_asked_for() -> None:
-    text = "if node.role is Role.PS or config.cluster.strategy in ('a',):\n    first = spec.node.index == 0"
+    text = "if node.role is Role.PS:\n    first = spec.node.index == 0"
     assert [found.partition(": ")[2] for found in asked_roles(ast.parse(text))] == [
-        "config.cluster.strategy in ('a',)",
-        "spec.node.index == 0: ask for the leader",
         "Role.PS",
+        "spec.node.index == 0: ask for the leader",
     ]
+
+
+@pytest.mark.parametrize(
+    "text", ["config.cluster.strategy in ('a',)", "'a' == self.strategy", "match strategy:\n    case 'a':\n        f()"]
+)
+def test_a_strategy_is_seen_wherever_it_is_asked_for(text: str) -> None:
+    assert list(asked_strategies(ast.parse(text))) == [f"line 1: {text}"]
+    assert list(named_strategies(ast.parse("f(x='mirrored')"))) == ["line 1: mirrored"]
 
 
 def test_a_circle_is_seen_however_long_and_wherever_its_imports_stand(
@@ -613,6 +647,55 @@ def files_that(pattern: re.Pattern[str]) -> set[str]:
 
 
 # What takes calls from other processes, and what runs what it reads. docs/cluster/security.md: who is let in by each.
+
+
+# File -> how often it opens file systems, each time with credentials and connections of their own. A process needs them
+# once, where it begins, so that all of this may only become less.
+OPENS_FILE_SYSTEMS = {
+    "sparktf/api/trained.py": 1,
+    "sparktf/cli.py": 1,
+    "sparktf/compat/tensorflowonspark/tf_pipeline.py": 1,
+    "sparktf/driver/check.py": 2,
+    "sparktf/driver/plan/paths.py": 4,
+    "sparktf/driver/plan/planner.py": 3,
+    "sparktf/driver/source/record_frame.py": 1,
+    "sparktf/driver/spark_site.py": 1,
+    "sparktf/executor/measuring.py": 1,
+    "sparktf/executor/record_rows.py": 2,
+    "sparktf/executor/trainer_process.py": 1,
+    "sparktf/executor/written_records.py": 1,
+    "sparktf/ml/fitted.py": 3,
+    "sparktf/nightly/mlflow_writer.py": 1,
+    "sparktf/predict/dated.py": 1,
+    "sparktf/predict/loaded.py": 1,
+    "sparktf/preview/looking.py": 1,
+    "sparktf/runs/finding.py": 4,
+    "sparktf/submit/command.py": 3,
+    "sparktf/tfrecords/writing.py": 1,
+    "sparktf/trainer/node/place.py": 1,
+    "sparktf/trainer/scoring.py": 1,
+}
+
+
+def test_no_further_place_opens_file_systems() -> None:
+    trees = {path: ast.parse(path.read_text(encoding="utf-8")) for path in sources("sparktf", "jobs")}
+    found = {str(path.relative_to(ROOT)): len(list(opened_file_systems(tree))) for path, tree in trees.items()}
+    del found["sparktf/storage/file_systems.py"]
+    assert {name: times for name, times in found.items() if times} == OPENS_FILE_SYSTEMS
+
+
+def opened_file_systems(tree: ast.AST) -> Iterator[str]:
+    """Yields where a file opens file systems; what they open by themselves is their own."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Call) and ast.unparse(node.func) in {"FileSystems", "open_storage", "normalise"}:
+            yield f"line {node.lineno}: {ast.unparse(node.func)}"
+
+
+def test_a_place_that_opens_file_systems_is_seen() -> None:
+    text = "a = FileSystems(conf).open(x)\nb = systems.normalise(x)\nopen_storage(y)\nself.open_storage(z)"
+    assert sorted(opened_file_systems(ast.parse(text))) == ["line 1: FileSystems", "line 3: open_storage"]
+
+
 LISTENS = re.compile(r"FlightServerBase|\.listen\(|HTTPServer|socketserver|distribute\.Server\(")
 MAY_LISTEN = {
     "sparktf/driver/gang/control_server.py",
