@@ -136,11 +136,6 @@ class GuestQueue:
 
     # ---- the server's side ----
 
-    @property
-    def is_terminated(self) -> bool:
-        """Whether no rows are wanted any more."""
-        return self._terminated
-
     def put(self, batch: pa.RecordBatch | None, stream: BroughtRows) -> None:
         """Adds rows, or the end of a stream; waits while there is no room."""
         nbytes = 0 if batch is None else batch.nbytes
