@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import importlib
+import signal
 import sys
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
 import jinja2
+import psutil
 import pytest
 from dags.servers import Yarn, serving
+from integration.processes import wait_for
 
+from sparktf_airflow.command import Command
 from sparktf_airflow.resource_manager import ResourceManager, run_tag
 
 PLACE = "churn_on_yarn.train.2026-11-20"
@@ -94,3 +98,28 @@ def test_what_an_exception_says_is_no_template_and_no_html(monkeypatch: pytest.M
     assert "<script>" not in mail["html_content"]
     assert "'c'" not in mail["html_content"]
     assert "sparktf_failure" not in context
+
+
+def test_a_command_has_ended_where_one_that_it_has_started_goes_on_holding_its_output() -> None:
+    command = Command(["sh", "-c", "sleep 1000 & echo one; echo $!; exit 3"])
+    said, holds = command.lines()
+    assert said == "one\n"
+    assert command.code() == 3
+    wait_for("it is ended, too", lambda: not is_alive(int(holds)), within_s=30)
+
+
+def test_a_command_that_does_not_stop_in_time_is_ended_with_all_that_it_has_started() -> None:
+    command = Command(["sh", "-c", "trap '' TERM; sleep 1000 & echo $!; wait; wait; wait"])
+    lines = command.lines()
+    holds = int(next(lines))
+    command.stop(0.1)
+    assert list(lines) == []
+    assert command.code() == -signal.SIGKILL
+    wait_for("it is ended, too", lambda: not is_alive(holds), within_s=30)
+
+
+def is_alive(process: int) -> bool:
+    try:
+        return psutil.Process(process).status() != psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return False

@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import re
-import signal
-import subprocess
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from airflow.sdk import BaseOperator
 from airflow.sdk.exceptions import AirflowFailException
 
+from sparktf_airflow.command import Command
 from sparktf_airflow.resource_manager import ResourceManager, run_tag
 from sparktf_airflow.triggers import ApplicationTrigger
 from sparktf_airflow.verdicts import conclude
@@ -50,7 +48,7 @@ class SparktfOperator(BaseOperator):  # type: ignore[misc]
         self.sparktf = sparktf
         self.options = list(options)
         self.env = env
-        self._process: subprocess.Popen[str] | None = None
+        self._command: Command | None = None
 
     def execute(self, context: Any) -> None:
         """Runs it."""
@@ -59,13 +57,8 @@ class SparktfOperator(BaseOperator):  # type: ignore[misc]
 
     def on_kill(self) -> None:
         """Does what Ctrl-C does, and waits for sparktf to have ended its application."""
-        process = self._process
-        if process is None or process.poll() is not None:
-            return
-        process.send_signal(signal.SIGTERM)
-        with suppress(subprocess.TimeoutExpired):
-            process.wait(_STOP_S)
-        process.kill()
+        if self._command is not None:
+            self._command.stop(_STOP_S)
 
     @property
     def _run(self) -> str:
@@ -75,23 +68,12 @@ class SparktfOperator(BaseOperator):  # type: ignore[misc]
         """Returns the exit code, and the id of the application if there was one."""
         line = [self.sparktf, "submit", self.config, "--date", self.date, *self.options, *options]
         application = ""
-        # A group of its own: what ends the worker's task must not end spark-submit before sparktf has stopped it.
-        with subprocess.Popen(
-            line,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-            errors="replace",
-            env=dict(self.env) if self.env is not None else None,
-            process_group=0,
-        ) as process:
-            self._process = process
-            for said in process.stdout or ():
-                self.log.info("%s", said.rstrip())
-                found = _ID.search(said)
-                application = application or (found.group() if found else "")
-        return process.returncode, application
+        self._command = Command(line, self.env)
+        for said in self._command.lines():
+            self.log.info("%s", said.rstrip())
+            found = _ID.search(said)
+            application = application or (found.group() if found else "")
+        return self._command.code(), application
 
 
 class SparktfYarnOperator(SparktfOperator):
