@@ -191,6 +191,11 @@ class _Watch:
             self._display.close()
             self._process.kill()
 
+    @property
+    def _application(self) -> str:
+        """The application's id; "" before it is known, and where none is managed: a driver here may mention others."""
+        return "" if self._manager is None else self._process.report.application
+
     # ---- waiting ----
 
     def _until_taken(self) -> int:
@@ -198,7 +203,7 @@ class _Watch:
         while (code := self._process.wait(KNOBS.submit_poll_s)) is None:
             self._say_application()
         self._say_application()
-        taken = code == 0 and bool(self._process.report.application)
+        taken = code == 0 and bool(self._application)
         return int(Verdict.DONE if taken else Verdict.INFRASTRUCTURE)
 
     def _until_started(self) -> None:
@@ -218,7 +223,7 @@ class _Watch:
             why = self._yarns_words()
             self._kill()
             raise ReservationError(
-                f"YARN's queue {queue} did not start {process.report.application} within "
+                f"YARN's queue {queue} did not start {self._application} within "
                 f"{self._config.timeouts.reserve:g} s (timeouts.reserve); it is killed. YARN says: {why}"
             )
         self._display.close()
@@ -228,18 +233,18 @@ class _Watch:
         while True:
             code = self._process.wait(KNOBS.submit_poll_s)
             self._say_application()
-            if self._in_cluster and self._process.report.application and self._follower is None:
-                self._follower = self._follow(self._process.report.application)
+            if self._in_cluster and self._application and self._follower is None:
+                self._follower = self._follow(self._application)
             due = code is not None or time.monotonic() - followed_s >= KNOBS.follow_s
             if due and self._follower is not None:
                 followed_s = time.monotonic()
-                self._follower.poll(self._process.report.application)
+                self._follower.poll(self._application)
                 self._say_owner(self._follower)
             if code is not None:
                 return code
 
     def _say_application(self) -> None:
-        application = self._process.report.application
+        application = self._application
         if application and not self._said:
             self._said = True
             self._display.say(f"submitted as {application} to YARN, queue {self._config.submit.queue}")
@@ -260,14 +265,14 @@ class _Watch:
     def _say_owner(self, follower: Follower) -> None:
         """Says for whom the driver waits: it says nothing in the run's own folder before that is its own."""
         if self._submission.wait and not self._said_owner:
-            owner = follower.owner(self._process.report.application)
+            owner = follower.owner(self._application)
             if owner is not None:
                 self._said_owner = True
                 self._display.say(f"waiting: the run is owned by {owner}")
 
     def _verdict(self) -> int:
         """Returns the verdict of a run in cluster mode, whose own exit code spark-submit does not tell."""
-        application = self._process.report.application
+        application = self._application
         result = self._follower.result(application) if self._follower is not None else None
         if result is not None:
             print_result(self._submission.console, result)
@@ -288,7 +293,7 @@ class _Watch:
 
     def _yarns_words(self) -> str:
         report = self._process.report
-        asked = self._manager.words_on(report.application) if self._manager is not None else None
+        asked = self._manager.words_on(self._application) if self._manager is not None else None
         return " ".join((asked or report.diagnostics or "nothing").split())
 
     # ---- stopping ----
@@ -307,10 +312,10 @@ class _Watch:
         """Ends application and spark-submit, which is left the time to clean up what it has uploaded."""
         self._display.close()
         process = self._process
-        if not process.report.application:
+        if not self._application:
             process.kill()  # and it may have got as far as an application meanwhile
-        if process.report.application:
-            self._kill_application(process.report.application)
+        if self._application:
+            self._kill_application(self._application)
             process.wait(KNOBS.clean_up_s)
         process.kill()
 
