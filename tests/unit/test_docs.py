@@ -52,6 +52,11 @@ def test_each_room_has_one_home_on_the_map() -> None:
     assert sorted(drawn) == sorted(MAY_IMPORT.keys() - {"driver"}), "give it a home in tests/rooms.py"
 
 
+def test_each_folder_of_sparktf_stands_once_in_the_layout() -> None:
+    layout = re.findall(r"^sparktf/(\w+)/", (ROOT / "README.md").read_text(encoding="utf-8"), re.MULTILINE)
+    assert sorted(layout) == sorted(path.parent.name for path in ROOT.glob("sparktf/*/__init__.py"))
+
+
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 def test_links_lead_somewhere(page: Path) -> None:
     links = _LINK.findall(page.read_text(encoding="utf-8"))
