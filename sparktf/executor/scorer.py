@@ -52,7 +52,6 @@ class Scorer:
         self._log = self._folder / f"{name}.log"
         self._place = self._folder / name
         self._process = 0
-        self._has_ended = False
         self._clock = ListeningClock(SystemClock())
         while not self._meets(model, name, executor):
             pass

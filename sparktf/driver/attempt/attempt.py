@@ -109,6 +109,7 @@ class Attempt:
         # Of a thousand nodes, each is looked up at every heartbeat.
         self._reporters = dict.fromkeys(self._discipline.reporters(self.trainers))
         self._lessees = dict.fromkeys(self._discipline.lessees(self.trainers))
+        self._movers = self.evaluation.movers(self._reporters)
         self._started_s = clock()
         self._failures = Failures()
         self._dealing = Dealing(plan, config.data)
@@ -290,8 +291,7 @@ class Attempt:
         since = Since(started_s(self.trainers, self._started_s), self.fed.moved_s, held_up)
         if not self.failures and (misled := left_behind(movers, now, since.fed_s, timeouts)):
             self.fail(misled)
-        told, moving = self._failures.told, self.evaluation.movers(self._reporters)
-        for late in missed(trainers, told, now, since, timeouts, moving):
+        for late in missed(trainers, self._failures.told, now, since, timeouts, self._movers):
             record = loss(late.trainer, late.what, now.wall_s - (now.s - late.since_s))
             self._lost(late.trainer, record, is_silence=True)
         overdue = self.evaluation.overdue(self.losses, self.trainers, now.s, timeouts.replace)
@@ -342,6 +342,7 @@ class Attempt:
 
     def take_saves(self) -> list[Save]:
         """Returns, and forgets, the checkpoints that are whole, oldest first; none after rows that do not add up."""
+        # The next attempt would go on from there, and nobody would train on what was lost.
         saves = self._uploads.collect(lambda uploads: self._discipline.saved(uploads, self.trainers, self.start))
         return [save for save in saves if not is_wrong_before(save.cursor.epoch, self.epochs.values())]
 

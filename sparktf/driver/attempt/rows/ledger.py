@@ -86,7 +86,7 @@ class Ledger:
             rebalance: Whether a node that has run dry takes rows from others.
         """
         self.moved_s = clock()
-        fed = set(places).intersection(*[set().union(*takers.values())] if takers else [])
+        fed = set().union(*takers.values()) if takers else set(places)
         self._places = {node: place for node, place in places.items() if node in fed}
         self._clock = clock
         self._expected = (Stream.TRAIN, epoch), expected
