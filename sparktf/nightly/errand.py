@@ -121,7 +121,7 @@ class Errand:
                     self._lines.append(text)
 
 
-def python_path() -> str:
+def driver_path() -> str:
     """Returns what the driver can import, for a program in its own Python."""
     return os.pathsep.join(place for place in sys.path if place)
 
@@ -134,7 +134,7 @@ def environment_of(variables: Mapping[str, str]) -> dict[str, str]:
     """
     own = {key: value for key, value in os.environ.items() if not key.startswith(_SPARKS_OWN)} | dict(variables)
     kept = {_PYTHONPATH: own["PYTHONPATH"]} if "PYTHONPATH" in own else {}
-    return {**own, **kept, "PYTHONPATH": python_path()}
+    return {**own, **kept, "PYTHONPATH": driver_path()}
 
 
 def _own_environment() -> dict[str, str]:

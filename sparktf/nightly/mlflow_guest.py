@@ -9,7 +9,7 @@ from sparktf.clock import Clock
 from sparktf.config.job import JobConfig
 from sparktf.driver.gang.site import Voice
 from sparktf.errors import StorageNotFoundError
-from sparktf.nightly.errand import Errand, python_path
+from sparktf.nightly.errand import Errand, driver_path
 from sparktf.nightly.mlflow_note import MlflowNote, note_of_begin, note_of_end
 from sparktf.results.events import LogEntry, read_events
 from sparktf.results.result import RunResult
@@ -64,7 +64,7 @@ class MlflowGuest:
             voice.warn(f"output.mlflow: {complaint}")
 
     def _write(self, note: MlflowNote, limit_s: float) -> Errand:
-        variables = {"PYTHONPATH": python_path()}
+        variables = {"PYTHONPATH": driver_path()}
         return Errand(_WRITER, note.model_dump_json().encode(), limit_s, variables)
 
 

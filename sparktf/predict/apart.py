@@ -32,7 +32,7 @@ def check_rows_apart(rows: DataFrame, output: str, key: str, file_systems: FileS
             raise ConfigError(f"{key}: {output} holds what is scored, files in {folder}: give another folder")
 
 
-def location_of(spark: SparkSession, table: str) -> str:
+def table_folder(spark: SparkSession, table: str) -> str:
     """Returns the folder of a table; "" where it has none.
 
     Raises:

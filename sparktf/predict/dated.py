@@ -24,7 +24,7 @@ from sparktf.driver.spark.application import hadoop_conf
 from sparktf.driver.spark.feeders import explained
 from sparktf.errors import ColumnError, ConfigError
 from sparktf.nightly.foreknowledge import date_of, knows_later
-from sparktf.predict.apart import check_rows_apart, location_of
+from sparktf.predict.apart import check_rows_apart, table_folder
 from sparktf.predict.exported_model import find_model
 from sparktf.predict.loaded import LoadedModel, quoted
 from sparktf.predict.located import located_model
@@ -134,7 +134,7 @@ def _check_apart(spark: SparkSession, rows: DataFrame, output: PredictOutputConf
         return
     table = str(output.table)
     with spark_errors("predict.output.table"):
-        location = location_of(spark, table) if spark.catalog.tableExists(table) else ""
+        location = table_folder(spark, table) if spark.catalog.tableExists(table) else ""
     if location:
         check_rows_apart(rows, location, f"predict.output.table {table}", file_systems)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from sparktf.knobs import KNOBS
 from sparktf.topology import NodeId, Role
 from sparktf.trainer.parameter_server.membership import seats
-from sparktf.trainer.parameter_server.membership.seats import Call, Seat, are_filled, is_cut_off, is_given_up
+from sparktf.trainer.parameter_server.membership.seats import Call, Seat, are_filled, is_abandoned, is_cut_off
 from sparktf.wire.control import WorkerPlace
 
 
@@ -68,6 +68,6 @@ def test_a_call_to_a_lost_worker_is_given_up_once_that_would_have_been_ended() -
 
 def test_a_call_to_a_host_that_can_be_reached_again_has_time_to_break_off() -> None:
     place, limit_s = seat().now, 5 + KNOBS.reconnect_s
-    assert not is_given_up(Call(place), 1e9, 5)
-    assert not is_given_up(Call(place, gone_s=100), 100 + 2 * limit_s, 5), "it may have lasted until it was noticed"
-    assert is_given_up(Call(place, gone_s=100), 100 + 3 * limit_s, 5)
+    assert not is_abandoned(Call(place), 1e9, 5)
+    assert not is_abandoned(Call(place, gone_s=100), 100 + 2 * limit_s, 5), "it may have lasted until it was noticed"
+    assert is_abandoned(Call(place, gone_s=100), 100 + 3 * limit_s, 5)

@@ -104,7 +104,7 @@ def _summary(run: StoredRun) -> str:
         nbytes = sum(read for read, _ in result.host_nbytes.values())
         said.append(f"{words.nbytes(nbytes)} were read, {result.locality:.0%} of them on the reader's own host.")
     if result.waiting_share is not None:
-        said.append(f"Training waited for rows {words.share(result.waiting_share)} of the time.")
+        said.append(f"Training waited for rows {words.percent(result.waiting_share)} of the time.")
     if result.attempts and result.attempts[-1].advice:
         said.append(result.attempts[-1].advice)
     return " ".join(said)
@@ -123,9 +123,9 @@ def _row(node: NodeResult, attempt: SeenAttempt | None) -> dict[str, Any]:
         "host": node.host,
         "rows": f"{rows:,}",
         "rate": f"{rate:,.0f}" if rate else "",
-        "waited": words.share(waited),
+        "waited": words.percent(waited),
         "read": words.nbytes(node.nbytes) if node.nbytes else "",
-        "local": words.share(local),
+        "local": words.percent(local),
         "log": node.log,
         "is_address": node.log.startswith(("http://", "https://")),
     }

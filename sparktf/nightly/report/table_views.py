@@ -43,7 +43,7 @@ def data_view(pen: Pen, run: StoredRun) -> dict[str, Any] | None:
         "baseline": drift.baseline.name if drift.baseline else "",
         "columns": [_column(column_pen, column) for column in columns],
         "others": [
-            {"name": c.name, "type": c.type, "score": _score(c), "null": words.share(c.null_share)} for c in others
+            {"name": c.name, "type": c.type, "score": _score(c), "null": words.percent(c.null_share)} for c in others
         ],
         "others_title": f"{len(others):,} more columns, which are not drawn",
         "left_out": f"{hidden:,} more columns, which changed less, are in statistics.json alone." if hidden else "",
@@ -84,7 +84,7 @@ def _summary(drift: TableDrift) -> str:
     now = drift.now
     said = f"{now.rows:,} rows, {len(now.columns):,} columns"
     if now.sample < 1:
-        said += f"; figures are of {words.share(now.sample)} of the rows"
+        said += f"; figures are of {words.percent(now.sample)} of the rows"
     if drift.baseline is None:
         return f"{said}. There is nothing to compare with."
     then = drift.baseline.statistics
@@ -99,9 +99,9 @@ def _column(pen: ColumnPen, column: ColumnDrift) -> dict[str, Any]:
         ends = None if shape.are_values else (shape.low, shape.high)
         if shape.are_values and len(shape.names) > 1:
             ends = (shape.names[0], shape.names[-1])
-    facts = [("null", words.share(column.null_share), words.share(column.null_share_then))]
+    facts = [("null", words.percent(column.null_share), words.percent(column.null_share_then))]
     facts += column.facts
-    facts += [(value, words.share(now), words.share(then)) for value, now, then in column.changes]
+    facts += [(value, words.percent(now), words.percent(then)) for value, now, then in column.changes]
     return {
         "name": column.name,
         "type": column.type,

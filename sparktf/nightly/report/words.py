@@ -34,8 +34,8 @@ def nbytes(count: float) -> str:
     return f"{count:,.0f} B"
 
 
-def share(part: float | None) -> str:
-    """Returns a share; "" for none."""
+def percent(part: float | None) -> str:
+    """Returns a share of a whole as people read it; "" for none."""
     if part is None:
         return ""
     return f"{part:.1%}" if 0 < part < 0.0995 or 0.9905 < part < 1 else f"{part:.0%}"

@@ -77,7 +77,7 @@ def is_cut_off(call: Call, now_s: float, stop_s: float) -> bool:
     return _is_gone_for(call, now_s, stop_s + KNOBS.reconnect_s)
 
 
-def is_given_up(call: Call, now_s: float, stop_s: float) -> bool:
+def is_abandoned(call: Call, now_s: float, stop_s: float) -> bool:
     """Returns whether nothing will come of a call to a host that can be reached, for all that is known.
 
     After a cut, TCP tries again within as long as the cut has lasted; then the host says that nobody is there.

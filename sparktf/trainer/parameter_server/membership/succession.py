@@ -28,7 +28,7 @@ from sparktf.trainer.node.place import Place
 from sparktf.trainer.node.report import say
 from sparktf.trainer.parameter_server.membership.doors import Door, StandIns
 from sparktf.trainer.parameter_server.membership.knocking import Answer, all_answer, knock
-from sparktf.trainer.parameter_server.membership.seats import Call, Seat, are_filled, is_cut_off, is_given_up, seat
+from sparktf.trainer.parameter_server.membership.seats import Call, Seat, are_filled, is_abandoned, is_cut_off, seat
 from sparktf.wire.control import WorkerPlace
 
 _KNOWN = "2.21."
@@ -221,7 +221,7 @@ class Succession:
             door.note(call, now_s if is_gone else None)
         elif is_cut_off(call, now_s, self._stop_s):
             is_out_of_reach = knock(call.place.address) is Answer.NONE
-            if is_out_of_reach or is_given_up(call, now_s, self._stop_s):
+            if is_out_of_reach or is_abandoned(call, now_s, self._stop_s):
                 why = "its host cannot be reached" if is_out_of_reach else "its host can be reached again"
                 raise NodeLostError(
                     f"{node} at {call.place.address} is lost, and a call to it neither ends nor breaks off: {why}"
