@@ -15,16 +15,14 @@ from sparktf.trainer.model.evaluate import ALONE
 from sparktf.trainer.model.large_tables import on_large_tables
 from sparktf.trainer.model.model import UserModel, is_low_level, load_function
 from sparktf.trainer.node.checkpoint_writer import CheckpointWriter
-from sparktf.trainer.node.epoch_end import EpochEnd
-from sparktf.trainer.node.first_weights import first_weights
 from sparktf.trainer.node.inputs import Input
 from sparktf.trainer.node.member import Member
+from sparktf.trainer.node.model_run import ModelRun
 from sparktf.trainer.node.outputs import Output
 from sparktf.trainer.node.place import Place
 from sparktf.trainer.node.position import Done, Position
 from sparktf.trainer.node.report import say
 from sparktf.trainer.node.saving import Saves
-from sparktf.trainer.node.weights import Weights
 from sparktf.trainer.parameter_server.accounts import epoch_done, rows_to_train
 from sparktf.trainer.parameter_server.async_loop import AsyncLoop, AsyncLoopSettings
 from sparktf.trainer.parameter_server.checkpoint.checkpoint_in_parts import ShardedCheckpoint
@@ -68,40 +66,32 @@ def coordinate(place: Place) -> None:
         CoordinatedRun(member, connection, function).run()
 
 
-class CoordinatedRun:
-    """Everything between a built model and its export, and what its loop needs (`Surroundings`)."""
+class CoordinatedRun(ModelRun):
+    """See `ModelRun`: workers update a model on parameter servers. It is what its loop needs, too (`Surroundings`)."""
 
     def __init__(self, member: Member, connection: Connection, build: Callable[..., Any]) -> None:
         place = member.place
         spec, config = place.spec, place.spec.config
-        self._member = member
         self._spec = spec
         cluster, self._succession = connection
         with cluster.strategy.scope():
-            self._model = UserModel(build, config, spec.assets, spec.feed, unseen=True)
-            member.output.check(self._model)
+            model = UserModel(build, config, spec.assets, spec.feed, unseen=True)
+            member.output.check(model)
             wanted = config.train.replicas_to_aggregate
             kind = Closure if wanted is None else AggregatedClosure
             self._closure: Closure | AggregatedClosure = kind(
-                cluster.strategy, self._model, batch_size=config.train.batch_size
+                cluster.strategy, model, batch_size=config.train.batch_size
             )
         for index, nbytes in enumerate(cluster.placement.nbytes):
             say(f"sparktf: ps {index} holds {nbytes} bytes of variables")
-        for text in on_large_tables(self._model.model):
+        for text in on_large_tables(model.model):
             place.warn(text)
         trains = config.train.init_optimizer  # who begins with an optimizer's state is begun from, too
         plain = partial(UserModel, build, config, spec.assets, spec.feed, trains=trains)
-        copy = CommittedCopy(place, member.saves, self._model, plain, trains=trains)
-        self._weights = Weights(member, copy, ALONE)
-        self._epoch_end = EpochEnd(member, self._weights, self._model.optimizer, lambda values: values)
-        checkpoint = ShardedCheckpoint(
-            Servers(len(spec.cluster.ps)),
-            self._model.variables(),
-            model=self._model.model,
-            optimizer=self._model.optimizer,
-        )
-        restored = member.saves.restore(checkpoint, self._model.flavour)
-        self._carried = None if restored else first_weights(place, self._model, build)
+        copy = CommittedCopy(place, member.saves, model, plain, trains=trains)
+        servers = Servers(len(spec.cluster.ps))
+        checkpoint = ShardedCheckpoint(servers, model.variables(), model=model.model, optimizer=model.optimizer)
+        super().__init__(member, model, build, copy=copy, checkpoint=checkpoint, sharing=ALONE)
         self._executions = Executions(
             cluster.coordinator,
             threads=2 * IN_FLIGHT * place.workers,
@@ -124,37 +114,15 @@ class CoordinatedRun:
         tally = Tally(spec.cluster.workers())
         at = Position.restored(spec.restore)
         self._counted_before = self._counted() - at.step
-        self._loop = AsyncLoop(settings, self, tally, self._telling, at, self._together)
+        self._loop: AsyncLoop = AsyncLoop(settings, self, tally, self._telling, at, self._together)
         place.follow(self._loop)
         place.measure(ProcessMeter())
 
-    def run(self) -> None:
-        """Trains, evaluates after each epoch, exports, and ends the process."""
-        member = self._member
-        rule = self._weights.prepare()
-        self._epoch_end.prepare()
-        member.ready(
-            keras=self._model.flavour, weights=int(self._model.model.count_params()), keep=rule, carried=self._carried
-        )
-        self._weights.make_up(self._loop.position)
-        over = self._epoch_end.is_over_before(self._loop.position)
-        while not over and (epoch := self._loop.begin_epoch()) is not None:
-            self._train_epoch(epoch)
-            self._weights.evaluate(self._loop.position)
-            over = self._epoch_end.is_over(self._loop.position)
-        exported = self._weights.export(self._loop.position)
-        stopped, ending = self._epoch_end.stopped, self._epoch_end.ending
-        member.finish(self._loop.position, **exported._asdict(), stopped=stopped, ending=ending)
-
-    def _train_epoch(self, epoch: int) -> None:
-        self._member.place.enter("training")
-        self._epoch_end.begun(epoch)
+    def _train(self, epoch: int) -> Done:
         self._loop.run_epoch(rows_to_train(self._member.place, epoch))
         message = epoch_done(self._spec, self._loop.position, self._loop.rows_aside, self._dropped_since_told())
         self._member.place.send(Action.EPOCH_DONE, message)
-        at = self._loop.position
-        self._epoch_end.trained(at)
-        self._member.save(at, self._loop.done, last=not at.is_complete)
+        return self._loop.done
 
     def _dropped_since_told(self) -> int:
         """Returns the gradients that were computed for nothing since the epoch before."""

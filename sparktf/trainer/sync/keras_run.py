@@ -1,4 +1,4 @@
-"""Training of a compiled Keras model: model and its plain copy, epochs through the loop, and what becomes of it."""
+"""Training of a compiled Keras model where all nodes make every update: the model, its plain copy, and the loop."""
 
 from __future__ import annotations
 
@@ -9,47 +9,43 @@ from sparktf.sequence import Stream
 from sparktf.trainer.model.evaluate import Sharing
 from sparktf.trainer.model.model import UserModel
 from sparktf.trainer.node.checkpoint import LocalCheckpoint
-from sparktf.trainer.node.epoch_end import EpochEnd
-from sparktf.trainer.node.first_weights import first_weights
 from sparktf.trainer.node.member import Member
+from sparktf.trainer.node.model_run import ModelRun
 from sparktf.trainer.node.position import Position
-from sparktf.trainer.node.weights import CopyOfVariables, Weights
+from sparktf.trainer.node.weights import CopyOfVariables
 from sparktf.trainer.sync.loop import LoopSettings, SyncLoop, Wish
 from sparktf.trainer.sync.step import UpdateFunction
 from sparktf.trainer.sync.strategy import Collective
 
 
-class KerasRun:
-    """Everything between a built model and its export."""
+class KerasRun(ModelRun):
+    """See `ModelRun`: every worker takes part in every update."""
 
     def __init__(self, member: Member, build: Callable[..., Any]) -> None:
         place, strategy = member.place, member.strategy
         spec, config = place.spec, place.spec.config
-        self._member = member
-        self._devices = config.cluster.devices
+        devices = config.cluster.devices
         self._collective = Collective(strategy, place.workers)
-        replicas = place.workers * self._devices
+        replicas = place.workers * devices
         with strategy.scope():
-            self._model = UserModel(build, config, spec.assets, spec.feed)
-            member.output.check(self._model)
+            model = UserModel(build, config, spec.assets, spec.feed)
+            member.output.check(model)
             update = UpdateFunction(
                 strategy,
-                self._model,
-                first_replica=spec.node.index * self._devices,
+                model,
+                first_replica=spec.node.index * devices,
                 max_rows=-(-config.train.batch_size // replicas) + 1,
             )
         # One replica's model has no distributed variables: it is its own plain copy, but for averages of its weights.
-        plain: UserModel | None = self._model
-        if replicas > 1 or self._model.keeps_averages:
+        plain: UserModel | None = model
+        if replicas > 1 or model.keeps_averages:
             used = place.leads or place.evaluates
             plain = UserModel(build, config, spec.assets, spec.feed) if used else None
-        checkpoint = LocalCheckpoint(model=self._model.model, optimizer=self._model.optimizer)
+        checkpoint = LocalCheckpoint(model=model.model, optimizer=model.optimizer)
         sharing = Sharing(spec.node.index, place.workers, self._collective.sum)
-        self._weights = Weights(member, CopyOfVariables(self._model, plain, checkpoint), sharing)
-        self._epoch_end = EpochEnd(member, self._weights, self._model.optimizer, self._collective.sum)
-        restored = member.saves.restore(checkpoint, self._model.flavour)
-        self._carried = None if restored else first_weights(place, self._model, build)
-        self._loop = self._make_loop(update)
+        copy = CopyOfVariables(model, plain, checkpoint)
+        super().__init__(member, model, build, copy=copy, checkpoint=checkpoint, sharing=sharing)
+        self._loop: SyncLoop = self._make_loop(update)
         place.follow(self._loop)
 
     def _make_loop(self, update: UpdateFunction) -> SyncLoop:
@@ -57,7 +53,7 @@ class KerasRun:
         settings = LoopSettings(
             node=spec.node.index,
             nodes=member.place.workers,
-            devices=self._devices,
+            devices=spec.config.cluster.devices,
             batch_size=spec.config.train.batch_size,
             steps_per_call=spec.config.steps_per_call,
             extent=member.extent,
@@ -73,33 +69,10 @@ class KerasRun:
             save=self._save,
         )
 
-    def run(self) -> None:
-        """Trains, evaluates after each epoch, exports, and ends the process."""
-        member = self._member
-        rule = self._weights.prepare()
-        self._epoch_end.prepare()
-        member.ready(
-            keras=self._model.flavour, weights=int(self._model.model.count_params()), keep=rule, carried=self._carried
-        )
-        self._weights.make_up(self._loop.position)
-        over = self._epoch_end.is_over_before(self._loop.position)
-        while not over and (epoch := self._loop.begin_epoch()) is not None:
-            self._train_epoch(epoch)
-            self._weights.evaluate(self._loop.position)
-            over = self._epoch_end.is_over(self._loop.position)
-        exported = self._weights.export(self._loop.position)
-        stopped, ending = self._epoch_end.stopped, self._epoch_end.ending
-        member.finish(self._loop.position, **exported._asdict(), stopped=stopped, ending=ending)
-
-    def _train_epoch(self, epoch: int) -> None:
-        self._member.place.enter("training")
-        self._epoch_end.begun(epoch)
+    def _train(self, epoch: int) -> None:
         with self._member.input.open(Stream.TRAIN, epoch) as feed:
             self._loop.run_epoch(feed)
             self._member.input.report(feed, self._loop.position)
-        at = self._loop.position
-        self._epoch_end.trained(at)
-        self._member.save(at, last=not at.is_complete)
 
     def _wish(self, step: int) -> Wish:
         return Wish(save=self._member.saves.take_wish(), end=self._epoch_end.is_time_up(step))
