@@ -493,7 +493,7 @@ OPENS_FILE_SYSTEMS = {
     "sparktf/predict/dated.py": 1,
     "sparktf/predict/loaded.py": 1,
     "sparktf/preview/looking.py": 1,
-    "sparktf/runs/finding.py": 4,
+    "sparktf/runs/finding.py": 1,
     "sparktf/submit/command.py": 4,
     "sparktf/tfrecords/writing.py": 1,
     "sparktf/trainer/node/place.py": 1,
