@@ -27,6 +27,9 @@ ARGS ?=
 # Of each property of tests/fuzz; empty: what takes about a minute, and always the same.
 CASES ?=
 SEED ?=
+# Of make flaky.
+N ?= 20
+SUITE ?= $(SUITES)
 # Of make simulate, whose only seed SEED is, where it is given.
 STRATEGY ?=
 SEEDS ?=
@@ -41,17 +44,24 @@ TIMES := .pytest_cache/times
 # Spark's processes in tests map it instead of loading and checking thousands of classes, each for itself: a third less
 # processor time. Where it is missing, or of another Java, they do without. Not in the environment, which tests pack.
 CLASSES := .pytest_cache/spark-classes.jsa
-PYTEST = $(PY) -m pytest --junitxml=$(TIMES)/$@.xml
+PYTEST = $(PY) -m pytest --junitxml=$(TIMES)/$(if $(MORE),more-)$@.xml
+# Of tests that others tell as well, `make test-more` runs the one half, and all else the other: docs/inside/testing.md. Who
+# chooses tests by ARGS has them of both.
+MORE ?=
+MARK = $(if $(ARGS),,$(if $(MORE),more,not more))
+MARKED = $(if $(MARK),-m '$(MARK)')
 HALVES_unit := unit-a-o unit-p-z
 HALVES_trainer := trainer-others trainer-exactness
 HALVES_integration := integration-local integration-others
 HALVES_cluster := cluster-yarn cluster-hdfs
 # Of `make test`, two at once: first those that fail soonest, then the longest, and last what is short and keeps both
 # processors busy to the end.
-SUITES := $(foreach suite,unit cluster integration trainer,$(HALVES_$(suite))) fuzz guests simulate pages
+SUITES := $(foreach suite,unit cluster integration trainer,$(HALVES_$(suite))) guests fuzz simulate pages
+SUITES_MORE := $(foreach suite,cluster integration trainer,$(HALVES_$(suite)))
 # What is fetched comes before: make passes over a part whose environment is being made, and may come back to it last.
 PARTS := classes check connectors mlflow $(SUITES)
 REPORTS := $(patsubst %,$(TIMES)/%.xml,$(SUITES))
+REPORTS_MORE := $(patsubst %,$(TIMES)/more-%.xml,$(SUITES_MORE))
 # What ARGS choose may all be in the other half.
 CHOSEN = $(if $(ARGS),|| [ $$? -eq 5 ])
 AT_ONCE = $(MAKE) --no-print-directory -j2 --output-sync=target TOGETHER=1
@@ -90,8 +100,20 @@ train-clicks: java $(VENV)/.examples $(CLICKS) ## Train wide and deep on a click
 
 .PHONY: test
 test: java $(VENV)/.dev ## All checks and tests; what CI runs
-	@$(AT_ONCE) $(PARTS)
-	@$(PY) tests/slowest.py $(REPORTS)
+	@rm -f $(REPORTS)
+	@code=0; $(AT_ONCE) $(PARTS) || code=$$?; $(PY) tests/slowest.py $(REPORTS); exit $$code
+
+.PHONY: test-more
+test-more: java $(VENV)/.dev ## What make test leaves out, since other tests tell the same: before a release, and where its part is touched
+	@$(AT_ONCE) classes connectors
+	@rm -f $(REPORTS_MORE)
+	@code=0; $(AT_ONCE) MORE=1 $(SUITES_MORE) || code=$$?; $(PY) tests/slowest.py $(REPORTS_MORE); exit $$code
+
+# In no other target: it takes a night.
+.PHONY: flaky
+flaky: java $(VENV)/.dev ## Suites again and again on a busy machine: which tests failed, and how often; N=20 SUITE="trainer-others fuzz"
+	@$(AT_ONCE) classes connectors mlflow
+	@$(PY) tests/flaky.py --times $(N) $(SUITE)
 
 .PHONY: check
 check: $(VENV)/.dev ## Lint, formatting and types
@@ -146,11 +168,11 @@ EXACTNESS_TESTS := $(patsubst %,tests/trainer/test_%.py,columns exactness keep)
 
 .PHONY: trainer-exactness
 trainer-exactness:
-	@$(PYTEST) $(EXACTNESS_TESTS) $(ARGS) $(CHOSEN)
+	@$(PYTEST) $(EXACTNESS_TESTS) $(MARKED) $(ARGS) $(CHOSEN)
 
 .PHONY: trainer-others
 trainer-others:
-	@$(PYTEST) $(filter-out $(EXACTNESS_TESTS),$(sort $(wildcard tests/trainer/test_*.py))) $(ARGS) $(CHOSEN)
+	@$(PYTEST) $(filter-out $(EXACTNESS_TESTS),$(sort $(wildcard tests/trainer/test_*.py))) $(MARKED) $(ARGS) $(CHOSEN)
 
 .PHONY: integration
 integration: java $(VENV)/.dev ## Tests of real Spark with real trainers, in two halves at once
@@ -166,11 +188,11 @@ connectors: $(CONNECTORS)/.installed
 # One half are all that train in the shared application of one machine; tests/integration/conftest.py marks them.
 .PHONY: integration-local
 integration-local:
-	@$(PYTEST) tests/integration -m local $(ARGS) $(CHOSEN)
+	@$(PYTEST) tests/integration -m 'local$(if $(MARK), and $(MARK))' $(ARGS) $(CHOSEN)
 
 .PHONY: integration-others
 integration-others:
-	@$(PYTEST) tests/integration -m "not local" $(ARGS) $(CHOSEN)
+	@$(PYTEST) tests/integration -m 'not local$(if $(MARK), and $(MARK))' $(ARGS) $(CHOSEN)
 
 .PHONY: cluster
 cluster: java $(VENV)/.dev ## Tests on a real HDFS and YARN, in two halves at once: each waits more than it computes
@@ -182,16 +204,16 @@ HDFS_TESTS := $(filter-out $(YARN_TESTS),$(sort $(wildcard tests/cluster/test_*.
 
 .PHONY: cluster-hdfs
 cluster-hdfs:
-	@$(MINIHADOOP) as-root -- $(PYTEST) $(HDFS_TESTS) $(ARGS) $(CHOSEN)
+	@$(MINIHADOOP) as-root -- $(PYTEST) $(HDFS_TESTS) $(MARKED) $(ARGS) $(CHOSEN)
 
 .PHONY: cluster-yarn
 cluster-yarn:
-	@$(MINIHADOOP) as-root -- $(PYTEST) $(YARN_TESTS) $(ARGS) $(CHOSEN)
+	@$(MINIHADOOP) as-root -- $(PYTEST) $(YARN_TESTS) $(MARKED) $(ARGS) $(CHOSEN)
 
 # MLflow's server asks for an older PyArrow than sparktf has: an environment of its own, half a minute's work.
 .PHONY: guests
 guests: $(VENV)/.dev $(MLFLOW)/.installed ## Runs beside a real MLflow server and a real TensorBoard, without Spark
-	@MLFLOW_ENVIRONMENT=$(abspath $(MLFLOW)) $(PYTEST) tests/guests $(ARGS)
+	@MLFLOW_ENVIRONMENT=$(abspath $(MLFLOW)) $(PYTEST) tests/guests $(MARKED) $(ARGS)
 
 .PHONY: mlflow
 mlflow: $(MLFLOW)/.installed
@@ -212,7 +234,7 @@ $(CLASSES): $(VENV)/.dev tests/spark_classes.py
 	@mv $@.new $@
 
 .PHONY: bench
-bench: bench-feed bench-hdfs ## All benchmarks: docs/performance.md; one alone: make bench-<name>
+bench: bench-feed bench-hdfs ## All benchmarks: docs/inside/performance.md; one alone: make bench-<name>
 
 .PHONY: $(BENCHES)
 $(BENCHES): bench-%: java $(VENV)/.dev
@@ -226,9 +248,9 @@ bench-hdfs: java $(VENV)/.dev
 .PHONY: docs
 docs: $(VENV)/.dev ## Write the generated pages of docs/ anew
 	@$(PY) -m sparktf.config.page > docs/.configuration.md
-	@mv docs/.configuration.md docs/configuration.md
+	@mv docs/.configuration.md docs/use/configuration.md
 	@$(PY) -m sparktf.lifecycle > docs/.lifecycle.md
-	@mv docs/.lifecycle.md docs/lifecycle.md
+	@mv docs/.lifecycle.md docs/inside/lifecycle.md
 	@PYTHONPATH=tests $(PY) tests/rooms.py
 
 # Its script is not called predict.py: jobs/ has one of this name.
@@ -246,7 +268,7 @@ clean: ## Remove all that make has made
 # --- a Hadoop to try it on ---
 
 .PHONY: hadoop-up
-hadoop-up: java $(VENV)/.examples ## Start HDFS and YARN on this machine: docs/hadoop.md
+hadoop-up: java $(VENV)/.examples ## Start HDFS and YARN on this machine: docs/cluster/hadoop.md
 	@$(MINIHADOOP) up $(ARGS)
 
 .PHONY: hadoop-status

@@ -27,7 +27,7 @@ def _ordered(value: Any) -> Any:
 Range = Annotated[tuple[float, float], BeforeValidator(_ordered)]
 """The least and the most that a figure may be."""
 
-Share = Annotated[float, Ge(0), Le(1)]
+Fraction = Annotated[float, Ge(0), Le(1)]
 
 
 class ColumnBounds(Section):
@@ -41,8 +41,8 @@ class ColumnBounds(Section):
     max: float | str | None = Field(default=None, description="Greatest value that there may be.")
     mean: Range | None = Field(default=None, description="Least and greatest mean, e.g. `[30, 45]`.")
     deviation: Range | None = Field(default=None, description="Least and greatest standard deviation.")
-    null_share: Share | None = Field(default=None, description="Greatest share of rows that are null.")
-    nan_share: Share | None = Field(
+    null_share: Fraction | None = Field(default=None, description="Greatest share of rows that are null.")
+    nan_share: Fraction | None = Field(
         default=None, description="Greatest share of rows that are NaN or infinite, or whose list holds such a value."
     )
     distinct: Range | None = Field(
@@ -70,14 +70,14 @@ class DriftBounds(Section):
 
     row_ratio: Range | None = Field(default=None, description="Rows over rows of then, e.g. `[0.5, 2]`.")
     columns: bool = Field(default=False, description="No column may come, go, or change its type.")
-    null_share: Share | None = Field(
+    null_share: Fraction | None = Field(
         default=None, description="How much more or less of a column may be null, as a share of the rows."
     )
-    linf: Share | None = Field(
+    linf: Fraction | None = Field(
         default=None, description="Greatest L-infinity distance of text and booleans: of the shares of one value."
     )
-    js: Share | None = Field(default=None, description="Greatest Jensen-Shannon divergence of numbers, in bits.")
-    label: Share | None = Field(
+    js: Fraction | None = Field(default=None, description="Greatest Jensen-Shannon divergence of numbers, in bits.")
+    label: Fraction | None = Field(
         default=None,
         description="For columns of targets, in place of `linf` and `js`: L-infinity distance of classes, "
         "Jensen-Shannon divergence of other numbers.",
@@ -98,7 +98,10 @@ class BoundsConfig(Section):
 
 
 class ChecksConfig(Section):
-    """Statistics of every used column, and what they must be: [data-checks.md](data-checks.md). Empty: only kept."""
+    """Statistics of every used column, and bounds of these. Empty: they are only kept.
+
+    See [data-checks.md](../nights/data-checks.md).
+    """
 
     KEY: ClassVar = "data.checks"
 

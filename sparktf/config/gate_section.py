@@ -35,7 +35,7 @@ class GatedMetric(Section):
 
 
 class GateConfig(Section):
-    """Compares the new model with the published one on the same held-out rows ([gate.md](gate.md)).
+    """Compares the new model with the published one on the same held-out rows ([gate.md](../nights/gate.md)).
 
     It needs `data.validation` and `publish`. A model that is not let through is not published: exit code 5.
     """

@@ -1,6 +1,6 @@
 """The configuration of a run: frozen pydantic models, one per section of the YAML file.
 
-Each field's description is its documentation: docs/configuration.md is generated from it.
+Each field's description is its documentation: docs/use/configuration.md is generated from it.
 Loading (YAML, `--set`, `--date`) is in `sparktf.config.load`.
 """
 
@@ -21,7 +21,7 @@ from pydantic import (
     model_validator,
 )
 
-from sparktf.config.data_section import READ_DIRECTLY, TFRECORD, DataConfig
+from sparktf.config.data_section import DataConfig
 from sparktf.config.gate_section import GateConfig
 from sparktf.config.nodes import ClusterConfig
 from sparktf.config.predict_section import PredictConfig
@@ -93,10 +93,12 @@ class JobConfig(Section):
     output: OutputConfig = Field(description="Where results go.")
     export: ExportConfig = Field(default=ExportConfig(), description="What the model is written as.")
     publish: PublishConfig | None = Field(
-        default=None, description="Whether the model is put where readers find it ([publishing.md](publishing.md))."
+        default=None,
+        description="Whether the model is put where readers find it ([publishing.md](../nights/publishing.md)).",
     )
     gate: GateConfig | None = Field(
-        default=None, description="What a new model must show to take the published one's place ([gate.md](gate.md))."
+        default=None,
+        description="What a new model must show to take the published one's place ([gate.md](../nights/gate.md)).",
     )
     predict: PredictConfig | None = Field(
         default=None, description="What `jobs/predict.py` scores with the model ([predict.md](predict.md))."
@@ -130,7 +132,7 @@ class JobConfig(Section):
         data = self.data
         if self.cluster.evaluator and data.validation is None:
             raise ValueError("cluster.evaluator: true needs rows to evaluate on: give data.validation")
-        if self.cluster.evaluator and (data.mode == "spark" or data.format not in READ_DIRECTLY):
+        if self.cluster.evaluator and (data.mode == "spark" or data.is_sparks_format):
             asked = "mode: spark" if data.mode == "spark" else f"format: {data.format}"
             raise ValueError(
                 f"data.{asked} is read through Spark, and an evaluator reads files itself: set cluster.evaluator: false"
@@ -274,8 +276,7 @@ class JobConfig(Section):
         """Hash of what the stored plan and its cursors depend on: a run can be resumed only while it is the same."""
         # Left out where they are not given, so that runs that began before there were such keys go on.
         absent = {key for key in MOMENT_KEYS if getattr(self.data, key) is None}
-        if self.data.format != TFRECORD:
-            absent |= {"record_types", "record_sample"}
+        absent |= self.data.foreign_keys
         absent |= set() if self.data.options else {"options"}
         depends = {
             "data": self.data.model_dump(exclude=_NOT_PLANNED | absent),

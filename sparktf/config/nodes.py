@@ -68,7 +68,7 @@ class ClusterConfig(Section):
     trainer_memory_mib: PositiveInt = Field(
         default=2048,
         description="Memory of one trainer process in MiB: TensorFlow, the model, rows read ahead. On YARN it is asked "
-        "for as a part of `spark.executor.memoryOverhead`: [yarn.md](yarn.md).",
+        "for as a part of `spark.executor.memoryOverhead`: [yarn.md](../cluster/yarn.md).",
     )
     ps_memory_mib: PositiveInt | None = Field(
         default=None,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import types
 from collections.abc import Iterator, Mapping
 from typing import Annotated, Any, Literal, Union, get_args, get_origin
@@ -18,7 +19,7 @@ from sparktf.config.yaml import dump_yaml
 _HEADER = """\
 # Configuration
 
-<!-- Generated: python -m sparktf.config.page > docs/configuration.md -->
+<!-- Generated: python -m sparktf.config.page > docs/use/configuration.md -->
 
 A run is described by one YAML file. `sparktf check CONFIG` shows what a file means, every default written out, and says
 `ok` or all that is wrong, with the exit code that the run would have. Unknown keys are refused.
@@ -50,7 +51,7 @@ _BOUNDS |= {annotated_types.Le: ("le", "≤")}
 
 
 def reference_page() -> str:
-    """Returns docs/configuration.md."""
+    """Returns docs/use/configuration.md."""
     paths: dict[type[BaseModel], list[str]] = {}
     for path, section in walk_sections(JobConfig):
         paths.setdefault(section, []).append(path or "The file")
@@ -62,7 +63,7 @@ def _section(section: type[BaseModel], titles: Mapping[type[BaseModel], str]) ->
     title = titles[section].replace("<", "&lt;").replace(">", "&gt;")
     rows = (_row(name, field, titles) for name, field in section.model_fields.items())
     table = "\n".join(("| key | type | default | meaning |", "|---|---|---|---|", *rows))
-    return f"## {title}\n\n{(section.__doc__ or '').strip()}\n\n{table}\n"
+    return f"## {title}\n\n{inspect.cleandoc(section.__doc__ or '')}\n\n{table}\n"
 
 
 def _row(name: str, field: FieldInfo, titles: Mapping[type[BaseModel], str]) -> str:

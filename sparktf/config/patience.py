@@ -41,7 +41,10 @@ class WatchedMetric(Section):
 
 
 class EarlyStoppingConfig(WatchedMetric):
-    """Ends the training when a metric gets no better, as Keras's EarlyStopping; see [stopping.md](stopping.md)."""
+    """Ends the training when a metric gets no better, as Keras's EarlyStopping.
+
+    See [stopping.md](../nights/stopping.md).
+    """
 
     KEY: ClassVar = "train.early_stopping"
 
@@ -59,7 +62,9 @@ class EarlyStoppingConfig(WatchedMetric):
 
 
 class ReduceLrConfig(WatchedMetric):
-    """Lowers the learning rate when a metric gets no better, as ReduceLROnPlateau of Keras: [stopping.md](stopping.md).
+    """Lowers the learning rate when a metric gets no better, as Keras's ReduceLROnPlateau.
+
+    See [stopping.md](../nights/stopping.md).
 
     The optimizer needs a learning rate that is a number, not a schedule.
     """

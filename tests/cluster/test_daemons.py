@@ -14,6 +14,11 @@ from minihadoop.waiting import wait_for
 
 DATA = random.Random(7).randbytes(9 * MIB)
 
+pytestmark = pytest.mark.more(
+    "cluster/test_hdfs_storage.py::TestDataNodes::test_a_write_outlives_the_datanode_that_takes_it",
+    "cluster/test_yarn_locality.py::test_nine_of_ten_bytes_are_read_on_their_own_host",
+)
+
 
 def replicas(hadoop: MiniHadoop, path: str) -> list[tuple[str, ...]]:
     """Returns the hosts of each block of a file."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import re
 import threading
@@ -12,6 +13,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+from split import only
 from storage_contract import StorageContract, names_below
 
 from minihadoop import MiniHadoop
@@ -30,6 +32,7 @@ from sparktf.storage.file_systems import FileSystems
 from sparktf.storage.hdfs.hdfs_native import NativeClient
 
 DATA = os.urandom(24 * MIB)
+FAULTS = (MiniHadoop.kill, MiniHadoop.freeze)
 HASTY = Timeouts(connect_s=2, io_s=3, deadline_s=40)
 
 
@@ -187,7 +190,7 @@ class TestReplacing(Unbroken):
 
 
 class TestDataNodes:
-    @pytest.mark.parametrize("fault", [MiniHadoop.kill, MiniHadoop.freeze])
+    @pytest.mark.parametrize("fault", only(MiniHadoop.kill, of=FAULTS))
     def test_a_write_outlives_the_datanode_that_takes_it(
         self, hadoop: MiniHadoop, storage: Storage, root: str, big: Path, fault: Callable[[MiniHadoop, str, str], None]
     ) -> None:
@@ -201,8 +204,9 @@ class TestDataNodes:
         assert names_below(storage, f"{root}/folder") == ["big"]
         assert storage.read_bytes(f"{root}/folder/big") == DATA * 8
 
-    @pytest.mark.parametrize("fault", [MiniHadoop.kill, MiniHadoop.freeze])
-    @pytest.mark.parametrize("web", [False, True])
+    @pytest.mark.parametrize(
+        ("fault", "web"), only(*zip(FAULTS, (False, True), strict=True), of=[*itertools.product(FAULTS, (False, True))])
+    )
     def test_a_read_outlives_the_datanode_that_it_reads_from(
         self,
         hadoop: MiniHadoop,

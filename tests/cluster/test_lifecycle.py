@@ -24,6 +24,10 @@ from minihadoop.waiting import wait_for
 
 MARK = "MINIHADOOP_TEST"
 
+pytestmark = pytest.mark.more(
+    "cluster/test_pack.py::test_every_module_of_driver_agent_and_trainer_comes_from_the_archive",
+)
+
 
 @dataclass
 class Command:

@@ -41,6 +41,10 @@ def run(command: str, folder: Path, environment: dict[str, str]) -> str:
     return done.stdout
 
 
+@pytest.mark.more(
+    "cluster/test_readme.py::test_it_trains_on_the_cluster_of_this_machine",
+    "integration/test_readme.py::test_a_command_does_what_it_says",
+)
 @pytest.mark.parametrize("command", SUBMITS)
 def test_a_submission_to_a_cluster_publishes_a_model(hadoop: MiniHadoop, tmp_path: Path, command: str) -> None:
     copy = readme.fresh_copy(tmp_path)

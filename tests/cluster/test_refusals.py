@@ -19,6 +19,10 @@ from minihadoop.waiting import wait_for
 SYSTEM = ("sh", "cat", "cp", "mkdir", "sleep", "true")
 TOOLS = (*SYSTEM, "ip", "unshare", "nsenter", "setsid", "mount", "hostname", "java", "mvn")
 
+pytestmark = pytest.mark.more(
+    "unit/test_minihadoop.py::test_a_name_that_is_no_label_of_a_domain_is_refused",
+)
+
 
 class Machine:
     """A PATH with the tools that a test wants there to be, and a cache of its own."""

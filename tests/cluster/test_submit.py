@@ -47,6 +47,9 @@ def _nothing_is_left(hadoop: MiniHadoop) -> Iterator[None]:
     )
 
 
+@pytest.mark.more(
+    "cluster/test_yarn_owner.py::test_of_two_submissions_at_once_one_trains_and_publishes_and_the_other_ends_with_2",
+)
 def test_a_run_that_is_done_in_client_mode_returns_0(hadoop: MiniHadoop, tmp_path: Path, lake: str) -> None:
     # In cluster mode, test_yarn_locality asks the same of a run that it needs anyway.
     config = digits_config(tmp_path, lake, cluster={"workers": 1}, submit={"deploy_mode": "client"})
@@ -138,7 +141,7 @@ def test_a_run_that_nobody_waits_for_is_found_by_its_tag_and_ended_over_yarns_re
 REFUSALS = {
     "cluster.trainer_memory_mib=4096": "YARN's queue default gives a container at most 4,096 MiB: lower "
     "cluster.trainer_memory_mib or submit.executor_memory_mib, or have yarn.scheduler.maximum-allocation-mb raised",
-    "submit.queue=nigth": "submit.queue: YARN has no queue nigth; there are: default",
+    "submit.queue=nigth": "submit.queue: nigth is no queue of YARN's: name one of default",
     "train.epoch=3": "train.epoch is unknown: did you mean train.epochs?",
     "model=models.digit:build": "model: there is no module models.digit in ",
 }
@@ -173,6 +176,7 @@ def test_a_dry_run_only_prints(hadoop: MiniHadoop, tmp_path: Path, lake: str) ->
     assert len(hadoop.yarn.applications()) == before
 
 
+@pytest.mark.more("unit/test_submit_yarn.py::test_a_resource_manager_that_is_down_is_waited_for_and_then_named")
 def test_a_resource_manager_that_is_down_is_waited_for(hadoop: MiniHadoop, tmp_path: Path, lake: str) -> None:
     hadoop.kill("resourcemanager")
     too_large = ("--set", "cluster.trainer_memory_mib=4096")
@@ -249,6 +253,7 @@ def until_it_says(submission: Submission, text: str) -> None:
     )
 
 
+@pytest.mark.more("cluster/test_yarn_eight_nights.py::test_five_nights_and_the_morning_after")
 def test_a_driver_that_is_lost_is_replaced_and_the_run_goes_on(hadoop: MiniHadoop, tmp_path: Path, lake: str) -> None:
     config = digits_config(tmp_path, lake, cluster={"workers": 1}, train={"epochs": 40})
     with Submission(hadoop, tmp_path, config) as submission:

@@ -1,4 +1,4 @@
-"""Eight nights of one schedule on YARN as its owners live through them, and the morning after.
+"""Nights of one schedule on YARN as its owners live through them, and the morning after.
 
 Why customers leave turns day by day (`churn.py`), so that a night's model is better than the one before unless
 something is wrong. A run learns from the day before, and is measured by its own day.
@@ -11,6 +11,7 @@ import os
 import re
 import shlex
 import signal
+from collections.abc import Sequence
 from pathlib import Path
 
 import psutil
@@ -27,6 +28,31 @@ from sparktf.results.carried import CarriedVariable
 
 
 @pytest.mark.timeout(1200)
+def test_five_nights_and_the_morning_after(hadoop: MiniHadoop, tmp_path: Path) -> None:
+    """Those of the eight in which YARN and HDFS have a part: nights 4, 5 and 7 are as they are on one machine."""
+    folder = tmp_path / "five"
+    folder.mkdir()
+    nights = Schedule(hadoop, folder)
+    first_night(nights)
+    better_night(nights)
+    late_data(nights)
+    scored(nights)
+    nights.deliver(5)
+    killed_twice(nights)
+    nights.deliver(7)
+    deadline(nights)
+    rolled_back_and_filled_up(nights, [9])
+    looked_at(nights, [1, 2, 3, 6, 8, 9])
+
+
+@pytest.mark.more(
+    "cluster/test_yarn_eight_nights.py::test_five_nights_and_the_morning_after",
+    "integration/test_first_night.py::test_the_first_night_is_as_its_page_says",
+    "integration/test_nightly.py::test_a_night_of_noisy_labels_changes_nothing_for_readers",
+    "integration/test_statistics.py::test_a_night_whose_data_has_drifted_is_refused_and_runs_once_it_is_mended",
+    "trainer/test_warm_start.py::test_a_run_begins_with_another_ones_weights_and_its_tables_entry_by_entry",
+)
+@pytest.mark.timeout(1200)
 def test_eight_nights_and_the_morning_after(hadoop: MiniHadoop, tmp_path: Path) -> None:
     folder = tmp_path / "eight"
     folder.mkdir()
@@ -40,8 +66,9 @@ def test_eight_nights_and_the_morning_after(hadoop: MiniHadoop, tmp_path: Path) 
     killed_twice(nights)
     changed_schema(nights)
     deadline(nights)
-    rolled_back_and_filled_up(nights)
-    looked_at(nights)
+    rolled_back_and_filled_up(nights, [9, 10])
+    looked_at(nights, range(1, 11))
+    looked_at_what_was_kept_back(nights)
 
 
 def first_night(nights: Schedule) -> None:
@@ -185,6 +212,7 @@ def changed_schema(nights: Schedule) -> None:
 def deadline(nights: Schedule) -> None:
     """Night 8: its epochs would last until noon; it ends in time for its deadline, with a model."""
     nights.deliver(8)
+    version = nights.current() + 1
     stop = dt.datetime.now(dt.UTC) + dt.timedelta(seconds=1.5 * nights.slowest_start_s + 5)
     due = (stop + dt.timedelta(minutes=2)).replace(second=0, microsecond=0)
     reserve_s = round((due - stop).total_seconds())
@@ -194,59 +222,71 @@ def deadline(nights: Schedule) -> None:
         *("--set", "train.epochs=100000"),
         *("--set", f"train.deadline={due:%H:%M} UTC", "--set", f"train.reserve={reserve_s}s"),
     )
-    nights.assert_published(6, day=8)
-    assert dt.datetime.fromisoformat(nights.manifest(6)["published"]) < due
+    nights.assert_published(version, day=8)
+    assert dt.datetime.fromisoformat(nights.manifest(version)["published"]) < due
     assert night.result.stopped is not None
     assert "deadline" in night.result.stopped.text
     assert night.result.stopped.text in night.said
     assert 0 < night.result.epochs < 100_000
 
 
-def rolled_back_and_filled_up(nights: Schedule) -> None:
-    """The morning: the model of night 8 is taken back; two days that nobody ran are filled in, each upon the last."""
+def rolled_back_and_filled_up(nights: Schedule, days: Sequence[int]) -> None:
+    """The morning: the model of night 8 is taken back; days that nobody ran are filled in, each upon the last."""
+    withdrawn = nights.current()
+    before = withdrawn - 1
     said = nights.sparktf("rollback", "churn")
-    assert "version 5 is current, and no longer 6" in said
-    assert (nights.current(), nights.versions()) == (5, [1, 2, 3, 4, 5])
-    for day in (9, 10):
+    assert f"version {before} is current, and no longer {withdrawn}" in said
+    assert (nights.current(), nights.versions()) == (before, [*range(1, withdrawn)])
+    for day in days:
         nights.deliver(day)
-    said = nights.sparktf("backfill", "job.yaml", "--from", date_of(8), "--to", date_of(10))
+    said = nights.sparktf("backfill", "job.yaml", "--from", date_of(8), "--to", date_of(days[-1]))
     assert re.search(rf"{date_of(8)}.*done before", said)
-    nights.assert_published(8, day=10)
-    for day, (version, before) in {9: (7, 5), 10: (8, 7)}.items():
+    newest = withdrawn + len(days)
+    nights.assert_published(newest, day=days[-1])
+    for version, day in enumerate(days, start=withdrawn + 1):
         result = nights.result(day)
         assert (result.verdict, result.extra["published"]) == (0, version)
         assert result.carried is not None
         assert result.carried.source == f"version {before}"
         assert [(rows.planned, rows.trained, rows.complete) for rows in result.rows] == [(ROWS, ROWS, True)] * EPOCHS
-    assert nights.versions() == [1, 2, 3, 4, 5, 7, 8]
+        before = version
+    assert nights.versions() == [*range(1, withdrawn), *range(withdrawn + 1, newest + 1)]
 
 
-def looked_at(nights: Schedule) -> None:
-    """What people look at tells of all that: the list, a night, two nights beside each other, and the pages."""
+def looked_at(nights: Schedule, days: Sequence[int]) -> None:
+    """What people look at tells of all nights: the list, the models, and the pages."""
     listed = nights.sparktf("runs", "churn").splitlines()[1:]
-    assert sorted(line.split()[0] for line in listed) == [f"churn/{date_of(day)}" for day in range(1, 11)]
+    assert sorted(line.split()[0] for line in listed) == [f"churn/{date_of(day)}" for day in days]
+    newest = nights.current()
+    withdrawn = newest - sum(day > 8 for day in days)
+    models = nights.sparktf("models", "churn")
+    assert re.search(rf" {newest} .*current .*{date_of(days[-1])}", models), models
+    assert re.search(rf" {withdrawn} .*withdrawn .*{date_of(8)}", models), models
+
+    index = nights.page("index.html")
+    links = [link.get("href") for link in index.iter("a") if link.getparent().tag == "th"]
+    assert links == [f"{date_of(day)}/report.html" for day in reversed(days)]
+    assert_page(nights, 6, "Published version 4", "good enough beside version 3")
+    assert_page(nights, 8, f"Published version {withdrawn}", f"good enough beside version {withdrawn - 1}")
+
+
+def looked_at_what_was_kept_back(nights: Schedule) -> None:
+    """And of nights that went badly: the list, a night, two nights beside each other, and the pages."""
     failed = nights.sparktf("runs", "churn", "--failed").splitlines()[1:]
     assert [re.findall(r"gated|data refused", line)[0] for line in failed] == ["gated", "data refused"]
     assert "the gate keeps version 3" in nights.sparktf("show", f"churn/{date_of(5)}")
     different = nights.sparktf("diff", f"churn/{date_of(6)}", f"churn/{date_of(7)}")
     assert re.search(r"data\.inputs\.tenure\b.*tenure", different), different
     assert re.search(r"validation auc\b.*[+-]0\.\d+", different), different
-    models = nights.sparktf("models", "churn")
-    assert re.search(rf" 8 .*current .*{date_of(10)}", models), models
-    assert re.search(rf" 6 .*withdrawn .*{date_of(8)}", models), models
+    assert_page(nights, 4, "Data refused", "column calls: the greatest value is")
+    assert_page(nights, 5, "Kept the champion, version 3", "auc is worse")
 
-    index = nights.page("index.html")
-    links = [link.get("href") for link in index.iter("a") if link.getparent().tag == "th"]
-    assert links == [f"{date_of(day)}/report.html" for day in range(10, 0, -1)]
-    for day, title, reason in (
-        (4, "Data refused", "column calls: the greatest value is"),
-        (5, "Kept the champion, version 3", "auc is worse"),
-        (6, "Published version 4", "good enough beside version 3"),
-        (8, "Published version 6", "good enough beside version 5"),
-    ):
-        page = nights.page(f"{date_of(day)}/report.html")
-        assert page.findtext(".//h1") == title
-        assert reason in page.findtext(".//p[@class='reason']")
+
+def assert_page(nights: Schedule, day: int, title: str, reason: str) -> None:
+    """Asserts what a night's page says in the first place."""
+    page = nights.page(f"{date_of(day)}/report.html")
+    assert page.findtext(".//h1") == title
+    assert reason in page.findtext(".//p[@class='reason']")
 
 
 # ---- what is so of several nights ----

@@ -30,6 +30,11 @@ def few_clicks(shared_cluster: MiniHadoop) -> str:
     return "/lake/few"
 
 
+@pytest.mark.more(
+    "cluster/test_hdfs_storage.py::TestNameNode::test_a_restart_is_waited_out_by_whatever_is_under_way",
+    "cluster/test_hdfs_commit.py::test_a_reader_never_sees_half_a_checkpoint_while_datanodes_die",
+    "cluster/test_hdfs_training.py::test_a_checkpoint_that_hdfs_does_not_take_is_a_warning_and_the_last_must_arrive",
+)
 @pytest.mark.timeout(900)
 def test_training_outlives_what_hdfs_suffers_and_the_last_commit_stays_whole(
     hadoop: MiniHadoop, few_clicks: str, tmp_path: Path
@@ -160,6 +165,10 @@ def test_a_container_killed_for_its_memory_names_the_setting(
     assert "containerlogs" in cause.log
 
 
+@pytest.mark.more(
+    "integration/test_spark_refusals.py::test_an_output_that_cannot_be_written_is_refused",
+    "cluster/test_hdfs_storage.py::TestRefusals::test_another_users_file_is_named_with_its_cluster",
+)
 def test_an_output_that_may_not_be_written_is_found_before_anything_is_held(
     hadoop: MiniHadoop, few_clicks: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -133,6 +133,10 @@ def test_what_sparktf_plan_says_is_what_the_run_has_done(
     assert "again" not in hadoop.hdfs.names("/runs/clicks"), "nothing is written"
 
 
+@pytest.mark.more(
+    "cluster/test_yarn_locality.py::test_nine_of_ten_bytes_are_read_on_their_own_host",
+    "integration/test_spark_dataframes.py::test_a_dataframe_handed_to_train_is_trained_on_with_the_rows_that_spark_collects",
+)
 @pytest.mark.timeout(600)
 def test_without_placement_and_locality_the_report_says_what_chance_gives(
     hadoop: MiniHadoop, clicks: str, beside: Measured, tmp_path: Path

@@ -7,7 +7,7 @@ from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
-from cluster.submission import Submission, digits_config, put_digits
+from cluster.submission import Submission, digits_config, put_digits, tags
 
 from minihadoop import MiniHadoop
 
@@ -32,12 +32,15 @@ def test_of_two_submissions_at_once_one_trains_and_publishes_and_the_other_ends_
         for name in ("one", "other"):
             (tmp_path / name).mkdir()
             job = {**config, "publish": {}}
-            submissions.append(stack.enter_context(Submission(hadoop, tmp_path / name, job, "--run-id", RUN)))
+            submissions.append(
+                stack.enter_context(Submission(hadoop, tmp_path / name, job, "--run-id", RUN, *tags("digits")))
+            )
         codes = [submission.wait() for submission in submissions]
         said = [submission.output() for submission in submissions]
     assert sorted(codes) == [0, 7], "\n".join(said)
     owner, other = (submissions[codes.index(code)] for code in (0, 7))
     assert f"run digits/{RUN} is owned by application {owner.application().id}" in other.output()
+    owner.assert_is_done("client", RUN, epochs=20)
     result = owner.result(RUN)
     assert result.application == owner.application().id
     assert len(result.attempts) == 1, "the container had room for the process that tries the model out"

@@ -54,6 +54,10 @@ SPECULATION = {
 }
 
 
+@pytest.mark.more(
+    "unit/test_staging.py::TestSplits::test_of_two_feeders_of_a_split_the_first_that_ends_wins",
+    "integration/test_rdd_feed.py::test_a_feeder_on_executors_that_fails_midway_is_tried_again_and_rows_are_read_by_name",
+)
 @pytest.mark.timeout(600)
 def test_a_speculative_copy_of_a_slow_feeder_brings_no_row_twice(
     hadoop: MiniHadoop, watch: Watch, tmp_path: Path

@@ -43,6 +43,9 @@ def program(hadoop: MiniHadoop, folder: Path, master: str, *steps: str, user: st
     return {word: json.loads(rest) for word, _, rest in lines if word in steps}
 
 
+@pytest.mark.more(
+    "integration/test_spark_ml.py::test_a_cross_validated_pipeline_of_two_workers_predicts_the_same_where_somebody_else_loads_it",
+)
 @pytest.mark.timeout(600)
 def test_a_pipeline_that_cross_validation_has_found_on_yarn_predicts_the_same_for_another_user(
     hadoop: MiniHadoop, tmp_path: Path

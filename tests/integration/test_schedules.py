@@ -61,7 +61,7 @@ def cron_lines(text: str) -> tuple[dict[str, str], str]:
 
 
 class Installed:
-    """`/opt/churn` as docs/scheduling.md has it installed, but in a folder of the test's."""
+    """`/opt/churn` as docs/nights/scheduling.md has it installed, but in a folder of the test's."""
 
     def __init__(self, folder: Path, sandbox: Sandbox, config: Mapping[str, Any]) -> None:
         self._folder = folder
@@ -96,6 +96,10 @@ class Installed:
         return (SCHEDULES / name).read_text(encoding="utf-8").replace("/opt/churn", str(self._folder))
 
 
+@pytest.mark.more(
+    "integration/test_first_night.py::test_the_first_night_is_as_its_page_says",
+    "unit/test_schedules.py::test_what_does_not_come_right_is_told_after_the_last_try",
+)
 def test_crons_line_tells_of_data_that_has_not_come_and_is_silent_once_it_has(sandbox: Sandbox, tmp_path: Path) -> None:
     lake = tmp_path / "lake"
     write_rows(lake / "date=2026-11-01", [ROWS])

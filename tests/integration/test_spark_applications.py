@@ -11,6 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 from integration.application import Application
 from integration.rows import job
+from split import only
 
 from sparktf import Verdict
 
@@ -39,7 +40,7 @@ def test_a_training_that_asks_for_more_nodes_than_the_last_one_gets_them(local: 
     assert "waiting for nodes" not in third.output, "there are enough"
 
 
-@pytest.mark.parametrize("shipped", ["beside the script", "by --py-files"])
+@pytest.mark.parametrize("shipped", only("by --py-files", of=["beside the script", "by --py-files"]))
 def test_prepare_makes_assets_that_reach_the_model_and_its_export(
     local: Application, rows: Path, tmp_path: Path, shipped: str
 ) -> None:

@@ -136,6 +136,10 @@ def check_books(run: RunFolder, done: RunResult, ids: Iterable[int], lost: Waiti
     return attempt
 
 
+@pytest.mark.more(
+    "integration/test_spark_async.py::test_rows_are_trained_once_an_epoch_also_where_an_executor_is_killed_that_feeds_them",
+    "trainer/test_scheduled_loop.py::test_rows_and_updates_are_exact_also_where_a_worker_is_lost_and_after_a_resume",
+)
 def test_rows_of_an_rdd_are_trained_once_an_epoch_in_a_loop_of_the_users_own_also_those_of_a_killed_worker(
     cluster: Application, barrier: Gates
 ) -> None:

@@ -80,6 +80,10 @@ def test_prepare_sees_the_rows_of_a_query_that_are_trained_on(local: Application
     assert json.loads((local.run(config, "r").path / "assets.json").read_text())["rows"] == 105
 
 
+@pytest.mark.more(
+    "integration/test_dataframe_feed.py::TestSources::test_three_epochs_have_each_row_once_each",
+    "integration/test_plain_scan.py::test_anything_else_is_not_and_says_why",
+)
 def test_a_join_is_read_through_spark_and_the_reason_is_said(local: Application, days: Path, watch: Watch) -> None:
     rows = f"select {COLUMNS} from parquet.`{days}`"
     query = f"select l.id, l.a, r.b, r.y from ({rows}) l join ({rows}) r on l.id = r.id"

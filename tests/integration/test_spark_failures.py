@@ -18,6 +18,7 @@ from integration.rows import job
 from integration.sandbox import Sandbox
 from integration.submit import Submit
 from integration.watch import Held, Watch
+from split import only
 
 from sparktf import Verdict
 
@@ -83,7 +84,7 @@ def test_a_models_error_is_the_root_cause_within_seconds_and_nothing_is_left(san
     ("function", "cause"),
     [
         ("build_bad_call", "KeyError: half (failing.py:"),
-        ("build_bad_loss", "NameError: name 'missing_name' is not defined"),
+        pytest.param("build_bad_loss", "NameError: name 'missing_name' is not defined", marks=pytest.mark.more),
     ],
 )
 def test_an_error_inside_of_training_is_told_by_the_line_that_raised_it(
@@ -157,6 +158,10 @@ def test_a_run_outlives_a_killed_trainer_a_killed_executor_and_a_frozen_executor
     assert not cluster.family.trainers()
 
 
+@pytest.mark.more(
+    "unit/test_attempt.py::test_a_frozen_trainer_is_the_cause_although_its_peer_fails_before_its_silence_shows",
+    "unit/test_peers.py::test_the_node_that_tensorflow_means_is_named",
+)
 def test_a_frozen_trainer_is_the_cause_although_tensorflow_fails_its_peer_first(
     cluster: Application, rows: Path, watch: Watch
 ) -> None:
@@ -213,7 +218,7 @@ def test_with_one_attempt_a_killed_trainer_ends_the_run_as_infrastructure_with_i
     assert local.run(config, "r").result().verdict is Verdict.INFRASTRUCTURE
 
 
-@pytest.mark.parametrize("killed", ["driver", "jvm"])
+@pytest.mark.parametrize("killed", only("driver", of=["driver", "jvm"]))
 def test_no_trainer_outlives_a_killed_driver(sandbox: Sandbox, rows: Path, watch: Watch, killed: str) -> None:
     config = watched_job(rows, sandbox.runs, watch, cluster={"strategy": "single", "workers": 1})
     watch.hold()
@@ -227,6 +232,11 @@ def test_no_trainer_outlives_a_killed_driver(sandbox: Sandbox, rows: Path, watch
     assert not [path for path in sandbox.leftovers() if "sparktf-" in path]
 
 
+@pytest.mark.more(
+    "trainer/test_failure.py::test_a_checkpoint_that_a_full_local_disk_does_not_take_ends_no_attempt",
+    "cluster/test_hdfs_training.py::test_a_last_checkpoint_that_hdfs_does_not_take_ends_the_run_with_its_error",
+    "simulation/test_cases.py::test_the_simulator_finds_it",
+)
 def test_a_full_disk_ends_a_run_with_its_name_and_nothing_is_trained_again(
     sandbox: Sandbox, rows: Path, watch: Watch
 ) -> None:
@@ -253,6 +263,11 @@ def test_a_full_disk_ends_a_run_with_its_name_and_nothing_is_trained_again(
     assert not application.close()
 
 
+@pytest.mark.more(
+    "unit/test_fence.py::test_frozen_before_any_operation_a_driver_changes_nothing_of_what_its_successor_has_done",
+    "simulation/test_cases.py::test_the_simulator_finds_it",
+    "cluster/test_hdfs_commit.py::test_a_committer_that_is_fenced_off_cannot_commit",
+)
 def test_a_driver_thawed_after_its_successors_publish_changes_nothing_and_says_why(
     sandbox: Sandbox, local: Application, rows: Path, watch: Watch
 ) -> None:
@@ -281,6 +296,10 @@ def test_a_driver_thawed_after_its_successors_publish_changes_nothing_and_says_w
     assert not sandbox.family.wait()
 
 
+@pytest.mark.more(
+    "unit/test_ownership.py::test_of_two_that_begin_at_once_one_owns_the_run_in_whatever_order_their_calls_come",
+    "cluster/test_yarn_owner.py::test_of_two_submissions_at_once_one_trains_and_publishes_and_the_other_ends_with_2",
+)
 def test_of_two_submissions_one_trains_and_the_other_ends_with_7_or_waits_and_repeats_its_result(
     sandbox: Sandbox, local: Application, rows: Path, watch: Watch
 ) -> None:

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pyarrow.parquet as pq
+import pytest
 from integration.application import Application
 from integration.processes import wait_for
 from integration.sandbox import Sandbox
@@ -22,6 +23,9 @@ def test_a_pipeline_with_vectors_is_fitted_saved_and_predicts_the_same_when_it_i
     assert np.mean((labels - predictions) ** 2) < 0.1 * np.var(labels)
 
 
+@pytest.mark.more(
+    "integration/test_spark_ml.py::test_a_search_over_a_pipeline_of_classes_shares_its_nodes_and_is_saved_with_all_of_its_models",
+)
 def test_a_classifier_has_the_columns_that_sparks_evaluators_ask_for(local: Application, rows: Path) -> None:
     found = np.array(local.collect("cases.pipelines:classification", lake=str(rows)), float)
     _, labels, predictions, chances, areas = found.T
@@ -30,6 +34,10 @@ def test_a_classifier_has_the_columns_that_sparks_evaluators_ask_for(local: Appl
     assert areas[0] > 0.95
 
 
+@pytest.mark.more(
+    "integration/test_spark_ml.py::test_a_search_over_a_pipeline_of_classes_shares_its_nodes_and_is_saved_with_all_of_its_models",
+    "integration/test_spark_ml.py::test_a_cross_validated_pipeline_of_two_workers_predicts_the_same_where_somebody_else_loads_it",
+)
 def test_cross_validation_finds_the_better_of_two_and_trains_it_on_all_rows(local: Application, rows: Path) -> None:
     found = local.collect("cases.pipelines:validation", lake=str(rows))
     assert len(found) == 5

@@ -19,6 +19,7 @@ from integration.rows import job, write_rows
 from integration.sandbox import REPO, Sandbox
 from integration.submit import Submit
 from lakes import write_file
+from split import only
 
 from sparktf import Verdict
 
@@ -115,6 +116,9 @@ BAD_DATA = {
     "a file with a broken page": Bad(torn_page, {}, "CorruptFileError", r"part-1\.parquet"),
 }
 
+OF_EACH_PLACE = ("a missing source", "an unknown column", "a null", "a file with a broken page")
+"""Found by the driver's listing, by its plan, and by trainers, in a value and in a page; unit tests have them all."""
+
 BAD_MODELS = {
     "no such function": ("cases.odd:bild", r"module 'cases\.odd' has no function 'bild' \(it has: .*not_compiled"),
     "not a model": ("cases.odd:nothing", r"cases\.odd:nothing .*compiled"),
@@ -123,7 +127,7 @@ BAD_MODELS = {
 }
 
 
-@pytest.mark.parametrize("name", BAD_DATA)
+@pytest.mark.parametrize("name", only(*OF_EACH_PLACE, of=[*BAD_DATA]))
 def test_bad_data_is_refused(local: Application, tmp_path: Path, name: str) -> None:
     bad = BAD_DATA[name]
     config = job(bad.lake(tmp_path / "lake"), tmp_path / "runs", "cases.watched:build", cluster=SINGLE)
@@ -136,7 +140,7 @@ def test_bad_data_is_refused(local: Application, tmp_path: Path, name: str) -> N
     assert not local.family.trainers()
 
 
-@pytest.mark.parametrize("name", BAD_MODELS)
+@pytest.mark.parametrize("name", only("an input that no column feeds", of=[*BAD_MODELS]))
 def test_a_bad_model_is_refused(local: Application, rows: Path, tmp_path: Path, name: str) -> None:
     model, says = BAD_MODELS[name]
     config = job(rows, tmp_path / "runs", model, cluster=SINGLE)
@@ -170,11 +174,21 @@ def test_an_output_that_cannot_be_written_is_refused(local: Application, rows: P
 @pytest.mark.parametrize(
     ("conf", "sections", "code", "says"),
     [
-        ({"spark.dynamicAllocation.enabled": "true"}, {}, 2, "spark.dynamicAllocation.enabled=false"),
-        ({}, {"train": {"batch_sise": 3}}, 2, "train.batch_sise is unknown: did you mean train.batch_size?"),
-        ({}, {"data": {"path": "/nowhere"}}, 3, "data.path: /nowhere does not exist"),
+        pytest.param(
+            *({"spark.dynamicAllocation.enabled": "true"}, {}, 2, "spark.dynamicAllocation.enabled=false"),
+            id="dynamic allocation",
+        ),
+        pytest.param(
+            *({}, {"train": {"batch_sise": 3}}, 2, "train.batch_sise is unknown: did you mean train.batch_size?"),
+            id="an unknown key",
+            marks=pytest.mark.more,
+        ),
+        pytest.param(
+            *({}, {"data": {"path": "/nowhere"}}, 3, "data.path: /nowhere does not exist"),
+            id="a missing source",
+            marks=pytest.mark.more,
+        ),
     ],
-    ids=["dynamic allocation", "an unknown key", "a missing source"],
 )
 def test_spark_submit_ends_with_the_verdict_and_one_line(
     sandbox: Sandbox, tmp_path: Path, conf: dict[str, str], sections: dict[str, Any], code: int, says: str

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import pytest
 from integration.application import Application
 from integration.processes import wait_for
 from integration.rows import job
@@ -84,6 +85,9 @@ def test_sigterm_to_spark_submit_stops_everything(sandbox: Sandbox, rows: Path, 
     assert error.type == "RunInterruptedError"
 
 
+@pytest.mark.more(
+    "integration/test_notebooks.py::test_cells_train_their_functions_and_outlive_what_fails_and_what_is_interrupted",
+)
 def test_ctrl_c_in_a_notebook_stops_the_run_and_leaves_the_session(
     local: Application, rows: Path, watch: Watch
 ) -> None:
@@ -101,6 +105,10 @@ def test_ctrl_c_in_a_notebook_stops_the_run_and_leaves_the_session(
     assert local.train(config, "r").done.rows_trained == 2 * ROWS
 
 
+@pytest.mark.more(
+    "unit/test_history.py::test_a_result_that_is_repeated_is_not_kept_again",
+    "unit/test_gated_runs.py::test_the_verdict_is_final_and_a_person_may_promote_the_model_all_the_same",
+)
 def test_a_run_that_is_done_repeats_its_result_without_training(local: Application, rows: Path, watch: Watch) -> None:
     config = job(
         rows, local.sandbox.runs, "cases.watched:build", name="repeated", params=watch.params(), cluster=SINGLE

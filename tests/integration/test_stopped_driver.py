@@ -32,7 +32,13 @@ def stop_driver(family: Family, for_s: float) -> None:
     driver.resume()
 
 
-@pytest.mark.parametrize("cluster", [{"workers": 2}, SERVED], ids=["lockstep", "parameter_server"])
+@pytest.mark.parametrize(
+    "cluster",
+    [
+        pytest.param({"workers": 2}, id="lockstep"),
+        pytest.param(SERVED, id="parameter_server", marks=pytest.mark.more),
+    ],
+)
 def test_a_training_goes_on_without_a_loss(
     cluster: dict[str, Any], local: Application, rows: Path, watch: Watch
 ) -> None:
@@ -56,6 +62,10 @@ def test_a_training_goes_on_without_a_loss(
     assert (attempt.losses, attempt.failures, result.rows_trained) == ((), (), ROWS)
 
 
+@pytest.mark.more(
+    "integration/test_stopped_driver.py::test_a_training_goes_on_without_a_loss",
+    "simulation/test_seeds.py::test_drivers_that_stand_still_while_all_nodes_are_well_lose_nothing",
+)
 def test_a_program_of_tensorflowonspark_goes_on(local: Application, tmp_path: Path) -> None:
     with ThreadPoolExecutor(1) as beside:
         program = beside.submit(local.collect, "cases.guests:waiting", folder=str(tmp_path))

@@ -16,6 +16,7 @@ from integration.rows import job
 from integration.sandbox import Sandbox
 from integration.stranger import Trap, listeners, look
 from integration.watch import Watch
+from split import only
 
 ROWS = sum(SIZES)
 
@@ -25,6 +26,9 @@ def told(folder: Path) -> list[Any]:
     return [json.loads(path.read_text()) for path in sorted(folder.glob("*.json"))]
 
 
+@pytest.mark.more(
+    "integration/test_tensorflowonspark_scripts.py::test_the_same_rows_come_to_the_same_nodes_from_uneven_partitions",
+)
 def test_every_row_comes_once_an_epoch_as_it_was_and_workers_get_as_many(local: Application, tmp_path: Path) -> None:
     [[said]] = local.collect("cases.guests:feeding", folder=str(tmp_path))
     nodes = told(tmp_path)
@@ -55,11 +59,15 @@ def test_workers_that_train_together_end_together_however_the_partitions_are(
     assert first["weights"] == second["weights"] != [0, 0]
 
 
+@pytest.mark.more("integration/test_tensorflowonspark_scripts.py::test_results_of_rows_are_the_same_in_the_same_order")
 def test_results_come_back_in_the_order_of_the_rows(local: Application) -> None:
     found = local.collect("cases.guests:inference")
     assert found == [[i, i * i, f"é{i}"] for i in range(ROWS)]
 
 
+@pytest.mark.more(
+    "integration/test_tensorflowonspark_scripts.py::test_parameter_servers_beside_the_driver_serve_until_the_others_are_done",
+)
 def test_a_parameter_server_is_there_as_long_as_others_work(local: Application, tmp_path: Path) -> None:
     [[said]] = local.collect("cases.guests:servers", folder=str(tmp_path))
     assert (tmp_path / "total").read_text() == "20.0"
@@ -68,7 +76,8 @@ def test_a_parameter_server_is_there_as_long_as_others_work(local: Application, 
 
 
 @pytest.mark.parametrize(
-    ("when", "stages"), [("before", ("run", "train")), ("during", ("train",)), ("after", ("shutdown",))]
+    ("when", "stages"),
+    only(("during", ("train",)), of=[("before", ("run", "train")), ("during", ("train",)), ("after", ("shutdown",))]),
 )
 def test_what_a_function_raises_ends_the_program_with_its_traceback(
     when: str, stages: tuple[str, ...], local: Application
@@ -82,6 +91,7 @@ def test_what_a_function_raises_ends_the_program_with_its_traceback(
     assert not local.family.trainers()
 
 
+@pytest.mark.more("integration/test_tensorflowonspark_scripts.py::test_a_feed_is_ended_by_who_has_enough")
 def test_rows_that_nobody_wants_any_more_are_dropped(local: Application, tmp_path: Path) -> None:
     local.collect("cases.guests:terminated", folder=str(tmp_path))
     assert told(tmp_path) == [30, 30]
@@ -96,6 +106,7 @@ def test_streams_are_refused_by_name_and_the_cluster_goes_on(local: Application,
     assert told(tmp_path) == [30]
 
 
+@pytest.mark.more("integration/test_tensorflowonspark_scripts.py::test_instances_beside_each_other_are_told_the_same")
 def test_instances_beside_each_other_are_alone(local: Application, tmp_path: Path) -> None:
     local.collect("cases.guests:parallel", folder=str(tmp_path))
     found = told(tmp_path)
@@ -103,6 +114,9 @@ def test_instances_beside_each_other_are_alone(local: Application, tmp_path: Pat
     assert len({pid for _, _, pid, _ in found}) == 3
 
 
+@pytest.mark.more(
+    "integration/test_tensorflowonspark_scripts.py::test_an_estimator_and_its_model_give_the_same_columns",
+)
 def test_an_estimator_learns_columns_and_its_saved_model_scores_them(local: Application, tmp_path: Path) -> None:
     found = local.collect("cases.guests:pipeline", folder=str(tmp_path))
     expected = [2.0 * (i % 7) - (i % 5) for i in range(500)]
@@ -136,7 +150,7 @@ def test_the_package_itself_reserves_executors_for_a_training_of_ours_and_nobody
         watch.release()
         done = application.outcome().done
         assert not trap.has_caught
-        # Beside Spark's own JVMs, TensorFlow alone listens beyond loopback: docs/security.md says so.
+        # Beside Spark's own JVMs, TensorFlow alone listens beyond loopback: docs/cluster/security.md says so.
         assert {where.pid for where in tcp if where.host != "127.0.0.1" and where.pid not in sparks} == {
             one.pid for one in held
         }

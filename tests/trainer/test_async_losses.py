@@ -115,6 +115,10 @@ def job(folder: Path, *, data: Mapping[str, Any] = MappingProxyType({}), **param
     )
 
 
+@pytest.mark.more(
+    "integration/test_spark_async.py::test_training_goes_on_without_a_killed_executor_and_another_worker_joins",
+    "simulation/test_seeds.py::test_successors_join_the_attempt_that_has_lost_workers",
+)
 def test_training_goes_on_without_lost_workers_and_their_successors_join_it(lossy: Lossy) -> None:
     result = lossy.result
     attempt = result.attempts[0]
@@ -140,6 +144,10 @@ def test_training_goes_on_without_lost_workers_and_their_successors_join_it(loss
     assert all(not failure.node.startswith("worker") for failure in attempt.failures)
 
 
+@pytest.mark.more(
+    "unit/test_asynchronous.py::test_a_place_that_nobody_takes_in_time_gets_a_stand_in_and_then_whoever_comes_late",
+    "trainer/test_joining.py::test_a_place_that_nobody_takes_has_a_server_that_executes_nothing_until_somebody_comes",
+)
 def test_training_goes_on_without_a_worker_whose_place_nobody_takes_until_somebody_comes(lossy: Lossy) -> None:
     result = lossy.result
     attempt = result.attempts[0]
@@ -152,6 +160,10 @@ def test_training_goes_on_without_a_worker_whose_place_nobody_takes_until_somebo
     assert attempt.losses[6].node == "worker 0", "lost meanwhile, and followed"
 
 
+@pytest.mark.more(
+    "unit/test_asynchronous.py::test_two_workers_lost_at_once_are_both_followed",
+    "trainer/test_joining.py::test_two_workers_that_are_lost_at_once_join_one_right_after_the_other",
+)
 def test_workers_that_are_lost_at_once_are_both_back_as_soon_as_somebody_listens_in_their_places(
     lossy: Lossy,
 ) -> None:
@@ -161,6 +173,10 @@ def test_workers_that_are_lost_at_once_are_both_back_as_soon_as_somebody_listens
     assert max(back_us) - last_us < KNOBS.reconnect_s * 1e6
 
 
+@pytest.mark.more(
+    "simulation/test_cases.py::test_the_simulator_finds_it",
+    "trainer/test_scheduled_loop.py::test_rows_and_updates_are_exact_also_where_a_worker_is_lost_and_after_a_resume",
+)
 def test_no_row_is_missing_whoever_is_lost_and_those_trained_twice_are_told_of(lossy: Lossy) -> None:
     result = lossy.result
     updates = lossy.first_epoch()
@@ -175,6 +191,10 @@ def test_no_row_is_missing_whoever_is_lost_and_those_trained_twice_are_told_of(l
     assert {update.trainer for update in updates} == {f"worker-{name}" for name in names}
 
 
+@pytest.mark.more(
+    "trainer/test_asynchronous.py::test_a_run_goes_on_exactly_under_another_strategy_and_on_other_numbers_of_nodes",
+    "unit/test_usage.py::test_a_successors_use_is_added_to_that_of_the_one_before",
+)
 def test_each_node_tells_what_it_has_used_whoever_has_had_its_place(lossy: Lossy) -> None:
     attempt = lossy.result.attempts[0]
     telling = {node.node for node in attempt.nodes if node.usage is not None}
@@ -192,6 +212,10 @@ def test_each_node_tells_what_it_has_used_whoever_has_had_its_place(lossy: Lossy
             assert node.made.steps_s == pytest.approx(node.made.steps / usage.work.seconds)
 
 
+@pytest.mark.more(
+    "unit/test_asynchronous.py::test_without_a_coordinator_or_a_server_there_is_a_new_attempt",
+    "simulation/test_cases.py::test_the_simulator_finds_it",
+)
 def test_a_lost_server_or_coordinator_is_named_and_the_next_attempt_goes_on_from_the_last_checkpoint(
     lossy: Lossy, elsewhere: ProcessPoolExecutor
 ) -> None:
@@ -213,6 +237,9 @@ def test_a_lost_server_or_coordinator_is_named_and_the_next_attempt_goes_on_from
     assert result.steps == elsewhere.submit(reference.iterations, result.checkpoint).result()
 
 
+@pytest.mark.more(
+    "trainer/test_aggregated.py::test_a_stuck_worker_costs_the_others_nothing_where_an_update_takes_fewer_and_nor_does_a_lost_one",
+)
 def test_successors_have_the_vocabulary_and_the_exported_model_is_the_one_that_was_trained(
     lossy: Lossy, elsewhere: ProcessPoolExecutor
 ) -> None:
@@ -227,8 +254,9 @@ def test_successors_have_the_vocabulary_and_the_exported_model_is_the_one_that_w
 
 
 def test_a_value_that_a_worker_refuses_ends_the_run_with_its_place_and_no_other_attempt(
-    tmp_path: Path, gang: LocalGang
+    tmp_path: Path, gang: LocalGang, gate: Gate
 ) -> None:
+    gate.open(0)
     rows = lake.write(tmp_path / "lake", [40, 40, 40]).slice(40, 40)
     x0 = pa.array([*rows["x0"].to_pylist()[:17], None, *rows["x0"].to_pylist()[18:]], pa.float32())
     rows = rows.set_column(rows.column_names.index("x0"), "x0", x0)
@@ -243,6 +271,9 @@ def test_a_value_that_a_worker_refuses_ends_the_run_with_its_place_and_no_other_
     assert [attempt.losses for attempt in result.attempts] == [()]
 
 
+@pytest.mark.more(
+    "unit/test_asynchronous.py::test_a_coordinator_that_waits_for_a_frozen_worker_has_time_until_that_is_ended",
+)
 def test_a_worker_that_freezes_while_the_coordinator_traces_a_function_is_lost_alone(
     tmp_path: Path, gang: LocalGang, gate: Gate
 ) -> None:

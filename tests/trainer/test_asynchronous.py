@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from split import only
 from trainer import lake, reference
 from trainer.local_gang import LocalGang, updates_of
 from trainer.results import accounts, steps_saved
@@ -42,7 +43,7 @@ def log_of(result: RunResult, trainer: str) -> str:
     return Path(result.path, "logs", f"{result.attempts[-1].attempt:03d}-{trainer}.log").read_text()
 
 
-@pytest.mark.parametrize("flavour", FLAVOURS)
+@pytest.mark.parametrize("flavour", only("keras", of=FLAVOURS))
 def test_a_run_goes_on_exactly_under_another_strategy_and_on_other_numbers_of_nodes(
     flavour: str, tmp_path: Path, gang: LocalGang, elsewhere: ProcessPoolExecutor
 ) -> None:

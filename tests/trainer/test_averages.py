@@ -25,10 +25,10 @@ TOLERANCE = 1e-5
     ("flavour", "first", "second", "train"),
     [
         ("keras", ONE_PROCESS, TWO_WORKERS, {}),
-        ("keras", TWO_DEVICES, SERVED, {}),
+        pytest.param("keras", TWO_DEVICES, SERVED, {}, marks=pytest.mark.more),
         ("tf_keras", SERVED, TWO_DEVICES, {}),
-        ("tf_keras", TWO_WORKERS, ONE_PROCESS, {}),
-        ("keras", SERVED, SERVED, TOGETHER),
+        pytest.param("tf_keras", TWO_WORKERS, ONE_PROCESS, {}, marks=pytest.mark.more),
+        pytest.param("keras", SERVED, SERVED, TOGETHER, marks=pytest.mark.more),
     ],
 )
 def test_averages_are_evaluated_and_exported_and_the_weights_are_trained_on(

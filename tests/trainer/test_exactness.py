@@ -1,5 +1,7 @@
 """The exactness matrix: one epoch over N uneven workers gives the weights of one process over the same updates.
 
+`make test` has each pair of two factors' values in one gang, `make test-more` the others.
+
 Real runs, from plan to export, of a model with all that could go wrong (`zoo.everything`). The reference is plain Keras
 in one process, fed from the files by row number: it shares only the plan's order with what it checks.
 """
@@ -15,6 +17,7 @@ from typing import NamedTuple
 
 import numpy as np
 import pytest
+from split import in_pairs, only
 from trainer import lake, reference
 from trainer.local_gang import LocalGang, updates_of, worker_rows
 
@@ -130,7 +133,7 @@ def runs(
         gang.close()
 
 
-@pytest.mark.parametrize("case", [*CASES, *FROM_NOTHING], ids=str)
+@pytest.mark.parametrize("case", [*in_pairs(CASES), *only(FROM_NOTHING[0], of=FROM_NOTHING)], ids=str)
 def test_weights_are_those_of_one_process(
     case: Case, runs: dict[Case, Future[Done]], elsewhere: ProcessPoolExecutor
 ) -> None:

@@ -42,7 +42,7 @@ def keeping(folder: Path, epochs: int, cluster: dict[str, Any], params: dict[str
     [
         ("keras", TWO_WORKERS, SERVED, {}),
         ("tf_keras", SERVED, THREE_WORKERS, {}),
-        ("keras", TWO_WORKERS, SERVED, {"averages": 0.5}),
+        pytest.param("keras", TWO_WORKERS, SERVED, {"averages": 0.5}, marks=pytest.mark.more),
     ],
 )
 def test_the_best_weights_are_exported_also_after_a_resume_under_another_strategy(

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 import pytest
+from split import only
 from trainer import lake, sharding
 from trainer.sharding import Servers, Variable, Written
 
@@ -50,7 +51,7 @@ def checksums(variables: list[Variable]) -> list[int]:
     return [variable.checksum for variable in variables]
 
 
-@pytest.fixture(scope="module", params=FLAVOURS)
+@pytest.fixture(scope="module", params=only("keras", of=FLAVOURS))
 def flavour(request: pytest.FixtureRequest) -> str:
     return str(request.param)
 

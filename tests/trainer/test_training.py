@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from split import only
 from trainer import lake, reference
 from trainer.local_gang import LocalGang, LocalSite, updates_of
 from trainer.results import accounts, steps_saved
@@ -34,7 +35,7 @@ def weights_differ(elsewhere: ProcessPoolExecutor, config: JobConfig, result: Ru
     return elsewhere.submit(reference.compare_training, config, updates, exported).result().difference
 
 
-@pytest.mark.parametrize("flavour", FLAVOURS)
+@pytest.mark.parametrize("flavour", only("keras", of=FLAVOURS))
 def test_two_devices_of_one_node_train_as_one(
     flavour: str, tmp_path: Path, gang: LocalGang, elsewhere: ProcessPoolExecutor
 ) -> None:
@@ -49,7 +50,7 @@ def test_two_devices_of_one_node_train_as_one(
     assert weights_differ(elsewhere, config, result, updates) <= TOLERANCE
 
 
-@pytest.mark.parametrize("flavour", FLAVOURS)
+@pytest.mark.parametrize("flavour", only("tf_keras", of=FLAVOURS))
 def test_validation_metrics_are_those_of_one_process(
     flavour: str, tmp_path: Path, gang: LocalGang, elsewhere: ProcessPoolExecutor
 ) -> None:
@@ -144,7 +145,7 @@ def test_checkpoints_by_time_are_saved_by_all_workers_alike(tmp_path: Path, gang
     assert rows == {step: min(64 * step, 400) for step in range(8)}
 
 
-@pytest.mark.parametrize("flavour", FLAVOURS)
+@pytest.mark.parametrize("flavour", only("keras", of=FLAVOURS))
 def test_a_run_resumed_inside_an_epoch_on_more_workers_goes_on_exactly(
     flavour: str, tmp_path: Path, gang: LocalGang, elsewhere: ProcessPoolExecutor
 ) -> None:
@@ -229,7 +230,7 @@ def test_a_low_level_loop_resumes_with_every_row_trained_once(
     assert Path(result.model, "predictions.npz").exists(), "as of every model that readers are to see"
 
 
-@pytest.mark.parametrize("flavour", FLAVOURS)
+@pytest.mark.parametrize("flavour", only("tf_keras", of=FLAVOURS))
 def test_batch_norm_trains_beside_a_worker_that_runs_dry(
     flavour: str, tmp_path: Path, gang: LocalGang, elsewhere: ProcessPoolExecutor
 ) -> None:
@@ -261,7 +262,7 @@ def test_batch_norm_in_one_process_is_that_of_keras(
     assert weights_differ(elsewhere, config, result, updates) <= TOLERANCE
 
 
-@pytest.mark.parametrize("flavour", FLAVOURS)
+@pytest.mark.parametrize("flavour", only("keras", of=FLAVOURS))
 def test_text_is_looked_up_in_a_vocabulary_of_the_assets_also_when_served(
     flavour: str, tmp_path: Path, gang: LocalGang, elsewhere: ProcessPoolExecutor, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -300,7 +301,7 @@ def test_several_inputs_and_outputs_are_served_by_name(
     assert difference <= 1e-6
 
 
-@pytest.mark.parametrize("flavour", FLAVOURS)
+@pytest.mark.parametrize("flavour", only("tf_keras", of=FLAVOURS))
 def test_a_subclassed_model_with_an_unused_weight_trains_and_is_served(
     flavour: str, tmp_path: Path, gang: LocalGang, elsewhere: ProcessPoolExecutor
 ) -> None:

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 from pretend import unmeasured
+from split import only
 from trainer import begun, lake, reference, strangers
 from trainer.local_gang import LocalGang
 
@@ -64,7 +65,7 @@ FIRST_AT = 14
     ("flavour", "first", "others", "more"),
     [
         ("keras", TWO_WORKERS, [ONE_PROCESS, SERVED], {}),
-        ("tf_keras", SERVED, [TWO_WORKERS], {}),
+        pytest.param("tf_keras", SERVED, [TWO_WORKERS], {}, marks=pytest.mark.more),
         ("keras", ONE_PROCESS, [ONE_PROCESS], {"lambda": True}),
     ],
     ids=["keras", "tf_keras", "what Keras does not load"],
@@ -126,7 +127,7 @@ def test_a_run_begins_with_another_ones_weights_and_its_tables_entry_by_entry(
             assert told["widened/kernel"].why == "its shape is another one: [4, 6] here, [4, 4] there"
 
 
-@pytest.mark.parametrize("cluster", [TWO_WORKERS, SERVED, {**ONE_PROCESS, "evaluator": True}])
+@pytest.mark.parametrize("cluster", only(SERVED, of=[TWO_WORKERS, SERVED, {**ONE_PROCESS, "evaluator": True}]))
 def test_the_weights_begun_with_are_kept_where_training_makes_them_worse(
     cluster: dict[str, Any], tmp_path: Path, gang: LocalGang, elsewhere: ProcessPoolExecutor
 ) -> None:

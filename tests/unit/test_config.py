@@ -390,8 +390,12 @@ def test_every_shipped_configuration_is_valid(path: Path) -> None:
 
 
 def test_the_reference_page_is_generated_from_the_current_models() -> None:
-    page = (ROOT / "docs" / "configuration.md").read_text(encoding="utf-8")
-    assert page == reference_page(), "docs/configuration.md is out of date: run make docs"
+    page = (ROOT / "docs" / "use" / "configuration.md").read_text(encoding="utf-8")
+    assert page == reference_page(), "docs/use/configuration.md is out of date: run make docs"
+
+
+def test_the_reference_page_has_what_a_section_says_as_text_not_as_code() -> None:
+    assert not [line for line in reference_page().splitlines() if line.startswith("    ")]
 
 
 def without_path(*lines: str) -> JobConfig:
