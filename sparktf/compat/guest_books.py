@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable
 from typing import Any
 
+from sparktf.clock import Clock
 from sparktf.driver.attempt.members import Trainer, speaker
 from sparktf.driver.gang.roster import AgentRecord, Roster
 from sparktf.errors import ErrorRecord, Verdict
@@ -31,7 +30,7 @@ class GuestBooks:
         is_stopping: Whether all are told to end.
     """
 
-    def __init__(self, roster: Roster, now_s: Callable[[], float], silence_s: float) -> None:
+    def __init__(self, roster: Roster, clock: Clock, silence_s: float) -> None:
         """Knows of none.
 
         Args:
@@ -43,7 +42,7 @@ class GuestBooks:
         self.is_stopping = False
         self._agents: dict[NodeId, AgentRecord] = {}
         self._roster = roster
-        self._now_s = now_s
+        self._clock = clock
         self._silence_s = silence_s
         self._dealt = 0
 
@@ -106,7 +105,7 @@ class GuestBooks:
 
     def _speaker(self, message: Any) -> Trainer:
         trainer = speaker(message, ATTEMPT, self.trainers)
-        trainer.heard_s = self._now_s()
+        trainer.heard_s = self._clock.now_s()
         return trainer
 
     # ---- decisions ----
@@ -157,7 +156,7 @@ class GuestBooks:
                 type="NodeLostError",
                 message=f"{guest.job} {guest.index} on {trainer.host} {what}",
                 verdict=Verdict.INFRASTRUCTURE,
-                time_s=time.time(),
+                time_s=self._clock.wall_s(),
                 node=str(trainer.node),
                 host=trainer.host,
                 log_tail=log_tail,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import threading
-import time
+import uuid
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
@@ -104,13 +104,12 @@ class Guests:
         ).in_folder(scratch / "functions")
         rhythm = rhythm_of(self._config)
         self._clock = ListeningClock(self._site.clock)
-        now_s = self._clock.now_s
-        self.roster = Roster(now_s, rhythm.silence_s, duplicates_wait=self._site.duplicates_wait, rhythm=rhythm)
-        self.books = GuestBooks(self.roster, now_s, rhythm.silence_s)
+        waits = self._site.duplicates_wait
+        self.roster = Roster(self._clock.now_s, rhythm.silence_s, duplicates_wait=waits, rhythm=rhythm)
+        self.books = GuestBooks(self.roster, self._clock, rhythm.silence_s)
         self._closed = False
         self._server: Any = None
         self._job: SparkAgents | None = None
-        self._watch = threading.Thread(target=self._watched, name="guests", daemon=True)
 
     # ---- reserving ----
 
@@ -148,7 +147,7 @@ class Guests:
         slots = slots_of(self._spark)
         self._job = SparkAgents(self._spark, count - self._here, slots, settings, detached=self._fed, first=self._here)
         self._begin(self._gathered(count))
-        self._watch.start()
+        self._clock.beside("guests", self._watched)
         self._await(lambda: all(t.ready is not None for t in self.books.trainers.values()), self._config.timeouts.start)
 
     def _gathered(self, count: int) -> list[AgentRecord]:
@@ -167,7 +166,7 @@ class Guests:
                     f"{self._site.place}{why} (are there as many executors, or free slots?)"
                 )
             with self.roster.changed:
-                self.roster.changed.wait(_TICK_S)
+                self._clock.wait(self.roster.changed, _TICK_S)
 
     def _begin(self, agents: Sequence[AgentRecord]) -> None:
         by_partition = {agent.registration.partition: agent for agent in agents}
@@ -212,11 +211,14 @@ class Guests:
     # ---- watching ----
 
     def _watched(self) -> None:
-        """Notices what is lost, and stops everything at the first failure."""
+        """Notices what is lost, and stops everything at the first failure.
+
+        Books that fail are a defect, and the books' own time limits end the gang.
+        """
         while not self._closed:
             with self.roster.changed:
                 self.books.look(self._clock.now_s())
-                self.roster.changed.wait(_TICK_S)
+                self._clock.wait(self.roster.changed, _TICK_S)
 
     def _await(self, done: Callable[[], bool], limit_s: float | None) -> None:
         """Waits until something is so.
@@ -231,7 +233,7 @@ class Guests:
                 self.check()
                 if deadline_s is not None and self._clock.now_s() > deadline_s:
                     raise NodeLostError(f"the nodes did not come so far within {limit_s:g} s")
-                self.roster.changed.wait(_TICK_S)
+                self._clock.wait(self.roster.changed, _TICK_S)
         self.check()
 
     def check(self) -> None:
@@ -280,26 +282,27 @@ class Guests:
     def _run(self, job: Callable[[], Any]) -> None:
         """Runs a job of Spark's that feeds; ends it at the first failure of a node."""
         context = self._spark.sparkContext
-        group = f"sparktf-guests-{id(self)}-{time.monotonic_ns()}"
-        done = threading.Event()
+        group = f"sparktf-guests-{uuid.uuid4().hex}"
+        runs = threading.Lock()
+        is_done = False
 
-        def cancel() -> None:
-            while not done.wait(_TICK_S):
-                if self.books.failure is not None:
+        def cancel() -> bool:
+            with runs:  # what is done is not cancelled: Spark may be gone by then
+                fails = self.books.failure is not None and not is_done
+                if fails:
                     context.cancelJobGroup(group)
-                    return
+                return not fails and not is_done
 
         before: Any = context.getLocalProperty("spark.jobGroup.id")
         context.setJobGroup(group, "sparktf feeds guests", interruptOnCancel=False)
-        watcher = threading.Thread(target=cancel, daemon=True)
-        watcher.start()
+        self._clock.every("guests-cancel", _TICK_S, cancel)
         try:
             job()
         except (PySparkException, Py4JError) as error:
             self._explain(error)
         finally:
-            done.set()
-            watcher.join()
+            with runs:
+                is_done = True
             context.setLocalProperty("spark.jobGroup.id", before)
         self.check()
 
@@ -311,7 +314,7 @@ class Guests:
         found = explained(error, "feeding the nodes")
         with self.roster.changed:
             while self.books.failure is None and self._clock.now_s() < deadline_s and isinstance(found, NodeLostError):
-                self.roster.changed.wait(_TICK_S)
+                self._clock.wait(self.roster.changed, _TICK_S)
         self.check()
         raise found from error
 
@@ -341,7 +344,7 @@ class Guests:
             while self._clock.now_s() < deadline_s and self.books.failure is None:
                 if all(t.finished is not None for t in self.books.trainers.values()):
                     break
-                self.roster.changed.wait(_TICK_S)
+                self._clock.wait(self.roster.changed, _TICK_S)
         self.check()
 
     def _end_feed(self, place: GuestPlace) -> None:
@@ -365,13 +368,13 @@ class Guests:
             self.books.stop()
             while not self.roster.is_quiet() and self._clock.now_s() < deadline_s:
                 self.roster.sweep()
-                self.roster.changed.wait(_TICK_S)
+                self._clock.wait(self.roster.changed, _TICK_S)
             self._closed = True
             self.roster.dismiss()
         if self._job is not None:
             self._job.close(limit_s)
-        for process in self._beside:
-            process.wait()
+        while any(process.poll() is None for process in self._beside):
+            self._clock.sleep(_TICK_S)
         self._await_homeward(deadline_s)
         if self._server is not None:
             server, self._server = self._server, None
@@ -381,7 +384,7 @@ class Guests:
     def _await_homeward(self, deadline_s: float) -> None:
         """Waits until detached agents have heard that they are dismissed."""
         if self._fed:
-            time.sleep(min(rhythm_of(self._config).waiting_s * 2, max(deadline_s - self._clock.now_s(), 0.0)))
+            self._clock.sleep(min(rhythm_of(self._config).waiting_s * 2, max(deadline_s - self._clock.now_s(), 0.0)))
 
 
 def _answers(split: int, rows: Any, settings: GuestFeedSettings) -> Any:

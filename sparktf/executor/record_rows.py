@@ -44,12 +44,13 @@ def record_rows(numbers: Iterable[pa.RecordBatch], settings: RecordFiles) -> Ite
         DataError: a file is damaged, or a record's feature no value of its column; the message names file and row.
         StorageError: the storage failed.
     """
+    file_systems = FileSystems(settings.hadoop)
     for batch in numbers:
         for number in batch.column(0).to_pylist():
-            yield from _rows_of(settings, number)
+            yield from _rows_of(settings, number, file_systems)
 
 
-def _rows_of(settings: RecordFiles, number: int) -> Iterator[pa.RecordBatch]:
+def _rows_of(settings: RecordFiles, number: int, file_systems: FileSystems) -> Iterator[pa.RecordBatch]:
     path, values = settings.files[number], settings.partition_values[number]
     types = {name: record_type(kind) for name, kind in settings.types.items()}
     before = 0
@@ -58,7 +59,7 @@ def _rows_of(settings: RecordFiles, number: int) -> Iterator[pa.RecordBatch]:
         column = f"column {name!r}, " if name else ""
         raise BadValueError(f"{path}: {column}row {before + row}: {reason}")
 
-    for records in stream_records(FileSystems(settings.hadoop).open(path), path, _NBYTES):
+    for records in stream_records(file_systems.open(path), path, _NBYTES):
         n = len(records.starts)
         columns = {name: _listed(column) for name, column in example_columns(records, types, refuse).items()}
         kinds = zip(settings.partition_types.items(), values, strict=True)

@@ -14,11 +14,12 @@ from rich.console import Console
 from sparktf.config.load import load_config
 from sparktf.console.plain_console import PlainConsole
 from sparktf.errors import ConfigError, StorageNotFoundError
+from sparktf.hadoop import HadoopConf
 from sparktf.nightly.history import names_in_history
 from sparktf.results.result import RunResult
 from sparktf.rundir import RunDirectory, is_name
 from sparktf.storage.base import Storage, is_hidden, name_of
-from sparktf.storage.file_systems import normalise, open_storage
+from sparktf.storage.file_systems import FileSystems
 from sparktf.storage.transactions.results import read_result
 
 OUTPUT = "SPARKTF_OUTPUT"
@@ -97,7 +98,15 @@ def find_output(output: str | None, config: str | None, environment: Mapping[str
         loaded = load_config(config, date=datetime.datetime.now(datetime.UTC).date().isoformat())
         output, name = output or loaded.output.path, loaded.name
     root = output or environment.get(OUTPUT)
-    return RunsRoot(open_storage(root), normalise(root), name) if root else None
+    if not root:
+        return None
+    systems = _file_systems()
+    return RunsRoot(systems.open(root), systems.normalise(root), name)
+
+
+def _file_systems() -> FileSystems:
+    """Returns those of this process's environment."""
+    return FileSystems(HadoopConf.from_environment())
 
 
 def need_output(found: RunsRoot | None) -> RunsRoot:
@@ -123,8 +132,9 @@ def find_run(run: str, output: RunsRoot | None) -> FoundRun:
     is_below = len(names) == 1 and is_name(names[0]) and is_name(run_id)
     if output is not None and is_below and _is_run(output.storage, f"{output.root}/{names[0]}/{run_id}"):
         return FoundRun(output.storage, RunDirectory(output.root, names[0], run_id))
-    path = normalise(run)
-    storage = open_storage(path)
+    systems = _file_systems()
+    path = systems.normalise(run)
+    storage = systems.open(path)
     above, _, run_id_of_path = path.rpartition("/")
     root, _, name = above.rpartition("/")
     if is_name(name) and is_name(run_id_of_path) and _is_run(storage, path):

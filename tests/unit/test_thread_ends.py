@@ -18,8 +18,6 @@ from sparktf.trainer.parameter_server.telling import Telling
 ROOT = Path(__file__).parents[2] / "sparktf"
 
 ENDS_ALONE = {
-    ("compat/guests.py", "_watched"): "books that fail are a defect, and the books' own time limits end the cluster",
-    ("compat/guests.py", "cancel"): "the job that it cancels fails with its nodes",
     ("compat/tensorflowonspark/tf_board.py", "_run"): "reads what a TensorBoard says",
     ("executor/detached_agent.py", "_end_with"): "ends the process",
     ("nightly/errand.py", "_read"): "reads what a program says",
