@@ -52,15 +52,16 @@ MARK = $(if $(ARGS),,$(if $(MORE),more,not more))
 MARKED = $(if $(MARK),-m '$(MARK)')
 HALVES_unit := unit-a-o unit-p-z
 HALVES_trainer := trainer-others trainer-exactness
-HALVES_integration := integration-local integration-others
+HALVES_integration := integration-others integration-local
 HALVES_cluster := cluster-yarn cluster-hdfs
 # Of `make test`, two at once: first those that fail soonest, then the longest, and last what is short and keeps both
 # processors busy to the end.
-SUITES := $(foreach suite,unit cluster integration trainer,$(HALVES_$(suite))) guests fuzz simulate pages
-SUITES_MORE := $(foreach suite,cluster integration trainer,$(HALVES_$(suite)))
+SUITES := $(foreach suite,unit cluster integration,$(HALVES_$(suite))) trainer-others guests trainer-exactness simulate fuzz pages
+SUITES_MORE := $(foreach suite,cluster integration trainer,$(HALVES_$(suite))) guests
 # What is fetched comes before: make passes over a part whose environment is being made, and may come back to it last.
 PARTS := classes check connectors mlflow $(SUITES)
 REPORTS := $(patsubst %,$(TIMES)/%.xml,$(SUITES))
+REPORTS_MORE := $(patsubst %,$(TIMES)/more-%.xml,$(SUITES_MORE))
 # What ARGS choose may all be in the other half.
 CHOSEN = $(if $(ARGS),|| [ $$? -eq 5 ])
 AT_ONCE = $(MAKE) --no-print-directory -j2 --output-sync=target TOGETHER=1
@@ -99,14 +100,14 @@ train-clicks: java $(VENV)/.examples $(CLICKS) ## Train wide and deep on a click
 
 .PHONY: test
 test: java $(VENV)/.dev ## All checks and tests; what CI runs
-	@$(AT_ONCE) $(PARTS)
-	@$(PY) tests/slowest.py $(REPORTS)
+	@rm -f $(REPORTS)
+	@code=0; $(AT_ONCE) $(PARTS) || code=$$?; $(PY) tests/slowest.py $(REPORTS); exit $$code
 
 .PHONY: test-more
 test-more: java $(VENV)/.dev ## What make test leaves out, since other tests tell the same: before a release, and where its part is touched
-	@$(AT_ONCE) classes connectors
-	@$(AT_ONCE) MORE=1 $(SUITES_MORE)
-	@$(PY) tests/slowest.py $(patsubst %,$(TIMES)/more-%.xml,$(SUITES_MORE))
+	@$(AT_ONCE) classes connectors mlflow
+	@rm -f $(REPORTS_MORE)
+	@code=0; $(AT_ONCE) MORE=1 $(SUITES_MORE) || code=$$?; $(PY) tests/slowest.py $(REPORTS_MORE); exit $$code
 
 # In no other target: the real package does not change. `make test` compares ours with what it has answered.
 .PHONY: peers

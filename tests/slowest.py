@@ -46,5 +46,11 @@ def lines(suites: Sequence[Suite]) -> Iterator[str]:
     yield f"{in_all_s:8.1f} s  from the first to the last, some at once"
 
 
+def main(reports: Sequence[Path]) -> None:
+    """Prints what the reports say that are there: where a suite fails, others are not begun."""
+    there = [report for report in reports if report.exists()]
+    print(*lines([read(report) for report in there]) if there else ["no suite was run"], sep="\n")
+
+
 if __name__ == "__main__":
-    print(*lines([read(Path(name)) for name in sys.argv[1:]]), sep="\n")
+    main([Path(name) for name in sys.argv[1:]])

@@ -52,6 +52,7 @@ class Scorer:
         self._log = self._folder / f"{name}.log"
         self._place = self._folder / name
         self._process = 0
+        self._has_ended = False
         self._clock = ListeningClock(SystemClock())
         while not self._meets(model, name, executor):
             pass
@@ -61,13 +62,14 @@ class Scorer:
 
         A socket can be connected to until the last thread of a killed process is gone. Who is well says so at once.
         """
+        self._has_ended = False
         self._socket = meet(self._place, lambda listening: self._start(listening, name, executor))
         try:
             self._ask("load", settings_array(model))
             self._answer()
-        except BaseException as error:
+        except BaseException:
             self.close()
-            if isinstance(error, _EndedError) and not self._process:
+            if self._has_ended and not self._process:
                 return False
             raise
         return True
@@ -117,7 +119,7 @@ class Scorer:
             self._socket.settimeout(None)
             tell(self._socket, verb, arrays)
         except OSError as error:
-            raise self._lost("has ended", _EndedError) from error
+            raise self._ended() from error
 
     def _answer(self) -> dict[str, Array]:
         began_s = heard_s = self._clock.now_s()
@@ -141,7 +143,7 @@ class Scorer:
         except TimeoutError:
             return None
         except (EOFError, OSError) as error:
-            raise self._lost("has ended", _EndedError) from error
+            raise self._ended() from error
 
     def _end(self) -> None:
         """Ends the process, also one that is stopped, so that the next try has another."""
@@ -154,16 +156,16 @@ class Scorer:
             while True:
                 hear(self._socket)
 
-    def _lost(self, why: str, kind: type[NodeLostError] = NodeLostError) -> NodeLostError:
+    def _ended(self) -> NodeLostError:
+        self._has_ended = True
+        return self._lost("has ended")
+
+    def _lost(self, why: str) -> NodeLostError:
         said = ""
         if self._log.exists():
             said = self._log.read_bytes()[-_LOG_NBYTES:].decode(errors="replace").strip()
         last = next((line.strip() for line in reversed(said.splitlines()) if line.strip()), "it has said nothing")
-        return kind(f"the process that scores for this executor {why}; the last that it said: {last}")
-
-
-class _EndedError(NodeLostError):
-    """The process that scores has closed its end."""
+        return NodeLostError(f"the process that scores for this executor {why}; the last that it said: {last}")
 
 
 def hangs(silent_s: float, waited_s: float) -> str | None:

@@ -25,7 +25,7 @@ from minihadoop.waiting import wait_for
 MARK = "MINIHADOOP_TEST"
 
 pytestmark = pytest.mark.more(
-    "cluster/test_pack.py::test_every_module_of_driver_agent_and_trainer_comes_from_the_archive",
+    "cluster/test_readme.py::test_it_trains_on_the_cluster_of_this_machine",
 )
 
 

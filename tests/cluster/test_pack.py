@@ -66,6 +66,10 @@ def one_host(packing: object) -> Iterator[MiniHadoop]:
         down(name, print)
 
 
+@pytest.mark.more(
+    "unit/test_pack.py::test_it_runs_elsewhere_without_anything_of_the_original",
+    "unit/test_submit_line.py::test_the_line_is_the_one_on_file",
+)
 @pytest.mark.timeout(1200)
 def test_every_module_of_driver_agent_and_trainer_comes_from_the_archive(
     one_host: MiniHadoop, packing: tuple[Path, subprocess.Popen[bytes]], tmp_path: Path

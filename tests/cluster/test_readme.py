@@ -41,6 +41,10 @@ def run(command: str, folder: Path, environment: dict[str, str]) -> str:
     return done.stdout
 
 
+@pytest.mark.more(
+    "cluster/test_readme.py::test_it_trains_on_the_cluster_of_this_machine",
+    "integration/test_readme.py::test_a_command_does_what_it_says",
+)
 @pytest.mark.parametrize("command", SUBMITS)
 def test_a_submission_to_a_cluster_publishes_a_model(hadoop: MiniHadoop, tmp_path: Path, command: str) -> None:
     copy = readme.fresh_copy(tmp_path)
@@ -56,10 +60,6 @@ def test_a_submission_to_a_cluster_publishes_a_model(hadoop: MiniHadoop, tmp_pat
     assert (result.verdict, result.model) == (0, f"{result.path}/model")
 
 
-@pytest.mark.more(
-    "cluster/test_readme.py::test_a_submission_to_a_cluster_publishes_a_model",
-    "cluster/test_yarn_locality.py::test_nine_of_ten_bytes_are_read_on_their_own_host",
-)
 @pytest.mark.parametrize("command", MAKES)
 def test_it_trains_on_the_cluster_of_this_machine(shared_cluster: MiniHadoop, tmp_path: Path, command: str) -> None:
     name = shared_cluster.config.name

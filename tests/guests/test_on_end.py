@@ -203,6 +203,10 @@ def drive(folder: Path, run_id: str) -> None:
     driver.train()
 
 
+@pytest.mark.more(
+    "simulation/test_cases.py::test_the_simulator_finds_it",
+    "guests/test_on_end.py::test_it_runs_whatever_the_verdict_is_and_not_for_one_that_is_repeated",
+)
 def test_a_driver_that_is_killed_at_any_moment_after_its_last_commit_leaves_the_rest_to_the_next_submission(
     place: Place,
 ) -> None:

@@ -245,6 +245,7 @@ class TestResume:
         assert (resumed.attempts[0].workers, resumed.attempts[0].from_step) == (3, 10)
         assert_once(resumed, watch, first, updates=10, rows=600, epochs=2)
 
+    @pytest.mark.more("unit/test_feeding.py::test_a_source_with_other_rows_than_the_checkpoint_knew_fails_the_attempt")
     def test_a_source_that_has_changed_is_refused_by_the_partitions_name(
         self, local: Application, watch: Watch, tmp_path: Path
     ) -> None:

@@ -78,6 +78,7 @@ def test_a_table_of_the_hive_metastore_is_found_and_planned(
     assert not os.listdir(sandbox.cwd)
 
 
+@pytest.mark.more("integration/test_spark_dataframes.py::test_the_history_of_runs_is_a_table_of_spark_as_it_lies")
 def test_the_history_of_runs_is_a_table_that_hives_own_reader_reads(metastore: Metastore, tmp_path: Path) -> None:
     storage, began = LocalStorage(), datetime(2026, 11, 20, 2, 15, tzinfo=UTC)
     done = RunRecord("churn", "1", date(2026, 11, 20), began, 0, None, 7, {"validation": {"auc": 0.5}}, {}, None, None)

@@ -14,6 +14,7 @@ from integration.processes import wait_for
 from integration.rows import job
 from integration.sandbox import REPO, RunFolder, Sandbox
 from integration.watch import Watch
+from split import only
 
 from sparktf import Verdict
 from sparktf.wire.exported import EXPORTED, ModelFeed
@@ -42,6 +43,8 @@ class Kind(NamedTuple):
 
 DELTA = Kind("delta", "default", "warehouse")
 ICEBERG = Kind("iceberg", "ice.db", "ice/db", 6, "TBLPROPERTIES ('read.split.open-file-cost' = '134217728')")
+KINDS = [DELTA, ICEBERG]
+NAMES = [kind.format for kind in KINDS]
 
 
 @pytest.fixture(scope="module")
@@ -79,7 +82,7 @@ def spark41(tmp_path_factory: pytest.TempPathFactory, rows: Path, lake: Path) ->
     assert not left
 
 
-@pytest.fixture(params=[DELTA, ICEBERG], ids=["delta", "iceberg"])
+@pytest.fixture(params=KINDS, ids=NAMES)
 def kind(request: pytest.FixtureRequest) -> Kind:
     found: Kind = request.param
     return found
@@ -166,6 +169,7 @@ def test_a_run_reads_one_version_whatever_becomes_of_the_table(
     assert {i for (i,) in scored} == set(range(1, ROWS + 1))
 
 
+@pytest.mark.parametrize("kind", only(DELTA, of=KINDS), ids=NAMES, indirect=True)
 def test_a_version_that_is_gone_ends_the_run_that_has_read_it(spark41: Application, kind: Kind) -> None:
     table = made(spark41, kind, "gone", rows=7)
     config = of_table(spark41, f"gone-{kind.format}", table=table)
@@ -179,6 +183,7 @@ def test_a_version_that_is_gone_ends_the_run_that_has_read_it(spark41: Applicati
     assert "use another --run-id" in outcome.message
 
 
+@pytest.mark.parametrize("kind", only(ICEBERG, of=KINDS), ids=NAMES, indirect=True)
 def test_a_version_has_the_same_partitions_whenever_it_is_read(spark41: Application, kind: Kind) -> None:
     table = made(spark41, kind, "parts", rows=ROWS, commits=kind.commits, files=6 // kind.commits)
     config = of_table(spark41, "parts", table=table)

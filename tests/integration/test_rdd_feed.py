@@ -10,6 +10,7 @@ from integration.application import Application
 from integration.cases.rdds import NESTED, SCHEMA
 from integration.rows import job
 from integration.watch import Watch
+from split import only
 
 SIZES = [5, 0, 4500, 1, 0, 700]
 ROWS = sum(SIZES)
@@ -25,7 +26,7 @@ def rdd_job(
     return job(Path(), runs, "cases.watched:build", **sections)
 
 
-@pytest.mark.parametrize("kind", ["dicts", "tuples"])
+@pytest.mark.parametrize("kind", only("dicts", of=["dicts", "tuples"]))
 def test_each_row_is_trained_on_once_in_each_epoch(local: Application, watch: Watch, kind: str) -> None:
     config = rdd_job(local, watch, kind, {"cache": "off" if kind == "dicts" else "on"}, train={"epochs": 2})
     result = local.train(config, "r", "cases.rdds:rows", sizes=SIZES, kind=kind).done

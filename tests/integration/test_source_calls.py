@@ -42,6 +42,10 @@ def test_it_is_called_once_to_plan_to_prepare_and_to_feed(local: Application, ca
     assert len(list(calls.iterdir())) == 1
 
 
+@pytest.mark.more(
+    "integration/test_source_calls.py::test_it_is_called_once_to_plan_to_prepare_and_to_feed",
+    "integration/test_dataframe_feed.py::TestResume::test_an_interrupted_run_goes_on_inside_the_epoch_with_more_workers",
+)
 def test_a_resumed_run_calls_it_once_more_to_feed(local: Application, calls: Path, watch: Watch) -> None:
     config = named_job(
         local,

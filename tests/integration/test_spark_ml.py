@@ -23,6 +23,9 @@ def test_a_pipeline_with_vectors_is_fitted_saved_and_predicts_the_same_when_it_i
     assert np.mean((labels - predictions) ** 2) < 0.1 * np.var(labels)
 
 
+@pytest.mark.more(
+    "integration/test_spark_ml.py::test_a_search_over_a_pipeline_of_classes_shares_its_nodes_and_is_saved_with_all_of_its_models",
+)
 def test_a_classifier_has_the_columns_that_sparks_evaluators_ask_for(local: Application, rows: Path) -> None:
     found = np.array(local.collect("cases.pipelines:classification", lake=str(rows)), float)
     _, labels, predictions, chances, areas = found.T

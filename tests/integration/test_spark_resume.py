@@ -105,6 +105,10 @@ def test_ctrl_c_in_a_notebook_stops_the_run_and_leaves_the_session(
     assert local.train(config, "r").done.rows_trained == 2 * ROWS
 
 
+@pytest.mark.more(
+    "unit/test_history.py::test_a_result_that_is_repeated_is_not_kept_again",
+    "unit/test_gated_runs.py::test_the_verdict_is_final_and_a_person_may_promote_the_model_all_the_same",
+)
 def test_a_run_that_is_done_repeats_its_result_without_training(local: Application, rows: Path, watch: Watch) -> None:
     config = job(
         rows, local.sandbox.runs, "cases.watched:build", name="repeated", params=watch.params(), cluster=SINGLE

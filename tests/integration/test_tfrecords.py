@@ -144,6 +144,10 @@ def test_they_are_trained_as_the_same_rows_of_parquet_files_are(
         np.testing.assert_allclose(weights_of(Path(outcome.done.model)), expected, rtol=1e-5)
 
 
+@pytest.mark.more(
+    "integration/test_tfrecords.py::test_they_are_trained_as_the_same_rows_of_parquet_files_are",
+    "integration/test_spark_resume.py::test_ctrl_c_stops_everything_and_the_run_id_goes_on_inside_the_epoch_with_more_workers",
+)
 def test_a_run_that_is_interrupted_goes_on_inside_the_epoch_with_the_records_that_are_left(
     local: Application, records: Path, watch: Watch
 ) -> None:

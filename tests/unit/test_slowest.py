@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from slowest import lines, read
+import pytest
+from slowest import lines, main, read
 
 
 def write_report(path: Path, started: str, seconds: float, tests: dict[str, float]) -> Path:
@@ -44,3 +45,11 @@ def test_the_slowest_tests_of_all_suites_are_told_and_each_suites_time(tmp_path:
         "   600.0 s  cluster, 2 tests",
         "   660.0 s  from the first to the last, some at once",
     ]
+
+
+def test_suites_that_were_not_begun_are_passed_over(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    unit = write_report(tmp_path / "unit.xml", "10:00:00", 1, {"test_a": 1})
+    main([unit, tmp_path / "pages.xml"])
+    assert "     1.0 s  unit, 1 tests" in capsys.readouterr().out.splitlines()
+    main([tmp_path / "pages.xml"])
+    assert capsys.readouterr().out == "no suite was run\n"
