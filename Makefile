@@ -239,7 +239,7 @@ $(CLASSES): $(VENV)/.dev tests/spark_classes.py
 	@mv $@.new $@
 
 .PHONY: bench
-bench: bench-feed bench-hdfs ## All benchmarks: docs/performance.md; one alone: make bench-<name>
+bench: bench-feed bench-hdfs ## All benchmarks: docs/inside/performance.md; one alone: make bench-<name>
 
 .PHONY: $(BENCHES)
 $(BENCHES): bench-%: java $(VENV)/.dev
@@ -253,9 +253,9 @@ bench-hdfs: java $(VENV)/.dev
 .PHONY: docs
 docs: $(VENV)/.dev ## Write the generated pages of docs/ anew
 	@$(PY) -m sparktf.config.page > docs/.configuration.md
-	@mv docs/.configuration.md docs/configuration.md
+	@mv docs/.configuration.md docs/use/configuration.md
 	@$(PY) -m sparktf.lifecycle > docs/.lifecycle.md
-	@mv docs/.lifecycle.md docs/lifecycle.md
+	@mv docs/.lifecycle.md docs/inside/lifecycle.md
 	@PYTHONPATH=tests $(PY) tests/rooms.py
 
 # Its script is not called predict.py: jobs/ has one of this name.
@@ -273,7 +273,7 @@ clean: ## Remove all that make has made
 # --- a Hadoop to try it on ---
 
 .PHONY: hadoop-up
-hadoop-up: java $(VENV)/.examples ## Start HDFS and YARN on this machine: docs/hadoop.md
+hadoop-up: java $(VENV)/.examples ## Start HDFS and YARN on this machine: docs/cluster/hadoop.md
 	@$(MINIHADOOP) up $(ARGS)
 
 .PHONY: hadoop-status

@@ -123,14 +123,6 @@ _HOMES = {
 _ON_SPARK = {"sparktf.api.cluster", "sparktf.predict.loaded"}
 
 
-def _check_spark() -> None:
-    """Refuses a Spark that is too old, before an import fails. Raises `PreflightError`."""
-    version = importlib.import_module("pyspark").__version__
-    complaint = importlib.import_module("sparktf.process.supported").spark_complaint(version)
-    if complaint is not None:
-        raise __getattr__("PreflightError")(complaint)
-
-
 def __getattr__(name: str) -> Any:
     """Imports a public name at its first use.
 
@@ -142,7 +134,7 @@ def __getattr__(name: str) -> Any:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     home = _HOMES.get(name, "sparktf.errors")
     if home in _ON_SPARK:
-        _check_spark()
+        importlib.import_module("sparktf.driver.spark.differences").check_pyspark()
     value = getattr(importlib.import_module(home), name)
     globals()[name] = value  # from now on without this function
     return value

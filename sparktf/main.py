@@ -14,8 +14,9 @@ from typing import TYPE_CHECKING
 from sparktf.config.job import JobConfig
 from sparktf.config.load import load_config
 from sparktf.console.plain_console import let_go_of_output, say
+from sparktf.driver.spark.differences import check_pyspark
 from sparktf.errors import PreflightError, SparkTFError, Verdict
-from sparktf.process.supported import lacks, spark_complaint
+from sparktf.process.supported import lacks
 from sparktf.process.verdict_file import named_verdict_file, tell_verdict
 from sparktf.rundir import WAIT_HELP, chosen_run_id
 from sparktf.told import told, told_lines, words_of_error
@@ -52,7 +53,7 @@ def parse_predict(argv: list[str] | None = None) -> tuple[JobConfig, str | None]
 
 def _parser(description: str, date: str) -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(description=description)
-    parser.add_argument("--config", required=True, help="YAML file (docs/configuration.md)")
+    parser.add_argument("--config", required=True, help="YAML file (docs/use/configuration.md)")
     parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", help="override, e.g. train.epochs=3")
     parser.add_argument("--date", metavar="YYYY-MM-DD", help=date)
     return parser
@@ -136,10 +137,7 @@ def _session(config: JobConfig, started: list[SparkSession], *, scores: bool = F
     # A session takes ten seconds or more: so said before even pyspark is imported.
     say(f"sparktf {__version__}: starting Spark for {config.name}", sys.stdout)
     with _needed():
-        import pyspark  # noqa: PLC0415
-
-        if complaint := spark_complaint(pyspark.__version__):
-            raise PreflightError(complaint)
+        check_pyspark()
         from sparktf.driver.spark.application import start_session  # noqa: PLC0415
 
     spark = start_session(config, scores=scores)

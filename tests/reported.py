@@ -16,7 +16,7 @@ from sparktf.driver.event_log import EventLog
 from sparktf.errors import ErrorRecord, Verdict
 from sparktf.published.serving import CURRENT, ModelManifest
 from sparktf.results.carried import Carried, CarriedVariable
-from sparktf.results.comparison import Anchored, Comparison, Difference, Finding
+from sparktf.results.comparison import Anchored, Comparison, Difference, Judgement
 from sparktf.results.events import (
     AttemptBegun,
     AttemptEnded,
@@ -244,7 +244,7 @@ def comparison(*, promote: bool, auc: float) -> Comparison:
     differences = []
     for n, each in enumerate(slices):
         by = better + (n % 3 - 1) * 0.002
-        finding: Finding = "good" if promote else ("worse" if n % 2 == 0 else "undecided")
+        finding: Judgement = "good" if promote else ("worse" if n % 2 == 0 else "undecided")
         differences.append(_difference("auc", each, n, auc, auc - by, by, 0.002, finding))
         differences.append(_difference("loss", each, n, 0.34, 0.34 + by, by, None, "good" if promote else "undecided"))
     reason = (
@@ -276,7 +276,7 @@ def _difference(
     champion: float,
     by: float,
     tolerance: float | None,
-    finding: Finding,
+    finding: Judgement,
 ) -> Difference:
     width = 0.003 + 0.001 * n
     return Difference(

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from unit.test_layering import ROOT, imports, is_in, module_of, room_of, sources
 
-PAGE = ROOT / "docs" / "architecture.md"
+PAGE = ROOT / "docs" / "inside" / "architecture.md"
 
 _BLOCK = re.compile(r"(?<=<!-- rooms: make docs -->\n).*?(?=<!-- rooms end -->)", re.DOTALL)
 _HOMES = {

@@ -16,6 +16,7 @@ from sparktf.config.nodes import ClusterConfig
 from sparktf.config.section import Section
 from sparktf.config.train import TrainConfig
 from sparktf.driver.code.function_module import Function, name_functions
+from sparktf.driver.spark.masters import master_of
 from sparktf.errors import ConfigError
 
 _SECTIONS: dict[str, type[Section]] = {"data": DataConfig, "train": TrainConfig, "cluster": ClusterConfig}
@@ -87,7 +88,7 @@ def temporary_output(spark: SparkSession, key: str = "output") -> str:
     Raises:
         ConfigError: executors may lie on other machines, which do not reach it.
     """
-    if not str(spark.sparkContext.master).startswith("local"):
+    if not master_of(str(spark.sparkContext.master)).one_machine:
         raise ConfigError(f"{key} is not set: executors on other machines need a folder that all of them reach")
     return tempfile.mkdtemp(prefix="sparktf-runs-", dir=str(spark.sparkContext._temp_dir))
 

@@ -25,6 +25,7 @@ from sparktf.driver.gang.roster import AgentRecord, Roster
 from sparktf.driver.gang.site import Handler
 from sparktf.driver.spark.agents import SparkAgents
 from sparktf.driver.spark.application import slots_of
+from sparktf.driver.spark.jvm import default_file_system
 from sparktf.driver.spark.shipping import code_places
 from sparktf.driver.spark_site import SparkSite
 from sparktf.errors import NodeLostError, ReservationError
@@ -176,7 +177,7 @@ class Guests:
             cluster[job] = (*cluster.get(job, ()), by_partition[number].address)
         nodes = {number: NodeId(role=role_of_job(job), index=i) for number, (job, i) in self._template.items()}
         spec_cluster = ClusterSpec.at({nodes[number]: agent.address for number, agent in by_partition.items()})
-        default_fs = str(self._spark.sparkContext._jsc.hadoopConfiguration().get("fs.defaultFS"))
+        default_fs = default_file_system(self._spark)
         now_s = self._clock.now_s()
         specs = []
         for number, (job, index) in self._template.items():

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import Annotated, Any, Self
+from typing import Annotated, Any, ClassVar, Self
 
 from annotated_types import Ge, Gt, Le
 from pydantic import BeforeValidator, Field, model_validator
@@ -27,11 +27,13 @@ def _ordered(value: Any) -> Any:
 Range = Annotated[tuple[float, float], BeforeValidator(_ordered)]
 """The least and the most that a figure may be."""
 
-Share = Annotated[float, Ge(0), Le(1)]
+Fraction = Annotated[float, Ge(0), Le(1)]
 
 
 class ColumnBounds(Section):
     """Bounds of a column. A figure on its bound is within it."""
+
+    KEY: ClassVar = "data.checks.refuse.columns.<name>"
 
     min: float | str | None = Field(
         default=None, description="Least value that there may be; of dates and timestamps as `2026-11-20`."
@@ -39,8 +41,8 @@ class ColumnBounds(Section):
     max: float | str | None = Field(default=None, description="Greatest value that there may be.")
     mean: Range | None = Field(default=None, description="Least and greatest mean, e.g. `[30, 45]`.")
     deviation: Range | None = Field(default=None, description="Least and greatest standard deviation.")
-    null_share: Share | None = Field(default=None, description="Greatest share of rows that are null.")
-    nan_share: Share | None = Field(
+    null_share: Fraction | None = Field(default=None, description="Greatest share of rows that are null.")
+    nan_share: Fraction | None = Field(
         default=None, description="Greatest share of rows that are NaN or infinite, or whose list holds such a value."
     )
     distinct: Range | None = Field(
@@ -64,16 +66,18 @@ class ColumnBounds(Section):
 class DriftBounds(Section):
     """How far the data may be from that of the published model, or else of the last earlier run that is done."""
 
+    KEY: ClassVar = "data.checks.refuse.drift"
+
     row_ratio: Range | None = Field(default=None, description="Rows over rows of then, e.g. `[0.5, 2]`.")
     columns: bool = Field(default=False, description="No column may come, go, or change its type.")
-    null_share: Share | None = Field(
+    null_share: Fraction | None = Field(
         default=None, description="How much more or less of a column may be null, as a share of the rows."
     )
-    linf: Share | None = Field(
+    linf: Fraction | None = Field(
         default=None, description="Greatest L-infinity distance of text and booleans: of the shares of one value."
     )
-    js: Share | None = Field(default=None, description="Greatest Jensen-Shannon divergence of numbers, in bits.")
-    label: Share | None = Field(
+    js: Fraction | None = Field(default=None, description="Greatest Jensen-Shannon divergence of numbers, in bits.")
+    label: Fraction | None = Field(
         default=None,
         description="For columns of targets, in place of `linf` and `js`: L-infinity distance of classes, "
         "Jensen-Shannon divergence of other numbers.",
@@ -86,13 +90,20 @@ class DriftBounds(Section):
 class BoundsConfig(Section):
     """What the data must be."""
 
+    KEY: ClassVar = "data.checks.refuse"
+
     rows: Range | None = Field(default=None, description="Least and most rows, e.g. `[1000000, .inf]`.")
     columns: dict[str, ColumnBounds] = Field(default={}, description="Column that an input, target or weight uses.")
     drift: DriftBounds = Field(default=DriftBounds(), description="Against an earlier run.")
 
 
 class ChecksConfig(Section):
-    """Statistics of every used column, and what they must be: [data-checks.md](data-checks.md). Empty: only kept."""
+    """Statistics of every used column, and bounds of these. Empty: they are only kept.
+
+    See [data-checks.md](../nights/data-checks.md).
+    """
+
+    KEY: ClassVar = "data.checks"
 
     sample: Annotated[float, Gt(0), Le(1)] = Field(
         default=1.0, description="Share of the rows that statistics are made of."

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
-from pydantic import ValidationError
+from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
-from sparktf.config.section import Section
 from sparktf.config.shape import COMMANDS, MAY_HOLD_SECRETS, Key, dotted, section_at, walk_sections
 from sparktf.errors import ConfigError
 from sparktf.redaction import REDACTED, redacted
@@ -43,15 +43,31 @@ _ALLOWED: Mapping[str, str] = {
 }
 
 
-def refusal(section: type[Section], error: ValidationError, raw: object) -> ConfigError:
+@dataclass(frozen=True, slots=True)
+class Validated:
+    """What was validated, as messages name it.
+
+    Attributes:
+        key: Where the section stands within the configuration.
+        whole: The configuration, in which a mistyped key may stand elsewhere; None where the section is that.
+    """
+
+    section: type[BaseModel]
+    key: Key = ()
+    whole: type[BaseModel] | None = None
+
+    def parent(self, key: Key) -> type[BaseModel] | None:
+        """Returns the section that a key of the configuration stands in; None if there is none."""
+        return section_at(key[len(self.key) : -1], self.section)
+
+
+def refusal(of: Validated, error: ValidationError, raw: object) -> ConfigError:
     """Returns the error for a section that was made in Python, with keys as they would stand in a file.
 
     Args:
-        raw: What was validated, if it is there still.
+        raw: What was validated, if it could be read.
     """
-    path = next((path for path, known in walk_sections() if known is section), "")
-    found = describe(error, raw, tuple(path.split(".")) if path else ())
-    return ConfigError(first_of([message for _, message in found]))
+    return ConfigError(first_of([message for _, message in describe(of, error, raw)]))
 
 
 def first_of(messages: Sequence[str]) -> str:
@@ -60,21 +76,20 @@ def first_of(messages: Sequence[str]) -> str:
     return messages[0] + (f" (and {more} more)" if more else "")
 
 
-def describe(error: ValidationError, raw: object, section: Key = ()) -> list[tuple[Key, str]]:
+def describe(of: Validated, error: ValidationError, raw: object) -> list[tuple[Key, str]]:
     """Returns the keys that are wrong, each with its message, the most telling one first.
 
     A mistyped key often shows up twice, as unknown and as missing: the unknown one comes first, for it has the remedy.
 
     Args:
         raw: What was validated.
-        section: Key of the section that it is, within the configuration.
     """
     by_key: dict[Key, list[ErrorDetails]] = {}
     for detail in error.errors(include_url=False):
-        by_key.setdefault((*section, *_key(detail, raw)), []).append(detail)
+        by_key.setdefault((*of.key, *_key(detail, raw)), []).append(detail)
     # A stable sort: of equals the first one comes first.
     keys = sorted(by_key, key=lambda key: by_key[key][0]["type"] != _UNKNOWN)
-    return [(key, _message(key, by_key[key])) for key in keys]
+    return [(key, _message(of, key, by_key[key])) for key in keys]
 
 
 def _key(detail: ErrorDetails, raw: Any) -> Key:
@@ -90,13 +105,13 @@ def _key(detail: ErrorDetails, raw: Any) -> Key:
     return tuple(key)
 
 
-def _message(key: Key, details: list[ErrorDetails]) -> str:
+def _message(of: Validated, key: Key, details: list[ErrorDetails]) -> str:
     where = dotted(key) or "the configuration"
     first = details[0]
     if first["type"] == _UNKNOWN:
-        return f"{where} is unknown: {_remedy(key)}"
+        return f"{where} is unknown: {_remedy(of, key)}"
     if first["type"] == _MISSING:
-        return f"{where} is missing: {_description(key)}"
+        return f"{where} is missing: {_description(of, key)}"
     if first["type"] == "value_error":
         return f"{where}: {first['ctx']['error']}" if key else str(first["ctx"]["error"])
     if key[:2] in COMMANDS:
@@ -122,22 +137,22 @@ def shown(value: Any) -> str:
     return text if len(text) <= _MAX_SHOWN else f"{text[:_MAX_SHOWN]}..."
 
 
-def _description(key: Key) -> str:
-    section = section_at(key[:-1])
+def _description(of: Validated, key: Key) -> str:
+    section = of.parent(key)
     field = section.model_fields.get(str(key[-1])) if section else None
     return (field.description or "").partition(". ")[0].rstrip(".") if field else ""
 
 
-def _remedy(key: Key) -> str:
+def _remedy(of: Validated, key: Key) -> str:
     """Returns the nearest key beside the unknown one, else the nearest anywhere, else all that are allowed."""
     name, parent = str(key[-1]), dotted(key[:-1])
-    section = section_at(key[:-1])
+    section = of.parent(key)
     siblings = list(section.model_fields) if section else []
     near = _nearest(name, siblings, cutoff=0.6)
     if near is not None:
         return f"did you mean {parent}.{near}?" if parent else f"did you mean {near}?"
     elsewhere: dict[str, list[str]] = {}
-    for path, inner in walk_sections():
+    for path, inner in walk_sections(of.whole or of.section):
         for field in inner.model_fields:
             elsewhere.setdefault(field, []).append(f"{path}.{field}".lstrip("."))
     near = _nearest(name, list(elsewhere), cutoff=0.8)

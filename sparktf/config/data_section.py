@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import BeforeValidator, Field, NonNegativeInt, PositiveInt, model_validator
 
@@ -14,8 +14,8 @@ from sparktf.predicate import FillValue
 
 PARQUET = "parquet"
 TFRECORD = "tfrecord"
-READ_DIRECTLY = (PARQUET, TFRECORD)
-"""Formats that trainers read themselves."""
+READ_DIRECTLY = {PARQUET: (), TFRECORD: ("record_types", "record_sample")}
+"""Formats that trainers read themselves -> the keys of this section that go with them alone."""
 
 ReaderOptions = dict[str, str | bool | int | float]
 """Options of Spark's readers, as a configuration has them."""
@@ -39,6 +39,8 @@ NO_SOURCE = "data names nothing to read: give data.path, data.table, data.sql or
 
 class FeatureConfig(Section):
     """One named tensor and the columns it is made of."""
+
+    KEY: ClassVar = "data.inputs.<name>"
 
     columns: str | tuple[str, ...] = Field(
         description="One column (a tensor of its own shape), or a list of columns packed into a vector `[batch, len]`. "
@@ -80,6 +82,8 @@ FeatureSetting = Annotated[FeatureConfig, BeforeValidator(_feature)]
 class ValidationConfig(Section):
     """Where held-out rows come from: exactly one of the three."""
 
+    KEY: ClassVar = "data.validation"
+
     path: str | None = Field(default=None, description="A source of its own, with the same columns.")
     where: str | None = Field(
         default=None, description="SQL predicate over partition columns: what it selects is held out of training."
@@ -98,11 +102,13 @@ class ValidationConfig(Section):
 class DataConfig(Section):
     """What is read: path, table, sql or source, or what is handed to `train()`. Which columns become which tensors."""
 
+    KEY: ClassVar = "data"
+
     path: str | None = Field(
         default=None, description="Folder of a Parquet lake (hive-style partition folders are columns), or one file."
     )
     format: str = Field(
-        default="parquet",
+        default=PARQUET,
         min_length=1,
         description="What lies at `path`: `parquet`, `tfrecord` ([tfrecords.md](tfrecords.md)), or another format of "
         "Spark's.",
@@ -143,10 +149,12 @@ class DataConfig(Section):
         default=None, description="SQL predicate over partition columns, e.g. `date >= '2026-11-01'`."
     )
     ready: ReadyConfig | None = Field(
-        default=None, description="What has to lie at `path` before the run begins ([readiness.md](readiness.md))."
+        default=None,
+        description="What has to lie at `path` before the run begins ([readiness.md](../nights/readiness.md)).",
     )
     checks: ChecksConfig | None = Field(
-        default=None, description="Statistics of the columns, and bounds of these ([data-checks.md](data-checks.md))."
+        default=None,
+        description="Statistics of the columns, and bounds of these ([data-checks.md](../nights/data-checks.md)).",
     )
     inputs: dict[str, FeatureSetting] = Field(
         min_length=1, description="Model input name -> column, list of columns, or a feature."
@@ -206,6 +214,21 @@ class DataConfig(Section):
         return reader_options(self.options)
 
     @property
+    def is_sparks_format(self) -> bool:
+        """Whether Spark alone reads the format."""
+        return self.format not in READ_DIRECTLY
+
+    @property
+    def names_files(self) -> bool:
+        """Whether files are named, of a format that trainers read."""
+        return self.path is not None and not self.is_sparks_format
+
+    @property
+    def foreign_keys(self) -> set[str]:
+        """The keys that go with other formats."""
+        return {key for name, keys in READ_DIRECTLY.items() if name != self.format for key in keys}
+
+    @property
     def source_key(self) -> str | None:
         """The key that names the source; None where the data is handed to `train()`."""
         return next(iter(self._named()), None)
@@ -218,15 +241,15 @@ class DataConfig(Section):
         named = self._named()
         if len(named) > 1:
             raise ValueError(f"give one of path, table, sql and source, not {' and '.join(named)}")
-        if self.format != "parquet" and self.path is None:
+        if self.format != PARQUET and self.path is None:
             raise ValueError(f"format: {self.format} goes with path, and with no other source")
         if self.options and (self.path is None or self.format == TFRECORD):
             raise ValueError("options are those of Spark's reader of files at path: give path, and no format: tfrecord")
-        if self.format not in READ_DIRECTLY and self.mode == "direct":
-            raise ValueError(f"mode: direct needs format: parquet or tfrecord, not {self.format}")
+        if self.is_sparks_format and self.mode == "direct":
+            raise ValueError(f"mode: direct needs format: {' or '.join(READ_DIRECTLY)}, not {self.format}")
         if self.format != TFRECORD and self.record_types is not None:
-            raise ValueError(f"record_types goes with format: {TFRECORD}, and format is {self.format}")
-        is_table = self.table is not None or (self.path is not None and self.format not in READ_DIRECTLY)
+            raise ValueError(f"record_types goes with format: {TFRECORD}, and format is {self.format}: leave it out")
+        is_table = self.table is not None or (self.path is not None and self.is_sparks_format)
         source = "a path of Parquet files" if self.path is not None else self.source_key or "what train() is handed"
         check_moment(self.version, self.timestamp, source, is_table=is_table)
         return self
@@ -235,6 +258,8 @@ class DataConfig(Section):
     def _ready_looks_at_files(self) -> Self:
         if self.ready is not None and self.path is None:
             raise ValueError("ready looks at the files below path, and there is none: give path, or leave ready out")
-        if self.ready is not None and self.ready.min_rows is not None and self.format != "parquet":
-            raise ValueError(f"ready.min_rows is told by the footers of Parquet files, and format is {self.format}")
+        if self.ready is not None and self.ready.min_rows is not None and self.format != PARQUET:
+            raise ValueError(
+                f"ready.min_rows counts rows that Parquet files tell, and format is {self.format}: leave it out"
+            )
         return self

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Literal, Self
+from typing import ClassVar, Literal, Self
 
 from pydantic import Field, NonNegativeInt, PositiveInt, field_validator, model_validator
 
@@ -11,6 +11,8 @@ from sparktf.config.section import Section
 
 class GatedMetric(Section):
     """What is asked of one validation metric."""
+
+    KEY: ClassVar = "gate.metrics.<name>"
 
     min: float | None = Field(default=None, allow_inf_nan=False, description="The new model's must be at least this.")
     max: float | None = Field(default=None, allow_inf_nan=False, description="The new model's must be at most this.")
@@ -33,10 +35,12 @@ class GatedMetric(Section):
 
 
 class GateConfig(Section):
-    """Compares the new model with the published one on the same held-out rows ([gate.md](gate.md)).
+    """Compares the new model with the published one on the same held-out rows ([gate.md](../nights/gate.md)).
 
     It needs `data.validation` and `publish`. A model that is not let through is not published: exit code 5.
     """
+
+    KEY: ClassVar = "gate"
 
     metrics: dict[str, GatedMetric] = Field(
         min_length=1, description="Validation metric, by Keras's name, with or without `val_` -> what is asked of it."

@@ -1,6 +1,6 @@
 """The configuration of a run: frozen pydantic models, one per section of the YAML file.
 
-Each field's description is its documentation: docs/configuration.md is generated from it.
+Each field's description is its documentation: docs/use/configuration.md is generated from it.
 Loading (YAML, `--set`, `--date`) is in `sparktf.config.load`.
 """
 
@@ -11,7 +11,7 @@ import hashlib
 import json
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Annotated, Any, Self
+from typing import Annotated, Any, ClassVar, Self
 
 from pydantic import (
     Field,
@@ -21,7 +21,7 @@ from pydantic import (
     model_validator,
 )
 
-from sparktf.config.data_section import READ_DIRECTLY, TFRECORD, DataConfig
+from sparktf.config.data_section import DataConfig
 from sparktf.config.gate_section import GateConfig
 from sparktf.config.nodes import ClusterConfig
 from sparktf.config.predict_section import PredictConfig
@@ -39,6 +39,8 @@ from sparktf.topology import GangShape
 class CheckpointConfig(Section):
     """When a checkpoint is committed. The end of each epoch always commits one."""
 
+    KEY: ClassVar = "checkpoint"
+
     every_steps: PositiveInt | None = Field(default=None, description="Commit every so many updates.")
     every_seconds: PositiveFloat | None = Field(default=600.0, description="Commit at least this often, in seconds.")
     keep: PositiveInt = Field(default=3, description="Newest checkpoints kept; older ones are deleted.")
@@ -46,6 +48,8 @@ class CheckpointConfig(Section):
 
 class SecurityConfig(Section):
     """The control channel."""
+
+    KEY: ClassVar = "security"
 
     tls: Switch = Field(
         default="auto",
@@ -69,6 +73,8 @@ class _Place:
 class JobConfig(Section):
     """One run's whole configuration. Frozen; build it with `load_config` or from keyword arguments."""
 
+    KEY: ClassVar = ""
+
     name: Annotated[str, Field(pattern=NAME_PATTERN, max_length=NAME_LENGTH)] = Field(
         description="Name of the training; runs of one name share a folder."
     )
@@ -87,10 +93,12 @@ class JobConfig(Section):
     output: OutputConfig = Field(description="Where results go.")
     export: ExportConfig = Field(default=ExportConfig(), description="What the model is written as.")
     publish: PublishConfig | None = Field(
-        default=None, description="Whether the model is put where readers find it ([publishing.md](publishing.md))."
+        default=None,
+        description="Whether the model is put where readers find it ([publishing.md](../nights/publishing.md)).",
     )
     gate: GateConfig | None = Field(
-        default=None, description="What a new model must show to take the published one's place ([gate.md](gate.md))."
+        default=None,
+        description="What a new model must show to take the published one's place ([gate.md](../nights/gate.md)).",
     )
     predict: PredictConfig | None = Field(
         default=None, description="What `jobs/predict.py` scores with the model ([predict.md](predict.md))."
@@ -112,7 +120,7 @@ class JobConfig(Section):
 
     @model_validator(mode="after")
     def _strategy_fits_data(self) -> Self:
-        if not self.data.rebalance and self.cluster.strategy == "parameter_server":
+        if not self.data.rebalance and not self.cluster.updates_together:
             raise ValueError(
                 "data.rebalance: off is for replays update by update, and there are none under cluster.strategy: "
                 f"{self.cluster.strategy}, whose workers take rows as they come to need them: leave it on"
@@ -124,7 +132,7 @@ class JobConfig(Section):
         data = self.data
         if self.cluster.evaluator and data.validation is None:
             raise ValueError("cluster.evaluator: true needs rows to evaluate on: give data.validation")
-        if self.cluster.evaluator and (data.mode == "spark" or data.format not in READ_DIRECTLY):
+        if self.cluster.evaluator and (data.mode == "spark" or data.is_sparks_format):
             asked = "mode: spark" if data.mode == "spark" else f"format: {data.format}"
             raise ValueError(
                 f"data.{asked} is read through Spark, and an evaluator reads files itself: set cluster.evaluator: false"
@@ -136,7 +144,7 @@ class JobConfig(Section):
         wanted, cluster = self.train.replicas_to_aggregate, self.cluster
         if wanted is None:
             return self
-        if cluster.strategy != "parameter_server":
+        if cluster.updates_together:
             raise ValueError(
                 f"train.replicas_to_aggregate: {wanted} needs cluster.strategy: parameter_server; under "
                 f"{cluster.strategy} all workers make every update"
@@ -206,8 +214,7 @@ class JobConfig(Section):
     @property
     def steps_per_call(self) -> int:
         """Updates of a call into TensorFlow, or of a worker's execution, at most."""
-        by_default = 256 if self.cluster.strategy == "parameter_server" else 32
-        return self.train.steps_per_call or by_default
+        return self.train.steps_per_call or self.cluster.traits.steps_per_call
 
     @property
     def model_module(self) -> str:
@@ -269,8 +276,7 @@ class JobConfig(Section):
         """Hash of what the stored plan and its cursors depend on: a run can be resumed only while it is the same."""
         # Left out where they are not given, so that runs that began before there were such keys go on.
         absent = {key for key in MOMENT_KEYS if getattr(self.data, key) is None}
-        if self.data.format != TFRECORD:
-            absent |= {"record_types", "record_sample"}
+        absent |= self.data.foreign_keys
         absent |= set() if self.data.options else {"options"}
         depends = {
             "data": self.data.model_dump(exclude=_NOT_PLANNED | absent),

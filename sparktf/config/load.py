@@ -14,17 +14,17 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from sparktf.config.complaints import describe, first_of, shown
+from sparktf.config.complaints import Validated, describe, first_of, shown
 from sparktf.config.job import JobConfig
 from sparktf.config.shape import (
     COMMANDS,
     DOTTED_NAMES,
     FREE_FORM,
     MAY_HOLD_SECRETS,
-    OPTIONAL_SECTIONS,
     Key,
     dotted,
     one_line,
+    section_of,
 )
 from sparktf.config.yaml import BareSwitch, YamlError, dump_yaml, load_yaml
 from sparktf.errors import ConfigError
@@ -33,6 +33,13 @@ from sparktf.redaction import REDACTED, redacted
 _TEMPLATE = re.compile(r"\{\{(.*?)\}\}", re.DOTALL)
 _DATE_TEMPLATE = re.compile(r"date\s*(?:([-+])\s*(\d{1,6}))?")
 _DATE = re.compile(r"\d{4}-\d{2}-\d{2}")
+
+_OPTIONAL_SECTIONS = tuple(
+    name
+    for name, field in JobConfig.model_fields.items()
+    if not field.is_required() and (section_of(field.annotation) or isinstance(field.default, dict))
+)
+"""Top-level keys that may be left out, so that one whose lines are all commented out means its defaults."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +93,7 @@ def parse_config(
         at = [change.text for change, n in common if n and key[:n] == change.key[:n]]
         return f"--set {at[-1]}" if at else source
 
-    for section in OPTIONAL_SECTIONS:
+    for section in _OPTIONAL_SECTIONS:
         if section in raw and raw[section] is None:  # all its keys are commented out
             raw[section] = {}
     _refuse_switches(raw, origin)
@@ -97,7 +104,7 @@ def parse_config(
         # Not model_validate, whose errors do not say where a key was written.
         config: JobConfig = JobConfig.__pydantic_validator__.validate_python(filled)
     except ValidationError as error:
-        lines = tuple(f"{origin(key)}: {message}" for key, message in describe(error, filled))
+        lines = tuple(f"{origin(key)}: {message}" for key, message in describe(Validated(JobConfig), error, filled))
         refused = ConfigError(first_of(lines))
         refused.all_wrong = lines
         raise refused from None

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal, NamedTuple, Self
+from typing import Annotated, ClassVar, Literal, NamedTuple, Self
 
 from pydantic import Field, NonNegativeInt, PositiveInt, field_validator, model_validator
 
 from sparktf.config.section import Section, Switch
+from sparktf.config.strategies import STRATEGIES, Strategy, StrategyTraits
 from sparktf.topology import GangShape
 
 _LAST_PORT = 65535
-
-Strategy = Literal["single", "mirrored", "multi_worker_mirrored", "parameter_server"]
 
 
 class NodeMemory(NamedTuple):
@@ -29,6 +28,8 @@ class NodeMemory(NamedTuple):
 
 class ClusterConfig(Section):
     """The gang of nodes."""
+
+    KEY: ClassVar = "cluster"
 
     strategy: Strategy = Field(
         default="multi_worker_mirrored",
@@ -67,7 +68,7 @@ class ClusterConfig(Section):
     trainer_memory_mib: PositiveInt = Field(
         default=2048,
         description="Memory of one trainer process in MiB: TensorFlow, the model, rows read ahead. On YARN it is asked "
-        "for as a part of `spark.executor.memoryOverhead`: [yarn.md](yarn.md).",
+        "for as a part of `spark.executor.memoryOverhead`: [yarn.md](../cluster/yarn.md).",
     )
     ps_memory_mib: PositiveInt | None = Field(
         default=None,
@@ -100,12 +101,17 @@ class ClusterConfig(Section):
         return ports
 
     @property
+    def traits(self) -> StrategyTraits:
+        """What the strategy means."""
+        return STRATEGIES[self.strategy]
+
+    @property
     def shape(self) -> GangShape:
         """How many trainer processes the gang has, by role."""
-        if self.strategy == "parameter_server":
-            trains = GangShape.with_servers(self.workers, self.ps, self.min_workers)
+        workers = self.workers if self.traits.several_workers else 1
+        if self.traits.has_servers:
+            trains = GangShape.with_servers(workers, self.ps, self.min_workers)
         else:
-            workers = self.workers if self.strategy == "multi_worker_mirrored" else 1
             trains = GangShape.of_workers(workers, self.min_workers)
         return trains.with_evaluator() if self.evaluator else trains
 
@@ -118,7 +124,7 @@ class ClusterConfig(Section):
     def in_words(self) -> str:
         """The settings that say how many nodes there are, and the number."""
         parts = [f"cluster.workers: {self.shape.workers}"]
-        if self.strategy == "parameter_server":
+        if self.traits.has_servers:
             parts += [f"cluster.ps: {self.ps}", "a coordinator"]
         if self.evaluator:
             parts.append("cluster.evaluator")
@@ -130,7 +136,7 @@ class ClusterConfig(Section):
     def sizes(self) -> str:
         """The settings to lower for fewer nodes."""
         sizes = ["cluster.workers"]
-        sizes += ["cluster.ps"] if self.strategy == "parameter_server" else []
+        sizes += ["cluster.ps"] if self.traits.has_servers else []
         sizes += ["cluster.evaluator"] if self.evaluator else []
         return " or ".join(filter(None, [", ".join(sizes[:-1]), sizes[-1]]))
 
@@ -142,12 +148,12 @@ class ClusterConfig(Section):
     @property
     def updates_together(self) -> bool:
         """Whether all workers make every update together, each bringing its share of the rows."""
-        return self.strategy != "parameter_server"
+        return self.traits.updates_together
 
     @property
     def outlives_losses(self) -> bool:
         """Whether an attempt goes on when a worker or the evaluator is lost, and another takes its place."""
-        return self.strategy == "parameter_server" or self.evaluator
+        return self.traits.outlives_losses or self.evaluator
 
     @property
     def node_memory(self) -> NodeMemory:
@@ -159,17 +165,17 @@ class ClusterConfig(Section):
     @property
     def replicas(self) -> int:
         """Number of model replicas that share an update."""
-        if self.strategy == "parameter_server":
+        if not self.updates_together:
             return 1
-        return self.devices if self.strategy == "mirrored" else self.shape.workers
+        return self.devices if self.traits.splits_devices else self.shape.workers
 
     @model_validator(mode="after")
     def _sizes_agree(self) -> Self:
-        if self.devices > 1 and self.strategy != "mirrored":
+        if self.devices > 1 and not self.traits.splits_devices:
             raise ValueError(f"devices: {self.devices} needs strategy: mirrored")
-        if self.strategy == "parameter_server" and not self.ps:
-            raise ValueError("strategy: parameter_server needs parameter servers: set ps, to 1 or more")
-        if self.strategy != "parameter_server" and self.ps:
+        if self.traits.has_servers and not self.ps:
+            raise ValueError(f"strategy: {self.strategy} needs parameter servers: set ps, to 1 or more")
+        if self.ps and not self.traits.has_servers:
             raise ValueError(f"ps: {self.ps} needs strategy: parameter_server")
         if self.ps_memory_mib is not None and not self.ps:
             raise ValueError(f"ps_memory_mib: {self.ps_memory_mib} needs strategy: parameter_server")

@@ -2,22 +2,24 @@
 
 from __future__ import annotations
 
+import inspect
 import types
 from collections.abc import Iterator, Mapping
 from typing import Annotated, Any, Literal, Union, get_args, get_origin
 
 import annotated_types
+from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
 from sparktf.config.duration import READ_DURATION
-from sparktf.config.section import Section
+from sparktf.config.job import JobConfig
 from sparktf.config.shape import section_of, walk_sections
 from sparktf.config.yaml import dump_yaml
 
 _HEADER = """\
 # Configuration
 
-<!-- Generated: python -m sparktf.config.page > docs/configuration.md -->
+<!-- Generated: python -m sparktf.config.page > docs/use/configuration.md -->
 
 A run is described by one YAML file. `sparktf check CONFIG` shows what a file means, every default written out, and says
 `ok` or all that is wrong, with the exit code that the run would have. Unknown keys are refused.
@@ -49,22 +51,22 @@ _BOUNDS |= {annotated_types.Le: ("le", "≤")}
 
 
 def reference_page() -> str:
-    """Returns docs/configuration.md."""
-    paths: dict[type[Section], list[str]] = {}
-    for path, section in walk_sections():
+    """Returns docs/use/configuration.md."""
+    paths: dict[type[BaseModel], list[str]] = {}
+    for path, section in walk_sections(JobConfig):
         paths.setdefault(section, []).append(path or "The file")
     titles = {section: " and ".join(found) for section, found in paths.items()}
     return "\n".join((_HEADER, *(_section(section, titles) for section in titles)))
 
 
-def _section(section: type[Section], titles: Mapping[type[Section], str]) -> str:
+def _section(section: type[BaseModel], titles: Mapping[type[BaseModel], str]) -> str:
     title = titles[section].replace("<", "&lt;").replace(">", "&gt;")
     rows = (_row(name, field, titles) for name, field in section.model_fields.items())
     table = "\n".join(("| key | type | default | meaning |", "|---|---|---|---|", *rows))
-    return f"## {title}\n\n{(section.__doc__ or '').strip()}\n\n{table}\n"
+    return f"## {title}\n\n{inspect.cleandoc(section.__doc__ or '')}\n\n{table}\n"
 
 
-def _row(name: str, field: FieldInfo, titles: Mapping[type[Section], str]) -> str:
+def _row(name: str, field: FieldInfo, titles: Mapping[type[BaseModel], str]) -> str:
     inner = section_of(field.annotation)
     if inner is None:
         kind = _type(Annotated[field.annotation, *field.metadata] if field.metadata else field.annotation)
@@ -79,7 +81,7 @@ def _row(name: str, field: FieldInfo, titles: Mapping[type[Section], str]) -> st
 def _default(field: FieldInfo) -> str:
     if field.is_required():
         return "required"
-    if isinstance(field.default, Section):
+    if isinstance(field.default, BaseModel):
         return "its defaults"
     if field.default is None:
         return "none"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import ClassVar, Literal
 
 from pydantic import Field, NonNegativeInt
 
@@ -41,7 +41,12 @@ class WatchedMetric(Section):
 
 
 class EarlyStoppingConfig(WatchedMetric):
-    """Ends the training when a metric gets no better, as Keras's EarlyStopping; see [stopping.md](stopping.md)."""
+    """Ends the training when a metric gets no better, as Keras's EarlyStopping.
+
+    See [stopping.md](../nights/stopping.md).
+    """
+
+    KEY: ClassVar = "train.early_stopping"
 
     min_delta: float = Field(
         default=0.0, ge=0, allow_inf_nan=False, description="What is better by no more than this is no better."
@@ -57,10 +62,14 @@ class EarlyStoppingConfig(WatchedMetric):
 
 
 class ReduceLrConfig(WatchedMetric):
-    """Lowers the learning rate when a metric gets no better, as ReduceLROnPlateau of Keras: [stopping.md](stopping.md).
+    """Lowers the learning rate when a metric gets no better, as Keras's ReduceLROnPlateau.
+
+    See [stopping.md](../nights/stopping.md).
 
     The optimizer needs a learning rate that is a number, not a schedule.
     """
+
+    KEY: ClassVar = "train.reduce_lr_on_plateau"
 
     factor: float = Field(default=0.1, gt=0, lt=1, description="The learning rate is multiplied by it.")
     patience: NonNegativeInt = Field(

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import re
-from typing import Annotated, Literal, Self
+from typing import Annotated, ClassVar, Literal, Self
 
 from pydantic import Field, NonNegativeInt, PositiveInt, field_validator, model_validator
 
-from sparktf.config.data_section import ReaderOptions
+from sparktf.config.data_section import PARQUET, ReaderOptions
 from sparktf.config.section import Section
 from sparktf.config.table_moment import TimestampSetting, VersionSetting, check_moment
 
@@ -27,6 +27,8 @@ _PLAIN = re.compile(r"""[^\s_.\x00-\x1f"#%'*/:=?\\{}\[\]^][^\x00-\x1f"#%'*/:=?\\
 class PredictSourceConfig(Section):
     """The rows that are scored: one of `path`, `table` and `sql`."""
 
+    KEY: ClassVar = "predict.source"
+
     path: str | None = Field(default=None, description="Files, or folders of them.")
     format: str = Field(default="parquet", description="Of the files: a format of Spark's.")
     options: ReaderOptions = Field(default={}, description="Options of Spark's reader of the files, as `data.options`.")
@@ -36,13 +38,18 @@ class PredictSourceConfig(Section):
     sql: str | None = Field(default=None, description="A query.")
     where: str | None = Field(default=None, description="Rows that a predicate of Spark's SQL selects. Default: all.")
 
+    @property
+    def is_plain_files(self) -> bool:
+        """Whether Spark takes all files below `path` for rows, whatever table they belong to."""
+        return self.path is not None and self.format == PARQUET
+
     @model_validator(mode="after")
     def _names_one_source(self) -> Self:
         if sum(value is not None for value in (self.path, self.table, self.sql)) != 1:
             raise ValueError("predict.source names what is scored by one of path, table and sql")
         if self.options and self.path is None:
             raise ValueError("predict.source.options are those of Spark's reader of files: give path")
-        is_table = self.table is not None or (self.path is not None and self.format != "parquet")
+        is_table = self.table is not None or (self.path is not None and not self.is_plain_files)
         source = "sql" if self.sql is not None else "a path of Parquet files"
         check_moment(self.version, self.timestamp, source, is_table=is_table)
         return self
@@ -50,6 +57,8 @@ class PredictSourceConfig(Section):
 
 class PredictOutputConfig(Section):
     """Where the predictions of a day go: a partition, which is replaced as a whole."""
+
+    KEY: ClassVar = "predict.output"
 
     path: str | None = Field(
         default=None, description="Folder of Parquet files: a day's are in `<path>/<partition>=<date>/`."
@@ -66,8 +75,8 @@ class PredictOutputConfig(Section):
     def _is_plain(cls, partition: str) -> str:
         if not _PLAIN.fullmatch(partition):
             raise ValueError(
-                f"{partition!r} is no plain name of a column: it has none of / = \\ % : ' \" # * ? {{ }} [ ] ^, and "
-                "begins with neither _ nor a dot"
+                f"{partition!r} cannot name a folder as it is: give the column a name without / = \\ % : ' \" # * ? "
+                "{ } [ ] ^ that begins with neither _ nor a dot"
             )
         return partition
 
@@ -80,6 +89,8 @@ class PredictOutputConfig(Section):
 
 class PredictConfig(Section):
     """What `jobs/predict.py` does; see [predict.md](predict.md)."""
+
+    KEY: ClassVar = "predict"
 
     model: Annotated[str, Field(min_length=1)] = Field(
         default=PUBLISHED,

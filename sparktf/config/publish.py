@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 import re
-from typing import Annotated, Literal
+from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field, PositiveFloat, PositiveInt, field_validator
 
@@ -14,7 +14,9 @@ _SERVER = re.compile(r"https?://[^@\s]+|databricks(://[^@\s]+)?")
 
 
 class MlflowConfig(Section):
-    """A run of MLflow's for each run, found again by whoever submits it again; see [guests.md](guests.md)."""
+    """A run of MLflow's for each run, found again by whoever submits it again; see [guests.md](../nights/guests.md)."""
+
+    KEY: ClassVar = "output.mlflow"
 
     tracking_uri: str | None = Field(
         default=None,
@@ -44,6 +46,8 @@ class MlflowConfig(Section):
 class ExportConfig(Section):
     """What a trained model is written as."""
 
+    KEY: ClassVar = "export"
+
     formats: tuple[Literal["saved_model", "keras"], ...] = Field(
         default=("saved_model", "keras"),
         description="`saved_model` is what readers use, and always there; `keras` is a `.keras` file, which later runs "
@@ -62,6 +66,8 @@ class ExportConfig(Section):
 class OutputConfig(Section):
     """Where results go."""
 
+    KEY: ClassVar = "output"
+
     path: str = Field(
         description="Root of all runs: a run writes to `<path>/<name>/<run id>/` "
         "(checkpoints, model, logs, events, tensorboard, result.json)."
@@ -69,12 +75,12 @@ class OutputConfig(Section):
     history: bool = Field(
         default=False,
         description="Keep a row of each run that ends in the table `<path>/_runs`, which `sparktf runs` shows, and "
-        "Spark and Hive read ([history.md](history.md)).",
+        "Spark and Hive read ([history.md](../nights/history.md)).",
     )
     report: bool = Field(
         default=False,
         description="Write two pages at the end of each run: `report.html` in its folder, and "
-        "`<path>/<name>/index.html` of all runs of the name ([report.md](report.md)).",
+        "`<path>/<name>/index.html` of all runs of the name ([report.md](../nights/report.md)).",
     )
     progress_seconds: PositiveFloat = Field(
         default=5.0, description="Time between progress lines where there is no terminal."
@@ -96,12 +102,18 @@ class OutputConfig(Section):
     on_end: Annotated[tuple[Annotated[str, Field(min_length=1)], ...], Field(min_length=1)] | None = Field(
         default=None,
         description="Command and arguments, run on the driver's machine once a run has a result, whatever the verdict; "
-        "it gets result.json on its standard input: [guests.md](guests.md#a-command-of-your-own-outputon_end).",
+        "it gets result.json on its standard input: "
+        "[guests.md](../nights/guests.md#a-command-of-your-own-outputon_end).",
     )
 
 
 class PublishConfig(Section):
-    """Puts the model of a run that is done into `<output.path>/<name>/serving/`; see [publishing.md](publishing.md)."""
+    """Puts the model of a run that is done into `<output.path>/<name>/serving/`.
+
+    See [publishing.md](../nights/publishing.md).
+    """
+
+    KEY: ClassVar = "publish"
 
     date: str | None = Field(
         default=None,

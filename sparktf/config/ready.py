@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 from collections.abc import Iterator
-from typing import Self
+from typing import ClassVar, Self
 
 from pydantic import Field, PositiveInt, model_validator
 
@@ -16,6 +16,8 @@ _MOST_PARTITIONS = 100_000
 
 class WindowConfig(Section):
     """The partitions that have to be there: a folder for each day, or hour, from the first to the last."""
+
+    KEY: ClassVar = "data.ready.window"
 
     folder: str = Field(
         min_length=1,
@@ -31,11 +33,19 @@ class WindowConfig(Section):
         first, last = self._times()
         if last < first:
             raise ValueError(f"last: {self.last} is before first: {self.first}")
-        if self.every <= 0 or (last - first).total_seconds() / self.every > _MOST_PARTITIONS:
-            raise ValueError(f"every: {in_words(self.every)} gives more than {_MOST_PARTITIONS:,} partitions")
+        if self.every <= 0:
+            raise ValueError(f"every: {in_words(self.every)} is no time between two partitions: write 1h or 1d")
+        if (last - first).total_seconds() / self.every > _MOST_PARTITIONS:
+            raise ValueError(
+                f"every: {in_words(self.every)} makes more than {_MOST_PARTITIONS:,} partitions from first to last: "
+                "set a longer one"
+            )
         folders = list(self.folders())
         if len(set(folders)) < len(folders):
-            raise ValueError(f"folder: {self.folder} is the same for times that are {in_words(self.every)} apart")
+            raise ValueError(
+                f"folder: {self.folder} is one folder for times that are {in_words(self.every)} apart (every): name "
+                "the hour in it, too, as %H"
+            )
         return self
 
     def folders(self) -> Iterator[str]:
@@ -60,7 +70,12 @@ def _time(key: str, text: str) -> dt.datetime:
 
 
 class ReadyConfig(Section):
-    """When the data at `data.path` is there. Asked before any executor is held; see [readiness.md](readiness.md)."""
+    """When the data at `data.path` is there. Asked before any executor is held.
+
+    See [readiness.md](../nights/readiness.md).
+    """
+
+    KEY: ClassVar = "data.ready"
 
     window: WindowConfig | None = Field(default=None, description="The partitions that have to be there.")
     success: bool = Field(

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Annotated, Any, Literal, Self, dataclass_transform
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self, dataclass_transform
 
 from pydantic import BaseModel, ConfigDict, Field, PrivateAttr, ValidationError
 from pydantic._internal._model_construction import ModelMetaclass
+from pydantic_core import from_json
 
+from sparktf.config.complaints import Validated, refusal
 from sparktf.errors import ConfigError
 from sparktf.redaction import redacted
 
@@ -36,7 +38,13 @@ class Section(BaseModel, metaclass=_Refusing):
     """A frozen section that refuses unknown keys, and whose errors do not show what stood there: it may be a secret.
 
     However it is made, what is wrong with it is a `ConfigError`.
+
+    Attributes:
+        KEY: Where it stands in the file: `data.ready`; `<name>` is in the place of names that the user chooses. Of
+            several such places the first; empty for the whole file; None for a base of sections, which stands nowhere.
     """
+
+    KEY: ClassVar[str | None] = None
 
     model_config = ConfigDict(frozen=True, extra="forbid", validate_default=True, hide_input_in_errors=True)
 
@@ -57,7 +65,7 @@ class Section(BaseModel, metaclass=_Refusing):
         try:
             return super().model_validate_json(json_data, **options)
         except ValidationError as error:
-            raise _refusal(cls, error, None) from None
+            raise _refusal(cls, error, _read(json_data)) from None
 
     def __setattr__(self, name: str, value: Any) -> None:
         try:
@@ -66,7 +74,15 @@ class Section(BaseModel, metaclass=_Refusing):
             raise ConfigError(f"{name}: a configuration is frozen: make another with model_copy(update=...)") from None
 
 
-def _refusal(section: Any, error: ValidationError, raw: object) -> ConfigError:
-    from sparktf.config.complaints import refusal  # noqa: PLC0415 - it knows all sections
+def _read(json_data: str | bytes | bytearray) -> object:
+    """Returns what a JSON text says; None if it is none."""
+    try:
+        return from_json(json_data)
+    except ValueError:
+        return None
 
-    return refusal(section, error, raw)
+
+def _refusal(section: type[Section], error: ValidationError, raw: object) -> ConfigError:
+    # Not imported: it imports all sections. Who has made a section of it has it here, and is told of its other keys.
+    whole = next((known for known in Section.__subclasses__() if known.KEY == ""), section)
+    return refusal(Validated(section, tuple(section.KEY.split(".")) if section.KEY else (), whole), error, raw)

@@ -1,4 +1,4 @@
-"""The shape of `JobConfig` as data: which sections and keys there are; for error messages and the reference page."""
+"""Which sections and keys there are within a section, as data: for error messages and the reference page."""
 
 from __future__ import annotations
 
@@ -7,8 +7,7 @@ import types
 from collections.abc import Iterator
 from typing import Annotated, Any, Union, get_args, get_origin
 
-from sparktf.config.job import JobConfig
-from sparktf.config.section import Section
+from pydantic import BaseModel
 
 Key = tuple[str | int, ...]
 
@@ -23,18 +22,17 @@ def one_line(text: str) -> str:
     return "".join(sign if sign.isprintable() else repr(sign)[1:-1] for sign in text)
 
 
-def section_of(annotation: Any) -> type[Section] | None:
+def section_of(annotation: Any) -> type[BaseModel] | None:
     """Returns the section that an annotation stands for, also within `X | None`, `dict[str, X]` and `Annotated`."""
-    if inspect.isclass(annotation) and issubclass(annotation, Section):
+    if inspect.isclass(annotation) and issubclass(annotation, BaseModel):
         return annotation
     if get_origin(annotation) not in (Annotated, Union, types.UnionType, dict):
         return None
     return next(filter(None, map(section_of, get_args(annotation))), None)
 
 
-def section_at(key: Key) -> type[Section] | None:
-    """Returns the section whose keys stand below `key`; None for free-form values and for unknown keys."""
-    section: type[Section] = JobConfig
+def section_at(key: Key, section: type[BaseModel]) -> type[BaseModel] | None:
+    """Returns which section's keys stand below a section's `key`; None for free-form values and for unknown keys."""
     names = iter(key)
     for name in names:
         field = section.model_fields.get(str(name))
@@ -47,8 +45,8 @@ def section_at(key: Key) -> type[Section] | None:
     return section
 
 
-def walk_sections(section: type[Section] = JobConfig, prefix: str = "") -> Iterator[tuple[str, type[Section]]]:
-    """Yields every section with its dotted key, outermost first; `<name>` stands for names that the user chooses."""
+def walk_sections(section: type[BaseModel], prefix: str = "") -> Iterator[tuple[str, type[BaseModel]]]:
+    """Yields a section and all within it with their dotted keys, outermost first; `<name>` is a name of the user's."""
     yield prefix, section
     for name, field in section.model_fields.items():
         inner = section_of(field.annotation)
@@ -68,10 +66,3 @@ MAY_HOLD_SECRETS = (("params",), ("submit", "conf"), *COMMANDS)
 
 DOTTED_NAMES = (("submit", "conf"),)
 """Mappings whose names contain dots: `--set submit.conf.spark.yarn.jars=...`."""
-
-OPTIONAL_SECTIONS = tuple(
-    name
-    for name, field in JobConfig.model_fields.items()
-    if not field.is_required() and (section_of(field.annotation) or isinstance(field.default, dict))
-)
-"""Top-level keys that may be left out, so that one whose lines are all commented out means its defaults."""

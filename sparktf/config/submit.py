@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from typing import Any, Literal, Self
+from typing import Any, ClassVar, Literal, Self
 
 from pydantic import Field, PositiveInt, field_validator, model_validator
 
@@ -16,6 +16,8 @@ _MASTER = re.compile(
 
 class SubmitConfig(Section):
     """What `sparktf submit` asks of Spark and YARN; other ways to start a run do not look at it."""
+
+    KEY: ClassVar = "submit"
 
     master: str = Field(default="yarn", description="Spark's master; `local[n]` works too, in client mode.")
     deploy_mode: Literal["client", "cluster"] = Field(

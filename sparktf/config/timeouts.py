@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import ClassVar
+
 from pydantic import Field, PositiveFloat
 
 from sparktf.config.section import Section
@@ -9,6 +11,8 @@ from sparktf.config.section import Section
 
 class TimeoutsConfig(Section):
     """Upper bounds of every wait, in seconds."""
+
+    KEY: ClassVar = "timeouts"
 
     reserve: PositiveFloat = Field(default=300.0, description="For all agents of the gang to register.")
     replace: PositiveFloat = Field(
@@ -22,7 +26,7 @@ class TimeoutsConfig(Section):
     heartbeat: PositiveFloat = Field(
         default=15.0,
         description="Silence after which an agent or trainer counts as lost. Three heartbeats at least, which are "
-        "0.5 s apart on up to 16 nodes, on more 30 ms for each: [performance.md](performance.md).",
+        "0.5 s apart on up to 16 nodes, on more 30 ms for each: [performance.md](../inside/performance.md).",
     )
     driver_lost: PositiveFloat = Field(
         default=60.0, description="Silence of the driver after which nodes stop by themselves."
@@ -38,7 +42,7 @@ class TimeoutsConfig(Section):
     owner: PositiveFloat = Field(
         default=60.0,
         description="The owner of a run that gives no sign of life for so long is gone, and another submission of the "
-        "run takes it over. One that cannot give it commits nothing: [ownership.md](ownership.md).",
+        "run takes it over. One that cannot give it commits nothing: [ownership.md](../nights/ownership.md).",
     )
     mlflow: PositiveFloat = Field(
         default=60.0, description="For MLflow to take what a run has to say at its beginning, and at its end."

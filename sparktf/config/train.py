@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Annotated, Literal, Self
+from typing import Annotated, ClassVar, Literal, Self
 
 from pydantic import AfterValidator, Field, PositiveInt, model_validator
 
@@ -33,6 +33,8 @@ def _init_from(text: str) -> str:
 
 class TrainConfig(Section):
     """The training itself."""
+
+    KEY: ClassVar = "train"
 
     epochs: PositiveInt = Field(default=1, description="Passes over the training stream.")
     max_steps: PositiveInt | None = Field(
@@ -79,7 +81,7 @@ class TrainConfig(Section):
     callbacks: FunctionName | None = Field(
         default=None,
         description="`module:function`, called as `function(params)`, that returns Keras callbacks. The chief tells "
-        "them of each epoch ([stopping.md](stopping.md)).",
+        "them of each epoch ([stopping.md](../nights/stopping.md)).",
     )
     deadline: Annotated[str, AfterValidator(_time_of_day)] | None = Field(
         default=None,
@@ -98,7 +100,7 @@ class TrainConfig(Section):
         default=None,
         description="Whose weights training begins with: `published`, the model that `CURRENT` names; `run:<run id>`, "
         "that of another run of this name; or the path of a `.keras` file, or of a folder with a `model.keras` "
-        "([warm-start.md](warm-start.md)). Default: the model function's own initial weights.",
+        "([warm-start.md](../nights/warm-start.md)). Default: the model function's own initial weights.",
     )
     init_tables: dict[str, str] = Field(
         default={},

@@ -8,25 +8,24 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING
 
-from sparktf.config.data_section import TFRECORD
 from sparktf.config.job import JobConfig
 from sparktf.driver.code.module import binds, check_code, importable, require_module, search_path
 from sparktf.driver.code.tried_model import try_model
 from sparktf.driver.output import check_output
-from sparktf.driver.plan.files import lake_schema, list_source
+from sparktf.driver.plan.files import list_source
 from sparktf.driver.plan.kept_apart import check_predictions
 from sparktf.driver.plan.locality import FileBlock, nowhere
-from sparktf.driver.plan.named_columns import names_column
 from sparktf.driver.plan.not_plain import NotPlainError, left_to_spark
 from sparktf.driver.plan.paths import normalised
 from sparktf.driver.plan.plan import Plan
+from sparktf.driver.plan.planned_formats import planned_format
 from sparktf.driver.plan.planner import feed_spec, plan_source
-from sparktf.driver.plan.record_plan import record_schema
 from sparktf.driver.plan.spark_reads import SparkReads
 from sparktf.driver.source.choice import check_may_be_fed, choose_feed, is_read_directly
 from sparktf.driver.source.hdfs_blocks import is_on_hdfs, locate_or_warn
 from sparktf.driver.source.origin import Origin
-from sparktf.driver.spark.application import Slots, check_slots, hadoop_conf, slots_on, start_session
+from sparktf.driver.spark.application import check_slots, hadoop_conf, start_session
+from sparktf.driver.spark.masters import HERE, Slots, master_of
 from sparktf.errors import ConfigError, SparkTFError
 from sparktf.hadoop import HadoopConf
 from sparktf.sequence import PartitionValue
@@ -36,7 +35,7 @@ from sparktf.topology import in_words
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-_HERE = {"spark.master": "local[*]", "spark.ui.enabled": "false", "spark.ui.showConsoleProgress": "false"}
+_HERE = {"spark.master": HERE, "spark.ui.enabled": "false", "spark.ui.showConsoleProgress": "false"}
 
 
 @dataclass
@@ -76,7 +75,7 @@ def check_run(config: JobConfig, master: str, say: Callable[[str], None], *, dee
         say: Takes a line of progress.
         deep: Start Spark, if the plan takes it, and write to the output; else only what takes neither.
     """
-    slots = slots_on(master, config.submit.executor_cores)
+    slots = master_of(master).slots(config.submit.executor_cores)
     found = Findings()
     check_gang(config, slots, found)
     found.unknown += () if deep else ("output.path can be written",)
@@ -142,7 +141,7 @@ def check_gang(config: JobConfig, slots: Slots, found: Findings) -> None:
         room = "" if slots.total is None else f", which has {slots.total} slots"
         shape = config.cluster.shape
         roles = f" ({in_words(shape.members(shape.nodes))})" if len(shape.wanted) > 1 else ""
-        found.known.append(f"nodes: {shape.nodes}{roles} on {slots.master}{room}")
+        found.known.append(f"nodes: {shape.nodes}{roles} on {slots.master.url}{room}")
 
 
 def check_feeders(config: JobConfig, slots: Slots, plan: Plan, found: Findings) -> None:
@@ -222,13 +221,10 @@ def _check_columns(config: JobConfig, file_systems: FileSystems, found: Findings
     storage = file_systems.open(path)
     reads = SparkReads()
     source = list_source(storage, path, "data.path", reads)
-    if config.data.format == TFRECORD:
-        _, schema = record_schema(storage, source, config.data.record_types, config.data.record_sample)
-    else:
-        schema = lake_schema(storage, source, reads, partial(names_column, config.data), looks_in=False)
+    form = planned_format(config.data.format)
+    schema, _ = form.columns(storage, source, config.data, reads, looks_in=False)
     feed_spec(config, schema, source.partitions)
-    kind = "TFRecord" if config.data.format == TFRECORD else "Parquet"
-    found.known.append(f"data: {len(source.files):,} {kind} files at {path}; the first has the columns")
+    found.known.append(f"data: {len(source.files):,} {form.format.title} files at {path}; the first has the columns")
     validation = config.data.validation
     predicates = {"data.where": config.data.where, "data.validation.where": validation and validation.where}
     used = " and ".join(key for key, predicate in predicates.items() if predicate is not None)

@@ -12,11 +12,12 @@ from sparktf.clock import Clock
 from sparktf.config.job import JobConfig
 from sparktf.driver.attempt.attempt import Attempt
 from sparktf.driver.attempt.commits import epoch_of
-from sparktf.driver.attempt.saves import Save, is_given_up
+from sparktf.driver.attempt.saves import Save, Start, is_given_up
+from sparktf.driver.checkpoint_record import CheckpointRecord
 from sparktf.driver.plan.plan import Plan
 from sparktf.errors import NotStoredError, StorageError
 from sparktf.results.carried import Carried
-from sparktf.results.keep import EpochLoss, Evaluation, KeepRule, merged
+from sparktf.results.keep import Evaluation, KeepRule, merged
 from sparktf.results.result import EpochRows
 from sparktf.rundir import RunDirectory, checkpoint_name
 from sparktf.sequence import Stream
@@ -25,16 +26,6 @@ from sparktf.storage.transactions.checkpoints import CheckpointStore, Manifest
 from sparktf.storage.transactions.fence import Fence
 from sparktf.storage.transactions.fence_watch import FenceWatch
 from sparktf.wire.restore import BestWeights, Committed, Restore
-
-_EPOCHS = "epochs"
-_SPLITS = "splits"
-_ASIDE = "set_aside"
-_REPLAYED = "replayed"
-_VALIDATION = "validation"
-_TRAINING = "training"
-_LOSS = "loss"
-_KEEP = "keep"
-_CARRIED = "carried"
 
 _NBYTES_PER_WEIGHT = 12
 """A float32 and the two slots of Adam, the largest of the usual optimizers."""
@@ -45,24 +36,12 @@ class Commit:
     """A checkpoint that is whole, and the attempt's books of that moment: nodes go on writing to them.
 
     Attributes:
-        epochs: Accounts of the epochs before its position.
-        splits: Rows of the splits that Spark has fed of this epoch; None where it feeds nothing.
-        replayed: Rows of this epoch that may have been trained twice.
-        evaluations: What is known of the weights up to this step, whose own evaluation may still be under way.
-        training: The training loss of the epochs before, where trainers tell it.
-        keep: By what the best of them are known, if they are kept.
-        carried: What the weights were begun with, if those were another run's.
+        record: Without what the trainers have told with the checkpoint.
     """
 
     save: Save
-    epochs: tuple[EpochRows, ...]
-    splits: dict[int, int] | None
+    record: CheckpointRecord
     versions: dict[str, str]
-    evaluations: tuple[Evaluation, ...] = ()
-    training: tuple[Evaluation, ...] = ()
-    keep: KeepRule | None = None
-    carried: Carried | None = None
-    replayed: int = 0
 
 
 class Committer:
@@ -73,8 +52,7 @@ class Committer:
         step: Updates at the last commit.
         checkpoint: Folder of the last commit, `model` of the published model; "" if there is none.
         versions: Of the trainers' Python packages.
-        splits: Rows of the splits that Spark had fed at the last commit, in the epoch of its cursor.
-        replayed: Rows of that epoch that may have been trained twice by then.
+        record: The run's books at the commit that the attempt goes on from.
     """
 
     def __init__(
@@ -110,11 +88,7 @@ class Committer:
             on_not_pruned=lambda path, reason: warn(f"old checkpoints stay in {path}: {reason}"),
         )
         self._hasty = hasty or storage
-        self._earlier: tuple[EpochRows, ...] = ()
-        self._evaluated: tuple[Evaluation, ...] = ()
-        self._trained: tuple[Evaluation, ...] = ()
         self._keep: KeepRule | None = None
-        self._carried: Carried | None = None
         self._not_committed: NotStoredError | None = None
         self._failing_since_s: float | None = None
         self._clock = clock
@@ -123,8 +97,7 @@ class Committer:
         self.checkpoint = ""
         self.model = ""
         self.versions: dict[str, str] = {}
-        self.splits: dict[int, int] = {}
-        self.replayed = 0
+        self.record = CheckpointRecord()
 
     def check_room(self, weights: int) -> None:
         """Warns if the output has no room for the checkpoints of a model: those to keep, and one on its way."""
@@ -162,25 +135,20 @@ class Committer:
     def begin(self) -> Restore | None:
         """Returns the checkpoint that a new attempt starts from."""
         self._not_committed = None
-        self.splits, self.replayed = {}, 0
         found = self._store.latest()
         if found is None:
-            self.step, self.checkpoint = 0, ""
-            self._earlier, self._evaluated, self._trained, self._carried = (), (), (), None
+            self.step, self.checkpoint, self.record = 0, "", CheckpointRecord()
             return None
         manifest, folder = found
         self.step, self.checkpoint = manifest.step, folder
-        self.splits = {int(split): rows for split, rows in manifest.extra.get(_SPLITS, {}).items()}
-        self.replayed = manifest.extra.get(_REPLAYED, 0)
-        self._earlier = tuple(EpochRows.model_validate(e) for e in manifest.extra.get(_EPOCHS, ()))
-        self._evaluated = merged((*_stored(manifest, _VALIDATION), *self._evaluations()), manifest.step)
-        self._trained = merged((*_stored(manifest, _TRAINING), *self._training()), manifest.step)
+        stored = CheckpointRecord.model_validate(manifest.extra)
         if self._keep is None and self.attempt is not None:
             self._keep = self.attempt.evaluation.rule
-        if self._keep is None and _KEEP in manifest.extra:
-            self._keep = KeepRule.model_validate(manifest.extra[_KEEP])
-        carried = manifest.extra.get(_CARRIED)
-        self._carried = None if carried is None else Carried.model_validate(carried)
+        self._keep = self._keep or stored.keep
+        # What was told in the attempt that has ended, of weights up to here, may have come after the commit.
+        validation = merged((*stored.validation, *self._evaluations()), manifest.step)
+        training = merged((*stored.training, *self._training()), manifest.step)
+        self.record = stored.model_copy(update={"validation": validation, "training": training})
         comparable = self._config.train.keep == "last" or self._keep is not None
         return Restore(
             path=folder,
@@ -188,18 +156,25 @@ class Committer:
             cursor=manifest.cursor,
             rows_trained=manifest.rows_trained,
             files=tuple(f.name for f in manifest.files),
-            rows_aside=manifest.extra.get(_ASIDE, 0),
-            evaluated=comparable and manifest.step in {e.step for e in self._evaluated},
+            rows_aside=stored.set_aside,
+            evaluated=comparable and manifest.step in {e.step for e in validation},
             best=self._best_weights(),
-            validation=self._evaluated,
-            training=self._trained,
-            loss=EpochLoss.model_validate(manifest.extra.get(_LOSS, {})),
+            validation=validation,
+            training=training,
+            loss=stored.loss,
         )
+
+    def start(self, restore: Restore | None) -> Start:
+        """Returns where the attempt begins that goes on from what `begin` has returned."""
+        if restore is None:
+            return Start()
+        splits = self.record.splits or {}
+        return Start(restore.cursor, restore.rows_aside, self.record.replayed, splits, restore)
 
     def _best_weights(self) -> BestWeights | None:
         """Returns the best of the committed checkpoints that are evaluated, and whole."""
         steps = set(self._store.list()) if self._config.train.keep == "best" else set()
-        while self._keep and (best := self._keep.best(e for e in self._evaluated if e.step in steps)):
+        while self._keep and (best := self._keep.best(e for e in self.record.validation if e.step in steps)):
             found = self._store.at(best.step)
             if found is not None:
                 manifest, folder = found
@@ -260,7 +235,7 @@ class Committer:
 
     def epoch_rows(self) -> tuple[EpochRows, ...]:
         """Returns the row accounts of the whole run, epoch by epoch. The caller holds the lock, as for `acquire`."""
-        by_epoch = {e.epoch: e for e in self._earlier}
+        by_epoch = {e.epoch: e for e in self.record.epochs}
         accounts = self.attempt.epochs if self.attempt is not None else {}
         for epoch, a in accounts.items():
             if a.is_reported:
@@ -307,13 +282,13 @@ class Committer:
     def _begun_with(self, attempt: Attempt | None) -> Carried | None:
         """Returns what this attempt has taken over from another run's model, or that which it goes on from."""
         trainers = attempt.trainers.values() if attempt is not None else ()
-        return next((t.ready.carried for t in trainers if t.ready and t.ready.carried), self._carried)
+        return next((t.ready.carried for t in trainers if t.ready and t.ready.carried), self.record.carried)
 
     def _evaluations(self) -> tuple[Evaluation, ...]:
-        return merged((*self._evaluated, *self._told(Stream.VALIDATION)))
+        return merged((*self.record.validation, *self._told(Stream.VALIDATION)))
 
     def _training(self) -> tuple[Evaluation, ...]:
-        return merged((*self._trained, *self._told(Stream.TRAIN)))
+        return merged((*self.record.training, *self._told(Stream.TRAIN)))
 
     def _told(self, stream: Stream) -> Iterator[Evaluation]:
         """Yields what trainers have told of a stream in this attempt."""
@@ -324,45 +299,35 @@ class Committer:
     def _books(self, attempt: Attempt, save: Save) -> Commit:
         epoch, ledger = save.cursor.epoch, attempt.fed.ledger
         ready = next((t.ready for t in attempt.trainers.values() if t.ready), None)
-        return Commit(
-            save,
+        record = CheckpointRecord(
             epochs=tuple(e for e in self.epoch_rows() if e.epoch < epoch),
             splits=None if ledger is None else dict(ledger.book(Stream.TRAIN, epoch).rows),
-            versions=ready.versions if ready else {},
-            evaluations=merged(self._evaluations(), save.chief.step),
+            replayed=attempt.account(epoch).replayed + attempt.fed.in_doubt(epoch),
+            validation=merged(self._evaluations(), save.chief.step),
             training=merged(self._training(), save.chief.step),
             keep=attempt.evaluation.rule,
             carried=self._begun_with(attempt),
-            replayed=attempt.account(epoch).replayed + attempt.fed.in_doubt(epoch),
         )
+        return Commit(save, record, versions=ready.versions if ready else {})
 
     def _commit(self, commit: Commit) -> None:
-        chief, cursor, keep = commit.save.chief, commit.save.cursor, commit.keep or self._keep
+        chief, cursor, keep = commit.save.chief, commit.save.cursor, commit.record.keep or self._keep
         if chief.error:
             raise StorageError(chief.error)
-        self.versions, self._keep, self._carried = commit.versions, keep, commit.carried
+        self.versions, self._keep = commit.versions, keep
+        self.record = self.record.model_copy(update={"carried": commit.record.carried})
         manifest = Manifest(
             step=chief.step,
             epoch=cursor.epoch,
             cursor=cursor,
-            rows_trained=sum(e.trained for e in commit.epochs) + cursor.rows - commit.save.rows_aside,
+            rows_trained=sum(e.trained for e in commit.record.epochs) + cursor.rows - commit.save.rows_aside,
             config_hash=self._config.config_hash(),
             plan_hash=self._plan.plan_hash,
             keras=chief.keras,
             versions=self.versions,
             files=chief.files,
             created=datetime.datetime.fromtimestamp(self._clock.wall_s(), datetime.UTC).isoformat(timespec="seconds"),
-            extra={
-                _EPOCHS: [e.model_dump() for e in commit.epochs],
-                _ASIDE: commit.save.rows_aside,
-                _REPLAYED: commit.replayed + chief.in_doubt,
-                **({} if commit.splits is None else {_SPLITS: commit.splits}),
-                **({} if not commit.evaluations else {_VALIDATION: [e.model_dump() for e in commit.evaluations]}),
-                **({} if not commit.training else {_TRAINING: [e.model_dump() for e in commit.training]}),
-                **({} if not chief.loss.rows else {_LOSS: chief.loss.model_dump()}),
-                **({} if keep is None else {_KEEP: keep.model_dump()}),
-                **({} if commit.carried is None else {_CARRIED: commit.carried.model_dump()}),
-            },
+            extra=_whole(commit, keep).stored(),
         )
         best = None if keep is None or self._is_evaluated_beside else self._best_of(commit, keep)
         staged = self._rundir.staged(chief.attempt, checkpoint_name(chief.step))
@@ -386,7 +351,7 @@ class Committer:
 
     def _best_of(self, commit: Commit, keep: KeepRule) -> Evaluation | None:
         steps = {*self._store.list(), commit.save.chief.step}
-        return keep.best(e for e in commit.evaluations if e.step in steps)
+        return keep.best(e for e in commit.record.validation if e.step in steps)
 
     def _release(self, keep: KeepRule | None, steps: Sequence[int]) -> Sequence[int]:
         """Returns which checkpoints may be removed, of those that are too old: not what an evaluator needs."""
@@ -395,5 +360,8 @@ class Committer:
         return self.attempt.evaluation.commits.release(steps, keep)
 
 
-def _stored(manifest: Manifest, what: str) -> Iterator[Evaluation]:
-    return (Evaluation.model_validate(e) for e in manifest.extra.get(what, ()))
+def _whole(commit: Commit, keep: KeepRule | None) -> CheckpointRecord:
+    """Returns the attempt's books together with what the trainers that stored the checkpoint have told."""
+    save, record = commit.save, commit.record
+    told = {"set_aside": save.rows_aside, "replayed": record.replayed + save.chief.in_doubt, "loss": save.chief.loss}
+    return record.model_copy(update={"keep": keep, **told})

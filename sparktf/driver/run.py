@@ -41,7 +41,7 @@ from sparktf.lifecycle import RUN, RunEvent, RunState, step
 from sparktf.results.events import AttemptBegun, AttemptEnded, RunBegun
 from sparktf.results.result import AttemptResult, NodeResult, RunResult
 from sparktf.rundir import RunDirectory
-from sparktf.sequence import Cursor, Stream
+from sparktf.sequence import Stream
 from sparktf.storage.transactions.checkpoints import steps_in
 from sparktf.wire.control import TrainerSpec
 from sparktf.wire.restore import Restore
@@ -212,15 +212,16 @@ class Run:
         )
         restore = committer.begin()
         started_s = self._clock.now_s()
-        cursor = restore.cursor if restore else Cursor()
-        trainers, now_s = seating.trainers(gang.clock.now_s()), gang.clock.now_s
-        attempt = Attempt(number, self._config, plan, cursor, trainers, now_s, self._clock.wall_s, hosts=seating.dealt)
-        attempt.rows_aside, attempt.rows_replayed = restore.rows_aside if restore else 0, committer.replayed
-        attempt.evaluation.commits.begin(restore)
-        if plan.staged:
-            attempt.fed.ledger = seating.ledger(
-                attempt, plan.staged, now_s, committer.splits, rebalance=self._config.data.rebalance
-            )
+        attempt = Attempt(
+            number,
+            self._config,
+            plan,
+            committer.start(restore),
+            seating.trainers(gang.clock.now_s()),
+            gang.clock.now_s,
+            self._clock.wall_s,
+            hosts=seating.dealt,
+        )
         feeding = Feeding(attempt, partial(gang.feed, self._config, plan, number))
         committer.attempt = attempt
         leader = self._leader(number, seating, plan, assets, restore)

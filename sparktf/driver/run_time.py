@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import datetime
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from functools import cached_property
 from typing import Any
 
 from sparktf.clock import Clock, Stopwatch
 from sparktf.errors import TimeUpError
-from sparktf.results.time_limit import TimeLimit, TimeSettings, Took, reserve_s, time_limit
-
-_WORTH_SAYING_S = 1.0
+from sparktf.results.time_limit import TimeLimit, TimeSettings, no_time_left, time_limit
 
 
 class RunTime:
@@ -71,19 +69,3 @@ class RunTime:
     @cached_property
     def _ending_s(self) -> float:
         return self._ask_ending_s()
-
-
-def no_time_left(limit: TimeLimit, stated_s: float | None, spent_s: Mapping[str, float]) -> str | None:
-    """Returns why nothing can be trained any more, and what the time went to; None where something can.
-
-    Args:
-        stated_s: `train.reserve`.
-        spent_s: Phase -> how long it took.
-    """
-    needed_s = reserve_s(stated_s, Took(before_s=limit.before_s))
-    if limit.left_s >= needed_s:
-        return None
-    went = sorted(((s, phase) for phase, s in spent_s.items() if s >= _WORTH_SAYING_S), reverse=True)
-    took = f"; {', '.join(f'{phase} took {s:.0f} s' for s, phase in went)}" if went else ""
-    left = f"{limit.left_s:.0f} s are left" if limit.left_s >= 0 else f"it was over {-limit.left_s:.0f} s ago"
-    return f"{limit.said} leaves no time to train: {left}, and what comes after it needs {needed_s:.0f} s{took}"

@@ -20,18 +20,15 @@ from sparktf.driver.gang.roster import AgentRecord, ExecutorFacts
 from sparktf.driver.gang.site import Handler, Put, Voice
 from sparktf.driver.plan.locality import FileBlock
 from sparktf.driver.plan.plan import Plan
-from sparktf.driver.plan.record_plan import index_here
 from sparktf.driver.source.choice import check_may_be_fed, choose_feed
 from sparktf.driver.source.hdfs_blocks import locate_or_warn
 from sparktf.driver.source.origin import Origin
 from sparktf.driver.source.prepare import prepare_assets
-from sparktf.driver.source.record_frame import index_by_spark
 from sparktf.driver.source.statistics_of import statistics_of
 from sparktf.driver.spark import early_nursery
 from sparktf.driver.spark.agents import SparkAgents
 from sparktf.driver.spark.application import (
     SHARED_CORES,
-    Slots,
     application_of,
     check_settings,
     check_slots,
@@ -41,16 +38,11 @@ from sparktf.driver.spark.application import (
 )
 from sparktf.driver.spark.cluster_agents import ClusterAgents, check_engine
 from sparktf.driver.spark.encryption import check_encryption
-from sparktf.driver.spark.executors import (
-    await_executors,
-    executor_facts,
-    release_executors,
-    request_executors,
-)
+from sparktf.driver.spark.executors import await_executors, executor_facts, release_executors
 from sparktf.driver.spark.feeders import SparkFeeders
+from sparktf.driver.spark.jvm_executors import request_total
 from sparktf.driver.spark.reservations import Reservations
 from sparktf.driver.spark.shipping import ship_code
-from sparktf.driver.spark.yarn_memory import check_overhead
 from sparktf.errors import PreflightError
 from sparktf.executor.agent import AgentSettings
 from sparktf.executor.feeder import FeederSettings
@@ -79,8 +71,9 @@ class SparkSite:
         self.file_systems = FileSystems(hadoop_conf(spark))
         self._spark = spark
         self._slots = slots_of(spark)
-        self.place = _place(spark, self._slots)
-        self.one_machine = self._slots.one_machine
+        self._master = self._slots.master
+        self.place = self._master.place(self._conf())
+        self.one_machine = self._master.one_machine
         self.duplicates_wait = _flag(spark, "spark.speculation")
         self._agents: SparkAgents | ClusterAgents | None = None
         self._reservations: Reservations | None = None  # where another package's cluster reserves the executors
@@ -96,16 +89,15 @@ class SparkSite:
         check_code(config)
         if config.cluster.engine == "tensorflowonspark":
             check_engine()
-        if self._slots.is_local:
+        if self._master.runs_in_driver:
             early_nursery.begin(config)
         # What Spark surely feeds; a DataFrame may turn out to be a plain scan, which trainers read themselves.
         is_fed = config.data.mode == "spark" or isinstance(self._given, RDD)
         check_slots(self._slots, config.cluster, feeders=is_fed or None)
-        conf = dict(self._spark.sparkContext.getConf().getAll())
+        conf = self._conf()
         if not self.one_machine and (warning := check_encryption(conf, config.security.tls)):
             voice.warn(warning)
-        if self._slots.is_yarn:
-            check_overhead(conf, config.cluster.node_memory)
+        self._master.check_memory(conf, config.cluster.node_memory)
 
     def plan(self, config: JobConfig, voice: Voice) -> Plan:
         """See `Site`."""
@@ -113,8 +105,8 @@ class SparkSite:
         self.ship_code(config)
         locate = partial(self._locate, warn=voice.warn)
         has_slots = self._agents is None or self._agents.leaves_slots
-        index = partial(index_by_spark, self._spark) if has_slots else index_here
-        return choose_feed(self._spark, config, self._origin_of(config), self.file_systems, locate, voice.say, index)
+        origin, systems = self._origin_of(config), self.file_systems
+        return choose_feed(self._spark, config, origin, systems, locate, voice.say, has_slots=has_slots)
 
     def statistics(self, config: JobConfig, plan: Plan) -> TableStatistics:
         """Returns the statistics of the columns that a plan uses; reads all of their rows.
@@ -172,17 +164,17 @@ class SparkSite:
     ) -> SparkAgents | ClusterAgents:
         """See `Site`."""
         count = config.cluster.nodes
-        if self._slots.is_yarn:
+        if self._master.grants_executors:
             count = self._ask_for_executors(config, plan, voice.warn)
         elif config.cluster.placement == "data" and plan.hosts:
             voice.warn(f"{self.place} places executors as it likes: cluster.placement: data needs YARN")
         feeders = bool(plan.staged)
         # Nothing keeps two agents of one core each from sharing an executor of two: as many are started as there are
         # cores, and one of each executor is chosen.
-        if feeders and self._slots.cores == SHARED_CORES and not self._slots.is_local:
+        if feeders and self._slots.cores == SHARED_CORES and not self._master.runs_in_driver:
             count = min(count * SHARED_CORES, self._slots.total or count * SHARED_CORES)
         spares = count - config.cluster.nodes
-        if self._slots.is_local:
+        if self._master.runs_in_driver:
             settings = replace(settings, nurseries=early_nursery.begin(config))
         if self._reservations is not None:
             cluster = config.cluster
@@ -201,11 +193,11 @@ class SparkSite:
     def let_go(self, agents: Sequence[AgentRecord]) -> None:
         """See `Site`."""
         containers = [agent.registration.container for agent in agents if agent.registration.container]
-        self.clock.beside("let-go", partial(release_executors, self._spark, containers))
+        self.clock.beside("let-go", partial(release_executors, self._spark, self._master, containers))
 
     def facts(self, agents: Sequence[AgentRecord]) -> list[ExecutorFacts]:
         """See `Site`."""
-        return executor_facts(self._spark, [agent.registration.container for agent in agents])
+        return executor_facts(self._spark, self._master, [agent.registration.container for agent in agents])
 
     def _origin_of(self, config: JobConfig) -> Origin:
         """Returns where the rows of the current run come from."""
@@ -220,7 +212,7 @@ class SparkSite:
         return blocks
 
     def _ask_for_executors(self, config: JobConfig, plan: Plan, warn: Callable[[str], None]) -> int:
-        """Asks YARN for the executors that are missing; returns how many there will be."""
+        """Asks the master for the executors that are missing; returns how many there will be."""
         nodes, readers = config.cluster.nodes, config.cluster.shape.workers
         wanted = plan.host_nbytes() if config.cluster.placement == "data" else {}
 
@@ -229,7 +221,7 @@ class SparkSite:
             return [executor.host for executor in await_executors(self._spark, total, limit_s)]
 
         def ask(request: Request) -> None:
-            request_executors(self._spark, request.total, request.hosts, self._slots.cores)
+            request_total(self._spark, request.total, request.hosts, self._slots.cores)
 
         try:
             return max(ask_beside(wanted, nodes, readers, held, ask), nodes)
@@ -237,18 +229,15 @@ class SparkSite:
             warn(f"executors cannot be asked for at the hosts of the data: {str(e).splitlines()[0]}")
             return nodes
 
+    def _conf(self) -> dict[str, str]:
+        return dict(self._spark.sparkContext.getConf().getAll())
+
     def _addresses(self) -> Addresses:
         if self.one_machine:
             return HERE
         conf = self._spark.sparkContext.getConf()
         host = str(conf.get("spark.driver.host"))
         return Addresses(str(conf.get("spark.driver.bindAddress") or host), host)
-
-
-def _place(spark: SparkSession, slots: Slots) -> str:
-    """Returns where the gang runs, for people: "local[2]", or "yarn, queue default"."""
-    queue = spark.sparkContext.getConf().get("spark.yarn.queue", "default")
-    return f"{slots.master}, queue {queue}" if slots.is_yarn else slots.master
 
 
 def _flag(spark: SparkSession, key: str) -> bool:

@@ -207,5 +207,5 @@ class Watch:
 
     def _before(self, due: Due) -> int:
         """Returns the rows of the current epoch that an earlier attempt has done."""
-        cursor = self.attempt.cursor
+        cursor = self.attempt.start.cursor
         return cursor.rows if max(p.epoch for p in due.progress) == cursor.epoch else 0

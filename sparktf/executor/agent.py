@@ -97,7 +97,7 @@ class Agent:
         on_start: Callable[[], None] = lambda: None,
     ) -> None:
         """See `run_agent`."""
-        self._jvm = jvm
+        self._process = jvm
         self._on_start = on_start
         self._partition = partition
         self._task = task
@@ -163,7 +163,7 @@ class Agent:
             partition=self._partition,
             task=self._task,
             host=socket.gethostname(),
-            jvm=self._jvm or executor_identity(),
+            jvm=self._process or executor_identity(),
             address=self._address(),
             container=os.environ.get("CONTAINER_ID", ""),
             before=self._before,

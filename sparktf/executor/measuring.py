@@ -14,7 +14,7 @@ from pyspark import TaskContext
 from sparktf.executor.spark_stream import whole
 from sparktf.feature import FeedSpec
 from sparktf.feed.arrays.vectors import plain_array, plain_column
-from sparktf.feed.formats.readers import new_reader
+from sparktf.feed.formats.format import format_of
 from sparktf.hadoop import HadoopConf
 from sparktf.sequence import Split
 from sparktf.statistics.column_parts import ColumnKind, ColumnPart
@@ -101,7 +101,7 @@ def measure_splits(
         StorageError: the storage failed.
     """
     sketch = _TableSketch(settings, task)
-    reader = new_reader(spec, FileSystems(hadoop).open, sets_aside=sets_aside)
+    reader = format_of(spec).new_reader(spec, FileSystems(hadoop).open, sets_aside=sets_aside)
     try:
         for split in itertools.chain.from_iterable(shares):
             drawn = None

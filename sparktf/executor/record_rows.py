@@ -10,9 +10,9 @@ import pyarrow as pa
 from sparktf.errors import BadValueError
 from sparktf.feed.arrays.arrow_types import is_list
 from sparktf.feed.formats.example_columns import example_columns
-from sparktf.feed.formats.parquet import repeated
 from sparktf.feed.formats.record_file import RecordGroup, group_records, stream_records
 from sparktf.feed.formats.record_types import record_type
+from sparktf.feed.formats.splits import repeated
 from sparktf.hadoop import HadoopConf
 from sparktf.sequence import PartitionValue
 from sparktf.storage.file_systems import FileSystems

@@ -11,9 +11,9 @@ import numpy as np
 
 from sparktf.feature import FeedSpec
 from sparktf.feed.arrays.row_group import RowGroup
-from sparktf.feed.formats.parquet import OpenStorage
-from sparktf.feed.formats.readers import new_reader
+from sparktf.feed.formats.format import format_of
 from sparktf.feed.formats.split_sequence import SplitSequence
+from sparktf.feed.formats.splits import OpenStorage
 from sparktf.sequence import Assignment, Draw, Piece, Split, Stream, generator
 from sparktf.storage.local import LocalStorage
 
@@ -86,13 +86,14 @@ class PieceReader:
         """Opens nothing yet.
 
         Args:
-            sets_aside: As for `new_reader`.
+            sets_aside: As for `NewReader`.
             use_threads: Let Arrow decode columns on all its threads; on few cores that takes them from the other work.
         """
         self._spec = spec
         self._epoch = epoch
         self._open_storage = open_storage
         self._permutes = spec.shuffle and stream is Stream.TRAIN
+        new_reader = format_of(spec).new_reader
         self._new_reader = partial(new_reader, spec, open_storage, sets_aside=sets_aside, use_threads=use_threads)
         self._groups: SplitSequence | None = None
 

@@ -14,7 +14,7 @@ class ShardedEmbedding(Sharded, keras.layers.Layer):  # type: ignore[misc]
     """An `Embedding` for large tables: in each step only the rows in use are read, and only they are updated.
 
     Its rows are dealt to `shards` variables, which several parameter servers share. That number belongs to the model:
-    a checkpoint fits any number of servers, and none. SGD, Adagrad and Adam update its rows (docs/layers.md).
+    a checkpoint fits any number of servers, and none. SGD, Adagrad and Adam update its rows (docs/use/layers.md).
 
         embedded = ShardedEmbedding(4_000_000, 16, shards=4, name="user")(ids)   # [batch, ...] -> [batch, ..., 16]
 

@@ -25,11 +25,12 @@ def large_embeddings(model: Any) -> dict[str, int]:
     Such a table lies on one parameter server. In each step Keras 3 reads it whole, and most optimizers pass over it; a
     ShardedEmbedding touches only the rows in use.
     """
-    sizes = {layer.name: _nbytes(layer) for layer in _layers(model) if _is_keras_embedding(layer)}
+    sizes = {layer.name: _nbytes(layer) for layer in _layers(model) if is_keras_embedding(layer)}
     return {name: nbytes for name, nbytes in sizes.items() if nbytes > LARGE_BYTES}
 
 
-def _is_keras_embedding(layer: Any) -> bool:
+def is_keras_embedding(layer: Any) -> bool:
+    """Whether a layer is an Embedding of Keras's own, of either flavour."""
     return any(
         cls.__name__ == "Embedding" and cls.__module__.startswith(("keras.", "tf_keras."))
         for cls in type(layer).__mro__

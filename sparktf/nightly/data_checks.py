@@ -147,12 +147,17 @@ def find_baseline(
         except (StorageNotFoundError, TornCheckpointError):
             continue
         except CorruptFileError as error:  # of that run, which is not this one's fault
-            warn(f"data.checks: run {name_of(place.folder)} is not compared with: {error}")
+            warn(_passed_over(place, str(error)))
         except ValidationError as error:
-            what = "run" if place.version is None else "version"
-            warn(f"data.checks: {what} {name_of(place.folder)} is not compared with: {place.folder} holds what another "
-                 f"version has written ({error.error_count()} fields differ)")  # fmt: skip
+            differ = f"another version of sparktf has written them ({error.error_count()} fields differ)"
+            warn(_passed_over(place, f"{place.folder}: {differ}"))
     return None
+
+
+def _passed_over(place: BaselinePlace, why: str) -> str:
+    what = "run" if place.version is None else "version"
+    whose = f"{what} {name_of(place.folder)}"
+    return f"data.checks: the statistics of {whose} cannot be read, and earlier ones are compared with: {why}"
 
 
 def _last_before(versions: Sequence[Version], number: int) -> Version | None:

@@ -18,7 +18,7 @@ from sparktf.results.result import RunResult
 from sparktf.rundir import RunDirectory
 from sparktf.version import __version__
 
-Status = Literal["RUNNING", "SCHEDULED", "FINISHED", "FAILED", "KILLED"]
+MlflowStatus = Literal["RUNNING", "SCHEDULED", "FINISHED", "FAILED", "KILLED"]
 
 _STRANGE = re.compile(r"[^\w\-. :/]", re.ASCII)
 _KEY_LENGTH = 250
@@ -26,7 +26,7 @@ _PARAM_LENGTH = 6000
 _TAG_LENGTH = 5000
 """MLflow's own limits."""
 
-_STATUS: dict[Verdict, Status] = {
+_STATUS: dict[Verdict, MlflowStatus] = {
     Verdict.DONE: "FINISHED",
     Verdict.GATED: "FINISHED",  # it has trained all right, and its metrics are worth a comparison
     Verdict.NOT_READY: "SCHEDULED",  # nothing is wrong: it comes again
@@ -78,7 +78,7 @@ class MlflowNote(Message):
     experiment: str
     run: str
     name: str
-    status: Status
+    status: MlflowStatus
     time_ms: int
     tags: dict[str, str | None]
     params: dict[str, str]
@@ -112,7 +112,7 @@ def note_of_end(
     )
 
 
-def status_of(result: RunResult) -> Status:
+def status_of(result: RunResult) -> MlflowStatus:
     """Returns how MLflow calls the end of a run."""
     return "KILLED" if result.is_interrupted else _STATUS.get(result.verdict, "FAILED")
 
@@ -155,18 +155,6 @@ def figures_of(result: RunResult, now_s: float) -> list[MetricNote]:
         for key, value in values.items()
         if value is not None
     ]
-
-
-def mlmodel_of(config: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns what a published model's file `MLmodel` says, by which `mlflow.tensorflow.load_model` loads it.
-
-    Args:
-        config: The configuration's YAML; empty is returned where it registers no model.
-    """
-    mlflow = (config.get("output") or {}).get("mlflow") or {}
-    if not mlflow.get("registered_model"):
-        return {}
-    return {"flavors": {"tensorflow": {"model_type": "tf2-module", "saved_model_dir": "."}}}
 
 
 def _note(config: JobConfig, rundir: RunDirectory, result: RunResult, now_s: float) -> MlflowNote:

@@ -205,7 +205,7 @@ def main() -> int:
         note = MlflowNote.model_validate_json(sys.stdin.buffer.read())
         uri = note.tracking_uri or os.environ.get("MLFLOW_TRACKING_URI")
         if uri is None:
-            print("where is the tracking server? Set output.mlflow.tracking_uri, or MLFLOW_TRACKING_URI for the driver")
+            print("no tracking server is named: set output.mlflow.tracking_uri, or MLFLOW_TRACKING_URI for the driver")
             return 1
         writer = MlflowWriter(MlflowClient(uri, uri), note)
         print(f"MLflow: {writer.url(writer.write())}")

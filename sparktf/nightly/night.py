@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
@@ -16,21 +16,24 @@ from sparktf.errors import GatedError, StorageError
 from sparktf.knobs import KNOBS
 from sparktf.nightly.data_checks import check_data
 from sparktf.nightly.earlier_runs import earlier_runs, ending_s
+from sparktf.nightly.errand import Errand
 from sparktf.nightly.foreknowledge import day_of, knows_later
 from sparktf.nightly.gated import anchor_of, champion_of, publish_past_gate
 from sparktf.nightly.history import keep_record, recorded
 from sparktf.nightly.mlflow_guest import MlflowGuest
-from sparktf.nightly.mlflow_note import mlmodel_of
-from sparktf.nightly.on_end import tell_of_end
 from sparktf.nightly.pruning import Pruner
 from sparktf.nightly.readiness import await_ready
 from sparktf.nightly.release import release_of
-from sparktf.nightly.reporting import keep_report
+from sparktf.nightly.report.index_page import write_index
+from sparktf.nightly.report.run_page import run_page
+from sparktf.nightly.report.stored import gather
 from sparktf.nightly.warm_start import Beginning, beginning_of
+from sparktf.published.mlmodel import mlmodel_of
 from sparktf.published.serving import Published, Serving
-from sparktf.results.result import Application, RunResult
+from sparktf.results.result import Application, RunResult, result_content
 from sparktf.rundir import RunDirectory
 from sparktf.statistics.column_statistics import TableStatistics
+from sparktf.storage.base import Storage
 from sparktf.storage.file_systems import FileSystems
 from sparktf.storage.transactions.ownership import Ownership
 from sparktf.wire.model_source import Models, ModelSource
@@ -233,3 +236,50 @@ def _in_words(published: Published, folder: str, date: str) -> str:
         return f"published as version {published.version}: {folder}/{published.version}"
     standing = "which is current" if published.is_current else "which is not current: it was rolled back or followed"
     return f"published already as version {published.version}, {standing}"
+
+
+def keep_report(
+    storage: Storage, rundir: RunDirectory, result: RunResult, config: JobConfig, put: Put, now_s: float
+) -> None:
+    """Writes both pages.
+
+    Args:
+        put: Keeps a file of the run.
+        now_s: Seconds since 1970.
+
+    Raises:
+        FencedOffError: a newer submission owns the run.
+        StorageError: the storage failed.
+    """
+    put(rundir.report, run_page(gather(storage, rundir, result, config), now_s))
+    write_index(storage, rundir.root, rundir.name, now_s)
+
+
+def tell_of_end(command: Sequence[str], result: RunResult, limit_s: float, voice: Voice) -> None:
+    """Runs the command of `output.on_end`, with what result.json holds on its standard input, and shows what it says.
+
+    Raises nothing but where the driver is interrupted: a command that fails or hangs is a warning.
+    """
+    try:
+        ended = Errand(command, result_content(result), limit_s, variables_of(result)).wait()
+    except (OSError, ValueError) as error:  # the latter: a NUL among the words, which no program is given
+        voice.warn(f"output.on_end: {command[0]} was not run: {error}")
+        return
+    for line in ended.lines:
+        voice.say(f"on_end: {line}")
+    if complaint := ended.complaint(limit_s):
+        voice.warn(f"output.on_end: {command[0]} {complaint}")
+
+
+def variables_of(result: RunResult) -> dict[str, str]:
+    """Returns what the command's environment says of the run."""
+    return {
+        "SPARKTF_RUN": f"{result.name}/{result.run_id}",
+        "SPARKTF_NAME": result.name,
+        "SPARKTF_RUN_ID": result.run_id,
+        "SPARKTF_DATE": result.date,
+        "SPARKTF_PATH": result.path,
+        "SPARKTF_VERDICT": str(int(result.verdict)),
+        "SPARKTF_CAUSE": "" if result.error is None else result.error.message,
+        "SPARKTF_PUBLISHED": str(result.extra.get("published") or ""),
+    }

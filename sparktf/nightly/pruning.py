@@ -20,7 +20,7 @@ from sparktf.storage.transactions.ownership import Ownership
 from sparktf.storage.transactions.results import read_result
 from sparktf.storage.transactions.terms import look
 
-Claim = Callable[[RunDirectory], Ownership]
+OwnerOf = Callable[[RunDirectory], Ownership]
 """Returns the ownership that whoever deletes may have of a run."""
 
 _LEAVING, _REMOVED = "_leaving-", "_removed-"
@@ -34,7 +34,7 @@ class Pruner:
     """Deletes old runs of one name; see `prune`."""
 
     def __init__(
-        self, storage: Storage, root: str, name: str, claim: Claim, warn: Callable[[str], None], now_s: float
+        self, storage: Storage, root: str, name: str, claim: OwnerOf, warn: Callable[[str], None], now_s: float
     ) -> None:
         """Touches nothing.
 

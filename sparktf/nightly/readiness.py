@@ -26,7 +26,7 @@ _LOOKS = 100
 """Who waits for minutes only is not to wait half a minute too long."""
 
 
-Partitions = dict[str, Sequence[FileEntry]]
+FolderFiles = dict[str, Sequence[FileEntry]]
 """Folder below the lake's path, "" for itself -> its data files; the newest folder last."""
 
 
@@ -110,7 +110,7 @@ class Lake:
                 return f"there are {rows:,} rows, and data.ready.min_rows is {ready.min_rows:,}"
         return ""
 
-    def _all(self) -> Partitions:
+    def _all(self) -> FolderFiles:
         """Returns all there is; a folder counts as newer than another by the numbers and letters of its path."""
         try:
             entry = self._storage.stat(self._path)
@@ -123,7 +123,7 @@ class Lake:
             folders.setdefault(below.rpartition("/")[0], []).append(file)
         return {folder: folders[folder] for folder in sorted(folders, key=natural_key)}
 
-    def _window(self, window: WindowConfig) -> Partitions:
+    def _window(self, window: WindowConfig) -> FolderFiles:
         folders = list(window.folders())
         with ThreadPoolExecutor(FOOTER_THREADS, thread_name_prefix="ready") as pool:
             found = pool.map(self._files, (f"{self._path}/{folder}" for folder in folders))

@@ -20,7 +20,7 @@ from sparktf.errors import (
     TornCheckpointError,
     Verdict,
 )
-from sparktf.nightly.mlflow_note import mlmodel_of
+from sparktf.published.mlmodel import mlmodel_of
 from sparktf.published.serving import ModelManifest, Serving
 from sparktf.results.gating import levels_after
 from sparktf.results.result import RunResult
@@ -169,7 +169,10 @@ def stored_release(storage: Storage, rundir: RunDirectory, now_s: float) -> Rele
     except StorageNotFoundError:
         raise ConfigError(f"{rundir.path} has no result.json: there is no such run, or it has not ended") from None
     if result.verdict not in (Verdict.DONE, Verdict.GATED):
-        raise ConfigError(f"run {rundir.name}/{rundir.run_id} has failed, with verdict {int(result.verdict)}")
+        raise ConfigError(
+            f"run {rundir.name}/{rundir.run_id} ended with exit code {int(result.verdict)}, and has no model to "
+            "publish: submit it again"
+        )
     config = load_yaml(storage.read_bytes(rundir.config).decode())
     date = (config.get("publish") or {}).get("date")
     date = date or result.date or result.started[: len("2026-11-20")]

@@ -113,7 +113,10 @@ def _published(storage: Storage, rundir: RunDirectory) -> FoundModel | None:
     try:
         manifest = serving.manifest(version)
     except TornCheckpointError as error:
-        raise ConfigError(f"train.init_from: {PUBLISHED}: version {number} is no whole model: {error}") from None
+        raise ConfigError(
+            f"train.init_from: {PUBLISHED}: version {number} is no whole model ({error}): sparktf rollback "
+            f"{rundir.name} --to VERSION names another one"
+        ) from None
     source = ModelSource(
         label=f"version {number}",
         path=version.folder,
@@ -128,7 +131,7 @@ def _published(storage: Storage, rundir: RunDirectory) -> FoundModel | None:
 def _of_run(storage: Storage, rundir: RunDirectory, own: RunDirectory) -> FoundModel:
     said = f"train.init_from: run:{rundir.run_id}"
     if rundir == own:
-        raise ConfigError(f"{said} is this very run, which goes on from its own checkpoints by itself")
+        raise ConfigError(f"{said} is the run itself, which goes on from its own checkpoints anyway: name another")
     if not storage.exists(rundir.path):
         raise ConfigError(f"{said}: there is no run {rundir.run}: {rundir.path} does not exist")
     if not storage.exists(f"{rundir.model}/{_MODEL}"):

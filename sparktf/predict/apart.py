@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from urllib.parse import unquote
 
 from pyspark.sql import DataFrame, SparkSession
 
 from sparktf.driver.plan.kept_apart import check_apart, spot_of
 from sparktf.driver.source.dataframe import spark_errors
-from sparktf.driver.source.scan_filter import Java, class_of, elements
+from sparktf.driver.spark.jvm_plans import input_files, root_paths
 from sparktf.errors import ConfigError
 from sparktf.storage.file_systems import FileSystems
-
-_DATASOURCES = "org.apache.spark.sql.execution.datasources"
-_RELATION, _OF_FILES = f"{_DATASOURCES}.LogicalRelation", f"{_DATASOURCES}.HadoopFsRelation"
 
 
 def check_rows_apart(rows: DataFrame, output: str, key: str, file_systems: FileSystems) -> None:
@@ -28,7 +24,7 @@ def check_rows_apart(rows: DataFrame, output: str, key: str, file_systems: FileS
         ConfigError: it is; or the folder's path is none.
         StorageError: the file system failed.
     """
-    for folder in dict.fromkeys(_roots(rows)):
+    for folder in dict.fromkeys(root_paths(rows)):  # what comes to lie below them is read too
         check_apart(output, f"what is scored, {folder}", spot_of(folder, file_systems), file_systems, key)
     mine = spot_of(output, file_systems)
     for folder in _folders_of_files(rows):
@@ -47,16 +43,7 @@ def location_of(spark: SparkSession, table: str) -> str:
     return next((str(row.data_type) for row in found if row.col_name == "Location"), "")
 
 
-def _roots(rows: DataFrame) -> Iterator[str]:
-    """Yields the folders and files that are read, as they are named: what comes to lie below them is read too."""
-    for leaf in elements(rows._jdf.queryExecution().analyzed().collectLeaves()):
-        if class_of(leaf) == _RELATION and class_of(leaf.relation()) == _OF_FILES:
-            yield from str(leaf.relation().location().rootPaths().mkString("\n")).split("\n")
-
-
 def _folders_of_files(rows: DataFrame) -> set[str]:
-    """Returns the folders of all files that are read. One call: a table may have millions of them."""
-    jvm: Java = rows.sparkSession._jvm
+    """Returns the folders of all files that are read."""
     with spark_errors("predict.source"):
-        files = str(jvm.org.apache.hadoop.util.StringUtils.join("\n", rows._jdf.inputFiles()))
-    return {unquote(file).rpartition("/")[0] for file in files.split("\n") if file}
+        return {unquote(file).rpartition("/")[0] for file in input_files(rows)}

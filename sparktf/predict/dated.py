@@ -108,8 +108,8 @@ def _source(spark: SparkSession, config: JobConfig, asked: PredictConfig, file_s
     """Returns the rows that are to be scored."""
     given = asked.source
     if given is not None:
-        if given.path is not None and given.format == "parquet":
-            check_path(given.path, file_systems, "predict.source.path")
+        if given.is_plain_files:
+            check_path(str(given.path), file_systems, "predict.source.path")
         update = {key: getattr(given, key) for key in _SOURCE_KEYS}
         data = config.data.model_copy(update={**update, "source": None})
         config = config.model_copy(update={"data": data})

@@ -8,10 +8,9 @@ from pathlib import Path
 from typing import NamedTuple
 
 from sparktf.config.job import JobConfig
-from sparktf.driver.spark.application import Slots
+from sparktf.driver.spark.masters import Slots
+from sparktf.driver.spark.yarn_settings import containers
 from sparktf.preview.forecast import RoomForecast
-from sparktf.submit.line import containers
-from sparktf.submit.resource_managers import ResourceManagers
 from sparktf.submit.yarn import YarnHost
 
 _MEMINFO = Path("/proc/meminfo")
@@ -36,20 +35,19 @@ class Capacity(NamedTuple):
         return self.hosts.get(host.lower(), same[0] if len(same) == 1 else 0)
 
 
-def room_on_yarn(
-    config: JobConfig, slots: Slots, managers: ResourceManagers, hosts: Sequence[YarnHost] | None
-) -> Capacity:
+def room_on_yarn(config: JobConfig, slots: Slots, step_mib: int, hosts: Sequence[YarnHost] | None) -> Capacity:
     """Returns what YARN has, and how much of the gang there is memory for now.
 
     Memory alone counts, as YARN's schedulers do by default; what a queue may take of it is not looked at.
 
     Args:
+        step_mib: Containers are multiples of it.
         hosts: None where YARN does not answer.
     """
-    executor, *driver = (container.allocated_mib(managers.step_mib) for container in containers(config))
+    executor, *driver = (container.allocated_mib(step_mib) for container in containers(config))
     nodes = config.cluster.nodes
     forecast = RoomForecast(
-        master=slots.master,
+        master=slots.master.url,
         nodes=nodes,
         node_mib=executor,
         driver_mib=driver[0] if driver else None,
@@ -80,7 +78,7 @@ def room_here(config: JobConfig, slots: Slots) -> Capacity:
     nodes, node_mib = config.cluster.nodes, config.cluster.node_memory.mib
     return Capacity(
         RoomForecast(
-            master=slots.master,
+            master=slots.master.url,
             nodes=nodes,
             slots=slots.total,
             node_mib=node_mib,
@@ -98,10 +96,10 @@ def room_elsewhere(config: JobConfig, slots: Slots) -> Capacity:
     """Returns what is known of a cluster that cannot be asked."""
     return Capacity(
         RoomForecast(
-            master=slots.master,
+            master=slots.master.url,
             nodes=config.cluster.nodes,
             node_mib=config.cluster.node_memory.mib,
-            said=f"{slots.master} is not asked what it has",
+            said=f"{slots.master.url} is not asked what it has",
         )
     )
 

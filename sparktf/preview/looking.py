@@ -17,7 +17,7 @@ from sparktf.driver.output import check_folder, check_same_plan
 from sparktf.driver.plan.paths import normalised
 from sparktf.driver.plan.plan import Plan
 from sparktf.driver.plan.stored_plan import load_plan
-from sparktf.driver.spark.application import Slots, slots_on
+from sparktf.driver.spark.masters import Slots, master_of, master_to_submit_to
 from sparktf.errors import (
     DataError,
     PreflightError,
@@ -26,6 +26,7 @@ from sparktf.errors import (
     StoragePermissionError,
     TornCheckpointError,
 )
+from sparktf.feed.formats.format import format_of
 from sparktf.hadoop import HadoopConf
 from sparktf.nightly.data_checks import find_baseline
 from sparktf.nightly.earlier_runs import earlier_runs
@@ -64,10 +65,7 @@ from sparktf.storage.base import Storage
 from sparktf.storage.file_systems import FileSystems
 from sparktf.storage.transactions.checkpoints import CheckpointStore, FileManifest, Manifest, parse_manifest
 from sparktf.storage.transactions.ownership import Step, owned_error, watch_owner
-from sparktf.submit.environment import hadoop_conf_dir
-from sparktf.submit.line import check_security
-from sparktf.submit.resource_managers import read_resource_managers
-from sparktf.submit.yarn import ResourceManagerApi, check_submission, wait_for_resource_manager
+from sparktf.submit.cluster_manager import manager_of
 
 _NO_RUN = "zzz"  # the id of a run that has none yet: all others are earlier
 
@@ -124,8 +122,8 @@ class _Look:
             rows, hosts = plan.rows(Stream.TRAIN), self._hosts(plan)
             node_rows, share = dealt_to(self.config, plan, hosts)
             updates = updates_of(self.config, rows, node_rows)
-            asks = self.slots.is_yarn and self.config.cluster.placement == "data" and bool(plan.hosts)
-            known = share if asks or not self.slots.is_yarn else None
+            asks = self.slots.master.grants_executors and self.config.cluster.placement == "data" and bool(plan.hosts)
+            known = share if asks or not self.slots.master.grants_executors else None
             locality = expected_locality(hosts if asks else (), known, plan, room.fits if asks and room else None)
         elif rows is not None:
             updates = updates_of(self.config, rows, None)
@@ -159,19 +157,19 @@ class _Look:
     # ---- the cluster ----
 
     def _room(self) -> Capacity | None:
-        if self.slots.one_machine:
+        if self.slots.master.one_machine:
             return room_here(self.config, self.slots)
-        if not self.slots.is_yarn:
+        managed_by = manager_of(self.slots.master)
+        if managed_by is None:
             return room_elsewhere(self.config, self.slots)
         with self.found.part():
-            check_security(self.config)
+            master_to_submit_to(self.config).check_security(self.config)
         with self.found.part():
-            managers = read_resource_managers(hadoop_conf_dir())
-            api = ResourceManagerApi(managers)
-            hosts = api.nodes()
+            manager = managed_by()
+            hosts = manager.hosts()
             if hosts is None:
-                wait_for_resource_manager(managers, lambda left_s: None, within_s=0.0)
-            room = room_on_yarn(self.config, self.slots, managers, hosts)
+                manager.wait(lambda left_s: None, within_s=0.0)
+            room = room_on_yarn(self.config, self.slots, manager.step_mib, hosts)
             fits, nodes = room.forecast.fits, room.forecast.nodes
             if fits is not None and fits < nodes:
                 self.warnings.append(
@@ -179,16 +177,16 @@ class _Look:
                     f"{self.config.timeouts.reserve:g} s (timeouts.reserve)"
                 )
             with self.found.part():
-                check_submission(self.config, managers, api.queues())
+                manager.check(self.config)
             return room
         return None
 
     def _hosts(self, plan: Plan) -> Sequence[str]:
         """Returns where the nodes that read would be."""
         readers = self.config.cluster.shape.workers
-        if self.slots.one_machine:
+        if self.slots.master.one_machine:
             return [socket.gethostname()] * readers
-        asks = self.slots.is_yarn and self.config.cluster.placement == "data"
+        asks = self.slots.master.grants_executors and self.config.cluster.placement == "data"
         return (wanted_hosts(self.config, plan) if asks else []) or [""] * readers
 
     # ---- the run ----
@@ -255,7 +253,9 @@ class _Look:
                 plan = load_plan(self.storage, self.rundir.plan)
                 check_same_plan(self.config, plan, self.rundir)
                 return plan
-            fresh = plan_here(self.config, self.systems, self.found, self.say, deep=True, located=self.slots.is_yarn)
+            fresh = plan_here(
+                self.config, self.systems, self.found, self.say, deep=True, located=self.slots.master.grants_executors
+            )
             if fresh is not None:
                 check_feeders(self.config, self.slots, fresh, self.found)
             return fresh
@@ -287,8 +287,9 @@ class _Look:
         if not plan.tables:
             self.found.unknown.append("data.checks, whose data Spark reads")
             return None
-        if plan.spec.record_types:
-            self.found.unknown.append("data.checks: TFRecord files have no footers")
+        form = format_of(plan.spec)
+        if not form.has_footers:
+            self.found.unknown.append(f"data.checks: {form.title} files have no footers")
             return None
         with self.found.part():
             rundir = self.rundir or RunDirectory(self.config.output.path, self.config.name, _NO_RUN)
@@ -391,5 +392,5 @@ def look_ahead(
     config = normalised(config, systems.normalise)
     root = config.output.path
     rundir = None if run_id is None else RunDirectory(root, config.name, run_id)
-    slots = slots_on(master, config.submit.executor_cores)
+    slots = master_of(master).slots(config.submit.executor_cores)
     return _Look(config, slots, systems, systems.open(root), rundir, clock, say).forecast()

@@ -1,4 +1,4 @@
-"""Which Python and which Spark sparktf runs on: asked before anything is imported that others lack.
+"""Which Python sparktf runs on: asked before anything is imported that others lack.
 
 Imports nothing of sparktf's, and runs on Pythons that sparktf does not.
 """
@@ -6,7 +6,6 @@ Imports nothing of sparktf's, and runs on Pythons that sparktf does not.
 from __future__ import annotations
 
 import importlib
-import re
 import sys
 from collections.abc import Sequence
 from typing import NoReturn
@@ -15,7 +14,6 @@ _REFUSED = 2
 """As `sparktf.errors.Verdict` has it, which other Pythons cannot import."""
 
 _FIRST_PYTHON, _LAST_PYTHON = (3, 11), (3, 13)
-_FIRST_SPARK, _NEXT_SPARK = (4, 1), (5, 0)
 
 
 def python_complaint(version: Sequence[int], who: str = "this") -> str | None:
@@ -26,14 +24,6 @@ def python_complaint(version: Sequence[int], who: str = "this") -> str | None:
         f"{who} is Python {version[0]}.{version[1]}, and sparktf runs on 3.11, 3.12 and 3.13: "
         "name one of these in PYSPARK_PYTHON"
     )
-
-
-def spark_complaint(version: str, who: str = "this") -> str | None:
-    """Returns why a Spark will not do, None where it will."""
-    found = re.match(r"(\d+)\.(\d+)", version)
-    if found is not None and _FIRST_SPARK <= (int(found[1]), int(found[2])) < _NEXT_SPARK:
-        return None
-    return f"{who} is Spark {version}, and sparktf runs on 4.1 and newer 4.x: name another in SPARK_HOME"
 
 
 def start(job: str) -> NoReturn:

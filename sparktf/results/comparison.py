@@ -6,12 +6,12 @@ from typing import Literal
 
 from sparktf.message import Message
 
-Finding = Literal[
+Judgement = Literal[
     "good", "worse, within the tolerance", "worse", "undecided", "out of bounds", "too few rows", "not compared"
 ]
 """Of one metric, on all rows or a slice; "too few rows" and "not compared" decide nothing."""
 
-TOLERATED: Finding = "worse, within the tolerance"
+TOLERATED: Judgement = "worse, within the tolerance"
 """Beyond doubt worse than the opponent, and by no more than was allowed: good enough, and nothing to call good."""
 
 
@@ -38,7 +38,7 @@ class Difference(Message):
     tolerance: float | None = None
     least: float | None = None
     most: float | None = None
-    finding: Finding
+    finding: Judgement
     rows_needed: int | None = None
 
 

@@ -16,7 +16,7 @@ from typing import Any, Literal, NamedTuple, Protocol
 import numpy as np
 import numpy.typing as npt
 
-from sparktf.results.comparison import TOLERATED, Anchored, Comparison, Difference, Finding
+from sparktf.results.comparison import TOLERATED, Anchored, Comparison, Difference, Judgement
 from sparktf.results.keep import KeepRule
 from sparktf.sequence import Draw, generator
 
@@ -143,7 +143,7 @@ def interval(differences: Floats, confidence: float) -> tuple[float, float]:
     return float(low), float(high)
 
 
-def found(low: float, high: float, tolerance: float) -> Finding:
+def found(low: float, high: float, tolerance: float) -> Judgement:
     """Returns what an interval says, whose upper end is the better one."""
     if low > -tolerance:
         return TOLERATED if high < 0 else "good"
@@ -248,7 +248,7 @@ def _difference(measured: Measured, question: Question, min_rows: int, confidenc
     return Difference(**{"finding": finding} | shown)
 
 
-def _found(measured: Measured, low: float, high: float, tolerance: float) -> Finding:
+def _found(measured: Measured, low: float, high: float, tolerance: float) -> Judgement:
     if math.isnan(measured.challenger):
         return "worse"
     if measured.champion is not None and math.isnan(measured.champion):

@@ -5,13 +5,16 @@ from __future__ import annotations
 import datetime as dt
 import re
 import zoneinfo
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Literal, NamedTuple, Protocol, Self
 
 from sparktf.knobs import KNOBS
 from sparktf.message import Message
 
 _TIME_OF_DAY = re.compile(r"(\d{1,2}):(\d{2})\s+(\S+)")
+_WORTH_SAYING_S = 1.0
+
+_REMEDIES = {"deadline": "set a later one, or submit the run earlier", "max_seconds": "set a greater one"}
 
 
 class TimeOfDay(NamedTuple):
@@ -142,3 +145,27 @@ def is_time_up(left_s: float, stated_s: float | None, took: Took) -> bool:
         stated_s: `train.reserve`.
     """
     return left_s - took.call_s < reserve_s(stated_s, took)
+
+
+def no_time_left(limit: TimeLimit, stated_s: float | None, spent_s: Mapping[str, float]) -> str | None:
+    """Returns why nothing can be trained any more, and what the time went to; None where something can.
+
+    Args:
+        stated_s: `train.reserve`.
+        spent_s: Phase -> how long it took.
+    """
+    needed_s = reserve_s(stated_s, Took(before_s=limit.before_s))
+    return None if limit.left_s >= needed_s else no_time(limit, limit.left_s, stated_s, needed_s, spent_s)
+
+
+def no_time(
+    limit: TimeLimit, left_s: float, stated_s: float | None, needed_s: float, spent_s: Mapping[str, float]
+) -> str:
+    """Returns what is said where a run's time is up before it has trained, as `no_time_left`."""
+    went = sorted(((s, phase) for phase, s in spent_s.items() if s >= _WORTH_SAYING_S), reverse=True)
+    took = f" ({', '.join(f'{phase} took {s:.0f} s' for s, phase in went)})" if went else ""
+    left, remedy = f"it was over {-left_s:.0f} s ago", _REMEDIES[limit.reason]
+    if left_s >= 0:
+        left = f"{left_s:.0f} s are left, and {needed_s:.0f} s are kept for what comes after it"
+        remedy += "" if stated_s is None else ", or a lower train.reserve"
+    return f"{limit.said} leaves no time to train: {left}{took}: {remedy}"

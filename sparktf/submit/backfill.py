@@ -17,6 +17,7 @@ from dataclasses import dataclass, field
 from rich.table import Table
 from rich.text import Text
 
+from sparktf.config.duration import in_words
 from sparktf.config.job import JobConfig
 from sparktf.config.train import PUBLISHED
 from sparktf.console.console import ending_of, style_of
@@ -136,12 +137,15 @@ def dates_between(first: str, last: str, every_s: float) -> list[str]:
     begin, end = _day("--from", first), _day("--to", last)
     days, rest = divmod(every_s, _DAY_S)
     if rest or not days:
-        raise ConfigError("--every: must be a number of days, as 1d or 7d")
+        raise ConfigError(f"--every: {in_words(every_s)} is no number of whole days: write 1d or 7d")
     if end < begin:
-        raise ConfigError(f"--to {last}: is before --from {first}")
+        raise ConfigError(f"--to {last} is before --from {first}: swap them")
     count = int((end - begin).days // days) + 1
     if count > _MOST_DATES:
-        raise ConfigError(f"--from {first} --to {last}: are {count:,} dates, more than {_MOST_DATES:,}")
+        raise ConfigError(
+            f"--from {first} --to {last} are {count:,} dates, and {_MOST_DATES:,} are allowed: give them in parts, or "
+            "a longer --every"
+        )
     return [str(begin + i * dt.timedelta(days=days)) for i in range(count)]
 
 
@@ -157,7 +161,10 @@ def runs_of(configs: Mapping[str, JobConfig], file_systems: FileSystems) -> list
     """
     plans = {config.plan_hash() for config in configs.values()}
     if len(configs) > 1 and len(plans) == 1:
-        raise ConfigError("data says nothing of {{date}}: the runs of all dates would read the same")
+        raise ConfigError(
+            "data is the same for all dates, and so would be the rows of their runs: put {{date}} in data.path or "
+            "data.where"
+        )
     return [_run_of(date, config, file_systems) for date, config in configs.items()]
 
 

@@ -18,6 +18,7 @@ from sparktf.console.console import Display, make_console, print_result
 from sparktf.driver.output import check_output
 from sparktf.driver.plan.kept_apart import check_predictions
 from sparktf.driver.plan.paths import normalised
+from sparktf.driver.spark.masters import master_to_submit_to
 from sparktf.errors import ConfigError, ReservationError, Verdict
 from sparktf.hadoop import HadoopConf
 from sparktf.knobs import KNOBS
@@ -29,14 +30,13 @@ from sparktf.storage.base import Storage
 from sparktf.storage.file_systems import FileSystems, normalise, open_storage
 from sparktf.storage.transactions.ownership import Step, owned_error, watch_owner
 from sparktf.storage.transactions.terms import look
-from sparktf.submit.environment import Programs, find_programs, hadoop_conf_dir, spark_environment
+from sparktf.submit.cluster_manager import YarnManager, manager_of
+from sparktf.submit.environment import Programs, find_programs, spark_environment
 from sparktf.submit.follow import Follower
-from sparktf.submit.line import ScoringJob, check_security, is_yarn, private_settings, show_line, submit_line
+from sparktf.submit.line import ScoringJob, private_settings, show_line, submit_line
 from sparktf.submit.preflight import check_programs
-from sparktf.submit.process import SparkSubmit, kill_application
-from sparktf.submit.resource_managers import ResourceManagers, read_resource_managers
+from sparktf.submit.process import SparkSubmit
 from sparktf.submit.shipment import log4j_in, stage
-from sparktf.submit.yarn import ResourceManagerApi, check_submission, wait_for_resource_manager
 
 INTERRUPTED = 130
 
@@ -81,11 +81,13 @@ def submit(
         config = config.model_copy(update={"submit": config.submit.model_copy(update={"deploy_mode": "client"})})
     if config.data.source_key is None and (scoring is None or asked.source is None):
         raise ConfigError(NO_SOURCE)
-    if detach and not (is_yarn(config) and config.submit.deploy_mode == "cluster"):
+    master = master_to_submit_to(config)
+    if detach and not (master.keeps_drivers and config.submit.deploy_mode == "cluster"):
         raise ConfigError(
-            "--detach: needs submit.master: yarn and submit.deploy_mode: cluster: else the driver is here"
+            "--detach leaves a driver alone that YARN runs, and this one would run here: set submit.master: yarn and "
+            "submit.deploy_mode: cluster"
         )
-    check_security(config)
+    master.check_security(config)
     programs = find_programs()
     if not dry_run:
         check_programs(config, programs)
@@ -127,12 +129,11 @@ class _Submission:
             check_output(storage, config.output.path)
             if self.run_id is not None and not self.wait:
                 self._check_owner(storage, self.run_id, display)
-        if not is_yarn(config):
-            return _Watch(self, SparkSubmit(line, self.environment), display, None).to_the_end()
-        managers = read_resource_managers(hadoop_conf_dir())
-        api = ResourceManagerApi(managers)
-        self._check(managers, api, display)
-        return _Watch(self, SparkSubmit(line, self.environment), display, api).to_the_end()
+        managed_by = manager_of(master_to_submit_to(config))
+        manager = None if managed_by is None else managed_by()
+        if manager is not None:
+            self._check(manager, display)
+        return _Watch(self, SparkSubmit(line, self.environment), display, manager).to_the_end()
 
     def _check_owner(self, storage: Storage, run_id: str, display: Display) -> None:
         """Refuses a run that another submission trains: the driver would, once it has a container and executors.
@@ -149,28 +150,25 @@ class _Submission:
         if step is Step.IS_OWNED:
             raise owned_error(rundir, term)
 
-    def _check(self, managers: ResourceManagers, api: ResourceManagerApi, display: Display) -> None:
+    def _check(self, manager: YarnManager, display: Display) -> None:
         try:
-            wait_for_resource_manager(
-                managers,
-                lambda left_s: display.countdown("waiting for the ResourceManager", left_s, time.monotonic()),
-            )
+            manager.wait(lambda left_s: display.countdown("waiting for the ResourceManager", left_s, time.monotonic()))
         finally:
             display.close()
-        check_submission(self.config, managers, api.queues())
+        manager.check(self.config)
 
 
 class _Watch:
     """One application under way."""
 
     def __init__(
-        self, submission: _Submission, process: SparkSubmit, display: Display, api: ResourceManagerApi | None
+        self, submission: _Submission, process: SparkSubmit, display: Display, manager: YarnManager | None
     ) -> None:
         self._submission = submission
         self._config = submission.config
         self._process = process
         self._display = display
-        self._api = api
+        self._manager = manager
         self._said = False
         self._said_owner = False
         self._in_cluster = self._config.submit.deploy_mode == "cluster"
@@ -182,7 +180,7 @@ class _Watch:
         try:
             if self._submission.detach:
                 return self._until_taken()
-            if self._api is not None:
+            if self._manager is not None:
                 self._until_started()
             code = self._until_ended()
             return self._verdict() if self._in_cluster else self._told(code)
@@ -193,6 +191,11 @@ class _Watch:
             self._display.close()
             self._process.kill()
 
+    @property
+    def _application(self) -> str:
+        """The application's id; "" before it is known, and where none is managed: a driver here may mention others."""
+        return "" if self._manager is None else self._process.report.application
+
     # ---- waiting ----
 
     def _until_taken(self) -> int:
@@ -200,7 +203,7 @@ class _Watch:
         while (code := self._process.wait(KNOBS.submit_poll_s)) is None:
             self._say_application()
         self._say_application()
-        taken = code == 0 and bool(self._process.report.application)
+        taken = code == 0 and bool(self._application)
         return int(Verdict.DONE if taken else Verdict.INFRASTRUCTURE)
 
     def _until_started(self) -> None:
@@ -220,7 +223,7 @@ class _Watch:
             why = self._yarns_words()
             self._kill()
             raise ReservationError(
-                f"YARN's queue {queue} did not start {process.report.application} within "
+                f"YARN's queue {queue} did not start {self._application} within "
                 f"{self._config.timeouts.reserve:g} s (timeouts.reserve); it is killed. YARN says: {why}"
             )
         self._display.close()
@@ -230,18 +233,18 @@ class _Watch:
         while True:
             code = self._process.wait(KNOBS.submit_poll_s)
             self._say_application()
-            if self._in_cluster and self._process.report.application and self._follower is None:
-                self._follower = self._follow(self._process.report.application)
+            if self._in_cluster and self._application and self._follower is None:
+                self._follower = self._follow(self._application)
             due = code is not None or time.monotonic() - followed_s >= KNOBS.follow_s
             if due and self._follower is not None:
                 followed_s = time.monotonic()
-                self._follower.poll(self._process.report.application)
+                self._follower.poll(self._application)
                 self._say_owner(self._follower)
             if code is not None:
                 return code
 
     def _say_application(self) -> None:
-        application = self._process.report.application
+        application = self._application
         if application and not self._said:
             self._said = True
             self._display.say(f"submitted as {application} to YARN, queue {self._config.submit.queue}")
@@ -262,14 +265,14 @@ class _Watch:
     def _say_owner(self, follower: Follower) -> None:
         """Says for whom the driver waits: it says nothing in the run's own folder before that is its own."""
         if self._submission.wait and not self._said_owner:
-            owner = follower.owner(self._process.report.application)
+            owner = follower.owner(self._application)
             if owner is not None:
                 self._said_owner = True
                 self._display.say(f"waiting: the run is owned by {owner}")
 
     def _verdict(self) -> int:
         """Returns the verdict of a run in cluster mode, whose own exit code spark-submit does not tell."""
-        application = self._process.report.application
+        application = self._application
         result = self._follower.result(application) if self._follower is not None else None
         if result is not None:
             print_result(self._submission.console, result)
@@ -290,7 +293,7 @@ class _Watch:
 
     def _yarns_words(self) -> str:
         report = self._process.report
-        asked = self._api.diagnostics(report.application) if self._api is not None else None
+        asked = self._manager.words_on(self._application) if self._manager is not None else None
         return " ".join((asked or report.diagnostics or "nothing").split())
 
     # ---- stopping ----
@@ -309,16 +312,16 @@ class _Watch:
         """Ends application and spark-submit, which is left the time to clean up what it has uploaded."""
         self._display.close()
         process = self._process
-        if not process.report.application:
+        if not self._application:
             process.kill()  # and it may have got as far as an application meanwhile
-        if process.report.application:
-            self._kill_application(process.report.application)
+        if self._application:
+            self._kill_application(self._application)
             process.wait(KNOBS.clean_up_s)
         process.kill()
 
     def _kill_application(self, application: str) -> None:
-        submission = self._submission
-        if not kill_application(submission.programs.spark_class, application, submission.environment):
+        submission, manager = self._submission, self._manager
+        if manager is not None and not manager.kill(application, submission.programs, submission.environment):
             self._display.say(f"{application} could not be killed: yarn application -kill {application}", "red")
 
     def _follow(self, run_id: str) -> Follower:

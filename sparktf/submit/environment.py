@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from sparktf.config.job import JobConfig
+from sparktf.driver.spark.masters import HERE
 from sparktf.errors import PreflightError
 from sparktf.process.verdict_file import VARIABLE
 
@@ -89,7 +90,7 @@ def default_master(config: JobConfig) -> str:
         return config.submit.master
     defaults = find_programs().defaults
     found = _MASTER.search(defaults.read_text(encoding="utf-8")) if defaults is not None else None
-    return found.group(1) if found else "local[*]"
+    return found.group(1) if found else HERE
 
 
 def hadoop_conf_dir() -> Path | None:

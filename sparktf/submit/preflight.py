@@ -10,13 +10,12 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from sparktf.config.job import JobConfig
+from sparktf.driver.spark.differences import FIRST_JAVA, check_spark
+from sparktf.driver.spark.masters import master_to_submit_to
 from sparktf.errors import PreflightError
 from sparktf.knobs import KNOBS
-from sparktf.process.supported import python_complaint, spark_complaint
+from sparktf.process.supported import python_complaint
 from sparktf.submit.environment import Programs
-from sparktf.submit.line import is_yarn
-
-_FIRST_JAVA = 17
 
 _NEEDED = ("numpy", "pyarrow", "pydantic", "tensorflow")
 """Of what sparktf needs, what a Python that was not made for it lacks most often; they are looked for, not imported."""
@@ -37,16 +36,8 @@ def check_programs(config: JobConfig, programs: Programs) -> None:
     check_java(programs)
     if config.submit.deploy_mode == "client":
         check_python(programs.driver_python, "PYSPARK_DRIVER_PYTHON")
-    if not is_yarn(config) and config.submit.master.startswith("local"):
+    if master_to_submit_to(config).one_machine:
         check_python(config.submit.conf.get("spark.pyspark.python", programs.python), "PYSPARK_PYTHON")
-
-
-def check_spark(home: Path) -> None:
-    """Refuses another Spark than those supported; one that does not say which it is may be one. Raises as above."""
-    jar = next(home.glob("jars/spark-core_*.jar"), None)
-    found = re.search(r"spark-core_[\d.]+-(\d[\w.]*?)\.jar", jar.name) if jar is not None else None
-    if found is not None and (complaint := spark_complaint(found[1], str(home))):
-        raise PreflightError(complaint)
 
 
 def check_java(programs: Programs) -> None:
@@ -59,11 +50,11 @@ def check_java(programs: Programs) -> None:
     else:
         java, named, missing = shutil.which("java"), "java", "no Java: JAVA_HOME is not set, and there is none in PATH"
     if java is None:
-        raise PreflightError(f"{missing}; Spark needs Java {_FIRST_JAVA} or newer: name one in JAVA_HOME")
+        raise PreflightError(f"{missing}; Spark needs Java {FIRST_JAVA} or newer: name one in JAVA_HOME")
     version = _version_of_java(Path(java).resolve().parent.parent / "release")
-    if version is not None and version < _FIRST_JAVA:
+    if version is not None and version < FIRST_JAVA:
         raise PreflightError(
-            f"{named} is Java {version}, and Spark needs {_FIRST_JAVA} or newer: name another in JAVA_HOME"
+            f"{named} is Java {version}, and Spark needs {FIRST_JAVA} or newer: name another in JAVA_HOME"
         )
 
 

@@ -13,9 +13,9 @@ from typing import Any
 
 from sparktf.config.job import JobConfig
 from sparktf.driver.spark.yarn_memory import check_fits
+from sparktf.driver.spark.yarn_settings import containers
 from sparktf.errors import ConfigError, ReservationError
 from sparktf.knobs import KNOBS
-from sparktf.submit.line import containers
 from sparktf.submit.resource_managers import ResourceManagers
 
 
@@ -67,7 +67,10 @@ def wait_for_resource_manager(
         left_s = deadline_s - time.monotonic()
         if left_s <= 0:
             named = ", ".join(f"{at} ({reason})" for at, reason in zip(managers.rpc, reasons, strict=True))
-            raise ReservationError(f"ResourceManager at {named} cannot be reached")
+            raise ReservationError(
+                f"YARN's ResourceManager cannot be reached at {named}: is it up, and is that the address in "
+                "yarn-site.xml?"
+            )
         waiting(left_s)
         time.sleep(KNOBS.resource_manager_retry_s)
 
@@ -154,7 +157,7 @@ def check_submission(config: JobConfig, managers: ResourceManagers, queues: Queu
     # Placement rules may send what asks for "default" elsewhere.
     if queues is not None and queue is None and queues.complete and name != "default":
         there_are = ", ".join(sorted(queue.name for queue in queues.queues))
-        raise ConfigError(f"submit.queue: YARN has no queue {name}; there are: {there_are}")
+        raise ConfigError(f"submit.queue: {name} is no queue of YARN's: name one of {there_are}")
     largest, source = managers.maximum_mib, "YARN (yarn-site.xml)"
     if queue is not None and queue.maximum_mib:
         largest, source = queue.maximum_mib, f"YARN's queue {queue.name}"

@@ -10,7 +10,7 @@ from functools import partial
 from pathlib import Path
 from typing import get_args
 
-from sparktf.config.nodes import Strategy
+from sparktf.config.strategies import Strategy
 from sparktf.errors import LifecycleError
 from sparktf.topology import Role
 from sparktf.trainer.node.place import Place

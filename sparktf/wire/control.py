@@ -275,12 +275,6 @@ class StopOrder(Message):
     kind: Literal["stop"] = "stop"
 
 
-class SaveOrder(Message):
-    """Save a checkpoint now."""
-
-    kind: Literal["save"] = "save"
-
-
 class WorkerPlace(Message):
     """Who a worker is now.
 
@@ -302,7 +296,7 @@ class WorkersOrder(Message):
     workers: tuple[WorkerPlace, ...]
 
 
-TrainerOrder = Annotated[StopOrder | SaveOrder | WorkersOrder, Field(discriminator="kind")]
+TrainerOrder = Annotated[StopOrder | WorkersOrder, Field(discriminator="kind")]
 """One order to a trainer; whatever else is ordered one day brings its own fields."""
 
 

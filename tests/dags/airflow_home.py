@@ -1,4 +1,4 @@
-"""A real Airflow with the files of yarn/schedules/airflow in it, as docs/scheduling.md has them installed."""
+"""A real Airflow with the files of yarn/schedules/airflow in it, as docs/nights/scheduling.md has them installed."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """Kinds of columns of single values: how they are written, what may stand in them, and what a tensor has of them.
 
-Part of the oracle: written from docs/data.md, it shares nothing with the feed.
+Part of the oracle: written from docs/use/data.md, it shares nothing with the feed.
 """
 
 from __future__ import annotations

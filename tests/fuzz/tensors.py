@@ -1,4 +1,4 @@
-"""The oracle: what a row is to be in tensors, one row and one value after the other, as docs/data.md promises it."""
+"""The oracle: what a row is to be in tensors, row after row and value after value, as docs/use/data.md promises it."""
 
 from __future__ import annotations
 

@@ -189,7 +189,7 @@ def partitioned(draw: DrawFn) -> Partitioned:
     """Draws partitions with and without rows."""
     count = draw(st.integers(1, 5))
     number = st.sampled_from([0, 1, -5, 2**31 - 1, -(2**31), 2**31, 2**63 - 1])
-    # Text alone: whether a value such as `1e3` or `NaN` is text, docs/data.md does not say for all.
+    # Text alone: whether a value such as `1e3` or `NaN` is text, docs/use/data.md does not say for all.
     text = st.text(st.sampled_from(" %/=:é日'\"\\#?*"), max_size=3).map(lambda tail: f"v{tail}w")
     folders = draw(st.lists(st.tuples(st.none() | number, text), min_size=count, max_size=count, unique_by=repr))
     if all(number is None for number, _ in folders):

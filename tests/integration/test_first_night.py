@@ -1,4 +1,4 @@
-"""docs/first-night.md, from its first command to its last, in an empty home folder."""
+"""docs/nights/first-night.md, from its first command to its last, in an empty home folder."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from integration.page import Page, missing
 from integration.processes import MARK, Family
 from integration.sandbox import QUICK_START
 
-PAGE = Page(readme.REPO / "docs/first-night.md")
+PAGE = Page(readme.REPO / "docs/nights/first-night.md")
 USER = "/srv/ana"
 """The home folder in what the page shows."""
 

@@ -86,7 +86,7 @@ def test_the_history_of_runs_is_a_table_that_hives_own_reader_reads(metastore: M
     for record in (done, failed):
         rundir = RunDirectory(str(tmp_path), record.name, record.run_id)
         keep_record(record, rundir, storage, storage.write_bytes)
-    code, said = metastore.run("-c", READ_THE_HISTORY, str(tmp_path), str(REPO / "docs/history.md"))
+    code, said = metastore.run("-c", READ_THE_HISTORY, str(tmp_path), str(REPO / "docs/nights/history.md"))
     assert code == 0, said
     local = began.astimezone().replace(tzinfo=None)
     assert [line for line in said.splitlines() if line.startswith("row:")] == [

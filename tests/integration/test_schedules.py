@@ -61,7 +61,7 @@ def cron_lines(text: str) -> tuple[dict[str, str], str]:
 
 
 class Installed:
-    """`/opt/churn` as docs/scheduling.md has it installed, but in a folder of the test's."""
+    """`/opt/churn` as docs/nights/scheduling.md has it installed, but in a folder of the test's."""
 
     def __init__(self, folder: Path, sandbox: Sandbox, config: Mapping[str, Any]) -> None:
         self._folder = folder

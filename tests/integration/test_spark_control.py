@@ -112,7 +112,7 @@ def test_strangers_are_refused_and_logged_while_the_run_goes_on(
 def test_another_user_of_the_host_reaches_nothing_of_a_run_that_spark_feeds(
     local: Application, watch: Watch, tmp_path: Path
 ) -> None:
-    """Of a run of one worker, whose TensorFlow starts no server: see docs/security.md for those that do."""
+    """Of a run of one worker, whose TensorFlow starts no server: see docs/cluster/security.md for those that do."""
     config = job(
         Path(),
         local.sandbox.runs,

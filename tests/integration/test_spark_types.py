@@ -1,4 +1,4 @@
-"""Every type of the table in docs/data.md: Spark writes it, the direct feed reads it, Spark's own values decide."""
+"""Every type of the table in docs/use/data.md: Spark writes it, the direct feed reads it, Spark's own values decide."""
 
 from __future__ import annotations
 

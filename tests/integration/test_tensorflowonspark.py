@@ -150,7 +150,7 @@ def test_the_package_itself_reserves_executors_for_a_training_of_ours_and_nobody
         watch.release()
         done = application.outcome().done
         assert not trap.has_caught
-        # Beside Spark's own JVMs, TensorFlow alone listens beyond loopback: docs/security.md says so.
+        # Beside Spark's own JVMs, TensorFlow alone listens beyond loopback: docs/cluster/security.md says so.
         assert {where.pid for where in tcp if where.host != "127.0.0.1" and where.pid not in sparks} == {
             one.pid for one in held
         }

@@ -81,7 +81,7 @@ def _done_of_any(self: LeasedFeed, take: int, loss: float, rows: int | None = No
     return _done(self, self._out.number if self._out is not None else take, loss, rows)
 
 
-def _saved_at_once(course: dispatch.Course, pace: dispatch.Pace) -> dispatch.Step:
+def _saved_at_once(course: dispatch.Course, pace: dispatch.Pace) -> dispatch.DispatchDecision:
     return dispatch.SaveNow() if course.is_save_due and not course.is_over else _decide(course, pace)
 
 

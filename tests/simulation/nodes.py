@@ -453,7 +453,6 @@ class Trainer:
             storage=self._storage,
             work=None,
             enter=lambda phase: self._update(phase=phase),
-            take_save_request=lambda: False,
         )
         saves = Saves(cast("Any", place), lambda place, keras: SimWriter(self, self._rundir))
         saves.restore(checkpoint, "keras")

@@ -15,7 +15,7 @@ from tensorflow.python.eager import context
 from sparktf.errors import NodeLostError
 from sparktf.knobs import KNOBS
 from sparktf.topology import NodeId, Role
-from sparktf.trainer.parameter_server.membership.stand_ins import StandIns
+from sparktf.trainer.parameter_server.membership.doors import StandIns
 from sparktf.trainer.parameter_server.membership.succession import Succession
 from sparktf.wire.control import WorkerPlace
 

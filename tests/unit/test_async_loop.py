@@ -21,7 +21,7 @@ from sparktf.trainer.node import saving
 from sparktf.trainer.node.position import Done, Extent, Position
 from sparktf.trainer.parameter_server import async_loop
 from sparktf.trainer.parameter_server.async_loop import MANY, AsyncLoop, AsyncLoopSettings
-from sparktf.trainer.parameter_server.dispatch import End, SaveNow, Step
+from sparktf.trainer.parameter_server.dispatch import DispatchDecision, End, SaveNow
 from sparktf.trainer.parameter_server.shared_updates.rounds import Rounds, Who
 from sparktf.trainer.parameter_server.tally import LastReceipt, Tally
 from sparktf.wire.control import WorkerPlace
@@ -78,9 +78,7 @@ class Cluster:
             False,
             Written(),
         )
-        place: Any = SimpleNamespace(
-            spec=spec, leads=spec.leads, take_save_request=self._take_save_request, enter=lambda phase: None
-        )
+        place: Any = SimpleNamespace(spec=spec, leads=spec.leads, enter=lambda phase: None)
         self.saves = saving.Saves(place, lambda place, keras: self.written)
         self.saves.restore(SimpleNamespace(), "keras")
         self.places = {node: WorkerPlace(node=node, incarnation=0, address="a:1") for node in (ONE, TWO)}
@@ -134,10 +132,6 @@ class Cluster:
         self.loop.do(step)
         return self.saved[-1]
 
-    def _take_save_request(self) -> bool:
-        asked, self.is_save_asked = self.is_save_asked, False
-        return asked
-
     # ---- what the loop needs ----
 
     def workers(self) -> dict[NodeId, WorkerPlace]:
@@ -156,7 +150,8 @@ class Cluster:
         return self.loop.position.step
 
     def take_save_wish(self) -> bool:
-        return self.saves.take_wish()
+        asked, self.is_save_asked = self.is_save_asked, False
+        return self.saves.take_wish() or asked
 
     def is_time_up(self, step: int) -> bool:
         return step >= self.last_step
@@ -312,7 +307,7 @@ def test_the_time_until_the_next_checkpoint_counts_from_when_there_was_nothing_t
     assert len(cluster.written.done) == 2
 
 
-def _done(cluster: Cluster) -> Step:
+def _done(cluster: Cluster) -> DispatchDecision:
     """The loop does its next step, which is returned."""
     step = cluster.loop.decide()
     cluster.loop.do(step)

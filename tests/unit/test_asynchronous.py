@@ -17,6 +17,8 @@ from sparktf.driver.attempt.attempt import Attempt
 from sparktf.driver.attempt.health import Outcome
 from sparktf.driver.attempt.members import Trainer
 from sparktf.driver.attempt.restart import root_cause
+from sparktf.driver.attempt.rows.accounting import inputs
+from sparktf.driver.attempt.saves import Start
 from sparktf.driver.gang.handlers import Dispatcher
 from sparktf.driver.gang.roster import Roster
 from sparktf.driver.plan.plan import Plan
@@ -71,7 +73,7 @@ class Gang:
         config = config_of(lake, **data)
         plan = plan_lake(lake, shuffle_rows=20)
         clock, wall = (lambda: self.now_s), (lambda: 1e9 + self.now_s)
-        self.attempt = Attempt(1, config, plan, cursor, trainers, clock, wall)
+        self.attempt = Attempt(1, config, plan, Start(cursor), trainers, clock, wall)
         self.numbers: dict[tuple[NodeId, int], int] = {}
 
     def start(self) -> None:
@@ -202,12 +204,18 @@ def test_an_epoch_adds_up_from_what_the_coordinator_has_fetched(gang: Gang) -> N
     assert account.dropped == 3
     assert account.complete
     assert not gang.attempt.failures
-    assert gang.attempt.inputs() == {CHIEF: NodeInput(), PS: NodeInput(), ONE: read, TWO: NodeInput()}
+    read_by = inputs(gang.attempt.epochs.values(), gang.attempt.trainers)
+    assert read_by == {
+        CHIEF: NodeInput(),
+        PS: NodeInput(),
+        ONE: read,
+        TWO: NodeInput(),
+    }
 
 
 def test_an_epoch_that_a_checkpoint_had_begun_adds_up_with_what_was_done_before(lake: Path) -> None:
     gang = Gang(lake, Cursor(epoch=0, done=((10, 40),)), max_bad_rows=9)
-    gang.attempt.rows_aside, gang.attempt.rows_replayed = 2, 5
+    gang.attempt.start = gang.attempt.start._replace(rows_aside=2, rows_replayed=5)
     gang.start()
     (piece,) = gang.lease(ONE, 1).pieces
     span = (piece.first_row, piece.first_row + piece.rows)
@@ -279,7 +287,7 @@ def test_only_workers_lease_rows_and_only_the_coordinator_evaluates(gang: Gang) 
 def test_the_coordinator_evaluates_all_of_the_validation_stream(lake: Path) -> None:
     plan = plan_lake(lake, validation={"fraction": 0.3})
     trainers = [Trainer(node, f"agent {i}", f"h{i}", 0.0, 0.0) for i, node in enumerate(NODES)]
-    attempt = Attempt(1, config_of(lake), plan, Cursor(), trainers, lambda: 0.0, lambda: 0.0)
+    attempt = Attempt(1, config_of(lake), plan, Start(), trainers, lambda: 0.0, lambda: 0.0)
     request = AssignmentRequest(attempt=1, node=CHIEF, stream=Stream.VALIDATION, epoch=0)
     answer = attempt.assignment(request)()
     assert answer.assignment is not None
@@ -730,7 +738,7 @@ def test_while_the_books_of_an_epoch_are_opened_everybody_else_is_answered(lake:
         roster.register(agent)
     dispatcher = Dispatcher(roster)
     watched = WatchedPlan(**fields, before=beat_from_elsewhere)
-    dispatcher.attempt = Attempt(1, config_of(lake), watched, Cursor(), trainers, lambda: 0.0, lambda: 0.0)
+    dispatcher.attempt = Attempt(1, config_of(lake), watched, Start(), trainers, lambda: 0.0, lambda: 0.0)
     handlers = dispatcher.handlers()
 
     answer = handlers[Action.LEASE_BLOCKS].answer(BlockLeaseRequest(attempt=1, node=ONE, epoch=0, number=1, rows=8))

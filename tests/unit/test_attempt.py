@@ -18,6 +18,7 @@ from sparktf.driver.attempt.lockstep import Lockstep
 from sparktf.driver.attempt.members import Trainer
 from sparktf.driver.attempt.restart import root_cause
 from sparktf.driver.attempt.rows.accounting import EpochAccount
+from sparktf.driver.attempt.saves import Start
 from sparktf.errors import ErrorRecord, RefusedError, Verdict
 from sparktf.lifecycle import TrainerState
 from sparktf.results.result import NodeInput
@@ -181,7 +182,7 @@ class Gang:
             1,
             lake_config(lake),
             plan_lake(lake),
-            Cursor(),
+            Start(),
             [trainer(0), trainer(1)],
             lambda: self.now_s,
             lambda: 1e9 + self.now_s,
@@ -356,7 +357,7 @@ def test_no_beat_and_no_look_goes_through_a_large_gang_for_each_of_its_nodes(
 ) -> None:
     nodes, looked_up = [NodeId(role=Role.WORKER, index=i) for i in range(300)], 0
     trainers = [Trainer(node, f"agent {node.index}", "h", heard_s=100.0, moved_s=100.0) for node in nodes]
-    attempt = Attempt(1, lake_config(lake), plan_lake(lake), Cursor(), trainers, lambda: 100.0, lambda: 1e9)
+    attempt = Attempt(1, lake_config(lake), plan_lake(lake), Start(), trainers, lambda: 100.0, lambda: 1e9)
 
     is_equal, hash_of = NodeId.__eq__, NodeId.__hash__
 
@@ -389,7 +390,7 @@ def uploaded(index: int, step: int, *done: Interval, epoch: int = 0, aside: int 
 
 def test_a_checkpoint_is_whole_once_every_node_has_uploaded_it_and_stands_where_all_are_together(gang: Gang) -> None:
     attempt = gang.attempt
-    attempt.cursor, attempt.rows_aside = Cursor(epoch=0, done=((0, 10),)), 1
+    attempt.start = Start(Cursor(epoch=0, done=((0, 10),)), rows_aside=1)
     attempt.uploaded(uploaded(1, 20, (60, 70), aside=2))
     attempt.uploaded(uploaded(1, 10, (50, 60)))
     assert attempt.take_saves() == []

@@ -12,10 +12,10 @@ from specs import trainer_spec
 from sparktf.driver.attempt.attempt import Attempt
 from sparktf.driver.attempt.health import Outcome
 from sparktf.driver.attempt.members import Trainer
+from sparktf.driver.attempt.saves import Start
 from sparktf.driver.gang.handlers import Dispatcher
 from sparktf.driver.gang.roster import Roster
 from sparktf.lifecycle import TrainerState
-from sparktf.sequence import Cursor
 from sparktf.wire.beats import SMALL, Beats, beats
 from sparktf.wire.control import Action, AgentHeartbeat, Heartbeat, Order, Progress, Registration
 from sparktf.wire.sender import TrainerKey
@@ -84,7 +84,7 @@ def test_an_agent_is_not_lost_while_its_trainer_is_heard_and_is_when_neither_is(
     lake = write_lake(tmp_path, [3])
     one = Trainer(NODE, "a", "h", heard_s=0.0, moved_s=0.0, state=TrainerState.TRAINING)
     dispatcher = Dispatcher(roster)
-    dispatcher.attempt = Attempt(1, lake_config(lake), plan_lake(lake), Cursor(), [one], now, now)
+    dispatcher.attempt = Attempt(1, lake_config(lake), plan_lake(lake), Start(), [one], now, now)
     trainer = dispatcher.handlers()[Action.HEARTBEAT]
 
     for clock[0] in (28.0, 56.0, 84.0):
@@ -110,7 +110,7 @@ def test_a_trainer_is_heard_less_often_while_it_works(state: TrainerState, beat_
     config = lake_config(lake)
     config = config.model_copy(update={"cluster": config.cluster.model_copy(update={"workers": 1_000})})
     one = Trainer(NODE, "a", "h", heard_s=0.0, moved_s=0.0, state=state)
-    attempt = Attempt(1, config, plan_lake(lake), Cursor(), [one], lambda: 0.0, lambda: 0.0)
+    attempt = Attempt(1, config, plan_lake(lake), Start(), [one], lambda: 0.0, lambda: 0.0)
     beat = Heartbeat(attempt=1, node=NODE, progress=Progress())
     assert attempt.heartbeat(beat).beat_s == pytest.approx(beat_s)
 
@@ -121,7 +121,7 @@ def test_a_trainer_of_a_large_gang_is_lost_when_it_has_missed_three_heartbeats(t
     config = config.model_copy(update={"cluster": config.cluster.model_copy(update={"workers": 1_000})})
     now_s = 0.0
     one = Trainer(NODE, "a", "h", heard_s=0.0, moved_s=0.0, state=TrainerState.TRAINING)
-    attempt = Attempt(1, config, plan_lake(lake), Cursor(), [one], lambda: now_s, lambda: now_s)
+    attempt = Attempt(1, config, plan_lake(lake), Start(), [one], lambda: now_s, lambda: now_s)
     now_s = 89.9
     assert attempt.outcome() is Outcome.RUNNING
     now_s = 90.1

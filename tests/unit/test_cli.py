@@ -106,7 +106,9 @@ def test_a_run_that_nobody_waits_for_is_left_to_yarn(
     assert capsys.readouterr().out.count("--conf spark.yarn.submit.waitAppCompletion=false") == 1
     for where in ("submit.deploy_mode=client", "submit.master=local[2]"):
         assert main([*arguments, "--set", "submit.deploy_mode=client", "--set", where]) == 2
-        assert capsys.readouterr().err.startswith("--detach: needs submit.master: yarn and submit.deploy_mode: cluster")
+        assert capsys.readouterr().err.startswith(
+            "--detach leaves a driver alone that YARN runs, and this one would run here: set submit.master: yarn"
+        )
 
 
 def test_a_job_that_scores_is_submitted_from_here_whatever_training_does(

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from pydantic import BaseModel
 
 from sparktf.config.data_section import DataConfig, FeatureConfig
 from sparktf.config.job import JobConfig
@@ -16,6 +17,8 @@ from sparktf.config.load import dump_config, load_config, parse_config
 from sparktf.config.nodes import ClusterConfig
 from sparktf.config.page import reference_page
 from sparktf.config.publish import OutputConfig
+from sparktf.config.ready import ReadyConfig
+from sparktf.config.shape import walk_sections
 from sparktf.config.train import TrainConfig
 from sparktf.driver.plan.paths import normalised
 from sparktf.errors import ConfigError, SparkTFError, Verdict
@@ -239,7 +242,15 @@ def in_python(**changed: Any) -> dict[str, Any]:
         (lambda: JobConfig.model_validate(in_python(train={"epochs": 0})), "train.epochs is 0: must be more than 0"),
         (lambda: JobConfig.model_validate(3), "the configuration is 3: must be a section with keys of its own"),
         (lambda: JobConfig.model_validate_json('{"name": "n"}'), "model is missing: `module:function` that returns"),
+        (
+            lambda: JobConfig.model_validate_json('{"train": {"epoch": 3}}'),
+            "train.epoch is unknown: did you mean train.epochs?",
+        ),
+        (lambda: TrainConfig.model_validate_json('{"epoch": 3}'), "train.epoch is unknown: did you mean train.epochs?"),
+        (lambda: TrainConfig.model_validate_json("{"), "train is '{': Invalid JSON: EOF while parsing an object"),
         (lambda: TrainConfig(epoch=3), "train.epoch is unknown: did you mean train.epochs?"),  # type: ignore[call-arg]
+        (lambda: TrainConfig(worker=3), "train.worker is unknown: did you mean cluster.workers?"),  # type: ignore[call-arg]
+        (lambda: ReadyConfig(window={}), "data.ready.window.folder is missing: Folder below `data.path`"),  # type: ignore[arg-type]
         (lambda: ClusterConfig(devices=2), "cluster: devices: 2 needs strategy: mirrored"),
         (lambda: FeatureConfig(columns=3), "data.inputs.<name>.columns is 3: must be text or a list"),  # type: ignore[arg-type]
         (
@@ -252,6 +263,14 @@ def test_a_configuration_made_in_python_is_refused_as_one_from_a_file(make: Call
     with pytest.raises(ConfigError) as caught:
         make()
     assert str(caught.value).startswith(said)
+
+
+def test_a_section_is_where_it_says_that_it_is() -> None:
+    first: dict[type[BaseModel], str] = {}
+    for key, section in walk_sections(JobConfig):
+        first.setdefault(section, key)
+    assert len(first) > 20
+    assert {section: getattr(section, "KEY", None) for section in first} == first
 
 
 @pytest.mark.parametrize(
@@ -371,8 +390,12 @@ def test_every_shipped_configuration_is_valid(path: Path) -> None:
 
 
 def test_the_reference_page_is_generated_from_the_current_models() -> None:
-    page = (ROOT / "docs" / "configuration.md").read_text(encoding="utf-8")
-    assert page == reference_page(), "docs/configuration.md is out of date: run make docs"
+    page = (ROOT / "docs" / "use" / "configuration.md").read_text(encoding="utf-8")
+    assert page == reference_page(), "docs/use/configuration.md is out of date: run make docs"
+
+
+def test_the_reference_page_has_what_a_section_says_as_text_not_as_code() -> None:
+    assert not [line for line in reference_page().splitlines() if line.startswith("    ")]
 
 
 def without_path(*lines: str) -> JobConfig:

@@ -1,4 +1,4 @@
-"""Whose is what is deleted, renamed or overwritten: each place that does so stands in docs/security.md."""
+"""Whose is what is deleted, renamed or overwritten: each place that does so stands in docs/cluster/security.md."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
-PAGE = ROOT / "docs/security.md"
+PAGE = ROOT / "docs/cluster/security.md"
 
 DESTROYS = {
     "delete",
@@ -72,7 +72,7 @@ def told() -> set[tuple[str, str]]:
 
 
 def test_each_place_that_destroys_says_whose_it_is_and_how_that_is_known() -> None:
-    assert found() - told() == set(), "add a row to docs/security.md: whose is it, and how do we know?"
+    assert found() - told() == set(), "add a row to docs/cluster/security.md: whose is it, and how do we know?"
     assert told() - found() == set(), "these do so no more"
 
 

@@ -1,21 +1,35 @@
-"""docs/api.md says all that is public, and links lead somewhere."""
+"""docs/use/api.md says all that is public, and links lead somewhere."""
 
 from __future__ import annotations
 
+import ast
 import re
 from pathlib import Path
 
 import pytest
 from rooms import PAGE, page_with, picture
+from unit.test_layering import MAY_IMPORT
 
 import sparktf
 from sparktf import Node, RunResult
 
 ROOT = Path(__file__).parents[2]
-API = (ROOT / "docs/api.md").read_text(encoding="utf-8")
-PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+API = (ROOT / "docs/use/api.md").read_text(encoding="utf-8")
+PAGES = [*sorted(ROOT.glob("*.md")), *sorted((ROOT / "docs").rglob("*.md"))]
 
-_LINK = re.compile(r"\]\(([^)#:]+)(?:#[^)]*)?\)")
+_LINK = re.compile(r"\]\(([^)#:\s]*)(?:#([^)\s]*))?\)")
+_FENCED = re.compile(r"^```.*?^```$", re.MULTILINE | re.DOTALL)
+_HEADING = re.compile(r"^#+ (.*)$", re.MULTILINE)
+_PATH = re.compile(r"`([\w./-]+(?:/|\.(?:py|md)))`")
+
+INSIDE = ROOT / "docs/inside"
+
+
+def anchors(page: Path) -> set[str]:
+    """Returns what Markdown viewers make of the headings of a page."""
+    titles = _HEADING.findall(_FENCED.sub("", page.read_text(encoding="utf-8")))
+    plain = (title.replace("&lt;", "").replace("&gt;", "").strip().lower().replace(" ", "-") for title in titles)
+    return {"".join(c for c in title if c.isalnum() or c in "_-") for title in plain}
 
 
 @pytest.mark.parametrize("name", sorted(set(sparktf.__all__) - {"__version__"}))
@@ -33,11 +47,52 @@ def test_all_of_a_node_is_told_of() -> None:
     assert not [name for name in members if f"node.{name}" not in API]
 
 
+def test_each_room_has_one_home_on_the_map() -> None:
+    drawn = re.findall(r'^        \w+\["(.+)"\]$', picture(), re.MULTILINE)
+    assert sorted(drawn) == sorted(MAY_IMPORT.keys() - {"driver"}), "give it a home in tests/rooms.py"
+
+
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 def test_links_lead_somewhere(page: Path) -> None:
-    assert not [link for link in _LINK.findall(page.read_text(encoding="utf-8")) if not (page.parent / link).exists()]
+    links = _LINK.findall(page.read_text(encoding="utf-8"))
+    assert not [link for link, _ in links if not (page.parent / link).exists()]
+    files = ((page.parent / link if link else page, anchor) for link, anchor in links if anchor)
+    assert not [(file.name, anchor) for file, anchor in files if anchor not in anchors(file)]
+
+
+@pytest.mark.parametrize("page", sorted(INSIDE.glob("*.md")), ids=lambda page: page.name)
+def test_the_files_that_whoever_changes_it_is_sent_to_are_there(page: Path) -> None:
+    named = set(_PATH.findall(page.read_text(encoding="utf-8")))
+    assert not [
+        path for path in sorted(named) if not any((ROOT / at / path).exists() for at in ("", "sparktf", "tests"))
+    ]
+
+
+def test_how_to_change_it_names_files_for_each_thing() -> None:
+    parts = (INSIDE / "changing.md").read_text(encoding="utf-8").split("\n## ")[1:]
+    assert {part.partition("\n")[0]: len(_PATH.findall(part)) > 3 for part in parts} == dict.fromkeys(
+        ("A storage", "A format", "A master", "A strategy", "A configuration section", "A message"), True
+    )
+
+
+_ROW = re.compile(r"^\| ([^|`]+?) \|", re.MULTILINE)
+_CLASS = re.compile(r"`([A-Z][a-z]+(?:[A-Z][a-z]+)*)`")
+
+
+def test_the_glossary_gives_each_word_one_meaning_and_names_classes_that_are_there() -> None:
+    meanings, _, doubled = (INSIDE / "glossary.md").read_text(encoding="utf-8").partition("## Words that had two")
+    words = [word for row in _ROW.findall(meanings) if row != "word" for word in row.split(", ")]
+    assert sorted(words) == sorted(set(words))
+    assert len(_ROW.findall(doubled)) == 1 + 20
+    classes = {
+        node.name
+        for path in (ROOT / "sparktf").rglob("*.py")
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        if isinstance(node, ast.ClassDef)
+    }
+    assert not set(_CLASS.findall(meanings + doubled)) - classes - {"ClusterCoordinator"}, "it has another name by now"
 
 
 def test_the_rooms_are_drawn_as_the_code_has_them() -> None:
     page = PAGE.read_text(encoding="utf-8")
-    assert page == page_with(picture(), page), "docs/architecture.md is out of date: run make docs"
+    assert page == page_with(picture(), page), "docs/inside/architecture.md is out of date: run make docs"

@@ -10,6 +10,7 @@ from lakes import plan_lake, write_lake
 from pretend import CHIEF, SetClock, pretend_config
 
 from sparktf.driver.attempt.saves import Save
+from sparktf.driver.checkpoint_record import CheckpointRecord
 from sparktf.driver.commit import Commit, Committer
 from sparktf.results.keep import EpochLoss, Evaluation
 from sparktf.rundir import RunDirectory, checkpoint_name
@@ -37,7 +38,7 @@ def resumed(folder: Path, uploaded: Uploaded, validation: list[Evaluation], trai
 
     Path(rundir.staged(1, checkpoint_name(uploaded.step))).mkdir(parents=True)
     save = Save(uploaded, Cursor(epoch=uploaded.epoch, done=uploaded.done))
-    commit = Commit(save, (), None, {}, evaluations=tuple(validation), training=tuple(training))
+    commit = Commit(save, CheckpointRecord(validation=tuple(validation), training=tuple(training)), {})
     committer().commit(commit)
     found = committer().begin()
     assert found is not None

@@ -6,8 +6,8 @@ import pytest
 
 from sparktf.config.load import parse_config
 from sparktf.driver.spark.encryption import check_encryption
+from sparktf.driver.spark.masters import master_to_submit_to
 from sparktf.errors import PreflightError
-from sparktf.submit.line import check_security
 
 AUTHENTICATE = {"spark.authenticate": "true"}
 CLOSED = {**AUTHENTICATE, "spark.network.crypto.enabled": "true"}
@@ -57,6 +57,6 @@ def test_a_submission_in_the_clear_is_refused_before_yarn_is_asked(overrides: tu
     config = parse_config(CONFIG, overrides)
     if refused:
         with pytest.raises(PreflightError, match=r"^security\.tls: off"):
-            check_security(config)
+            master_to_submit_to(config).check_security(config)
     else:
-        check_security(config)
+        master_to_submit_to(config).check_security(config)

@@ -12,9 +12,10 @@ from sparktf.config.nodes import ClusterConfig
 from sparktf.driver.attempt.attempt import Attempt
 from sparktf.driver.attempt.health import Outcome
 from sparktf.driver.attempt.members import Trainer
+from sparktf.driver.attempt.saves import Start
 from sparktf.driver.attempt.unfollowed import FRUITLESS
 from sparktf.errors import ErrorRecord, RefusedError, Verdict
-from sparktf.sequence import Cursor, Stream
+from sparktf.sequence import Stream
 from sparktf.topology import NodeId, Role
 from sparktf.wire.control import AssignmentRequest, Failed, Heartbeat, Metrics, Progress, Ready, TrainerExited
 from sparktf.wire.evaluating import NextCommit, NextCommitRequest
@@ -45,7 +46,7 @@ class Gang:
         self.nodes = cluster.shape.members(cluster.nodes)
         trainers = [Trainer(node, f"agent {i}", f"h{i}", 100.0, 100.0) for i, node in enumerate(self.nodes)]
         clock, wall = (lambda: self.now_s), (lambda: 1e9 + self.now_s)
-        self.attempt = Attempt(1, config, self.plan, Cursor(), trainers, clock, wall)
+        self.attempt = Attempt(1, config, self.plan, Start(), trainers, clock, wall)
         self.leaders = [node for node in self.nodes if node.role is Role.CHIEF] or [
             node for node in self.nodes if node.role is Role.WORKER
         ]

@@ -35,7 +35,7 @@ from sparktf.errors import BadValueError, CorruptFileError, SourceNotFoundError,
 from sparktf.feature import FeedLimits
 from sparktf.feed.arrays.columns import Strings
 from sparktf.feed.blocks import PlannedParts
-from sparktf.feed.formats.parquet import held_out_rows
+from sparktf.feed.formats.splits import held_out_rows
 from sparktf.feed.pipeline import NodeFeed
 from sparktf.sequence import Assignment, Cursor, Stream, leading, remaining
 from sparktf.storage.file_systems import open_storage

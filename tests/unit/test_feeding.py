@@ -14,8 +14,9 @@ from sparktf.driver.attempt.attempt import Attempt
 from sparktf.driver.attempt.feeding import Feeding
 from sparktf.driver.attempt.members import Trainer
 from sparktf.driver.attempt.rows.ledger import FeedPlace, Ledger
+from sparktf.driver.attempt.saves import Start
 from sparktf.errors import DataError, RefusedError, RowAccountingError, SparkTFError, Verdict
-from sparktf.sequence import Cursor, Stream
+from sparktf.sequence import Stream
 from sparktf.topology import NodeId, Role
 from sparktf.wire.control import AssignmentRequest, Heartbeat, Progress, Ready
 from sparktf.wire.data import DataAddress, LeaseRequest, Sealed, Span, StagedShare
@@ -50,7 +51,7 @@ class Fed:
         config = config.model_copy(update={"train": config.train.model_copy(update={"epochs": 3})})
         plan = dataclasses.replace(plan_lake(lake), staged=(TRAIN,))
         trainers = [Trainer(node, f"agent {node.index}", "h", heard_s=0.0, moved_s=0.0) for node in NODES]
-        self.attempt = Attempt(1, config, plan, Cursor(), trainers, lambda: self.now_s, lambda: self.now_s)
+        self.attempt = Attempt(1, config, plan, Start(), trainers, lambda: self.now_s, lambda: self.now_s)
         places = {node: FeedPlace("h", f"jvm {node.index}") for node in NODES}
         self.ledger = Ledger(places, lambda: self.now_s, expected={0: 10}, epoch=0, rebalance=True)
         self.attempt.fed.ledger = self.ledger

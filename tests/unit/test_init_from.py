@@ -209,7 +209,7 @@ def test_what_is_not_there_or_no_model_is_refused_by_name(shelf: Shelf, tmp_path
     for init_from, said in {
         "run:2026-11-19": "train.init_from: run:2026-11-19: there is no run t/2026-11-19: .*t/2026-11-19 does not",
         "run:begun": "train.init_from: run:begun: run t/begun has no model: it has not ended, has failed, or exports",
-        "run:2026-11-20": "run:2026-11-20 is this very run, which goes on from its own checkpoints by itself",
+        "run:2026-11-20": "run:2026-11-20 is the run itself, which goes on from its own checkpoints anyway: name",
         str(tmp_path / "none.keras"): "train.init_from: .*none.keras does not exist",
         str(tmp_path / "notes.txt"): "notes.txt is no model: give published, run:<run id>, a .keras file, or a folder",
         str(tmp_path / "t"): "t is no model: give published, run:<run id>, a .keras file, or a folder that has model.k",
@@ -219,7 +219,8 @@ def test_what_is_not_there_or_no_model_is_refused_by_name(shelf: Shelf, tmp_path
     folder = shelf.publish(14, "2026-11-19")
     (folder / "MANIFEST.json").write_text("{}", encoding="utf-8")
     with pytest.raises(
-        ConfigError, match=r"published: version 14 is no whole model: .*MANIFEST\.json is not a manifest"
+        ConfigError,
+        match=r"published: version 14 is no whole model .*MANIFEST\.json is not a manifest.*: sparktf rollback t --to",
     ):
         shelf.beginning("published")
     (folder.parent / "CURRENT").write_text("12\n", encoding="utf-8")

@@ -90,11 +90,16 @@ def test_what_only_spark_reads_has_a_place_too() -> None:
     assert not spot_of("s3a://bucket/lake", HDFS).meets(spot_of("s3a://another/lake", HDFS))
 
 
-@pytest.mark.parametrize("partition", ["../../x", "a/b", "day=1", "_day", ".day", "", " ", "a%2f", "a\\b", "a\nb"])
+@pytest.mark.parametrize("partition", ["../../x", "a/b", "day=1", "_day", ".day", " ", "a%2f", "a\\b", "a\nb"])
 def test_a_partition_is_by_a_plain_column(partition: str) -> None:
     predict = {"output": {"path": "/scores", "partition": partition}}
-    with pytest.raises(ValueError, match="partition"):
+    with pytest.raises(ValueError, match=r"partition: .* cannot name a folder as it is: give the column"):
         configured("", predict=predict)
+
+
+def test_a_partition_has_a_column() -> None:
+    with pytest.raises(ValueError, match=r"predict\.output\.partition"):
+        configured("", predict={"output": {"path": "/scores", "partition": ""}})
 
 
 @pytest.mark.parametrize("partition", ["date", "Day", "day of week", "päivä", "a.b", "d-1", "ds_"])

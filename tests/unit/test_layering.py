@@ -1,6 +1,6 @@
 """The architecture, held over the syntax trees: imports run downhill, each runtime stays in its rooms.
 
-A folder of sparktf is a room; what stands in `driver/` itself is a room for each file. docs/architecture.md draws them.
+A folder of sparktf is a room; so is each file that stands in `driver/` itself. The map: docs/inside/architecture.md.
 yarn/minihadoop stands alone: the cluster that tests sparktf shares no code, and so no mistake, with it. So do
 the DAGs of yarn/schedules, which run in Airflow's environment.
 """
@@ -11,7 +11,7 @@ import ast
 import graphlib
 import re
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -64,9 +64,10 @@ MAY_IMPORT = {
     "driver/attempt/rows": BASE | {"driver/plan", "feed/channel"},
     "driver/attempt": BASE | {"driver/plan", "driver/attempt/rows"},
     "driver/event_log": {"root", "results"},
+    "driver/checkpoint_record": {"root", "results"},
     "driver/run_time": {"root", "results"},
     "driver/output": PLAN | {"driver/event_log"},
-    "driver/commit": ATTEMPT,
+    "driver/commit": ATTEMPT | {"driver/checkpoint_record"},
     "driver/writer": BASE,
     "driver/gang": GANG,
     "driver/watch": WATCH,
@@ -82,7 +83,7 @@ MAY_IMPORT = {
     "tfrecords": SOURCE | {"driver/source"},
     "compat": GANG | SPARK | {"driver/spark", "driver/spark_site", "tfrecords"},
     "compat/tensorflowonspark": GANG | {"compat", "driver/spark", "nightly", "predict", "tfrecords", "feed/channel"},
-    "api": RUN | {"driver/code", "driver/run", "driver/spark_site", "nightly", "predict"},
+    "api": RUN | {"driver/code", "driver/spark", "driver/run", "driver/spark_site", "nightly", "predict"},
     "ml": BASE | STORAGE | {"api", "predict", "driver/code", "driver/spark"},
     "main": BASE | {"api", "console", "driver/spark", "predict"},
     "trainer/model": MODEL - {"trainer/model"},
@@ -148,18 +149,35 @@ PROCESS_CALLS = {"sys.exit", "os._exit", "exit", "quit", "signal.signal", "loggi
 WATCH_CALLS = {"os._exit"}
 
 
-# Files that may ask for a role, a strategy or the first node: what these mean is said once, for all others.
-MAY_ASK_FOR_ROLES = (
+# Files that ask for a role or the first node: what these mean is said once, for all others. It may only get shorter.
+MAY_ASK_FOR_ROLES = {
     "sparktf/topology.py",
-    "sparktf/config/",
     "sparktf/driver/gang/seating.py",
-    "sparktf/driver/attempt/lockstep.py",
     "sparktf/driver/attempt/asynchronous.py",
     "sparktf/driver/attempt/evaluation.py",
     "sparktf/trainer/life.py",
-    "sparktf/trainer/sync/",
-    "sparktf/trainer/parameter_server/",
+}
+# Files that name strategies: the default, and one table in each runtime. Which it is nobody asks, these neither.
+MAY_NAME_STRATEGIES = {
+    "sparktf/config/nodes.py",
+    "sparktf/config/strategies.py",
+    "sparktf/driver/attempt/disciplines.py",
+    "sparktf/trainer/life.py",
+}
+# What is no other word, too.
+STRATEGY_NAMES = {"mirrored", "multi_worker_mirrored", "parameter_server"}
+
+
+# Files that may ask for the format of files: those of one format, and the tables in which all others look it up.
+MAY_ASK_FOR_FORMATS = (
+    "sparktf/config/",
+    "sparktf/feed/formats/",
+    "sparktf/driver/plan/planned_formats.py",
+    "sparktf/driver/source/record_frame.py",
+    "sparktf/driver/source/spark_formats.py",
 )
+KEYS_OF_FORMATS = {"record_types", "record_sample"}
+NAMES_OF_FORMATS = {"PARQUET", "TFRECORD", "READ_DIRECTLY", "FORMATS"}
 
 
 # What also runs under a simulated clock: time and threads reach it through `sparktf.clock` alone.
@@ -261,6 +279,34 @@ def test_imports_run_downhill(path: Path) -> None:
     assert not uphill
 
 
+def test_no_files_import_each_other_in_a_circle() -> None:
+    assert not circles(import_graph())
+
+
+def import_graph() -> dict[str, set[str]]:
+    """Returns which modules of sparktf each of them imports, wherever in the file."""
+    files = {module_of(path): path for path in sources("sparktf")}
+    return {module: {i.module for i in imports(path)} & files.keys() for module, path in files.items()}
+
+
+def circles(graph: dict[str, set[str]]) -> list[list[str]]:
+    """Returns the modules that reach each other: a circle is read as a whole, or not at all."""
+    reached = {module: reach(graph, module) for module in graph}
+    rings = {frozenset(other for other in found if module in reached[other]) for module, found in reached.items()}
+    return sorted(sorted(ring) for ring in rings if len(ring) > 1)
+
+
+def reach(graph: dict[str, set[str]], start: str) -> set[str]:
+    """Returns what a module imports, and what that imports, and so on."""
+    found: set[str] = set()
+    left = [start]
+    while left:
+        new = graph.get(left.pop(), set()) - found
+        found |= new
+        left += new
+    return found
+
+
 @pytest.mark.parametrize("path", sources("sparktf", "jobs"), ids=lambda path: str(path.relative_to(ROOT)))
 def test_each_runtime_stays_in_its_rooms(path: Path) -> None:
     room, models = room_of(module_of(path)), "models" in path.parts
@@ -325,22 +371,70 @@ def test_only_entry_points_rule_their_process(path: Path) -> None:
     assert not calls
 
 
-@pytest.mark.parametrize("path", sources("sparktf", "jobs"), ids=lambda path: str(path.relative_to(ROOT)))
-def test_what_a_role_or_a_strategy_means_is_said_in_one_place(path: Path) -> None:
-    name = str(path.relative_to(ROOT))
-    if not name.startswith(MAY_ASK_FOR_ROLES):
-        assert not list(asked_roles(ast.parse(path.read_text(encoding="utf-8"), name)))
+def test_what_a_role_means_is_said_in_one_place() -> None:
+    assert files_with(asked_roles) == MAY_ASK_FOR_ROLES
+
+
+def test_what_a_strategy_means_is_said_in_one_table() -> None:
+    assert files_with(named_strategies) == MAY_NAME_STRATEGIES
+    assert not files_with(asked_strategies)
+
+
+def files_with(found: Callable[[ast.AST], Iterator[str]]) -> set[str]:
+    """Returns the files of sparktf and jobs in which there is any such place."""
+    trees = {path: ast.parse(path.read_text(encoding="utf-8")) for path in sources("sparktf", "jobs")}
+    return {str(path.relative_to(ROOT)) for path, tree in trees.items() if any(found(tree))}
+
+
+def named_strategies(tree: ast.AST) -> Iterator[str]:
+    """Yields where a strategy is named."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Constant) and node.value in STRATEGY_NAMES:
+            yield f"line {node.lineno}: {node.value}"
+
+
+def asked_strategies(tree: ast.AST) -> Iterator[str]:
+    """Yields where is asked which strategy it is."""
+    for node in ast.walk(tree):
+        sides = [node.left, *node.comparators] if isinstance(node, ast.Compare) else []
+        sides += [node.subject] if isinstance(node, ast.Match) else []
+        if any(ast.unparse(side).split(".")[-1] == "strategy" for side in sides):
+            yield f"line {node.lineno}: {ast.unparse(node)}"  # type: ignore[attr-defined]
 
 
 def asked_roles(tree: ast.AST) -> Iterator[str]:
-    """Yields where a role, a strategy or the first node is asked for by name."""
+    """Yields where a role or the first node is asked for by name."""
     for node in ast.walk(tree):
         if isinstance(node, ast.Attribute) and ast.unparse(node.value) == "Role":
             yield f"line {node.lineno}: {ast.unparse(node)}"
-        if isinstance(node, ast.Compare) and ast.unparse(node.left).split(".")[-1] == "strategy":
-            yield f"line {node.lineno}: {ast.unparse(node)}"
         if isinstance(node, ast.Compare) and ast.unparse(node).endswith((".index == 0", ".index != 0", ".index > 0")):
             yield f"line {node.lineno}: {ast.unparse(node)}: ask for the leader"
+
+
+@pytest.mark.parametrize("path", sources("sparktf", "jobs"), ids=lambda path: str(path.relative_to(ROOT)))
+def test_what_a_format_means_is_said_in_its_tables(path: Path) -> None:
+    name = str(path.relative_to(ROOT))
+    if not name.startswith(MAY_ASK_FOR_FORMATS):
+        assert not list(asked_formats(ast.parse(path.read_text(encoding="utf-8"), name)))
+
+
+def asked_formats(tree: ast.AST) -> Iterator[str]:
+    """Yields where a format is told from another one: by its name, or by what the plan knows of its files alone."""
+    for node in ast.walk(tree):
+        what = ast.unparse(node) if isinstance(node, (ast.Attribute, ast.Compare, ast.match_case)) else ""
+        by_key = isinstance(node, ast.Attribute) and node.attr in KEYS_OF_FORMATS
+        if by_key or (isinstance(node, ast.Constant) and node.value in KEYS_OF_FORMATS):
+            yield f"line {node.lineno}: {what or ast.unparse(node)}"  # type: ignore[attr-defined]
+        if isinstance(node, ast.Compare) and any(map(is_format, [node.left, *node.comparators])):
+            yield f"line {node.lineno}: {what}"
+        if isinstance(node, ast.Match) and is_format(node.subject):
+            yield f"line {node.lineno}: match {ast.unparse(node.subject)}"
+
+
+def is_format(node: ast.expr) -> bool:
+    """Whether an expression is a format, or the name of one."""
+    last = ast.unparse(node).rpartition(".")[2]
+    return last in NAMES_OF_FORMATS or (isinstance(node, ast.Attribute) and last == "format")
 
 
 def test_what_a_simulated_driver_runs_gets_time_and_threads_from_its_clock() -> None:
@@ -364,11 +458,51 @@ def test_time_is_seen_wherever_it_is_read() -> None:
 
 
 def test_a_role_is_seen_wherever_it_is_asked_for() -> None:
-    text = "if node.role is Role.PS or config.cluster.strategy in ('a',):\n    first = spec.node.index == 0"
+    text = "if node.role is Role.PS:\n    first = spec.node.index == 0"
     assert [found.partition(": ")[2] for found in asked_roles(ast.parse(text))] == [
-        "config.cluster.strategy in ('a',)",
-        "spec.node.index == 0: ask for the leader",
         "Role.PS",
+        "spec.node.index == 0: ask for the leader",
+    ]
+
+
+@pytest.mark.parametrize(
+    "text", ["config.cluster.strategy in ('a',)", "'a' == self.strategy", "match strategy:\n    case 'a':\n        f()"]
+)
+def test_a_strategy_is_seen_wherever_it_is_asked_for(text: str) -> None:
+    assert list(asked_strategies(ast.parse(text))) == [f"line 1: {text}"]
+    assert list(named_strategies(ast.parse("f(x='mirrored')"))) == ["line 1: mirrored"]
+
+
+def test_a_circle_is_seen_however_long_and_wherever_its_imports_stand(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("test_layering.ROOT", tmp_path)
+    texts = {
+        "a": "def f():\n    from sparktf import b\n",
+        "b": "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    import sparktf.c\n",
+        "c": "from .a import f\nfrom . import e",
+        "d": "from sparktf import a, d",
+        "e": "import sys",
+    }
+    (tmp_path / "sparktf").mkdir()
+    for name, text in texts.items():
+        (tmp_path / "sparktf" / f"{name}.py").write_text(text, encoding="utf-8")
+    assert circles(import_graph()) == [["sparktf.a", "sparktf.b", "sparktf.c"]]
+
+
+def test_a_format_is_seen_wherever_it_is_asked_for() -> None:
+    text = (
+        "if data.format == 'csv' or kind is formats.TFRECORD or kind in READ_DIRECTLY:\n    x = spec.record_types\n"
+        "match config.data.format:\n    case 'csv':\n        y = getattr(spec, 'record_types')\n"
+        "reader = format_of(spec).new_reader\nload = spark.read.format('csv').load\n"
+    )
+    assert sorted(asked_formats(ast.parse(text))) == [
+        "line 1: data.format == 'csv'",
+        "line 1: kind in READ_DIRECTLY",
+        "line 1: kind is formats.TFRECORD",
+        "line 2: spec.record_types",
+        "line 3: match config.data.format",
+        "line 5: 'record_types'",
     ]
 
 
@@ -395,7 +529,173 @@ def test_an_uphill_import_is_seen_wherever_it_stands(tmp_path: Path, monkeypatch
     assert room_of("sparktf.errors") == "root"
 
 
-# What takes calls from other processes, and what runs what it reads: docs/security.md says of each who is let in.
+# What reaches into the driver's JVM: py4j's privates, Scala's collections, classes behind the gateway, and what jvm.py
+# has of these for the two files beside it alone.
+REACHES_INTO_THE_JVM = re.compile(
+    r"\b_j(vm|sc|df|rdd|map|seq|sparkSession|wrapped)\b|\b_gateway\b|\bscala\b|\bscala_context\b|\bjava\(\)|[\w)]\.(?:org\.apache|java\.(?:lang|io))\."
+)
+MAY_REACH_INTO_THE_JVM = {
+    "sparktf/driver/spark/jvm.py",
+    "sparktf/driver/spark/jvm_executors.py",
+    "sparktf/driver/spark/jvm_plans.py",
+}
+# What goes through Spark's plans, object by object: all else is told of files, columns and versions.
+WALKS_PLANS = re.compile(r"\b(class_of|physical_plan|analyzed_plan)\(")
+MAY_WALK_PLANS = {
+    "sparktf/driver/spark/jvm.py",
+    "sparktf/driver/spark/jvm_plans.py",
+    "sparktf/driver/source/scan.py",
+    "sparktf/driver/source/scan_filter.py",
+    "sparktf/driver/source/table_version.py",
+}
+
+
+@pytest.mark.parametrize(
+    ("does", "may"),
+    [(REACHES_INTO_THE_JVM, MAY_REACH_INTO_THE_JVM), (WALKS_PLANS, MAY_WALK_PLANS)],
+    ids=["objects", "plans"],
+)
+def test_the_jvm_is_reached_into_in_one_place(does: re.Pattern[str], may: set[str]) -> None:
+    assert files_that(does) == may
+
+
+def test_what_reaches_into_the_jvm_is_seen() -> None:
+    for line in ("df._jdf.queryExecution()", "jvm.org.apache.spark.util.Utils.getProcessName()", "jvm.scala.Option"):
+        assert REACHES_INTO_THE_JVM.search(line)
+    assert not REACHES_INTO_THE_JVM.search('"org.apache.spark.sql.execution.ProjectExec"  # Scala\'s')
+
+
+ASKS_SPARKS_VERSION = re.compile(
+    r"\bpyspark\.__version__|import_module\(\"pyspark\"\)|(?<!apache\.)\b(?:spark|sparkContext|context|sc)\.version\b"
+    r"|spark-core_|version\(\"pyspark\"\)|SPARK_VERSION"
+)
+MAY_ASK_SPARKS_VERSION = {"sparktf/driver/spark/differences.py"}
+
+
+def test_sparks_version_is_asked_in_one_place() -> None:
+    assert files_that(ASKS_SPARKS_VERSION) == MAY_ASK_SPARKS_VERSION
+    assert not tried_imports()
+
+
+def tried_imports() -> set[str]:
+    """Returns the files that try an import of pyspark's, and do without it where it fails."""
+    return {
+        str(path.relative_to(ROOT))
+        for path in sources("sparktf", "jobs")
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        if isinstance(node, ast.Try)
+        and any(is_in(module, PYSPARK) for part in node.body for module in imported_modules(part, path))
+    }
+
+
+# What a master's address means is said in `masters`; the configuration, which is below, says what may be written.
+MAY_LOOK_AT_MASTERS = {"sparktf/driver/spark/masters.py", "sparktf/config/submit.py"}
+LOOKS = {"startswith", "endswith", "match", "fullmatch", "search", "partition", "split", "removeprefix"}
+KIND = re.compile(r"^(yarn|local|local\W.*|local-cluster.*|spark:.*|k8s.*)$")
+
+
+@pytest.mark.parametrize("path", sources("sparktf", "jobs"), ids=lambda path: str(path.relative_to(ROOT)))
+def test_the_kind_of_a_master_is_told_by_the_master(path: Path) -> None:
+    if (name := str(path.relative_to(ROOT))) not in MAY_LOOK_AT_MASTERS:
+        assert not list(looked_at_masters(ast.parse(path.read_text(encoding="utf-8"), name)))
+
+
+def looked_at_masters(tree: ast.AST) -> Iterator[str]:
+    """Yields where the address of a master is looked at: compared, matched, or taken apart."""
+    for node in ast.walk(tree):
+        parts: list[ast.expr] = []
+        if isinstance(node, ast.Compare):
+            parts = [] if ast.unparse(node.comparators[0]) == "None" else [node.left, *node.comparators]
+        elif isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in LOOKS:
+            parts = [node.func.value, *node.args]
+        if any(is_master(part) for part in parts) and not all(isinstance(part, ast.Constant) for part in parts):
+            yield f"line {node.lineno}: {ast.unparse(node)}"  # type: ignore[attr-defined]
+
+
+def is_master(part: ast.expr) -> bool:
+    """Whether an expression is a master's address, or a kind of these."""
+    if isinstance(part, ast.Constant):
+        return isinstance(part.value, str) and KIND.match(part.value) is not None
+    if isinstance(part, ast.Tuple | ast.List | ast.Set):
+        return any(is_master(element) for element in part.elts)
+    return re.search(r"(?:^|\.|\()master\b(?!\.(?!url))|'spark\.master'", ast.unparse(part)) is not None
+
+
+def test_a_kind_of_master_is_asked_for_in_tables_alone() -> None:
+    kinds = re.compile(r"driver\.spark\.masters import [^\n]*\b(?:Yarn|Local|LocalCluster|Standalone)\b")
+    assert files_that(kinds) == {"sparktf/submit/cluster_manager.py"}
+
+
+def test_a_master_is_seen_wherever_it_is_looked_at() -> None:
+    for line in (
+        "str(spark.sparkContext.master).startswith('local')",
+        "config.submit.master == wanted",
+        "url.startswith('yarn')",
+        "kind in ('yarn', 'k8s')",
+        "_LOCAL.match(conf.get('spark.master') or '')",
+        "slots.master.url[:4] == 'yarn'",
+    ):
+        assert list(looked_at_masters(ast.parse(line))), line
+    for line in ("slots.master.one_machine", "job == 'master'", "submit.master is None", "text.startswith('yarn.')"):
+        assert not list(looked_at_masters(ast.parse(line))), line
+
+
+def files_that(pattern: re.Pattern[str]) -> set[str]:
+    """Returns the files of the product in which a pattern is found."""
+    found = (path for path in sources("sparktf", "jobs") if pattern.search(path.read_text(encoding="utf-8")))
+    return {str(path.relative_to(ROOT)) for path in found}
+
+
+# What takes calls from other processes, and what runs what it reads. docs/cluster/security.md: who is let in by each.
+
+
+# File -> how often it opens file systems, each time with credentials and connections of their own. A process needs them
+# once, where it begins, so that all of this may only become less.
+OPENS_FILE_SYSTEMS = {
+    "sparktf/api/trained.py": 1,
+    "sparktf/cli.py": 1,
+    "sparktf/compat/tensorflowonspark/tf_pipeline.py": 1,
+    "sparktf/driver/check.py": 2,
+    "sparktf/driver/plan/paths.py": 4,
+    "sparktf/driver/plan/planner.py": 3,
+    "sparktf/driver/source/record_frame.py": 1,
+    "sparktf/driver/spark_site.py": 1,
+    "sparktf/executor/measuring.py": 1,
+    "sparktf/executor/record_rows.py": 2,
+    "sparktf/executor/trainer_process.py": 1,
+    "sparktf/executor/written_records.py": 1,
+    "sparktf/ml/fitted.py": 3,
+    "sparktf/nightly/mlflow_writer.py": 1,
+    "sparktf/predict/dated.py": 1,
+    "sparktf/predict/loaded.py": 1,
+    "sparktf/preview/looking.py": 1,
+    "sparktf/runs/finding.py": 4,
+    "sparktf/submit/command.py": 3,
+    "sparktf/tfrecords/writing.py": 1,
+    "sparktf/trainer/node/place.py": 1,
+    "sparktf/trainer/scoring.py": 1,
+}
+
+
+def test_no_further_place_opens_file_systems() -> None:
+    trees = {path: ast.parse(path.read_text(encoding="utf-8")) for path in sources("sparktf", "jobs")}
+    found = {str(path.relative_to(ROOT)): len(list(opened_file_systems(tree))) for path, tree in trees.items()}
+    del found["sparktf/storage/file_systems.py"]
+    assert {name: times for name, times in found.items() if times} == OPENS_FILE_SYSTEMS
+
+
+def opened_file_systems(tree: ast.AST) -> Iterator[str]:
+    """Yields where a file opens file systems; what they open by themselves is their own."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Call) and ast.unparse(node.func) in {"FileSystems", "open_storage", "normalise"}:
+            yield f"line {node.lineno}: {ast.unparse(node.func)}"
+
+
+def test_a_place_that_opens_file_systems_is_seen() -> None:
+    text = "a = FileSystems(conf).open(x)\nb = systems.normalise(x)\nopen_storage(y)\nself.open_storage(z)"
+    assert sorted(opened_file_systems(ast.parse(text))) == ["line 1: FileSystems", "line 3: open_storage"]
+
+
 LISTENS = re.compile(r"FlightServerBase|\.listen\(|HTTPServer|socketserver|distribute\.Server\(")
 MAY_LISTEN = {
     "sparktf/driver/gang/control_server.py",
@@ -403,7 +703,7 @@ MAY_LISTEN = {
     "sparktf/feed/channel/guest_feed.py",
     "sparktf/feed/channel/server.py",
     "sparktf/trainer/parameter_server/listening.py",
-    "sparktf/trainer/parameter_server/membership/stand_ins.py",
+    "sparktf/trainer/parameter_server/membership/doors.py",
 }
 UNPICKLES = re.compile(r"pickle\.loads?\(|allow_pickle=True|marshal\.loads?\(|shelve|joblib")
 MAY_UNPICKLE = {
@@ -417,5 +717,4 @@ MAY_UNPICKLE = {
     ("does", "may"), [(LISTENS, MAY_LISTEN), (UNPICKLES, MAY_UNPICKLE)], ids=["listen", "unpickle"]
 )
 def test_nothing_else_listens_or_unpickles(does: re.Pattern[str], may: set[str]) -> None:
-    files = {path for path in sources("sparktf", "jobs") if does.search(path.read_text(encoding="utf-8"))}
-    assert {str(path.relative_to(ROOT)) for path in files} == may
+    assert files_that(does) == may

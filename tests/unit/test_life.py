@@ -7,7 +7,7 @@ from typing import get_args
 
 import pytest
 
-from sparktf.config.nodes import Strategy
+from sparktf.config.strategies import Strategy
 from sparktf.errors import LifecycleError
 from sparktf.topology import Role
 from sparktf.trainer.life import LIVES, life_of

@@ -55,4 +55,4 @@ def test_an_agent_can_be_lost_while_it_is_here() -> None:
 
 
 def test_the_page_is_up_to_date() -> None:
-    assert (ROOT / "docs/lifecycle.md").read_text() == page(), "run: make docs"
+    assert (ROOT / "docs/inside/lifecycle.md").read_text() == page(), "run: make docs"

@@ -13,7 +13,8 @@ from sparktf.config.job import JobConfig
 from sparktf.config.load import parse_config, show_config
 from sparktf.errors import ConfigError, ErrorRecord, RunInterruptedError, Verdict
 from sparktf.nightly import mlflow_writer
-from sparktf.nightly.mlflow_note import MlflowNote, mlmodel_of, note_of_begin, note_of_end, params_of, status_of
+from sparktf.nightly.mlflow_note import MlflowNote, note_of_begin, note_of_end, params_of, status_of
+from sparktf.published.mlmodel import mlmodel_of
 from sparktf.redaction import REDACTED
 from sparktf.results.events import LineSaid, LogEntry, MetricsSeen
 from sparktf.results.result import RunResult
@@ -213,4 +214,7 @@ def test_without_mlflow_or_a_server_one_line_says_what_to_do(
     monkeypatch.setitem(sys.modules, "mlflow", type(sys)("mlflow"))
     monkeypatch.setattr(sys.modules["mlflow"], "MlflowClient", None, raising=False)
     assert mlflow_writer.main() == 1
-    assert "Set output.mlflow.tracking_uri, or MLFLOW_TRACKING_URI for the driver" in capsys.readouterr().out
+    assert (
+        "no tracking server is named: set output.mlflow.tracking_uri, or MLFLOW_TRACKING_URI for the driver"
+        in capsys.readouterr().out
+    )

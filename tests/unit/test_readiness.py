@@ -280,10 +280,20 @@ def test_a_run_that_is_resumed_has_its_data(driver: PretendDriver, tmp_path: Pat
         ({"ready": {"window": {**WINDOW, "last": "2026-11-01"}}}, "last: 2026-11-01 is before first: 2026-11-18"),
         ({"ready": {"window": {**WINDOW, "first": "today"}}}, "first: 'today' is no day or time: write 2026-11-20"),
         ({"ready": {"window": {**WINDOW, "first": "2026-11-20T00:00+01:00"}}}, "has a time zone"),
-        ({"ready": {"window": {**WINDOW, "every": 0}}}, "gives more than 100,000 partitions"),
-        ({"ready": {"window": {**WINDOW, "every": "1h"}}}, "is the same for times that are 1 h apart"),
+        ({"ready": {"window": {**WINDOW, "every": 0}}}, "every: 0 s is no time between two partitions: write 1h or 1d"),
+        (
+            {"ready": {"window": {**WINDOW, "first": "2020-01-01", "every": "1m"}}},
+            "every: 1 min makes more than 100,000 partitions from first to last: set a longer one",
+        ),
+        (
+            {"ready": {"window": {**WINDOW, "every": "1h"}}},
+            "folder: date=%Y-%m-%d is one folder for times that are 1 h apart (every): name the hour in it, too, as %H",
+        ),
         ({"ready": {"success": True}, "path": None, "sql": "select 1"}, "data: ready looks at the files below path"),
-        ({"ready": {"min_rows": 1}, "format": "csv"}, "data: ready.min_rows is told by the footers of Parquet files"),
+        (
+            {"ready": {"min_rows": 1}, "format": "csv"},
+            "data: ready.min_rows counts rows that Parquet files tell, and format is csv: leave it out",
+        ),
     ],
 )
 def test_a_condition_that_cannot_be_asked_for_is_refused(data: dict[str, Any], message: str, tmp_path: Path) -> None:

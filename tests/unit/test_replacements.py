@@ -14,6 +14,7 @@ from specs import trainer_spec
 
 from sparktf.driver.attempt.attempt import Attempt
 from sparktf.driver.attempt.health import Outcome
+from sparktf.driver.attempt.saves import Start
 from sparktf.driver.gang.handlers import Dispatcher
 from sparktf.driver.gang.replacements import Replacements
 from sparktf.driver.gang.roster import ExecutorFacts
@@ -21,7 +22,6 @@ from sparktf.driver.gang.seating import attempt_result, seat
 from sparktf.errors import PreflightError, RefusedError
 from sparktf.message import Message
 from sparktf.results.result import Application
-from sparktf.sequence import Cursor
 from sparktf.storage.local import LocalStorage
 from sparktf.topology import NodeId, Role
 from sparktf.wire.control import (
@@ -69,7 +69,7 @@ class Agents:
         leader = trainer_spec(node=seating.cluster.leader, cluster=seating.cluster, config=self.config)
         trainers = seating.trainers(self.clock.now_s())
         self.attempt = Attempt(
-            1, self.config, plan, Cursor(), trainers, self.clock.now_s, self.clock.wall_s, hosts=seating.dealt
+            1, self.config, plan, Start(), trainers, self.clock.now_s, self.clock.wall_s, hosts=seating.dealt
         )
         self.dispatcher.attempt = self.attempt
         self.gang.roster.start(seating.specs(leader))

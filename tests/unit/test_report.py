@@ -23,7 +23,6 @@ from sparktf.wire.control import (
     Heartbeat,
     Metrics,
     Progress,
-    SaveOrder,
     StopOrder,
     TrainerOrders,
     WorkerPlace,
@@ -100,13 +99,6 @@ def test_a_message_does_not_depend_on_the_heartbeat_before_it(driver: Driver) ->
     driver.reporter().send(Action.METRICS, METRICS)
 
     assert driver.told == [METRICS]
-
-
-def test_an_order_to_save_in_an_answer_is_carried_out_once(driver: Driver) -> None:
-    reporter = driver.reporter()
-    driver.answer = TrainerOrders(orders=(SaveOrder(),))
-    reporter.send(Action.METRICS, METRICS)
-    assert [reporter.take_save_request(), reporter.take_save_request()] == [True, False]
 
 
 class EndingReporter(Reporter):

@@ -15,7 +15,8 @@ from sparktf.config.job import JobConfig
 from sparktf.driver.attempt.attempt import Attempt
 from sparktf.driver.attempt.commits import Commits
 from sparktf.driver.attempt.members import Trainer
-from sparktf.driver.attempt.saves import Save, is_given_up
+from sparktf.driver.attempt.saves import Save, Start, is_given_up
+from sparktf.driver.checkpoint_record import CheckpointRecord
 from sparktf.driver.commit import Commit, Committer
 from sparktf.driver.gang.site import Voice
 from sparktf.driver.hooks import Hooks
@@ -91,7 +92,7 @@ def test_a_run_whose_time_is_up_holds_no_nodes_and_says_what_it_went_to(driver: 
 
     train = driver.config.train.model_copy(update={"max_seconds": 65.0})
     driver.config, driver.hooks = driver.config.model_copy(update={"train": train}), Waiting()
-    told = r"^train\.max_seconds: 65 leaves no time to train: 58 s are left, .* needs 60 s; wait took 7 s$"
+    told = r"^train\.max_seconds: 65 leaves no time to train: 58 s are left, .* 60 s are kept .*\(wait took 7 s\): set"
     with pytest.raises(TimeUpError, match=told) as raised:
         driver.train()
     result = raised.value.result
@@ -137,7 +138,7 @@ def test_one_that_is_stored_in_between_begins_the_time_anew(tmp_path: Path) -> N
     def save(step: int, error: str = "") -> Commit:
         uploaded = Uploaded(attempt=1, node=CHIEF, step=step, epoch=0, done=(), keras="keras", error=error)
         Path(rundir.staged(1, checkpoint_name(step))).mkdir(parents=True)
-        return Commit(Save(uploaded, Cursor()), (), None, {})
+        return Commit(Save(uploaded, Cursor()), CheckpointRecord(), {})
 
     committer.commit(save(1, "away"))
     clock.set_s = 50.0
@@ -160,7 +161,7 @@ def test_a_checkpoint_that_is_whole_after_a_later_one_is_not_told_as_the_last(tm
     for step in (6, 4):
         Path(rundir.staged(1, checkpoint_name(step))).mkdir(parents=True)
         uploaded = Uploaded(attempt=1, node=CHIEF, step=step, epoch=0, done=(), keras="keras")
-        committer.commit(Commit(Save(uploaded, Cursor()), (), None, {}))
+        committer.commit(Commit(Save(uploaded, Cursor()), CheckpointRecord(), {}))
     assert (committer.step, committer.checkpoint) == (6, rundir.checkpoint(6))
 
 
@@ -177,10 +178,10 @@ def test_rows_that_were_replayed_before_a_checkpoint_still_count_after_it(tmp_pa
     uploaded = Uploaded(attempt=1, node=CHIEF, step=1, epoch=0, done=(), keras="keras", in_doubt=5)
     before = committer()
     Path(rundir.staged(1, checkpoint_name(1))).mkdir(parents=True)
-    before.commit(Commit(Save(uploaded, Cursor()), (), None, {}, replayed=7))
+    before.commit(Commit(Save(uploaded, Cursor()), CheckpointRecord(replayed=7), {}))
     after = committer()
     assert after.begin() is not None
-    assert after.replayed == 7 + 5, "nobody tells of those in doubt any more"
+    assert after.record.replayed == 7 + 5, "nobody tells of those in doubt any more"
 
 
 def test_a_checkpoint_does_not_count_rows_as_trained_that_were_set_aside(tmp_path: Path) -> None:
@@ -193,7 +194,7 @@ def test_a_checkpoint_does_not_count_rows_as_trained_that_were_set_aside(tmp_pat
     uploaded = Uploaded(attempt=1, node=CHIEF, step=9, epoch=1, done=((0, 20),), keras="keras")
     epoch = EpochRows(epoch=0, planned=ROWS, fed=ROWS, trained=ROWS - 4, set_aside=4, complete=True)
     save = Save(uploaded, Cursor(epoch=1, done=((0, 20),)), rows_aside=3)
-    committer.commit(Commit(save, (epoch,), None, {}))
+    committer.commit(Commit(save, CheckpointRecord(epochs=(epoch,)), {}))
     manifest = json.loads(Path(rundir.checkpoint(9), "MANIFEST.json").read_text())
     assert manifest["rows_trained"] == ROWS - 4 + 17
 
@@ -209,7 +210,7 @@ class Evaluated:
         config = pretend_config(lake, folder / "runs", cluster={"workers": 1, "evaluator": True}, **wanted)
         plan, self.rule = plan_lake(lake, validation={"fraction": 0.3}), KeepRule(metric="loss", mode="min")
         trainers = [Trainer(node, node.role, "h", 0.0, 0.0) for node in config.cluster.shape.members(2)]
-        self.attempt = Attempt(1, config, plan, Cursor(), trainers, lambda: 0.0, lambda: 0.0)
+        self.attempt = Attempt(1, config, plan, Start(), trainers, lambda: 0.0, lambda: 0.0)
         self.committer = Committer(config, LocalStorage(), self.rundir, plan, lambda text: None, clock=SetClock())
         self.committer.fence(lambda after: after + 1)
         self.committer.attempt = self.attempt

@@ -22,7 +22,7 @@ from sparktf.errors import Verdict
 
 ROOT = Path(__file__).parents[2]
 SCHEDULES = ROOT / "yarn/schedules"
-PAGE = (ROOT / "docs/scheduling.md").read_text(encoding="utf-8")
+PAGE = (ROOT / "docs/nights/scheduling.md").read_text(encoding="utf-8")
 DATE = "2026-11-20"
 INTERRUPTED = 130
 BUSY = 75

@@ -332,7 +332,9 @@ def test_a_run_that_has_not_ended_well_is_not_promoted(lab: Lab) -> None:
     with pytest.raises(ConfigError, match=r"t/none has no result\.json: there is no such run"):
         stored_release(LocalStorage(), RunDirectory(lab.root, "t", "none"), NOW_S)
     failed = lab.run("failed", verdict=Verdict.MODEL_FAILED)
-    with pytest.raises(ConfigError, match="run t/failed has failed, with verdict 1"):
+    with pytest.raises(
+        ConfigError, match="run t/failed ended with exit code 1, and has no model to publish: submit it again"
+    ):
         stored_release(LocalStorage(), failed, NOW_S)
     loop = lab.run("loop", model="")
     with pytest.raises(ModelContractError, match="run t/loop has no model to publish"):

@@ -13,11 +13,12 @@ from lakes import lake_config, plan_lake, write_lake
 
 from sparktf.driver.attempt.attempt import Attempt
 from sparktf.driver.attempt.members import Trainer
+from sparktf.driver.attempt.saves import Start
 from sparktf.driver.gang.handlers import Dispatcher
 from sparktf.driver.gang.roster import Roster
 from sparktf.driver.plan.plan import Assignments, Plan
 from sparktf.lifecycle import TrainerState
-from sparktf.sequence import Cursor, Interval, Stream, remaining
+from sparktf.sequence import Interval, Stream, remaining
 from sparktf.topology import NodeId, Role
 from sparktf.wire.control import Action, AssignmentAnswer, AssignmentRequest, Heartbeat, Progress, Registration
 
@@ -53,7 +54,7 @@ class Nodes:
                 Registration(agent=trainer.agent, partition=i, host="h", jvm="1", address=address, versions={})
             )
         dispatcher = Dispatcher(roster)
-        dispatcher.attempt = Attempt(1, lake_config(lake), watched, Cursor(), trainers, lambda: 0.0, lambda: 0.0)
+        dispatcher.attempt = Attempt(1, lake_config(lake), watched, Start(), trainers, lambda: 0.0, lambda: 0.0)
         self.handlers = dispatcher.handlers()
 
     def ask(self, node: NodeId, epoch: int = 0) -> list[Interval]:

@@ -5,27 +5,28 @@ from __future__ import annotations
 import pytest
 
 from sparktf.config.nodes import ClusterConfig
-from sparktf.driver.spark.application import Slots, check_slots, check_speculation
+from sparktf.driver.spark.application import check_slots, check_speculation
+from sparktf.driver.spark.masters import Slots, master_of
 from sparktf.errors import PreflightError
 
 
 def test_speculation_is_refused_where_a_second_agent_would_fit_into_a_feeders_slot() -> None:
     with pytest.raises(PreflightError, match=r"set spark\.executor\.cores=3 or more .* or spark\.speculation=false"):
-        check_speculation(Slots("yarn", None, 2, one_machine=False), speculation=True)
+        check_speculation(master_of("yarn").slots(2), speculation=True)
 
 
 @pytest.mark.parametrize(
-    ("cores", "one_machine", "speculation"),
-    [(3, False, True), (2, False, False), (2, True, True)],
+    ("master", "cores", "speculation"),
+    [("yarn", 3, True), ("yarn", 2, False), ("local-cluster[2,2,1024]", 2, True)],
     ids=["a copy does not fit", "no copies", "a copy would be on the same host, where Spark makes none"],
 )
-def test_else_it_is_not(cores: int, one_machine: bool, speculation: bool) -> None:
-    check_speculation(Slots("yarn", None, cores, one_machine=one_machine), speculation=speculation)
+def test_else_it_is_not(master: str, cores: int, speculation: bool) -> None:
+    check_speculation(master_of(master).slots(cores), speculation=speculation)
 
 
-LOCAL = Slots("local[4]", 1, 4, one_machine=True)
-PSEUDO = Slots("local-cluster[2,1,1024]", 2, 1, one_machine=True)
-YARN = Slots("yarn", None, 1, one_machine=False)
+LOCAL = master_of("local[4]").slots(1)
+PSEUDO = master_of("local-cluster[2,1,1024]").slots(9)
+YARN = master_of("yarn").slots(1)
 
 
 @pytest.mark.parametrize(
@@ -84,7 +85,7 @@ def test_an_evaluator_takes_a_slot_too(feeders: bool | None, cluster: ClusterCon
     assert str(refused.value) == (
         f"{named} need as many slots, but local[4] has 4: use --master 'local[5]'; or lower {lower}"
     )
-    check_slots(Slots("local[5]", 1, 5, one_machine=True), cluster, feeders=feeders)
+    check_slots(master_of("local[5]").slots(1), cluster, feeders=feeders)
 
 
 @pytest.mark.parametrize(

@@ -67,7 +67,7 @@ def test_a_scheduler_that_makes_queues_has_more_than_it_lists(scheduler: dict[st
 
 
 def test_an_unknown_queue_is_refused_with_those_there_are() -> None:
-    with pytest.raises(ConfigError, match=r"^submit.queue: YARN has no queue nigt; there are: default, night$"):
+    with pytest.raises(ConfigError, match=r"^submit.queue: nigt is no queue of YARN's: name one of default, night$"):
         check_submission(config("submit.queue=nigt"), NOWHERE, parse_queues(CAPACITY))
 
 
@@ -134,7 +134,8 @@ def test_a_resource_manager_that_is_down_is_waited_for_and_then_named(monkeypatc
         left: list[float] = []
         with pytest.raises(ReservationError) as caught:
             wait_for_resource_manager(down, left.append, within_s=0.05)
-        assert str(caught.value) == f"ResourceManager at {address} (Connection refused) cannot be reached"
+        told = f"YARN's ResourceManager cannot be reached at {address} (Connection refused): "
+        assert str(caught.value) == f"{told}is it up, and is that the address in yarn-site.xml?"
         assert 0.05 >= left[0] > left[-1] > 0
 
         wait_for_resource_manager(down, lambda _: later.listen(), within_s=30)

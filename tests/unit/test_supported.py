@@ -11,11 +11,12 @@ from pathlib import Path
 import pytest
 
 from sparktf.config.load import parse_config
+from sparktf.driver.spark.differences import check_spark, spark_complaint
 from sparktf.errors import ConfigError, PreflightError
-from sparktf.process.supported import python_complaint, spark_complaint
+from sparktf.process.supported import python_complaint
 from sparktf.process.verdict_file import VARIABLE, told_verdict
 from sparktf.submit.environment import Programs
-from sparktf.submit.preflight import check_java, check_python, check_spark
+from sparktf.submit.preflight import check_java, check_python
 
 ROOT = Path(__file__).parents[2]
 OLD_PYTHON = """\

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from sparktf.topology import NodeId, Role
-from sparktf.trainer.parameter_server.epoch_rows import AskedRows
+from sparktf.trainer.parameter_server.accounts import AskedRows
 from sparktf.trainer.parameter_server.telling import Telling
 
 ROOT = Path(__file__).parents[2] / "sparktf"

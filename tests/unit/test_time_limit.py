@@ -12,10 +12,10 @@ from pretend import PretendClock
 
 from sparktf.config.job import JobConfig
 from sparktf.config.train import TrainConfig
-from sparktf.driver.run_time import RunTime, no_time_left
+from sparktf.driver.run_time import RunTime
 from sparktf.errors import ConfigError, TimeUpError
 from sparktf.knobs import KNOBS
-from sparktf.results.time_limit import TimeLimit, TimeOfDay, Took, is_time_up, reserve_s, time_limit
+from sparktf.results.time_limit import TimeLimit, TimeOfDay, Took, is_time_up, no_time_left, reserve_s, time_limit
 
 BERLIN = ZoneInfo("Europe/Berlin")
 
@@ -133,9 +133,10 @@ def test_an_evaluator_needs_a_stated_reserve() -> None:
             22.0,
             None,
             {"preflight": 0.2, "plan": 12.0, "prepare": 578.0},
-            "22 s .* prepare took 578 s, plan took 12 s$",
+            r"22 s are left, and 60 s are kept .* \(prepare took 578 s, plan took 12 s\): set a greater one$",
         ),
-        (-172.0, 30.0, {}, "it was over 172 s ago, and what comes after it needs 30 s$"),
+        (-172.0, 30.0, {}, "it was over 172 s ago: set a greater one$"),
+        (22.0, 30.0, {}, "22 s are left, and 30 s are kept .*: set a greater one, or a lower train.reserve$"),
         (20.0, 10.0, {}, None),
     ],
 )
@@ -146,6 +147,11 @@ def test_a_driver_says_what_the_time_went_to(
     found = no_time_left(limit, stated_s, spent_s)
     assert (found is None) == (told is None)
     assert told is None or re.search(f"^train.max_seconds: 600 leaves no time to train: {told}", found or "")
+
+
+def test_a_deadline_that_leaves_no_time_says_what_else_can_be_done() -> None:
+    limit = TimeLimit(reason="deadline", said="train.deadline: 06:00 UTC", left_s=-1.0)
+    assert (no_time_left(limit, None, {}) or "").endswith(": set a later one, or submit the run earlier")
 
 
 def test_what_is_committed_is_published_though_no_time_is_left() -> None:

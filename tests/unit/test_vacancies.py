@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from sparktf.driver.attempt.members import Trainer
+from sparktf.driver.gang.replacements import vacancies
 from sparktf.driver.gang.roster import AgentRecord
-from sparktf.driver.gang.vacancies import vacancies
 from sparktf.lifecycle import AgentState
 from sparktf.topology import NodeId, Role
 from sparktf.wire.control import Registration

@@ -130,7 +130,7 @@ class TFCluster:
             PreflightError: it is not installed, or cannot be started.
             ConfigError: TENSORBOARD_PORT is no port.
         """
-        one_machine = slots_of(SparkSession(self.sc)).one_machine
+        one_machine = slots_of(SparkSession(self.sc)).master.one_machine
         host = LOOPBACK if one_machine else str(self.sc.getConf().get("spark.driver.host"))
         self._board = Board(host, self._log_dir or tempfile.mkdtemp(prefix="tensorboard-", dir=str(self.sc._temp_dir)))
 

@@ -24,16 +24,16 @@ from sparktf.driver.attempt.health import (
 )
 from sparktf.driver.attempt.losses import Losses, Vacancy
 from sparktf.driver.attempt.members import Members, Trainer, are_training, rows_trained, speaker, started_s
-from sparktf.driver.attempt.rows.accounting import EpochAccount, inputs, is_wrong_before
+from sparktf.driver.attempt.rows.accounting import EpochAccount, is_wrong_before
 from sparktf.driver.attempt.rows.fed_rows import FedRows
 from sparktf.driver.attempt.rows.lease_books import LeaseBooks
+from sparktf.driver.attempt.rows.ledger import FeedPlace, Ledger
 from sparktf.driver.attempt.rows.shares import Dealing, done_of, keeps
 from sparktf.driver.attempt.saves import Save, Start, Uploads
 from sparktf.driver.plan.plan import Plan
 from sparktf.errors import DataError, ErrorRecord, RefusedError, RowAccountingError, record_of
 from sparktf.lifecycle import ATTEMPT, AttemptEvent, AttemptState, TrainerEvent, TrainerState, step
-from sparktf.results.result import NodeInput
-from sparktf.sequence import Cursor, Stream
+from sparktf.sequence import Stream
 from sparktf.topology import NodeId
 from sparktf.wire.control import (
     Ack,
@@ -66,7 +66,7 @@ class Attempt:
         metrics: Latest metrics by stream.
         epochs: Row accounts by epoch.
         warnings: What is to be mentioned, each once.
-        rows_aside: Rows of the cursor's epoch set aside before this attempt; `rows_replayed`: perhaps trained twice.
+        start: Where it has begun.
         fed: What it knows of rows that Spark feeds.
         losses: Trainers that were lost while it went on.
         evaluation: What an evaluator is at; there need not be one.
@@ -77,7 +77,7 @@ class Attempt:
         number: int,
         config: JobConfig,
         plan: Plan,
-        cursor: Cursor,
+        start: Start,
         trainers: Sequence[Trainer],
         clock: Callable[[], float],
         wall: Callable[[], float],
@@ -95,8 +95,7 @@ class Attempt:
         self.metrics: list[Metrics] = []
         self.epochs: dict[int, EpochAccount] = {}
         self.warnings: list[str] = []
-        self.cursor = cursor
-        self.rows_aside = self.rows_replayed = 0
+        self.start = start
         self._config = config
         self._rhythm = rhythm_of(config)
         self._timeouts = config.timeouts.model_copy(update={"heartbeat": self._rhythm.silence_s})
@@ -105,17 +104,18 @@ class Attempt:
         self._clock = clock
         self._wall = wall
         self.evaluation = Evaluating(DISCIPLINES[config.cluster.strategy], self.trainers)
+        self.evaluation.commits.begin(start.restore)
         self._discipline: Discipline = self.evaluation
         # Of a thousand nodes, each is looked up at every heartbeat.
         self._reporters = dict.fromkeys(self._discipline.reporters(self.trainers))
         self._lessees = dict.fromkeys(self._discipline.lessees(self.trainers))
-        self._movers = self.evaluation.movers(self._reporters)
         self._started_s = clock()
         self._failures = Failures()
         self._dealing = Dealing(plan, config.data)
-        self._leases = LeaseBooks(plan, cursor, config, {node: self.trainers[node].host for node in self._lessees})
+        hosts_of = {node: self.trainers[node].host for node in self._lessees}
+        self._leases = LeaseBooks(plan, start.cursor, config, hosts_of)
         self.losses = Losses(self._lessees, config, self._leases.fruitful)
-        self.fed = FedRows(self._leases)
+        self.fed = FedRows(self._leases, self._ledger() if plan.staged else None)
         self._uploads = Uploads()
 
     # ---- messages ----
@@ -145,10 +145,10 @@ class Attempt:
         self._trainer(message)
         stream, epoch = message.stream, message.epoch
         if self.fed.ledger is not None and stream in self._plan.staged:
-            staged = self.fed.share(message, done_of(self.cursor, stream, epoch), keep=keeps(self._config))
+            staged = self.fed.share(message, done_of(self.start.cursor, stream, epoch), keep=keeps(self._config))
             return lambda: AssignmentAnswer(staged=staged)
         number, among = self._discipline.deal(message, self.trainers)
-        shares = self._dealing.shares(self.cursor, lambda: [self._hosts[node] for node in among], stream, epoch)
+        shares = self._dealing.shares(self.start.cursor, lambda: [self._hosts[node] for node in among], stream, epoch)
         return partial(shares.answer, number)
 
     def lease_blocks(self, message: BlockLeaseRequest) -> Callable[[], BlockLease]:
@@ -290,7 +290,8 @@ class Attempt:
         since = Since(started_s(self.trainers, self._started_s), self.fed.moved_s, held_up)
         if not self.failures and (misled := left_behind(movers, now, since.fed_s, timeouts)):
             self.fail(misled)
-        for late in missed(trainers, self._failures.told, now, since, timeouts, self._movers):
+        told, moving = self._failures.told, self.evaluation.movers(self._reporters)
+        for late in missed(trainers, told, now, since, timeouts, moving):
             record = loss(late.trainer, late.what, now.wall_s - (now.s - late.since_s))
             self._lost(late.trainer, record, is_silence=True)
         overdue = self.evaluation.overdue(self.losses, self.trainers, now.s, timeouts.replace)
@@ -303,10 +304,6 @@ class Attempt:
         if self.state is AttemptState.RUNNING and outcome is not Outcome.RUNNING:
             self._take(AttemptEvent.FINISHED if outcome is Outcome.DONE else AttemptEvent.FAILED)
         return outcome
-
-    def inputs(self) -> dict[NodeId, NodeInput]:
-        """Returns what each node has read of the training stream, in the epochs it has gone through."""
-        return inputs(self.epochs.values(), self.trainers)
 
     def progress(self) -> list[Progress]:
         """Returns where the run is: all trainers while the gang starts, then those that tell it."""
@@ -344,23 +341,24 @@ class Attempt:
         self._failures.note(Failure(record, self._clock()))
 
     def take_saves(self) -> list[Save]:
-        """Returns, and forgets, the checkpoints that are whole, oldest first.
-
-        None is after an epoch whose rows do not add up: the next attempt would go on from there, and nobody would train
-        on what was lost.
-        """
-        start = Start(self.cursor, self.rows_aside)
-        saves = self._uploads.collect(lambda uploads: self._discipline.saved(uploads, self.trainers, start))
+        """Returns, and forgets, the checkpoints that are whole, oldest first; none after rows that do not add up."""
+        saves = self._uploads.collect(lambda uploads: self._discipline.saved(uploads, self.trainers, self.start))
         return [save for save in saves if not is_wrong_before(save.cursor.epoch, self.epochs.values())]
 
     def account(self, epoch: int) -> EpochAccount:
-        before = (self.cursor.rows, self.rows_aside, self.rows_replayed) if epoch == self.cursor.epoch else (0, 0, 0)
+        before = self.start.rows if epoch == self.start.cursor.epoch else (0, 0, 0)
         planned = self._plan.rows(Stream.TRAIN)
         account = self.epochs.setdefault(epoch, EpochAccount(epoch, planned, len(self._reporters), *before))
         account.receipts = self._leases.receipts(epoch)
         if self.fed.ledger is not None and Stream.TRAIN in self._plan.staged:
             account.planned = self.fed.ledger.rows(Stream.TRAIN, epoch)
         return account
+
+    def _ledger(self) -> Ledger:
+        takers = {stream: self.evaluation.fed(stream, self.trainers) for stream in self._plan.staged}
+        places = {trainer.node: FeedPlace(trainer.host, trainer.jvm) for trainer in self.trainers.values()}
+        epoch, splits, rebalance = self.start.cursor.epoch, self.start.splits, self._config.data.rebalance
+        return Ledger(places, self._clock, expected=splits, epoch=epoch, rebalance=rebalance, takers=takers)
 
     def _fed_of(self, span: Span) -> FedRows:
         if self.fed.ledger is None or span.attempt != self.number:

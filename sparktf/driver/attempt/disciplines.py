@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from sparktf.config.nodes import Strategy
+from sparktf.config.strategies import Strategy
 from sparktf.driver.attempt.asynchronous import Asynchronous
 from sparktf.driver.attempt.discipline import Discipline
 from sparktf.driver.attempt.lockstep import Lockstep

@@ -27,6 +27,7 @@ class Trainer:
         usage: What its node's processes have used in the attempt; None where none tells of that.
         told: What its own has told last.
         met: A trainer of its node before it was ready.
+        jvm: Identity of its executor, at first.
     """
 
     node: NodeId
@@ -44,6 +45,7 @@ class Trainer:
     usage: Usage | None = None
     told: Usage | None = None
     met: bool = False
+    jvm: str = ""
 
     def apply(self, event: TrainerEvent) -> None:
         self.state = step(TRAINER, self.state, event, str(self.node))

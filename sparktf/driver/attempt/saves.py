@@ -4,22 +4,34 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import NamedTuple
 
 from sparktf.sequence import Cursor
 from sparktf.topology import NodeId
+from sparktf.wire.restore import Restore
 from sparktf.wire.uploads import Uploaded
 
 
 class Start(NamedTuple):
-    """Where in the data an attempt begins.
+    """Where an attempt begins: by default, with a new run.
 
     Attributes:
-        rows_aside: Rows of the cursor's epoch that had been set aside before.
+        rows_aside: Rows of the cursor's epoch that had been set aside before; `rows_replayed`: perhaps trained twice.
+        splits: Rows of the splits of that epoch that Spark had fed before.
+        restore: The checkpoint that it goes on from.
     """
 
     cursor: Cursor = Cursor()
     rows_aside: int = 0
+    rows_replayed: int = 0
+    splits: Mapping[int, int] = MappingProxyType({})
+    restore: Restore | None = None
+
+    @property
+    def rows(self) -> tuple[int, int, int]:
+        """Rows of the cursor's epoch: those behind it, and of these those set aside, and perhaps trained twice."""
+        return self.cursor.rows, self.rows_aside, self.rows_replayed
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from sparktf.driver.attempt.advice import advise
@@ -12,13 +12,13 @@ from sparktf.driver.attempt.attempt import Attempt
 from sparktf.driver.attempt.figures import made_by
 from sparktf.driver.attempt.members import Trainer
 from sparktf.driver.attempt.restart import root_cause
-from sparktf.driver.attempt.rows.ledger import FeedPlace, Ledger
+from sparktf.driver.attempt.rows.accounting import inputs
 from sparktf.driver.gang.placement import HostNbytes, apart, best_nodes, seats
 from sparktf.driver.gang.roster import AgentRecord, ExecutorFacts
 from sparktf.driver.plan.plan import NODES
 from sparktf.results.result import AttemptResult, NodeResult
 from sparktf.results.usage import Usage
-from sparktf.sequence import Cursor, Stream
+from sparktf.sequence import Cursor
 from sparktf.storage.base import Storage
 from sparktf.topology import ClusterSpec, GangShape, NodeId, Role, in_words
 from sparktf.wire.control import TrainerSpec
@@ -62,36 +62,10 @@ class Seating:
 
     def trainers(self, now_s: float) -> list[Trainer]:
         """Returns a trainer for every seat, launched now."""
-        return [Trainer(node, agent.id, agent.registration.host, now_s, now_s) for node, agent in self._seats()]
-
-    def places(self) -> dict[NodeId, FeedPlace]:
-        """Returns where feeders find each node."""
-        return {node: FeedPlace(agent.registration.host, agent.registration.jvm) for node, agent in self._seats()}
-
-    def ledger(
-        self,
-        attempt: Attempt,
-        streams: Sequence[Stream],
-        now_s: Callable[[], float],
-        splits: Mapping[int, int],
-        *,
-        rebalance: bool,
-    ) -> Ledger:
-        """Returns the books of the streams that Spark feeds in an attempt; see `Ledger` for the rest.
-
-        Args:
-            splits: Rows of the splits that the checkpoint knew.
-        """
-        takers = {stream: attempt.evaluation.fed(stream, self.members) for stream in streams}
-        fed = {node for nodes in takers.values() for node in nodes}
-        return Ledger(
-            {node: place for node, place in self.places().items() if node in fed},
-            now_s,
-            expected=splits,
-            epoch=attempt.cursor.epoch,
-            rebalance=rebalance,
-            takers=takers,
-        )
+        return [
+            Trainer(node, agent.id, agent.registration.host, now_s, now_s, jvm=agent.registration.jvm)
+            for node, agent in self._seats()
+        ]
 
     def specs(self, leader: TrainerSpec) -> list[tuple[str, TrainerSpec]]:
         """Returns for each agent, by id, what its trainer gets: what the leader's has, but for its own place."""
@@ -110,7 +84,8 @@ class Seating:
             facts: Of each agent's executor.
             located: Whether it is known where the data lies.
         """
-        read, made = attempt.inputs(), made_by(attempt.epochs.values(), attempt.trainers)
+        accounts = attempt.epochs.values()
+        read, made = inputs(accounts, attempt.trainers), made_by(accounts, attempt.trainers)
         return tuple(
             NodeResult(
                 node=str(node),

@@ -31,8 +31,8 @@ from sparktf.feed.arrays.nested import column_of, leaf_types, prefixes, type_of
 from sparktf.feed.arrays.untyped import has_untyped, is_untyped, merged
 from sparktf.feed.arrays.vectors import plain_column
 from sparktf.feed.formats.footer import columns_of, long_decimal
-from sparktf.feed.formats.parquet import partition_type
 from sparktf.feed.formats.parquet_file import group_extent, leaf_columns, open_file, open_parquet, reading, rows_told
+from sparktf.feed.formats.splits import partition_type
 from sparktf.sequence import FileStamp, Integers
 from sparktf.storage.base import FileEntry, Storage
 

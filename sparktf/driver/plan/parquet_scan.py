@@ -22,8 +22,8 @@ from sparktf.driver.plan.spark_reads import SparkReads
 from sparktf.errors import EmptySourceError
 from sparktf.feed.arrays.untyped import arrow_type, is_untyped
 from sparktf.feed.formats.footer import columns_of
-from sparktf.feed.formats.parquet import partition_type
 from sparktf.feed.formats.parquet_file import leaf_columns, open_parquet, reading
+from sparktf.feed.formats.splits import partition_type
 from sparktf.predicate import Condition
 from sparktf.storage.base import Storage
 

@@ -10,7 +10,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from sparktf.config.data_section import TFRECORD, ValidationConfig
+from sparktf.config.data_section import ValidationConfig
 from sparktf.config.job import JobConfig
 from sparktf.driver.plan.bounds import check_bounds
 from sparktf.driver.plan.features import Schema, resolve_features
@@ -19,22 +19,21 @@ from sparktf.driver.plan.files import (
     RowGroups,
     Source,
     check_file,
-    lake_schema,
     list_source,
-    read_row_groups,
 )
 from sparktf.driver.plan.locality import Hosts, Locate, Replicas, block_numbers, host_groups, nowhere
-from sparktf.driver.plan.named_columns import names_column
 from sparktf.driver.plan.not_plain import NotPlainError, left_to_spark
 from sparktf.driver.plan.parquet_scan import ParquetScan, scan_schema, scan_source, spark_type
 from sparktf.driver.plan.partitions import NO_PARTITIONS, Partitions, unreadable
 from sparktf.driver.plan.plan import Plan, SplitTable
-from sparktf.driver.plan.record_plan import IndexRecords, index_here, read_record_groups, record_schema
+from sparktf.driver.plan.planned_formats import PARQUET_PLANNED, PlannedColumns, planned_format, planned_format_of
+from sparktf.driver.plan.record_plan import IndexRecords, index_here
 from sparktf.driver.plan.row_filter import count_selected
 from sparktf.driver.plan.spark_reads import SparkReads
 from sparktf.errors import BadValueError, ColumnError, ConfigError, EmptySourceError
 from sparktf.feature import FeedSpec
-from sparktf.feed.formats.parquet import OpenStorage, file_columns, read_columns
+from sparktf.feed.formats.parquet import file_columns
+from sparktf.feed.formats.splits import OpenStorage
 from sparktf.sequence import Draw, Integers, Keep, PartitionValue, Stream, generator
 from sparktf.storage.base import Storage
 
@@ -93,21 +92,16 @@ def plan_source(
         StorageError: the file system failed.
     """
     data, reads = config.data, reads or SparkReads()
-    record_types: dict[str, str] = {}
+    form = planned_format(data.format) if scan is None else PARQUET_PLANNED
     if scan is None:
         source, storage = _open_path(config, open_storage, filter_partitions, reads)
-        if data.format == TFRECORD:
-            record_types, schema = record_schema(storage, source, data.record_types, data.record_sample)
-        else:
-            schema = lake_schema(storage, source, reads, partial(names_column, data))
+        schema, types = form.columns(storage, source, data, reads)
     else:
         source = scan_source(scan, f"data.{data.source_key}" if data.source_key else "train(data=...)")
         storage = open_storage(source.files[0])
-        schema = scan_schema(storage, scan)
-    spec = feed_spec(config, schema, source.partitions, scan)
+        schema, types = PlannedColumns(scan_schema(storage, scan), {})
+    spec = form.with_types(feed_spec(config, schema, source.partitions, scan), types)
     columns = file_columns(spec)
-    used_types = {name: record_types[name] for name in columns if name in record_types}
-    spec = spec.model_copy(update={"record_types": used_types or record_types})
     untyped: set[str] = set()
     same_types = partial(check_file, {name: schema.column(name, source.key) for name in columns}, reads, untyped)
     sources = [_project(source, spec, source.key)]
@@ -283,15 +277,12 @@ def _check_nulls(spec: FeedSpec, sources: Sequence[Source], streams: Iterable[St
 def _read(
     spec: FeedSpec, check: FooterCheck, index: IndexRecords, storage: Storage, source: Source, first_file: int = 0
 ) -> tuple[RowGroups, npt.NDArray[np.int64]]:
-    """Reads the footers of a source, or all of TFRecord files, which are numbered from `first_file` on.
+    """Reads the footers of a source, or all of files that have none; they are numbered from `first_file` on.
 
     Raises:
         EmptySourceError: no file has a row.
     """
-    if spec.record_types:
-        groups, stamps = read_record_groups(storage, source, index)
-    else:
-        groups, stamps = read_row_groups(storage, source, read_columns(spec), check)
+    groups, stamps = planned_format_of(spec).groups(storage, source, spec, check, index)
     if not len(groups.rows):
         raise EmptySourceError(f"{source.key}: the {len(source.files)} data files in {source.path} have no rows")
     return groups._replace(file=groups.file + first_file), stamps

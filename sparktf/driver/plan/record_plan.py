@@ -14,9 +14,9 @@ from sparktf.driver.plan.features import Schema
 from sparktf.driver.plan.files import FOOTER_THREADS, RowGroups, Source
 from sparktf.errors import BadValueError, CorruptFileError
 from sparktf.feed.formats.examples import ListKind, Values, read_example
-from sparktf.feed.formats.parquet import partition_type
 from sparktf.feed.formats.record_file import RecordGroup, first_records, group_records
 from sparktf.feed.formats.record_types import record_type
+from sparktf.feed.formats.splits import partition_type
 from sparktf.storage.base import Storage
 
 GROUP_NBYTES = 8 << 20

@@ -12,8 +12,8 @@ import pyarrow.parquet as pq
 from sparktf.driver.plan.plan import Plan, SplitTable
 from sparktf.errors import ConfigError
 from sparktf.feature import FeedSpec
-from sparktf.feed.formats.parquet import PARTITION_TYPES
 from sparktf.feed.formats.parquet_file import reading
+from sparktf.feed.formats.splits import PARTITION_TYPES
 from sparktf.sequence import FileStamp, Integers, Keep, Stream
 from sparktf.storage.base import Storage
 

@@ -9,19 +9,21 @@ from functools import partial
 
 from pyspark.sql import DataFrame, SparkSession
 
-from sparktf.config.data_section import READ_DIRECTLY, DataConfig
+from sparktf.config.data_section import DataConfig
 from sparktf.config.job import JobConfig
 from sparktf.driver.plan.locality import Locate
 from sparktf.driver.plan.not_plain import NotPlain, NotPlainError
 from sparktf.driver.plan.parquet_scan import ParquetScan
 from sparktf.driver.plan.plan import Plan
+from sparktf.driver.plan.planned_formats import planned_format_of
 from sparktf.driver.plan.planner import plan_source
-from sparktf.driver.plan.record_plan import IndexRecords, index_here
+from sparktf.driver.plan.record_plan import index_here
 from sparktf.driver.plan.tables import check_no_table
 from sparktf.driver.source.dataframe import Data, filtered
 from sparktf.driver.source.origin import Origin
 from sparktf.driver.source.partition_filter import filter_partitions
 from sparktf.driver.source.scan import plain_scan, spark_reads
+from sparktf.driver.source.spark_formats import index_with
 from sparktf.driver.source.table_version import UNORDERED
 from sparktf.errors import ConfigError, SourceNotFoundError, StorageNotFoundError
 from sparktf.storage.file_systems import FileSystems
@@ -34,14 +36,15 @@ def choose_feed(
     file_systems: FileSystems,
     locate: Locate,
     say: Callable[[str], None],
-    index: IndexRecords = index_here,
+    *,
+    has_slots: bool = False,
 ) -> Plan:
     """Plans the input of a run, and says who reads it and why.
 
     Args:
         origin: Opened only where that is needed.
         say: Takes one line of progress.
-        index: Looks for the records of TFRecord files.
+        has_slots: Tasks of Spark's may look through files that have no footers.
 
     Raises:
         ConfigError: `data.mode` asks for what cannot be had, or `cluster.evaluator` does; and what `open_dataframe` and
@@ -49,10 +52,11 @@ def choose_feed(
         SourceNotFoundError: files are gone since Spark listed them.
     """
     mode = config.data.mode
-    is_files = config.data.path is not None and config.data.format in READ_DIRECTLY and not origin.is_given
+    is_files = config.data.names_files and not origin.is_given
     is_lake = is_files and is_read_directly(config.data)
     plan = partial(plan_source, config, file_systems.open, partial(filter_partitions, spark), locate)
     if is_lake and mode != "spark":
+        index = index_with(spark, config.data) if has_slots else index_here
         return _lake(config, origin, partial(plan, reads=spark_reads(spark), index=index), say)
     if is_files:
         check_path(str(config.data.path), file_systems, "data.path")
@@ -76,11 +80,11 @@ def choose_feed(
 
 def is_read_directly(data: DataConfig) -> bool:
     """Whether trainers may read what lies at `data.path`, without Spark's help: not where its reader has options."""
-    return data.path is not None and data.format in READ_DIRECTLY and not data.options
+    return data.names_files and not data.options
 
 
 def _lake(config: JobConfig, origin: Origin, plan: Callable[[], Plan], say: Callable[[str], None]) -> Plan:
-    """Plans a lake of Parquet files at `data.path`."""
+    """Plans a lake of files at `data.path` that trainers read."""
     try:
         planned = plan()
     except NotPlainError as error:
@@ -92,12 +96,9 @@ def _lake(config: JobConfig, origin: Origin, plan: Callable[[], Plan], say: Call
                 "fraction, or write the files anew"
             ) from error
         return _through_spark(config, origin, str(error), say)
-    if planned.spec.record_types:
-        told = "declared" if config.data.record_types else f"as {config.data.record_sample:,} records have them"
-        types = ", ".join(f"{name} {kind}" for name, kind in planned.spec.record_types.items())
-        say(f"data: read directly by the trainers, all TFRecord files at data.path; types {told}: {types}")
-    else:
-        say("data: read directly by the trainers, all Parquet files at data.path")
+    form = planned_format_of(planned.spec)
+    types = form.told(config.data, planned.spec)
+    say(f"data: read directly by the trainers, all {form.format.title} files at data.path{types}")
     origin.follow(planned)
     return planned
 

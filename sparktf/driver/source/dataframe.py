@@ -13,12 +13,12 @@ from pyspark import RDD
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
-from sparktf.config.data_section import NO_SOURCE, PARQUET, TFRECORD, DataConfig
+from sparktf.config.data_section import NO_SOURCE
 from sparktf.config.job import JobConfig
 from sparktf.driver.code.module import UsersCode, load_module
-from sparktf.driver.source.lake import NO_FILES, PlannedFiles, read_lake
+from sparktf.driver.source.lake import NO_FILES, PlannedFiles
 from sparktf.driver.source.partition_filter import first_line, quiet_query_logger
-from sparktf.driver.source.record_frame import read_record_frame
+from sparktf.driver.source.spark_formats import spark_format
 from sparktf.driver.source.table_version import VERSION_OPTION, Moment, TableVersion, list_in_order, version_of
 from sparktf.driver.spark.catalog import CATALOG
 from sparktf.errors import ConfigError, DataError, EmptySourceError, SourceNotFoundError, SparkTFError, StorageError
@@ -85,7 +85,7 @@ def open_dataframe(
         StorageError: the file system or the catalog failed.
     """
     key = config.data.source_key
-    list_in_order(spark)
+    list_in_order()
     if data is not None:
         return Opened(_handed(data, key))
     if key is None:
@@ -94,7 +94,9 @@ def open_dataframe(
         return Opened(_called(spark, config))
     value, source = getattr(config.data, key), f"{section}.{key}"
     readers: dict[str, Read] = {
-        "path": lambda options: _lake(spark, config.data, value, files, options),
+        "path": lambda options: spark_format(config.data.format).frame(
+            spark, config.data, {**config.data.reader_options, **options}, files
+        ),
         "table": lambda options: spark.read.options(**options).table(value),
     }
     try:
@@ -155,18 +157,6 @@ def _as_of(read: Read, moment: Moment) -> DataFrame:
         if _UNCHANGED_SINCE not in first_line(error) or version is None:
             raise
         return read({VERSION_OPTION: str(version.number)})
-
-
-def _lake(
-    spark: SparkSession, data: DataConfig, path: str, files: PlannedFiles | None, options: Mapping[str, str]
-) -> DataFrame:
-    """Opens what lies at a path."""
-    kind, options = data.format, {**data.reader_options, **options}
-    if kind == TFRECORD:
-        return read_record_frame(spark, path, data.record_types, data.record_sample, "data.path")
-    if kind == PARQUET:
-        return read_lake(spark, path, options, data.where, files)
-    return spark.read.format(kind).options(**options).load(path)
 
 
 def filtered(df: DataFrame, predicate: str | None, key: str) -> DataFrame:

@@ -43,7 +43,7 @@ _PARTITIONS: dict[str, t.DataType] = {
 def footer_types(
     spark: SparkSession, file_systems: FileSystems, plan: Plan, names: Sequence[str]
 ) -> dict[str, t.DataType] | None:
-    """Returns the types of columns of the files of a plan; None where Spark has to be asked.
+    """Returns the types of columns of the Parquet files of a plan; None where Spark has to be asked.
 
     Raises:
         CorruptFileError: the first file is damaged.
@@ -52,9 +52,6 @@ def footer_types(
     if not plan.files or any(spark.conf.get(key, default) != default for key, default in _DEFAULTS.items()):
         return None
     partitions = dict(zip(plan.spec.partition_columns, plan.spec.partition_types, strict=True))
-    if plan.spec.record_types:
-        types = plan.spec.record_types
-        return {name: t.DataType.fromDDL(partitions.get(name) or types[name]) for name in names}
     file = open_file(file_systems.open(plan.files[0]), plan.files[0])
     file.close()
     in_file, found = file_columns(plan.spec), dict[str, t.DataType]()

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 from py4j.protocol import Py4JError
 from pyspark.sql import SparkSession
 
 from sparktf.driver.plan.locality import FileBlock
+from sparktf.driver.spark.jvm import printed_blocks
 
 _CORRUPT = "(corrupt)"
 
@@ -24,30 +24,15 @@ def locate_blocks(spark: SparkSession, files: Sequence[str]) -> dict[str, list[F
     wanted = set(files)
     found: dict[str, list[FileBlock]] = {}
     for folder in dict.fromkeys(file.rpartition("/")[0] for file in files):
-        for path, blocks in _blocks_in(spark, folder):
-            if path in wanted:
-                found[path] = blocks
+        for name, blocks in printed_blocks(spark, folder):
+            if (path := f"{folder}/{name}") in wanted:
+                found[path] = parse_blocks(blocks)
     return found
 
 
 def is_on_hdfs(path: str) -> bool:
     """Whether a path is on a file system that says where its blocks lie."""
     return path.startswith(("hdfs://", "viewfs://"))
-
-
-def _blocks_in(spark: SparkSession, folder: str) -> list[tuple[str, list[FileBlock]]]:
-    jvm: Any = spark.sparkContext._jvm
-    path = jvm.org.apache.hadoop.fs.Path(folder)
-    entries = path.getFileSystem(spark.sparkContext._jsc.hadoopConfiguration()).listLocatedStatus(path)
-    found = []
-    while entries.hasNext():
-        entry = entries.next()
-        if entry.isFile():
-            # One call for all blocks of a file: each crossing to the JVM costs more than reading its answer. (For
-            # java.util.Arrays.toString, py4j finds no overload that takes this array.)
-            text = str(jvm.org.apache.commons.lang3.ArrayUtils.toString(entry.getBlockLocations()))
-            found.append((f"{folder}/{entry.getPath().getName()}", parse_blocks(text)))
-    return found
 
 
 def parse_blocks(text: str) -> list[FileBlock]:

@@ -80,7 +80,7 @@ class Origin:
     def is_unordered(self) -> bool:
         """Whether Spark may make other partitions of the same table whenever it reads it."""
         version = self.version
-        return version is not None and version.kind == ICEBERG_TABLE and not is_listed_in_order(self._spark)
+        return version is not None and version.kind == ICEBERG_TABLE and not is_listed_in_order()
 
     @cached_property
     def _opened(self) -> Opened:

@@ -15,7 +15,7 @@ from pyspark.logger import PySparkLogger
 from pyspark.sql import SparkSession
 
 from sparktf.errors import ConfigError
-from sparktf.feed.formats.parquet import partition_type
+from sparktf.feed.formats.splits import partition_type
 from sparktf.sequence import PartitionValue
 
 _UNKNOWN = re.compile(r"\[UNRESOLVED_COLUMN\b.*? name (`.+?`) cannot be resolved")

@@ -12,6 +12,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import types as t
 
 from sparktf.driver.plan.files import list_source
+from sparktf.driver.plan.plan import Plan
 from sparktf.driver.plan.record_plan import GROUP_NBYTES, index_here, record_schema
 from sparktf.driver.source.scan import spark_reads
 from sparktf.driver.spark.application import hadoop_conf
@@ -67,6 +68,16 @@ def read_record_frame(
 
     count = len(source.files)
     return spark.range(0, count, 1, count).mapInArrow(read, schema)
+
+
+def record_frame_types(
+    spark: SparkSession, file_systems: FileSystems, plan: Plan, names: Sequence[str]
+) -> dict[str, t.DataType]:
+    """Returns the types of columns of the TFRecord files of a plan, which knows them."""
+    del spark, file_systems
+    partitions = dict(zip(plan.spec.partition_columns, plan.spec.partition_types, strict=True))
+    types = plan.spec.record_types
+    return {name: t.DataType.fromDDL(partitions.get(name) or types[name]) for name in names}
 
 
 def index_by_spark(

@@ -29,13 +29,12 @@ from sparktf.driver.source.scan_filter import (
     COLUMN,
     EXPRESSIONS,
     Compared,
-    Java,
-    class_of,
     column_id,
     comparisons,
-    elements,
 )
-from sparktf.feed.formats.parquet import PARTITION_TYPES
+from sparktf.driver.spark.jvm import Java, class_of, elements
+from sparktf.driver.spark.jvm_plans import physical_plan
+from sparktf.feed.formats.splits import PARTITION_TYPES
 from sparktf.sequence import PartitionValue
 
 _EXECUTION = "org.apache.spark.sql.execution"
@@ -112,7 +111,7 @@ def files_scanned(df: DataFrame) -> int | None:
 
 def _scan_of(df: DataFrame) -> Java | None:
     """Returns the scan of files below filters and projections."""
-    plan = df._jdf.queryExecution().sparkPlan()
+    plan = physical_plan(df)
     while class_of(plan) in (_PROJECT, _FILTER):
         plan = plan.children().apply(0)
     return plan if class_of(plan) == _SCAN else None
@@ -150,7 +149,7 @@ def _scan(df: DataFrame) -> ParquetScan:
     # Its plan may have been made before it was cached.
     if df.storageLevel.useMemory or df.storageLevel.useDisk:
         raise NotPlainError(_IS_CACHED)
-    scan, ids, found = _below_projections(df._jdf.queryExecution().sparkPlan())
+    scan, ids, found = _below_projections(physical_plan(df))
     relation = scan.relation()
     _check_relation(scan, relation, is_filtered=bool(found))
     _check_settings(df, relation)

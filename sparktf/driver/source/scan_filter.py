@@ -7,14 +7,11 @@ by `and`. What Spark would compute first (a cast, a function, another column) is
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
-from typing import Any, NamedTuple, TypeAlias
+from typing import NamedTuple
 
 from sparktf.driver.plan.not_plain import NotPlainError
+from sparktf.driver.spark.jvm import Java, class_of, elements
 from sparktf.predicate import Condition, Op
-
-Java: TypeAlias = Any
-"""An object of the JVM."""
 
 EXPRESSIONS = "org.apache.spark.sql.catalyst.expressions"
 COLUMN = f"{EXPRESSIONS}.AttributeReference"
@@ -126,16 +123,6 @@ def _type(expression: Java) -> str:
     return str(expression.dataType().simpleString())
 
 
-def elements(sequence: Java) -> Iterator[Java]:
-    """Yields what is in a sequence of Scala's."""
-    return (sequence.apply(i) for i in range(sequence.size()))
-
-
 def column_id(column: Java) -> str:
     """Returns what tells a column from all others of a plan, whatever it is called."""
     return str(column.exprId().toString())
-
-
-def class_of(value: Java) -> str:
-    """Returns the full name of an object's class."""
-    return str(value.getClass().getName())

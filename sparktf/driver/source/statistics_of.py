@@ -17,8 +17,8 @@ from pyspark.sql.pandas.types import to_arrow_type
 
 from sparktf.config.job import JobConfig
 from sparktf.driver.plan.plan import Plan
-from sparktf.driver.source.footer_types import footer_types
 from sparktf.driver.source.origin import Origin
+from sparktf.driver.source.spark_formats import planned_types
 from sparktf.driver.spark.feeders import explained
 from sparktf.executor.measuring import (
     MEASURED,
@@ -80,7 +80,7 @@ def statistics_of(
     names = sorted({column for feature in plan.spec.features for column in feature.columns})
     share = 1.0 if config.data.checks is None else config.data.checks.sample
     is_lake = not plan.staged and config.data.path is not None and not origin.is_given
-    types = footer_types(spark, file_systems, plan, names) if is_lake else None
+    types = planned_types(spark, file_systems, plan, names) if is_lake else None
     if types is None:
         types = {field.name: field.dataType for field in origin.fed.table(names).schema.fields}
     kinds = {name: _kind(kind) for name, kind in types.items()}

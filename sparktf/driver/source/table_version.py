@@ -5,12 +5,13 @@ from __future__ import annotations
 import datetime as dt
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from py4j.protocol import Py4JError
 from pyspark.sql import DataFrame, SparkSession
 
-from sparktf.driver.source.scan_filter import Java, class_of
+from sparktf.driver.spark.jvm import Java, class_of, iceberg_reads_in_order, set_property_once
+from sparktf.driver.spark.jvm_plans import analyzed_plan
 
 _ALIAS = "org.apache.spark.sql.catalyst.plans.logical.SubqueryAlias"
 _FILES = "org.apache.spark.sql.execution.datasources.LogicalRelation"
@@ -113,7 +114,7 @@ def version_of(df: DataFrame) -> TableVersion | None:
     connectors has other insides than those that are known here.
     """
     with suppress(Py4JError):
-        return _version_in(df._jdf.queryExecution().analyzed())
+        return _version_in(analyzed_plan(df))
     return None
 
 
@@ -144,19 +145,16 @@ def _snapshot(relation: Java) -> int | None:
     return None if number is None else int(number)
 
 
-def list_in_order(spark: SparkSession) -> None:
+def list_in_order() -> None:
     """Has Iceberg list the files of a snapshot in one and the same order, whenever it is asked.
 
     By itself it reads manifests on several threads and takes them as they come. So Spark would make other partitions of
     the same snapshot each time, and a resume inside an epoch could not know which of their rows are trained. Iceberg
     looks at the setting once in the life of a JVM: when something is first read from one of its tables.
     """
-    jvm: Any = spark.sparkContext._jvm
-    if jvm.java.lang.System.getProperty(_IN_ANY_ORDER) is None:
-        jvm.java.lang.System.setProperty(_IN_ANY_ORDER, "false")
+    set_property_once(_IN_ANY_ORDER, "false")
 
 
-def is_listed_in_order(spark: SparkSession) -> bool:
+def is_listed_in_order() -> bool:
     """Whether Iceberg has heeded `list_in_order`; asked only where an Iceberg table is read."""
-    jvm: Any = spark.sparkContext._jvm
-    return not jvm.org.apache.iceberg.SystemConfigs.SCAN_THREAD_POOL_ENABLED.value()
+    return iceberg_reads_in_order()

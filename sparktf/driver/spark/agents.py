@@ -11,8 +11,9 @@ from pyspark import InheritableThread, SparkContext
 from pyspark.resource import ResourceProfileBuilder, TaskResourceRequests
 from pyspark.sql import SparkSession
 
-from sparktf.driver.spark.application import Slots
 from sparktf.driver.spark.executor_python import unfit_python
+from sparktf.driver.spark.jvm import is_stopped
+from sparktf.driver.spark.masters import Slots
 from sparktf.errors import NodeLostError, PreflightError, RunInterruptedError
 from sparktf.executor.agent import AgentSettings
 from sparktf.executor.detached_agent import detached_agent_task
@@ -95,7 +96,7 @@ class SparkAgents:
         if self._restarts > _MAX_RESTARTS:
             raise NodeLostError(f"Spark gave up the agents' job {self._restarts} times: {self.ended()}")
         try:
-            stopped = self._context._jsc.sc().isStopped()
+            stopped = is_stopped(self._context)
             self._thread = self._launch()
         except _GONE:
             stopped = True
@@ -145,8 +146,8 @@ class SparkAgents:
     def _fills_executors(self) -> bool:
         """Whether each agent takes a whole executor, so that no two share one; `local[n]` has no task-only profiles."""
         slots = self._slots
-        enough = slots.is_yarn or (slots.executors is not None and slots.executors >= self._count)
-        return enough and not slots.is_local and slots.cores > 1
+        enough = slots.master.grants_executors or (slots.executors is not None and slots.executors >= self._count)
+        return enough and not slots.master.runs_in_driver and slots.cores > 1
 
 
 def _first_line(error: Exception) -> str:

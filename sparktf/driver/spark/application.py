@@ -2,28 +2,30 @@
 
 from __future__ import annotations
 
-import os
-import re
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import dataclass, replace
-from typing import Any
+from dataclasses import replace
 
 from py4j.protocol import Py4JError
-from pyspark import SparkConf, SparkContext
+from pyspark import SparkConf
 from pyspark.sql import SparkSession
 
 from sparktf.config.job import JobConfig
 from sparktf.config.nodes import ClusterConfig
 from sparktf.driver.spark import early_nursery
 from sparktf.driver.spark.catalog import catalog_settings
+from sparktf.driver.spark.jvm import (
+    application_attempt,
+    end_application,
+    hadoop_xml,
+    ignore_interrupts,
+    start_jvm,
+)
 from sparktf.driver.spark.log import quiet_settings
+from sparktf.driver.spark.masters import Slots, master_of
 from sparktf.errors import PreflightError
 from sparktf.hadoop import HadoopConf
 from sparktf.results.result import Application
-
-_LOCAL = re.compile(r"^local(?:\[(\d+|\*)(?:,\s*\d+)?\])?$")
-_LOCAL_CLUSTER = re.compile(r"^local-cluster\[\s*(\d+)\s*,\s*(\d+)\s*,\s*(\d+)\s*\]$")
 
 _ASK_FOR_TABLES = ("table", "sql", "source")
 
@@ -31,51 +33,11 @@ SHARED_CORES = 2
 """So many cores of an executor leave one to the node's agent, and one to feeders: two agents would find room, too."""
 
 
-@dataclass(frozen=True, slots=True)
-class Slots:
-    """The places for tasks that an application has or will have.
-
-    Attributes:
-        executors: 1 on `local[n]`, where the driver is the only executor; None if unknown or open.
-        one_machine: Whether all executors run on this machine.
-    """
-
-    master: str
-    executors: int | None
-    cores: int
-    one_machine: bool
-
-    @property
-    def is_local(self) -> bool:
-        """Whether tasks run in the driver's own JVM."""
-        return _LOCAL.match(self.master) is not None
-
-    @property
-    def is_yarn(self) -> bool:
-        """Whether executors can be asked for while the application runs, and on which hosts."""
-        return self.master.startswith("yarn")
-
-    @property
-    def total(self) -> int | None:
-        return None if self.executors is None else self.executors * self.cores
-
-
 def slots_of(spark: SparkSession) -> Slots:
     """Returns the application's slots, as its master and configuration promise them."""
     context = spark.sparkContext
-    slots = slots_on(str(context.master), int(context.getConf().get("spark.executor.cores", "1") or 1))
-    return replace(slots, cores=context.defaultParallelism) if slots.is_local else slots
-
-
-def slots_on(master: str, executor_cores: int) -> Slots:
-    """Returns the slots that an application on a master would have, started from this machine."""
-    if found := _LOCAL.match(master):
-        here = len(os.sched_getaffinity(0))
-        named = found.group(1) or "1"
-        return Slots(master, 1, here if named == "*" else int(named), one_machine=True)
-    if found := _LOCAL_CLUSTER.match(master):
-        return Slots(master, int(found.group(1)), int(found.group(2)), one_machine=True)
-    return Slots(master, None, executor_cores, one_machine=False)
+    slots = master_of(str(context.master)).slots(int(context.getConf().get("spark.executor.cores", "1") or 1))
+    return replace(slots, cores=context.defaultParallelism) if slots.master.runs_in_driver else slots
 
 
 def asks_for_tables(config: JobConfig, *, scores: bool) -> bool:
@@ -96,34 +58,31 @@ def start_session(
     Ctrl-C a terminal sends that to spark-submit too, which would end at once and take output and executors along while
     Python still stops the run in order; so it ends when Python has.
     """
-    SparkContext._ensure_initialized()
-    jvm, conf = SparkContext._jvm, SparkConf()
-    if not scores and _LOCAL.match(conf.get("spark.master") or ""):
+    start_jvm()
+    conf = SparkConf()
+    if not scores and master_of(conf.get("spark.master") or "").runs_in_driver:
         early_nursery.begin(config)
-    tables = catalog_settings(jvm, conf) if asks_for_tables(config, scores=scores) else {}
+    tables = catalog_settings(conf) if asks_for_tables(config, scores=scores) else {}
     builder = SparkSession.builder.appName(f"sparktf {config.name}")
-    for key, value in {**quiet_settings(jvm, conf), **tables, **(settings or {})}.items():
+    for key, value in {**quiet_settings(conf), **tables, **(settings or {})}.items():
         builder = builder.config(key, value)
     spark = builder.getOrCreate()
-    signals = spark.sparkContext._jvm.sun.misc  # type: ignore[union-attr]
-    signals.Signal.handle(signals.Signal("INT"), signals.SignalHandler.SIG_IGN)
+    ignore_interrupts()
     return spark
 
 
 def stop_session(spark: SparkSession, exit_code: int) -> None:
     """Ends an application that is a job of its own, with its verdict: YARN calls it SUCCEEDED only for 0."""
     with suppress(Py4JError, OSError):  # the JVM may be gone, or on its way: the verdict is decided all the same
-        spark.sparkContext._jsc.sc().stop(exit_code)
+        end_application(spark, exit_code)
     with suppress(Py4JError, OSError):
         spark.stop()
 
 
 def application_of(spark: SparkSession) -> Application:
     """Returns the application that a session belongs to."""
-    context = spark.sparkContext
-    attempt = context._jsc.sc().applicationAttemptId()
-    number = str(attempt.get()) if attempt.isDefined() else ""
-    return Application(str(context.applicationId), int(number) if number.isdecimal() else 0)
+    number = application_attempt(spark)
+    return Application(str(spark.sparkContext.applicationId), int(number) if number.isdecimal() else 0)
 
 
 def check_settings(spark: SparkSession) -> None:
@@ -154,15 +113,15 @@ def check_slots(slots: Slots, cluster: ClusterConfig, *, feeders: bool | None = 
         PreflightError: there are fewer slots than nodes and feeders need; it names the setting that has all.
     """
     cores, nodes = 2 if feeders else 1, cluster.nodes
-    if not slots.is_local and slots.cores < cores and (slots.total is None or slots.total >= nodes):
+    if not slots.master.runs_in_driver and slots.cores < cores and (slots.total is None or slots.total >= nodes):
         raise PreflightError(
             "Spark feeds the nodes, which takes a core of each executor besides: set spark.executor.cores=2 or more "
             "(submit.executor_cores)"
         )
-    besides = 1 if feeders and slots.is_local else 0
+    besides = 1 if feeders and slots.master.runs_in_driver else 0
     if slots.total is None or slots.total >= nodes + besides:
         return
-    if slots.is_local:
+    if slots.master.runs_in_driver:
         remedy = f"'local[{nodes + besides}]'"
         if feeders is None and cluster.may_be_fed:
             remedy += f", or 'local[{nodes + 1}]' if Spark is to feed the nodes, which takes a slot besides"
@@ -170,7 +129,7 @@ def check_slots(slots: Slots, cluster: ClusterConfig, *, feeders: bool | None = 
         remedy = f"'local-cluster[{nodes},{max(slots.cores, cores)},...]'"
     fed = ", and Spark feeds them from one besides" if feeders else ""
     raise PreflightError(
-        f"{cluster.in_words} need as many slots{fed}, but {slots.master} has {slots.total}: "
+        f"{cluster.in_words} need as many slots{fed}, but {slots.master.url} has {slots.total}: "
         f"use --master {remedy}; or lower {cluster.sizes}"
     )
 
@@ -183,7 +142,7 @@ def check_speculation(slots: Slots, *, speculation: bool) -> None:
     Raises:
         PreflightError: executors of two cores, and speculation.
     """
-    if speculation and not slots.one_machine and slots.cores == SHARED_CORES:
+    if speculation and not slots.master.one_machine and slots.cores == SHARED_CORES:
         raise PreflightError(
             "spark.speculation would put second copies of the nodes' agents into the slots that Spark feeds them from: "
             "set spark.executor.cores=3 or more (submit.executor_cores), or spark.speculation=false"
@@ -191,15 +150,9 @@ def check_speculation(slots: Slots, *, speculation: bool) -> None:
 
 
 def hadoop_conf(spark: SparkSession) -> HadoopConf:
-    """Returns the Hadoop configuration of the driver's JVM, as files and `spark.hadoop.*` make it; one call over py4j.
+    """Returns the Hadoop configuration of the driver's JVM, as files and `spark.hadoop.*` make it.
 
     Raises:
         ConfigError: it cannot be read.
     """
-    jvm: Any = spark.sparkContext._jvm
-    # hdfs-site.xml is only read once the JVM has had to do with HDFS.
-    jvm.org.apache.hadoop.hdfs.HdfsConfiguration.init()
-    writer = jvm.java.io.StringWriter()
-    jsc: Any = spark.sparkContext._jsc
-    jsc.hadoopConfiguration().writeXml(writer)
-    return HadoopConf.from_xml(str(writer.toString()))
+    return HadoopConf.from_xml(hadoop_xml(spark))

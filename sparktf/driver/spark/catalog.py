@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from sparktf.driver.spark.jvm import has_class, has_resource
 
 if TYPE_CHECKING:
     from pyspark import SparkConf
@@ -17,14 +19,13 @@ _NAMES_A_METASTORE = (
 )
 
 
-def catalog_settings(jvm: Any, conf: SparkConf) -> dict[str, str]:
+def catalog_settings(conf: SparkConf) -> dict[str, str]:
     """Returns the settings that lead to the Hive metastore, where one is configured and Spark has Hive's classes.
 
     `spark-submit` leaves that to the program, while `spark-sql` and the shells ask for it. Where nothing is configured
     they make a metastore of their own in the working folder, which we do not.
     """
-    utils = jvm.org.apache.spark.util.Utils
     named = any(conf.contains(key) for key in _NAMES_A_METASTORE)
-    if conf.contains(CATALOG) or not utils.classIsLoadable(_HIVE):
+    if conf.contains(CATALOG) or not has_class(_HIVE):
         return {}
-    return {CATALOG: "hive"} if named or utils.getContextOrSparkClassLoader().getResource("hive-site.xml") else {}
+    return {CATALOG: "hive"} if named or has_resource("hive-site.xml") else {}

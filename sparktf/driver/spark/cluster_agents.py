@@ -13,8 +13,8 @@ from typing import Any
 
 from pyspark.sql import SparkSession
 
-from sparktf.driver.spark.application import Slots
 from sparktf.driver.spark.executor_python import unfit_python
+from sparktf.driver.spark.masters import Slots
 from sparktf.driver.spark.reservations import Reservations, reserving
 from sparktf.errors import NodeLostError, PreflightError
 from sparktf.executor.agent import AgentSettings

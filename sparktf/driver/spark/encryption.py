@@ -32,5 +32,5 @@ def check_encryption(conf: Mapping[str, str], tls: str) -> str | None:
         return None
     return (
         f"{AUTHENTICATE} and {ENCRYPT} are not both on: Spark's closures carry the run's secret, and whoever reads "
-        "the network's traffic could join the run; sparktf submit sets both on YARN (docs/security.md)"
+        "the network's traffic could join the run; sparktf submit sets both on YARN (docs/cluster/security.md)"
     )

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import re
-from typing import Any
+from contextlib import suppress
 
 from py4j.protocol import Py4JError
 from pyspark import SparkContext
 
+from sparktf.driver.spark.jvm_executors import failed_tasks
 from sparktf.errors import PreflightError
 
 _DEFAULT = "python3"
@@ -16,11 +17,6 @@ _DEFAULT = "python3"
 _MISSING = re.compile(r"^\s*ModuleNotFoundError: No module named '?([\w.]+)'?", re.MULTILINE)
 _VERSIONS = re.compile(r"Python in worker has different version: (\S+) than that in driver: (\S+?),")
 _NO_PROGRAM = re.compile(r'Cannot run program "([^"]+)"')
-_LOOKED_AT = 100
-"""Of so many tasks of a stage."""
-
-_LISTENED_MS = 2_000
-"""So long Spark may take to note which task has failed."""
 
 
 def unfit_python(error: BaseException, group: str = "") -> PreflightError | None:
@@ -68,20 +64,6 @@ def _wrong(text: str) -> str | None:
 
 def _place(context: SparkContext, group: str) -> str:
     """Returns where a job's first task has failed: Spark raises the Python worker's words alone."""
-    try:
-        scala: Any = context._jsc.sc()
-        scala.listenerBus().waitUntilEmpty(_LISTENED_MS)
-        jobs = [context.statusTracker().getJobInfo(job) for job in context.statusTracker().getJobIdsForGroup(group)]
-        for stage in [stage for job in jobs if job is not None for stage in job.stageIds]:
-            for task in _tasks(context, stage):
-                if task.status() == "FAILED":
-                    return f"{task.host()} (executor {task.executorId()})"
-    except (Py4JError, OSError):  # one that is too busy, or is not there any more
-        pass
+    with suppress(Py4JError, OSError):  # one that is too busy, or is not there any more
+        return next(failed_tasks(context, group), "")
     return ""
-
-
-def _tasks(context: SparkContext, stage: int) -> Any:
-    jvm: Any = context._jvm
-    scala: Any = context._jsc.sc()
-    return jvm.scala.jdk.javaapi.CollectionConverters.asJava(scala.statusStore().taskList(stage, 0, _LOOKED_AT))

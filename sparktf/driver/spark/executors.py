@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from py4j.protocol import Py4JError
 from pyspark.sql import SparkSession
 
 from sparktf.driver.gang.roster import ExecutorFacts
+from sparktf.driver.spark.jvm_executors import ExecutorSummary, executor_summaries, kill_executor
+from sparktf.driver.spark.masters import Master
 from sparktf.knobs import KNOBS
 from sparktf.told import log_of
 
-_DRIVER = "driver"
 _log = log_of(__name__)
 
 
@@ -39,21 +40,16 @@ def executors_of(spark: SparkSession) -> list[Executor]:
     Raises:
         Py4JError: the JVM does not answer.
     """
-    store = _scala(spark).statusStore()
-    jvm: Any = spark.sparkContext._jvm
-    summaries = jvm.scala.jdk.javaapi.CollectionConverters.asJava(store.executorList(False))
-    return [_executor(jvm, summary) for summary in summaries if summary.id() != _DRIVER]
+    return [_executor(summary) for summary in executor_summaries(spark)]
 
 
-def _executor(jvm: Any, summary: Any) -> Executor:
-    logs = jvm.scala.jdk.javaapi.CollectionConverters.asJava(summary.executorLogs())
-    reason = summary.removeReason()
+def _executor(summary: ExecutorSummary) -> Executor:
     return Executor(
-        id=str(summary.id()),
-        host=str(summary.hostPort()).rpartition(":")[0],
-        log=str(logs.get("stderr") or ""),
-        removed="" if summary.isActive() else explained(str(reason.get() if reason.isDefined() else "it was removed")),
-        tasks=int(summary.activeTasks()),
+        id=summary.id,
+        host=summary.address.rpartition(":")[0],
+        log=summary.log,
+        removed="" if summary.active else explained("it was removed" if summary.reason is None else summary.reason),
+        tasks=summary.tasks,
     )
 
 
@@ -63,30 +59,6 @@ def explained(reason: str) -> str:
     if "physical memory" in line:
         line += " In sparktf's configuration that is cluster.trainer_memory_mib."
     return line
-
-
-def request_executors(spark: SparkSession, total: int, hosts: Sequence[str], cores: int) -> None:
-    """Asks the cluster manager for executors until there are `total`, the new ones on these hosts if it can be had.
-
-    This goes to the scheduler's backend: what SparkContext offers in its place, `requestTotalExecutors`, hands on its
-    map of hosts the wrong way round, and asks for no host at all.
-
-    Args:
-        hosts: One entry for each executor that is wanted there.
-        cores: Of an executor: the backend counts tasks, one for each core.
-
-    Raises:
-        Py4JError: this Spark has another interface.
-    """
-    jvm: Any = spark.sparkContext._jvm
-    empty = getattr(getattr(jvm.scala.collection.immutable, "Map$"), "MODULE$").empty()
-    profile = 0  # the default ResourceProfile
-    tasks = empty
-    for host in dict.fromkeys(hosts):
-        tasks = tasks.updated(host, hosts.count(host) * cores)
-    _scala(spark).schedulerBackend().requestTotalExecutors(
-        empty.updated(profile, total), empty.updated(profile, len(hosts) * cores), empty.updated(profile, tasks)
-    )
 
 
 def await_executors(spark: SparkSession, total: int, limit_s: float) -> list[Executor]:
@@ -103,8 +75,8 @@ def await_executors(spark: SparkSession, total: int, limit_s: float) -> list[Exe
         time.sleep(KNOBS.executors_poll_s)
 
 
-def release_executors(spark: SparkSession, containers: Sequence[str]) -> None:
-    """Gives YARN the executors in these containers back, each as soon as no task runs on it; waits for that.
+def release_executors(spark: SparkSession, master: Master, containers: Sequence[str]) -> None:
+    """Gives the master the executors in these containers back, each as soon as no task runs on it; waits for that.
 
     Before, Spark would run its task again elsewhere.
     """
@@ -114,11 +86,11 @@ def release_executors(spark: SparkSession, containers: Sequence[str]) -> None:
         try:
             executors = executors_of(spark)
             for container in list(left):
-                executor = find_executor(executors, container)
+                executor = find_executor(master, executors, container)
                 if executor is None or executor.removed:
                     left.remove(container)
                 elif not executor.tasks:
-                    _kill(spark, executor.id)
+                    kill_executor(spark, executor.id)
                     left.remove(container)
         except (Py4JError, OSError) as e:
             _log.warning("an executor that is not needed stays: %s", e)
@@ -126,19 +98,12 @@ def release_executors(spark: SparkSession, containers: Sequence[str]) -> None:
         time.sleep(KNOBS.release_poll_s)
 
 
-def _kill(spark: SparkSession, executor: str) -> None:
-    jvm: Any = spark.sparkContext._jvm
-    ids = jvm.scala.jdk.javaapi.CollectionConverters.asScala([executor]).toSeq()
-    adjust_target, count_failures, force = True, False, True
-    _scala(spark).schedulerBackend().killExecutors(ids, adjust_target, count_failures, force)
+def find_executor(master: Master, executors: Sequence[Executor], container: str) -> Executor | None:
+    """Returns the executor in a container of the master's."""
+    return next((e for e in executors if master.has_executor(container, e.log)), None)
 
 
-def find_executor(executors: Sequence[Executor], container: str) -> Executor | None:
-    """Returns the executor in a YARN container, whose id stands in the address of its logs."""
-    return next((e for e in executors if container and container in e.log), None)
-
-
-def executor_facts(spark: SparkSession, containers: Sequence[str]) -> list[ExecutorFacts]:
+def executor_facts(spark: SparkSession, master: Master, containers: Sequence[str]) -> list[ExecutorFacts]:
     """Returns what is known of the executor in each container; nothing of those without one, or if nobody answers.
 
     The executors are listed once: each of them costs several crossings to the JVM.
@@ -147,9 +112,5 @@ def executor_facts(spark: SparkSession, containers: Sequence[str]) -> list[Execu
         executors = executors_of(spark) if any(containers) else []
     except (Py4JError, OSError):
         executors = []
-    found = [find_executor(executors, container) for container in containers]
+    found = [find_executor(master, executors, container) for container in containers]
     return [ExecutorFacts() if e is None else ExecutorFacts(e.log, e.removed) for e in found]
-
-
-def _scala(spark: SparkSession) -> Any:
-    return spark.sparkContext._jsc.sc()

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from sparktf.driver.spark.jvm import log_source
 
 if TYPE_CHECKING:
     from pyspark import SparkConf
@@ -17,13 +19,12 @@ LOG_LEVEL = "spark.log.level"
 _SPARKS_DEFAULT = "org/apache/spark/log4j2-defaults.properties"
 
 
-def quiet_settings(jvm: Any, conf: SparkConf) -> dict[str, str]:
+def quiet_settings(conf: SparkConf) -> dict[str, str]:
     """Returns the settings with which a context that is about to start logs errors alone, if that is for us to say.
 
     Spark's default logs some 200 lines of a run at INFO. It is left as it is where somebody has configured it (a
     `log4j2.properties` of theirs, or `spark.log.level`), and in a container, whose log is nobody's terminal.
     """
-    context = jvm.org.apache.logging.log4j.LogManager.getContext(False)
-    source = context.getConfiguration().getConfigurationSource().getLocation()
-    configured = conf.contains(LOG_LEVEL) or (source and not str(source).endswith(_SPARKS_DEFAULT))
+    source = log_source()
+    configured = conf.contains(LOG_LEVEL) or (source and not source.endswith(_SPARKS_DEFAULT))
     return {} if configured or conf.get("spark.submit.deployMode", "client") == "cluster" else {LOG_LEVEL: "ERROR"}

@@ -1,13 +1,11 @@
 """Decimals -> floats, each the nearest one, as Spark's and Python's casts round; Arrow's own is often one digit off.
 
 A decimal is a whole number u over a power of ten. Where both are floats, one division rounds right. Elsewhere u is held
-in two floats, whose sum is u but for some 100 bits, and so is the quotient; the few that lie too close to the middle
-between two floats to tell are left to Python. No other value is touched in Python.
+in two floats, whose sum is u but for some 100 bits, and so is the quotient. The few that lie too close to the middle
+between two floats to tell are written out and read again: that rounds right too, in five to twenty times the time.
 """
 
 from __future__ import annotations
-
-from decimal import Decimal
 
 import numpy as np
 import numpy.typing as npt
@@ -43,42 +41,46 @@ def decimal_floats(array: pa.Array, dtype: np.dtype[np.generic]) -> _Floats:
 
     Args:
         dtype: float64 or float32. Twice rounded is not always rounded right: for float32, those that the first
-            rounding puts into the middle between two are moved to the side that they come from.
+            rounding puts into the middle between two are read again.
     """
     if pt.is_decimal256(array.type):
-        floats = np.array([float(value) for value in array.to_pylist()], np.float64)
-        if dtype == np.float32:
-            _lean(floats, array, 0)
-        return floats
+        return _read_again(array, dtype)
     if not pt.is_decimal128(array.type):
         array = array.cast(pa.decimal128(array.type.precision, array.type.scale))
+    scale = array.type.scale
     words = np.frombuffer(array.buffers()[1] or b"", np.int64)[2 * array.offset :][: 2 * len(array)].reshape(-1, 2)
     floats = np.empty(len(words))
     for start in range(0, len(words), _BLOCK):
         low, high = words[start : start + _BLOCK].T
         out = floats[start : start + _BLOCK]
-        if 0 <= array.type.scale <= _EXACT_SCALE and np.array_equal(high, low >> 63) and _is_exact(low):
-            _divide(low, float(10**array.type.scale), out, dtype)
-            continue
-        for i in np.flatnonzero(_wide(low, high, array.type.scale, out)).tolist():
-            out[i] = float(array[start + i].as_py())
+        if 0 <= scale <= _EXACT_SCALE and np.array_equal(high, low >> 63) and _is_exact(low):
+            np.divide(low, float(10**scale), out=out)
+            doubt = np.zeros(len(out), np.bool_)
+        else:
+            doubt = _wide(low, high, scale, out)
         if dtype == np.float32:
-            _lean(out, array, start)
+            doubt |= _is_middle(out, scale)
+        if doubt.any():
+            out[doubt] = _read_again(array.slice(start, len(out)).filter(pa.array(doubt)), dtype)
     return floats
+
+
+def _read_again(array: pa.Array, dtype: np.dtype[np.generic]) -> _Floats:
+    """Returns decimals as the nearest values of a dtype, in float64: what reads numbers rounds right."""
+    read = array.cast(pa.large_string()).cast(pa.from_numpy_dtype(dtype))
+    return np.asarray(read.to_numpy(zero_copy_only=False), np.float64)
+
+
+def _is_middle(floats: _Floats, scale: int) -> npt.NDArray[np.bool_]:
+    """Returns which lie in the middle between two of float32, or may."""
+    middle: npt.NDArray[np.bool_] = (floats.view(np.int64) & _BEYOND_FLOAT32) == _MIDDLE
+    if scale > _SMALLEST_SCALE:
+        middle |= np.abs(floats) < _SMALLEST
+    return middle
 
 
 def _is_exact(whole: _Ints) -> bool:
     return bool(whole.max() <= _EXACT and whole.min() >= -_EXACT)
-
-
-def _divide(whole: _Ints, divisor: float, out: _Floats, dtype: np.dtype[np.generic]) -> None:
-    """Divides whole numbers that are floats by a power of ten that is one; see `decimal_floats`."""
-    np.divide(whole, divisor, out=out)
-    if dtype == np.float32:
-        middle = np.flatnonzero((out.view(np.int64) & _BEYOND_FLOAT32) == _MIDDLE)
-        product, error = _product(out[middle], divisor)
-        rest = (whole[middle] - product) - error
-        out[middle] = np.where(rest == 0, out[middle], np.nextafter(out[middle], np.copysign(np.inf, rest)))
 
 
 def _wide(low: _Ints, high: _Ints, scale: int, out: _Floats) -> npt.NDArray[np.bool_]:
@@ -146,18 +148,3 @@ def _product(a: _Floats, b: float) -> _Pair:
     b_high = _SPLITTER * b - (_SPLITTER * b - b)
     b_low = b - b_high
     return product, ((a_high * b_high - product) + a_high * b_low + a_low * b_high) + a_low * b_low
-
-
-def _lean(floats: _Floats, array: pa.Array, start: int) -> None:
-    """Moves those that lie in the middle between two of float32 to the side that their decimals are on.
-
-    Args:
-        start: The decimal that is the first of the floats.
-    """
-    middle = (floats.view(np.int64) & _BEYOND_FLOAT32) == _MIDDLE
-    if array.type.scale > _SMALLEST_SCALE:
-        middle |= np.abs(floats) < _SMALLEST
-    for i in np.flatnonzero(middle).tolist():
-        exact, rounded = array[start + i].as_py(), Decimal(float(floats[i]))
-        if exact != rounded:
-            floats[i] = np.nextafter(floats[i], np.inf if exact > rounded else -np.inf)

@@ -7,8 +7,6 @@ end       action       there are no more rows: whoever asks for some gets none
 
 from __future__ import annotations
 
-import os
-import socket
 import threading
 from collections import deque
 from collections.abc import Iterator
@@ -20,13 +18,10 @@ import pyarrow as pa
 from pyarrow import flight
 
 from sparktf.feed.channel.any_rows import batch_to_rows, rows_to_batch
-from sparktf.feed.channel.server import at_port, location_of, short
-from sparktf.wire.data import DataAddress
-from sparktf.wire.flight import server_options
+from sparktf.feed.channel.server import ChannelServer
 from sparktf.wire.security import TlsMaterial
 
 END = "end"
-_SOCKET = "data"
 _ANSWER_ROWS = 1024
 
 
@@ -141,11 +136,6 @@ class GuestQueue:
 
     # ---- the server's side ----
 
-    @property
-    def is_terminated(self) -> bool:
-        """Whether no rows are wanted any more."""
-        return self._terminated
-
     def put(self, batch: pa.RecordBatch | None, stream: BroughtRows) -> None:
         """Adds rows, or the end of a stream; waits while there is no room."""
         nbytes = 0 if batch is None else batch.nbytes
@@ -186,38 +176,19 @@ class GuestQueue:
             self._changed.notify_all()
 
 
-class GuestServer:
-    """Takes rows over a unix socket, and over TCP where there are other hosts.
-
-    Attributes:
-        address: Where feeders find it.
-    """
+class GuestServer(ChannelServer):
+    """Takes rows for a function of a guest's."""
 
     def __init__(
         self, host: str, port: int | None, folder: Path, secret: str, tls: TlsMaterial | None, queue: GuestQueue
     ) -> None:
-        """Starts to listen.
-
-        Args:
-            host: This host's name or address, as others reach it.
-            port: Where they do, 0 for a free one; None where there is no other host.
-            folder: Of this process alone, for the socket.
-
-        Raises:
-            OSError: the port is taken.
-        """
-        location = ""
-        if port is not None:
-            self._remote = at_port(port, tls, lambda where: _Server(where, secret, tls, queue))
-            location = location_of(host, self._remote.port, tls)
-        self._folder = os.open(folder, os.O_PATH | os.O_DIRECTORY)
-        self._local = _Server(flight.Location.for_grpc_unix(short(self._folder)), secret, None, queue)
-        self.address = DataAddress(host=socket.gethostname(), socket=str(folder / _SOCKET), location=location)
+        """Starts to listen; see `ChannelServer`. Raises what that does."""
+        super().__init__(host, port, folder, secret, tls, lambda where, options, wire: _Server(where, options, queue))
 
 
 class _Server(flight.FlightServerBase):  # type: ignore[misc]
-    def __init__(self, location: Any, secret: str, tls: TlsMaterial | None, queue: GuestQueue) -> None:
-        super().__init__(location, **server_options(secret, tls))
+    def __init__(self, location: Any, options: dict[str, Any], queue: GuestQueue) -> None:
+        super().__init__(location, **options)
         self._queue = queue
         self._one_answers = threading.Lock()
 

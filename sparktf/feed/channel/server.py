@@ -11,7 +11,7 @@ import os
 import socket
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import pyarrow as pa
 from pyarrow import flight
@@ -30,11 +30,9 @@ GIVEN = b"sparktf.given"
 
 _SOCKET = "data"
 
-_Started = TypeVar("_Started")
 
-
-class DataServer:
-    """Both servers of a node.
+class ChannelServer:
+    """Two servers of a node that answer alike: over a unix socket for its own host, over TCP where there are others.
 
     Attributes:
         address: Where feeders and other nodes find it.
@@ -47,9 +45,7 @@ class DataServer:
         folder: Path,
         secret: str,
         tls: TlsMaterial | None,
-        attempt: int,
-        stagings: Mapping[Stream, Staging],
-        sealed: Callable[[Span, int], None],
+        start: Callable[[Any, dict[str, Any], str], Any],
     ) -> None:
         """Starts to listen.
 
@@ -57,31 +53,50 @@ class DataServer:
             host: This host's name or address, as other nodes reach it.
             port: Where they do, 0 for a free one; None where there is no other host.
             folder: Of this process alone, for the socket.
+            start: Starts a server, of a location, Arrow Flight's options, and what calls come over: "unix" or "tcp".
+
+        Raises:
+            OSError: the port is taken.
+        """
+        location = ""
+        if port is not None:
+            try:
+                self._remote = start(location_of("0.0.0.0", port, tls), server_options(secret, tls), "tcp")
+            except pa.ArrowException as e:
+                raise OSError(f"no server can start at port {port}: {e}") from e
+            location = location_of(host, self._remote.port, tls)
+        self._folder = os.open(folder, os.O_PATH | os.O_DIRECTORY)
+        self._local = start(flight.Location.for_grpc_unix(short(self._folder)), server_options(secret, None), "unix")
+        self.address = DataAddress(host=socket.gethostname(), socket=str(folder / _SOCKET), location=location)
+
+
+class DataServer(ChannelServer):
+    """Takes the splits of a run's streams, and gives rows that wait to nodes that have run dry."""
+
+    def __init__(
+        self,
+        host: str,
+        port: int | None,
+        folder: Path,
+        secret: str,
+        tls: TlsMaterial | None,
+        attempt: int,
+        stagings: Mapping[Stream, Staging],
+        sealed: Callable[[Span, int], None],
+    ) -> None:
+        """Starts to listen; see `ChannelServer`.
+
+        Args:
             sealed: Told of each whole split, and its rows, before its feeder is.
 
         Raises:
             OSError: the port is taken.
         """
-        common = (attempt, stagings, sealed)
-        location = ""
-        if port is not None:
-            self._remote = at_port(port, tls, lambda where: _Server(where, secret, tls, "tcp", *common))
-            location = location_of(host, self._remote.port, tls)
-        self._folder = os.open(folder, os.O_PATH | os.O_DIRECTORY)
-        self._local = _Server(flight.Location.for_grpc_unix(short(self._folder)), secret, None, "unix", *common)
-        self.address = DataAddress(host=socket.gethostname(), socket=str(folder / _SOCKET), location=location)
 
+        def start(location: Any, options: dict[str, Any], wire: str) -> _Server:
+            return _Server(location, options, wire, attempt, stagings, sealed)
 
-def at_port(port: int, tls: TlsMaterial | None, start: Callable[[str], _Started]) -> _Started:
-    """Starts a server for other hosts.
-
-    Raises:
-        OSError: the port is taken.
-    """
-    try:
-        return start(location_of("0.0.0.0", port, tls))
-    except pa.ArrowException as e:
-        raise OSError(f"no server can start at port {port}: {e}") from e
+        super().__init__(host, port, folder, secret, tls, start)
 
 
 def location_of(host: str, port: int, tls: TlsMaterial | None) -> str:
@@ -98,14 +113,13 @@ class _Server(flight.FlightServerBase):  # type: ignore[misc]
     def __init__(
         self,
         location: Any,
-        secret: str,
-        tls: TlsMaterial | None,
+        options: dict[str, Any],
         wire: str,
         attempt: int,
         stagings: Mapping[Stream, Staging],
         sealed: Callable[[Span, int], None],
     ) -> None:
-        super().__init__(location, **server_options(secret, tls))
+        super().__init__(location, **options)
         self._wire = wire
         self._attempt = attempt
         self._stagings = stagings

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import re
 from collections import OrderedDict
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 from functools import partial
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
@@ -22,39 +20,11 @@ from sparktf.feed.arrays.untyped import typed
 from sparktf.feed.arrays.vectors import plain_type
 from sparktf.feed.formats.planned_file import PlannedFile
 from sparktf.feed.formats.selection import selected_rows
-from sparktf.sequence import Draw, Keep, PartitionValue, Split, generator
-from sparktf.storage.base import Storage
-
-OpenStorage = Callable[[str], Storage]
-"""Path -> the storage it lies in; asked for each file, so that renewed credentials are used."""
-
-PARTITION_TYPES = {
-    "int": pa.int32(),
-    "bigint": pa.int64(),
-    "double": pa.float64(),
-    "date": pa.date32(),
-    "timestamp": pa.timestamp("us", "UTC"),
-    "string": pa.string(),
-    "void": pa.null(),
-}
-"""Spark type of a partition column -> Arrow type; decimals aside."""
-
-_DECIMAL = re.compile(r"decimal\((\d+),0\)")
-_ONLY_SPARK = {"time(6)": pa.time64("us")}
+from sparktf.feed.formats.splits import OpenStorage, kept_rows, repeated
+from sparktf.sequence import Split
 
 _OPEN_FILES = 16
 _BEYOND = "its INT96 timestamp is beyond what 64 bits count in microseconds"
-
-
-def partition_type(kind: str) -> pa.DataType:
-    """Returns the Arrow type of a partition column of a Spark type.
-
-    Raises:
-        KeyError: partition columns cannot be of that type.
-    """
-    if decimal := _DECIMAL.fullmatch(kind):
-        return pa.decimal128(int(decimal[1]), 0)
-    return {**PARTITION_TYPES, **_ONLY_SPARK}[kind]
 
 
 def file_columns(spec: FeedSpec) -> dict[str, str]:
@@ -66,22 +36,6 @@ def file_columns(spec: FeedSpec) -> dict[str, str]:
 def read_columns(spec: FeedSpec) -> frozenset[str]:
     """Returns the names of all columns to read from files: those of `file_columns`, and what the filter looks at."""
     return frozenset(file_columns(spec).values()).union(comparison.column for comparison in spec.where)
-
-
-def held_out_rows(split: Split, seed: int) -> Array:
-    """Returns which of a row group's selected rows the validation fraction draws, sorted: int64 [split.held_out]."""
-    draw = generator(Draw.HELD_OUT, seed, split.file, split.row_group)
-    return np.sort(draw.choice(split.selected, split.held_out, replace=False, shuffle=False))
-
-
-def kept_rows(split: Split, seed: int) -> Array | None:
-    """Returns which of a row group's selected rows are in the split's stream, sorted: int64 [split.rows], None: all."""
-    if split.keep is Keep.ALL:
-        return None
-    held_out = held_out_rows(split, seed)
-    if split.keep is Keep.VALIDATION:
-        return held_out
-    return np.delete(np.arange(split.selected), held_out)
 
 
 class SplitReader:
@@ -209,13 +163,3 @@ def _number(metadata: pq.FileMetaData, row_group: int, selected: Array | None, r
     """Returns the number in the file of a row of a row group, of which only some may be selected."""
     before: int = sum(metadata.row_group(i).num_rows for i in range(row_group))
     return before + (row if selected is None else int(selected[row]))
-
-
-def repeated(value: PartitionValue, kind: str, rows: int) -> pa.Array:
-    """Returns a partition value as a column [rows] of the Arrow type that stands for its Spark type.
-
-    Args:
-        kind: One of `FeedSpec.partition_types`; dates are in ISO format, decimals text, timestamps microseconds.
-    """
-    arrow_type = partition_type(kind)
-    return pa.nulls(rows, arrow_type) if value is None else pa.repeat(pa.scalar(value).cast(arrow_type), rows)

@@ -12,10 +12,10 @@ from sparktf.errors import BadValueError, CorruptFileError, SourceNotFoundError,
 from sparktf.feature import FeedSpec
 from sparktf.feed.arrays.row_group import RowGroup
 from sparktf.feed.formats.example_columns import example_columns
-from sparktf.feed.formats.parquet import OpenStorage, kept_rows, repeated
 from sparktf.feed.formats.parquet_file import differences
 from sparktf.feed.formats.record_file import count_records, read_records
 from sparktf.feed.formats.record_types import record_type
+from sparktf.feed.formats.splits import OpenStorage, kept_rows, repeated
 from sparktf.sequence import Split
 from sparktf.storage.base import Storage
 
@@ -23,12 +23,16 @@ from sparktf.storage.base import Storage
 class RecordReader:
     """Reads splits whole. The row group of a split is where its records start in the file."""
 
-    def __init__(self, spec: FeedSpec, open_storage: OpenStorage, *, sets_aside: bool = False) -> None:
+    def __init__(
+        self, spec: FeedSpec, open_storage: OpenStorage, *, sets_aside: bool = False, use_threads: bool = False
+    ) -> None:
         """Opens nothing yet.
 
         Args:
             sets_aside: Records that cannot be read are set aside, rather than refused.
+            use_threads: Makes no difference: records are decoded in the thread that reads them.
         """
+        del use_threads
         self._spec = spec
         self._open_storage = open_storage
         self._sets_aside = sets_aside

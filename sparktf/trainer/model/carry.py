@@ -10,9 +10,9 @@ from sparktf.results.carried import Carried, CarriedVariable
 from sparktf.trainer.model.averages import begin_averages
 from sparktf.trainer.model.entries import Moves, Vocabulary, listed, moves
 from sparktf.trainer.model.lookups import Fed, fed_tables, lookups_of, same_vocabularies, tables_of, vocabulary_of
-from sparktf.trainer.model.optimizer_state import OptimizerState
 from sparktf.trainer.model.said import first_line
 from sparktf.trainer.model.table_rows import ModelPart, copy_rows, copy_whole, parts_of
+from sparktf.trainer.model.trackables import value_of
 from sparktf.trainer.model.variable_names import VariableNames
 
 _KEY = "train.init_tables"
@@ -257,3 +257,58 @@ def _nothing_fits(decisions: Sequence[Decision], theirs: Sequence[str], source: 
 def _some(names: Sequence[str], most: int = 5) -> str:
     shown = ", ".join(names[:most]) or "none"
     return shown if len(names) <= most else f"{shown} and {len(names) - most} more"
+
+
+_NOT_SLOTS = {"_trainable_variables", "_variables", "_build_variables"}
+_NOT_STATE = {"_learning_rate", "_current_learning_rate"}
+"""The learning rate is a setting."""
+
+
+class OptimizerState:
+    """What the optimizer of a compiled model has kept: a value for each weight, by whatever name, and a few numbers."""
+
+    def __init__(self, model: Any) -> None:
+        """Reads no value."""
+        self._optimizer = model.optimizer
+        self._places = {id(variable): place for place, variable in enumerate(model.trainable_variables)}
+
+    @property
+    def kind(self) -> str:
+        """Its class, by name."""
+        return type(self._optimizer).__name__
+
+    @property
+    def iterations(self) -> int:
+        """Updates that it has counted."""
+        return int(value_of(self._optimizer.iterations))
+
+    def families(self) -> dict[str, list[Any]]:
+        """Returns lists of slots, one for each trained weight, by the optimizer's own names."""
+        return {
+            name: list(value)
+            for name, value in vars(self._optimizer).items()
+            if name not in _NOT_SLOTS
+            and isinstance(value, list)
+            and len(value) == len(self._places)
+            and all(slot is None or _is_variable(slot) for slot in value)
+        }
+
+    def slots(self, family: Sequence[Any], variables: Sequence[Any]) -> list[Any] | None:
+        """Returns a family's slots of some weights, in their shapes; None where one has none."""
+        places = [self._places.get(id(variable)) for variable in variables]
+        found = [None if place is None else family[place] for place in places]
+        if any(slot is None or slot.shape != v.shape for slot, v in zip(found, variables, strict=True)):
+            return None
+        return found
+
+    def numbers(self) -> dict[str, Any]:
+        """Returns the variables that are one number, by the optimizer's own names."""
+        return {
+            name: value
+            for name, value in vars(self._optimizer).items()
+            if name not in _NOT_STATE and _is_variable(value) and not tuple(value.shape)
+        }
+
+
+def _is_variable(value: Any) -> bool:
+    return hasattr(value, "assign") and hasattr(value, "shape")

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-Rows = NDArray[np.int64]
+RowIndices = NDArray[np.int64]
 
 
 @dataclass(frozen=True)
@@ -25,7 +25,7 @@ class Vocabulary:
     """
 
     entries: pa.Array
-    rows: Rows
+    rows: RowIndices
     others: Mapping[str, int]
 
     @property
@@ -47,8 +47,8 @@ class Moves(NamedTuple):
         kept: Entries that are in both; `new` in the first alone, `left` in the other one alone.
     """
 
-    to: Rows
-    source: Rows
+    to: RowIndices
+    source: RowIndices
     kept: int
     new: int
     left: int

@@ -1,4 +1,4 @@
-"""What cannot be trained as its own Keras would, on any number of workers, is refused by name (docs/exactness.md)."""
+"""What cannot be trained as Keras would, on any number of workers, is refused by name (docs/use/exactness.md)."""
 
 from __future__ import annotations
 

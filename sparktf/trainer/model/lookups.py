@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 
 import tensorflow as tf
 
+from sparktf.layers.model_tables import is_keras_embedding
 from sparktf.layers.sharded import Sharded
 from sparktf.trainer.model.entries import Vocabulary, vocabulary
 from sparktf.trainer.model.tracing import recorded
@@ -52,7 +53,7 @@ class Fed(NamedTuple):
 
 def tables_of(model: Any) -> list[Any]:
     """Returns the embedding layers, Keras's own and ShardedEmbeddings."""
-    return [layer for layer in layers_of(model) if isinstance(layer, Sharded) or _is_embedding(layer)]
+    return [layer for layer in layers_of(model) if isinstance(layer, Sharded) or is_keras_embedding(layer)]
 
 
 def lookups_of(model: Any) -> list[Any]:
@@ -121,13 +122,6 @@ def _zeros(symbolic: Any) -> Any:
         getattr(symbolic, "type_spec", None), tf.RaggedTensorSpec
     )
     return tf.RaggedTensor.from_tensor(values, row_splits_dtype=tf.int64) if is_ragged else values
-
-
-def _is_embedding(layer: Any) -> bool:
-    return any(
-        kind.__name__ == "Embedding" and kind.__module__.startswith(("keras.", "tf_keras."))
-        for kind in type(layer).__mro__
-    )
 
 
 @contextmanager

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from sparktf.trainer.model.entries import Rows
+from sparktf.trainer.model.entries import RowIndices
 from sparktf.trainer.model.lookups import tables_of
 from sparktf.trainer.model.trackables import tensorflow_variable, value_of
 from sparktf.trainer.model.variable_names import VariableNames, each_once
@@ -52,13 +52,13 @@ def copy_whole(target: Sequence[Any], source: Sequence[Any]) -> None:
     copy_rows(target, source, rows, rows)
 
 
-def copy_rows(target: Sequence[Any], source: Sequence[Any], to: Rows, rows: Rows) -> None:
+def copy_rows(target: Sequence[Any], source: Sequence[Any], to: RowIndices, rows: RowIndices) -> None:
     """Gives some rows of a table the values of rows of another one; the others stay as they are.
 
     One shard after the other: all of a table twice may be too much.
 
     Args:
-        to: Rows of the target, of the row in `rows` each.
+        to: RowIndices of the target, of the row in `rows` each.
     """
     for place, shard in enumerate(target):
         mine = to % len(target) == place
@@ -70,7 +70,7 @@ def copy_rows(target: Sequence[Any], source: Sequence[Any], to: Rows, rows: Rows
         _assign(shard, value)
 
 
-def _by_shard(shards: Sequence[Any], rows: Rows) -> Iterator[tuple[Any, Any, Rows]]:
+def _by_shard(shards: Sequence[Any], rows: RowIndices) -> Iterator[tuple[Any, Any, RowIndices]]:
     """Yields each shard that has some of the rows, which of them, and where it has them."""
     for place, shard in enumerate(shards):
         at = rows % len(shards) == place

@@ -15,7 +15,7 @@ from sparktf.config.patience import WatchedMetric
 from sparktf.errors import PreflightError, TimeUpError
 from sparktf.results.keep import BEGUN, Evaluation, KeepRule, merged, metric_rule
 from sparktf.results.stopping import Stopped
-from sparktf.results.time_limit import Ending, Took, is_time_up, reserve_s
+from sparktf.results.time_limit import Ending, Took, is_time_up, no_time, reserve_s
 from sparktf.sequence import Stream
 from sparktf.trainer.model.learning_rate import LearningRate
 from sparktf.trainer.node.member import Member
@@ -119,7 +119,9 @@ class EpochEnd:
             TimeUpError: nothing is trained, and there is no time for it.
         """
         if self._limit is not None and not position.step and self._is_time_up(time.monotonic()):
-            raise TimeUpError(f"{self._limit.said} leaves no time to train: {self._limit.left_s:.0f} s were left")
+            left_s = self._limit.left_s - (time.monotonic() - self._member.place.began_s)
+            stated_s = self._train.reserve
+            raise TimeUpError(no_time(self._limit, left_s, stated_s, reserve_s(stated_s, self._took), {}))
         restore = self._member.place.spec.restore
         # Of an epoch that is begun, the metrics are to come; those of the one before were looked at when it began.
         is_between = restore is not None and not restore.cursor.rows and restore.cursor.epoch > 0

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import itertools
+import json
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 
-from sparktf.errors import LifecycleError
+from sparktf.errors import LifecycleError, StorageError
 from sparktf.feature import FeedLimits
 from sparktf.feed.arrays.aside import BadRow
 from sparktf.feed.arrays.columns import Columns
@@ -21,7 +22,7 @@ from sparktf.feed.sample import RowSample
 from sparktf.results.result import NodeInput
 from sparktf.rundir import trainer_name
 from sparktf.sequence import Stream
-from sparktf.trainer.node.bad_rows import BadRowFile
+from sparktf.storage.base import Storage
 from sparktf.trainer.node.intake import InHand, Intake
 from sparktf.trainer.node.place import Place
 from sparktf.trainer.node.position import Done, Position
@@ -166,3 +167,40 @@ class Input:
             read = self._intake.input(Stream.TRAIN)
         seconds = time.monotonic() - self._began_s
         return read.model_copy(update={"wait_s": feed.wait_s, "seconds": seconds})
+
+
+class BadRowFile:
+    """The file of the rows that a node has set aside, written when there is something new.
+
+    One JSON line for each row, or for rows in a row that cannot be read.
+    """
+
+    def __init__(self, storage: Storage, path: str, warn: Callable[[str], None]) -> None:
+        """Writes nothing yet.
+
+        Args:
+            warn: Told if the file could not be stored, which is no reason to stop.
+        """
+        self._storage = storage
+        self._path = path
+        self._warn = warn
+        self._lines: list[str] = []
+        self._stored = 0
+
+    def add(self, stream: Stream, epoch: int, rows: Sequence[BadRow]) -> None:
+        """Keeps rows for the next `flush`, which another thread may be in."""
+        for row in rows:
+            fields = {"stream": stream.value, "epoch": epoch, **row._asdict()}
+            self._lines.append(json.dumps(fields, ensure_ascii=False) + "\n")
+
+    def flush(self) -> None:
+        """Stores what was added; all of the file, since storages cannot append."""
+        count = len(self._lines)
+        if count == self._stored:
+            return
+        try:
+            self._storage.write_bytes(self._path, "".join(self._lines[:count]).encode())
+        except StorageError as e:
+            self._warn(f"the rows that were set aside are not stored: {e}")
+            return
+        self._stored = count

@@ -101,10 +101,6 @@ class Place:
         self.send(Action.READY, message)
         faulthandler.cancel_dump_traceback_later()
 
-    def take_save_request(self) -> bool:
-        """Returns whether the driver asked for a checkpoint since the last call."""
-        return self._reporter.take_save_request()
-
     def workers_now(self) -> dict[NodeId, WorkerPlace]:
         """Returns who the workers are, as far as the driver has told; at first those of the specification."""
         return self._first_workers | {place.node: place for place in self._reporter.workers}

@@ -21,7 +21,6 @@ from sparktf.wire.control import (
     Failed,
     Heartbeat,
     Progress,
-    SaveOrder,
     StopOrder,
     TrainerOrder,
     TrainerOrders,
@@ -59,8 +58,6 @@ class Reporter:
         self._loop: Positioned | None = None
         self._meter: Metered | None = None
         self._phase = "starting"
-        self._lock = threading.Lock()
-        self._save = False
         self._workers: tuple[WorkerPlace, ...] = ()
         self._finished, self._due = threading.Event(), threading.Event()
         self._thread = threading.Thread(target=self._run, name="heartbeat", daemon=True)
@@ -85,12 +82,6 @@ class Reporter:
     def enter(self, phase: str) -> None:
         """Has heartbeats say what this node is at."""
         self._phase = phase
-
-    def take_save_request(self) -> bool:
-        """Returns whether the driver asked for a checkpoint since the last call."""
-        with self._lock:
-            asked, self._save = self._save, False
-            return asked
 
     @property
     def workers(self) -> tuple[WorkerPlace, ...]:
@@ -155,9 +146,6 @@ class Reporter:
         match order:
             case StopOrder():
                 self._exit(0 if self._finished.is_set() else EXIT_STOPPED, "stopped by the driver")
-            case SaveOrder():
-                with self._lock:
-                    self._save = True
             case WorkersOrder():
                 self._workers = order.workers
 

@@ -117,7 +117,7 @@ class Saves:
         return self._policy.due_between(self._saved_step, step)
 
     def take_wish(self) -> bool:
-        """Returns whether a checkpoint was wished for since the last call: by time (the leader), or by the driver.
+        """Returns whether this node wishes for a checkpoint by time, as the leader does.
 
         A wish is there once. Where nothing was trained since the last checkpoint there is nothing to save, and whoever
         asked again would be told to save for ever: the time until the next one counts from now on, saved or not.
@@ -125,7 +125,7 @@ class Saves:
         due = self._place.leads and self._policy.due_by_time(time.monotonic())
         if due:
             self._rest()
-        return self._place.take_save_request() or due
+        return due
 
     def lack(self, position: Position) -> bool:
         """Whether the state at this position is not saved yet."""

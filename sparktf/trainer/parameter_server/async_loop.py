@@ -16,12 +16,12 @@ from sparktf.trainer.parameter_server.dispatch import (
     Abandon,
     Await,
     Course,
+    DispatchDecision,
     End,
     Pace,
     Rest,
     SaveNow,
     Send,
-    Step,
     decide,
     next_call_steps,
 )
@@ -235,7 +235,7 @@ class AsyncLoop:
     def _until_save(self) -> int | None:
         return None if self._next_save is None else self._next_save - self.position.step
 
-    def decide(self) -> Step:
+    def decide(self) -> DispatchDecision:
         """Returns what to do next."""
         self._follow_workers()
         self._save_asked = self._around.take_save_wish() or self._save_asked
@@ -257,7 +257,7 @@ class AsyncLoop:
         drain_s = max(KNOBS.drain_s, 3 * self._tempo.slowest_s)
         return decide(course, Pace(self._settings.batch_size, self._tempo.call_steps, drain_s))
 
-    def do(self, step: Step) -> None:
+    def do(self, step: DispatchDecision) -> None:
         """Does what `decide` has returned."""
         if isinstance(step, Rest):
             self._rests_since = self._rests_since or time.monotonic()

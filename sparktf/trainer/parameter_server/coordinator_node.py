@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import importlib
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from typing import Any
 
 from sparktf.errors import ModelContractError, ModelError
+from sparktf.feature import FeedSpec
 from sparktf.sequence import Stream
 from sparktf.trainer.model.large_tables import on_large_tables
+from sparktf.trainer.model.model import UserModel
+from sparktf.trainer.model.tensors import example
+from sparktf.trainer.model.tracing import traced
 from sparktf.trainer.model.trackables import count_atomically, flavour_of, models_in, tensorflow_variable, weights_of
 from sparktf.trainer.node.low_level import LowLevelNode
 from sparktf.trainer.node.member import Member
@@ -16,8 +21,7 @@ from sparktf.trainer.node.position import Position
 from sparktf.trainer.parameter_server.accounts import epoch_done, rows_to_train
 from sparktf.trainer.parameter_server.async_loop import MANY
 from sparktf.trainer.parameter_server.checkpoint.checkpoint_in_parts import ShardedCheckpoint
-from sparktf.trainer.parameter_server.checkpoint.servers import Servers
-from sparktf.trainer.parameter_server.local_copy import local_copy
+from sparktf.trainer.parameter_server.checkpoint.servers import Servers, server_of
 from sparktf.trainer.parameter_server.membership.connect import Connection
 from sparktf.trainer.parameter_server.meter import ProcessMeter
 from sparktf.trainer.parameter_server.scheduling import Scheduling
@@ -133,3 +137,26 @@ class CoordinatorNode(LowLevelNode):
 def _weights(objects: Iterable[Any]) -> list[Any]:
     """Returns the tf.Variables of the models among some objects."""
     return [tensorflow_variable(variable) for model in models_in(objects) for variable in model.variables]
+
+
+def local_copy(model: Any, spec: FeedSpec) -> UserModel:
+    """Returns a model whose variables are in this process: a copy, or itself if they are already.
+
+    Raises:
+        ModelContractError: Keras cannot copy it.
+    """
+    given = UserModel.wrap(model, spec)
+    if all(server_of(variable) is None for variable in given.variables()):
+        return given
+    try:
+        copy = UserModel.wrap(importlib.import_module(given.flavour).models.clone_model(model), spec)
+        traced(lambda: copy.model(copy.layout.x(example(spec)), training=False))
+    except (TypeError, ValueError, NotImplementedError) as error:
+        raise ModelContractError(
+            f"node.export: Keras cannot copy the model from the parameter servers ({error}): export one that you have "
+            "made outside of node.strategy.scope() and given its weights"
+        ) from error
+    # One variable after the other: all of them twice may be too much.
+    for target, source in zip(copy.model.weights, model.weights, strict=True):
+        target.assign(source)
+    return copy

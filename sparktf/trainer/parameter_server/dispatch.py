@@ -92,10 +92,10 @@ class End(NamedTuple):
     """The epoch is over, or the run."""
 
 
-Step = Send | Await | Rest | Abandon | SaveNow | End
+DispatchDecision = Send | Await | Rest | Abandon | SaveNow | End
 
 
-def decide(course: Course, pace: Pace) -> Step:
+def decide(course: Course, pace: Pace) -> DispatchDecision:
     """Returns what to do next; it is asked again after each step, and whenever something has come back."""
     spare, count = course.spare, len(course.budgets)
     if course.is_over or course.is_save_due:

@@ -9,17 +9,18 @@ from typing import Any
 import tensorflow as tf
 
 from sparktf.errors import ModelError
+from sparktf.feature import FeedSpec
 from sparktf.topology import NodeId
+from sparktf.trainer.model.tensors import Layout, Tensors, rows_of
 from sparktf.trainer.node.member import Member
 from sparktf.trainer.node.position import Done, Position
 from sparktf.trainer.parameter_server.async_loop import AsyncLoop, AsyncLoopSettings, CountRows
 from sparktf.trainer.parameter_server.dispatch import IN_FLIGHT, End, Send
 from sparktf.trainer.parameter_server.fetching import Executions, Result
 from sparktf.trainer.parameter_server.membership.connect import Connection
-from sparktf.trainer.parameter_server.scheduled import ScheduledFunction
 from sparktf.trainer.parameter_server.tally import LastReceipt, Tally
 from sparktf.trainer.parameter_server.telling import Telling
-from sparktf.trainer.parameter_server.update.packing import asked_for
+from sparktf.trainer.parameter_server.update.packing import asked_for, bring_rows, mark_trained
 from sparktf.wire.control import WorkerPlace
 
 
@@ -140,3 +141,50 @@ class Scheduling:
         """See `Surroundings`."""
         del position
         self._member.place.enter("training")
+
+
+class BatchesOfRows:
+    """Implements `sparktf.node.Rows`."""
+
+    def __init__(self, layout: Layout, rows: Tensors, count: Any, batch_size: int) -> None:
+        self.count = count
+        self.batches = (count + batch_size - 1) // batch_size
+        self._layout = layout
+        self._rows = rows
+        self._batch_size = batch_size
+
+    @tf.autograph.experimental.do_not_convert  # type: ignore[untyped-decorator]
+    def batch(self, number: Any) -> tuple[Any, ...]:
+        """See `sparktf.node.Rows`."""
+        start = tf.cast(number, tf.int64) * self._batch_size
+        return self._layout.batch(rows_of(self._rows, start, tf.minimum(start + self._batch_size, self.count)))
+
+
+class ScheduledFunction:
+    """A function of the user's, to be scheduled in place of it: it takes rows before, and marks them trained after.
+
+    Attributes:
+        traced: Takes what is asked for (`packing.asked_for`) and the user's own arguments; returns receipts as JSON,
+            the number of rows, and what the user's function returns.
+    """
+
+    def __init__(self, function: Callable[..., Any], spec: FeedSpec, batch_size: int) -> None:
+        # AutoGraph is for the user's code alone.
+        self.traced = tf.function(self._run, autograph=False)
+        is_traced = isinstance(function, tf.types.experimental.GenericFunction)
+        self._function = function if is_traced else tf.function(function)
+        self._spec = spec
+        self._layout = Layout(spec)
+        self._batch_size = batch_size
+
+    def _run(self, asked: Any, *args: Any) -> tuple[Any, Any, Any]:
+        rows, count, take = bring_rows(self._spec, asked)
+        value = self._function(BatchesOfRows(self._layout, rows, count, self._batch_size), *args)
+        with tf.control_dependencies(_effects()):
+            return mark_trained(take, tf.zeros(1), tf.zeros(0, tf.int64)), count, value
+
+
+def _effects() -> Sequence[Any]:
+    """Returns all operations so far of the graph that is being made that do more than return something."""
+    operations = tf.compat.v1.get_default_graph().get_operations()
+    return [operation for operation in operations if operation.op_def is None or operation.op_def.is_stateful]

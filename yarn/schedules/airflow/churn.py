@@ -15,7 +15,7 @@ SPARKTF = "/opt/churn/.venv/bin/sparktf"
 DEPLOY = "echo deploy the model of {{ ds }}"
 
 DEFAULTS = {
-    # Tries after the first, of what the table of docs/scheduling.md says to retry; nothing else is retried.
+    # Tries after the first, of what the table of docs/nights/scheduling.md says to retry; nothing else is retried.
     "retries": 5,
     "retry_delay": timedelta(minutes=10),
     "on_failure_callback": tell("ml-team@example.org", "data-team@example.org"),

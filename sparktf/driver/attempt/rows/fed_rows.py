@@ -78,13 +78,13 @@ class FedRows:
         wanted: Epochs that Spark is to feed, and nobody has begun to; whoever begins one takes it out.
     """
 
-    def __init__(self, leases: LeaseBooks) -> None:
+    def __init__(self, leases: LeaseBooks, ledger: Ledger | None = None) -> None:
         """Knows of nothing yet.
 
         Args:
             leases: What is trained, where workers tell of it by receipts.
         """
-        self.ledger: Ledger | None = None
+        self.ledger = ledger
         self.wanted: list[Epoch] = []
         self._leases = leases
         self._claims = Claims()

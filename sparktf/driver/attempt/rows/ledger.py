@@ -80,12 +80,14 @@ class Ledger:
         """Knows of no split yet.
 
         Args:
+            places: Of all nodes; who takes no rows of any stream is left out.
             takers: Which nodes take the rows of a stream. Default: all take those of any.
             expected: Rows of the splits of the training stream in `epoch` that the checkpoint knew.
             rebalance: Whether a node that has run dry takes rows from others.
         """
         self.moved_s = clock()
-        self._places = dict(places)
+        fed = set(places).intersection(*[set().union(*takers.values())] if takers else [])
+        self._places = {node: place for node, place in places.items() if node in fed}
         self._clock = clock
         self._expected = (Stream.TRAIN, epoch), expected
         self._rebalance = rebalance

@@ -26,10 +26,9 @@ from sparktf.knobs import KNOBS
 from sparktf.topology import NodeId
 from sparktf.trainer.node.place import Place
 from sparktf.trainer.node.report import say
-from sparktf.trainer.parameter_server.membership.doors import Door
+from sparktf.trainer.parameter_server.membership.doors import Door, StandIns
 from sparktf.trainer.parameter_server.membership.knocking import Answer, all_answer, knock
 from sparktf.trainer.parameter_server.membership.seats import Call, Seat, are_filled, is_cut_off, is_given_up, seat
-from sparktf.trainer.parameter_server.membership.stand_ins import StandIns
 from sparktf.wire.control import WorkerPlace
 
 _KNOWN = "2.21."

@@ -1,4 +1,4 @@
-"""What an exit code of sparktf is to Airflow: docs/scheduling.md has the table."""
+"""What an exit code of sparktf is to Airflow: docs/nights/scheduling.md has the table."""
 
 from __future__ import annotations
 

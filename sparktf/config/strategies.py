@@ -1,0 +1,41 @@
+"""What each strategy means: one table, whose columns are asked. Nobody asks which strategy it is."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+Strategy = Literal["single", "mirrored", "multi_worker_mirrored", "parameter_server"]
+
+
+@dataclass(frozen=True, slots=True)
+class StrategyTraits:
+    """What a strategy means for the gang and its updates.
+
+    Attributes:
+        several_workers: `cluster.workers` nodes train; else one.
+        splits_devices: A node trains on each of `cluster.devices`; else on one.
+        has_servers: `cluster.ps` nodes hold the variables, and one more node coordinates.
+        updates_together: All workers make every update together, each bringing its share of the rows; else each makes
+            updates of its own, and waits for none.
+        outlives_losses: An attempt goes on when a worker is lost, and another takes its place.
+        steps_per_call: Updates of a call into TensorFlow, or of a worker's execution, where the user does not say.
+    """
+
+    several_workers: bool = False
+    splits_devices: bool = False
+    has_servers: bool = False
+    updates_together: bool = True
+    outlives_losses: bool = False
+    steps_per_call: int = 32
+
+
+STRATEGIES: Mapping[Strategy, StrategyTraits] = {
+    "single": StrategyTraits(),
+    "mirrored": StrategyTraits(splits_devices=True),
+    "multi_worker_mirrored": StrategyTraits(several_workers=True),
+    "parameter_server": StrategyTraits(
+        several_workers=True, has_servers=True, updates_together=False, outlives_losses=True, steps_per_call=256
+    ),
+}

@@ -1,0 +1,51 @@
+"""What a checkpoint tells of the run before it, for whoever goes on from there."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pydantic import ConfigDict
+
+from sparktf.message import Message
+from sparktf.results.carried import Carried
+from sparktf.results.keep import EpochLoss, Evaluation, KeepRule
+from sparktf.results.result import EpochRows
+
+_ALWAYS = frozenset({"epochs", "set_aside", "replayed"})
+
+
+class CheckpointRecord(Message):
+    """The books of a run at a checkpoint: stored in its manifest, as `extra`.
+
+    Attributes:
+        epochs: Accounts of the epochs before its position.
+        splits: Rows of the splits that Spark has fed of this epoch, by their numbers; None where it feeds nothing.
+        set_aside: Bad rows of this epoch that were skipped.
+        replayed: Rows of this epoch that may have been trained twice.
+        validation: What is known of the weights up to this step, whose own evaluation may still be under way.
+        training: The training loss of the epochs before, where trainers tell it.
+        loss: That of this epoch's rows so far.
+        keep: By what the best of the evaluated weights are known, if they are kept.
+        carried: What the weights were begun with, if those were another run's.
+    """
+
+    model_config = ConfigDict(extra="ignore")  # what a later version stores besides
+
+    epochs: tuple[EpochRows, ...] = ()
+    splits: dict[int, int] | None = None
+    set_aside: int = 0
+    replayed: int = 0
+    validation: tuple[Evaluation, ...] = ()
+    training: tuple[Evaluation, ...] = ()
+    loss: EpochLoss = EpochLoss()
+    keep: KeepRule | None = None
+    carried: Carried | None = None
+
+    def stored(self) -> dict[str, Any]:
+        """Returns it for a manifest: what there is nothing to tell of is left out."""
+        empty = CheckpointRecord()
+        return {
+            name: value
+            for name, value in self.model_dump().items()
+            if name in _ALWAYS or getattr(self, name) != getattr(empty, name)
+        }

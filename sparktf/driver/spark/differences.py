@@ -1,0 +1,53 @@
+"""What differs between the versions of Spark: the one file that asks which one this is.
+
+All else calls its functions, and is the same on each Spark. It imports no pyspark before it is asked for that of this
+process: a submitting one has none to ask.
+"""
+
+from __future__ import annotations
+
+import importlib
+import re
+from pathlib import Path
+
+from sparktf.errors import PreflightError
+
+FIRST_JAVA = 17
+"""What Spark runs on, and any newer Java."""
+
+_FIRST, _NEXT = (4, 1), (5, 0)
+_CORE = re.compile(r"spark-core_[\d.]+-(\d[\w.]*?)\.jar")
+
+
+def check_pyspark() -> None:
+    """Refuses the Spark of this process where sparktf does not run on it, before an import of its parts fails.
+
+    Raises:
+        PreflightError: it is too old or too new.
+        ImportError: there is none.
+    """
+    if complaint := spark_complaint(importlib.import_module("pyspark").__version__):
+        raise PreflightError(complaint)
+
+
+def check_spark(home: Path) -> None:
+    """Refuses another Spark than those supported; one that does not say which it is may be one.
+
+    Args:
+        home: Its folder.
+
+    Raises:
+        PreflightError: it is too old or too new.
+    """
+    jar = next(home.glob("jars/spark-core_*.jar"), None)
+    found = _CORE.search(jar.name) if jar is not None else None
+    if found is not None and (complaint := spark_complaint(found[1], str(home))):
+        raise PreflightError(complaint)
+
+
+def spark_complaint(version: str, who: str = "this") -> str | None:
+    """Returns why a Spark will not do, None where it will."""
+    found = re.match(r"(\d+)\.(\d+)", version)
+    if found is not None and _FIRST <= (int(found[1]), int(found[2])) < _NEXT:
+        return None
+    return f"{who} is Spark {version}, and sparktf runs on 4.1 and newer 4.x: name another in SPARK_HOME"

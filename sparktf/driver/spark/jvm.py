@@ -1,0 +1,152 @@
+"""The driver's JVM, as far as sparktf asks it for what PySpark does not offer.
+
+py4j's privates, Scala's collections and the classes behind the gateway stand here and in the two files beside:
+`jvm_executors` (the scheduler's executors and tasks) and `jvm_plans` (what a DataFrame is made of). All else calls
+their functions. A release of Spark with other insides is met here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, TypeAlias
+
+from pyspark import SparkContext
+from pyspark.sql import SparkSession
+
+Java: TypeAlias = Any
+"""An object of the JVM."""
+
+
+def start_jvm() -> None:
+    """Has PySpark start the JVM, or find the one of spark-submit, before there is a session."""
+    SparkContext._ensure_initialized()
+
+
+def java() -> Java:
+    """Returns the names of the JVM's packages; for the files beside this one alone."""
+    return SparkContext._jvm
+
+
+def scala_context(context: SparkContext) -> Java:
+    """Returns the SparkContext behind PySpark's; for the files beside this one alone."""
+    jsc: Any = context._jsc
+    return jsc.sc()
+
+
+def as_java(collection: Java) -> Java:
+    """Returns a collection of Scala's as py4j reads it: a sequence as a list, a map as a dict."""
+    return java().scala.jdk.javaapi.CollectionConverters.asJava(collection)
+
+
+def as_scala(values: list[str]) -> Java:
+    """Returns values as a sequence of Scala's."""
+    return java().scala.jdk.javaapi.CollectionConverters.asScala(values).toSeq()
+
+
+def empty_map() -> Java:
+    """Returns Scala's immutable map without entries."""
+    return getattr(getattr(java().scala.collection.immutable, "Map$"), "MODULE$").empty()
+
+
+def elements(sequence: Java) -> Iterator[Java]:
+    """Yields what is in a sequence of Scala's."""
+    return (sequence.apply(i) for i in range(sequence.size()))
+
+
+def class_of(value: Java) -> str:
+    """Returns the full name of an object's class."""
+    return str(value.getClass().getName())
+
+
+def has_class(name: str) -> bool:
+    """Whether Spark finds a class."""
+    return bool(java().org.apache.spark.util.Utils.classIsLoadable(name))
+
+
+def has_resource(name: str) -> bool:
+    """Whether Spark finds a file where it looks for classes."""
+    return java().org.apache.spark.util.Utils.getContextOrSparkClassLoader().getResource(name) is not None
+
+
+def log_source() -> str:
+    """Returns the address of the file by which the JVM's log is configured, "" where there is none."""
+    context = java().org.apache.logging.log4j.LogManager.getContext(False)
+    return str(context.getConfiguration().getConfigurationSource().getLocation() or "")
+
+
+def ignore_interrupts() -> None:
+    """Makes the JVM deaf to SIGINT."""
+    signals = java().sun.misc
+    signals.Signal.handle(signals.Signal("INT"), signals.SignalHandler.SIG_IGN)
+
+
+def set_property_once(name: str, value: str) -> None:
+    """Sets a property of the JVM where nobody has set it."""
+    system = java().java.lang.System
+    if system.getProperty(name) is None:
+        system.setProperty(name, value)
+
+
+def iceberg_reads_in_order() -> bool:
+    """Whether Iceberg reads manifests on one thread; it must be there."""
+    return not java().org.apache.iceberg.SystemConfigs.SCAN_THREAD_POOL_ENABLED.value()
+
+
+def application_attempt(spark: SparkSession) -> str:
+    """Returns which attempt of its application this is, as the cluster manager counts them; "" where none does."""
+    attempt = scala_context(spark.sparkContext).applicationAttemptId()
+    return str(attempt.get()) if attempt.isDefined() else ""
+
+
+def end_application(spark: SparkSession, exit_code: int) -> None:
+    """Stops the application with an exit code.
+
+    Raises:
+        Py4JError, OSError: the JVM is gone, or on its way.
+    """
+    scala_context(spark.sparkContext).stop(exit_code)
+
+
+def is_stopped(context: SparkContext) -> bool:
+    """Whether the application has ended.
+
+    Raises:
+        Py4JError, OSError: the JVM is gone.
+    """
+    return bool(scala_context(context).isStopped())
+
+
+def hadoop_xml(spark: SparkSession) -> str:
+    """Returns the JVM's Hadoop configuration as files and `spark.hadoop.*` make it: XML; one call over py4j."""
+    # hdfs-site.xml is only read once the JVM has had to do with HDFS.
+    java().org.apache.hadoop.hdfs.HdfsConfiguration.init()
+    writer = java().java.io.StringWriter()
+    _hadoop(spark).writeXml(writer)
+    return str(writer.toString())
+
+
+def default_file_system(spark: SparkSession) -> str:
+    """Returns the address of the file system of paths that name none."""
+    return str(_hadoop(spark).get("fs.defaultFS"))
+
+
+def printed_blocks(spark: SparkSession, folder: str) -> Iterator[tuple[str, str]]:
+    """Yields the names of a folder's files, and where their blocks lie: a printed array of Hadoop's BlockLocation.
+
+    Raises:
+        Py4JError: the file system cannot be asked.
+    """
+    path = java().org.apache.hadoop.fs.Path(folder)
+    entries = path.getFileSystem(_hadoop(spark)).listLocatedStatus(path)
+    while entries.hasNext():
+        entry = entries.next()
+        if entry.isFile():
+            # One call for all blocks of a file: each crossing to the JVM costs more than reading its answer. (For
+            # java.util.Arrays.toString, py4j finds no overload that takes this array.)
+            text = str(java().org.apache.commons.lang3.ArrayUtils.toString(entry.getBlockLocations()))
+            yield str(entry.getPath().getName()), text
+
+
+def _hadoop(spark: SparkSession) -> Java:
+    jsc: Any = spark.sparkContext._jsc
+    return jsc.hadoopConfiguration()

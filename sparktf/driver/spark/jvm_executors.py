@@ -1,0 +1,114 @@
+"""What Spark's scheduler in the JVM knows of executors and tasks, and what it is asked for."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+from pyspark import SparkContext
+from pyspark.sql import SparkSession
+
+from sparktf.driver.spark.jvm import Java, as_java, as_scala, empty_map, scala_context
+
+_DRIVER = "driver"
+_DEFAULT_PROFILE = 0
+"""Id of the default ResourceProfile."""
+
+_LOOKED_AT = 100
+"""Of so many tasks of a stage."""
+
+_LISTENED_MS = 2_000
+"""So long Spark may take to note which task has failed."""
+
+
+class ExecutorSummary(NamedTuple):
+    """An executor as Spark's status store has it.
+
+    Attributes:
+        address: Host and port.
+        log: Address of its standard error, "" where the cluster manager serves no logs.
+        active: Whether it is there.
+        reason: Why it is not there any more; None where it is, or where Spark does not say.
+        tasks: How many run on it now.
+    """
+
+    id: str
+    address: str
+    log: str
+    active: bool
+    reason: str | None
+    tasks: int
+
+
+def executor_summaries(spark: SparkSession) -> list[ExecutorSummary]:
+    """Returns the executors that the application has and had, the driver left out.
+
+    Raises:
+        Py4JError: the JVM does not answer.
+    """
+    store = scala_context(spark.sparkContext).statusStore()
+    return [_summary(summary) for summary in as_java(store.executorList(False)) if summary.id() != _DRIVER]
+
+
+def _summary(summary: Java) -> ExecutorSummary:
+    active, reason = bool(summary.isActive()), summary.removeReason()
+    return ExecutorSummary(
+        id=str(summary.id()),
+        address=str(summary.hostPort()),
+        log=str(as_java(summary.executorLogs()).get("stderr") or ""),
+        active=active,
+        reason=str(reason.get()) if not active and reason.isDefined() else None,
+        tasks=int(summary.activeTasks()),
+    )
+
+
+def request_total(spark: SparkSession, total: int, hosts: Sequence[str], cores: int) -> None:
+    """Asks the cluster manager for executors until there are `total`, the new ones on these hosts if it can be had.
+
+    This goes to the scheduler's backend: what SparkContext offers in its place, `requestTotalExecutors`, hands on its
+    map of hosts the wrong way round, and asks for no host at all.
+
+    Args:
+        hosts: One entry for each executor that is wanted there.
+        cores: Of an executor: the backend counts tasks, one for each core.
+
+    Raises:
+        Py4JError: this Spark has another interface.
+    """
+    empty = empty_map()
+    tasks = empty
+    for host in dict.fromkeys(hosts):
+        tasks = tasks.updated(host, hosts.count(host) * cores)
+    scala_context(spark.sparkContext).schedulerBackend().requestTotalExecutors(
+        empty.updated(_DEFAULT_PROFILE, total),
+        empty.updated(_DEFAULT_PROFILE, len(hosts) * cores),
+        empty.updated(_DEFAULT_PROFILE, tasks),
+    )
+
+
+def kill_executor(spark: SparkSession, executor: str) -> None:
+    """Gives the cluster manager an executor back, which asks for no other in its place.
+
+    Raises:
+        Py4JError: the JVM does not answer.
+    """
+    adjust_target, count_failures, force = True, False, True
+    backend = scala_context(spark.sparkContext).schedulerBackend()
+    backend.killExecutors(as_scala([executor]), adjust_target, count_failures, force)
+
+
+def failed_tasks(context: SparkContext, group: str) -> Iterator[str]:
+    """Yields where tasks of a job have failed: "host (executor 1)".
+
+    Args:
+        group: Of the job.
+
+    Raises:
+        Py4JError, OSError: the JVM is too busy, or gone.
+    """
+    scala_context(context).listenerBus().waitUntilEmpty(_LISTENED_MS)
+    jobs = [context.statusTracker().getJobInfo(job) for job in context.statusTracker().getJobIdsForGroup(group)]
+    for stage in [stage for job in jobs if job is not None for stage in job.stageIds]:
+        for task in as_java(scala_context(context).statusStore().taskList(stage, 0, _LOOKED_AT)):
+            if task.status() == "FAILED":
+                yield f"{task.host()} (executor {task.executorId()})"

@@ -1,0 +1,197 @@
+"""Spark's masters, one class of each kind: what a run asks of the one that it runs on, or is submitted to.
+
+All else asks a `Master`, and never what its address looks like. Pure: a submission asks as well, which has no Spark.
+How a submission follows and ends what it has submitted is said in `sparktf.submit.cluster_manager`.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import ClassVar
+
+from sparktf.config.job import JobConfig
+from sparktf.config.nodes import NodeMemory
+from sparktf.driver.spark.encryption import check_encryption
+from sparktf.driver.spark.yarn_memory import check_overhead
+from sparktf.driver.spark.yarn_settings import executors_at_first, protection, yarn_settings
+
+HERE = "local[*]"
+"""What Spark takes where nobody names a master: all cores of this machine."""
+
+_LOCAL = re.compile(r"^local(?:\[(\d+|\*)(?:\s*,\s*\d+)?\])?$")
+_LOCAL_CLUSTER = re.compile(r"^local-cluster\[\s*(\d+)\s*,\s*(\d+)\s*,\s*(\d+)\s*\]$")
+
+
+@dataclass(frozen=True, slots=True)
+class Master:
+    """A master, by default one that starts the executors it is configured for, on hosts of its own, and that is all.
+
+    Attributes:
+        url: As Spark is given it.
+    """
+
+    url: str
+
+    runs_in_driver: ClassVar[bool] = False
+    """Whether tasks run in the driver's own JVM, which has no executors."""
+
+    one_machine: ClassVar[bool] = False
+    """Whether all executors run on the driver's machine."""
+
+    grants_executors: ClassVar[bool] = False
+    """Whether executors can be asked for while the application runs, and on which hosts."""
+
+    unpacks_archives: ClassVar[bool] = False
+    """Whether it brings a packed environment to its executors, and unpacks it in their folders."""
+
+    keeps_drivers: ClassVar[bool] = False
+    """Whether a driver in cluster mode goes on where the process that has submitted it ends."""
+
+    def slots(self, executor_cores: int) -> Slots:
+        """Returns the slots that an application would have, started from this machine.
+
+        Args:
+            executor_cores: Of each executor, where the master itself does not say.
+        """
+        return Slots(self, None, executor_cores)
+
+    def place(self, conf: Mapping[str, str]) -> str:
+        """Returns where a gang runs, for people.
+
+        Args:
+            conf: Spark's settings, as the application has them.
+        """
+        return self.url
+
+    def check_memory(self, conf: Mapping[str, str], node: NodeMemory) -> None:
+        """Refuses executors that have no room for a trainer, where the master holds them to what they have asked for.
+
+        Args:
+            conf: Spark's settings, as the application has them.
+            node: Of the gang's largest process.
+
+        Raises:
+            PreflightError: with the setting that would do.
+        """
+
+    def has_executor(self, container: str, log: str) -> bool:
+        """Whether an executor is the one in a container, by the address of its log."""
+        return False
+
+    # ---- a submission ----
+
+    def executors(self, config: JobConfig) -> int:
+        """Returns how many executors an application that trains starts with."""
+        return config.cluster.nodes
+
+    def settings(self, config: JobConfig, *, trains: bool) -> dict[str, str]:
+        """Returns the settings of Spark's that a submission to it needs besides those of all masters."""
+        return {}
+
+    def check_security(self, config: JobConfig) -> None:
+        """Refuses what preflight would refuse in the driver.
+
+        Raises:
+            PreflightError: the run would go below what Spark protects.
+        """
+
+
+@dataclass(frozen=True, slots=True)
+class Slots:
+    """The places for tasks that an application has or will have.
+
+    Attributes:
+        executors: 1 where the driver is the only executor; None if unknown or open.
+        cores: Of each.
+    """
+
+    master: Master
+    executors: int | None
+    cores: int
+
+    @property
+    def total(self) -> int | None:
+        return None if self.executors is None else self.executors * self.cores
+
+
+@dataclass(frozen=True, slots=True)
+class Local(Master):
+    """`local[n]`: threads of the driver's JVM."""
+
+    runs_in_driver: ClassVar[bool] = True
+    one_machine: ClassVar[bool] = True
+
+    def slots(self, executor_cores: int) -> Slots:
+        """Returns as many as its address names."""
+        found = _LOCAL.match(self.url)
+        named = (found and found.group(1)) or "1"
+        return Slots(self, 1, len(os.sched_getaffinity(0)) if named == "*" else int(named))
+
+
+@dataclass(frozen=True, slots=True)
+class LocalCluster(Master):
+    """`local-cluster[executors,cores,MiB]`: JVMs of this machine."""
+
+    one_machine: ClassVar[bool] = True
+
+    def slots(self, executor_cores: int) -> Slots:
+        """Returns as many as its address names."""
+        found = _LOCAL_CLUSTER.match(self.url)
+        if found is None:
+            return Slots(self, None, executor_cores)
+        return Slots(self, int(found.group(1)), int(found.group(2)))
+
+
+@dataclass(frozen=True, slots=True)
+class Standalone(Master):
+    """`spark://host:port`, and each master of which nothing more is known."""
+
+
+@dataclass(frozen=True, slots=True)
+class Yarn(Master):
+    """`yarn`: containers, for which a ResourceManager is asked."""
+
+    grants_executors: ClassVar[bool] = True
+    unpacks_archives: ClassVar[bool] = True
+    keeps_drivers: ClassVar[bool] = True
+
+    def place(self, conf: Mapping[str, str]) -> str:
+        """Returns the queue, too."""
+        return f"{self.url}, queue {conf.get('spark.yarn.queue', 'default')}"
+
+    def check_memory(self, conf: Mapping[str, str], node: NodeMemory) -> None:
+        """Looks at the overhead: YARN ends a container that takes more than it has asked for."""
+        check_overhead(conf, node)
+
+    def has_executor(self, container: str, log: str) -> bool:
+        """Whether it is in the container, whose id stands in the address of its log."""
+        return bool(container) and container in log
+
+    def executors(self, config: JobConfig) -> int:
+        """Returns one, the fewest that Spark starts with, where the driver asks for the others later."""
+        return executors_at_first(config)
+
+    def settings(self, config: JobConfig, *, trains: bool) -> dict[str, str]:
+        """Returns memory, queue, attempts and losses, and what closes network and disks."""
+        return yarn_settings(config, trains=trains)
+
+    def check_security(self, config: JobConfig) -> None:
+        """Compares `security.tls` with what a submission sets."""
+        check_encryption({**protection(config), **config.submit.conf}, config.security.tls)
+
+
+def master_of(url: str) -> Master:
+    """Returns the master at an address, as Spark is given it."""
+    if _LOCAL.match(url):
+        return Local(url)
+    if _LOCAL_CLUSTER.match(url):
+        return LocalCluster(url)
+    return Yarn(url) if url.startswith("yarn") else Standalone(url)
+
+
+def master_to_submit_to(config: JobConfig) -> Master:
+    """Returns the master of `submit.master`."""
+    return master_of(config.submit.master)

@@ -1,0 +1,82 @@
+"""What a submission asks of YARN: executors, containers, and the settings of Spark's that go with them."""
+
+from __future__ import annotations
+
+from sparktf.config.job import JobConfig
+from sparktf.driver.spark.encryption import AUTHENTICATE, ENCRYPT
+from sparktf.driver.spark.yarn_memory import Container, driver_container, executor_container, settled
+from sparktf.knobs import KNOBS
+
+LOSSES = 32
+"""So often a node may be lost while its attempt goes on, before Spark gives up all of them: each time, its agent's task
+fails. Spark's own number is 4. Whatever fails in `prepare` on the executors is tried as often, so it is not more."""
+
+_LOST_OF_NODE = 2
+"""So many lost executors for each node Spark allows an application by itself, and 3 at least."""
+
+
+def executors_at_first(config: JobConfig) -> int:
+    """Returns how many executors the application starts with: one for each node.
+
+    Only one, the fewest that Spark starts with, where the driver asks for the others at the hosts of the data, which
+    it does not know before, or once the data is there.
+    """
+    asks_later = config.cluster.placement == "data" or config.data.ready is not None
+    return 1 if asks_later else config.cluster.nodes
+
+
+def containers(config: JobConfig) -> tuple[Container, ...]:
+    """Returns the containers that YARN is asked for, one of each kind."""
+    submit = config.submit
+    found = [_executor(config)]
+    if submit.deploy_mode == "cluster":
+        found.append(driver_container(submit.driver_memory_mib))
+    return tuple(settled(container, submit.conf) for container in found)
+
+
+def yarn_settings(config: JobConfig, *, trains: bool) -> dict[str, str]:
+    """Returns the settings of Spark's that YARN needs besides those of all masters.
+
+    Args:
+        trains: Whether the job holds a gang, of which executors may be lost.
+    """
+    submit = config.submit
+    overheads = {"spark.executor.memoryOverhead": _executor(config).overhead_mib}
+    # On this machine, a second ApplicationMaster would wait in vain for a driver that has failed.
+    attempts = 1
+    if submit.deploy_mode == "cluster":
+        overheads["spark.driver.memoryOverhead"] = driver_container(submit.driver_memory_mib).overhead_mib
+        attempts = submit.max_app_attempts
+    return {
+        **{key: f"{mib}m" for key, mib in overheads.items()},
+        "spark.yarn.queue": submit.queue,
+        "spark.yarn.tags": f"sparktf,{config.name}",
+        "spark.yarn.maxAppAttempts": str(attempts),
+        **(_losses(config) if trains else {}),
+        "spark.hadoop.yarn.resourcemanager.connect.max-wait.ms": f"{KNOBS.resource_manager_wait_s * 1000:.0f}",
+        **protection(config),
+    }
+
+
+def _executor(config: JobConfig) -> Container:
+    submit = config.submit
+    return executor_container(submit.executor_memory_mib, config.cluster.node_memory, submit.executor_cores)
+
+
+def _losses(config: JobConfig) -> dict[str, str]:
+    """Returns how many executors may be lost: Spark would count those that it starts with."""
+    losses = config.cluster.nodes * (LOSSES if config.cluster.outlives_losses else _LOST_OF_NODE)
+    return {"spark.executor.maxNumFailures": str(max(losses, 3))}
+
+
+def protection(config: JobConfig) -> dict[str, str]:
+    """Returns what closes Spark's network and disks; YARN brings the application's secret to its containers itself."""
+    if config.submit.conf.get(AUTHENTICATE, "").lower() == "false":
+        return {}  # Spark encrypts nothing without it, and refuses to be asked
+    return {
+        AUTHENTICATE: "true",
+        ENCRYPT: "true",
+        "spark.io.encryption.enabled": "true",
+        # The NodeManager's own service would have to know of it, and is there for dynamic allocation.
+        "spark.shuffle.service.enabled": "false",
+    }
