@@ -109,6 +109,11 @@ test-more: java $(VENV)/.dev ## What make test leaves out, since other tests tel
 	@rm -f $(REPORTS_MORE)
 	@code=0; $(AT_ONCE) MORE=1 $(SUITES_MORE) || code=$$?; $(PY) tests/slowest.py $(REPORTS_MORE); exit $$code
 
+# In no other target: the real package does not change. `make test` compares ours with what it has answered.
+.PHONY: peers
+peers: java $(VENV)/.dev $(CONNECTORS)/.installed ## Ask the real TensorFlowOnSpark again what its scripts do, and record it
+	@PYTHONPATH=tests $(PY) -m integration.peers
+
 # In no other target: it takes a night.
 .PHONY: flaky
 flaky: java $(VENV)/.dev ## Suites again and again on a busy machine: which tests failed, and how often; N=20 SUITE="trainer-others fuzz"

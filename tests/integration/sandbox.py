@@ -93,9 +93,17 @@ class Sandbox:
             made.mkdir(parents=True)
         # Executors of local-cluster work in SPARK_HOME/work: a home made of links keeps them out of the installation.
         spark = Path(pyspark.__file__).parent if packages is None else packages / "pyspark"
+        self._spark_python = spark / "python"
         for part in spark.iterdir():
-            if part.name != "work":
+            if part.name not in ("work", "python"):
                 (self._home / part.name).symlink_to(part)
+
+    def bring_zip(self) -> None:
+        """Has Python workers take pyspark from Spark's own archive, as where pip has installed none.
+
+        Else they take the environment's: what is in the archive is compiled by each of them anew, for half a second.
+        """
+        (self._home / "python").symlink_to(self._spark_python)
 
     def environment(self) -> dict[str, str]:
         """Returns the environment of its processes."""

@@ -205,6 +205,7 @@ def test_spark_submit_ends_with_the_verdict_and_one_line(
 
 def test_executors_whose_python_has_no_packages_are_told_at_the_first_try(sandbox: Sandbox, tmp_path: Path) -> None:
     venv.create(tmp_path / "bare", symlinks=True)
+    sandbox.bring_zip()
     bare = tmp_path / "bare/bin/python"
     conf = {"spark.pyspark.python": str(bare), "spark.pyspark.driver.python": sys.executable}
     lake = write_rows(tmp_path / "lake", (8,))

@@ -1,137 +1,58 @@
 """Scripts in TensorFlowOnSpark's own style, run unchanged by the real package and by sparktf in its place.
 
-Executors are as many as nodes, and have one slot each: the real package needs it so. What it cannot do on this
-TensorFlow, or says otherwise, is said with each script.
+What the real package has answered is recorded (`make peers`), for it does not change any more; `make test-more` asks it
+again. What it cannot do on this TensorFlow, or says otherwise, is said with each script.
 """
 
 from __future__ import annotations
 
 import json
-import os
-import shlex
-import signal
-import subprocess
-import sys
 from collections import Counter
 from collections.abc import Iterator
-from pathlib import Path
-from typing import Any
 
 import pytest
-from integration.sandbox import REPO, Sandbox
-
-SCRIPTS = Path(__file__).parent / "peer"
-# The real package gets along with one session for the first ones, in this order, and needs one for each of the others.
-FED = ["side_by_side", "fed_squares", "uneven_feed", "enough_rows", "fed_keras", "estimated", "evaluated"]
-READ = ["read_keras", "served"]
-STAGES = ["before", "during", "after", "reserving"]
-RAISING = [f"raising --cluster_size 1 --when {when}" for when in STAGES]
-CONNECTORS = REPO / ".connectors"
-OURS = ["-m", "sparktf.compat.tensorflowonspark"]
-TWO, ONE = "local-cluster[2,1,1024]", "local[1]"
-LIMIT_S = 400.0
-
-
-class Runs:
-    """What scripts have left, by their lines.
-
-    Attributes:
-        folder: Of one folder each.
-    """
-
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
-
-    def told(self, line: str, name: str) -> Any:
-        """Returns what is in a file of a script's."""
-        return json.loads((self._of(line) / name).read_text())
-
-    def nodes(self, line: str) -> list[Any]:
-        """Returns what nodes have written, by their numbers."""
-        return [json.loads(path.read_text()) for path in sorted(self._of(line).glob("node-*.json"))]
-
-    def _of(self, line: str) -> Path:
-        return self.folder / line.replace(" ", "-").replace("--", "")
-
-
-class Process:
-    """A process that runs scripts one after another."""
-
-    def __init__(self, folder: Path, master: str, module: list[str], *arguments: str, jar: str = "") -> None:
-        self.sandbox = Sandbox(folder)
-        conf = self.sandbox.settings(master, {"spark.task.maxFailures": "1", "spark.jars": jar})
-        options = " ".join(shlex.join(["--conf", f"{key}={value}"]) for key, value in conf.items())
-        environment = {**self.sandbox.environment(), "PYSPARK_SUBMIT_ARGS": f"{options} pyspark-shell"}
-        with self.sandbox.log.open("wb") as log:
-            self._process = subprocess.Popen(
-                [sys.executable, *module, str(SCRIPTS / "one_after_another.py"), *arguments],
-                stdout=log,
-                stderr=log,
-                cwd=self.sandbox.cwd,
-                env=environment,
-                start_new_session=True,
-            )
-
-    def wait(self) -> None:
-        """Waits for its end, within a limit.
-
-        Raises:
-            AssertionError: it did not end, or failed.
-        """
-        try:
-            code = self._process.wait(LIMIT_S)
-        except subprocess.TimeoutExpired:
-            raise AssertionError(f"not within {LIMIT_S:g} s\n{self.sandbox.report()}") from None
-        assert code == 0, self.sandbox.report()
-
-    def kill(self) -> None:
-        """Ends what is left of it."""
-        if self._process.poll() is None:
-            os.killpg(self._process.pid, signal.SIGKILL)
-            self._process.wait()
-        self.sandbox.family.kill()
+from integration.peers import FED, OURS, RAISING, READ, STAGES, TWO, Answers, Process, ask_the_real_package
 
 
 @pytest.fixture(scope="module")
-def both(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Runs, Runs]]:
-    """All scripts by the real package, and by ours; at the same time, since most of it is waiting."""
-    assert (CONNECTORS / ".installed").exists(), "there are no connectors: make integration installs them"
-    (jar,) = CONNECTORS.glob("jars/tensorflow-hadoop-*.jar")
+def ours(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Answers]:
+    """All scripts by ours, in one session."""
     root = tmp_path_factory.mktemp("scripts")
-    theirs, ours = root / "theirs", root / "ours"
-    theirs.mkdir()
-    ours.mkdir()
-    processes = [
-        Process(root / "fed", TWO, [], "kept", str(theirs), *FED),
-        Process(root / "read", TWO, [], "fresh", str(theirs), *READ),
-        Process(root / "raising", ONE, [], "fresh", str(theirs), "records", *RAISING[:-1], jar=str(jar)),
-        Process(root / "replaced", TWO, OURS, "kept", str(ours), *FED, *READ, *RAISING),
-    ]
+    (root / "ours").mkdir()
+    process = Process(root / "replaced", TWO, OURS, "kept", str(root / "ours"), *FED, *READ, *RAISING)
     try:
-        for process in processes:
-            process.wait()
-        assert not processes[-1].sandbox.family.wait(within_s=20)
-        assert not processes[-1].sandbox.leftovers()
-        yield Runs(theirs), Runs(ours)
+        process.wait()
+        assert not process.sandbox.family.wait(within_s=20)
+        assert not process.sandbox.leftovers()
+        yield Answers.of(root / "ours")
     finally:
-        for process in processes:
-            process.kill()
+        process.kill()
+
+
+@pytest.fixture(scope="module", params=["recorded", pytest.param("real", marks=pytest.mark.more)])
+def both(
+    request: pytest.FixtureRequest, ours: Answers, tmp_path_factory: pytest.TempPathFactory
+) -> tuple[Answers, Answers]:
+    """What the real package leaves, recorded or asked again, and what ours does."""
+    if request.param == "recorded":
+        return Answers.recorded(), ours
+    return ask_the_real_package(tmp_path_factory.mktemp("real")), ours
 
 
 @pytest.mark.parametrize("line", FED + READ)
-def test_it_ends_well_in_both(line: str, both: tuple[Runs, Runs]) -> None:
+def test_it_ends_well_in_both(line: str, both: tuple[Answers, Answers]) -> None:
     for runs in both:
         ended = runs.told(line, "ended.json")
         assert ended["status"] == 0, ended["said"]
         assert ended["real"] == (runs is both[0])
 
 
-def test_results_of_rows_are_the_same_in_the_same_order(both: tuple[Runs, Runs]) -> None:
+def test_results_of_rows_are_the_same_in_the_same_order(both: tuple[Answers, Answers]) -> None:
     theirs, ours = (runs.told("fed_squares", "squares.json") for runs in both)
     assert theirs == ours == [[i, i * i, f"é{i}"] for i in range(100)]
 
 
-def test_the_same_rows_come_to_the_same_nodes_from_uneven_partitions(both: tuple[Runs, Runs]) -> None:
+def test_the_same_rows_come_to_the_same_nodes_from_uneven_partitions(both: tuple[Answers, Answers]) -> None:
     """Of which rows each node gets how many, only ours says something: as many as the other.
 
     So synchronous training ends on them here; by the real package its workers wait for each other for ever, which is
@@ -149,19 +70,19 @@ def test_the_same_rows_come_to_the_same_nodes_from_uneven_partitions(both: tuple
     assert told[0] == told[1] == {"known": [True, True], "url": None}
 
 
-def test_a_feed_is_ended_by_who_has_enough(both: tuple[Runs, Runs]) -> None:
+def test_a_feed_is_ended_by_who_has_enough(both: tuple[Answers, Answers]) -> None:
     theirs, ours = (runs.nodes("enough_rows") for runs in both)
     assert theirs == ours
     assert ours == [{"batches": [[["first", "second"], 10, 10]] * 3, "matched": True}] * 2
 
 
-def test_instances_beside_each_other_are_told_the_same(both: tuple[Runs, Runs]) -> None:
+def test_instances_beside_each_other_are_told_the_same(both: tuple[Answers, Answers]) -> None:
     theirs, ours = (runs.nodes("side_by_side") for runs in both)
     assert theirs == ours
     assert [node["number"] for node in ours] == [[0, 0, 2], [1, 1, 2]]
 
 
-def test_an_evaluator_is_there_as_long_as_its_chief(both: tuple[Runs, Runs]) -> None:
+def test_an_evaluator_is_there_as_long_as_its_chief(both: tuple[Answers, Answers]) -> None:
     for name in ("chief-0.json", "evaluator-0.json", "metrics.json"):
         theirs, ours = (runs.told("evaluated", name) for runs in both)
         assert theirs == ours
@@ -169,7 +90,7 @@ def test_an_evaluator_is_there_as_long_as_its_chief(both: tuple[Runs, Runs]) -> 
 
 
 @pytest.mark.parametrize("when", STAGES[:-1])
-def test_what_a_function_raises_fails_the_script(when: str, both: tuple[Runs, Runs]) -> None:
+def test_what_a_function_raises_fails_the_script(when: str, both: tuple[Answers, Answers]) -> None:
     """The real package's Spark must try no task again: its second try would wait until the feed's time is over."""
     for runs in both:
         ended = runs.told(RAISING[STAGES.index(when)], "ended.json")
@@ -178,14 +99,14 @@ def test_what_a_function_raises_fails_the_script(when: str, both: tuple[Runs, Ru
         assert f"ValueError: no luck {when}" in ended["said"]
 
 
-def test_nodes_that_do_not_come_in_time_fail_the_script(both: tuple[Runs, Runs]) -> None:
+def test_nodes_that_do_not_come_in_time_fail_the_script(both: tuple[Answers, Answers]) -> None:
     """As by the real package, which does not say which ones, and whose other nodes go on waiting."""
     ended = both[1].told(RAISING[-1], "ended.json")
     assert ended["status"] == 1
     assert "2 of 3 nodes came within 5 s; missing: nodes [" in ended["said"]
 
 
-def test_keras_trains_the_same_on_rows_that_are_fed(both: tuple[Runs, Runs]) -> None:
+def test_keras_trains_the_same_on_rows_that_are_fed(both: tuple[Answers, Answers]) -> None:
     """By tf_keras: Keras 3's own `fit` fails under MultiWorkerMirroredStrategy in both."""
     theirs, ours = (runs.nodes("fed_keras") for runs in both)
     for nodes in (theirs, ours):
@@ -195,7 +116,7 @@ def test_keras_trains_the_same_on_rows_that_are_fed(both: tuple[Runs, Runs]) -> 
         assert all(node["keras3"].startswith("ValueError: Attempt to convert a value (PerReplica") for node in nodes)
 
 
-def test_an_estimator_and_its_model_give_the_same_columns(both: tuple[Runs, Runs]) -> None:
+def test_an_estimator_and_its_model_give_the_same_columns(both: tuple[Answers, Answers]) -> None:
     """One output a call: of several, the real package puts each into any of the columns, or puts null there."""
     theirs, ours = (runs.told("estimated", "scored.json") for runs in both)
     assert theirs["params"] == ours["params"] == [True, 16, 2]
@@ -206,32 +127,41 @@ def test_an_estimator_and_its_model_give_the_same_columns(both: tuple[Runs, Runs
     assert Counter(ours["text"][1]) == Counter(repr(str(2 * (i % 7) - i % 5).encode()) for i in range(60))
 
 
-def test_keras_trains_the_same_on_files_that_workers_read(both: tuple[Runs, Runs]) -> None:
+def test_keras_trains_the_same_on_files_that_workers_read(both: tuple[Answers, Answers]) -> None:
     theirs, ours = (runs.nodes("read_keras") for runs in both)
     for their, our in zip(theirs, ours, strict=True):
         assert our.pop("weights") == pytest.approx(their.pop("weights"), abs=1e-6)
         assert their == our
     assert [(node["job"], node["rank"], node["replicas"]) for node in ours] == [("chief", 0, 2), ("worker", 1, 2)]
     for runs in both:
-        assert (runs.folder / "read_keras/export/saved_model.pb").exists()
+        assert "export/saved_model.pb" in runs.files("read_keras")
 
 
-def test_a_board_shows_what_a_worker_writes_until_the_cluster_ends(both: tuple[Runs, Runs]) -> None:
+def test_a_board_shows_what_a_worker_writes_until_the_cluster_ends(both: tuple[Answers, Answers]) -> None:
     """The real package's listens on the worker's own loopback alone: its URL, which names the host, leads nowhere."""
     theirs, ours = (runs.told("read_keras", "board.json") for runs in both)
     assert theirs == {"shown": True, "by_url": False, "gone": True}
     assert ours == {"shown": True, "by_url": True, "gone": True}
 
 
-def test_parameter_servers_beside_the_driver_serve_until_the_others_are_done(both: tuple[Runs, Runs]) -> None:
+def test_parameter_servers_beside_the_driver_serve_until_the_others_are_done(both: tuple[Answers, Answers]) -> None:
     for name in ("ps-0.json", "chief-0.json", "worker-0.json", "total.json"):
         theirs, ours = (runs.told("served", name) for runs in both)
         assert theirs == ours
     assert ours == 20.0
 
 
-def test_records_of_either_are_read_equal_by_both(both: tuple[Runs, Runs]) -> None:
-    """With the real package's own jar. Its `dfutil` writes no booleans: today's protobuf takes none for integers."""
+@pytest.mark.more(
+    "unit/test_tf_frames.py::test_rows_are_the_same_after_they_were_examples",
+    "integration/test_tfrecords.py::test_what_tensorflow_writes_is_read_with_the_types_that_it_has",
+    "integration/test_tfrecords.py::test_what_is_written_is_read_back_by_us_and_parsed_by_tensorflow",
+)
+@pytest.mark.parametrize("both", ["real"], indirect=True)
+def test_records_of_either_are_read_equal_by_both(both: tuple[Answers, Answers]) -> None:
+    """With the real package's own jar. Its `dfutil` writes no booleans: today's protobuf takes none for integers.
+
+    What ours makes of them is said by the same process, and never recorded.
+    """
     told = both[0].told("records", "records.json")
     assert both[0].told("records", "ended.json")["status"] == 0
     assert told["truth"] == "Field tensorflow.Int64List.value: Expected an int, got a boolean."
