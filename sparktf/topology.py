@@ -107,7 +107,7 @@ class GangShape:
         return tuple(found)
 
 
-def in_words(nodes: Iterable[NodeId]) -> str:
+def gang_text(nodes: Iterable[NodeId]) -> str:
     """Returns who a gang is made of: "2 worker(s)", or "2 workers, 1 ps, a coordinator and an evaluator"."""
     count = Counter(node.role for node in nodes)
     workers = count[Role.WORKER]

@@ -41,7 +41,7 @@ def seconds_of(option: str, text: str) -> float:
         raise ConfigError(f"{option}: {error}") from None
 
 
-def in_words(seconds: float) -> str:
+def duration_text(seconds: float) -> str:
     """Returns a length of time in the largest unit that makes no fraction of it: "2 h", "90 s"."""
     for unit, length in reversed(_UNITS.items()):
         if seconds >= length and math.isclose(seconds % length, 0, abs_tol=1e-9):

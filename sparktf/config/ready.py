@@ -8,7 +8,7 @@ from typing import ClassVar, Self
 
 from pydantic import Field, PositiveInt, model_validator
 
-from sparktf.config.duration import Duration, in_words
+from sparktf.config.duration import Duration, duration_text
 from sparktf.config.section import Section
 
 _MOST_PARTITIONS = 100_000
@@ -34,17 +34,17 @@ class WindowConfig(Section):
         if last < first:
             raise ValueError(f"last: {self.last} is before first: {self.first}")
         if self.every <= 0:
-            raise ValueError(f"every: {in_words(self.every)} is no time between two partitions: write 1h or 1d")
+            raise ValueError(f"every: {duration_text(self.every)} is no time between two partitions: write 1h or 1d")
         if (last - first).total_seconds() / self.every > _MOST_PARTITIONS:
             raise ValueError(
-                f"every: {in_words(self.every)} makes more than {_MOST_PARTITIONS:,} partitions from first to last: "
-                "set a longer one"
+                f"every: {duration_text(self.every)} makes more than {_MOST_PARTITIONS:,} partitions from first to "
+                "last: set a longer one"
             )
         folders = list(self.folders())
         if len(set(folders)) < len(folders):
             raise ValueError(
-                f"folder: {self.folder} is one folder for times that are {in_words(self.every)} apart (every): name "
-                "the hour in it, too, as %H"
+                f"folder: {self.folder} is one folder for times that are {duration_text(self.every)} apart (every): "
+                "name the hour in it, too, as %H"
             )
         return self
 

@@ -30,7 +30,7 @@ from sparktf.errors import ConfigError, SparkTFError
 from sparktf.hadoop import HadoopConf
 from sparktf.sequence import PartitionValue
 from sparktf.storage.file_systems import FileSystems
-from sparktf.topology import in_words
+from sparktf.topology import gang_text
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -140,7 +140,7 @@ def check_gang(config: JobConfig, slots: Slots, found: Findings) -> None:
         check_slots(slots, config.cluster)
         room = "" if slots.total is None else f", which has {slots.total} slots"
         shape = config.cluster.shape
-        roles = f" ({in_words(shape.members(shape.nodes))})" if len(shape.wanted) > 1 else ""
+        roles = f" ({gang_text(shape.members(shape.nodes))})" if len(shape.wanted) > 1 else ""
         found.known.append(f"nodes: {shape.nodes}{roles} on {slots.master.url}{room}")
 
 

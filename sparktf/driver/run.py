@@ -17,7 +17,7 @@ from sparktf.driver.attempt.health import Outcome, rhythm_of
 from sparktf.driver.commit import Committer
 from sparktf.driver.gang.gang import Gang
 from sparktf.driver.gang.replacements import Replacements
-from sparktf.driver.gang.seating import Seating, attempt_result, seat
+from sparktf.driver.gang.seating import Seating, attempt_result, seat_agents
 from sparktf.driver.hooks import Hooks
 from sparktf.driver.journal import Journal
 from sparktf.driver.output import Tenure, open_events, plan_of_run
@@ -200,7 +200,7 @@ class Run:
         if not self._attempts:
             self._results.begin()
             self._fence.put(self._rundir.config, show_config(self._config).encode())
-        seating = seat(
+        seating = seat_agents(
             agents,
             self._config.shape,
             plan.host_nbytes(),

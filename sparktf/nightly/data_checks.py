@@ -17,7 +17,7 @@ from sparktf.errors import CorruptFileError, DataError, StorageNotFoundError, To
 from sparktf.nightly.natural_order import natural_key
 from sparktf.published.serving import Serving, Version
 from sparktf.rundir import RESULT, SERVING, STATISTICS, RunDirectory
-from sparktf.statistics.column_statistics import ColumnStatistics, TableStatistics, in_words, number_of
+from sparktf.statistics.column_statistics import ColumnStatistics, TableStatistics, number_of, number_text
 from sparktf.statistics.distances import divergence, has_all_values, infinity_distance
 from sparktf.storage.base import Storage, name_of
 from sparktf.storage.transactions.results import read_result
@@ -193,11 +193,13 @@ def _of_column(key: str, name: str, bounds: ColumnBounds, now: TableStatistics) 
     if numbers is not None and numbers.min is not None and numbers.max is not None:
         if bounds.min is not None and numbers.min < number_of(bounds.min, kind):
             yield Finding(
-                f"{key}.min", name, f"the least value is {in_words(numbers.min, kind)}, below {_bound(bounds.min)}"
+                f"{key}.min", name, f"the least value is {number_text(numbers.min, kind)}, below {_bound(bounds.min)}"
             )
         if bounds.max is not None and numbers.max > number_of(bounds.max, kind):
             yield Finding(
-                f"{key}.max", name, f"the greatest value is {in_words(numbers.max, kind)}, above {_bound(bounds.max)}"
+                f"{key}.max",
+                name,
+                f"the greatest value is {number_text(numbers.max, kind)}, above {_bound(bounds.max)}",
             )
     if numbers is not None:
         yield from _of_range(f"{key}.mean", name, "the mean is", numbers.mean, bounds.mean)

@@ -10,7 +10,7 @@ from sparktf.nightly.release import Release
 from sparktf.nightly.warm_start import FoundModel
 from sparktf.published.serving import ModelManifest, Published, Serving, Version
 from sparktf.results.comparison import Comparison
-from sparktf.results.gating import Levelled, best_of
+from sparktf.results.gating import Levelled, best_version
 from sparktf.results.keep import metric_rule
 from sparktf.results.result import RunResult
 from sparktf.wire.model_source import ModelSource
@@ -53,7 +53,7 @@ def anchor_of(serving: Serving, champion: ModelSource, gate: GateConfig) -> Foun
         rule = metric_rule(name, metric.mode, known, ("gate.metrics", f"gate.metrics.{name}.mode"))
     except ModelContractError:  # none of these versions was judged by it, or the trainers refuse it by name
         return None
-    best = best_of([Levelled(version.number, manifest.levels) for version, manifest in last], rule)
+    best = best_version([Levelled(version.number, manifest.levels) for version, manifest in last], rule)
     if best is None or best == champion.version:
         return None
     version, manifest = next(found for found in last if found[0].number == best)

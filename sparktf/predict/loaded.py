@@ -13,7 +13,7 @@ from sparktf.driver.plan.features import Schema, nearest
 from sparktf.driver.source.origin import arrow_schema
 from sparktf.driver.spark.application import hadoop_conf, slots_of
 from sparktf.errors import BadValueError, ColumnError, ConfigError, ModelContractError
-from sparktf.executor.scored_rows import ScoringSettings, arrow_type, is_single, scored
+from sparktf.executor.scored_rows import ScoringSettings, is_single, output_arrow_type, scored
 from sparktf.feed.arrays.arrow_types import fits
 from sparktf.feed.arrays.nested import path_of
 from sparktf.predict.exported_model import ExportedModel, find_model
@@ -166,7 +166,7 @@ class LoadedModel:
         for name in columns:
             if name not in outputs:
                 raise ConfigError(f"the model has no output {name!r}{nearest(name, outputs)}")
-        if unfit := next((name for name in columns if arrow_type(outputs[name].dtype) is None), None):
+        if unfit := next((name for name in columns if output_arrow_type(outputs[name].dtype) is None), None):
             raise ModelContractError(f"output {unfit!r} is {outputs[unfit].dtype}, of which there is no column")
         return {outputs[name]: column for name, column in columns.items()}
 
@@ -199,7 +199,7 @@ class LoadedModel:
                 )
 
     def _type(self, output: ModelOutput) -> sql.DataType:
-        kind: Any = arrow_type(output.dtype)
+        kind: Any = output_arrow_type(output.dtype)
         found: sql.DataType = _SPARK[kind]
         for _ in () if is_single(output) else output.shape:
             found = sql.ArrayType(found)

@@ -121,7 +121,7 @@ def levels_after(champion: Mapping[str, float], comparison: Comparison) -> dict[
     }
 
 
-def best_of(versions: Sequence[Levelled], rule: KeepRule) -> int | None:
+def best_version(versions: Sequence[Levelled], rule: KeepRule) -> int | None:
     """Returns the number of the version with the best level, of equal ones the last; None where none is known."""
     sign = -1.0 if rule.mode == "min" else 1.0
     known = [(sign * v.levels[rule.metric], v.number) for v in versions if rule.metric in v.levels]

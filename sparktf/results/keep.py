@@ -64,7 +64,7 @@ class EpochLoss(Message):
         return self.total / self.rows if self.rows else math.nan
 
 
-def merged(evaluations: Iterable[Evaluation], until_step: int | None = None) -> tuple[Evaluation, ...]:
+def merged_evaluations(evaluations: Iterable[Evaluation], until_step: int | None = None) -> tuple[Evaluation, ...]:
     """Returns the evaluations in the order of their steps, of each step the last; none after `until_step`."""
     by_step = {e.step: e for e in evaluations if until_step is None or e.step <= until_step}
     return tuple(by_step[step] for step in sorted(by_step))

@@ -11,7 +11,17 @@ import numpy as np
 import pyarrow as pa
 
 from sparktf.statistics.column_statistics import COMMONEST, RANKS, ColumnStatistics, Spread, Value, ValueCount
-from sparktf.statistics.sketches import Distinct, Floats, Hashes, Integers, Moments, Values, added_up, hashed, joined
+from sparktf.statistics.sketches import (
+    ColumnValues,
+    Distinct,
+    Floats,
+    Hashes,
+    Integers,
+    Moments,
+    added_up,
+    concatenated,
+    hashed,
+)
 
 
 class ColumnKind(enum.StrEnum):
@@ -48,7 +58,7 @@ class ValuesPart:
         hashes: Where they are not all: those of the values, below `below`; None where they are.
     """
 
-    values: Values | None
+    values: ColumnValues | None
     counts: Integers
     below: int = 0
     hashes: Hashes | None = None
@@ -152,14 +162,14 @@ def _values_of(kind: ColumnKind, parts: Sequence[ValuesPart]) -> tuple[int, tupl
     return distinct, tuple(ValueCount(value=value, count=count) for value, count in ranked[:COMMONEST])
 
 
-def _added_up(parts: Sequence[ValuesPart]) -> tuple[Values | None, Integers]:
+def _added_up(parts: Sequence[ValuesPart]) -> tuple[ColumnValues | None, Integers]:
     if not parts:
         return None, np.empty(0, np.int64)
-    values = joined([part.values for part in parts if part.values is not None])
+    values = concatenated([part.values for part in parts if part.values is not None])
     return added_up(values, np.concatenate([part.counts for part in parts]))
 
 
-def _to_python(kind: ColumnKind, values: Values, chosen: Integers) -> list[Any]:
+def _to_python(kind: ColumnKind, values: ColumnValues, chosen: Integers) -> list[Any]:
     if isinstance(values, pa.Array):
         return [value.decode(errors="replace") for value in values.take(pa.array(chosen)).to_pylist()]
     found: list[Value] = values[chosen].tolist()

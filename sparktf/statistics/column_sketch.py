@@ -13,13 +13,13 @@ from sparktf.feed.arrays.values import numbers
 from sparktf.statistics.column_parts import ColumnKind, ColumnPart, SpreadPart, ValuesPart
 from sparktf.statistics.column_statistics import COMMONEST, TEXT_LENGTH
 from sparktf.statistics.sketches import (
+    ColumnValues,
     CountedValues,
     Distinct,
     Floats,
     Integers,
     Moments,
     Sample,
-    Values,
     counted,
     hashed,
 )
@@ -178,7 +178,7 @@ class _ValuesSketch:
         self._distinct = Distinct(room.hashes)
         self._sample = sample
 
-    def add(self, values: Values) -> None:
+    def add(self, values: ColumnValues) -> None:
         """Takes in some numbers, at least one; the sample has them already."""
         self._rows += len(values)
         if self._counts is None:
@@ -198,7 +198,7 @@ class _ValuesSketch:
         else:
             self._count(self._counts, values, counts[used])
 
-    def add_counts(self, values: Values, counts: Integers) -> None:
+    def add_counts(self, values: ColumnValues, counts: Integers) -> None:
         """Takes in a few values, each with its count."""
         self._rows += int(counts.sum())
         if self._counts is not None:
@@ -211,7 +211,7 @@ class _ValuesSketch:
             return ValuesPart(None, np.empty(0, np.int64)) if found is None else ValuesPart(*found)
         return ValuesPart(*self._estimated(), *self._distinct.hashes())
 
-    def _count(self, known: CountedValues, values: Values, counts: Integers) -> None:
+    def _count(self, known: CountedValues, values: ColumnValues, counts: Integers) -> None:
         known.add(values, counts)
         if known.are_too_many:
             found = known.found()
@@ -219,7 +219,7 @@ class _ValuesSketch:
                 self._distinct.add_all(hashed(found[0]))
             self._counts = None
 
-    def _estimated(self) -> tuple[Values | None, Integers]:
+    def _estimated(self) -> tuple[ColumnValues | None, Integers]:
         """Returns the commonest values by the sample; what is there once tells nothing."""
         drawn = self._sample.values()
         if drawn is None:

@@ -109,7 +109,7 @@ def number_of(bound: float | str, kind: str) -> float:
     return float((time.replace(tzinfo=time.tzinfo or dt.UTC) - _EPOCH) // _MICROSECOND)
 
 
-def in_words(number: float, kind: str) -> str:
+def number_text(number: float, kind: str) -> str:
     """Returns a number of the statistics as people write it."""
     value = _value_of(kind)
     with suppress(OverflowError):  # a day that no calendar of Python's has

@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 Floats = npt.NDArray[np.float64]
 Integers = npt.NDArray[np.int64]
 Hashes = npt.NDArray[np.uint64]
-Values: TypeAlias = npt.NDArray[Any] | pa.Array
+ColumnValues: TypeAlias = npt.NDArray[Any] | pa.Array
 """Without nulls: numbers as int64 or float64, text as Arrow's large binary."""
 
 _BLOCK = 8192
@@ -73,24 +73,24 @@ class Sample:
         self._limit = limit
         self._draw = draw
         self._step = 1
-        self._parts: list[Values] = []
+        self._parts: list[ColumnValues] = []
         self._size = 0
 
-    def add(self, count: int, take: Callable[[Integers], Values]) -> None:
+    def add(self, count: int, take: Callable[[Integers], ColumnValues]) -> None:
         """Draws from `count` values, of which `take` returns those at some places."""
         part = take(self._drawn(count, self._step))
         self._parts.append(part)
         self._size += len(part)
         while self._size > self._limit:
-            whole = joined(self._parts)
+            whole = concatenated(self._parts)
             self._parts = [whole.take(self._drawn(len(whole), 2))]
             self._size = len(self._parts[0])
             self._step *= 2
 
-    def values(self) -> Values | None:
+    def values(self) -> ColumnValues | None:
         """Returns what was drawn; None where there was nothing to draw from."""
         if len(self._parts) > 1:
-            self._parts = [joined(self._parts)]
+            self._parts = [concatenated(self._parts)]
         return self._parts[0] if self._size else None
 
     def _drawn(self, count: int, step: int) -> Integers:
@@ -159,11 +159,11 @@ class CountedValues:
     def __init__(self, limit: int) -> None:
         """Args: limit: Of so many distinct values; see `are_too_many`."""
         self._limit = limit
-        self._values: list[Values] = []
+        self._values: list[ColumnValues] = []
         self._counts: list[Integers] = []
         self._size = 0
 
-    def add(self, values: Values, counts: Integers) -> None:
+    def add(self, values: ColumnValues, counts: Integers) -> None:
         """Notes values, each with a count."""
         self._values.append(values)
         self._counts.append(counts)
@@ -178,18 +178,18 @@ class CountedValues:
         """
         return self._size > 2 * self._limit
 
-    def found(self) -> tuple[Values, Integers] | None:
+    def found(self) -> tuple[ColumnValues, Integers] | None:
         """Returns the values and their counts; None where there are none."""
         self._compact()
         return (self._values[0], self._counts[0]) if self._size else None
 
     def _compact(self) -> None:
         if self._size:
-            values, counts = added_up(joined(self._values), np.concatenate(self._counts))
+            values, counts = added_up(concatenated(self._values), np.concatenate(self._counts))
             self._values, self._counts, self._size = [values], [counts], len(values)
 
 
-def joined(parts: Sequence[Values]) -> Values:
+def concatenated(parts: Sequence[ColumnValues]) -> ColumnValues:
     """Returns the values of all parts, at least one."""
     if len(parts) == 1:
         return parts[0]
@@ -198,7 +198,7 @@ def joined(parts: Sequence[Values]) -> Values:
     return np.concatenate([part for part in parts if isinstance(part, np.ndarray)])
 
 
-def added_up(values: Values, counts: Integers) -> tuple[Values, Integers]:
+def added_up(values: ColumnValues, counts: Integers) -> tuple[ColumnValues, Integers]:
     """Returns each value once, with the sum of its counts."""
     if isinstance(values, pa.Array):
         encoded = values.dictionary_encode()
@@ -215,7 +215,7 @@ def _firsts(ordered: npt.NDArray[Any]) -> Integers:
     return np.flatnonzero(np.append(True, ordered[1:] != ordered[:-1]))
 
 
-def counted(values: Values) -> tuple[Values, Integers]:
+def counted(values: ColumnValues) -> tuple[ColumnValues, Integers]:
     """Returns the different ones of some values, and how often each is there; at least one value."""
     if isinstance(values, pa.Array):
         found = pc.value_counts(values)
@@ -231,7 +231,7 @@ def counted(values: Values) -> tuple[Values, Integers]:
     return ordered[firsts], np.diff(firsts, append=len(ordered))
 
 
-def hashed(values: Values) -> Iterator[Hashes]:
+def hashed(values: ColumnValues) -> Iterator[Hashes]:
     """Yields the hashes of some values; the same number or text has the same hash everywhere."""
     for start in range(0, len(values), _BLOCK):
         block = values[start : start + _BLOCK]

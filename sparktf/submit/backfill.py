@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from rich.table import Table
 from rich.text import Text
 
-from sparktf.config.duration import in_words
+from sparktf.config.duration import duration_text
 from sparktf.config.job import JobConfig
 from sparktf.config.train import PUBLISHED
 from sparktf.console.console import ending_of, style_of
@@ -137,7 +137,7 @@ def dates_between(first: str, last: str, every_s: float) -> list[str]:
     begin, end = _day("--from", first), _day("--to", last)
     days, rest = divmod(every_s, _DAY_S)
     if rest or not days:
-        raise ConfigError(f"--every: {in_words(every_s)} is no number of whole days: write 1d or 7d")
+        raise ConfigError(f"--every: {duration_text(every_s)} is no number of whole days: write 1d or 7d")
     if end < begin:
         raise ConfigError(f"--to {last} is before --from {first}: swap them")
     count = int((end - begin).days // days) + 1

@@ -29,7 +29,7 @@ def _member(place: Place, *, mirrored: bool = False) -> None:
     with without_collector():
         from sparktf.trainer.sync import training  # noqa: PLC0415 - TensorFlow reads its environment when imported
 
-    training.train(place, mirrored=mirrored)
+    training.train_synchronously(place, mirrored=mirrored)
 
 
 def _coordinator(place: Place) -> None:

@@ -13,7 +13,7 @@ from sparktf.driver.attempt.members import Members, Trainer, have_met, speaker
 from sparktf.driver.attempt.rows.fed_rows import Claim, Claims
 from sparktf.driver.attempt.rows.lease_books import LeaseBooks
 from sparktf.driver.attempt.rows.leases import Lessee
-from sparktf.driver.attempt.saves import Save, Start, joined
+from sparktf.driver.attempt.saves import Save, Start, joined_save
 from sparktf.errors import ErrorRecord
 from sparktf.feed.leased_feed import LeasedFeed
 from sparktf.feed.receipts import Trained
@@ -112,11 +112,11 @@ def _coordinators_alone(
     self: Asynchronous, uploads: Mapping[NodeId, Uploaded], members: Members, start: Start
 ) -> Save | None:
     told = [uploads[node] for node in self.reporters(members) if node in uploads]
-    return joined(start, told) if told else None
+    return joined_save(start, told) if told else None
 
 
 def _aside_of_this_attempt(start: Start, uploads: Sequence[Uploaded]) -> Save:
-    return joined(start._replace(rows_aside=0), uploads)
+    return joined_save(start._replace(rows_aside=0), uploads)
 
 
 def _placed_at_once(self: Losses, worker: Trainer) -> WorkerPlace:

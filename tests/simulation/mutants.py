@@ -19,7 +19,7 @@ from sparktf.clock import ListeningClock
 from sparktf.driver.attempt.health import Failure, Lateness, Now, Since, late
 from sparktf.driver.attempt.members import Members, Trainer
 from sparktf.driver.attempt.rows.ledger import Ledger
-from sparktf.driver.attempt.saves import Save, Start, joined
+from sparktf.driver.attempt.saves import Save, Start, joined_save
 from sparktf.driver.gang.roster import Roster
 from sparktf.driver.output import ResultFile
 from sparktf.errors import ErrorRecord, RefusedError, Verdict
@@ -72,7 +72,7 @@ def _any_attempt(message: NodeMessage, attempt: int, members: Members) -> Traine
 
 def _chief_alone(self: Any, uploads: Mapping[NodeId, Uploaded], members: Members, start: Start) -> Save | None:
     told = sorted(uploads.values(), key=lambda upload: upload.node.index)
-    return joined(start, told) if told and told[0].node.index == 0 else None
+    return joined_save(start, told) if told and told[0].node.index == 0 else None
 
 
 def _last_told(failures: Sequence[ErrorRecord]) -> ErrorRecord:

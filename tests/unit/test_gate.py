@@ -21,7 +21,7 @@ from sparktf.results.gating import (
     Measured,
     Opponent,
     Question,
-    best_of,
+    best_version,
     draws,
     found,
     interval,
@@ -269,7 +269,7 @@ def test_what_is_lost_bit_by_bit_is_held_by_the_best_of_the_last_versions(
             by = sign * (mine - quality[number]) + draw.normal(0, 0.001)
             return Measured("auc", "", 10_000, 0.8 + rows + by, 0.8 + rows, around(by, 0.004))
 
-        best = best_of(versions[-anchor:], rule) if anchor else None
+        best = best_version(versions[-anchor:], rule) if anchor else None
         against = None if best in (None, current) else Beside(Opponent(f"version {best}", best), [beside(best)])
         asked = Question(rule, GatedMetric(tolerance=tolerance))
         comparison = judge([beside(current)], {"auc": asked}, gate(), Opponent(f"version {current}", current), against)
@@ -327,7 +327,7 @@ def test_a_level_is_on_the_scale_of_the_versions_before_it() -> None:
     assert levels_after({}, second) == pytest.approx({"auc": 0.62}), "published before levels were kept"
     assert levels_after({"auc": 0.8}, judged(Measured("auc", "", 10, math.nan))) == {}
     versions = [Levelled(1, {}), Levelled(2, {"auc": 0.7}), Levelled(3, {"auc": 0.8}), Levelled(4, {"auc": 0.8})]
-    assert (best_of(versions, UP), best_of(versions, DOWN), best_of(versions[:1], UP)) == (4, 2, None)
+    assert (best_version(versions, UP), best_version(versions, DOWN), best_version(versions[:1], UP)) == (4, 2, None)
 
 
 # ---- the configuration ----

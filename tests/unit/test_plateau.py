@@ -11,7 +11,7 @@ from sparktf.config.job import JobConfig
 from sparktf.config.patience import EarlyStoppingConfig, ReduceLrConfig
 from sparktf.errors import ConfigError, ModelContractError
 from sparktf.results.keep import EpochLoss, Evaluation, KeepRule, metric_rule
-from sparktf.trainer.node.plateau import by_epoch, in_words, is_enough, is_reduction_due, standstill
+from sparktf.trainer.node.plateau import by_epoch, is_enough, is_reduction_due, plateau_text, standstill
 
 LEAST = KeepRule(metric="loss", mode="min")
 MOST = KeepRule(metric="loss", mode="max")
@@ -82,7 +82,7 @@ def test_the_reason_names_what_was_waited_for_and_what_was_best(
     settings: dict[str, Any], values: tuple[float, ...], said: str
 ) -> None:
     config, found = EarlyStoppingConfig(**settings), history(*values)
-    text = in_words("val_loss", config, standstill(LEAST, config, found), len(values) - 1)
+    text = plateau_text("val_loss", config, standstill(LEAST, config, found), len(values) - 1)
     assert text == f"stopped after epoch {len(values)}: {said}"
 
 

@@ -18,7 +18,7 @@ from sparktf.driver.attempt.saves import Start
 from sparktf.driver.gang.handlers import Dispatcher
 from sparktf.driver.gang.replacements import Replacements
 from sparktf.driver.gang.roster import ExecutorFacts
-from sparktf.driver.gang.seating import attempt_result, seat
+from sparktf.driver.gang.seating import attempt_result, seat_agents
 from sparktf.errors import PreflightError, RefusedError
 from sparktf.message import Message
 from sparktf.results.result import Application
@@ -65,7 +65,7 @@ class Agents:
             self.register(f"a{i}", i)
         shape = self.config.cluster.shape
         here, storage = self.gang.roster.here(), LocalStorage()
-        seating = seat(here, shape, {}, storage, "", lambda path, content: None, first=True, replay=False)
+        seating = seat_agents(here, shape, {}, storage, "", lambda path, content: None, first=True, replay=False)
         leader = trainer_spec(node=seating.cluster.leader, cluster=seating.cluster, config=self.config)
         trainers = seating.trainers(self.clock.now_s())
         self.attempt = Attempt(

@@ -58,7 +58,7 @@ _AMBIGUOUS = {"", "IOException", "RemoteException", "AccessControlException"}
 _EXCEPTION = re.compile(r"\b(?:[a-z][\w$]*\.)+([A-Z]\w*(?:Exception|Error|InvalidToken))\b")
 
 
-def kind_of(exception: str, message: str) -> type[StorageError]:
+def error_type(exception: str, message: str) -> type[StorageError]:
     """Returns the error for a Java exception.
 
     Args:
@@ -79,7 +79,7 @@ def kind_of_native(error: Exception) -> type[StorageError]:
     if isinstance(error, PermissionError):
         return StoragePermissionError
     found = _EXCEPTION.search(str(error))
-    return kind_of(found.group(1) if found else "", str(error))
+    return error_type(found.group(1) if found else "", str(error))
 
 
 def reason_of(text: str) -> str:

@@ -241,7 +241,7 @@ class PairedEvaluator:
         return found
 
 
-class Values:
+class MetricValues:
     """What Keras makes of states: the values of all metrics."""
 
     def __init__(self, model: UserModel, evaluator: Evaluator) -> None:

@@ -26,7 +26,7 @@ class ModelPart(NamedTuple):
     layer: Any = None
 
 
-def parts_of(model: Any) -> list[ModelPart]:
+def model_parts(model: Any) -> list[ModelPart]:
     """Returns the weights of a built model; those of its metrics and generators of random numbers are none."""
     names = VariableNames(model)
     tables = {id(variable): layer for layer in tables_of(model) for variable in layer.weights}

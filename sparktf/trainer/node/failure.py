@@ -39,7 +39,7 @@ _MEMORY_TEXT = re.compile(r"\bOOM\b|memory|\balloc", re.IGNORECASE)
 _FILE = re.compile(r"(?<![^\s'])(/[^\s':;,]+)")
 
 
-def describe(error: BaseException, spec: TrainerSpec, *, work: Path, time_s: float, host: str) -> ErrorRecord:
+def error_record(error: BaseException, spec: TrainerSpec, *, work: Path, time_s: float, host: str) -> ErrorRecord:
     """Returns the record that the driver gets.
 
     Args:

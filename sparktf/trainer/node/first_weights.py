@@ -15,7 +15,7 @@ from sparktf.trainer.model.lookups import inputs_of
 from sparktf.trainer.model.model import UserModel
 from sparktf.trainer.model.tensors import example
 from sparktf.trainer.node.begun_from import FoundFile, begun_from
-from sparktf.trainer.node.checkpoint import fetch
+from sparktf.trainer.node.checkpoint import download
 from sparktf.trainer.node.place import Place
 from sparktf.wire.model_source import ModelSource
 
@@ -81,7 +81,7 @@ def _fetched(place: Place, source: ModelSource, folder: Path) -> Path:
     if not found:
         raise ModelContractError(f"{_KEY}: {source.label} has no {_SUFFIX} file: it is no model that Keras has saved")
     files = [found[0], *(name for name in source.files if name == _ASSETS)]
-    fetch(place.file_systems.open(source.path), source.path, files, folder)
+    download(place.file_systems.open(source.path), source.path, files, folder)
     return folder / found[0]
 
 

@@ -16,7 +16,7 @@ from sparktf.storage.file_systems import FileSystems
 from sparktf.topology import NodeId
 from sparktf.trainer.node import ending
 from sparktf.trainer.node.position import Positioned
-from sparktf.trainer.node.report import Metered, Reporter, say
+from sparktf.trainer.node.report import Metered, Reporter, log_line
 from sparktf.wire.channel import ControlClient
 from sparktf.wire.control import Action, Ready, TrainerSpec, Warned, WorkerPlace
 
@@ -93,7 +93,7 @@ class Place:
 
     def warn(self, text: str) -> None:
         """Tells of something that the run outlives and its owner should know; here, it goes to the log."""
-        say(f"sparktf: {text}")
+        log_line(f"sparktf: {text}")
         self.send(Action.WARNING, Warned(**self.spec.sender, text=text))
 
     def ready(self, message: Ready) -> None:

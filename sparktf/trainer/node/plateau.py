@@ -89,7 +89,7 @@ def is_enough(rule: KeepRule, config: PatienceSettings, history: Sequence[Evalua
     return found.best != history[-1].epoch and found.epochs >= config.patience
 
 
-def in_words(name: str, config: PatienceSettings, found: Standstill, epoch: int) -> str:
+def plateau_text(name: str, config: PatienceSettings, found: Standstill, epoch: int) -> str:
     """Returns why the training ends after an epoch, as people read it.
 
     Args:

@@ -33,7 +33,7 @@ EXIT_STOPPED = 143
 EXIT_DRIVER_LOST = 70
 
 
-def say(text: str) -> None:
+def log_line(text: str) -> None:
     """Writes to the trainer's log. Where its disk is full, the text is lost, and nothing else."""
     with suppress(OSError):
         print(text, flush=True)
@@ -102,7 +102,7 @@ class Reporter:
         try:
             self._client.call_patiently(Action.FAILED, failed, Ack, patience_s=KNOBS.driver_gone_s)
         except ControlError as e:
-            say(f"sparktf: the failure could not be reported: {e}")
+            log_line(f"sparktf: the failure could not be reported: {e}")
 
     def finish(self) -> None:
         """Waits for the order to stop: a worker that leaves early would break its peers' collectives."""
@@ -128,7 +128,7 @@ class Reporter:
                 if silence.is_too_long(e, began_s=began_s, ended_s=time.monotonic(), timeout_s=timeouts.heartbeat):
                     self._exit(EXIT_DRIVER_LOST, str(e))
             except ControlError as e:
-                say(f"sparktf: heartbeat: {e}")
+                log_line(f"sparktf: heartbeat: {e}")
             self._due.wait(beat_s)
             self._due.clear()
 
@@ -151,5 +151,5 @@ class Reporter:
 
     def _exit(self, code: int, reason: str) -> None:
         """Ends the process at once: MultiWorkerMirroredStrategy's own shutdown waits long for peers that are gone."""
-        say(f"sparktf: {self._spec.node} exits with {code}: {reason}")
+        log_line(f"sparktf: {self._spec.node} exits with {code}: {reason}")
         os._exit(code)

@@ -21,7 +21,7 @@ from sparktf.trainer.node.model_run import ModelRun
 from sparktf.trainer.node.outputs import Output
 from sparktf.trainer.node.place import Place
 from sparktf.trainer.node.position import Done, Position
-from sparktf.trainer.node.report import say
+from sparktf.trainer.node.report import log_line
 from sparktf.trainer.node.saving import Saves
 from sparktf.trainer.parameter_server.accounts import epoch_done, rows_to_train
 from sparktf.trainer.parameter_server.async_loop import AsyncLoop, AsyncLoopSettings
@@ -83,7 +83,7 @@ class CoordinatedRun(ModelRun):
                 cluster.strategy, model, batch_size=config.train.batch_size
             )
         for index, nbytes in enumerate(cluster.placement.nbytes):
-            say(f"sparktf: ps {index} holds {nbytes} bytes of variables")
+            log_line(f"sparktf: ps {index} holds {nbytes} bytes of variables")
         for text in on_large_tables(model.model):
             place.warn(text)
         trains = config.train.init_optimizer  # who begins with an optimizer's state is begun from, too

@@ -19,7 +19,7 @@ from sparktf.trainer.sync.strategy import make_strategy
 from sparktf.trainer.sync.trainer_node import TrainerNode
 
 
-def train(place: Place, *, mirrored: bool) -> None:
+def train_synchronously(place: Place, *, mirrored: bool) -> None:
     """Trains as the specification says; it returns only by ending the process, or by an exception.
 
     The strategy comes before everything else, the user's module too: importing that may already touch TensorFlow.

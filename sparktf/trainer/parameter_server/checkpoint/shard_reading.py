@@ -13,7 +13,7 @@ import tensorflow as tf
 
 from sparktf.errors import StorageError
 from sparktf.storage.base import Storage
-from sparktf.trainer.node.checkpoint import INDEX, PREFIX, Contents, fetch, fetch_index
+from sparktf.trainer.node.checkpoint import INDEX, PREFIX, Contents, download, fetch_index
 from sparktf.trainer.node.objects import CheckpointEntry, stored_keys
 from sparktf.trainer.parameter_server.checkpoint.servers import Servers, server_of
 from sparktf.trainer.parameter_server.checkpoint.shard_orders import Drop, Fetch
@@ -45,7 +45,7 @@ class ShardReader:
             contents = fetch_index(storage, source.path, source.files, folder)
             keys = self._keys_in(folder / PREFIX)
             if contents is not None:
-                fetch(storage, source.path, contents.files_with(keys[entry.key] for entry in self._own), folder)
+                download(storage, source.path, contents.files_with(keys[entry.key] for entry in self._own), folder)
             self._restore_own(folder / PREFIX, keys)
         finally:
             shutil.rmtree(folder, ignore_errors=True)

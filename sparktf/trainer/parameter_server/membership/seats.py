@@ -11,7 +11,7 @@ from sparktf.wire.control import WorkerPlace
 _TRIED_AGAIN = 3
 
 
-class Seat(NamedTuple):
+class Reach(NamedTuple):
     """A worker's place in the cluster.
 
     Attributes:
@@ -27,18 +27,18 @@ class Seat(NamedTuple):
     is_called: bool = False
 
 
-def seat(incarnation: int, now: WorkerPlace, error: object, answered: object, *, has_call: bool) -> Seat:
+def reach(incarnation: int, now: WorkerPlace, error: object, answered: object, *, has_call: bool) -> Reach:
     """Returns what is known of a worker's place.
 
     Args:
-        incarnation: As in `Seat`, as is `now`.
+        incarnation: As in `Reach`, as is `now`.
         error: By which TensorFlow has lost who sat there, as long as it has not begun to call the next one.
         answered: What that was when the cluster's definition was sent last: its successor has been brought in since.
         has_call: TensorFlow's thread has an execution in its hands for this place. One with an error is not under way:
             its thread waits for the lock that is held until the definition is sent.
     """
     is_lost = error is not None and error is not answered
-    return Seat(is_lost, incarnation, now, is_called=has_call and error is None)
+    return Reach(is_lost, incarnation, now, is_called=has_call and error is None)
 
 
 def are_there(places: Iterable[WorkerPlace]) -> bool:
@@ -58,7 +58,7 @@ class Call(NamedTuple):
     gone_s: float | None = None
 
 
-def are_filled(seats: Sequence[Seat], waited_s: float) -> bool:
+def are_filled(seats: Sequence[Reach], waited_s: float) -> bool:
     """Returns whether somebody is in each seat who can be called.
 
     Args:
@@ -89,7 +89,7 @@ def _is_gone_for(call: Call, now_s: float, limit_s: float) -> bool:
     return call.gone_s is not None and now_s - call.gone_s >= limit_s
 
 
-def _is_filled(seat: Seat) -> bool:
+def _is_filled(seat: Reach) -> bool:
     if not seat.now.address:
         return False
     if seat.now.stand_in:  # what is under way to the worker before must not end there
@@ -97,5 +97,5 @@ def _is_filled(seat: Seat) -> bool:
     return not (seat.is_lost and seat.now.incarnation <= seat.incarnation)
 
 
-def _is_back(seat: Seat, waited_s: float) -> bool:
+def _is_back(seat: Reach, waited_s: float) -> bool:
     return bool(seat.now.address) and not seat.now.stand_in and waited_s >= KNOBS.reconnect_s

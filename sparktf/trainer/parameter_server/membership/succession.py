@@ -25,10 +25,10 @@ from sparktf.errors import NodeLostError, PreflightError
 from sparktf.knobs import KNOBS
 from sparktf.topology import NodeId
 from sparktf.trainer.node.place import Place
-from sparktf.trainer.node.report import say
+from sparktf.trainer.node.report import log_line
 from sparktf.trainer.parameter_server.membership.doors import Door, StandIns
 from sparktf.trainer.parameter_server.membership.knocking import Answer, all_answer, knock
-from sparktf.trainer.parameter_server.membership.seats import Call, Seat, are_filled, is_abandoned, is_cut_off, seat
+from sparktf.trainer.parameter_server.membership.seats import Call, Reach, are_filled, is_abandoned, is_cut_off, reach
 from sparktf.wire.control import WorkerPlace
 
 _KNOWN = "2.21."
@@ -111,7 +111,7 @@ class Succession:
             return [worker._is_dead_with_error or None for worker in self._coordinator._cluster.workers]
         return None
 
-    def _seats(self, errors: Sequence[Any]) -> list[Seat]:
+    def _seats(self, errors: Sequence[Any]) -> list[Reach]:
         """Returns who is where. A worker that was lost when the definition was sent last has its successor since.
 
         TensorFlow goes on to call it lost: two that are lost at once are brought in one after the other.
@@ -119,7 +119,7 @@ class Succession:
         places = [self._with_stand_in(index, place) for index, place in enumerate(self._workers().values())]
         known = zip(self._seated, places, errors, self._answered, self._doors, strict=True)
         return [
-            seat(seated.incarnation, place, error, answered, has_call=door.call is not None)
+            reach(seated.incarnation, place, error, answered, has_call=door.call is not None)
             for seated, place, error, answered, door in known
         ]
 
@@ -154,7 +154,7 @@ class Succession:
                     self._sent_to = ()
             for place in places:
                 if place.stand_in:
-                    say(f"sparktf: a stand-in has the place of {place.node}")
+                    log_line(f"sparktf: a stand-in has the place of {place.node}")
             self._seated, self._answered = places, errors
         for index, place in enumerate(places):
             self._doors[index].place = place

@@ -14,7 +14,7 @@ from sparktf.trainer.model.averages import average_in_place
 from sparktf.trainer.model.contract import naming_tensors
 from sparktf.trainer.model.model import UserModel
 from sparktf.trainer.model.tensors import Tensors, example, rows_of
-from sparktf.trainer.model.tracing import recorded
+from sparktf.trainer.model.tracing import recording
 from sparktf.trainer.model.trackables import count_atomically
 from sparktf.trainer.parameter_server.update.handles import without_handles
 from sparktf.trainer.parameter_server.update.packing import bring_rows, mark_trained
@@ -53,7 +53,7 @@ class Closure:
         average_in_place(model.model)
         self._variables = model.trained()
         self._small: list[int] = []
-        with naming_tensors(model.spec), recorded():
+        with naming_tensors(model.spec), recording():
             strategy.run(self._warm_up)
         # What clips gradients would fetch them back from the parameter servers.
         self._clips = any(getattr(model.optimizer, name, None) for name in _CLIPS)
