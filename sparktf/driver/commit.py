@@ -211,8 +211,8 @@ class Committer:
                 f"no checkpoint could be stored for {now_s - since_s:.0f} s (timeouts.upload: {limit_s:g} s): {error}"
             ) from error
 
-    def publish(self, attempt: Attempt) -> None:
-        """Publishes the exported model by one rename, once the last checkpoint is committed.
+    def commit_model(self, attempt: Attempt) -> None:
+        """Commits the exported model by one rename, once the last checkpoint is committed.
 
         Raises:
             FencedOffError: a newer committer owns the run; its model is as it was.
@@ -227,7 +227,7 @@ class Committer:
         models = sorted((end for end in ends if end.model), key=lambda end: end.kept is None)
         if models:
             staged = self._rundir.staged(attempt.number, models[0].folder)
-            self._store.publish(models[0].model, staged, self._rundir.model)
+            self._store.commit_model(models[0].model, staged, self._rundir.model)
             self.model = self._rundir.model
         if self._is_evaluated_beside:
             # What was read, or was the best, when the last checkpoint was committed: since then nothing was removed.

@@ -236,7 +236,7 @@ class Run:
             if outcome is Outcome.DONE:
                 watch.settle()
                 self._time.enter("publish")
-                committer.publish(attempt)
+                committer.commit_model(attempt)
                 self._take(RunEvent.PUBLISHED)
         finally:
             feeding.cancel()

@@ -48,7 +48,7 @@ class MeasureSettings:
 
 
 @dataclass(frozen=True, slots=True)
-class TablePart:
+class PartialStatistics:
     """What one task knows of the rows.
 
     Attributes:
@@ -76,9 +76,9 @@ class _TableSketch:
         """Takes in a column of some rows, or of those that were drawn of them."""
         self._columns[name].add(column if drawn is None else column.take(drawn))
 
-    def part(self) -> TablePart:
+    def part(self) -> PartialStatistics:
         """Returns what is known."""
-        return TablePart(self._rows, {name: sketch.part() for name, sketch in self._columns.items()})
+        return PartialStatistics(self._rows, {name: sketch.part() for name, sketch in self._columns.items()})
 
 
 def measure_splits(
@@ -89,7 +89,7 @@ def measure_splits(
     hadoop: HadoopConf,
     *,
     sets_aside: bool,
-) -> Iterator[TablePart]:
+) -> Iterator[PartialStatistics]:
     """The function of an RDD's `mapPartitionsWithIndex`: reads row groups as trainers do.
 
     Args:
@@ -130,9 +130,9 @@ def measure_batches(batches: Iterable[pa.RecordBatch], settings: MeasureSettings
     yield pa.RecordBatch.from_pylist([{"part": pickle.dumps(sketch.part())}])
 
 
-def read_part(content: bytes) -> TablePart:
+def read_part(content: bytes) -> PartialStatistics:
     """Returns what a task of ours has sent through Spark, as what other tasks return comes: pickled."""
-    part: TablePart = pickle.loads(content)
+    part: PartialStatistics = pickle.loads(content)
     return part
 
 

@@ -47,7 +47,7 @@ def at_free_port(ports: str, start: Callable[[int], _Server]) -> _Server:
     raise _no_port(ports, failure) from failure
 
 
-class HeldPort:
+class BoundPort:
     """A port bound with SO_REUSEPORT but not listened on, so that nobody else gets it until TensorFlow binds it too."""
 
     def __init__(self, ports: str = "0") -> None:

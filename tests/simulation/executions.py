@@ -35,7 +35,7 @@ class WorkerLostError(Exception):
 
 
 class Result(NamedTuple):
-    """See `fetching.Result`."""
+    """See `fetching.ExecutionResult`."""
 
     number: int
     value: bytes

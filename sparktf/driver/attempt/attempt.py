@@ -27,7 +27,7 @@ from sparktf.driver.attempt.members import Members, Trainer, are_training, rows_
 from sparktf.driver.attempt.rows.accounting import EpochAccount, is_wrong_before
 from sparktf.driver.attempt.rows.fed_rows import FedRows
 from sparktf.driver.attempt.rows.lease_books import LeaseBooks
-from sparktf.driver.attempt.rows.ledger import FeedPlace, Ledger
+from sparktf.driver.attempt.rows.ledger import FeedAddress, Ledger
 from sparktf.driver.attempt.rows.shares import Dealing, done_of, keeps
 from sparktf.driver.attempt.saves import Save, Start, Uploads
 from sparktf.driver.plan.plan import Plan
@@ -357,7 +357,7 @@ class Attempt:
 
     def _ledger(self) -> Ledger:
         takers = {stream: self.evaluation.fed(stream, self.trainers) for stream in self._plan.staged}
-        places = {trainer.node: FeedPlace(trainer.host, trainer.jvm) for trainer in self.trainers.values()}
+        places = {trainer.node: FeedAddress(trainer.host, trainer.jvm) for trainer in self.trainers.values()}
         epoch, splits, rebalance = self.start.cursor.epoch, self.start.splits, self._config.data.rebalance
         return Ledger(places, self._clock, expected=splits, epoch=epoch, rebalance=rebalance, takers=takers)
 

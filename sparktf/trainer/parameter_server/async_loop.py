@@ -15,9 +15,9 @@ from sparktf.trainer.parameter_server.dispatch import (
     IN_FLIGHT,
     Abandon,
     Await,
-    Course,
     DispatchDecision,
     End,
+    EpochState,
     Pace,
     Rest,
     SaveNow,
@@ -30,7 +30,7 @@ from sparktf.trainer.parameter_server.telling import Telling
 from sparktf.wire.control import WorkerPlace
 
 if TYPE_CHECKING:  # the loop itself is played without TensorFlow
-    from sparktf.trainer.parameter_server.fetching import Result
+    from sparktf.trainer.parameter_server.fetching import ExecutionResult
 
 MANY = 1 << 62
 """More rows than there are."""
@@ -64,7 +64,7 @@ class Surroundings(Protocol):
     def send(self, number: int, epoch: int, updates: int, acknowledged: Sequence[LastReceipt]) -> None:
         """Has any of them make updates."""
 
-    def next(self, wait_s: float) -> Result | None:
+    def next(self, wait_s: float) -> ExecutionResult | None:
         """Returns what has come back next, None where nothing comes for so long."""
 
     def broken_off(self) -> Counter[tuple[NodeId, int]]:
@@ -243,7 +243,7 @@ class AsyncLoop:
             self.position = replace(self.position, step=self._step_before + self._together.steps)
         now_s, step = time.monotonic(), self.position.step
         rested_s = 0.0 if self._rests_since is None else now_s - max(self._rests_since, self._moved_s)
-        course = Course(
+        course = EpochState(
             rows_left=self.left,
             budgets=tuple(updates for updates, _ in self._under_way.values()),
             late=sum(self._late.values()),
@@ -306,7 +306,7 @@ class AsyncLoop:
             self._take(result)
             result = self._around.next(0.0)
 
-    def _take(self, result: Result) -> None:
+    def _take(self, result: ExecutionResult) -> None:
         self._moved_s = time.monotonic()
         self._late.pop(result.number, None)
         _, sent_s = self._under_way.pop(result.number, (0, self._moved_s))

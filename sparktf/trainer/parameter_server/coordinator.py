@@ -30,7 +30,7 @@ from sparktf.trainer.parameter_server.checkpoint.plain_copy import CommittedCopy
 from sparktf.trainer.parameter_server.checkpoint.servers import Servers
 from sparktf.trainer.parameter_server.coordinator_node import CoordinatorNode
 from sparktf.trainer.parameter_server.dispatch import IN_FLIGHT
-from sparktf.trainer.parameter_server.fetching import Executions, Result
+from sparktf.trainer.parameter_server.fetching import ExecutionResult, Executions
 from sparktf.trainer.parameter_server.membership.connect import Connection, connect
 from sparktf.trainer.parameter_server.meter import ProcessMeter
 from sparktf.trainer.parameter_server.sampling import Sampling
@@ -149,7 +149,7 @@ class CoordinatedRun(ModelRun):
             function = self._sampling.choose(number, incarnations)
         self._executions.send(number, function, (asked_for(epoch, updates, acknowledged),))
 
-    def next(self, wait_s: float) -> Result | None:
+    def next(self, wait_s: float) -> ExecutionResult | None:
         """See `Surroundings`."""
         return self._executions.next(wait_s)
 

@@ -8,7 +8,7 @@ IN_FLIGHT = 3
 """Executions that are under way for each worker: one runs, and others are there when it ends."""
 
 
-class Course(NamedTuple):
+class EpochState(NamedTuple):
     """Where an epoch's training is.
 
     Attributes:
@@ -95,7 +95,7 @@ class End(NamedTuple):
 DispatchDecision = Send | Await | Rest | Abandon | SaveNow | End
 
 
-def decide(course: Course, pace: Pace) -> DispatchDecision:
+def decide(course: EpochState, pace: Pace) -> DispatchDecision:
     """Returns what to do next; it is asked again after each step, and whenever something has come back."""
     spare, count = course.spare, len(course.budgets)
     if course.is_over or course.is_save_due:
@@ -124,11 +124,11 @@ def next_call_steps(before: int, most: int, *, steps: int, seconds: float, worke
     return max(1, min(most, wanted, 4 * before))
 
 
-def _rest(course: Course, pace: Pace) -> Rest | Abandon:
+def _rest(course: EpochState, pace: Pace) -> Rest | Abandon:
     return Abandon() if course.rested_s >= pace.drain_s else Rest()
 
 
-def _is_enough(course: Course, pace: Pace) -> bool:
+def _is_enough(course: EpochState, pace: Pace) -> bool:
     """Whether what is under way could train all rows that are left, and each worker has something to wait for them in.
 
     More of it would be under way for nothing at the epoch's end.

@@ -16,7 +16,7 @@ _PASSING = (tf.errors.UnavailableError, tf.errors.AbortedError, tf.errors.Invali
 """What fetching raises of a worker that is gone, although its execution is made again elsewhere."""
 
 
-class Result(NamedTuple):
+class ExecutionResult(NamedTuple):
     """What has come of one execution.
 
     Attributes:
@@ -42,7 +42,7 @@ class Executions:
         self._coordinator = coordinator
         self._patience_s = patience_s
         self._threads = ThreadPoolExecutor(threads, thread_name_prefix="fetch")
-        self._came: queue.SimpleQueue[Result | BaseException] = queue.SimpleQueue()
+        self._came: queue.SimpleQueue[ExecutionResult | BaseException] = queue.SimpleQueue()
 
     def send(self, number: int, function: Any, arguments: tuple[Any, ...]) -> None:
         """Has some worker execute a function.
@@ -53,7 +53,7 @@ class Executions:
         remote = self._coordinator.schedule(function, args=arguments)
         self._threads.submit(self._wait, number, remote)
 
-    def next(self, wait_s: float) -> Result | None:
+    def next(self, wait_s: float) -> ExecutionResult | None:
         """Returns what has come next, None where nothing comes for so long.
 
         Raises:
@@ -70,7 +70,7 @@ class Executions:
     def _wait(self, number: int, remote: Any) -> None:
         try:
             value = fetch(remote, self._coordinator.done, time.monotonic() + self._patience_s)
-            self._came.put(Result(number, value))
+            self._came.put(ExecutionResult(number, value))
         except BaseException as error:  # noqa: BLE001 - the end of a thread: `next` raises it where it is waited for
             self._came.put(error)
 

@@ -15,7 +15,7 @@ import tensorflow as tf
 
 from sparktf.storage.base import Storage
 from sparktf.trainer.node.objects import CheckpointEntry, entries_of
-from sparktf.trainer.parameter_server.checkpoint.parts import HeldVariable, parts_of
+from sparktf.trainer.parameter_server.checkpoint.parts import OwnedVariable, parts_of
 from sparktf.trainer.parameter_server.checkpoint.servers import Servers, server_of
 from sparktf.trainer.parameter_server.checkpoint.shard_orders import Upload
 from sparktf.trainer.parameter_server.checkpoint.shard_reading import ShardReader
@@ -67,9 +67,9 @@ def _server(entry: CheckpointEntry) -> int | None:
     return None if entry.variable is None else server_of(entry.variable)
 
 
-def _described(entry: CheckpointEntry, *, is_weight: bool) -> HeldVariable:
+def _described(entry: CheckpointEntry, *, is_weight: bool) -> OwnedVariable:
     variable: Any = entry.variable
-    return HeldVariable(
+    return OwnedVariable(
         key=entry.key,
         server=server_of(variable) or 0,
         family="weights" if is_weight or not variable.shape.rank else "slots",

@@ -11,7 +11,7 @@ _HELLO = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + bytes([0, 0, 0, 4, 0, 0, 0, 0, 0]
 """How a client of HTTP/2 begins, with settings of none; the server answers its own."""
 
 
-class Answer(Enum):
+class Probe(Enum):
     """What is at an address."""
 
     SERVER = auto()
@@ -24,19 +24,19 @@ class Answer(Enum):
     """
 
 
-def knock(address: str) -> Answer:
+def knock(address: str) -> Probe:
     """Returns what is at an address, for which it waits a moment."""
     host, _, port = address.rpartition(":")
     try:
         with socket.create_connection((host, int(port)), _ANSWER_S) as connection:
             connection.sendall(_HELLO)
-            return Answer.SERVER if connection.recv(1) else Answer.NOBODY
+            return Probe.SERVER if connection.recv(1) else Probe.NOBODY
     except ConnectionError:
-        return Answer.NOBODY
+        return Probe.NOBODY
     except OSError:
-        return Answer.NONE
+        return Probe.NONE
 
 
 def all_answer(addresses: Iterable[str]) -> bool:
     """Whether a server of gRPC's runs at each of these addresses."""
-    return all(knock(address) is Answer.SERVER for address in addresses)
+    return all(knock(address) is Probe.SERVER for address in addresses)

@@ -27,7 +27,7 @@ from sparktf.topology import NodeId
 from sparktf.trainer.node.place import Place
 from sparktf.trainer.node.report import log_line
 from sparktf.trainer.parameter_server.membership.doors import Door, StandIns
-from sparktf.trainer.parameter_server.membership.knocking import Answer, all_answer, knock
+from sparktf.trainer.parameter_server.membership.knocking import Probe, all_answer, knock
 from sparktf.trainer.parameter_server.membership.seats import Call, Reach, are_filled, is_abandoned, is_cut_off, reach
 from sparktf.wire.control import WorkerPlace
 
@@ -211,7 +211,7 @@ class Succession:
                     f"{node} at {place.address} was lost while the cluster's definition was sent to it, which neither "
                     "ends nor breaks off"
                 )
-            if knock(place.address) is Answer.NONE:
+            if knock(place.address) is Probe.NONE:
                 raise NodeLostError(f"{node} at {place.address} is lost, and its host cannot be reached")
 
     def _follow(self, node: NodeId, door: Door, call: Call, *, is_gone: bool) -> None:
@@ -220,7 +220,7 @@ class Succession:
         if is_gone != (call.gone_s is not None):
             door.note(call, now_s if is_gone else None)
         elif is_cut_off(call, now_s, self._stop_s):
-            is_out_of_reach = knock(call.place.address) is Answer.NONE
+            is_out_of_reach = knock(call.place.address) is Probe.NONE
             if is_out_of_reach or is_abandoned(call, now_s, self._stop_s):
                 why = "its host cannot be reached" if is_out_of_reach else "its host can be reached again"
                 raise NodeLostError(
