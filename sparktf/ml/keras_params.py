@@ -31,7 +31,7 @@ def _json_able(value: Any) -> dict[str, Any]:
 
 
 def _plain(value: Any) -> Any:
-    """Returns a number of NumPy's, such as grids are made of, as one of Python's."""
+    """Converts a NumPy number, as in grids, to a Python one."""
     if isinstance(value, np.generic):
         return value.item()
     raise TypeError(f"must hold what JSON has, not {type(value).__name__}")
@@ -55,7 +55,7 @@ def _function_or_name(value: Any) -> Any:
 
 
 class ScoringParams(HasFeaturesCol, HasInputCols, HasPredictionCol, HasProbabilityCol, HasRawPredictionCol):
-    """What both have: which columns go in, and which come out."""
+    """Params of both: the columns read and written."""
 
     batchRows: Param[int] = Param(
         Params._dummy(),
@@ -70,7 +70,7 @@ class ScoringParams(HasFeaturesCol, HasInputCols, HasPredictionCol, HasProbabili
         self._setDefault(featuresCol="features", probabilityCol="", rawPredictionCol="", batchRows=4096)
 
     def _set(self, **kwargs: Any) -> Self:
-        """Sets Params; one that is to be None is as one that was never set, where Spark would hand the None on."""
+        """Sets Params; None clears one, where Spark would store None."""
         for name in [name for name, value in kwargs.items() if value is None]:
             self.clear(self.getParam(name))
             del kwargs[name]
@@ -106,7 +106,7 @@ class ScoringParams(HasFeaturesCol, HasInputCols, HasPredictionCol, HasProbabili
 
 
 class FittingParams(ScoringParams, HasLabelCol, HasWeightCol, HasValidationIndicatorCol, HasSeed):
-    """What the estimator has besides."""
+    """Further Params of the estimator."""
 
     model: Param[Any] = Param(
         Params._dummy(),

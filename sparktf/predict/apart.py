@@ -1,4 +1,4 @@
-"""Whether a day's predictions go where its own rows come from."""
+"""Keeps a day's predictions away from the folders that their rows are read from."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from sparktf.storage.file_systems import FileSystems
 
 
 def check_rows_apart(rows: DataFrame, output: str, key: str, file_systems: FileSystems) -> None:
-    """Refuses a folder of predictions at, above or below what a DataFrame reads, however it names that.
+    """Refuses an output folder at, above or below a folder that a DataFrame reads, by whatever name.
 
     Args:
         output: The folder.
-        key: The configuration key of the folder or of the table whose it is, for messages.
+        key: Configuration key of the folder or of its table, for messages.
 
     Raises:
-        ConfigError: it is; or the folder's path is none.
+        ConfigError: the folders overlap, or the path is invalid.
         StorageError: the file system failed.
     """
     for folder in dict.fromkeys(root_paths(rows)):  # what comes to lie below them is read too
@@ -33,11 +33,7 @@ def check_rows_apart(rows: DataFrame, output: str, key: str, file_systems: FileS
 
 
 def table_folder(spark: SparkSession, table: str) -> str:
-    """Returns the folder of a table; "" where it has none.
-
-    Raises:
-        SourceNotFoundError: there is no such table.
-    """
+    """Returns the folder of a table; "" if it has none. Raises `SourceNotFoundError` without such a table."""
     with spark_errors("predict.output.table"):
         found = spark.sql(f"DESCRIBE TABLE EXTENDED {table}").collect()
     return next((str(row.data_type) for row in found if row.col_name == "Location"), "")

@@ -1,4 +1,4 @@
-"""A dated job that scores: `jobs/predict.py`."""
+"""The dated scoring job: `jobs/predict.py`."""
 
 from __future__ import annotations
 
@@ -41,12 +41,12 @@ _SOURCE_KEYS = ("path", "format", "options", "table", "version", "timestamp", "s
 
 
 class Scored(NamedTuple):
-    """What a job has done.
+    """The outcome of a scoring job.
 
     Attributes:
-        version: Of the model: its number, else `run:<id>` or its path.
-        place: Where the predictions are.
-        warning: What is to be known of the model.
+        version: Number of the model's version, else `run:<id>` or its path.
+        place: Folder or table of the predictions.
+        warning: A caveat about the model.
     """
 
     rows: int
@@ -56,7 +56,7 @@ class Scored(NamedTuple):
     warning: str = ""
 
     def in_words(self) -> str:
-        """Returns it in one line."""
+        """Returns one line for people."""
         rate = self.rows / max(self.seconds, 1e-9)
         said = f"scored {self.rows:,} rows with model {self.version} in {self.seconds:.1f} s ({rate:,.0f} rows/s)"
         return f"{said}: {self.place}"
@@ -66,10 +66,10 @@ def score(spark: SparkSession, config: JobConfig, model: str | None = None) -> S
     """Scores the rows of a day, and replaces the partition of its predictions.
 
     Args:
-        model: In place of `predict.model`.
+        model: Replaces `predict.model`.
 
     Raises:
-        SparkTFError: it failed; readers have what they had.
+        SparkTFError: it failed; readers still see the old predictions.
     """
     asked, date = config.predicted()
     began_s = time.monotonic()
@@ -105,7 +105,7 @@ def score(spark: SparkSession, config: JobConfig, model: str | None = None) -> S
 
 
 def _source(spark: SparkSession, config: JobConfig, asked: PredictConfig, file_systems: FileSystems) -> DataFrame:
-    """Returns the rows that are to be scored."""
+    """Returns the rows to score."""
     given = asked.source
     if given is not None:
         if given.is_plain_files:
@@ -183,10 +183,10 @@ def _write_table(spark: SparkSession, rows: DataFrame, table: str, column: str, 
 
 
 def _make_table(spark: SparkSession, rows: DataFrame, table: str, column: str) -> None:
-    """Makes a table without rows.
+    """Makes an empty table.
 
-    Made together with its first rows, it would come after their files, and a job that is killed in between leaves files
-    where no later one can make a table.
+    If it were made with its first rows, their files would come first, and a job killed in between would leave files
+    where no table can be made.
     """
     fields = [t.StructField(field.name, field.dataType) for field in rows.schema]
     schema = t.StructType([*fields, t.StructField(column, t.DateType())])
@@ -198,7 +198,7 @@ def _make_table(spark: SparkSession, rows: DataFrame, table: str, column: str) -
 
 
 def _spelling(spark: SparkSession) -> Callable[[str], str]:
-    """Returns what makes names equal that are one to Spark: Hive's tables have lower case alone."""
+    """Returns the form by which Spark compares names: Hive's tables are in lower case."""
     is_sensitive = str(spark.conf.get("spark.sql.caseSensitive", "false")).lower() == "true"
     return str if is_sensitive else str.lower
 
@@ -210,7 +210,7 @@ def _drop_day(spark: SparkSession, table: str, column: str, date: dt.date) -> No
 
 @contextmanager
 def _set(spark: SparkSession, settings: Mapping[str, str]) -> Iterator[None]:
-    """Has a session other settings for a while."""
+    """Sets a session's settings for the duration of a block."""
     before = {key: spark.conf.get(key, None) for key in settings}
     try:
         for key, value in settings.items():
@@ -225,7 +225,7 @@ def _set(spark: SparkSession, settings: Mapping[str, str]) -> Iterator[None]:
 
 
 def _run(action: Callable[[], None]) -> None:
-    """Runs a job of Spark's. Raises the error of ours that ended it, else what Spark's failure means."""
+    """Runs a Spark job. Raises our error if one ended it, else the meaning of Spark's failure."""
     try:
         action()
     except (PySparkException, Py4JError) as error:

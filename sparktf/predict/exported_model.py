@@ -1,4 +1,4 @@
-"""Where an exported model lies, whichever folder of a run or of its publications somebody names."""
+"""Finds an exported model by any folder of a run or of its published versions."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ class ExportedModel(NamedTuple):
     """An exported model.
 
     Attributes:
-        folder: That has its `feed.json`: a version's, or `model` of a run.
+        folder: The folder of `feed.json`: that of a version, or `model` of a run.
         saved_model: The folder of the SavedModel: the same one for a version.
         files: Of the SavedModel, as paths below it.
-        key: What it has in common with no other model, nor with another one at the same place later.
+        key: Unique to this model, also among later ones in the same place.
     """
 
     folder: str
@@ -42,7 +42,7 @@ def find_model(storage: Storage, path: str) -> ExportedModel:
 
     Raises:
         SourceNotFoundError: there is none.
-        ModelContractError: it cannot be scored with, since it does not say of which columns its inputs are made.
+        ModelContractError: it cannot score, since it does not name the columns of its inputs.
         TornCheckpointError: `CURRENT` names no version.
         StorageError: the storage failed.
     """
@@ -62,7 +62,7 @@ def find_model(storage: Storage, path: str) -> ExportedModel:
 
 
 def _current(storage: Storage, serving: str) -> str | None:
-    """Returns the folder of the version that readers take; None where there are no versions."""
+    """Returns the folder of the current version; None without versions."""
     try:
         number = storage.read_bytes(f"{serving}/{CURRENT}").decode(errors="replace").strip()
     except StorageNotFoundError:
@@ -73,7 +73,7 @@ def _current(storage: Storage, serving: str) -> str | None:
 
 
 def saved_files(storage: Storage, saved_model: str) -> tuple[tuple[str, ...], str]:
-    """Returns the files of a SavedModel, as paths below its folder, and a key that it has alone.
+    """Returns the files of a SavedModel, as paths below its folder, and a key that no other model has.
 
     Raises:
         SourceNotFoundError: there is none.
@@ -104,5 +104,5 @@ def _read(storage: Storage, folder: str, saved_model: str) -> ExportedModel:
 
 
 def _belongs(file: str) -> bool:
-    """Whether a file in the folder is one of the SavedModel's own."""
+    """Whether a file in the folder is part of the SavedModel."""
     return file in (_GRAPH, "fingerprint.pb") or file.startswith(("variables/", "assets/"))

@@ -1,4 +1,4 @@
-"""Which model a day is scored with."""
+"""Finds the model that a day is scored with."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from sparktf.storage.file_systems import FileSystems
 
 
 def located_model(config: JobConfig, model: str, day: str, file_systems: FileSystems) -> tuple[str, str]:
-    """Returns where a model is, and what its version is called.
+    """Returns the path of a model, and the label of its version.
 
     Args:
-        model: As `predict.model` says it.
-        day: That is scored, as YYYY-MM-DD.
+        model: The value of `predict.model`.
+        day: The day to score, as YYYY-MM-DD.
 
     Raises:
         ConfigError: there is none.

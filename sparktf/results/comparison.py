@@ -1,4 +1,4 @@
-"""What the gate found: a run's model (the challenger) beside the published one (the champion), on the same rows."""
+"""The gate's outcome: a run's model (the challenger) against the published one (the champion), on the same rows."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ class Difference(Message):
 
     Attributes:
         slice: "" for all rows, else "country=de".
-        champion: None where there is none, or it could not be evaluated.
+        champion: None without a champion, or if it could not be evaluated.
         low: Lower end of the paired bootstrap interval of challenger - champion, with the sign turned where less is
             better: above 0 the challenger is better. `high` likewise; both None where nothing was compared.
-        tolerance: By how much the challenger may be worse; None where nothing was asked.
-        least: Bound of the challenger's value, `most` likewise.
-        rows_needed: How many rows would have decided it, if they were as these; of an undecided one.
+        tolerance: By how much the challenger may be worse; None without such a condition.
+        least: Lower bound of the challenger's value; `most` is the upper one.
+        rows_needed: How many rows like these would have decided an undecided difference.
     """
 
     metric: str
@@ -43,12 +43,12 @@ class Difference(Message):
 
 
 class Anchored(Message):
-    """The challenger beside the anchor: of the last published versions the best, where that is not the champion.
+    """The challenger against the anchor: the best of the last published versions, if that is not the champion.
 
     Attributes:
-        label: As messages call it: "version 9, the best of the last 7".
+        label: Its name in messages: "version 9, the best of the last 7".
         version: Its published version.
-        problem: Why it could not be evaluated; "" where it could.
+        problem: Why it could not be evaluated; "" if it could.
         differences: On all rows; `Difference.champion` is the anchor's value.
     """
 
@@ -62,14 +62,14 @@ class Comparison(Message):
     """The outcome of the gate.
 
     Attributes:
-        promote: Whether the challenger may take the champion's place; `reason` says why, or why not, in one line.
-        champion: What it was compared with, as messages call it; "" where there was none.
+        promote: Whether the challenger may replace the champion; `reason` says why, or why not, in one line.
+        champion: Its name in messages; "" without one.
         champion_version: Its published version.
-        champion_problem: Why it could not be evaluated; "" where it could.
+        champion_problem: Why it could not be evaluated; "" if it could.
         confidence: Of the intervals on all rows, e.g. 0.95, from `replicates` resamples drawn by `seed`; those on
             slices are wider, so that all of them together hold with it.
-        seconds: What the gate took beyond an evaluation that was due anyhow.
-        anchor: What it was compared with besides; None where the champion is the best of the last versions.
+        seconds: Time that the gate took, without an evaluation that was due anyhow.
+        anchor: The comparison with the anchor; None if the champion is the best of the last versions.
     """
 
     promote: bool
@@ -86,7 +86,7 @@ class Comparison(Message):
 
     @property
     def is_tolerated(self) -> bool:
-        """Whether the challenger is let through although it is worse beyond doubt, in some metric on all rows."""
+        """Whether the challenger passes although some metric on all rows is significantly worse."""
         beside_anchor = () if self.anchor is None else self.anchor.differences
         return self.promote and any(d.finding == TOLERATED and not d.slice for d in (*self.differences, *beside_anchor))
 

@@ -1,6 +1,6 @@
-"""What a run's driver says of it while it goes on: typed events, each a line of JSON with its time and its kind.
+"""The events of a run: typed, each a line of JSON with its time and its kind.
 
-Who may read the run directory may read them: never a secret. A reader skips what a later version has added.
+Whoever may read the run directory may read them: never a secret. Readers skip fields and events of later versions.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ class _Event(BaseModel):
 
 
 class RunBegun(_Event):
-    """A driver has taken up a run.
+    """A driver has taken a run over.
 
     Attributes:
-        config: Hash of the configuration; `plan` that of what the plan depends on.
-        application: The driver's; all that its log says is its own.
+        config: Hash of the configuration; `plan` is the hash of the part that the plan depends on.
+        application: Id of the driver's application, for its log.
     """
 
     kind: Literal["run"] = "run"
@@ -41,11 +41,11 @@ class RunBegun(_Event):
 
 
 class AttemptBegun(_Event):
-    """Trainers are started.
+    """The trainers are being started.
 
     Attributes:
-        hosts: Where the workers are, with commas between.
-        from_step: The checkpoint's that it goes on from, else 0.
+        hosts: The workers' hosts, separated by commas.
+        from_step: Step of the checkpoint that the attempt resumes from, else 0.
     """
 
     kind: Literal["attempt"] = "attempt"
@@ -69,7 +69,7 @@ class MetricsSeen(_Event):
 
 
 class CourseSeen(_Event):
-    """How an attempt went so far; each one replaces the one before, and what the attempt's end says replaces all."""
+    """Samples of an attempt so far. Each replaces the one before, and those of the attempt's end replace all."""
 
     kind: Literal["course"] = "course"
     attempt: int
@@ -77,7 +77,7 @@ class CourseSeen(_Event):
 
 
 class AttemptEnded(AttemptResult):
-    """An attempt is over, one way or another."""
+    """An attempt has ended."""
 
     model_config = ConfigDict(extra="ignore")
 
@@ -86,7 +86,7 @@ class AttemptEnded(AttemptResult):
 
 
 class LineSaid(_Event):
-    """A line that the driver shows to people."""
+    """A line shown on the console."""
 
     kind: Literal["line"] = "line"
     text: str
@@ -101,11 +101,7 @@ class WarningGiven(_Event):
 
 
 class RunEnded(_Event):
-    """The run has a result.
-
-    Attributes:
-        verdict: Its exit code.
-    """
+    """The run has a result; `verdict` is its exit code."""
 
     kind: Literal["end"] = "end"
     verdict: int
@@ -121,11 +117,7 @@ Event = _Known | UnknownEvent
 
 
 class LogEntry(NamedTuple):
-    """A line of the log.
-
-    Attributes:
-        time_s: Seconds since 1970.
-    """
+    """A line of the log; `time_s` counts from 1970."""
 
     time_s: float
     event: Event
@@ -136,7 +128,7 @@ _KINDS = {"run", "attempt", "metrics", "course", "attempt-end", "line", "warning
 
 
 def event_line(time_s: float, event: Event) -> bytes:
-    """Returns the line of an event, without its end."""
+    """Returns the line of an event, without a line end."""
     fields = event.model_dump(mode="json")
     return json.dumps({"time_s": time_s, "kind": fields.pop("kind"), **fields}, separators=(",", ":")).encode()
 

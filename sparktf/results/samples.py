@@ -1,4 +1,4 @@
-"""How an attempt went, in a few samples: the loss by update, and the rows of each node, over time."""
+"""Samples over the time of an attempt: the loss by update, and the rows of each node."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ from sparktf.message import Message
 
 
 class Samples(Message):
-    """Looks at one attempt, the earliest first; all tuples are as long.
+    """Samples of one attempt, the earliest first; all tuples have the same length.
 
     Attributes:
         seconds: Since the attempt began.
         steps: Updates of the whole run.
-        losses: Mean of the last updates; None where nobody has told one.
-        rows: By node: rows that it has trained in the attempt. Nodes that train none are not there.
+        losses: Mean of the last updates; None if unknown.
+        rows: Rows trained in the attempt by node; nodes that train none are left out.
     """
 
     seconds: tuple[float, ...] = ()

@@ -8,12 +8,12 @@ from sparktf.message import Message
 
 
 class Stopped(Message):
-    """Training ended early, as its configuration says.
+    """Training ended early, as the configuration allows.
 
     Attributes:
-        epoch: The last one of which something was trained.
+        epoch: The last one that was trained on, at least in part.
         step: Updates of the whole run.
-        text: What people read.
+        text: The reason for people.
     """
 
     reason: Literal["early_stopping", "callbacks", "deadline", "max_seconds"]

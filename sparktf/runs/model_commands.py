@@ -24,14 +24,16 @@ def show_models(output: str | None, name: str, console: Console) -> None:
     """Prints a table of the published models of a name, the newest first.
 
     Raises:
-        ConfigError: there is none, or nothing says where the runs are.
+        ConfigError: there is none, or the output is given nowhere.
         StorageError: the storage failed.
     """
     storage, root, _ = need_output(find_output(output, None))
     serving = Serving(storage, root, check_name(name, "NAME"))
     current, versions = serving.current(), serving.versions()
     if not versions:
-        raise ConfigError(f"no model of {name} is published: there is none in {serving.path}")
+        raise ConfigError(
+            f"{name} has no published model in {serving.path}: give runs the section publish, or promote one by hand"
+        )
     table = Table(title=f"{name}: {serving.path}", title_justify="left", title_style="bold")
     table.add_column("version", justify="right", no_wrap=True)
     table.add_column("", no_wrap=True)
@@ -51,7 +53,7 @@ def show_models(output: str | None, name: str, console: Console) -> None:
 
 
 def rollback(output: str | None, name: str, to: int | None) -> str:
-    """Makes an earlier version the current one; returns what to say of it. Raises as `Serving.rollback`."""
+    """Makes an earlier version the current one; returns the message. Raises as `Serving.rollback`."""
     storage, root, _ = need_output(find_output(output, None))
     serving = Serving(storage, root, check_name(name, "NAME"))
     before = serving.current()
@@ -61,7 +63,7 @@ def rollback(output: str | None, name: str, to: int | None) -> str:
 
 
 def promote(output: str | None, run: str) -> str:
-    """Makes the model of a run the current version; returns what to say of it.
+    """Makes the model of a run the current version; returns the message.
 
     Raises:
         ConfigError: `run` is not NAME/RUN_ID, or that run has not ended well.
@@ -71,7 +73,7 @@ def promote(output: str | None, run: str) -> str:
     storage, root, _ = need_output(find_output(output, None))
     name, slash, run_id = run.rpartition("/")
     if not slash:
-        raise ConfigError(f"{run!r} is no run: write NAME/RUN_ID")
+        raise ConfigError(f"{run!r} names no run: write NAME/RUN_ID")
     rundir = RunDirectory(root, name, run_id)
     serving = Serving(storage, root, rundir.name)
     number = serving.promote(stored_release(storage, rundir, time.time()))

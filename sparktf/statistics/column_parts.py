@@ -1,4 +1,4 @@
-"""What tasks know of a column, of which each has seen some rows; and the statistics that are put together of it."""
+"""Partial statistics of a column, one part for each task, and their merge."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from sparktf.statistics.sketches import (
 
 
 class ColumnKind(enum.StrEnum):
-    """What is measured of a column."""
+    """The measurements of a column."""
 
     NUMBER = "number"
     TEXT = "text"
@@ -38,10 +38,10 @@ class ColumnKind(enum.StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class SpreadPart:
-    """Where some of a column's numbers lie.
+    """Distribution of some of a column's numbers.
 
     Attributes:
-        points: float64 [n], sorted; each stands for as many numbers as any other.
+        points: float64 [n], sorted; each stands for the same number of values.
     """
 
     moments: Moments
@@ -50,12 +50,12 @@ class SpreadPart:
 
 @dataclass(frozen=True, slots=True)
 class ValuesPart:
-    """Which values some of a column's rows have.
+    """Distinct values of some of a column's rows.
 
     Attributes:
-        values: All of them, or the commonest ones; None where there are none.
-        counts: How often each is there, by a sample where they are not all.
-        hashes: Where they are not all: those of the values, below `below`; None where they are.
+        values: All of them, or the commonest ones; None for none.
+        counts: How often each occurs, estimated by a sample if they are not all.
+        hashes: If they are not all: the values' hashes below `below`; else None.
     """
 
     values: ColumnValues | None
@@ -66,7 +66,7 @@ class ValuesPart:
 
 @dataclass(frozen=True, slots=True)
 class ColumnPart:
-    """What one task knows of a column."""
+    """Partial statistics of a column from one task."""
 
     nulls: int
     nans: int
@@ -76,7 +76,7 @@ class ColumnPart:
 
 
 def put_together(type_name: str, kind: ColumnKind, parts: Sequence[ColumnPart]) -> ColumnStatistics:
-    """Returns the statistics of a column of which each of some tasks knows a part.
+    """Returns the statistics of a column, merged from the parts of all tasks.
 
     Args:
         type_name: Spark's name of the type.
@@ -127,7 +127,7 @@ def _spread_of(parts: Sequence[SpreadPart]) -> Spread:
 
 
 def _bounds_of(parts: Sequence[SpreadPart], lengths: Spread | None) -> Spread:
-    """Returns the bounds of the numbers within lists, of which `count` is how many lists there are."""
+    """Returns the bounds of the numbers within lists; `count` is the number of lists."""
     moments = Moments()
     for part in parts:
         moments = moments.and_(part.moments)
@@ -137,7 +137,7 @@ def _bounds_of(parts: Sequence[SpreadPart], lengths: Spread | None) -> Spread:
 
 
 def _values_of(kind: ColumnKind, parts: Sequence[ValuesPart]) -> tuple[int, tuple[ValueCount, ...]]:
-    """Returns how many different values there are, and the commonest ones."""
+    """Returns the number of distinct values, and the commonest ones."""
     some = [part for part in parts if part.values is not None]
     values, counts = _added_up(some)
     sketched = [part.hashes for part in parts if part.hashes is not None]

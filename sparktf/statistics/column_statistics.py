@@ -1,4 +1,4 @@
-"""What is known of the columns of a run's data, as `statistics.json` has it.
+"""Statistics of the columns of a run's data, as stored in `statistics.json`.
 
 Numbers are as tensors have them: dates are days since 1970, times and timestamps microseconds.
 """
@@ -26,20 +26,20 @@ Value = bool | int | float | str
 
 
 class ValueCount(Message):
-    """A value, and how many rows have it."""
+    """A value and the number of rows that have it."""
 
     value: Value
     count: int
 
 
 class Spread(Message):
-    """Where numbers lie.
+    """Distribution of numbers.
 
     Attributes:
-        count: How many they are; the rest is None or empty where there are none.
+        count: Number of values; without any, the rest is None or empty.
         mean: Of the `count` numbers, as are all the others.
-        deviation: Standard deviation of the numbers as a whole population.
-        quantiles: At `RANKS`; none where only the outer bounds are looked at.
+        deviation: Standard deviation of the whole population.
+        quantiles: At `RANKS`; none where only the outer bounds are measured.
     """
 
     count: int
@@ -51,16 +51,16 @@ class Spread(Message):
 
 
 class ColumnStatistics(Message):
-    """One column, of the rows that were read.
+    """One column of the rows that were read.
 
     Attributes:
         type: Spark's name of it.
         nulls: Rows without a value.
-        nans: Rows whose value is no finite number, or whose list holds such a one; `numbers` is without them.
-        numbers: Of a number, date or timestamp; of a list of these, `min` and `max` over all its values alone.
+        nans: Rows whose value is not finite, or whose list holds such a value; `numbers` is without them.
+        numbers: Of a number, date or timestamp; of a list of these, only `min` and `max` over all its values.
         lengths: Of the lists, or of binary values in bytes.
-        distinct: How many values there are, within some 5 %; None of lists and binary values.
-        commonest: The commonest values, the most frequent first; exact as long as there are few distinct ones.
+        distinct: Number of distinct values, within some 5 %; None for lists and binary values.
+        commonest: The commonest values, the most frequent first; exact if there are few distinct ones.
     """
 
     type: str
@@ -73,13 +73,13 @@ class ColumnStatistics(Message):
 
 
 class TableStatistics(Message):
-    """The used columns of a run's source: all rows that `data.where` lets through, held out or not.
+    """The used columns of a run's source: all rows that pass `data.where`, held out or not.
 
     Attributes:
-        rows: Of the source; where a sample was read, and no footer says it, as the sample has it.
+        rows: Of the source; estimated if a sample was read and no footer tells.
         sample: Share of the rows that was read.
-        rows_read: How many rows that was.
-        labels: The columns that targets are made of.
+        rows_read: Number of rows that were read.
+        labels: The columns of the targets.
     """
 
     rows: int
@@ -90,13 +90,13 @@ class TableStatistics(Message):
 
 
 def number_of(bound: float | str, kind: str) -> float:
-    """Returns a bound as the statistics have numbers: of a text, days or microseconds since 1970, in UTC.
+    """Returns a bound as a number of the statistics: days or microseconds since 1970, in UTC, for a text.
 
     Args:
         kind: Spark's type of the column.
 
     Raises:
-        ValueError: the column's values are days or times, and the bound is none, or the other way round.
+        ValueError: the column's values are days or times and the bound is not, or the other way round.
     """
     value = _value_of(kind)
     if isinstance(bound, str) is not (value == "date" or value.startswith("timestamp")):
@@ -110,7 +110,7 @@ def number_of(bound: float | str, kind: str) -> float:
 
 
 def number_text(number: float, kind: str) -> str:
-    """Returns a number of the statistics as people write it."""
+    """Returns a number of the statistics for people."""
     value = _value_of(kind)
     with suppress(OverflowError):  # a day that no calendar of Python's has
         if value == "date":
@@ -121,5 +121,5 @@ def number_text(number: float, kind: str) -> str:
 
 
 def _value_of(kind: str) -> str:
-    """Returns the type of a column's values, where it is a list that of these."""
+    """Returns the type of a column's values, or of its lists' values."""
     return kind.removeprefix("array<").removesuffix(">") if kind.startswith("array<") else kind

@@ -1,4 +1,4 @@
-"""Which files of an environment hold somebody's credentials, and so must not reach the nodes' disks."""
+"""Finds the files of an environment that hold credentials and must not reach the nodes' disks."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ _MAX_KEY_NBYTES = 1 << 20
 
 
 def without_credentials(entries: list[ArchiveMember]) -> tuple[list[ArchiveMember], tuple[str, ...]]:
-    """Returns the members that may travel, and the files and folders that may not, by name."""
+    """Returns the members to pack, and the names of the files and folders left out."""
     left_out = {entry.name: found for entry in entries if (found := _credential(entry))}
     return [entry for entry in entries if entry.name not in left_out], tuple(sorted(set(left_out.values())))
 
 
 def _credential(entry: ArchiveMember) -> str:
-    """Returns the file, or the folder around it, that holds credentials; empty if there is none."""
+    """Returns the file that holds credentials, or its folder; "" if there is none."""
     parts = entry.name.split("/")
     for depth, part in enumerate(parts, start=1):
         if _NAMES.fullmatch(part):

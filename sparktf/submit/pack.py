@@ -37,7 +37,7 @@ _SUFFIXES = (".tar.gz", ".tgz", ".tar")
 
 @dataclass(frozen=True, slots=True)
 class Packed:
-    """An archive: its members, bytes before and after compression, and what its nodes need.
+    """An archive: its members, bytes before and after compression, and requirements on the nodes.
 
     Attributes:
         left_out: Files and folders of the environment that look like credentials.
@@ -57,10 +57,10 @@ def pack(prefix: Path, output: Path) -> Packed:
 
     Args:
         prefix: Folder of the environment.
-        output: `.tar.gz`, or `.tar` for one that is not compressed.
+        output: `.tar.gz`, or `.tar` without compression.
 
     Raises:
-        ConfigError: the environment cannot be moved, or the output is of another kind.
+        ConfigError: the environment cannot be moved, or the output has another suffix.
         StorageError: the archive cannot be written.
     """
     started_s = time.monotonic()
@@ -77,12 +77,12 @@ def pack(prefix: Path, output: Path) -> Packed:
 
 
 def this_environment() -> Path:
-    """Returns the environment that this process runs in."""
+    """Returns the environment of this process."""
     return Path(sys.prefix)
 
 
 def _not_installed(prefix: Path) -> dict[str, Path]:
-    """Returns sparktf itself where it is imported from elsewhere."""
+    """Returns sparktf itself, if it is imported from elsewhere."""
     spec = importlib.util.find_spec("sparktf")
     if spec is None or spec.origin is None or (site_packages(prefix) / "sparktf").is_dir():
         return {}
@@ -145,7 +145,7 @@ def _content(entry: ArchiveMember) -> IO[bytes]:
 
 
 class _GzipBlocks:
-    """A file that compresses on all cores: each block becomes a gzip member of its own, which gzip and Java read on."""
+    """Compresses on all cores: each block becomes a gzip member; gzip and Java read them as one stream."""
 
     def __init__(self, file: IO[bytes], pool: ThreadPoolExecutor) -> None:
         self._file = file
@@ -161,7 +161,7 @@ class _GzipBlocks:
         return len(data)
 
     def finish(self) -> None:
-        """Writes what is left."""
+        """Writes the rest."""
         self._submit()
         while self._blocks:
             self._file.write(self._blocks.popleft().result())

@@ -20,20 +20,16 @@ _BEFORE = "before-"
 
 
 class Folder:
-    """A folder that is written beside its place, and then put there."""
+    """A folder that is written beside its place, and then moved there."""
 
     def __init__(self, storage: Storage, path: str) -> None:
-        """Touches nothing.
-
-        Args:
-            path: Without a slash at its end.
-        """
+        """Touches nothing. `path` has no slash at its end."""
         self._storage = storage
         self._path = path
         self._above, _, self._name = path.rpartition("/")
 
     def tidy(self, now_s: float) -> None:
-        """Puts back what a process took away that was killed before its own was there, and deletes what others left.
+        """Restores the folder if a killed process took it away without replacing it, and deletes leftovers.
 
         Args:
             now_s: Since 1970.
@@ -55,7 +51,7 @@ class Folder:
 
     @contextmanager
     def staged(self) -> Iterator[str]:
-        """Gives a block the path of a new folder beside, which is deleted at its end if it was not put in place."""
+        """Yields the path of a new folder beside it, which is deleted afterwards unless it was moved."""
         aside = f"{self._above}/{staged_name(f'_{self._name}-')}"
         try:
             yield aside
@@ -64,14 +60,14 @@ class Folder:
                 self._storage.delete(aside)
 
     def put(self, staged: str, *, replaces: bool) -> None:
-        """Puts a folder that was staged in place.
+        """Moves a staged folder into place.
 
         Args:
-            replaces: Whether one may be there: else it stays.
+            replaces: Whether to replace an existing one.
 
         Raises:
-            StorageExistsError: one is there, or has come meanwhile.
-            StorageError: the storage failed; what was there is there, or lies where the message says.
+            StorageExistsError: one exists, or has appeared meanwhile.
+            StorageError: the storage failed; the old folder is in place, or where the message says.
         """
         before = f"{self._above}/{staged_name(f'_{self._name}-{_BEFORE}')}"
         was_there = replaces and self._take_away(before)

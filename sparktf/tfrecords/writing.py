@@ -1,4 +1,4 @@
-"""Writes a DataFrame as TFRecord files: seen as a whole, or not at all."""
+"""Writes a DataFrame as TFRecord files, which appear all at once or not at all."""
 
 from __future__ import annotations
 
@@ -31,19 +31,19 @@ def write(
     mode: Literal["error", "errorifexists", "overwrite"] = "error",
     compression: Literal["none", "gzip"] | None = None,
 ) -> int:
-    """Writes each row as a tensorflow.Example, a file for each partition; returns how many.
+    """Writes each row as a tensorflow.Example, a file for each partition; returns the number of rows.
 
-    Integers and truth values become Int64List, floats, doubles, decimals and vectors FloatList (of 32 bits), texts and
-    bytes BytesList; an array has several values, and a null is a feature that the record does not have.
+    Integers and truth values become Int64List; floats, doubles, decimals and vectors FloatList (of 32 bits); texts and
+    bytes BytesList. An array has several values, and a null is a feature that the record lacks.
 
     Args:
-        path: A folder. It has its files and `_SUCCESS` once all are written, and readers of Spark's see none before.
-        mode: What becomes of a folder that is there: "error" refuses it, "overwrite" replaces it once all is written,
-            and puts it back where that fails.
+        path: A folder. Its files and `_SUCCESS` appear once all are written; readers of Spark's see none before.
+        mode: For an existing folder: "error" refuses it, "overwrite" replaces it once all is written, and restores it
+            if that fails.
         compression: "gzip", or none.
 
     Raises:
-        ConfigError: the folder is there, or a word is unknown.
+        ConfigError: the folder exists, or `mode` or `compression` is unknown.
         BadValueError: a column is of a type that no feature has, or a list holds a null.
         StorageError: the storage failed.
     """

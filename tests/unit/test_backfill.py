@@ -57,7 +57,7 @@ def test_dates_are_days_with_both_ends(first: str, last: str, every: int, found:
             "1900-01-01",
             "2026-11-03",
             DAY_S,
-            "are 46,328 dates, and 10,000 are allowed: give them in parts, or a longer --every",
+            "are 46,328 dates, and at most 10,000 are allowed: split them, or give a longer --every",
         ),
     ],
 )

@@ -129,7 +129,7 @@ def test_without_validation_there_is_the_training_loss_alone() -> None:
 
 
 def test_an_evaluator_of_its_own_is_refused_because_training_does_not_wait_for_it() -> None:
-    with pytest.raises(ConfigError, match=r"train\.early_stopping looks at metrics .* set cluster\.evaluator: false"):
+    with pytest.raises(ConfigError, match=r"train\.early_stopping needs metrics .* set cluster\.evaluator: false"):
         config({"early_stopping": {}}, evaluator=True)
 
 

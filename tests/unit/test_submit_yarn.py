@@ -67,7 +67,7 @@ def test_a_scheduler_that_makes_queues_has_more_than_it_lists(scheduler: dict[st
 
 
 def test_an_unknown_queue_is_refused_with_those_there_are() -> None:
-    with pytest.raises(ConfigError, match=r"^submit.queue: nigt is no queue of YARN's: name one of default, night$"):
+    with pytest.raises(ConfigError, match=r"^submit.queue: nigt does not exist in YARN: name one of default, night$"):
         check_submission(config("submit.queue=nigt"), NOWHERE, parse_queues(CAPACITY))
 
 

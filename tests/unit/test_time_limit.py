@@ -103,7 +103,7 @@ def test_lengths_that_mean_nothing_are_refused(wrong: dict[str, Any]) -> None:
 
 
 def test_a_reserve_of_nothing_is_refused() -> None:
-    with pytest.raises(ConfigError, match="reserve is left before deadline or max_seconds: give one of them"):
+    with pytest.raises(ConfigError, match="reserve has no effect without deadline or max_seconds: give one of them"):
         TrainConfig(reserve=60.0)
 
 
