@@ -1,4 +1,4 @@
-"""How a hand-written loop has its functions run: it says what, and the built-in loop's rules say when and how much."""
+"""Scheduling for hand-written loops: they give functions, and the built-in loop decides when and how much to run."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ from sparktf.wire.control import WorkerPlace
 
 
 class Scheduling:
-    """Implements `sparktf.node.Coordinator`, and is what the loop needs (`Surroundings`).
+    """Implements `sparktf.node.Coordinator`, and the loop's `Surroundings`.
 
     Attributes:
-        loop: Says where the training is.
-        is_open: Whether there is an epoch to train.
+        loop: Has the training position.
+        is_open: Whether an epoch is in progress.
         has_sent: Whether any function was scheduled.
     """
 
@@ -51,23 +51,25 @@ class Scheduling:
         self.loop = AsyncLoop(settings, self, tally, Telling(place), Position.restored(spec.restore))
 
     def open(self, rows: CountRows) -> None:
-        """Begins to train what is left of an epoch."""
+        """Begins to train the rest of an epoch."""
         self.loop.begin(rows)
         self.is_open = True
 
     def close(self) -> int:
-        """Waits for what is under way and ends the epoch; returns how many rows of it are left."""
+        """Waits for executions in progress and ends the epoch; returns the rows of it that are left."""
         self.loop.drain()
         self.loop.end()
         self.is_open = False
         return self.loop.left
 
-    # ---- what the user calls ----
+    # ---- the user's calls ----
 
     def schedule(self, function: Callable[..., Any], args: Sequence[Any] = ()) -> bool:
         """See `sparktf.node.Coordinator`."""
         if not self.is_open:
-            raise ModelError("node.coordinator.schedule is for an epoch's rows: call it in a loop over node.epochs()")
+            raise ModelError(
+                "node.coordinator.schedule was called outside of an epoch: call it in `for epoch in node.epochs()`"
+            )
         self._next = (self._function(function), tuple(tf.convert_to_tensor(arg) for arg in args))
         while not isinstance(step := self.loop.decide(), End):
             self.loop.do(step)
@@ -91,7 +93,7 @@ class Scheduling:
             self._functions[function] = ScheduledFunction(function, spec.feed, spec.config.train.batch_size)
         return self._functions[function].traced
 
-    # ---- what the loop needs ----
+    # ---- Surroundings ----
 
     def workers(self) -> dict[NodeId, WorkerPlace]:
         """See `Surroundings`."""
@@ -117,11 +119,11 @@ class Scheduling:
         return self._succession.broken_off
 
     def steps_made(self) -> int:
-        """See `Surroundings`. A loop may have any number of optimizers, or none: batches that are trained count."""
+        """See `Surroundings`. A loop may have any number of optimizers, so trained batches count."""
         return self.loop.position.step
 
     def take_save_wish(self) -> bool:
-        """See `Surroundings`. The user offers checkpoints."""
+        """See `Surroundings`. A hand-written loop saves by `node.checkpoint()`."""
         return False
 
     def steps_to_save(self, step: int) -> int | None:
@@ -161,11 +163,11 @@ class BatchesOfRows:
 
 
 class ScheduledFunction:
-    """A function of the user's, to be scheduled in place of it: it takes rows before, and marks them trained after.
+    """Wraps a user's function: takes rows before it, and marks them as trained after it.
 
     Attributes:
-        traced: Takes what is asked for (`packing.asked_for`) and the user's own arguments; returns receipts as JSON,
-            the number of rows, and what the user's function returns.
+        traced: Takes the result of `packing.asked_for` and the user's arguments; returns receipts as JSON, the number
+            of rows, and the user's result.
     """
 
     def __init__(self, function: Callable[..., Any], spec: FeedSpec, batch_size: int) -> None:
@@ -185,6 +187,6 @@ class ScheduledFunction:
 
 
 def _effects() -> Sequence[Any]:
-    """Returns all operations so far of the graph that is being made that do more than return something."""
+    """Returns all operations with side effects in the graph that is being recorded."""
     operations = tf.compat.v1.get_default_graph().get_operations()
     return [operation for operation in operations if operation.op_def is None or operation.op_def.is_stateful]

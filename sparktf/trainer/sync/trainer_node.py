@@ -19,7 +19,7 @@ class TrainerNode(LowLevelNode):
     """Implements `sparktf.Node` on a worker.
 
     Attributes:
-        position: Where the user's loop is; nobody else changes it.
+        position: Position of the user's loop, changed by this object only.
     """
 
     position = Position()
@@ -47,7 +47,7 @@ class TrainerNode(LowLevelNode):
     @property
     def coordinator(self) -> NoReturn:
         """See `sparktf.Node`."""
-        raise ModelContractError("node.coordinator is there under cluster.strategy: parameter_server alone")
+        raise ModelContractError("node.coordinator exists only under cluster.strategy: parameter_server")
 
     @property
     def _is_inside(self) -> bool:
@@ -57,7 +57,7 @@ class TrainerNode(LowLevelNode):
         at, complete = self.position, self._feed.is_all(self.position.rows)
         if not self._reports and not complete:
             raise ModelError(
-                f"train(node) returned in epoch {at.epoch} without having reported a row: call "
+                f"train(node) returned in epoch {at.epoch} without reporting a row: call "
                 "node.report(step=..., rows=...) for every batch of node.dataset()"
             )
         self.position = at.ended(complete=complete)
@@ -87,7 +87,7 @@ class TrainerNode(LowLevelNode):
                 rows, complete = self.position.rows, feed.is_all(self.position.rows)
                 if not complete and not self._extent.is_exhausted(self.step):
                     raise ModelError(
-                        f"train(node) reported {rows} of the {feed.rows} rows of its share of epoch {epoch}, and "
+                        f"train(node) reported {rows} of the {feed.rows} rows of its share of epoch {epoch} before it "
                         "went on: train and report every batch of node.dataset(); to stop early, leave the loop over "
                         "node.epochs()"
                     )
