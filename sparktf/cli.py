@@ -10,6 +10,7 @@ import warnings
 from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from rich.syntax import Syntax
 
@@ -22,6 +23,9 @@ from sparktf.hadoop import HadoopConf
 from sparktf.process.supported import lacks
 from sparktf.rundir import WAIT_HELP, chosen_run_id
 from sparktf.told import told_lines, words_of_error
+
+if TYPE_CHECKING:
+    from sparktf.storage.file_systems import FileSystems
 
 _EXIT_INTERRUPTED = 130
 _SET_HELP = "override a key, e.g. --set train.epochs=3"
@@ -64,7 +68,7 @@ def _check(arguments: argparse.Namespace) -> int:
 
         _silence_pandas()
         master = arguments.master or default_master(config)
-        found = check_run(config, master, say, deep=bool(arguments.deep))
+        found = check_run(config, master, _file_systems(), say, deep=bool(arguments.deep))
         for error in found.errors:
             say(told_lines(words_of_error(error)))
         if found.errors:
@@ -90,7 +94,8 @@ def _plan(arguments: argparse.Namespace) -> int:
     _silence_pandas()
     config = load_config(arguments.config, arguments.set, arguments.date)
     run_id = chosen_run_id(arguments.run_id, arguments.date)
-    forecast = look_ahead(config, run_id, arguments.master or default_master(config), SystemClock(), say)
+    master = arguments.master or default_master(config)
+    forecast = look_ahead(config, run_id, master, _file_systems(), SystemClock(), say)
     if arguments.json:
         print(forecast.model_dump_json(indent=1))
     else:
@@ -116,14 +121,13 @@ def _submit(arguments: argparse.Namespace) -> int:
 
 
 def _backfill(arguments: argparse.Namespace) -> int:
-    from sparktf.storage.file_systems import FileSystems  # noqa: PLC0415
     from sparktf.submit import backfill  # noqa: PLC0415 - storage libraries, as above
 
     signal.signal(signal.SIGTERM, _interrupt)
     dates = backfill.dates_between(arguments.first, arguments.last, seconds_of("--every", arguments.every))
     configs = {date: load_config(arguments.config, arguments.set, date) for date in dates}
     backfill.check_order(configs, arguments.parallel)
-    systems = FileSystems(HadoopConf.from_environment())
+    systems = _file_systems()
     runs = backfill.runs_of(configs, systems)
     console = PlainConsole()
     if arguments.dry_run:
@@ -252,6 +256,13 @@ def _promote(arguments: argparse.Namespace) -> int:
 
     print(promote(arguments.output, arguments.run))
     return 0
+
+
+def _file_systems() -> FileSystems:
+    """Returns this process's file systems, the only ones that it has."""
+    from sparktf.storage.file_systems import FileSystems  # noqa: PLC0415 - storage libraries, as above
+
+    return FileSystems(HadoopConf.from_environment())
 
 
 def _silence_pandas() -> None:

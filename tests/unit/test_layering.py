@@ -76,8 +76,9 @@ MAY_IMPORT = {
     "driver/run": RUN,
     "driver/spark": SPARK,
     "driver/source": SOURCE,
-    "driver/check": SOURCE | {"driver/source", "driver/output"},
-    "driver/spark_site": SOURCE | {"driver/source"},
+    "driver/run_checks": SOURCE | {"driver/source", "driver/output"},
+    "driver/check": SOURCE | {"driver/source", "driver/run_checks"},
+    "driver/spark_site": SOURCE | {"driver/source", "driver/run_checks"},
     "nightly": PLAN | {"console", "published", "driver/gang", "driver/hooks"},
     "predict": SOURCE | {"driver/source", "published", "nightly"},
     "tfrecords": SOURCE | {"driver/source"},
@@ -100,7 +101,8 @@ MAY_IMPORT = {
     | STORAGE
     | {"console", "driver/code", "driver/plan", "driver/event_log", "driver/output", "driver/spark"},
     "runs": BASE | STORAGE | {"console", "driver/plan", "published", "nightly", "submit"},
-    "preview": SERVICE | {"driver/check", "driver/gang", "driver/output", "driver/spark", "runs", "submit"},
+    "preview": SERVICE
+    | {"driver/check", "driver/run_checks", "driver/gang", "driver/output", "driver/spark", "runs", "submit"},
     "entry": BASE | STORAGE | {"api", "console", "predict", "driver/check", "nightly", "preview", "runs", "submit"},
     "jobs": BASE | {"main", "entry", "layers"},
 }
@@ -654,7 +656,7 @@ OPENS_FILE_SYSTEMS = {
     "sparktf/api/trained.py": 1,
     "sparktf/cli.py": 1,
     "sparktf/compat/tensorflowonspark/tf_pipeline.py": 1,
-    "sparktf/driver/check.py": 2,
+    "sparktf/driver/check.py": 1,
     "sparktf/driver/source/record_frame.py": 1,
     "sparktf/driver/spark_site.py": 1,
     "sparktf/executor/measuring.py": 1,
@@ -665,7 +667,6 @@ OPENS_FILE_SYSTEMS = {
     "sparktf/nightly/mlflow_writer.py": 1,
     "sparktf/predict/dated.py": 1,
     "sparktf/predict/loaded.py": 1,
-    "sparktf/preview/looking.py": 1,
     "sparktf/runs/finding.py": 1,
     "sparktf/submit/command.py": 4,
     "sparktf/tfrecords/writing.py": 1,

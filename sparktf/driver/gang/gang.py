@@ -250,7 +250,7 @@ class Gang:
         while (then := stopped(self.roster.is_quiet(), deadline_s, self.clock.now_s())) is Next.WAIT:
             with self.roster.changed:
                 for lost in self.roster.sweep():
-                    attempt.agent_lost(lost.agent.id, lost.in_words())
+                    attempt.agent_lost(lost.agent.id, lost.gang_text())
             self.look_after_agents(restart=False)
             self.tick()
         if then is Next.GIVE_UP:
