@@ -171,8 +171,8 @@ class Watch:
                 attempt.fail(record_of(error, time_s=self.gang.site.clock.wall_s()))
             commits = self.committer.collect(attempt)
             if not commits and self.writer.is_idle:
-                attempt.evaluation.committed()
-            outcome = attempt.outcome()
+                attempt.all_committed()
+            outcome = attempt.apply(attempt.outcome())
             ready = next(iter(attempt.trainers.values())).ready
             metrics, self._shown = attempt.metrics[self._shown :], len(attempt.metrics)
             warnings, self._warned = attempt.warnings[self._warned :], len(attempt.warnings)

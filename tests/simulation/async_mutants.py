@@ -14,6 +14,7 @@ from sparktf.driver.attempt.rows.fed_rows import Claim, Claims
 from sparktf.driver.attempt.rows.lease_books import LeaseBooks
 from sparktf.driver.attempt.rows.leases import Lessee
 from sparktf.driver.attempt.saves import Save, Start, joined
+from sparktf.driver.attempt.unfollowed import StandIn
 from sparktf.errors import ErrorRecord
 from sparktf.feed.leased_feed import LeasedFeed
 from sparktf.feed.receipts import Trained
@@ -197,7 +198,7 @@ GUARDS: Mapping[str, Mapping[str, Any]] = {
         "sparktf.driver.attempt.asynchronous.Asynchronous.saved": _coordinators_alone
     },
     "a stand-in has a place that nobody takes": {
-        "sparktf.driver.attempt.losses.Losses.settle": lambda self, vacancies, members, now_s, limit_s: None
+        "sparktf.driver.attempt.losses.Losses.overdue": lambda *known: StandIn({})
     },
     "a worker that comes later takes a stand-in's place": {
         "sparktf.driver.attempt.losses.Losses.may_be_followed": _without_stood_in
@@ -220,7 +221,7 @@ GUARDS: Mapping[str, Mapping[str, Any]] = {
     },
     "an attempt begins with all of its workers": {"sparktf.driver.attempt.losses.have_met": lambda members: True},
     "whoever follows before all have met has as long to start": {
-        "sparktf.driver.attempt.attempt.started_s": lambda members, attempt_s: attempt_s
+        "sparktf.driver.attempt.standing.started_s": lambda members, attempt_s: attempt_s
     },
     "rounds know who is lost": {f"{_ROUNDS}.Rounds.succeed": lambda self, worker, incarnation: None},
 }

@@ -192,12 +192,12 @@ MUTANTS = (
     ),
     Mutant(
         "late and silent trainers are found",
-        {"sparktf.driver.attempt.attempt.missed": _nothing},
+        {"sparktf.driver.attempt.standing.missed": _nothing},
         only="trainer-freezes",
     ),
     Mutant(
         "[7] a silent trainer is looked for while only peers have spoken",
-        {"sparktf.driver.attempt.attempt.missed": _late_alone, "sparktf.driver.attempt.attempt.decide": _settled},
+        {"sparktf.driver.attempt.standing.missed": _late_alone, "sparktf.driver.attempt.attempt.decide": _settled},
     ),
     Mutant("[6] an agent that was lost begins anew", {"sparktf.driver.gang.roster.Roster.heartbeat": _sent_home}),
     Mutant("an end that is told again", {"sparktf.driver.gang.roster.Roster.trainer_exited": _ended_again}),

@@ -135,7 +135,7 @@ class Agents:
 
     def outcome(self) -> Outcome:
         with self.gang.roster.changed:
-            return self.attempt.outcome()
+            return self.attempt.apply(self.attempt.outcome())
 
 
 @pytest.fixture
