@@ -21,7 +21,8 @@ from sparktf.trainer.node.ending import end, fail
 from sparktf.trainer.node.report import EXIT_STOPPED, Reporter
 from sparktf.trainer.preload import complete_environment
 from sparktf.wire.channel import ControlClient
-from sparktf.wire.control import Bootstrap, TrainerSpec
+from sparktf.wire.control import Bootstrap
+from sparktf.wire.trainer_spec import Function, TrainerSpec
 
 _STUCK = 0.5
 """After so much of `timeouts.start` a start that goes on is taken for stuck."""
@@ -40,7 +41,7 @@ def main() -> None:
     spec = bootstrap.spec
     prepare_environment(spec)
     # Says in the log where all threads stand: of a library that hangs, or a model that waits, nothing else would tell.
-    faulthandler.dump_traceback_later(spec.config.timeouts.start * _STUCK)
+    faulthandler.dump_traceback_later(spec.timeouts.start * _STUCK)
     client = ControlClient(bootstrap.access)
     reporter = Reporter(client, spec)
     reporter.start()
@@ -53,7 +54,7 @@ def main() -> None:
 
 
 def _train(spec: TrainerSpec, client: ControlClient, reporter: Reporter, work: Path) -> None:
-    if spec.guest is not None:
+    if isinstance(spec, Function):
         guest_life.run(spec, client, reporter, work)
         return
     from sparktf.trainer import life  # noqa: PLC0415 - TensorFlow reads its environment when imported
@@ -64,7 +65,7 @@ def _train(spec: TrainerSpec, client: ControlClient, reporter: Reporter, work: P
 def prepare_environment(spec: TrainerSpec) -> None:
     """Sets what TensorFlow reads, before there is a thread of gRPC's."""
     complete_environment()
-    if spec.guest is not None:
+    if isinstance(spec, Function):
         set_cluster(spec.guest)
     elif len(spec.cluster.nodes()) > 1:
         os.environ["TF_CONFIG"] = tf_config(spec.cluster, spec.node)

@@ -17,7 +17,7 @@ from sparktf.trainer.node.place import Place
 from sparktf.trainer.node.report import Reporter
 from sparktf.trainer.preload import put_off_wrappers, without_collector
 from sparktf.wire.channel import ControlClient
-from sparktf.wire.control import TrainerSpec
+from sparktf.wire.trainer_spec import Training
 
 Life = Callable[[Place], None]
 """Lives a trainer's life to its end; it returns only by ending the process, or by an exception."""
@@ -88,7 +88,7 @@ def life_of(strategy: Strategy, role: Role) -> Life:
     return life
 
 
-def run(spec: TrainerSpec, client: ControlClient, reporter: Reporter, work: Path) -> None:
+def run(spec: Training, client: ControlClient, reporter: Reporter, work: Path) -> None:
     """Lives the life that the specification names."""
     life = life_of(spec.config.cluster.strategy, spec.node.role)
     life(Place(spec, client, reporter, work))

@@ -10,9 +10,10 @@ from simulation.roles import AsyncLine, Member
 
 from sparktf.errors import StorageNotFoundError
 from sparktf.knobs import KNOBS
-from sparktf.wire.control import Action, TrainerSpec
+from sparktf.wire.control import Action
 from sparktf.wire.evaluating import NextCommit, NextCommitRequest
 from sparktf.wire.restore import BestWeights, Committed
+from sparktf.wire.trainer_spec import Training
 from sparktf.wire.uploads import Finished
 
 _EVALUATION_S = (0.3, 0.8, 0.8, 6.0)
@@ -21,7 +22,7 @@ _EVALUATION_S = (0.3, 0.8, 0.8, 6.0)
 class Evaluator(Member):
     """A node that evaluates what is committed while others train."""
 
-    def __init__(self, line: AsyncLine, agent: Agent, spec: TrainerSpec) -> None:
+    def __init__(self, line: AsyncLine, agent: Agent, spec: Training) -> None:
         super().__init__(line, agent, spec)
         self._rule = rule_of(spec.config)
         self._asked = itertools.count(1)

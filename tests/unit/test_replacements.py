@@ -34,8 +34,8 @@ from sparktf.wire.control import (
     Ready,
     Registration,
     TrainerExited,
-    TrainerSpec,
 )
+from sparktf.wire.trainer_spec import Training
 
 WORKERS = [NodeId(role=Role.WORKER, index=i) for i in range(2)]
 
@@ -60,7 +60,7 @@ class Agents:
         self.dispatcher = Dispatcher(self.gang.roster)
         self.handlers = self.dispatcher.handlers()
         self._numbers = itertools.count(1)
-        self.running: dict[str, TrainerSpec] = {}
+        self.running: dict[str, Training] = {}
         for i in range(4):
             self.register(f"a{i}", i)
         shape = self.config.cluster.shape
@@ -97,11 +97,11 @@ class Agents:
         orders: Orders = self.say(Action.AGENT_HEARTBEAT, beat)
         return orders
 
-    def take(self, agent: str, address: str = "") -> TrainerSpec:
+    def take(self, agent: str, address: str = "") -> Training:
         """The agent is told to start a trainer, and that is ready."""
         orders = self.beat(agent, address)
         assert orders.order is Order.START
-        assert orders.trainer is not None
+        assert isinstance(orders.trainer, Training)
         self.running[agent] = orders.trainer
         assert self.beat(agent, address).order is Order.WAIT
         ready = Ready(**orders.trainer.sender, replicas=1, keras="keras", versions={}, weights=1)

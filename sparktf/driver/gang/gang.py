@@ -26,7 +26,7 @@ from sparktf.knobs import KNOBS
 from sparktf.lifecycle import GANG, GangEvent, GangState, step
 from sparktf.process.ports import LOOPBACK
 from sparktf.sequence import Stream
-from sparktf.wire.control import TrainerSpec
+from sparktf.wire.trainer_spec import TrainerSpec
 
 _SHOWN_NODES = 10
 
@@ -211,7 +211,7 @@ class Gang:
         used = {agent.executor for agent in self.roster.here()}
         self.site.let_go([agent for agent in spares if agent.executor not in used])
 
-    def begin(self, attempt: Attempt, specs: list[tuple[str, TrainerSpec]]) -> None:
+    def begin(self, attempt: Attempt, specs: Sequence[tuple[str, TrainerSpec]]) -> None:
         """Makes an attempt the current one and gives the agents their trainers."""
         self._take(GangEvent.BEGIN)
         with self.roster.changed:

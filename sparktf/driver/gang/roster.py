@@ -10,17 +10,9 @@ from typing import NamedTuple
 from sparktf.errors import RefusedError
 from sparktf.lifecycle import AGENT, AgentEvent, AgentState, step
 from sparktf.wire.beats import SMALL, Beats
-from sparktf.wire.control import (
-    Ack,
-    AgentHeartbeat,
-    Order,
-    Orders,
-    Registered,
-    Registration,
-    TrainerExited,
-    TrainerSpec,
-)
+from sparktf.wire.control import Ack, AgentHeartbeat, Order, Orders, Registered, Registration, TrainerExited
 from sparktf.wire.sender import TrainerKey
+from sparktf.wire.trainer_spec import TrainerSpec
 
 
 @dataclass(slots=True)
