@@ -11,8 +11,8 @@ from contextlib import ExitStack, contextmanager
 from typing import Any, NamedTuple
 from unittest import mock
 
-from simulation import async_mutants, evaluation_mutants, publishing_mutants
-from simulation.strategies import LOCKSTEP, PARAMETER_SERVER
+from simulation import async_mutants, evaluation_mutants, head_mutants, heads, publishing_mutants
+from simulation.strategies import HEAD, LOCKSTEP, PARAMETER_SERVER
 from simulation.world import play, settle
 
 from sparktf.clock import ListeningClock
@@ -218,6 +218,7 @@ MUTANTS = (
     ),
     Mutant("a driver that stood still has heard nobody", {"sparktf.clock.ListeningClock.now_s": _by_the_other_clock}),
     *(Mutant(guard, patches) for guard, patches in evaluation_mutants.GUARDS.items()),
+    *(Mutant(guard, patches, HEAD) for guard, patches in head_mutants.GUARDS.items()),
     *(
         Mutant(guard, patches, only=publishing_mutants.ONLY.get(guard, ""))
         for guard, patches in publishing_mutants.GUARDS.items()
@@ -244,9 +245,15 @@ def caught(job: tuple[str, int, int]) -> Caught:
     guard, first, seeds = job
     with without(guard) as mutant:
         for seed in range(first, first + seeds):
-            if found := play((seed, None, mutant.strategy), mutant.kinds).violations:
+            if found := _violations(mutant, seed):
                 return Caught(guard, seed, found[0])
     return Caught(guard, -1, "nothing")
+
+
+def _violations(mutant: Mutant, seed: int) -> list[str]:
+    if mutant.strategy == HEAD:
+        return heads.play(seed).violations
+    return play((seed, None, mutant.strategy), mutant.kinds).violations
 
 
 def print_table(seeds: int, first: int, strategy: str | None, processes: int) -> int:
