@@ -1,4 +1,4 @@
-"""The console script `sparktf`: what is not a Spark job of its own."""
+"""The console script `sparktf`: the commands that are not Spark jobs."""
 
 from __future__ import annotations
 
@@ -226,7 +226,7 @@ def _tensorboard(arguments: argparse.Namespace) -> int:
 
 
 def _positive(text: str) -> int:
-    """Returns a number of runs, for argparse."""
+    """Parses a number of runs, for argparse."""
     if not text.isdecimal() or not int(text):
         raise argparse.ArgumentTypeError(f"{text!r} is no whole number above 0")
     return int(text)
@@ -255,7 +255,7 @@ def _promote(arguments: argparse.Namespace) -> int:
 
 
 def _silence_pandas() -> None:
-    """Keeps Spark's word on its pandas, which is not ours to choose, from whoever looks at a run."""
+    """Hides Spark's warning about the pandas version, which users cannot act on."""
     warnings.filterwarnings("ignore", "PySpark does not yet fully support pandas", FutureWarning)
 
 
@@ -322,7 +322,7 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _add_runs(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    """Adds what looks at runs, during and after."""
+    """Adds the commands that look at runs."""
     runs = commands.add_parser("runs", help="list the runs that have ended, the last one first (output.history)")
     runs.add_argument(
         "name", metavar="NAME", nargs="?", help="runs of this name (default: the configuration's, or all)"
@@ -374,7 +374,7 @@ def _add_model_commands(commands: argparse._SubParsersAction[argparse.ArgumentPa
 
 
 def _show_yaml(text: str) -> None:
-    """Prints YAML, in colour where it goes to a terminal; elsewhere untouched, so that it can be piped on."""
+    """Prints YAML, in colour on a terminal, unchanged elsewhere."""
     console = PlainConsole()
     if console.is_terminal:
         console.print(Syntax(text.rstrip(), "yaml", theme="ansi_dark", background_color="default"))

@@ -1,7 +1,7 @@
-"""A `.keras` file, looked at without Keras: whose code its configuration names, and whether a model is of its layers.
+"""Inspects a `.keras` file without Keras: the code that its configuration names, and its layers.
 
-Keras makes a model of the file's configuration, and runs what that names: a layer's `from_config`, a function of a
-Lambda. Of what others have written, nothing is to be run: weights are numbers, and can be taken alone.
+Keras builds a model from the file's configuration, and runs the code it names: a layer's `from_config`, a function of
+a Lambda. Code that others chose must not run: weights are numbers, and can be taken alone.
 """
 
 from __future__ import annotations
@@ -59,12 +59,12 @@ _SAYS_NOTHING_ENDS = ("_constraint", "_initializer", "_regularizer")
 
 
 class KerasFile(NamedTuple):
-    """What a file says of its model.
+    """The description of a model in its file.
 
     Attributes:
-        flavour: Which Keras has saved it.
-        config: Of the model, as Keras has it in JSON.
-        has_assets: Layers keep something beside their weights, such as a vocabulary that they were adapted to.
+        flavour: The Keras that saved it.
+        config: Of the model, as Keras's JSON.
+        has_assets: Layers keep more than weights, such as a vocabulary that they were adapted to.
     """
 
     flavour: str
@@ -73,13 +73,13 @@ class KerasFile(NamedTuple):
 
 
 def read_keras_file(file: Path, label: str) -> KerasFile:
-    """Looks at a file.
+    """Reads the description of a file.
 
     Args:
-        label: What the model is called.
+        label: The model's name in messages.
 
     Raises:
-        ModelContractError: it is none of Keras's.
+        ModelContractError: it is no Keras file.
     """
     try:
         with zipfile.ZipFile(file) as archive:
@@ -97,11 +97,11 @@ def read_keras_file(file: Path, label: str) -> KerasFile:
 
 
 def strangers(config: Mapping[str, Any], modules: Collection[str], registered: Collection[str]) -> tuple[str, ...]:
-    """Returns what Keras would run of a configuration that is neither its own, nor sparktf's, nor the user's.
+    """Returns the names in a configuration that Keras would run and that are not its own, sparktf's or the user's.
 
     Args:
         modules: The user's.
-        registered: Names that Keras knows already, of what the user has registered or handed over.
+        registered: Names known to Keras already: those that the user has registered or passed.
     """
     return tuple(dict.fromkeys(_strangers(config, modules, registered)))
 
@@ -150,7 +150,7 @@ def _is_known(module: str, name: str, modules: Collection[str], *, is_function: 
 
 
 def _operation(value: Mapping[str, Any]) -> str | None:
-    """Returns the operation of TensorFlow's that a layer is, unless it does no more than compute."""
+    """Returns the TensorFlow operation behind a layer, unless it only computes."""
     inner = value.get("config")
     called = str(inner.get("function")) if isinstance(inner, Mapping) else "?"
     section, _, name = called.rpartition(".")
@@ -162,13 +162,13 @@ def _operation(value: Mapping[str, Any]) -> str | None:
 
 
 def same_layers(theirs: Mapping[str, Any], ours: Mapping[str, Any]) -> bool | None:
-    """Whether the weights of two configurations' models are of the same layers, one by one, in the same order.
+    """Whether the weights of two models belong to the same layers, one by one, in the same order.
 
-    Settings count with which a weight means something else, such as a lookup's vocabulary. What only one of the two has
-    was brought by another version of Keras.
+    Settings that change the meaning of a weight count, such as a lookup's vocabulary. Settings that only one of the two
+    has come from another version of Keras.
 
     Returns:
-        None where their configurations do not say: of subclassed models.
+        None if the configurations do not tell: for subclassed models.
     """
     if not all(isinstance(side.get("config"), Mapping) and "layers" in side["config"] for side in (theirs, ours)):
         return None

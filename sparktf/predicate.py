@@ -14,7 +14,7 @@ FillValue = bool | int | float | str
 
 
 class Op(enum.StrEnum):
-    """How a column is compared. Where it is null, only `NULL` holds."""
+    """A comparison. If the column is null, only `NULL` holds."""
 
     EQ = "="
     NE = "!="

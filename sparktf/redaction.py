@@ -1,4 +1,4 @@
-"""Secrets, among settings and in texts: what is shown or stored has Spark's own words in their place."""
+"""Removes secrets from settings and texts that are shown or stored; Spark's own placeholder replaces them."""
 
 from __future__ import annotations
 
@@ -46,18 +46,18 @@ _IN_TEXT = tuple(
 
 
 def redacted(value: Any, key: str = "") -> Any:
-    """Returns a value without its secrets: by the keys they stand under, as options in a text, in an address.
+    """Returns a value without its secrets: under secret keys, as options in a text, in an address.
 
-    Lists and mappings are looked through; `None` and bools are no secrets.
+    Lists and mappings are searched; `None` and bools are no secrets.
 
     Args:
-        key: What the value stands under.
+        key: The key of the value.
     """
     return _redacted(value, hidden=is_secret_key(key))
 
 
 def is_secret_key(key: str) -> bool:
-    """Whether what stands under the key is a secret."""
+    """Whether values of the key are secrets."""
     return _SECRET_KEY.search(key) is not None or any(word.lower() in _SECRET_WORDS for word in _WORD.findall(key))
 
 
