@@ -24,31 +24,20 @@ class Kind(enum.StrEnum):
 
 
 class Feature(Message):
-    """A tensor `[batch, *shape]`, or `[batch, None]` if it is ragged.
-
-    Attributes:
-        name: Model input or output it belongs to ("" for one weight of all outputs).
-        columns: Source columns; several are packed into a vector.
-        dtype: TensorFlow dtype name, "string" for text.
-        shape: Shape of one row, () for a scalar.
-        ragged: Rows are lists of any length; the shape is that of one value, ().
-        pad: Fills lists that have fewer values than the shape; None if every list must have as many.
-        truncate: Lists may have more values than the shape: the first ones count.
-        masked: Nulls are allowed: they are filled (`FeedSpec.fill_null`, else zero or empty text), and a mask marks
-            them.
-        is_mask: The tensor is such a mask: bool, whether each value exists.
-    """
+    """A tensor `[batch, *shape]`, or `[batch, None]` if it is ragged."""
 
     kind: Kind
-    name: str
-    columns: tuple[str, ...]
-    dtype: str
-    shape: tuple[int, ...] = ()
-    ragged: bool = False
+    name: str  # Model input or output it belongs to ("" for one weight of all outputs)
+    columns: tuple[str, ...]  # Source columns; several are packed into a vector
+    dtype: str  # TensorFlow dtype name, "string" for text
+    shape: tuple[int, ...] = ()  # Shape of one row, () for a scalar
+    ragged: bool = False  # Rows are lists of any length; the shape is that of one value, ()
+    # Fills lists that have fewer values than the shape; None if every list must have as many
     pad: FillValue | None = None
-    truncate: bool = False
+    truncate: bool = False  # Lists may have more values than the shape: the first ones count
+    # Nulls are allowed: they are filled (`FeedSpec.fill_null`, else zero or empty text), and a mask marks them
     masked: bool = False
-    is_mask: bool = False
+    is_mask: bool = False  # The tensor is such a mask: bool, whether each value exists
 
     @property
     def key(self) -> str:
@@ -81,39 +70,25 @@ class Feature(Message):
 
 
 class FeedLimits(NamedTuple):
-    """Limits on a node's reading. No part of the plan: every start of a run may have others.
+    """Limits on a node's reading. No part of the plan: every start of a run may have others."""
 
-    Attributes:
-        prefetch_bytes: Upper bound of the rows read ahead.
-        max_bad_rows: Rows of a stream and epoch that may be left out because they fail a check.
-    """
-
-    prefetch_bytes: int = 256 << 20
-    max_bad_rows: int = 0
+    prefetch_bytes: int = 256 << 20  # Upper bound of the rows read ahead
+    max_bad_rows: int = 0  # Rows of a stream and epoch that may be left out because they fail a check
 
 
 class FeedSpec(Message):
-    """The specification by which nodes turn splits into tensors, the same for every node and epoch.
-
-    Attributes:
-        partition_columns: Names of hive-style partition columns, in the order of `Split.partition`.
-        partition_types: Their Spark types ("int", "bigint", "decimal(20,0)", "double", "date", "timestamp", "string",
-            "void").
-        fill_null: Column -> value in place of null.
-        renamed: Column -> its name in the files, if that differs.
-        where: Condition on the files' rows that belong to the stream.
-        untyped: Columns without values and type in some files -> Spark's type of them, from the other files.
-        record_types: Of TFRecord files: column -> Spark's type of it. Empty for Parquet files.
-    """
+    """The specification by which nodes turn splits into tensors, the same for every node and epoch."""
 
     features: tuple[Feature, ...]
-    partition_columns: tuple[str, ...] = ()
+    partition_columns: tuple[str, ...] = ()  # Names of hive-style partition columns, in the order of `Split.partition`
+    # Their Spark types ("int", "bigint", "decimal(20,0)", "double", "date", "timestamp", "string", "void")
     partition_types: tuple[str, ...] = ()
-    fill_null: dict[str, FillValue] = {}
-    renamed: dict[str, str] = {}
-    where: tuple[Condition, ...] = ()
+    fill_null: dict[str, FillValue] = {}  # Column -> value in place of null
+    renamed: dict[str, str] = {}  # Column -> its name in the files, if that differs
+    where: tuple[Condition, ...] = ()  # Condition on the files' rows that belong to the stream
+    # Columns without values and type in some files -> Spark's type of them, from the other files
     untyped: dict[str, str] = {}
-    record_types: dict[str, str] = {}
+    record_types: dict[str, str] = {}  # Of TFRecord files: column -> Spark's type of it. Empty for Parquet files.
     shuffle: bool = True
     seed: int = 0
 

@@ -59,17 +59,11 @@ _SAYS_NOTHING_ENDS = ("_constraint", "_initializer", "_regularizer")
 
 
 class KerasFile(NamedTuple):
-    """The description of a model in its file.
+    """The description of a model in its file."""
 
-    Attributes:
-        flavour: The Keras that saved it.
-        config: Of the model, as Keras's JSON.
-        has_assets: Layers keep more than weights, such as a vocabulary that they were adapted to.
-    """
-
-    flavour: str
-    config: dict[str, Any]
-    has_assets: bool
+    flavour: str  # The Keras that saved it
+    config: dict[str, Any]  # Of the model, as Keras's JSON
+    has_assets: bool  # Layers keep more than weights, such as a vocabulary that they were adapted to
 
 
 def read_keras_file(file: Path, label: str) -> KerasFile:

@@ -28,13 +28,8 @@ class Op(enum.StrEnum):
 
 
 class Condition(Message):
-    """A column compared with constants of its own type.
+    """A column compared with constants of its own type."""
 
-    Attributes:
-        column: Its name in the files.
-        values: One; for `Op.IN` any number, for the tests for null none.
-    """
-
-    column: str
+    column: str  # Its name in the files
     op: Op
-    values: tuple[bool | int | float | str, ...] = ()
+    values: tuple[bool | int | float | str, ...] = ()  # One; for `Op.IN` any number, for the tests for null none

@@ -56,58 +56,38 @@ def generator(draw: Draw, seed: int, *key: int) -> np.random.Generator:
 
 
 class FileStamp(NamedTuple):
-    """Identifies the content of a file: another file in its place has another stamp.
-
-    Attributes:
-        nbytes: Its length.
-        modified_ms: Time of its last change, in milliseconds since the epoch.
-        footer: CRC-32 of its footer, which has sizes, places and statistics of its data.
-    """
+    """Identifies the content of a file: another file in its place has another stamp."""
 
     nbytes: int
-    modified_ms: int
-    footer: int
+    modified_ms: int  # Time of its last change, in milliseconds since the epoch
+    footer: int  # CRC-32 of its footer, which has sizes, places and statistics of its data
 
 
 class Split(NamedTuple):
-    """One row group of one file. A plain tuple: there may be a million of them.
-
-    Attributes:
-        file: Index of the file in the plan; with `row_group` it seeds the draw of held-out rows.
-        group_rows: Rows in the row group.
-        selected: Rows that pass the source's filter.
-        held_out: Of these, the rows drawn for the validation fraction.
-        rows: Rows that belong to this stream.
-        partition: Values of the partition columns, in the order of `FeedSpec.partition_columns`.
-        local_nbytes: Of `nbytes`, the bytes on the host of the node that reads it.
-        stamp: The file as it was planned; None in older plans.
-    """
+    """One row group of one file. A plain tuple: there may be a million of them."""
 
     path: str
-    file: int
+    file: int  # Index of the file in the plan; with `row_group` it seeds the draw of held-out rows
     row_group: int
-    group_rows: int
-    selected: int
-    held_out: int
+    group_rows: int  # Rows in the row group
+    selected: int  # Rows that pass the source's filter
+    held_out: int  # Of these, the rows drawn for the validation fraction
     keep: Keep
-    rows: int
+    rows: int  # Rows that belong to this stream
     nbytes: int
+    # Values of the partition columns, in the order of `FeedSpec.partition_columns`
     partition: tuple[PartitionValue, ...] = ()
-    local_nbytes: int = 0
-    stamp: FileStamp | None = None
+    local_nbytes: int = 0  # Of `nbytes`, the bytes on the host of the node that reads it
+    stamp: FileStamp | None = None  # The file as it was planned; None in older plans
 
 
 class Piece(Message):
-    """Rows `[start, stop)` of one shuffle block, counted after the block's permutation.
-
-    Attributes:
-        first_row: Where the piece starts in the epoch sequence.
-    """
+    """Rows `[start, stop)` of one shuffle block, counted after the block's permutation."""
 
     block: int
     start: int
     stop: int
-    first_row: int
+    first_row: int  # Where the piece starts in the epoch sequence
     splits: tuple[Split, ...]
 
     @property

@@ -47,15 +47,10 @@ class NodeId(BaseModel):
 
 @dataclass(frozen=True, slots=True)
 class GangShape:
-    """The number of nodes of each role in a gang, and the least after losses.
+    """The number of nodes of each role in a gang, and the least after losses."""
 
-    Attributes:
-        wanted: By role.
-        least: Of the same roles.
-    """
-
-    wanted: Mapping[Role, int]
-    least: Mapping[Role, int]
+    wanted: Mapping[Role, int]  # By role
+    least: Mapping[Role, int]  # Of the same roles
 
     @classmethod
     def of_workers(cls, wanted: int, least: int) -> Self:

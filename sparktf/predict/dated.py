@@ -41,19 +41,13 @@ _SOURCE_KEYS = ("path", "format", "options", "table", "version", "timestamp", "s
 
 
 class Scored(NamedTuple):
-    """The outcome of a scoring job.
-
-    Attributes:
-        version: Number of the model's version, else `run:<id>` or its path.
-        place: Folder or table of the predictions.
-        warning: A caveat about the model.
-    """
+    """The outcome of a scoring job."""
 
     rows: int
-    version: str
-    place: str
+    version: str  # Number of the model's version, else `run:<id>` or its path
+    place: str  # Folder or table of the predictions
     seconds: float
-    warning: str = ""
+    warning: str = ""  # A caveat about the model
 
     def in_words(self) -> str:
         """Returns one line for people."""

@@ -18,19 +18,12 @@ _APART = "saved_model"
 
 
 class ExportedModel(NamedTuple):
-    """An exported model.
+    """An exported model."""
 
-    Attributes:
-        folder: The folder of `feed.json`: that of a version, or `model` of a run.
-        saved_model: The folder of the SavedModel: the same one for a version.
-        files: Of the SavedModel, as paths below it.
-        key: Unique to this model, also among later ones in the same place.
-    """
-
-    folder: str
-    saved_model: str
-    files: tuple[str, ...]
-    key: str
+    folder: str  # The folder of `feed.json`: that of a version, or `model` of a run
+    saved_model: str  # The folder of the SavedModel: the same one for a version
+    files: tuple[str, ...]  # Of the SavedModel, as paths below it
+    key: str  # Unique to this model, also among later ones in the same place
     feed: ModelFeed
 
 

@@ -26,33 +26,23 @@ class _Event(BaseModel):
 
 
 class RunBegun(_Event):
-    """A driver has taken a run over.
-
-    Attributes:
-        config: Hash of the configuration; `plan` is the hash of the part that the plan depends on.
-        application: Id of the driver's application, for its log.
-    """
+    """A driver has taken a run over."""
 
     kind: Literal["run"] = "run"
     run_id: str
-    config: str
+    config: str  # Hash of the configuration; `plan` is the hash of the part that the plan depends on
     plan: str
-    application: str = ""
+    application: str = ""  # Id of the driver's application, for its log
 
 
 class AttemptBegun(_Event):
-    """The trainers are being started.
-
-    Attributes:
-        hosts: The workers' hosts, separated by commas.
-        from_step: Step of the checkpoint that the attempt resumes from, else 0.
-    """
+    """The trainers are being started."""
 
     kind: Literal["attempt"] = "attempt"
     attempt: int
     workers: int
-    hosts: str
-    from_step: int
+    hosts: str  # The workers' hosts, separated by commas
+    from_step: int  # Step of the checkpoint that the attempt resumes from, else 0
 
 
 class MetricsSeen(_Event):

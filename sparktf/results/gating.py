@@ -63,20 +63,14 @@ class Question(NamedTuple):
 
 
 class Measured(NamedTuple):
-    """One metric on all rows, or on a slice.
-
-    Attributes:
-        slice: "" for all rows.
-        challenger: Its value.
-        champion: None without a champion.
-        differences: Challenger - champion in each resample, the same rows for both; None where nothing is compared.
-    """
+    """One metric on all rows, or on a slice."""
 
     metric: str
-    slice: str
+    slice: str  # "" for all rows
     rows: int
-    challenger: float
-    champion: float | None = None
+    challenger: float  # Its value
+    champion: float | None = None  # None without a champion
+    # Challenger - champion in each resample, the same rows for both; None where nothing is compared
     differences: Floats | None = None
 
 

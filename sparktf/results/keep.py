@@ -32,13 +32,9 @@ BEGUN = -1
 
 
 class Evaluation(Message):
-    """Validation metrics of the weights at a step, over all workers.
+    """Validation metrics of the weights at a step, over all workers."""
 
-    Attributes:
-        epoch: The epoch that ended at the step; `BEGUN` at step 0.
-    """
-
-    epoch: int
+    epoch: int  # The epoch that ended at the step; `BEGUN` at step 0
     step: int
     rows: int
     values: dict[str, float]

@@ -6,16 +6,9 @@ from sparktf.message import Message
 
 
 class Samples(Message):
-    """Samples of one attempt, the earliest first; all tuples have the same length.
+    """Samples of one attempt, the earliest first; all tuples have the same length."""
 
-    Attributes:
-        seconds: Since the attempt began.
-        steps: Updates of the whole run.
-        losses: Mean of the last updates; None if unknown.
-        rows: Rows trained in the attempt by node; nodes that train none are left out.
-    """
-
-    seconds: tuple[float, ...] = ()
-    steps: tuple[int, ...] = ()
-    losses: tuple[float | None, ...] = ()
-    rows: dict[str, tuple[int, ...]] = {}
+    seconds: tuple[float, ...] = ()  # Since the attempt began
+    steps: tuple[int, ...] = ()  # Updates of the whole run
+    losses: tuple[float | None, ...] = ()  # Mean of the last updates; None if unknown
+    rows: dict[str, tuple[int, ...]] = {}  # Rows trained in the attempt by node; nodes that train none are left out

@@ -8,15 +8,9 @@ from sparktf.message import Message
 
 
 class Stopped(Message):
-    """Training ended early, as the configuration allows.
-
-    Attributes:
-        epoch: The last one that was trained on, at least in part.
-        step: Updates of the whole run.
-        text: The reason for people.
-    """
+    """Training ended early, as the configuration allows."""
 
     reason: Literal["early_stopping", "callbacks", "deadline", "max_seconds"]
-    epoch: int
-    step: int
-    text: str
+    epoch: int  # The last one that was trained on, at least in part
+    step: int  # Updates of the whole run
+    text: str  # The reason for people

@@ -32,15 +32,11 @@ _QUIET = {"TF_CPP_MIN_LOG_LEVEL": "3"}
 
 
 class Subject(NamedTuple):
-    """The runs to show.
-
-    Attributes:
-        title: Their name for people.
-        folders: Returns the folders of event files, by the local copy's name ("" for its root): later maybe more.
-    """
+    """The runs to show."""
 
     storage: Storage
-    title: str
+    title: str  # Their name for people
+    # Returns the folders of event files, by the local copy's name ("" for its root): later maybe more
     folders: Callable[[], dict[str, str]]
 
 

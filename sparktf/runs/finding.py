@@ -32,15 +32,11 @@ _OF_A_RUN = {"result.json", "config.yaml", "events", "plan", "checkpoints"}
 
 
 class RunsRoot(NamedTuple):
-    """The folder of all runs.
-
-    Attributes:
-        name: The default name; None without one.
-    """
+    """The folder of all runs."""
 
     storage: Storage
     root: str
-    name: str | None = None
+    name: str | None = None  # The default name; None without one
 
 
 class FoundRun(NamedTuple):

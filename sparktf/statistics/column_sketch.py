@@ -32,19 +32,12 @@ _ESTIMATED = 10 * COMMONEST
 
 
 class Room(NamedTuple):
-    """Limits on the values of a column that each task keeps.
+    """Limits on the values of a column that each task keeps."""
 
-    Attributes:
-        counted: Distinct values that are counted exactly.
-        sampled: Values drawn at random.
-        points: Of these, in order, the number sent on.
-        hashes: Hashes by which distinct values are estimated once there are too many to count.
-    """
-
-    counted: int
-    sampled: int
-    points: int
-    hashes: int = 4096
+    counted: int  # Distinct values that are counted exactly
+    sampled: int  # Values drawn at random
+    points: int  # Of these, in order, the number sent on
+    hashes: int = 4096  # Hashes by which distinct values are estimated once there are too many to count
 
 
 class ColumnSketch:

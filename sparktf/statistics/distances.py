@@ -89,18 +89,12 @@ def _entropy(p: Floats) -> float:
 
 @dataclass(frozen=True, slots=True)
 class _Shares:
-    """Shares of a column's commonest values among the rows with a value.
+    """Shares of a column's commonest values among the rows with a value."""
 
-    Attributes:
-        count: Rows with a value.
-        is_whole: Whether these are all values.
-        least: No other value has a greater share.
-    """
-
-    count: int
+    count: int  # Rows with a value
     shares: Mapping[Value, float]
-    is_whole: bool
-    least: float
+    is_whole: bool  # Whether these are all values
+    least: float  # No other value has a greater share
 
 
 def _shares(column: ColumnStatistics, rows: int) -> _Shares:

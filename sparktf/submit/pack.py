@@ -37,11 +37,7 @@ _SUFFIXES = (".tar.gz", ".tgz", ".tar")
 
 @dataclass(frozen=True, slots=True)
 class Packed:
-    """An archive: its members, bytes before and after compression, and requirements on the nodes.
-
-    Attributes:
-        left_out: Files and folders of the environment that look like credentials.
-    """
+    """An archive: its members, bytes before and after compression, and requirements on the nodes."""
 
     output: Path
     members: int
@@ -49,7 +45,7 @@ class Packed:
     nbytes: int
     duration_s: float
     base_python: Path
-    left_out: tuple[str, ...] = ()
+    left_out: tuple[str, ...] = ()  # Files and folders of the environment that look like credentials
 
 
 def pack(prefix: Path, output: Path) -> Packed:

@@ -21,15 +21,10 @@ from sparktf.submit.resource_managers import ResourceManagers
 
 @dataclass(frozen=True, slots=True)
 class Queue:
-    """A queue of YARN's that accepts applications.
+    """A queue of YARN's that accepts applications."""
 
-    Attributes:
-        path: "root.default".
-        maximum_mib: Its largest container, None if the scheduler does not tell.
-    """
-
-    path: str
-    maximum_mib: int | None
+    path: str  # "root.default"
+    maximum_mib: int | None  # Its largest container, None if the scheduler does not tell
 
     @property
     def name(self) -> str:
