@@ -107,9 +107,9 @@ def _submit(arguments: argparse.Namespace) -> int:
     beside = Path(arguments.config).absolute().parent
     run_id = chosen_run_id(arguments.run_id, arguments.date)
     if arguments.predict and (arguments.run_id is not None or arguments.wait or arguments.detach):
-        raise ConfigError("--predict: a job that scores is no run: leave out --run-id, --wait and --detach")
+        raise ConfigError("--predict submits a scoring job, not a run: leave out --run-id, --wait and --detach")
     if arguments.model is not None and not arguments.predict:
-        raise ConfigError("--model says what --predict scores with; a run trains the configuration's model")
+        raise ConfigError("--model needs --predict: a run trains the configuration's model: leave out --model")
     scoring = ScoringJob(arguments.model) if arguments.predict else None
     options = {"wait": arguments.wait, "detach": arguments.detach, "dry_run": arguments.dry_run}
     return submit(config, beside, None if scoring else run_id, scoring=scoring, **options)
@@ -228,7 +228,7 @@ def _tensorboard(arguments: argparse.Namespace) -> int:
 def _positive(text: str) -> int:
     """Parses a number of runs, for argparse."""
     if not text.isdecimal() or not int(text):
-        raise argparse.ArgumentTypeError(f"{text!r} is no whole number above 0")
+        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number above 0")
     return int(text)
 
 

@@ -51,14 +51,14 @@ class HadoopConf(Message):
             ConfigError: there is no such folder, or a file cannot be read or is no Hadoop configuration.
         """
         if not Path(folder).is_dir():
-            raise ConfigError(f"HADOOP_CONF_DIR: there is no folder {folder}")
+            raise ConfigError(f"HADOOP_CONF_DIR: {folder} does not exist: name the folder of core-site.xml")
         properties: dict[str, str] = {}
         for file in (Path(folder) / name for name in _FILES):
             if file.exists():
                 try:
                     properties |= parse_xml(file.read_bytes())
                 except (OSError, ElementTree.ParseError) as error:
-                    raise ConfigError(f"{file} is no Hadoop configuration that can be read: {error}") from error
+                    raise ConfigError(f"{file} cannot be read as a Hadoop configuration: {error}") from error
         return cls(properties=expand(properties))
 
     @classmethod

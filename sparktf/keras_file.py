@@ -81,9 +81,9 @@ def read_keras_file(file: Path, label: str) -> KerasFile:
             config = json.loads(archive.read("config.json"))
             has_assets = any(name.startswith("assets/") and not name.endswith("/") for name in archive.namelist())
     except (zipfile.BadZipFile, KeyError, ValueError, TypeError, RecursionError) as error:
-        raise ModelContractError(f"{label} is no model that Keras has saved: {error}") from None
+        raise ModelContractError(f"{label} is not a .keras file: {error}") from None
     if not isinstance(config, dict):
-        raise ModelContractError(f"{label} is no model that Keras has saved: its config.json is no object")
+        raise ModelContractError(f"{label} is not a .keras file: its config.json is not an object")
     return KerasFile("tf_keras" if version.startswith("2.") else "keras", config, has_assets)
 
 

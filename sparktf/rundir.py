@@ -197,7 +197,7 @@ def trainer_name(attempt: int, node: NodeId, incarnation: int) -> str:
 def check_run_id(run_id: str) -> str:
     """Returns a valid run id. Raises `ConfigError` for any other."""
     if run_id == SERVING:
-        raise ConfigError(f"--run-id {SERVING} is taken: published models lie in a folder of that name")
+        raise ConfigError(f"--run-id {SERVING} is reserved for the folder of published models: give another one")
     return check_name(run_id, "--run-id")
 
 
@@ -225,7 +225,7 @@ def check_name(text: str, what: str) -> str:
     if not is_name(text):
         shown = text if len(text) <= NAME_LENGTH else f"{text[:40]}..."
         raise ConfigError(
-            f"{what} {shown!r} is to name a folder: up to {NAME_LENGTH} letters, digits, '.', '_' and '-', "
+            f"{what} {shown!r} cannot name a folder: give up to {NAME_LENGTH} letters, digits, '.', '_' and '-', "
             "of which the first is a letter or a digit"
         )
     return text

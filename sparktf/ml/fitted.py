@@ -78,7 +78,7 @@ class KerasModel(Model, ScoringParams, MLReadable["KerasModel"], MLWritable):
         rows = self._reading(model).transform(dataset, _OUTPUT, batch_rows=self.getBatchRows())
         for name, column in self._columns(rows.schema[_OUTPUT].dataType).items():
             if name in dataset.columns:
-                raise ConfigError(f"there is a column {name!r} already: give what the model makes another name")
+                raise ConfigError(f"there is a column {name!r} already: set another name for the model's column")
             rows = rows.withColumn(name, column)
         return rows.drop(_OUTPUT)
 
@@ -150,7 +150,7 @@ class _Writer(MLWriter):
         source, target = file_systems.normalise(model.path), file_systems.normalise(path).rstrip("/")
         is_alone = model.kept is None or model._is_in_its_run
         if self.shouldOverwrite and is_alone and f"{source}/".startswith(f"{target}/"):
-            raise ConfigError(f"{path} holds the model's own files, which overwriting would delete: save it elsewhere")
+            raise ConfigError(f"{path} has the model's own files, which overwriting would delete: save it elsewhere")
         super().save(path)
 
     def saveImpl(self, path: str) -> None:

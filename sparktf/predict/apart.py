@@ -29,7 +29,7 @@ def check_rows_apart(rows: DataFrame, output: str, key: str, file_systems: FileS
     mine = spot_of(output, file_systems)
     for folder in _folders_of_files(rows):
         if mine.holds(spot_of(folder, file_systems)):  # a folder may lie beside a single file that is read
-            raise ConfigError(f"{key}: {output} holds what is scored, files in {folder}: give another folder")
+            raise ConfigError(f"{key}: {output} overlaps with {folder}, where the rows are: give another folder")
 
 
 def table_folder(spark: SparkSession, table: str) -> str:

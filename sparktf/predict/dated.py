@@ -117,8 +117,8 @@ def _check_new(rows: DataFrame, asked: PredictConfig) -> None:
     for key, name in (("version_column", asked.version_column), ("output.partition", asked.output.partition)):
         if name in rows.columns:
             raise ColumnError(
-                f"predict.{key}: the rows have a column {name!r} already: name those that go on in predict.keep, "
-                "or give it another name"
+                f"predict.{key}: the rows have a column {name!r} already: leave it out of predict.keep, "
+                "or choose another name"
             )
 
 
@@ -163,8 +163,8 @@ def _write_table(spark: SparkSession, rows: DataFrame, table: str, column: str, 
     if [same(name) for name in by] != [same(column)]:
         how = ", ".join(by) or "nothing"
         raise ColumnError(
-            f"predict.output: table {table} is partitioned by {how}, and not by {column!r} alone: no day can be "
-            "replaced in it; name another table, or its column in predict.output.partition"
+            f"predict.output: table {table} is partitioned by {how}, not by {column!r} alone, so no day can be "
+            "replaced: name another table, or its column in predict.output.partition"
         )
     dated = rows.withColumn(column, sql.lit(str(date)).cast(schema[by[0]].dataType))
     found = {same(name): name for name in dated.columns}

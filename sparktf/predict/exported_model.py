@@ -61,7 +61,7 @@ def _current(storage: Storage, serving: str) -> str | None:
     except StorageNotFoundError:
         return None
     if not number.isdigit() or not storage.exists(f"{serving}/{number}/{_GRAPH}"):
-        raise TornCheckpointError(f"{serving}/{CURRENT} names no version that is there")
+        raise TornCheckpointError(f"{serving}/{CURRENT} names a version that does not exist")
     return f"{serving}/{number}"
 
 
@@ -86,8 +86,8 @@ def _read(storage: Storage, folder: str, saved_model: str) -> ExportedModel:
         feed = ModelFeed.model_validate_json(storage.read_bytes(f"{folder}/{EXPORTED}"))
     except StorageNotFoundError:
         raise ModelContractError(
-            f"{folder} has no {EXPORTED}, which says of which columns its inputs are made: it was exported by an older "
-            "version of sparktf; train it again"
+            f"{folder} has no {EXPORTED} with the columns of its inputs: it was exported by an older "
+            "version of sparktf: train it again"
         ) from None
     except ValidationError as error:
         wrong = f"{error.error_count()} of its fields are not as this version writes them"

@@ -160,14 +160,16 @@ class LoadedModel:
         if isinstance(columns, str):
             if len(outputs) > 1:
                 raise ConfigError(
-                    f"the model has several outputs: name a column for each of {', '.join(outputs)} that you want"
+                    f"columns: {columns!r} is one name for several outputs: name columns of {', '.join(outputs)}"
                 )
             columns = dict.fromkeys(outputs, columns)
         for name in columns:
             if name not in outputs:
                 raise ConfigError(f"the model has no output {name!r}{nearest(name, outputs)}")
         if unfit := next((name for name in columns if output_arrow_type(outputs[name].dtype) is None), None):
-            raise ModelContractError(f"output {unfit!r} is {outputs[unfit].dtype}, of which there is no column")
+            raise ModelContractError(
+                f"output {unfit!r} is {outputs[unfit].dtype}, which no column can hold: leave it out"
+            )
         return {outputs[name]: column for name, column in columns.items()}
 
     def _paths(self, df: DataFrame) -> dict[str, tuple[str, ...]]:
@@ -187,7 +189,7 @@ class LoadedModel:
                 kind = schema.arrow_type(name, f"input {feature.name}")
                 if not fits(feature, kind):
                     raise BadValueError(
-                        f"input {feature.name}: column {name!r} is {kind}, of which {feature.dtype} cannot be made"
+                        f"input {feature.name}: column {name!r} is {kind} and cannot be converted to {feature.dtype}"
                     )
         for name in going:
             if name not in types:

@@ -32,8 +32,8 @@ def located_model(config: JobConfig, model: str, day: str, file_systems: FileSys
         version = serving.current_version()
         if version is None:
             raise ConfigError(
-                f"predict.model: {PUBLISHED}: no model of {config.name} is published in {serving.path}; run:<id> names "
-                "a run's"
+                f"predict.model: {PUBLISHED}: {config.name} has no published model in {serving.path}: publish one, or "
+                "name a run's by run:<id>"
             )
         return version.folder, str(version.number)
     if model.startswith(RUN):

@@ -28,11 +28,11 @@ class TimeOfDay(NamedTuple):
         """Returns the time of a text like `06:00 Europe/Berlin`. Raises `ValueError` if it is invalid."""
         found = _TIME_OF_DAY.fullmatch(text.strip())
         if found is None or int(found[1]) > 23 or int(found[2]) > 59:
-            raise ValueError(f"{text!r} is no time of day with a time zone: write 06:00 Europe/Berlin")
+            raise ValueError(f"{text!r} is not a time of day with a time zone: write 06:00 Europe/Berlin")
         try:
             return cls(dt.time(int(found[1]), int(found[2])), zoneinfo.ZoneInfo(found[3]))
         except (zoneinfo.ZoneInfoNotFoundError, ValueError, OSError):
-            raise ValueError(f"{found[3]} is no time zone that is known here: write Europe/Berlin, or UTC") from None
+            raise ValueError(f"{found[3]} is not a known time zone: write Europe/Berlin, or UTC") from None
 
     def after(self, wall_s: float) -> float:
         """Returns the next such time, in seconds since 1970.

@@ -92,7 +92,7 @@ class Folder:
             self._storage.rename(before, self._path)
         except StorageError:
             raise StorageError(
-                f"{self._path} could not be replaced: {error}; what was there lies in {before}, and is put back by the "
+                f"{self._path} could not be replaced: {error}; its old content is in {before}, and is restored by the "
                 "next overwriting"
             ) from error
 

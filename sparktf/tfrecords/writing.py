@@ -48,7 +48,7 @@ def write(
         StorageError: the storage failed.
     """
     if mode not in _MODES or compression not in _CODECS:
-        raise ConfigError(f"mode is one of {', '.join(_MODES)}, and compression none or gzip")
+        raise ConfigError(f"mode must be one of {', '.join(_MODES)}, and compression none or gzip")
     spark = df.sparkSession
     file_systems = FileSystems(hadoop_conf(spark))
     path = file_systems.normalise(path).rstrip("/")
@@ -56,7 +56,7 @@ def write(
     folder = Folder(storage, path)
     folder.tidy(time.time())
     if mode != "overwrite" and storage.exists(path):
-        raise ConfigError(f'{path} is there already: mode="overwrite" replaces it')
+        raise ConfigError(f'{path} exists already: pass mode="overwrite" to replace it')
     with folder.staged() as aside:
         settings = WriterSettings(aside, tuple(df.columns), compression == "gzip", file_systems.hadoop.for_nodes())
         rows = _write_all(df, storage, settings)

@@ -573,7 +573,7 @@ def test_the_commands_list_roll_back_and_promote(
         (["models", "t", "--output", "{root}"], "t has no published model in {root}/t/serving"),
         (["rollback", "t", "--output", "{root}"], "no model of t is published: {root}/t/serving has no CURRENT"),
         (["promote", "r", "--output", "{root}"], "'r' names no run: write NAME/RUN_ID"),
-        (["models", "../t", "--output", "{root}"], "NAME '../t' is to name a folder"),
+        (["models", "../t", "--output", "{root}"], "NAME '../t' cannot name a folder"),
     ],
 )
 def test_a_command_that_cannot_be_done_says_why_and_returns_2(
