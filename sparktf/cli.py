@@ -40,7 +40,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     except SparkTFError as error:
         say(told_lines(words_of_error(error)))
         return int(error.verdict)
-    except ImportError as error:  # commands import what they need: another Spark lacks some of it
+    except ImportError as error:  # commands import lazily, and another Spark may lack modules
         say(lacks(error))
         return int(Verdict.REFUSED)
     except KeyboardInterrupt:

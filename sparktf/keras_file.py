@@ -31,17 +31,17 @@ _OF_CLASSES = _OF_FUNCTIONS | {
     "quantizers",
     "random",
 }
-"""Modules of Keras's whose classes and functions compute; others open files and connections."""
+"""Modules of Keras's whose classes and functions only compute; others open files and connections."""
 
 _CODE = {"Lambda", "TFSMLayer", "__lambda__"}
-"""What carries code of its own, or names a file that does."""
+"""Classes that carry code of their own, or name a file that does."""
 
 _TF_OPERATION, _TF_SECTIONS = "TFOpLambda", {"__operators__", "bitwise", "image", "linalg", "math", "nn", "ragged"}
 _TF_SECTIONS |= {"random", "sets", "signal", "sparse", "strings"}
 _TF_CALLS = {"Assert", "function", "load_library", "load_op_library", "numpy_function", "print", "py_function"}
 
 _OF_TF_KERAS = {"Functional": "model", "InputLayer": "input"}
-"""What tf_keras begins names with that do not begin as their class's."""
+"""Class -> the beginning of its default names in tf_keras, where that is not the class's name."""
 
 _SAYS_NOTHING = {
     "activation",
@@ -55,7 +55,7 @@ _SAYS_NOTHING = {
 }
 _SAYS_NOTHING |= {"rate", "recurrent_activation", "registered_name", "seed", "shared_object_id", "trainable"}
 _SAYS_NOTHING_ENDS = ("_constraint", "_initializer", "_regularizer")
-"""Settings of layers with which their weights are the same, whatever they are."""
+"""Settings of layers that do not change the meaning of their weights."""
 
 
 class KerasFile(NamedTuple):

@@ -10,7 +10,7 @@ import enum
 from sparktf.message import Message
 
 FillValue = bool | int | float | str
-"""What stands in place of a value that is not there."""
+"""A value in place of a null."""
 
 
 class Op(enum.StrEnum):

@@ -8,13 +8,13 @@ from typing import Any
 
 REDACTED = "*********(redacted)"
 
-# Spark's own `spark.redaction.regex`, and what clouds call their keys; a model's `tokens` or `tokenizer` are none.
+# Spark's own `spark.redaction.regex`, and the clouds' names of keys; a model's `tokens` or `tokenizer` do not match.
 _SECRET_KEY = re.compile(
     r"(?i)secret|passw|passphrase|token$|^spark\..*token|credentials?$|(access|account|private|api|auth)[._-]?key"
     r"|authorization$|webhook"
 )
 _SECRET_WORDS = {"pwd", "jwt", "pat", "bearer", "cookie", "cookies", "dsn", "sas"}
-"""Too short to be looked for within other words: `pattern` holds one."""
+"""Too short to be found within other words: `pattern` contains one."""
 
 _WORD = re.compile(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])")
 
@@ -38,7 +38,7 @@ _IN_TEXT = tuple(
         # A webhook's address is its secret.
         r"(https?://[^\s/'\"]{0,100}hook[^\s/'\"]{0,100}/)[^\s'\"]+",
         r"(https?://[^\s'\"]{1,200}hooks?/)[^\s'\"]+",
-        # ://me:x@host, and https://x@host; elsewhere what stands before an @ is no secret: abfss://container@account
+        # ://me:x@host, and https://x@host; elsewhere the text before an @ is no secret: abfss://container@account
         r"(://[^/\s:@]{0,100}:)[^/\s]+(?=@)",
         r"(https?://)[^/\s:@]+(?=@)",
     )

@@ -9,28 +9,28 @@ from sparktf.errors import ConfigError
 from sparktf.topology import NodeId
 
 NAME_PATTERN = r"^[A-Za-z0-9][A-Za-z0-9._-]*$"
-"""What may name a folder of runs: no "/", no "..", no ":" that HDFS refuses, nothing that readers take for hidden."""
+"""Names of folders of runs: no "/", no "..", no ":", which HDFS refuses, and not hidden for readers."""
 
 NAME_LENGTH = 200
 """A file system's names end at 255 bytes."""
 
 WAIT_HELP = "wait while another submission owns the run (default: end with 2)"
-"""Of the option `--wait`, which every command that submits has."""
+"""Help of the option `--wait` of every command that submits."""
 
 HISTORY = "_runs"
-"""Beside the folders of all names, whose first letter it cannot be: a file for each run that has ended."""
+"""Folder beside those of the names, whose first letter is never "_": a file for each ended run."""
 
 HISTORY_OF_NAME = "name="
-"""Within it, the folder of a name begins so: as Spark and Hive write a partition."""
+"""Prefix of a name's folder in it, as Spark and Hive name partitions."""
 
 RESULT, STATISTICS = "result.json", "statistics.json"
-"""Files of a run; of the second, its published model has a copy."""
+"""Files of a run; its published model has a copy of the second."""
 
 TERMS, EVENTS = "owner", "events"
-"""Folders that every run has which has begun: by them it is known for one."""
+"""Folders of every run that has begun, by which it is recognised."""
 
 SERVING = "serving"
-"""The folder beside the runs of one name that has the models which are published."""
+"""Folder of published models, beside the runs of a name."""
 
 _OWN_ENTRIES = {
     "assets.json",

@@ -12,10 +12,10 @@ import unicodedata
 from sparktf.redaction import redacted
 
 MESSAGE_NBYTES = 4_000
-"""Of one message, one line. An environment variable takes 128 KiB, a line of a log less."""
+"""Limit of one message, one line. An environment variable takes 128 KiB, a line of a log less."""
 
 TRACE_NBYTES = 64_000
-"""Of a traceback or a log's last lines."""
+"""Limit of a traceback or a log's last lines."""
 
 
 def told(text: str) -> str:

@@ -18,7 +18,7 @@ _UNKNOWN = "extra_forbidden"
 _MISSING = "missing"
 _MAX_SHOWN = 60
 
-# Error type of pydantic -> what is allowed; an error of another type says what pydantic says.
+# Error type of pydantic -> the allowed values; other types keep pydantic's message.
 _ALLOWED: Mapping[str, str] = {
     "int_type": "a whole number",
     "int_parsing": "a whole number",

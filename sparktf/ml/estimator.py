@@ -26,7 +26,7 @@ from sparktf.predict.loaded import quoted
 ParamMap = dict[Param[Any], Any]
 
 _ONE_AT_A_TIME = threading.Lock()
-"""Held by whichever fit of the process has its turn: side by side, each would wait for nodes that another one holds."""
+"""Taken by each fit of the process in turn: fits in parallel would wait for each other's nodes."""
 
 
 class KerasEstimator(

@@ -24,7 +24,7 @@ def check_rows_apart(rows: DataFrame, output: str, key: str, file_systems: FileS
         ConfigError: the folders overlap, or the path is invalid.
         StorageError: the file system failed.
     """
-    for folder in dict.fromkeys(root_paths(rows)):  # what comes to lie below them is read too
+    for folder in dict.fromkeys(root_paths(rows)):  # later files below them are read too
         check_apart(output, f"what is scored, {folder}", spot_of(folder, file_systems), file_systems, key)
     mine = spot_of(output, file_systems)
     for folder in _folders_of_files(rows):

@@ -35,7 +35,7 @@ _ONE_PARTITION = {
     "spark.sql.sources.partitionOverwriteMode": "dynamic",
     "hive.exec.dynamic.partition.mode": "nonstrict",
 }
-"""Has `insertInto` replace the partitions that it has rows for, once they are written: not before, nor the table."""
+"""Makes `insertInto` replace only the partitions that it has rows for, after they are written."""
 
 _SOURCE_KEYS = ("path", "format", "options", "table", "version", "timestamp", "sql", "where")
 

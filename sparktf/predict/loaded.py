@@ -22,7 +22,7 @@ from sparktf.wire.exported import ModelOutput
 from sparktf.wire.scored_model import ScoredModel
 
 PREDICTION = "prediction"
-"""The column of a model's only output, as Spark's own models call theirs."""
+"""The column of a model's only output, named as in Spark's own models."""
 
 BATCH_ROWS = 4096
 SIGNATURE = "serving_default"
@@ -137,7 +137,7 @@ class LoadedModel:
         plain = df.select(*(df[quoted(name)] for name in names)).toDF(*(f"c{i}" for i in range(len(names))))
         given = [df.schema[name] for name in going]
         kinds = [*((field.dataType, field.metadata) for field in given), *((self._type(o), None) for o in named)]
-        # The metadata is what stages of Spark ML know of a column, such as the names of its categories.
+        # Stages of Spark ML keep facts of a column in its metadata, such as the names of its categories.
         fields = [sql.StructField(f"c{i}", kind, metadata=known) for i, (kind, known) in enumerate(kinds)]
         return plain.mapInArrow(score, sql.StructType(fields)).toDF(*going, *named.values())
 

@@ -9,10 +9,10 @@ from sparktf.message import Message
 Judgement = Literal[
     "good", "worse, within the tolerance", "worse", "undecided", "out of bounds", "too few rows", "not compared"
 ]
-"""Of one metric, on all rows or a slice; "too few rows" and "not compared" decide nothing."""
+"""The finding on one metric, on all rows or a slice; "too few rows" and "not compared" decide nothing."""
 
 TOLERATED: Judgement = "worse, within the tolerance"
-"""Beyond doubt worse than the opponent, and by no more than was allowed: good enough, and nothing to call good."""
+"""Significantly worse than the opponent, but within the tolerance: it passes, but is not called good."""
 
 
 class Difference(Message):

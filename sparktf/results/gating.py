@@ -21,10 +21,10 @@ from sparktf.results.keep import KeepRule
 from sparktf.sequence import Draw, generator
 
 BUCKETS = 200
-"""Into so many the rows are put: an interval's width then is wrong by some 5 %."""
+"""Number of buckets of rows: interval widths are then wrong by some 5 %."""
 
 REPLICATES = 2000
-"""So often they are drawn."""
+"""Number of resamples."""
 
 Floats = npt.NDArray[np.float64]
 

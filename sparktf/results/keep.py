@@ -28,7 +28,7 @@ class KeepSettings(Protocol):
 
 
 BEGUN = -1
-"""The epoch, counted from 0, of the weights that a run takes over from another model: people read it as epoch 0."""
+"""The epoch, counted from 0, of weights taken over from another model: shown as epoch 0."""
 
 
 class Evaluation(Message):

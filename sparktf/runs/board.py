@@ -25,7 +25,7 @@ from sparktf.storage.base import FileEntry, Storage, name_of
 
 _URL = re.compile(r"\bat (https?://\S+)")
 _REST = 10
-"""The storage is looked at for a tenth of the time at most, however many runs there are."""
+"""Storage calls take a tenth of the time at most, however many runs there are."""
 
 _KEPT_LINES = 20
 _QUIET = {"TF_CPP_MIN_LOG_LEVEL": "3"}

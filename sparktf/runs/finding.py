@@ -25,7 +25,7 @@ from sparktf.storage.transactions.results import read_result
 OUTPUT = "SPARKTF_OUTPUT"
 _PIPED_WIDTH = 160
 _LINE_WIDTH = 4000
-"""Where each line is whole: the longest cause is shorter."""
+"""Width for unbroken lines: the longest cause is shorter."""
 
 _NAMED = 3
 _OF_A_RUN = {"result.json", "config.yaml", "events", "plan", "checkpoints"}

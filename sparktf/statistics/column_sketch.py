@@ -25,10 +25,10 @@ from sparktf.statistics.sketches import (
 )
 
 _ROWS = 1 << 15
-"""Numbers looked at a time: they stay in the second-level cache while figure after figure is made of them."""
+"""Numbers at a time: they stay in the second-level cache for all figures."""
 
 _ESTIMATED = 10 * COMMONEST
-"""So many of the commonest values of a part are told of where there are too many to count them all."""
+"""The commonest values in a part whose values are too many to count."""
 
 
 class Room(NamedTuple):

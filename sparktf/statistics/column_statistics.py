@@ -14,13 +14,13 @@ _EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
 _MICROSECOND = dt.timedelta(microseconds=1)
 
 RANKS = tuple(i / 100 for i in range(1, 100))
-"""Shares of the values of a column that are at most as great as its `quantiles`."""
+"""Ranks of `quantiles`: the share of a column's values that are not greater."""
 
 COMMONEST = 100
-"""So many of the commonest values of a column are kept."""
+"""Number of the commonest values that are kept."""
 
 TEXT_LENGTH = 256
-"""So many characters of a text are kept; what begins alike counts as one value."""
+"""Characters of a text that are kept; texts with the same ones count as one value."""
 
 Value = bool | int | float | str
 

@@ -22,7 +22,7 @@ _DECILES = slice(9, None, 10)
 """Of `RANKS`: 0.1 to 0.9."""
 
 _COMMON = 0.05
-"""A number that so large a share of either side is, gets a bin of its own."""
+"""A number with this share of either side gets a bin of its own."""
 
 
 def infinity_distance(one: ColumnStatistics, other: ColumnStatistics, rows: tuple[int, int]) -> float:

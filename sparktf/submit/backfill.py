@@ -30,7 +30,7 @@ _DAY_S = 86_400
 _MOST_DATES = 10_000
 
 _FOR_EVERY_DATE = (Verdict.MODEL_FAILED, Verdict.REFUSED)
-"""What code and configuration fail with: no other date would do better."""
+"""Verdicts on code and configuration, which any other date would share."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -237,5 +237,5 @@ def _result(rundir: RunDirectory, file_systems: FileSystems) -> RunResult | None
     storage = file_systems.open(rundir.root)
     try:
         return read_result(storage, rundir.result)
-    except (CorruptFileError, StorageNotFoundError):  # its run says what is wrong, and the other days go on
+    except (CorruptFileError, StorageNotFoundError):  # the day's own run reports it; the other days continue
         return None

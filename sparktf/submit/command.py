@@ -41,7 +41,7 @@ from sparktf.submit.shipment import log4j_in, stage
 INTERRUPTED = 130
 
 _VERDICT = "verdict"
-"""The file in which a driver on this machine tells it."""
+"""The file for the verdict of a driver on this machine."""
 
 # The driver's exit code in YARN's words, for a run that was refused before it had a run directory.
 _STATUS = re.compile(r"exited with status (\d+)")

@@ -87,7 +87,7 @@ def _not_installed(prefix: Path) -> dict[str, Path]:
 
 def _write_aside(entries: Iterable[ArchiveMember], output: Path) -> int:
     output.parent.mkdir(parents=True, exist_ok=True)
-    # Nobody else may read it, now or later: what was installed may hold more than we know to leave out.
+    # Readable by its owner only: the environment may hold secrets that are not recognised.
     handle, name = tempfile.mkstemp(prefix=f".{output.name}-", dir=output.parent)
     try:
         with os.fdopen(handle, "wb") as file:
