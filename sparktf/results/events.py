@@ -11,8 +11,8 @@ from typing import Annotated, Any, Literal, NamedTuple
 
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 
+from sparktf.message import Message
 from sparktf.results.result import AttemptResult
-from sparktf.results.samples import Samples
 from sparktf.sequence import Stream
 from sparktf.topology import NodeId
 
@@ -56,6 +56,15 @@ class MetricsSeen(_Event):
     step: int
     rows: int
     values: dict[str, float]
+
+
+class Samples(Message):
+    """Samples of one attempt, the earliest first; all tuples have the same length."""
+
+    seconds: tuple[float, ...] = ()  # Since the attempt began
+    steps: tuple[int, ...] = ()  # Updates of the whole run
+    losses: tuple[float | None, ...] = ()  # Mean of the last updates; None if unknown
+    rows: dict[str, tuple[int, ...]] = {}  # Rows trained in the attempt by node; nodes that train none are left out
 
 
 class CourseSeen(_Event):

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 from sparktf.errors import ErrorRecord, RunInterruptedError, Verdict
 from sparktf.message import Message
 from sparktf.results.carried import Carried
 from sparktf.results.comparison import Comparison
 from sparktf.results.keep import Evaluation, Kept
-from sparktf.results.stopping import Stopped
 from sparktf.results.time_limit import Ending
 from sparktf.results.usage import Made, Usage
 
@@ -117,6 +116,15 @@ class AttemptResult(Message):
     failures: tuple[ErrorRecord, ...] = ()
     losses: tuple[ErrorRecord, ...] = ()  # Lost trainers that were replaced during the attempt
     advice: str = ""  # How to change the ratio of workers to parameter servers, with the reason; "" for no change
+
+
+class Stopped(Message):
+    """Training ended early, as the configuration allows."""
+
+    reason: Literal["early_stopping", "callbacks", "deadline", "max_seconds"]
+    epoch: int  # The last one that was trained on, at least in part
+    step: int  # Updates of the whole run
+    text: str  # The reason for people
 
 
 class RunResult(Message):

@@ -71,7 +71,7 @@ def test_an_id_that_can_name_a_folder_is_taken(config: str, run_id: str) -> None
 def test_any_other_is_refused_before_spark_starts_or_anything_is_shipped(
     config: str, capsys: pytest.CaptureFixture[str], run_id: str
 ) -> None:
-    with pytest.raises(ConfigError, match=r"^--run-id .* cannot name a folder: up to 200 letters, digits"):
+    with pytest.raises(ConfigError, match=r"^--run-id .* cannot name a folder: give up to 200 letters, digits"):
         parse(["--config", config, f"--run-id={run_id}"])
     assert main(["submit", config, f"--run-id={run_id}", "--dry-run"]) == 2
     shown, errors = capsys.readouterr()

@@ -540,7 +540,7 @@ def test_models_are_kept_only_where_they_are_published() -> None:
 
 
 def test_no_run_takes_the_folder_of_the_published_models() -> None:
-    with pytest.raises(ConfigError, match="--run-id serving is taken"):
+    with pytest.raises(ConfigError, match="--run-id serving is reserved"):
         RunDirectory("runs", "t", "serving")
 
 
