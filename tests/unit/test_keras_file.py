@@ -178,5 +178,5 @@ def test_a_file_that_is_none_of_keras_is_refused_and_another_looked_at(tmp_path:
         if config:
             assert read_keras_file(file, "version 14") == ("tf_keras", config, True)
         else:
-            with pytest.raises(ModelContractError, match="its config.json is not an object"):
+            with pytest.raises(ModelContractError, match=r"its config\.json is not an object"):
                 read_keras_file(file, "version 14")
