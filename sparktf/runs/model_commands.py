@@ -6,7 +6,6 @@ import json
 import time
 from collections.abc import Mapping
 
-from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
@@ -14,20 +13,20 @@ from sparktf.errors import ConfigError, StorageNotFoundError, TornCheckpointErro
 from sparktf.nightly.release import stored_release
 from sparktf.published.serving import Serving, Version
 from sparktf.rundir import RunDirectory, check_name
-from sparktf.runs.finding import find_output, need_output
+from sparktf.runs.finding import RunsRoot, make_plain_console
 from sparktf.storage.base import Storage
 
 _SHOWN_METRICS = 3
 
 
-def show_models(output: str | None, name: str, console: Console) -> None:
+def show_models(output: RunsRoot, name: str) -> None:
     """Prints a table of the published models of a name, the newest first.
 
     Raises:
-        ConfigError: there is none, or nothing says where the runs are.
+        ConfigError: there is none.
         StorageError: the storage failed.
     """
-    storage, root, _ = need_output(find_output(output, None))
+    storage, root, _ = output
     serving = Serving(storage, root, check_name(name, "NAME"))
     current, versions = serving.current(), serving.versions()
     if not versions:
@@ -47,12 +46,12 @@ def show_models(output: str | None, name: str, console: Console) -> None:
         style = "bold green" if is_current else "dim" if version.withdrawn else ""
         cells = (str(version.number), state, *_cells(storage, serving, version))
         table.add_row(*(Text(cell) for cell in cells), style=style)
-    console.print(table)
+    make_plain_console().print(table)
 
 
-def rollback(output: str | None, name: str, to: int | None) -> str:
+def rollback(output: RunsRoot, name: str, to: int | None) -> str:
     """Makes an earlier version the current one; returns what to say of it. Raises as `Serving.rollback`."""
-    storage, root, _ = need_output(find_output(output, None))
+    storage, root, _ = output
     serving = Serving(storage, root, check_name(name, "NAME"))
     before = serving.current()
     number = serving.rollback(to)
@@ -60,7 +59,7 @@ def rollback(output: str | None, name: str, to: int | None) -> str:
     return f"{name}: version {number} is current{came}: {serving.path}/{number}"
 
 
-def promote(output: str | None, run: str) -> str:
+def promote(output: RunsRoot, run: str) -> str:
     """Makes the model of a run the current version; returns what to say of it.
 
     Raises:
@@ -68,7 +67,7 @@ def promote(output: str | None, run: str) -> str:
         ModelContractError: it has exported no model.
         StorageError: the storage failed.
     """
-    storage, root, _ = need_output(find_output(output, None))
+    storage, root, _ = output
     name, slash, run_id = run.rpartition("/")
     if not slash:
         raise ConfigError(f"{run!r} is no run: write NAME/RUN_ID")
