@@ -5,16 +5,21 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Mapping
+from functools import partial
 
 from rich.table import Table
 from rich.text import Text
 
-from sparktf.errors import ConfigError, StorageNotFoundError, TornCheckpointError
-from sparktf.nightly.release import stored_release
+from sparktf.config.yaml import load_yaml
+from sparktf.driver.plan.stored_plan import data_read
+from sparktf.errors import ConfigError, StorageNotFoundError, TornCheckpointError, Verdict
+from sparktf.nightly.release import Release, release_of
+from sparktf.published.mlmodel import mlmodel_of
 from sparktf.published.serving import Serving, Version
 from sparktf.rundir import RunDirectory, check_name
 from sparktf.runs.finding import RunsRoot, make_plain_console
 from sparktf.storage.base import Storage
+from sparktf.storage.transactions.results import read_result
 
 _SHOWN_METRICS = 3
 
@@ -75,6 +80,30 @@ def promote(output: RunsRoot, run: str) -> str:
     serving = Serving(storage, root, rundir.name)
     number = serving.promote(stored_release(storage, rundir, time.time()))
     return f"{name}: version {number}, of run {run_id}, is current: {serving.path}/{number}"
+
+
+def stored_release(storage: Storage, rundir: RunDirectory, now_s: float) -> Release:
+    """Returns what a run that has ended has to publish, of the day that its configuration said, else of its own.
+
+    Raises:
+        ConfigError: there is no such run, it has not ended, or it has failed.
+        ModelContractError: it has exported no model.
+    """
+    try:
+        result = read_result(storage, rundir.result)
+    except StorageNotFoundError:
+        raise ConfigError(f"{rundir.path} has no result.json: there is no such run, or it has not ended") from None
+    if result.verdict not in (Verdict.DONE, Verdict.GATED):
+        raise ConfigError(
+            f"run {rundir.name}/{rundir.run_id} ended with exit code {int(result.verdict)}, and has no model to "
+            "publish: submit it again"
+        )
+    config = load_yaml(storage.read_bytes(rundir.config).decode())
+    date = (config.get("publish") or {}).get("date")
+    date = date or result.date or result.started[: len("2026-11-20")]
+    return release_of(
+        storage, rundir, result, date, now_s, partial(data_read, storage, rundir.plan), mlmodel_of(config)
+    )
 
 
 def _cells(storage: Storage, serving: Serving, version: Version) -> tuple[str, ...]:
