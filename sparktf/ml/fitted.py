@@ -17,12 +17,11 @@ from pyspark.sql import functions as sql
 from pyspark.sql import types as t
 
 from sparktf.api.trained import TrainedRun
-from sparktf.driver.spark.application import hadoop_conf
+from sparktf.driver.spark.application import file_systems_of
 from sparktf.errors import ConfigError
 from sparktf.ml.keras_params import ScoringParams
 from sparktf.predict.loaded import LoadedModel, load_model
 from sparktf.storage.base import Storage
-from sparktf.storage.file_systems import FileSystems
 
 _MODEL = "model"
 _OUTPUT = "sparktf_output"
@@ -57,7 +56,7 @@ class KerasModel(Model, ScoringParams, MLReadable["KerasModel"], MLWritable):
         Raises:
             StorageError: they cannot be read.
         """
-        file_systems = FileSystems(hadoop_conf(spark))
+        file_systems = file_systems_of(spark)
         source = file_systems.normalise(self.path)
         kept = KeptFiles(spark)
         _copy_down(file_systems.open(source), source, kept.folder)
@@ -146,7 +145,7 @@ class _Writer(MLWriter):
         Raises:
             ConfigError: overwriting would delete the model's own files, or the run that they belong to.
         """
-        model, file_systems = self._model, FileSystems(hadoop_conf(self.sparkSession))
+        model, file_systems = self._model, file_systems_of(self.sparkSession)
         source, target = file_systems.normalise(model.path), file_systems.normalise(path).rstrip("/")
         is_alone = model.kept is None or model._is_in_its_run
         if self.shouldOverwrite and is_alone and f"{source}/".startswith(f"{target}/"):
@@ -157,7 +156,7 @@ class _Writer(MLWriter):
         """Saves the Params as Spark's own stages do, and copies the model's files."""
         spark = self.sparkSession
         DefaultParamsWriter.saveMetadata(self._model, path, spark)
-        file_systems = FileSystems(hadoop_conf(spark))
+        file_systems = file_systems_of(spark)
         target = file_systems.normalise(path)
         to = file_systems.open(target)
         source = file_systems.normalise(self._model.path)

@@ -21,7 +21,7 @@ from sparktf.config.predict_section import PredictConfig, PredictOutputConfig
 from sparktf.driver.plan.kept_apart import check_apart, check_predictions, spot_of
 from sparktf.driver.source.choice import check_path
 from sparktf.driver.source.dataframe import filtered, open_dataframe, spark_errors
-from sparktf.driver.spark.application import hadoop_conf
+from sparktf.driver.spark.application import file_systems_of
 from sparktf.driver.spark.feeders import explained
 from sparktf.driver.spark.jvm_plans import input_files, root_paths
 from sparktf.errors import ColumnError, ConfigError
@@ -67,7 +67,7 @@ def score(spark: SparkSession, config: JobConfig, model: str | None = None) -> S
     """
     asked, date = config.predicted()
     began_s = time.monotonic()
-    file_systems = FileSystems(hadoop_conf(spark))
+    file_systems = file_systems_of(spark)
     if model is not None:
         config = config.model_copy(update={"predict": asked.model_copy(update={"model": model})})
         asked, _ = config.predicted()

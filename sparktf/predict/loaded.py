@@ -11,13 +11,12 @@ from pyspark.sql import types as sql
 
 from sparktf.driver.plan.features import Schema, nearest
 from sparktf.driver.source.origin import arrow_schema
-from sparktf.driver.spark.application import hadoop_conf, slots_of
+from sparktf.driver.spark.application import file_systems_of, hadoop_conf, slots_of
 from sparktf.errors import BadValueError, ColumnError, ConfigError, ModelContractError
 from sparktf.executor.scored_rows import ScoringSettings, is_single, output_arrow_type, scored
 from sparktf.feed.arrays.arrow_types import fits
 from sparktf.feed.arrays.nested import path_of
 from sparktf.predict.exported_model import ExportedModel, find_model
-from sparktf.storage.file_systems import FileSystems
 from sparktf.wire.exported import ModelOutput
 from sparktf.wire.scored_model import ScoredModel
 
@@ -219,7 +218,7 @@ def load_model(spark: SparkSession, path: str) -> LoadedModel:
         ModelContractError: it does not name the columns of its inputs.
         StorageError: the storage failed.
     """
-    file_systems = FileSystems(hadoop_conf(spark))
+    file_systems = file_systems_of(spark)
     path = file_systems.normalise(path)
     return LoadedModel(spark, find_model(file_systems.open(path), path))
 

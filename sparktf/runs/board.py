@@ -22,6 +22,7 @@ from sparktf.nightly import errand
 from sparktf.rundir import SERVING, RunDirectory, is_name
 from sparktf.runs.finding import RunsRoot, find_run
 from sparktf.storage.base import FileEntry, Storage, name_of
+from sparktf.storage.file_systems import FileSystems
 
 _URL = re.compile(r"\bat (https?://\S+)")
 _REST = 10
@@ -40,7 +41,7 @@ class Subject(NamedTuple):
     folders: Callable[[], dict[str, str]]
 
 
-def find_subject(run: str, output: RunsRoot | None) -> Subject:
+def find_subject(systems: FileSystems, run: str, output: RunsRoot | None) -> Subject:
     """Returns the run that `find_run` finds, or all runs of a name.
 
     Raises:
@@ -49,7 +50,7 @@ def find_subject(run: str, output: RunsRoot | None) -> Subject:
     """
     if output is not None and _is_name_of_runs(run, output):
         return Subject(output.storage, run, lambda: _of_name(output, run))
-    found = find_run(run, output)
+    found = find_run(systems, run, output)
     return Subject(found.storage, found.title, lambda: {"": found.rundir.tensorboard})
 
 

@@ -57,6 +57,15 @@ class Packed:
     base_python: Path
     left_out: tuple[str, ...] = ()  # Files and folders of the environment that look like credentials
 
+    def in_words(self) -> str:
+        """Returns what to say of it."""
+        return (
+            f"{self.output}: {self.nbytes / 1e6:,.0f} MB ({self.unpacked_nbytes / 1e6:,.0f} MB in {self.members:,} "
+            f"files), {self.duration_s:.0f} s\n"
+            f"The nodes need the interpreter that it stands on at the same path: {self.base_python}\n"
+            f"Name it in submit.archive, or copy it to HDFS once and name that."
+        )
+
 
 def pack(prefix: Path, output: Path) -> Packed:
     """Writes the archive, whole or not at all.

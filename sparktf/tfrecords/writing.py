@@ -11,12 +11,11 @@ from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame
 
-from sparktf.driver.spark.application import hadoop_conf
+from sparktf.driver.spark.application import file_systems_of
 from sparktf.driver.spark.feeders import explained
 from sparktf.errors import ConfigError
 from sparktf.executor.written_records import WRITTEN, WriterSettings, write_records
 from sparktf.storage.base import Storage
-from sparktf.storage.file_systems import FileSystems
 from sparktf.tfrecords.replacing import Folder
 
 _SUCCESS = "_SUCCESS"
@@ -50,7 +49,7 @@ def write(
     if mode not in _MODES or compression not in _CODECS:
         raise ConfigError(f"mode must be one of {', '.join(_MODES)}, and compression none or gzip")
     spark = df.sparkSession
-    file_systems = FileSystems(hadoop_conf(spark))
+    file_systems = file_systems_of(spark)
     path = file_systems.normalise(path).rstrip("/")
     storage = file_systems.open(path)
     folder = Folder(storage, path)
