@@ -11,7 +11,7 @@ from pydantic import BeforeValidator, Field, model_validator
 from sparktf.config.section import Section
 
 _MOST_VALUES = 50
-"""Of the commonest values that are counted, the half: one that is not allowed is among these then."""
+"""Half of the commonest values that are counted, so that a forbidden value is among these."""
 
 
 def _ordered(value: Any) -> Any:
@@ -25,7 +25,7 @@ def _ordered(value: Any) -> Any:
 
 
 Range = Annotated[tuple[float, float], BeforeValidator(_ordered)]
-"""The least and the most that a figure may be."""
+"""Lower and upper bound of a figure."""
 
 Fraction = Annotated[float, Ge(0), Le(1)]
 

@@ -18,7 +18,7 @@ _UNKNOWN = "extra_forbidden"
 _MISSING = "missing"
 _MAX_SHOWN = 60
 
-# Error type of pydantic -> what is allowed; an error of another type says what pydantic says.
+# Error type of pydantic -> the allowed values; other types keep pydantic's message.
 _ALLOWED: Mapping[str, str] = {
     "int_type": "a whole number",
     "int_parsing": "a whole number",
@@ -45,15 +45,11 @@ _ALLOWED: Mapping[str, str] = {
 
 @dataclass(frozen=True, slots=True)
 class Validated:
-    """The section that was validated.
-
-    Attributes:
-        key: Where the section stands within the configuration.
-        whole: The configuration, in which a mistyped key may stand elsewhere; None if the section is the whole.
-    """
+    """The section that was validated."""
 
     section: type[BaseModel]
-    key: Key = ()
+    key: Key = ()  # Where the section stands within the configuration
+    # The configuration, in which a mistyped key may stand elsewhere; None if the section is the whole
     whole: type[BaseModel] | None = None
 
     def parent(self, key: Key) -> type[BaseModel] | None:

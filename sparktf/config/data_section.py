@@ -15,10 +15,10 @@ from sparktf.predicate import FillValue
 PARQUET = "parquet"
 TFRECORD = "tfrecord"
 READ_DIRECTLY = {PARQUET: (), TFRECORD: ("record_types", "record_sample")}
-"""Formats that trainers read themselves -> the keys of this section that go with them alone."""
+"""Formats that trainers read themselves -> the keys of this section for them only."""
 
 ReaderOptions = dict[str, str | bool | int | float]
-"""Options of Spark's readers, as a configuration has them."""
+"""Options of Spark's readers, as configured."""
 
 RecordType = Annotated[
     str,

@@ -63,7 +63,7 @@ class GateConfig(Section):
     )
     anchor: NonNegativeInt = Field(
         default=7,
-        description="The new model must not be worse, by the same tolerances, than the best of so many versions "
+        description="The new model must not be worse, by the same tolerances, than the best of this many versions "
         "published last either: what is lost bit by bit within the tolerance is not lost without end. 0: it is "
         "compared with the published one alone.",
     )

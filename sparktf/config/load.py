@@ -39,7 +39,7 @@ _OPTIONAL_SECTIONS = tuple(
     for name, field in JobConfig.model_fields.items()
     if not field.is_required() and (section_of(field.annotation) or isinstance(field.default, dict))
 )
-"""Top-level keys that may be left out, so that one whose lines are all commented out means its defaults."""
+"""Top-level keys that may be left out: one whose lines are all commented out means its defaults."""
 
 
 @dataclass(frozen=True, slots=True)

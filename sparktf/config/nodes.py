@@ -14,16 +14,11 @@ _LAST_PORT = 65535
 
 
 class NodeMemory(NamedTuple):
-    """Memory of one process of a gang.
-
-    Attributes:
-        what: Which process, in words.
-        key: The setting that determines it.
-    """
+    """Memory of one process of a gang."""
 
     mib: int
-    what: str = "a trainer"
-    key: str = "cluster.trainer_memory_mib"
+    what: str = "a trainer"  # Which process, in words
+    key: str = "cluster.trainer_memory_mib"  # The setting that determines it
 
 
 class ClusterConfig(Section):

@@ -12,16 +12,16 @@ from sparktf.config.section import Section
 from sparktf.config.table_moment import TimestampSetting, VersionSetting, check_moment
 
 PREDICT = "predict"
-"""The section, and how `sparktf submit` tells the program that it ships that it is to score."""
+"""The section's key, and the first argument of the shipped program for a scoring job."""
 
 PUBLISHED = "published"
 AS_OF = "as-of"
 RUN = "run:"
 MODEL_WORDS = (PUBLISHED, AS_OF)
-"""What `predict.model` may say that is neither a run nor a path."""
+"""Values of `predict.model` that are neither a run nor a path."""
 
 _PLAIN = re.compile(r"""[^\s_.\x00-\x1f"#%'*/:=?\\{}\[\]^][^\x00-\x1f"#%'*/:=?\\{}\[\]^]*""")
-"""A name that Spark and Hive have in a folder's name as it is: with another character it may lead elsewhere."""
+"""A name that Spark and Hive use in folder names unescaped."""
 
 
 class PredictSourceConfig(Section):

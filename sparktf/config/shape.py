@@ -59,10 +59,10 @@ FREE_FORM = (("params",), ("data", "fill_null"))
 """Keys whose values may be of any type."""
 
 COMMANDS = (("output", "on_end"),)
-"""What programs are given may be anything: of a command the program alone is shown."""
+"""Commands, whose arguments may be anything: only the program is shown."""
 
 MAY_HOLD_SECRETS = (("params",), ("submit", "conf"), *COMMANDS)
-"""What has names of the user's or Spark's, or is a command, and some of whose values nobody should see."""
+"""Keys whose values may be secrets: mappings with names of the user's or Spark's, and commands."""
 
 DOTTED_NAMES = (("submit", "conf"),)
 """Mappings whose names contain dots: `--set submit.conf.spark.yarn.jars=...`."""

@@ -15,7 +15,7 @@ from sparktf.rundir import check_run_id
 
 PUBLISHED = "published"
 RUN = "run:"
-"""What `train.init_from` begins with where it names a run."""
+"""Prefix of an `train.init_from` that names a run."""
 
 
 def _time_of_day(text: str) -> str:

@@ -15,7 +15,7 @@ from typing import Any
 import yaml
 
 _MAX_EXPANDED = 4 << 20
-"""Characters of a text whose aliases are written out; a text that is longer by itself may be as long as it is."""
+"""Characters of a text with its aliases expanded; a text without aliases may be longer."""
 _MAX_DEPTH = 100
 
 _TOO_DEEP = f"is nested too deeply: at most {_MAX_DEPTH} lists and mappings within each other"

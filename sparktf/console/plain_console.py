@@ -32,7 +32,7 @@ class PlainConsole(Console):
         """Prints; a closed terminal, a full disk or an unencodable letter raises nothing."""
         try:
             super().print(*objects, **settings)
-        except Exception as error:  # noqa: BLE001 - whatever it is, what is shown has its own end
+        except Exception as error:  # noqa: BLE001 - output has no say in the verdict, whatever fails
             _log.warning("a line could not be shown: %s: %s", type(error).__name__, told(words_of_error(error)))
 
 

@@ -22,7 +22,7 @@ from sparktf.driver.run_checks import Basis, Findings, Scene, look_at_run
 from sparktf.driver.source.choice import check_lake_may_be_fed, choose_feed, is_read_directly
 from sparktf.driver.source.hdfs_blocks import is_on_hdfs, locate_or_warn
 from sparktf.driver.source.origin import Origin
-from sparktf.driver.spark.application import hadoop_conf, start_session
+from sparktf.driver.spark.application import file_systems_of, start_session
 from sparktf.driver.spark.masters import HERE, master_of
 from sparktf.errors import SparkTFError
 from sparktf.sequence import PartitionValue
@@ -142,7 +142,7 @@ def plan_here(
     spark = start_session(config, _HERE)
     try:
         with importable(config.code_folder):
-            systems = FileSystems(hadoop_conf(spark))
+            systems = file_systems_of(spark)
             locate = partial(_locate, spark, found) if located else nowhere
             return choose_feed(spark, config, Origin(spark, config), systems, locate, found.known.append)
     finally:

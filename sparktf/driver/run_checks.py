@@ -96,6 +96,13 @@ class Findings:
         except SparkTFError as error:
             self.errors.append(error)
 
+    def lines(self) -> list[str]:
+        """Returns what `sparktf check` says where nothing is wrong."""
+        lines = [f"# {line}" for line in self.known]
+        for when, what in (("without --deep", self.unknown), ("before a run", self.left)):
+            lines += [f"# not checked {when}: {'; '.join(what)}"] if what else []
+        return lines
+
 
 class RunCheck(NamedTuple):
     """One reason to refuse a run.

@@ -32,7 +32,7 @@ from sparktf.driver.spark.application import (
     application_of,
     check_settings,
     check_slots,
-    hadoop_conf,
+    file_systems_of,
     slots_of,
 )
 from sparktf.driver.spark.cluster_agents import ClusterAgents
@@ -47,7 +47,6 @@ from sparktf.executor.feeder import FeederSettings
 from sparktf.knobs import KNOBS
 from sparktf.statistics.column_statistics import TableStatistics
 from sparktf.storage.base import Storage
-from sparktf.storage.file_systems import FileSystems
 from sparktf.wire.control import Action
 from sparktf.wire.reserving import ReserveRequest
 
@@ -65,8 +64,7 @@ class SparkSite:
         check_settings(spark)
         self.clock: Clock = SystemClock()
         self.application = application_of(spark)
-        # Where Spark reads and writes: as the driver's JVM is configured.
-        self.file_systems = FileSystems(hadoop_conf(spark))
+        self.file_systems = file_systems_of(spark)
         self._spark = spark
         self._slots = slots_of(spark)
         self._master = self._slots.master

@@ -26,7 +26,7 @@ from sparktf.predict.loaded import quoted
 ParamMap = dict[Param[Any], Any]
 
 _ONE_AT_A_TIME = threading.Lock()
-"""Held by whichever fit of the process has its turn: side by side, each would wait for nodes that another one holds."""
+"""Taken by each fit of the process in turn: fits in parallel would wait for each other's nodes."""
 
 
 class KerasEstimator(
@@ -55,7 +55,7 @@ class KerasEstimator(
         """
         for name in params:
             if not self.hasParam(name):
-                raise TypeError(f"there is no Param {name!r}; there are {', '.join(p.name for p in self.params)}")
+                raise TypeError(f"there is no Param {name!r}: name one of {', '.join(p.name for p in self.params)}")
         return self._set(**params)
 
     def on(self, cluster: Cluster) -> KerasEstimator:
@@ -123,9 +123,7 @@ class KerasEstimator(
     def write(self) -> MLWriter:
         """Returns the writer. Raises `ConfigError` if the model is a function object, which cannot be saved by name."""
         if self.isSet("model") and callable(self.getOrDefault("model")):
-            raise ConfigError(
-                "model is a function, of which a saved estimator knows nothing: name it as module:function"
-            )
+            raise ConfigError("model is a function object, which cannot be saved: name it as module:function")
         return super().write()
 
     def _inputs(self, dataset: DataFrame) -> tuple[dict[str, Any], dict[str, int]]:
@@ -141,7 +139,7 @@ class KerasEstimator(
             return {name: [column]}, {"num_features": 1}
         first = dataset.select(quoted(column)).where(f"{quoted(column)} IS NOT NULL").head()
         if first is None:
-            raise EmptySourceError(f"column {column!r} has a value in no row")
+            raise EmptySourceError(f"column {column!r} is null in all rows")
         return {name: {"columns": column, "shape": [len(first[0])]}}, {"num_features": len(first[0])}
 
     def _used(self, dataset: DataFrame) -> list[str]:
@@ -170,7 +168,7 @@ class KerasEstimator(
         found = [name if name in columns else name.partition(".")[0] for name in names]
         for name, column in zip(names, found, strict=True):
             if column not in columns:
-                raise ColumnError(f"there is no column {name!r} ({param}); there are {', '.join(columns)}")
+                raise ColumnError(f"there is no column {name!r} ({param}): name one of {', '.join(columns)}")
         return found
 
     def _output(self, spark: SparkSession) -> str:

@@ -17,12 +17,11 @@ from pyspark.sql import functions as sql
 from pyspark.sql import types as t
 
 from sparktf.api.trained import TrainedRun
-from sparktf.driver.spark.application import hadoop_conf
+from sparktf.driver.spark.application import file_systems_of
 from sparktf.errors import ConfigError
 from sparktf.ml.keras_params import ScoringParams
 from sparktf.predict.loaded import LoadedModel, load_model
 from sparktf.storage.base import Storage
-from sparktf.storage.file_systems import FileSystems
 
 _MODEL = "model"
 _OUTPUT = "sparktf_output"
@@ -57,7 +56,7 @@ class KerasModel(Model, ScoringParams, MLReadable["KerasModel"], MLWritable):
         Raises:
             StorageError: they cannot be read.
         """
-        file_systems = FileSystems(hadoop_conf(spark))
+        file_systems = file_systems_of(spark)
         source = file_systems.normalise(self.path)
         kept = KeptFiles(spark)
         _copy_down(file_systems.open(source), source, kept.folder)
@@ -78,7 +77,7 @@ class KerasModel(Model, ScoringParams, MLReadable["KerasModel"], MLWritable):
         rows = self._reading(model).transform(dataset, _OUTPUT, batch_rows=self.getBatchRows())
         for name, column in self._columns(rows.schema[_OUTPUT].dataType).items():
             if name in dataset.columns:
-                raise ConfigError(f"there is a column {name!r} already: give what the model makes another name")
+                raise ConfigError(f"there is a column {name!r} already: set another name for the model's column")
             rows = rows.withColumn(name, column)
         return rows.drop(_OUTPUT)
 
@@ -146,18 +145,18 @@ class _Writer(MLWriter):
         Raises:
             ConfigError: overwriting would delete the model's own files, or the run that they belong to.
         """
-        model, file_systems = self._model, FileSystems(hadoop_conf(self.sparkSession))
+        model, file_systems = self._model, file_systems_of(self.sparkSession)
         source, target = file_systems.normalise(model.path), file_systems.normalise(path).rstrip("/")
         is_alone = model.kept is None or model._is_in_its_run
         if self.shouldOverwrite and is_alone and f"{source}/".startswith(f"{target}/"):
-            raise ConfigError(f"{path} holds the model's own files, which overwriting would delete: save it elsewhere")
+            raise ConfigError(f"{path} has the model's own files, which overwriting would delete: save it elsewhere")
         super().save(path)
 
     def saveImpl(self, path: str) -> None:
         """Saves the Params as Spark's own stages do, and copies the model's files."""
         spark = self.sparkSession
         DefaultParamsWriter.saveMetadata(self._model, path, spark)
-        file_systems = FileSystems(hadoop_conf(spark))
+        file_systems = file_systems_of(spark)
         target = file_systems.normalise(path)
         to = file_systems.open(target)
         source = file_systems.normalise(self._model.path)

@@ -11,6 +11,7 @@ from sparktf.config.job import JobConfig
 from sparktf.config.train import PUBLISHED
 from sparktf.errors import ConfigError, CorruptFileError, StorageNotFoundError, TornCheckpointError
 from sparktf.nightly.foreknowledge import day_of, knows_later
+from sparktf.nightly.gated import FoundModel
 from sparktf.published.serving import ModelManifest, Serving
 from sparktf.rundir import RunDirectory
 from sparktf.storage.base import Storage, name_of
@@ -37,17 +38,6 @@ class Beginning(NamedTuple):
     source: ModelSource | None = None
     scratch: str = ""
     warning: str = ""
-
-
-class FoundModel(NamedTuple):
-    """A model that may be begun from.
-
-    Attributes:
-        date: Day that it is of, as YYYY-MM-DD; "" where nobody knows.
-    """
-
-    source: ModelSource
-    date: str = ""
 
 
 def beginning_of(config: JobConfig, rundir: RunDirectory, file_systems: FileSystems, today: dt.date) -> Beginning:

@@ -11,18 +11,17 @@ from pyspark.sql import types as sql
 
 from sparktf.driver.plan.features import Schema, nearest
 from sparktf.driver.source.origin import arrow_schema
-from sparktf.driver.spark.application import hadoop_conf, slots_of
+from sparktf.driver.spark.application import file_systems_of, hadoop_conf, slots_of
 from sparktf.errors import BadValueError, ColumnError, ConfigError, ModelContractError
 from sparktf.executor.scored_rows import ScoringSettings, is_single, output_arrow_type, scored
 from sparktf.feed.arrays.arrow_types import fits
 from sparktf.feed.arrays.nested import path_of
 from sparktf.predict.exported_model import ExportedModel, find_model
-from sparktf.storage.file_systems import FileSystems
 from sparktf.wire.exported import ModelOutput
 from sparktf.wire.scored_model import ScoredModel
 
 PREDICTION = "prediction"
-"""The column of a model's only output, as Spark's own models call theirs."""
+"""The column of a model's only output, named as in Spark's own models."""
 
 BATCH_ROWS = 4096
 SIGNATURE = "serving_default"
@@ -137,7 +136,7 @@ class LoadedModel:
         plain = df.select(*(df[quoted(name)] for name in names)).toDF(*(f"c{i}" for i in range(len(names))))
         given = [df.schema[name] for name in going]
         kinds = [*((field.dataType, field.metadata) for field in given), *((self._type(o), None) for o in named)]
-        # The metadata is what stages of Spark ML know of a column, such as the names of its categories.
+        # Stages of Spark ML keep facts of a column in its metadata, such as the names of its categories.
         fields = [sql.StructField(f"c{i}", kind, metadata=known) for i, (kind, known) in enumerate(kinds)]
         return plain.mapInArrow(score, sql.StructType(fields)).toDF(*going, *named.values())
 
@@ -160,14 +159,16 @@ class LoadedModel:
         if isinstance(columns, str):
             if len(outputs) > 1:
                 raise ConfigError(
-                    f"the model has several outputs: name a column for each of {', '.join(outputs)} that you want"
+                    f"columns: {columns!r} is one name for several outputs: name columns of {', '.join(outputs)}"
                 )
             columns = dict.fromkeys(outputs, columns)
         for name in columns:
             if name not in outputs:
                 raise ConfigError(f"the model has no output {name!r}{nearest(name, outputs)}")
         if unfit := next((name for name in columns if output_arrow_type(outputs[name].dtype) is None), None):
-            raise ModelContractError(f"output {unfit!r} is {outputs[unfit].dtype}, of which there is no column")
+            raise ModelContractError(
+                f"output {unfit!r} is {outputs[unfit].dtype}, which no column can hold: leave it out"
+            )
         return {outputs[name]: column for name, column in columns.items()}
 
     def _paths(self, df: DataFrame) -> dict[str, tuple[str, ...]]:
@@ -187,7 +188,7 @@ class LoadedModel:
                 kind = schema.arrow_type(name, f"input {feature.name}")
                 if not fits(feature, kind):
                     raise BadValueError(
-                        f"input {feature.name}: column {name!r} is {kind}, of which {feature.dtype} cannot be made"
+                        f"input {feature.name}: column {name!r} is {kind} and cannot be converted to {feature.dtype}"
                     )
         for name in going:
             if name not in types:
@@ -217,7 +218,7 @@ def load_model(spark: SparkSession, path: str) -> LoadedModel:
         ModelContractError: it does not name the columns of its inputs.
         StorageError: the storage failed.
     """
-    file_systems = FileSystems(hadoop_conf(spark))
+    file_systems = file_systems_of(spark)
     path = file_systems.normalise(path)
     return LoadedModel(spark, find_model(file_systems.open(path), path))
 

@@ -9,7 +9,7 @@ from typing import TypeVar
 from sparktf.errors import PreflightError
 
 LOOPBACK = "127.0.0.1"
-"""The host of all nodes where they are on one machine: what is ours has no port there, but unix sockets."""
+"""The host of all nodes on one machine, where our servers use unix sockets instead of ports."""
 
 _Server = TypeVar("_Server")
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 _MADV_DONTNEED = 4
 _SETTLED_S = 0.1
-"""Longer than a library is on its way into the process."""
+"""Longer than the loading of a library takes."""
 
 
 def forget_libraries() -> None:
@@ -20,7 +20,7 @@ def forget_libraries() -> None:
     libc = ctypes.CDLL(None)
     libc.madvise.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int]
     before = set(_read_only())
-    time.sleep(_SETTLED_S)  # what is a library's now and was then, is no other's a moment later
+    time.sleep(_SETTLED_S)  # an address that held a library both times is not being reused for another mapping
     for begin, end in before.intersection(_read_only()):
         libc.madvise(begin, end - begin, _MADV_DONTNEED)
 

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from typing import NoReturn
 
 _REFUSED = 2
-"""As `sparktf.errors.Verdict` has it, which other Pythons cannot import."""
+"""As in `sparktf.errors.Verdict`, which other Pythons cannot import."""
 
 _FIRST_PYTHON, _LAST_PYTHON = (3, 11), (3, 13)
 

@@ -8,40 +8,27 @@ from sparktf.message import Message
 
 
 class CarriedVariable(Message):
-    """The origin of one variable of the new model.
-
-    Attributes:
-        how: "kept" whole, "entries" of a table matched by vocabulary, or "new".
-        kept: Of a table, entries taken over; `new`: entries initialised; `left`: entries of the source that are gone.
-        why: Why a new one was not taken over: the source has no such variable, or one of another shape.
-    """
+    """The origin of one variable of the new model."""
 
     name: str
     shape: tuple[int, ...]
-    how: Literal["kept", "entries", "new"]
+    how: Literal["kept", "entries", "new"]  # "kept" whole, "entries" of a table matched by vocabulary, or "new"
+    # Of a table, entries taken over; `new`: entries initialised; `left`: entries of the source that are gone
     kept: int = 0
     new: int = 0
     left: int = 0
-    why: str = ""
+    why: str = ""  # Why a new one was not taken over: the source has no such variable, or one of another shape
 
 
 class Carried(Message):
-    """The weights taken over.
+    """The weights taken over."""
 
-    Attributes:
-        source: Its name in messages: "version 14", "run churn/2026-11-19", or a path.
-        run_id: The run that trained it; "" if unknown.
-        optimizer: Whether the optimizer's state was taken over too.
-        full_date: Day of the training from scratch behind the weights; "" if unknown.
-        left: Names of the source's variables that were not taken over.
-    """
-
-    source: str
-    run_id: str = ""
-    optimizer: bool = False
-    full_date: str = ""
+    source: str  # Its name in messages: "version 14", "run churn/2026-11-19", or a path
+    run_id: str = ""  # The run that trained it; "" if unknown
+    optimizer: bool = False  # Whether the optimizer's state was taken over too
+    full_date: str = ""  # Day of the training from scratch behind the weights; "" if unknown
     variables: tuple[CarriedVariable, ...] = ()
-    left: tuple[str, ...] = ()
+    left: tuple[str, ...] = ()  # Names of the source's variables that were not taken over
 
     def gang_text(self) -> str:
         """Returns one line for people."""

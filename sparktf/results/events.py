@@ -11,8 +11,8 @@ from typing import Annotated, Any, Literal, NamedTuple
 
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 
+from sparktf.message import Message
 from sparktf.results.result import AttemptResult
-from sparktf.results.samples import Samples
 from sparktf.sequence import Stream
 from sparktf.topology import NodeId
 
@@ -26,33 +26,23 @@ class _Event(BaseModel):
 
 
 class RunBegun(_Event):
-    """A driver has taken a run over.
-
-    Attributes:
-        config: Hash of the configuration; `plan` is the hash of the part that the plan depends on.
-        application: Id of the driver's application, for its log.
-    """
+    """A driver has taken a run over."""
 
     kind: Literal["run"] = "run"
     run_id: str
-    config: str
+    config: str  # Hash of the configuration; `plan` is the hash of the part that the plan depends on
     plan: str
-    application: str = ""
+    application: str = ""  # Id of the driver's application, for its log
 
 
 class AttemptBegun(_Event):
-    """The trainers are being started.
-
-    Attributes:
-        hosts: The workers' hosts, separated by commas.
-        from_step: Step of the checkpoint that the attempt resumes from, else 0.
-    """
+    """The trainers are being started."""
 
     kind: Literal["attempt"] = "attempt"
     attempt: int
     workers: int
-    hosts: str
-    from_step: int
+    hosts: str  # The workers' hosts, separated by commas
+    from_step: int  # Step of the checkpoint that the attempt resumes from, else 0
 
 
 class MetricsSeen(_Event):
@@ -66,6 +56,15 @@ class MetricsSeen(_Event):
     step: int
     rows: int
     values: dict[str, float]
+
+
+class Samples(Message):
+    """Samples of one attempt, the earliest first; all tuples have the same length."""
+
+    seconds: tuple[float, ...] = ()  # Since the attempt began
+    steps: tuple[int, ...] = ()  # Updates of the whole run
+    losses: tuple[float | None, ...] = ()  # Mean of the last updates; None if unknown
+    rows: dict[str, tuple[int, ...]] = {}  # Rows trained in the attempt by node; nodes that train none are left out
 
 
 class CourseSeen(_Event):

@@ -21,10 +21,10 @@ from sparktf.results.keep import KeepRule
 from sparktf.sequence import Draw, generator
 
 BUCKETS = 200
-"""Into so many the rows are put: an interval's width then is wrong by some 5 %."""
+"""Number of buckets of rows: interval widths are then wrong by some 5 %."""
 
 REPLICATES = 2000
-"""So often they are drawn."""
+"""Number of resamples."""
 
 Floats = npt.NDArray[np.float64]
 
@@ -63,20 +63,14 @@ class Question(NamedTuple):
 
 
 class Measured(NamedTuple):
-    """One metric on all rows, or on a slice.
-
-    Attributes:
-        slice: "" for all rows.
-        challenger: Its value.
-        champion: None without a champion.
-        differences: Challenger - champion in each resample, the same rows for both; None where nothing is compared.
-    """
+    """One metric on all rows, or on a slice."""
 
     metric: str
-    slice: str
+    slice: str  # "" for all rows
     rows: int
-    challenger: float
-    champion: float | None = None
+    challenger: float  # Its value
+    champion: float | None = None  # None without a champion
+    # Challenger - champion in each resample, the same rows for both; None where nothing is compared
     differences: Floats | None = None
 
 

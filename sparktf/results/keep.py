@@ -28,17 +28,13 @@ class KeepSettings(Protocol):
 
 
 BEGUN = -1
-"""The epoch, counted from 0, of the weights that a run takes over from another model: people read it as epoch 0."""
+"""The epoch, counted from 0, of weights taken over from another model: shown as epoch 0."""
 
 
 class Evaluation(Message):
-    """Validation metrics of the weights at a step, over all workers.
+    """Validation metrics of the weights at a step, over all workers."""
 
-    Attributes:
-        epoch: The epoch that ended at the step; `BEGUN` at step 0.
-    """
-
-    epoch: int
+    epoch: int  # The epoch that ended at the step; `BEGUN` at step 0
     step: int
     rows: int
     values: dict[str, float]
@@ -134,13 +130,13 @@ def metric_rule(
     metric = name if name in metrics else name.removeprefix("val_")
     if metric not in metrics:
         raise ModelContractError(
-            f"{keys[0]}: {name} is no validation metric of the model, which has: {', '.join(metrics)}"
+            f"{keys[0]}: {name} is not a validation metric of the model: name one of {', '.join(metrics)}"
         )
     if mode != "auto":
         return KeepRule(metric=metric, mode=mode)
     small, large = (max((m.end() for m in kind.finditer(metric)), default=0) for kind in (_SMALL, _LARGE))
     if small == large:
         raise ModelContractError(
-            f"{keys[1]}: auto does not tell whether {metric} should be small or large: say min or max"
+            f"{keys[1]}: auto cannot tell whether {metric} should be small or large: set min or max"
         )
     return KeepRule(metric=metric, mode="min" if small > large else "max")  # an output's name comes before its metric's

@@ -4,42 +4,32 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 from sparktf.errors import ErrorRecord, RunInterruptedError, Verdict
 from sparktf.message import Message
 from sparktf.results.carried import Carried
 from sparktf.results.comparison import Comparison
 from sparktf.results.keep import Evaluation, Kept
-from sparktf.results.stopping import Stopped
 from sparktf.results.time_limit import Ending
 from sparktf.results.usage import Made, Usage
 
 
 class NodeInput(Message):
-    """The training rows that a node has read, in one epoch or several.
+    """The training rows that a node has read, in one epoch or several."""
 
-    Attributes:
-        rows: By the way they came: "direct" from files; from feeders by "unix" socket on its own host or by "tcp";
-            from a "peer" that had too many. Rows kept from an earlier epoch are counted there.
-        given: Rows given to peers that had run dry.
-        nbytes: Bytes read, of which `local_nbytes` were stored, or computed, on its own host.
-        spilled_nbytes: Bytes written to the executor's local disk.
-        memory_nbytes: Bytes kept for later epochs in memory, `disk_nbytes` in files, at the end of the last one.
-        wait_s: Seconds of `seconds` in which training waited for rows.
-        feeders_wait_s: Seconds in which feeders waited for training.
-    """
-
+    # By the way they came: "direct" from files; from feeders by "unix" socket on its own host or by "tcp"; from a
+    # "peer" that had too many. Rows kept from an earlier epoch are counted there.
     rows: dict[str, int] = {}
-    given: int = 0
-    nbytes: int = 0
+    given: int = 0  # Rows given to peers that had run dry
+    nbytes: int = 0  # Bytes read, of which `local_nbytes` were stored, or computed, on its own host
     local_nbytes: int = 0
-    spilled_nbytes: int = 0
-    memory_nbytes: int = 0
+    spilled_nbytes: int = 0  # Bytes written to the executor's local disk
+    memory_nbytes: int = 0  # Bytes kept for later epochs in memory, `disk_nbytes` in files, at the end of the last one
     disk_nbytes: int = 0
-    wait_s: float = 0.0
+    wait_s: float = 0.0  # Seconds of `seconds` in which training waited for rows
     seconds: float = 0.0
-    feeders_wait_s: float = 0.0
+    feeders_wait_s: float = 0.0  # Seconds in which feeders waited for training
 
     def __add__(self, later: NodeInput) -> NodeInput:
         """Returns the sum of both; bytes kept are those of the later one."""
@@ -76,65 +66,44 @@ class NodeInput(Message):
 
 
 class Application(NamedTuple):
-    """The Spark application of a run.
-
-    Attributes:
-        attempt: Number of YARN's ApplicationMaster in cluster mode, 0 elsewhere.
-    """
+    """The Spark application of a run."""
 
     id: str
-    attempt: int = 0
+    attempt: int = 0  # Number of YARN's ApplicationMaster in cluster mode, 0 elsewhere
 
 
 class EpochRows(Message):
-    """The rows of one epoch: planned == fed == trained + set_aside once it is complete.
-
-    Attributes:
-        replayed: Rows that may have gone into two updates, because a worker was lost or interrupted between them; 0
-            where all nodes make every update together.
-        dropped: Gradients that came too late for their update, under `train.replicas_to_aggregate`, in the last
-            attempt; their rows went into other updates.
-    """
+    """The rows of one epoch: planned == fed == trained + set_aside once it is complete."""
 
     epoch: int
     planned: int
     fed: int
     trained: int
     set_aside: int = 0
+    # Rows that may have gone into two updates, because a worker was lost or interrupted between them; 0 where all nodes
+    # make every update together
     replayed: int = 0
+    # Gradients that came too late for their update, under `train.replicas_to_aggregate`, in the last attempt; their
+    # rows went into other updates
     dropped: int = 0
     complete: bool
 
 
 class NodeResult(Message):
-    """One node of an attempt.
-
-    Attributes:
-        nbytes: Bytes of training data that it read.
-        local_nbytes: Of these, bytes stored on its own host; None if the file system does not tell.
-        log: Address of its executor's log, "" if there is none.
-        input: Details of its reading.
-        made: Its updates, where each worker makes its own; `usage` is the resources they took.
-    """
+    """One node of an attempt."""
 
     node: str
     host: str
-    nbytes: int
-    local_nbytes: int | None = None
-    log: str = ""
-    input: NodeInput = NodeInput()
-    made: Made | None = None
+    nbytes: int  # Bytes of training data that it read
+    local_nbytes: int | None = None  # Of these, bytes stored on its own host; None if the file system does not tell
+    log: str = ""  # Address of its executor's log, "" if there is none
+    input: NodeInput = NodeInput()  # Details of its reading
+    made: Made | None = None  # Its updates, where each worker makes its own; `usage` is the resources they took
     usage: Usage | None = None
 
 
 class AttemptResult(Message):
-    """One attempt: its size, its first step, and its end.
-
-    Attributes:
-        nodes: As they were at its end.
-        losses: Lost trainers that were replaced during the attempt.
-        advice: How to change the ratio of workers to parameter servers, with the reason; "" for no change.
-    """
+    """One attempt: its size, its first step, and its end."""
 
     attempt: int
     workers: int
@@ -143,10 +112,19 @@ class AttemptResult(Message):
     to_step: int
     duration_s: float
     root_cause: ErrorRecord | None = None
-    nodes: tuple[NodeResult, ...] = ()
+    nodes: tuple[NodeResult, ...] = ()  # As they were at its end
     failures: tuple[ErrorRecord, ...] = ()
-    losses: tuple[ErrorRecord, ...] = ()
-    advice: str = ""
+    losses: tuple[ErrorRecord, ...] = ()  # Lost trainers that were replaced during the attempt
+    advice: str = ""  # How to change the ratio of workers to parameter servers, with the reason; "" for no change
+
+
+class Stopped(Message):
+    """Training ended early, as the configuration allows."""
+
+    reason: Literal["early_stopping", "callbacks", "deadline", "max_seconds"]
+    epoch: int  # The last one that was trained on, at least in part
+    step: int  # Updates of the whole run
+    text: str  # The reason for people
 
 
 class RunResult(Message):

@@ -28,11 +28,11 @@ class TimeOfDay(NamedTuple):
         """Returns the time of a text like `06:00 Europe/Berlin`. Raises `ValueError` if it is invalid."""
         found = _TIME_OF_DAY.fullmatch(text.strip())
         if found is None or int(found[1]) > 23 or int(found[2]) > 59:
-            raise ValueError(f"{text!r} is no time of day with a time zone: write 06:00 Europe/Berlin")
+            raise ValueError(f"{text!r} is not a time of day with a time zone: write 06:00 Europe/Berlin")
         try:
             return cls(dt.time(int(found[1]), int(found[2])), zoneinfo.ZoneInfo(found[3]))
         except (zoneinfo.ZoneInfoNotFoundError, ValueError, OSError):
-            raise ValueError(f"{found[3]} is no time zone that is known here: write Europe/Berlin, or UTC") from None
+            raise ValueError(f"{found[3]} is not a known time zone: write Europe/Berlin, or UTC") from None
 
     def after(self, wall_s: float) -> float:
         """Returns the next such time, in seconds since 1970.
@@ -46,31 +46,20 @@ class TimeOfDay(NamedTuple):
 
 
 class TimeLimit(Message):
-    """The time left for a run, from the moment that it was told.
-
-    Attributes:
-        said: The setting, for people.
-        before_s: The longest time that earlier runs of the name took after their training; 0 if unknown.
-    """
+    """The time left for a run, from the moment that it was told."""
 
     reason: Literal["deadline", "max_seconds"]
-    said: str
+    said: str  # The setting, for people
     left_s: float
-    before_s: float = 0.0
+    before_s: float = 0.0  # The longest time that earlier runs of the name took after their training; 0 if unknown
 
 
 class Ending(Message):
-    """Time that the end of a run's training took, in seconds, as the leading trainer measured it.
+    """Time that the end of a run's training took, in seconds, as the leading trainer measured it."""
 
-    Attributes:
-        evaluation_s: The longest evaluation.
-        checkpoint_s: The longest writing and storing of a checkpoint.
-        total_s: From the last update on: checkpoint, evaluation and export.
-    """
-
-    evaluation_s: float = 0.0
-    checkpoint_s: float = 0.0
-    total_s: float = 0.0
+    evaluation_s: float = 0.0  # The longest evaluation
+    checkpoint_s: float = 0.0  # The longest writing and storing of a checkpoint
+    total_s: float = 0.0  # From the last update on: checkpoint, evaluation and export
 
 
 class TimeSettings(Protocol):
@@ -105,18 +94,12 @@ def time_limit(
 
 
 class Took(NamedTuple):
-    """The longest times so far, in seconds; 0 for none yet.
+    """The longest times so far, in seconds; 0 for none yet."""
 
-    Attributes:
-        call_s: A call into TensorFlow, which cannot be interrupted.
-        checkpoint_s: Writing and storing a checkpoint, about as long as a model takes.
-        before_s: All that followed the training of an earlier run of the name.
-    """
-
-    call_s: float = 0.0
+    call_s: float = 0.0  # A call into TensorFlow, which cannot be interrupted
     evaluation_s: float = 0.0
-    checkpoint_s: float = 0.0
-    before_s: float = 0.0
+    checkpoint_s: float = 0.0  # Writing and storing a checkpoint, about as long as a model takes
+    before_s: float = 0.0  # All that followed the training of an earlier run of the name
 
 
 def reserve_s(stated_s: float | None, took: Took) -> float:

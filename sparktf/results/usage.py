@@ -12,23 +12,14 @@ from sparktf.message import Message
 
 
 class WorkTime(Message):
-    """A worker's time while it had an epoch to train, in seconds.
+    """A worker's time while it had an epoch to train, in seconds."""
 
-    Attributes:
-        rows_s: Waiting for rows, and taking them.
-        reading_s: From an update's begin until the last variable had come from the parameter servers.
-        computing_s: From then until the last gradient was there.
-        applying_s: From then until the parameter servers had applied them all.
-        function_s: A `train(node)` function, or updates made together: their parts cannot be told apart.
-        waiting_s: Idle, while results were on their way to the coordinator or work on its way back.
-    """
-
-    rows_s: float = 0.0
-    reading_s: float = 0.0
-    computing_s: float = 0.0
-    applying_s: float = 0.0
-    function_s: float = 0.0
-    waiting_s: float = 0.0
+    rows_s: float = 0.0  # Waiting for rows, and taking them
+    reading_s: float = 0.0  # From an update's begin until the last variable had come from the parameter servers
+    computing_s: float = 0.0  # From then until the last gradient was there
+    applying_s: float = 0.0  # From then until the parameter servers had applied them all
+    function_s: float = 0.0  # A `train(node)` function, or updates made together: their parts cannot be told apart
+    waiting_s: float = 0.0  # Idle, while results were on their way to the coordinator or work on its way back
 
     @property
     def seconds(self) -> float:
@@ -41,23 +32,15 @@ class WorkTime(Message):
 
 
 class Usage(Message):
-    """Resources that a trainer's process has used while the gang trained.
-
-    Attributes:
-        seconds: The time.
-        cpu_s: Processor time of all its threads, on at most `cores` processors.
-        resident_nbytes: Memory at the end.
-        received_nbytes: Bytes received over TCP; `sent_nbytes` those sent.
-        work: Of a worker, as `staleness`: the number of its updates by staleness.
-    """
+    """Resources that a trainer's process has used while the gang trained."""
 
     seconds: float = 0.0
-    cpu_s: float = 0.0
+    cpu_s: float = 0.0  # Processor time of all its threads, on at most `cores` processors
     cores: int = 1
-    resident_nbytes: int = 0
-    received_nbytes: int = 0
+    resident_nbytes: int = 0  # Memory at the end
+    received_nbytes: int = 0  # Bytes received over TCP; `sent_nbytes` those sent
     sent_nbytes: int = 0
-    work: WorkTime | None = None
+    work: WorkTime | None = None  # Of a worker, as `staleness`: the number of its updates by staleness
     staleness: dict[int, int] = {}
 
     @property
@@ -88,13 +71,9 @@ class Usage(Message):
 
 
 class Staleness(Message):
-    """How many updates of others were applied between a worker's reading and the applying of its own update.
+    """How many updates of others were applied between a worker's reading and the applying of its own update."""
 
-    Attributes:
-        median: Of all its updates; `p99` is the 99th percentile.
-    """
-
-    median: int
+    median: int  # Of all its updates; `p99` is the 99th percentile
     p99: int
 
     @classmethod
@@ -109,19 +88,12 @@ class Staleness(Message):
 
 
 class Made(Message):
-    """A worker's training.
-
-    Attributes:
-        steps: Updates.
-        rows: Rows that went into them.
-        steps_s: Updates a second while there was an epoch to train.
-        staleness: None if unknown.
-    """
+    """A worker's training."""
 
     steps: int = 0
-    rows: int = 0
-    steps_s: float = 0.0
-    staleness: Staleness | None = None
+    rows: int = 0  # Rows that went into them
+    steps_s: float = 0.0  # Updates a second while there was an epoch to train
+    staleness: Staleness | None = None  # None if unknown
 
 
 def _since(now: WorkTime, before: WorkTime) -> WorkTime:

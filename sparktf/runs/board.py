@@ -22,29 +22,26 @@ from sparktf.nightly import errand
 from sparktf.rundir import SERVING, RunDirectory, is_name
 from sparktf.runs.finding import RunsRoot, find_run
 from sparktf.storage.base import FileEntry, Storage, name_of
+from sparktf.storage.file_systems import FileSystems
 
 _URL = re.compile(r"\bat (https?://\S+)")
 _REST = 10
-"""The storage is looked at for a tenth of the time at most, however many runs there are."""
+"""Storage calls take a tenth of the time at most, however many runs there are."""
 
 _KEPT_LINES = 20
 _QUIET = {"TF_CPP_MIN_LOG_LEVEL": "3"}
 
 
 class Subject(NamedTuple):
-    """The runs to show.
-
-    Attributes:
-        title: Their name for people.
-        folders: Returns the folders of event files, by the local copy's name ("" for its root): later maybe more.
-    """
+    """The runs to show."""
 
     storage: Storage
-    title: str
+    title: str  # Their name for people
+    # Returns the folders of event files, by the local copy's name ("" for its root): later maybe more
     folders: Callable[[], dict[str, str]]
 
 
-def find_subject(run: str, output: RunsRoot | None) -> Subject:
+def find_subject(systems: FileSystems, run: str, output: RunsRoot | None) -> Subject:
     """Returns the run that `find_run` finds, or all runs of a name.
 
     Raises:
@@ -53,7 +50,7 @@ def find_subject(run: str, output: RunsRoot | None) -> Subject:
     """
     if output is not None and _is_name_of_runs(run, output):
         return Subject(output.storage, run, lambda: _of_name(output, run))
-    found = find_run(run, output)
+    found = find_run(systems, run, output)
     return Subject(found.storage, found.title, lambda: {"": found.rundir.tensorboard})
 
 

@@ -21,7 +21,7 @@ from sparktf.sequence import FileStamp
 _NOTHING = "-"
 
 Facts = Mapping[str, Any]
-"""What is known of a run, by name; numbers where a difference says something."""
+"""Facts of a run by name; numbers where a difference is meaningful."""
 
 
 class RunDifference(NamedTuple):

@@ -14,7 +14,6 @@ from rich.console import Console
 from sparktf.config.load import load_config
 from sparktf.console.plain_console import PlainConsole
 from sparktf.errors import ConfigError, StorageNotFoundError
-from sparktf.hadoop import HadoopConf
 from sparktf.nightly.history import names_in_history
 from sparktf.results.result import RunResult
 from sparktf.rundir import RunDirectory, is_name
@@ -25,22 +24,18 @@ from sparktf.storage.transactions.results import read_result
 OUTPUT = "SPARKTF_OUTPUT"
 _PIPED_WIDTH = 160
 _LINE_WIDTH = 4000
-"""Where each line is whole: the longest cause is shorter."""
+"""Width for unbroken lines: the longest cause is shorter."""
 
 _NAMED = 3
 _OF_A_RUN = {"result.json", "config.yaml", "events", "plan", "checkpoints"}
 
 
 class RunsRoot(NamedTuple):
-    """The folder of all runs.
-
-    Attributes:
-        name: The default name; None without one.
-    """
+    """The folder of all runs."""
 
     storage: Storage
     root: str
-    name: str | None = None
+    name: str | None = None  # The default name; None without one
 
 
 class FoundRun(NamedTuple):
@@ -84,7 +79,9 @@ def make_plain_console(*, whole_lines: bool = False) -> Console:
     return PlainConsole(width=None if sys.stdout.isatty() else piped)
 
 
-def find_output(output: str | None, config: str | None, environment: Mapping[str, str] = os.environ) -> RunsRoot | None:
+def find_output(
+    systems: FileSystems, output: str | None, config: str | None, environment: Mapping[str, str] = os.environ
+) -> RunsRoot | None:
     """Returns the folder of all runs: the argument, else the configuration's, else the environment's; or None.
 
     Args:
@@ -100,13 +97,7 @@ def find_output(output: str | None, config: str | None, environment: Mapping[str
     root = output or environment.get(OUTPUT)
     if not root:
         return None
-    systems = _file_systems()
     return RunsRoot(systems.open(root), systems.normalise(root), name)
-
-
-def _file_systems() -> FileSystems:
-    """Returns the file systems of this process's environment."""
-    return FileSystems(HadoopConf.from_environment())
 
 
 def need_output(found: RunsRoot | None) -> RunsRoot:
@@ -116,7 +107,7 @@ def need_output(found: RunsRoot | None) -> RunsRoot:
     return found
 
 
-def find_run(run: str, output: RunsRoot | None) -> FoundRun:
+def find_run(systems: FileSystems, run: str, output: RunsRoot | None) -> FoundRun:
     """Returns the run that a person names.
 
     Args:
@@ -132,7 +123,6 @@ def find_run(run: str, output: RunsRoot | None) -> FoundRun:
     is_below = len(names) == 1 and is_name(names[0]) and is_name(run_id)
     if output is not None and is_below and _is_run(output.storage, f"{output.root}/{names[0]}/{run_id}"):
         return FoundRun(output.storage, RunDirectory(output.root, names[0], run_id))
-    systems = _file_systems()
     path = systems.normalise(run)
     storage = systems.open(path)
     above, _, run_id_of_path = path.rpartition("/")

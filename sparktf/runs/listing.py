@@ -21,7 +21,7 @@ from sparktf.runs.finding import RunsRoot, name_with_history
 from sparktf.told import told
 
 _WIDE, _WIDEST = 100, 140
-"""From so many columns on, a table has more of them."""
+"""Console widths from which a table has more columns."""
 
 _LENGTH: TypeAdapter[float] = TypeAdapter(Duration)
 

@@ -16,7 +16,7 @@ from sparktf.storage.transactions.last_word import UNHEARD, LastWord, last_word
 from sparktf.submit.follow import Follower
 
 _LOOK_S = 10.0
-"""So often it is looked at whether anybody is at work."""
+"""Interval of looks whether the driver is alive."""
 
 
 def show(run: FoundRun, console: Console, clock: Clock) -> None:
@@ -26,7 +26,7 @@ def show(run: FoundRun, console: Console, clock: Clock) -> None:
         CorruptFileError: its result cannot be read.
         StorageError: the storage failed at the start; later failures are waited out.
     """
-    run.result()  # what cannot be read would be followed for ever
+    run.result()  # a result that cannot be read would be followed for ever
     display = Display(console, 1.0, 1)
     follower = Follower(run.storage, run.rundir, display)
     result, nobody = follower.standing(), threading.Condition()

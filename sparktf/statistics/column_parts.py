@@ -38,30 +38,20 @@ class ColumnKind(enum.StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class SpreadPart:
-    """Distribution of some of a column's numbers.
-
-    Attributes:
-        points: float64 [n], sorted; each stands for the same number of values.
-    """
+    """Distribution of some of a column's numbers."""
 
     moments: Moments
-    points: Floats
+    points: Floats  # float64 [n], sorted; each stands for the same number of values
 
 
 @dataclass(frozen=True, slots=True)
 class ValuesPart:
-    """Distinct values of some of a column's rows.
+    """Distinct values of some of a column's rows."""
 
-    Attributes:
-        values: All of them, or the commonest ones; None for none.
-        counts: How often each occurs, estimated by a sample if they are not all.
-        hashes: If they are not all: the values' hashes below `below`; else None.
-    """
-
-    values: ColumnValues | None
-    counts: Integers
+    values: ColumnValues | None  # All of them, or the commonest ones; None for none
+    counts: Integers  # How often each occurs, estimated by a sample if they are not all
     below: int = 0
-    hashes: Hashes | None = None
+    hashes: Hashes | None = None  # If they are not all: the values' hashes below `below`; else None
 
 
 @dataclass(frozen=True, slots=True)

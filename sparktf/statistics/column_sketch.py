@@ -25,26 +25,19 @@ from sparktf.statistics.sketches import (
 )
 
 _ROWS = 1 << 15
-"""Numbers looked at a time: they stay in the second-level cache while figure after figure is made of them."""
+"""Numbers at a time: they stay in the second-level cache for all figures."""
 
 _ESTIMATED = 10 * COMMONEST
-"""So many of the commonest values of a part are told of where there are too many to count them all."""
+"""The commonest values in a part whose values are too many to count."""
 
 
 class Room(NamedTuple):
-    """Limits on the values of a column that each task keeps.
+    """Limits on the values of a column that each task keeps."""
 
-    Attributes:
-        counted: Distinct values that are counted exactly.
-        sampled: Values drawn at random.
-        points: Of these, in order, the number sent on.
-        hashes: Hashes by which distinct values are estimated once there are too many to count.
-    """
-
-    counted: int
-    sampled: int
-    points: int
-    hashes: int = 4096
+    counted: int  # Distinct values that are counted exactly
+    sampled: int  # Values drawn at random
+    points: int  # Of these, in order, the number sent on
+    hashes: int = 4096  # Hashes by which distinct values are estimated once there are too many to count
 
 
 class ColumnSketch:

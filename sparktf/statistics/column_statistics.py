@@ -14,13 +14,13 @@ _EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
 _MICROSECOND = dt.timedelta(microseconds=1)
 
 RANKS = tuple(i / 100 for i in range(1, 100))
-"""Shares of the values of a column that are at most as great as its `quantiles`."""
+"""Ranks of `quantiles`: the share of a column's values that are not greater."""
 
 COMMONEST = 100
-"""So many of the commonest values of a column are kept."""
+"""Number of the commonest values that are kept."""
 
 TEXT_LENGTH = 256
-"""So many characters of a text are kept; what begins alike counts as one value."""
+"""Characters of a text that are kept; texts with the same ones count as one value."""
 
 Value = bool | int | float | str
 
@@ -33,60 +33,38 @@ class ValueCount(Message):
 
 
 class Spread(Message):
-    """Distribution of numbers.
+    """Distribution of numbers."""
 
-    Attributes:
-        count: Number of values; without any, the rest is None or empty.
-        mean: Of the `count` numbers, as are all the others.
-        deviation: Standard deviation of the whole population.
-        quantiles: At `RANKS`; none where only the outer bounds are measured.
-    """
-
-    count: int
+    count: int  # Number of values; without any, the rest is None or empty
     min: float | None = None
     max: float | None = None
-    mean: float | None = None
-    deviation: float | None = None
-    quantiles: tuple[float, ...] = ()
+    mean: float | None = None  # Of the `count` numbers, as are all the others
+    deviation: float | None = None  # Standard deviation of the whole population
+    quantiles: tuple[float, ...] = ()  # At `RANKS`; none where only the outer bounds are measured
 
 
 class ColumnStatistics(Message):
-    """One column of the rows that were read.
+    """One column of the rows that were read."""
 
-    Attributes:
-        type: Spark's name of it.
-        nulls: Rows without a value.
-        nans: Rows whose value is not finite, or whose list holds such a value; `numbers` is without them.
-        numbers: Of a number, date or timestamp; of a list of these, only `min` and `max` over all its values.
-        lengths: Of the lists, or of binary values in bytes.
-        distinct: Number of distinct values, within some 5 %; None for lists and binary values.
-        commonest: The commonest values, the most frequent first; exact if there are few distinct ones.
-    """
-
-    type: str
-    nulls: int
-    nans: int = 0
+    type: str  # Spark's name of it
+    nulls: int  # Rows without a value
+    nans: int = 0  # Rows whose value is not finite, or whose list holds such a value; `numbers` is without them
+    # Of a number, date or timestamp; of a list of these, only `min` and `max` over all its values
     numbers: Spread | None = None
-    lengths: Spread | None = None
-    distinct: int | None = None
+    lengths: Spread | None = None  # Of the lists, or of binary values in bytes
+    distinct: int | None = None  # Number of distinct values, within some 5 %; None for lists and binary values
+    # The commonest values, the most frequent first; exact if there are few distinct ones
     commonest: tuple[ValueCount, ...] = ()
 
 
 class TableStatistics(Message):
-    """The used columns of a run's source: all rows that pass `data.where`, held out or not.
+    """The used columns of a run's source: all rows that pass `data.where`, held out or not."""
 
-    Attributes:
-        rows: Of the source; estimated if a sample was read and no footer tells.
-        sample: Share of the rows that was read.
-        rows_read: Number of rows that were read.
-        labels: The columns of the targets.
-    """
-
-    rows: int
-    sample: float
-    rows_read: int
+    rows: int  # Of the source; estimated if a sample was read and no footer tells
+    sample: float  # Share of the rows that was read
+    rows_read: int  # Number of rows that were read
     columns: dict[str, ColumnStatistics]
-    labels: tuple[str, ...] = ()
+    labels: tuple[str, ...] = ()  # The columns of the targets
 
 
 def number_of(bound: float | str, kind: str) -> float:

@@ -22,7 +22,7 @@ _DECILES = slice(9, None, 10)
 """Of `RANKS`: 0.1 to 0.9."""
 
 _COMMON = 0.05
-"""A number that so large a share of either side is, gets a bin of its own."""
+"""A number with this share of either side gets a bin of its own."""
 
 
 def infinity_distance(one: ColumnStatistics, other: ColumnStatistics, rows: tuple[int, int]) -> float:
@@ -89,18 +89,12 @@ def _entropy(p: Floats) -> float:
 
 @dataclass(frozen=True, slots=True)
 class _Shares:
-    """Shares of a column's commonest values among the rows with a value.
+    """Shares of a column's commonest values among the rows with a value."""
 
-    Attributes:
-        count: Rows with a value.
-        is_whole: Whether these are all values.
-        least: No other value has a greater share.
-    """
-
-    count: int
+    count: int  # Rows with a value
     shares: Mapping[Value, float]
-    is_whole: bool
-    least: float
+    is_whole: bool  # Whether these are all values
+    least: float  # No other value has a greater share
 
 
 def _shares(column: ColumnStatistics, rows: int) -> _Shares:

@@ -21,7 +21,7 @@ ColumnValues: TypeAlias = npt.NDArray[Any] | pa.Array
 """Without nulls: numbers as int64 or float64, text as Arrow's large binary."""
 
 _BLOCK = 8192
-"""Values at a time: what lies between the steps stays in the second-level cache."""
+"""Values at a time: the intermediate ones stay in the second-level cache."""
 
 _ALL = 2**64
 

@@ -30,22 +30,17 @@ _DAY_S = 86_400
 _MOST_DATES = 10_000
 
 _FOR_EVERY_DATE = (Verdict.MODEL_FAILED, Verdict.REFUSED)
-"""What code and configuration fail with: no other date would do better."""
+"""Verdicts on code and configuration, which any other date would share."""
 
 
 @dataclass(frozen=True, slots=True)
 class DatedRun:
-    """The run of one date, as found when the backfill began.
-
-    Attributes:
-        result: Of an earlier submission that ended.
-        has_begun: Whether there is something to resume.
-    """
+    """The run of one date, as found when the backfill began."""
 
     date: str
     rundir: RunDirectory
-    result: RunResult | None
-    has_begun: bool
+    result: RunResult | None  # Of an earlier submission that ended
+    has_begun: bool  # Whether there is something to resume
 
     @property
     def is_done(self) -> bool:
@@ -62,18 +57,14 @@ class DatedRun:
 
 @dataclass(slots=True)
 class Backfill:
-    """Runs submitted one after the other, or a few at once.
+    """Runs submitted one after the other, or a few at once."""
 
-    Attributes:
-        command: Date -> the command of its run, whose exit code is the verdict; `--wait` is appended where another
-            submission owns the run.
-        codes: Date -> exit code, of the runs that have ended.
-    """
-
+    # Date -> the command of its run, whose exit code is the verdict; `--wait` is appended where another submission owns
+    # the run
     command: Callable[[str], Sequence[str]]
     say: Callable[[str], None]
     parallel: int = 1
-    codes: dict[str, int] = field(default_factory=dict)
+    codes: dict[str, int] = field(default_factory=dict)  # Date -> exit code, of the runs that have ended
     _children: dict[str, subprocess.Popen[str]] = field(default_factory=dict)
     _lock: threading.Lock = field(default_factory=threading.Lock)
     _stopped: bool = False
@@ -246,5 +237,5 @@ def _result(rundir: RunDirectory, file_systems: FileSystems) -> RunResult | None
     storage = file_systems.open(rundir.root)
     try:
         return read_result(storage, rundir.result)
-    except (CorruptFileError, StorageNotFoundError):  # its run says what is wrong, and the other days go on
+    except (CorruptFileError, StorageNotFoundError):  # the day's own run reports it; the other days continue
         return None

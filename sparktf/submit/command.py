@@ -20,14 +20,13 @@ from sparktf.driver.plan.kept_apart import check_predictions
 from sparktf.driver.plan.paths import normalised
 from sparktf.driver.spark.masters import master_to_submit_to
 from sparktf.errors import ConfigError, ReservationError, Verdict
-from sparktf.hadoop import HadoopConf
 from sparktf.knobs import KNOBS
 from sparktf.process.verdict_file import told_verdict
 from sparktf.redaction import redacted
 from sparktf.results.result import Application
 from sparktf.rundir import RunDirectory
 from sparktf.storage.base import Storage
-from sparktf.storage.file_systems import FileSystems, normalise, open_storage
+from sparktf.storage.file_systems import FileSystems
 from sparktf.storage.transactions.ownership import Step, owned_error, watch_owner
 from sparktf.storage.transactions.terms import look
 from sparktf.submit.cluster_manager import YarnManager, manager_of
@@ -41,7 +40,7 @@ from sparktf.submit.shipment import log4j_in, stage
 INTERRUPTED = 130
 
 _VERDICT = "verdict"
-"""The file in which a driver on this machine tells it."""
+"""The file for the verdict of a driver on this machine."""
 
 # The driver's exit code in YARN's words, for a run that was refused before it had a run directory.
 _STATUS = re.compile(r"exited with status (\d+)")
@@ -52,6 +51,7 @@ def submit(
     config: JobConfig,
     beside: Path,
     run_id: str | None,
+    systems: FileSystems,
     *,
     scoring: ScoringJob | None = None,
     wait: bool = False,
@@ -77,7 +77,7 @@ def submit(
     """
     if scoring is not None:
         asked, _ = config.predicted()
-        check_predictions(config, FileSystems(HadoopConf.from_environment()))
+        check_predictions(config, systems)
         config = config.model_copy(update={"submit": config.submit.model_copy(update={"deploy_mode": "client"})})
     if config.data.source_key is None and (scoring is None or asked.source is None):
         raise ConfigError(NO_SOURCE)
@@ -91,7 +91,7 @@ def submit(
     programs = find_programs()
     if not dry_run:
         check_programs(config, programs)
-    config = normalised(config, normalise)  # the driver may have another working folder
+    config = normalised(config, systems.normalise)  # the driver may have another working folder
     with tempfile.TemporaryDirectory(prefix="sparktf-submit-") as folder:
         shipment = stage(config, Path(folder), beside, programs, trains=scoring is None)
         line = submit_line(config, shipment, run_id, programs, scoring=scoring, wait=wait, detach=detach)
@@ -105,13 +105,15 @@ def submit(
         environment = spark_environment(
             programs, log4j_in(Path(folder)), in_cluster=config.submit.deploy_mode == "cluster", verdict=verdict
         )
-        return _Submission(config, run_id, programs, environment, console, detach, scoring, verdict, wait).run(line)
+        known = config, run_id, systems, programs, environment, console, detach, scoring, verdict, wait
+        return _Submission(*known).run(line)
 
 
 @dataclass(slots=True)
 class _Submission:
     config: JobConfig
     run_id: str | None
+    systems: FileSystems
     programs: Programs
     environment: Mapping[str, str]
     console: Console
@@ -125,7 +127,7 @@ class _Submission:
         display = Display(self.console, config.output.progress_seconds, config.train.epochs)
         # Here the reason can be shown, and costs nothing; in cluster mode it would stand in a container's log.
         if self.scoring is None:
-            storage = open_storage(config.output.path)
+            storage = self.systems.open(config.output.path)
             check_output(storage, config.output.path)
             if self.run_id is not None and not self.wait:
                 self._check_owner(storage, self.run_id, display)
@@ -326,4 +328,5 @@ class _Watch:
 
     def _follow(self, run_id: str) -> Follower:
         root = self._config.output.path
-        return Follower(open_storage(root), RunDirectory(root, self._config.name, run_id), self._display)
+        storage = self._submission.systems.open(root)
+        return Follower(storage, RunDirectory(root, self._config.name, run_id), self._display)

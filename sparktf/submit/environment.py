@@ -15,7 +15,7 @@ from sparktf.driver.spark.masters import HERE
 from sparktf.errors import PreflightError
 from sparktf.process.verdict_file import VARIABLE
 
-# A JVM that lives for one submission: what its second compiler would cost at every start never comes back.
+# A JVM that lives for one submission: its second compiler would cost more than it saves.
 _SUBMITS_ONLY = ("-XX:TieredStopAtLevel=1",)
 
 _MASTER = re.compile(r"^\s*spark\.master(?:\s*[=:]\s*|\s+)(\S+)", re.MULTILINE)
@@ -23,23 +23,14 @@ _MASTER = re.compile(r"^\s*spark\.master(?:\s*[=:]\s*|\s+)(\S+)", re.MULTILINE)
 
 @dataclass(frozen=True, slots=True)
 class Programs:
-    """Programs of a submission.
+    """Programs of a submission."""
 
-    Attributes:
-        spark_home: Folder with `bin/spark-submit`.
-        driver_python: Python of a driver on this machine.
-        python: Python on the nodes, unless an archive brings one.
-        defaults: Spark's spark-defaults.conf, if there is one.
-        java_home: Value of JAVA_HOME; None if unset.
-        sets_java: Whether a script of Spark's may set another one.
-    """
-
-    spark_home: Path
-    driver_python: str
-    python: str
-    defaults: Path | None = None
-    java_home: str | None = None
-    sets_java: bool = False
+    spark_home: Path  # Folder with `bin/spark-submit`
+    driver_python: str  # Python of a driver on this machine
+    python: str  # Python on the nodes, unless an archive brings one
+    defaults: Path | None = None  # Spark's spark-defaults.conf, if there is one
+    java_home: str | None = None  # Value of JAVA_HOME; None if unset
+    sets_java: bool = False  # Whether a script of Spark's may set another one
 
     @property
     def spark_submit(self) -> str:

@@ -25,22 +25,14 @@ _TRAMPOLINE = b"#!/bin/sh\n'''exec' \"$(dirname \"$0\")/python\" \"$0\" \"$@\"\n
 
 @dataclass(frozen=True, slots=True)
 class ArchiveMember:
-    """A member of the archive: a file to copy, a text, or a link.
+    """A member of the archive: a file to copy, a text, or a link."""
 
-    Attributes:
-        name: Path in the archive.
-        source: File to copy.
-        content: Text to write instead.
-        link: Target of a symbolic link.
-        bytecode: Whether Python reads it in place of a source file, whose time it contains.
-    """
-
-    name: str
-    source: Path | None = None
-    content: bytes | None = None
-    link: str | None = None
+    name: str  # Path in the archive
+    source: Path | None = None  # File to copy
+    content: bytes | None = None  # Text to write instead
+    link: str | None = None  # Target of a symbolic link
     executable: bool = False
-    bytecode: bool = False
+    bytecode: bool = False  # Whether Python reads it in place of a source file, whose time it contains
 
 
 def check_packable(prefix: Path) -> None:

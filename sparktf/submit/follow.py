@@ -16,10 +16,10 @@ from sparktf.storage.transactions.results import read_result
 from sparktf.storage.transactions.terms import Owner, look
 
 _ROUNDED_S = 1.0
-"""A result tells its start in whole seconds."""
+"""A result has its start in whole seconds."""
 
 _UNTOLD = ""
-"""What a driver of an earlier version says of its application."""
+"""The application of drivers of an earlier version, which did not tell it."""
 
 
 class Follower:

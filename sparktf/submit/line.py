@@ -22,32 +22,21 @@ _JOB = "sparktf-job"
 
 @dataclass(frozen=True, slots=True)
 class Shipment:
-    """Files that travel with a submission.
+    """Files that travel with a submission."""
 
-    Attributes:
-        script: The driver's program.
-        config: The resolved configuration; the user's code is beside it.
-        archive: Both of them, as a zip.
-        py_files: sparktf's code, if it is not installed.
-        private: File of settings that are secret and so not on the command line, which any local user can read; or "".
-    """
-
-    script: str
-    config: str
-    archive: str
-    py_files: tuple[str, ...] = ()
+    script: str  # The driver's program
+    config: str  # The resolved configuration; the user's code is beside it
+    archive: str  # Both of them, as a zip
+    py_files: tuple[str, ...] = ()  # sparktf's code, if it is not installed
+    # File of settings that are secret and so not on the command line, which any local user can read; or ""
     private: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class ScoringJob:
-    """A scoring job, submitted in client mode; it is not a run.
+    """A scoring job, submitted in client mode; it is not a run."""
 
-    Attributes:
-        model: Replaces `predict.model`.
-    """
-
-    model: str | None = None
+    model: str | None = None  # Replaces `predict.model`
 
 
 def private_settings(config: JobConfig) -> dict[str, str]:

@@ -18,7 +18,7 @@ from sparktf.process.supported import python_complaint
 from sparktf.submit.environment import Programs
 
 _NEEDED = ("numpy", "pyarrow", "pydantic", "tensorflow")
-"""Of what sparktf needs, what a Python that was not made for it lacks most often; they are looked for, not imported."""
+"""The requirements that an unprepared Python lacks most often; they are looked for, not imported."""
 
 _PROBE = (
     "import importlib.util, sys; "
@@ -43,7 +43,7 @@ def check_programs(config: JobConfig, programs: Programs) -> None:
 def check_java(programs: Programs) -> None:
     """Refuses a machine without Java, or with one that is too old. Raises `PreflightError`."""
     if programs.sets_java:
-        return  # by a script of Spark's own, which nobody but it reads
+        return  # Spark's own script sets it, and only Spark can tell
     if programs.java_home is not None:
         java, named = shutil.which(str(Path(programs.java_home) / "bin/java")), f"JAVA_HOME={programs.java_home}"
         missing = f"{named} has no bin/java"

@@ -26,17 +26,11 @@ _TRACE = re.compile(r"\s+at |\s*\.\.\. \d+ more")
 
 @dataclass(slots=True)
 class ApplicationReport:
-    """The state of an application, as reported by `spark-submit`.
+    """The state of an application, as reported by `spark-submit`."""
 
-    Attributes:
-        application: Id of the application; empty until known.
-        state: Its state in YARN: ACCEPTED, RUNNING, ...; empty until known.
-        diagnostics: YARN's message in the last report, if any.
-    """
-
-    application: str = ""
-    state: str = ""
-    diagnostics: str = ""
+    application: str = ""  # Id of the application; empty until known
+    state: str = ""  # Its state in YARN: ACCEPTED, RUNNING, ...; empty until known
+    diagnostics: str = ""  # YARN's message in the last report, if any
     _ends: bool = False
 
     @property

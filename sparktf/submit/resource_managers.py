@@ -14,19 +14,12 @@ _STEP_MIB = 1024
 
 @dataclass(frozen=True, slots=True)
 class ResourceManagers:
-    """The ResourceManagers; more than one with high availability.
+    """The ResourceManagers; more than one with high availability."""
 
-    Attributes:
-        rpc: "host:port" of each, for `spark-submit`.
-        web: URL of each one's REST API.
-        maximum_mib: Largest container by yarn-site.xml; None if it does not tell.
-        step_mib: Container sizes are multiples of it, by yarn-site.xml or YARN's default.
-    """
-
-    rpc: tuple[str, ...]
-    web: tuple[str, ...]
-    maximum_mib: int | None
-    step_mib: int = _STEP_MIB
+    rpc: tuple[str, ...]  # "host:port" of each, for `spark-submit`
+    web: tuple[str, ...]  # URL of each one's REST API
+    maximum_mib: int | None  # Largest container by yarn-site.xml; None if it does not tell
+    step_mib: int = _STEP_MIB  # Container sizes are multiples of it, by yarn-site.xml or YARN's default
 
 
 def read_resource_managers(folder: Path | None) -> ResourceManagers:

@@ -21,15 +21,10 @@ from sparktf.submit.resource_managers import ResourceManagers
 
 @dataclass(frozen=True, slots=True)
 class Queue:
-    """A queue of YARN's that accepts applications.
+    """A queue of YARN's that accepts applications."""
 
-    Attributes:
-        path: "root.default".
-        maximum_mib: Its largest container, None if the scheduler does not tell.
-    """
-
-    path: str
-    maximum_mib: int | None
+    path: str  # "root.default"
+    maximum_mib: int | None  # Its largest container, None if the scheduler does not tell
 
     @property
     def name(self) -> str:
@@ -154,7 +149,7 @@ def check_submission(config: JobConfig, managers: ResourceManagers, queues: Queu
     """
     name = config.submit.conf.get("spark.yarn.queue", config.submit.queue)
     queue = queues.find(name) if queues is not None else None
-    # Placement rules may send what asks for "default" elsewhere.
+    # Placement rules may send applications for "default" to another queue.
     if queues is not None and queue is None and queues.complete and name != "default":
         there_are = ", ".join(sorted(queue.name for queue in queues.queues))
         raise ConfigError(f"submit.queue: {name} does not exist in YARN: name one of {there_are}")

@@ -42,12 +42,12 @@ def _types(schema: str | StructType) -> dict[str, str]:
         try:
             record_type(kind)
         except KeyError:
-            raise ConfigError(f"schema: column {name!r} is of type {kind}, which no feature can become") from None
+            raise ConfigError(f"schema: column {name!r} has type {kind}, which no feature can become") from None
     return types
 
 
 def _struct(schema: str | StructType) -> StructType:
     found = DataType.fromDDL(schema) if isinstance(schema, str) else schema
     if not isinstance(found, StructType):
-        raise ConfigError(f"schema: {schema!r} is no list of columns and their types")
+        raise ConfigError(f"schema: {schema!r} is not a list of columns: write it as 'id bigint, x array<float>'")
     return found

@@ -37,7 +37,7 @@ class Folder:
         Raises:
             StorageError: the storage failed.
         """
-        # Whole names: what is staged for another folder, whose name goes on where this one's ends, is not its own.
+        # Whole names: staged folders of another folder may begin with this one's name.
         name = re.escape(self._name)
         taken, left = re.compile(rf"_{name}-{_BEFORE}{NONCE}"), re.compile(rf"_{name}-{NONCE}")
         with suppress(StorageNotFoundError):
@@ -45,7 +45,7 @@ class Folder:
                 if taken.fullmatch(name_of(entry.path)):
                     self._restore(entry.path)
                 elif left.fullmatch(name_of(entry.path)):
-                    with suppress(StorageError):  # that of somebody else, say, who may write here too
+                    with suppress(StorageError):  # it may belong to another user
                         if is_left(self._storage, entry, now_s):
                             self._storage.delete(entry.path)
 
@@ -77,7 +77,7 @@ class Folder:
             if was_there:
                 self._put_back(before, error)
             raise
-        with suppress(StorageError):  # the next one that writes here does it
+        with suppress(StorageError):  # the next writer restores it
             self._storage.delete(before)
 
     def _take_away(self, before: str) -> bool:
@@ -92,7 +92,7 @@ class Folder:
             self._storage.rename(before, self._path)
         except StorageError:
             raise StorageError(
-                f"{self._path} could not be replaced: {error}; what was there lies in {before}, and is put back by the "
+                f"{self._path} could not be replaced: {error}; its old content is in {before}, and is restored by the "
                 "next overwriting"
             ) from error
 
@@ -100,5 +100,5 @@ class Folder:
         if self._storage.exists(self._path):
             self._storage.delete(before)
         else:
-            with suppress(StorageExistsError, StorageNotFoundError):  # another process was quicker
+            with suppress(StorageExistsError, StorageNotFoundError):  # another process did it first
                 self._storage.rename(before, self._path)

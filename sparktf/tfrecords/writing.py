@@ -11,12 +11,11 @@ from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame
 
-from sparktf.driver.spark.application import hadoop_conf
+from sparktf.driver.spark.application import file_systems_of
 from sparktf.driver.spark.feeders import explained
 from sparktf.errors import ConfigError
 from sparktf.executor.written_records import WRITTEN, WriterSettings, write_records
 from sparktf.storage.base import Storage
-from sparktf.storage.file_systems import FileSystems
 from sparktf.tfrecords.replacing import Folder
 
 _SUCCESS = "_SUCCESS"
@@ -48,15 +47,15 @@ def write(
         StorageError: the storage failed.
     """
     if mode not in _MODES or compression not in _CODECS:
-        raise ConfigError(f"mode is one of {', '.join(_MODES)}, and compression none or gzip")
+        raise ConfigError(f"mode must be one of {', '.join(_MODES)}, and compression none or gzip")
     spark = df.sparkSession
-    file_systems = FileSystems(hadoop_conf(spark))
+    file_systems = file_systems_of(spark)
     path = file_systems.normalise(path).rstrip("/")
     storage = file_systems.open(path)
     folder = Folder(storage, path)
     folder.tidy(time.time())
     if mode != "overwrite" and storage.exists(path):
-        raise ConfigError(f'{path} is there already: mode="overwrite" replaces it')
+        raise ConfigError(f'{path} exists already: pass mode="overwrite" to replace it')
     with folder.staged() as aside:
         settings = WriterSettings(aside, tuple(df.columns), compression == "gzip", file_systems.hadoop.for_nodes())
         rows = _write_all(df, storage, settings)

@@ -303,7 +303,7 @@ def test_a_table_in_which_a_day_is_no_partition_of_its_own_is_refused_and_keeps_
     there.write.partitionBy(*by).format("parquet").saveAsTable(table)
     asked: dict[str, Any] = {"output": {"table": table, "partition": "day"}, "keep": ["id"], "columns": {"y": "y"}}
     source = {"path": str(lake), "where": "id <= 2"}
-    with pytest.raises(ColumnError, match=rf"table {table} is partitioned by .*, and not by 'day' alone"):
+    with pytest.raises(ColumnError, match=rf"table {table} is partitioned by .*, not by 'day' alone"):
         score(spark, job(trained, DAYS[1], source=source, version_column="version", **asked))
     assert [(row.id, str(row.day)) for row in spark.table(table).collect()] == [(7, DAYS[0])]
 

@@ -283,4 +283,4 @@ def test_a_model_that_is_not_found_ends_it_with_2_and_a_table(config: Path, caps
 def test_a_number_of_runs_is_above_0(config: Path, number: str, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit):
         main(["backfill", str(config), "--from", DATES[0], "--to", DATES[1], f"--parallel={number}"])
-    assert "is no whole number above 0" in capsys.readouterr().err
+    assert "is not a whole number above 0" in capsys.readouterr().err

@@ -131,8 +131,8 @@ def test_a_job_that_scores_is_submitted_from_here_whatever_training_does(
     [
         (["--predict"], "the configuration has no section predict"),
         (["--predict", "--set", "predict.output.path=/scores"], "predictions need a day: give --date"),
-        (["--predict", "--run-id", "7"], "--predict: a job that scores is no run: leave out --run-id"),
-        (["--model", "run:7"], "--model says what --predict scores with"),
+        (["--predict", "--run-id", "7"], "--predict submits a scoring job, not a run: leave out --run-id"),
+        (["--model", "run:7"], "--model needs --predict"),
     ],
 )
 def test_what_no_job_that_scores_can_be_is_refused(

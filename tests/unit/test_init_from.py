@@ -16,8 +16,9 @@ from sparktf.config.load import parse_config
 from sparktf.driver.plan.paths import normalised
 from sparktf.errors import ConfigError, NodeLostError, Verdict
 from sparktf.knobs import KNOBS
+from sparktf.nightly.gated import FoundModel
 from sparktf.nightly.night import Night
-from sparktf.nightly.warm_start import Beginning, FoundModel, beginning_of, decide, is_full_due
+from sparktf.nightly.warm_start import Beginning, beginning_of, decide, is_full_due
 from sparktf.published.serving import ModelManifest
 from sparktf.results.carried import Carried, CarriedVariable
 from sparktf.results.result import Application, RunResult
@@ -232,7 +233,7 @@ def test_what_is_not_there_or_no_model_is_refused_by_name(shelf: Shelf, tmp_path
     ("train", "said"),
     [
         ("{init_from: ''}", "train.init_from.*is empty: say published, run:<run id> or a path"),
-        ("{init_from: 'run:a/b'}", "train.init_from.*'a/b' is to name a folder"),
+        ("{init_from: 'run:a/b'}", "train.init_from.*'a/b' cannot name a folder"),
         ("{full_every: 7d}", "full_every applies to a warm start: give init_from"),
         ("{init_optimizer: true}", "init_optimizer applies to a warm start"),
         ("{init_tables: {user: users}}", "init_tables applies to a warm start"),

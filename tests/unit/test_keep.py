@@ -47,9 +47,9 @@ def test_without_keep_there_is_no_rule() -> None:
     [
         (
             "val_acuracy",
-            "train.keep_metric: val_acuracy is no validation metric of the model, which has: loss, label_loss",
+            "train.keep_metric: val_acuracy is not a validation metric of the model: name one of loss, label_loss",
         ),
-        ("churn", "train.keep_mode: auto does not tell whether churn should be small or large: say min or max"),
+        ("churn", "train.keep_mode: auto cannot tell whether churn should be small or large: set min or max"),
     ],
 )
 def test_a_metric_that_cannot_be_compared_by_is_refused(metric: str, message: str) -> None:

@@ -651,27 +651,18 @@ def files_that(pattern: re.Pattern[str]) -> set[str]:
 
 HOME_OF_FILE_SYSTEMS = "sparktf.storage.file_systems"
 # File -> how often it opens file systems, each time with credentials and connections of their own. A process needs them
-# once, where it begins, so that all of this may only become less.
+# once, where it begins.
 OPENS_FILE_SYSTEMS = {
-    "sparktf/api/trained.py": 1,
-    "sparktf/cli.py": 1,
-    "sparktf/compat/tensorflowonspark/tf_pipeline.py": 1,
-    "sparktf/driver/check.py": 1,
-    "sparktf/driver/source/record_frame.py": 1,
-    "sparktf/driver/spark_site.py": 1,
-    "sparktf/executor/measuring.py": 1,
-    "sparktf/executor/record_rows.py": 2,
-    "sparktf/executor/trainer_process.py": 1,
-    "sparktf/executor/written_records.py": 1,
-    "sparktf/ml/fitted.py": 3,
-    "sparktf/nightly/mlflow_writer.py": 1,
-    "sparktf/predict/dated.py": 1,
-    "sparktf/predict/loaded.py": 1,
-    "sparktf/runs/finding.py": 1,
-    "sparktf/submit/command.py": 4,
-    "sparktf/tfrecords/writing.py": 1,
-    "sparktf/trainer/node/place.py": 1,
-    "sparktf/trainer/scoring.py": 1,
+    "sparktf/api/trained.py": 1,  # a program of the user's that has a run's result alone, and no session
+    "sparktf/cli.py": 1,  # a command
+    "sparktf/driver/spark/application.py": 1,  # a driver, or a program of the user's with a session
+    "sparktf/executor/measuring.py": 1,  # a task of Spark's
+    "sparktf/executor/record_rows.py": 2,  # a task of Spark's that reads records, and one that looks for them
+    "sparktf/executor/trainer_process.py": 1,  # an agent, which learns where to store from the trainer's specification
+    "sparktf/executor/written_records.py": 1,  # a task of Spark's
+    "sparktf/nightly/mlflow_writer.py": 1,  # the process that tells MLflow
+    "sparktf/trainer/node/place.py": 1,  # a trainer
+    "sparktf/trainer/scoring.py": 1,  # the process that scores
 }
 
 

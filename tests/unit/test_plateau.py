@@ -147,9 +147,9 @@ def test_settings_that_mean_nothing_are_refused(wrong: dict[str, Any]) -> None:
 
 def test_a_metric_that_the_model_does_not_have_is_refused_by_its_key() -> None:
     keys = ("train.early_stopping.metric", "train.early_stopping.mode")
-    with pytest.raises(ModelContractError, match=r"train\.early_stopping\.metric: val_auc is no validation metric"):
+    with pytest.raises(ModelContractError, match=r"train\.early_stopping\.metric: val_auc is not a validation metric"):
         metric_rule("val_auc", "auto", ["loss"], keys)
-    with pytest.raises(ModelContractError, match=r"train\.early_stopping\.mode: auto does not tell whether churn"):
+    with pytest.raises(ModelContractError, match=r"train\.early_stopping\.mode: auto cannot tell whether churn"):
         metric_rule("churn", "auto", ["loss", "churn"], keys)
 
 

@@ -238,13 +238,15 @@ def test_a_run_is_found_by_its_name_its_path_or_a_configuration(root: Path, tmp_
         f"output: {{path: {root}}}}}",
         encoding="utf-8",
     )
-    by_config = find_output(None, str(config), {})
+    systems = FileSystems()
+    by_config = find_output(systems, None, str(config), {})
     expected = RunDirectory(str(root), "churn", "1")
-    assert find_run("churn/1", find_output(None, None, {"SPARKTF_OUTPUT": str(root)})).rundir == expected
-    assert find_run("1", by_config).rundir == expected
-    assert find_run("churn/1", by_config).rundir == expected
-    assert find_run("runs/churn/1/", None).rundir == expected
-    assert find_run(f"file://{root}/churn/1", by_config).rundir == expected
+    by_environment = find_output(systems, None, None, {"SPARKTF_OUTPUT": str(root)})
+    assert find_run(systems, "churn/1", by_environment).rundir == expected
+    assert find_run(systems, "1", by_config).rundir == expected
+    assert find_run(systems, "churn/1", by_config).rundir == expected
+    assert find_run(systems, "runs/churn/1/", None).rundir == expected
+    assert find_run(systems, f"file://{root}/churn/1", by_config).rundir == expected
 
 
 # --- show ---

@@ -22,10 +22,11 @@ from sparktf.driver.plan.plan import Plan
 from sparktf.errors import ConfigError, FencedOffError, ModelContractError, StorageError, Verdict
 from sparktf.knobs import KNOBS
 from sparktf.nightly.night import Night
-from sparktf.nightly.release import release_of, stored_release
+from sparktf.nightly.release import release_of
 from sparktf.published.serving import Published, Serving
 from sparktf.results.result import Application, RunResult
 from sparktf.rundir import RunDirectory
+from sparktf.runs.model_commands import stored_release
 from sparktf.storage.base import Storage
 from sparktf.storage.file_systems import FileSystems
 from sparktf.storage.local import LocalStorage
@@ -496,7 +497,7 @@ def test_a_model_function_that_exports_nothing_is_refused_by_name(lab: Lab) -> N
     rundir = RunDirectory(lab.root, "t", "r")
     result = RunResult(run_id="r", name="t", verdict=Verdict.DONE)
     with pytest.raises(ModelContractError, match="run t/r has no model to publish"):
-        release_of(LocalStorage(), rundir, result, None, NOW_S)
+        release_of(LocalStorage(), rundir, result, None, NOW_S, dict)
 
 
 # --- configuration and commands ---
@@ -540,7 +541,7 @@ def test_models_are_kept_only_where_they_are_published() -> None:
 
 
 def test_no_run_takes_the_folder_of_the_published_models() -> None:
-    with pytest.raises(ConfigError, match="--run-id serving is taken"):
+    with pytest.raises(ConfigError, match="--run-id serving is reserved"):
         RunDirectory("runs", "t", "serving")
 
 
@@ -573,7 +574,7 @@ def test_the_commands_list_roll_back_and_promote(
         (["models", "t", "--output", "{root}"], "t has no published model in {root}/t/serving"),
         (["rollback", "t", "--output", "{root}"], "no model of t is published: {root}/t/serving has no CURRENT"),
         (["promote", "r", "--output", "{root}"], "'r' names no run: write NAME/RUN_ID"),
-        (["models", "../t", "--output", "{root}"], "NAME '../t' is to name a folder"),
+        (["models", "../t", "--output", "{root}"], "NAME '../t' cannot name a folder"),
     ],
 )
 def test_a_command_that_cannot_be_done_says_why_and_returns_2(

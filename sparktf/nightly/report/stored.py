@@ -28,11 +28,11 @@ from sparktf.results.events import (
     MetricsSeen,
     RunBegun,
     RunEnded,
+    Samples,
     WarningGiven,
     read_events,
 )
 from sparktf.results.result import AttemptResult, RunResult
-from sparktf.results.samples import Samples
 from sparktf.rundir import RunDirectory
 from sparktf.statistics.column_statistics import TableStatistics
 from sparktf.storage.base import Storage

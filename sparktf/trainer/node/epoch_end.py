@@ -14,7 +14,7 @@ import numpy as np
 from sparktf.config.patience import WatchedMetric
 from sparktf.errors import PreflightError, TimeUpError
 from sparktf.results.keep import BEGUN, Evaluation, KeepRule, merged_evaluations, metric_rule
-from sparktf.results.stopping import Stopped
+from sparktf.results.result import Stopped
 from sparktf.results.time_limit import Ending, Took, is_time_up, no_time, reserve_s
 from sparktf.sequence import Stream
 from sparktf.trainer.model.learning_rate import LearningRate
