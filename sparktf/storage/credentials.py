@@ -25,11 +25,9 @@ class SimpleCredentials:
         self._user = user
 
     def user(self) -> str:
-        """See `Credentials`."""
         return self._user or process_user()
 
     def token(self, authority: str) -> str | None:
-        """See `Credentials`."""
         del authority
         return None
 

@@ -54,12 +54,10 @@ class HdfsStorage(Storage):
         return HdfsStorage(self._cluster, self._web, self._native, self._timeouts._replace(deadline_s=deadline_s))
 
     def stat(self, path: str) -> FileEntry:
-        """See `Storage`."""
         plain = self._plain(path)
         return self._entry(plain, self._retried(lambda: self._web.status("look at", plain)))
 
     def list(self, path: str) -> tuple[FileEntry, ...]:
-        """See `Storage`."""
         plain = self._plain(path)
         found = self._retried(lambda: self._web.list("list", plain))
         if [status.name for status in found] == [""]:
@@ -71,21 +69,17 @@ class HdfsStorage(Storage):
         return cast(BinaryIO, self._open(self._plain(path)))
 
     def read_bytes(self, path: str) -> bytes:
-        """See `Storage`."""
         with self.open(path) as stream:
             return stream.read()
 
     def write_bytes(self, path: str, content: bytes) -> None:
-        """See `Storage`."""
         self._store("write", self._plain(path), lambda: BytesContent(content))
 
     def upload(self, local: Path, path: str) -> None:
-        """See `Storage`."""
         with storage_errors("read", str(local)), local.open("rb") as stream:
             self._store(f"copy {local.name} to", self._plain(path), lambda: FileContent(stream))
 
     def download(self, path: str, local: Path) -> None:
-        """See `Storage`."""
         with (
             self._open(self._plain(path)) as stream,
             storage_errors(f"copy {path} to", str(local)),
@@ -104,22 +98,18 @@ class HdfsStorage(Storage):
             return self._store(doing, self._plain(target), lambda: StoredContent(cast(BinaryIO, stream), stream.nbytes))
 
     def checksum(self, path: str) -> str:
-        """See `Storage`."""
         with self.open(path) as stream:
             return sha256_of(stream)
 
     def make_dirs(self, path: str) -> None:
-        """See `Storage`."""
         plain = self._plain(path)
         self._retried(lambda: self._web.make_dirs("make the folder", plain))
 
     def rename(self, source: str, target: str) -> None:
-        """See `Storage`."""
         old, new = self._plain(source), self._plain(target)
         self._rename(f"rename {self._cluster}{old} to", old, new, overwrite=False)
 
     def replace(self, source: str, target: str) -> None:
-        """See `Storage`."""
         old, new = self._plain(source), self._plain(target)
         doing = f"rename {self._cluster}{old} to"
         with suppress(StorageNotFoundError):
@@ -129,7 +119,6 @@ class HdfsStorage(Storage):
         self._rename(doing, old, new, overwrite=True)
 
     def delete(self, path: str) -> None:
-        """See `Storage`."""
         plain = self._plain(path)
         self._retried(lambda: self._web.delete(plain))
 
@@ -139,7 +128,6 @@ class HdfsStorage(Storage):
         return self._retried(lambda: self._web.free_nbytes("look at", plain))
 
     def probe(self, path: str) -> None:
-        """See `Storage`."""
         written = f"{path.rstrip('/')}/.probe-{secrets.token_hex(8)}"
         renamed = f"{written}-renamed"
         self.make_dirs(path)

@@ -18,7 +18,7 @@ from pyarrow import flight
 
 from sparktf.errors import NodeLostError
 from sparktf.feed.channel.client import data_client
-from sparktf.feed.channel.server import DataServer
+from sparktf.feed.channel.server import ChannelServer, SplitServer
 from sparktf.feed.channel.staged_parts import StagedParts
 from sparktf.feed.channel.staged_rows import Budget
 from sparktf.feed.channel.staging import Staging
@@ -57,8 +57,9 @@ class Intake:
         }
         host = spec.cluster.address(spec.node).rpartition(":")[0]
         access = place.client.access
-        common = (work, access.secret, access.tls, spec.attempt, self._stagings, self._sealed)
-        self._server = started(host, spec.config.cluster.node_ports, lambda port: DataServer(host, port, *common))
+        start = partial(SplitServer, spec.attempt, self._stagings, self._sealed)
+        common = (work, access.secret, access.tls, start)
+        self._server = started(host, spec.config.cluster.node_ports, lambda port: ChannelServer(host, port, *common))
         self.address: DataAddress = self._server.address
 
     def open(self, stream: Stream, epoch: int, share: StagedShare) -> StagedParts:

@@ -86,7 +86,6 @@ class LowLevelNode(ABC):
 
     @property
     def step(self) -> int:
-        """See `sparktf.Node`."""
         return self.position.step
 
     def run(self, train: Callable[[Any], None]) -> None:
@@ -149,5 +148,4 @@ class LowLevelNode(ABC):
         return self._datasets.of(lambda: self._member.input.open(stream, self.position.epoch))
 
     def metrics(self, values: Mapping[str, float], *, rows: int, stream: str = "validation") -> None:
-        """See `sparktf.Node`."""
         self._member.output.metrics(Stream(stream), self.position, rows, dict(values))
