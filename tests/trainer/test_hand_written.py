@@ -39,8 +39,8 @@ def test_a_loop_that_leaves_its_epochs_early_is_done(
 @pytest.mark.parametrize(
     ("how", "reason"),
     [
-        ("before restore", r"returned without having called node\.restore"),
-        ("before epochs", r"returned without having gone over node\.epochs\(\)"),
+        ("before restore", r"returned without calling node\.restore"),
+        ("before epochs", r"returned without looping over node\.epochs\(\)"),
         ("before a report", r"returned in epoch 0 without reporting a row: call node\.report"),
         (
             "batches left",

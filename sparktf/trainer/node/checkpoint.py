@@ -70,7 +70,6 @@ class LocalCheckpoint:
         self._objects = tf.train.Checkpoint(**trackables)
 
     def write(self, folder: Path) -> tuple[str, ...]:
-        """See `Checkpoint`."""
         self._objects.write(str(folder / PREFIX))
         return ()
 
@@ -78,11 +77,9 @@ class LocalCheckpoint:
         """See `Checkpoint`."""
 
     def settle(self) -> str:
-        """See `Checkpoint`."""
         return ""
 
     def restore(self, storage: Storage, source: Restore, work: Path) -> None:
-        """See `Checkpoint`."""
         self.restore_files(storage, source.path, source.files, work / "restore")
 
     def restore_files(self, storage: Storage, path: str, files: Sequence[str], folder: Path) -> None:

@@ -138,11 +138,9 @@ class CoordinatedRun(ModelRun):
     # ---- Surroundings ----
 
     def workers(self) -> dict[NodeId, WorkerPlace]:
-        """See `Surroundings`."""
         return self._member.place.workers_now()
 
     def send(self, number: int, epoch: int, updates: int, acknowledged: Sequence[LastReceipt]) -> None:
-        """See `Surroundings`."""
         function = self._closure.function
         if self._sampling is not None:
             incarnations = tuple(place.incarnation for place in self.workers().values())
@@ -150,15 +148,12 @@ class CoordinatedRun(ModelRun):
         self._executions.send(number, function, (asked_for(epoch, updates, acknowledged),))
 
     def next(self, wait_s: float) -> ExecutionResult | None:
-        """See `Surroundings`."""
         return self._executions.next(wait_s)
 
     def broken_off(self) -> Counter[tuple[NodeId, int]]:
-        """See `Surroundings`."""
         return self._succession.broken_off
 
     def steps_made(self) -> int:
-        """See `Surroundings`."""
         return self._counted() - self._counted_before
 
     def _counted(self) -> int:
@@ -166,22 +161,17 @@ class CoordinatedRun(ModelRun):
         return int(self._model.optimizer.iterations.numpy())
 
     def take_save_wish(self) -> bool:
-        """See `Surroundings`."""
         return self._member.saves.take_wish()
 
     def steps_to_save(self, step: int) -> int | None:
-        """See `Surroundings`."""
         return self._member.saves.steps_left(step)
 
     def is_time_up(self, step: int) -> bool:
-        """See `Surroundings`."""
         return self._epoch_end.is_time_up(step)
 
     def save(self, position: Position, done: Done) -> None:
-        """See `Surroundings`."""
         self._member.save(position, done)
 
     def trained(self, position: Position) -> None:
-        """See `Surroundings`."""
         self._member.place.enter("training")
         self._member.output.loss(position)

@@ -62,7 +62,6 @@ class CoordinatorNode(LowLevelNode):
         self._end_epoch(last=True)
 
     def restore(self, **trackables: Any) -> bool:
-        """See `sparktf.Node`."""
         objects = list(trackables.values())
         count_atomically(objects)
         for text in (text for model in models_in(objects) for text in on_large_tables(model)):
@@ -76,7 +75,6 @@ class CoordinatorNode(LowLevelNode):
         return restored
 
     def epochs(self) -> Iterator[int]:
-        """See `sparktf.Node`."""
         self._begin()
         while (epoch := self._loop.begin_epoch()) is not None:
             self._member.place.enter("training")
@@ -100,7 +98,6 @@ class CoordinatorNode(LowLevelNode):
         self._member.save(at, self._loop.done, last=last)
 
     def dataset(self, stream: str = "train") -> Any:
-        """See `sparktf.Node`."""
         if Stream(stream) is Stream.TRAIN:
             raise ModelContractError(
                 "node.dataset('train') is not available on a coordinator, which reads no training data: schedule a "
@@ -109,7 +106,6 @@ class CoordinatorNode(LowLevelNode):
         return self._dataset(Stream(stream))
 
     def report(self, *, step: int, rows: int, loss: float | None = None) -> None:
-        """See `sparktf.Node`."""
         del rows
         if step > self.step:
             raise ModelError(f"train(node) reported step {step} after {self.step} updates: report node.step")
@@ -117,7 +113,6 @@ class CoordinatorNode(LowLevelNode):
         self._member.output.loss(self.position)
 
     def checkpoint(self) -> bool:
-        """See `sparktf.Node`."""
         saves = self._member.saves
         due = saves.take_wish() or saves.due_since_saved(self.step)
         if due:
@@ -126,7 +121,6 @@ class CoordinatorNode(LowLevelNode):
         return due
 
     def export(self, model: Any) -> None:
-        """See `sparktf.Node`."""
         self._member.output.export(local_copy(model, self._spec.feed))
 
 

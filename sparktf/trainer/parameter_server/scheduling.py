@@ -65,7 +65,6 @@ class Scheduling:
     # ---- the user's calls ----
 
     def schedule(self, function: Callable[..., Any], args: Sequence[Any] = ()) -> bool:
-        """See `sparktf.node.Coordinator`."""
         if not self.is_open:
             raise ModelError(
                 "node.coordinator.schedule was called outside of an epoch: call it in `for epoch in node.epochs()`"
@@ -79,12 +78,10 @@ class Scheduling:
         return False
 
     def results(self) -> Iterator[Any]:
-        """See `sparktf.node.Coordinator`."""
         results, self._results = self._results, []
         return iter(results)
 
     def join(self) -> None:
-        """See `sparktf.node.Coordinator`."""
         self.loop.drain()
 
     def _function(self, function: Callable[..., Any]) -> Any:
@@ -96,16 +93,13 @@ class Scheduling:
     # ---- Surroundings ----
 
     def workers(self) -> dict[NodeId, WorkerPlace]:
-        """See `Surroundings`."""
         return self._member.place.workers_now()
 
     def send(self, number: int, epoch: int, updates: int, acknowledged: Sequence[LastReceipt]) -> None:
-        """See `Surroundings`."""
         function, args = self._next
         self._executions.send(number, function, (asked_for(epoch, updates, acknowledged), *args))
 
     def next(self, wait_s: float) -> ExecutionResult | None:
-        """See `Surroundings`."""
         result = self._executions.next(wait_s)
         if result is None:
             return None
@@ -115,7 +109,6 @@ class Scheduling:
         return result._replace(value=receipts)
 
     def broken_off(self) -> Counter[tuple[NodeId, int]]:
-        """See `Surroundings`."""
         return self._succession.broken_off
 
     def steps_made(self) -> int:
@@ -140,7 +133,6 @@ class Scheduling:
         """See `Surroundings`. As above."""
 
     def trained(self, position: Position) -> None:
-        """See `Surroundings`."""
         del position
         self._member.place.enter("training")
 
@@ -157,7 +149,6 @@ class BatchesOfRows:
 
     @tf.autograph.experimental.do_not_convert  # type: ignore[untyped-decorator]
     def batch(self, number: Any) -> tuple[Any, ...]:
-        """See `sparktf.node.Rows`."""
         start = tf.cast(number, tf.int64) * self._batch_size
         return self._layout.batch(rows_of(self._rows, start, tf.minimum(start + self._batch_size, self.count)))
 

@@ -37,7 +37,6 @@ class TrainerNode(LowLevelNode):
 
     @property
     def step(self) -> int:
-        """See `sparktf.Node`."""
         return self.position.step
 
     @step.setter
@@ -46,7 +45,6 @@ class TrainerNode(LowLevelNode):
 
     @property
     def coordinator(self) -> NoReturn:
-        """See `sparktf.Node`."""
         raise ModelContractError("node.coordinator exists only under cluster.strategy: parameter_server")
 
     @property
@@ -66,7 +64,6 @@ class TrainerNode(LowLevelNode):
         self._member.save(self.position, last=True)
 
     def restore(self, **trackables: Any) -> bool:
-        """See `sparktf.Node`."""
         keras = flavour_of(trackables.values())
         restored = self._member.saves.restore(LocalCheckpoint(**trackables), keras)
         self._restored = True
@@ -74,7 +71,6 @@ class TrainerNode(LowLevelNode):
         return restored
 
     def epochs(self) -> Iterator[int]:
-        """See `sparktf.Node`."""
         self._begin()
         while (epoch := self._extent.epoch_after(self.position)) is not None:
             self.position, self._epoch_step = self.position.begun(epoch), self.step
@@ -96,24 +92,20 @@ class TrainerNode(LowLevelNode):
             self._member.save(self.position)
 
     def dataset(self, stream: str = "train") -> Any:
-        """See `sparktf.Node`."""
         if Stream(stream) is Stream.TRAIN:
             return self._datasets.of(lambda: self._feed)
         return self._dataset(Stream(stream))
 
     def report(self, *, step: int, rows: int, loss: float | None = None) -> None:
-        """See `sparktf.Node`."""
         self.position = self.position.advanced(step=step, rows=rows, loss=loss)
         self._reports += 1
         self._member.place.enter("training")
 
     def checkpoint(self) -> bool:
-        """See `sparktf.Node`."""
         due = self._member.saves.due_at_step(self.step)
         if due:
             self._member.save(self.position)
         return due
 
     def export(self, model: Any) -> None:
-        """See `sparktf.Node`."""
         self._member.output.export(UserModel.wrap(model, self._member.place.spec.feed))

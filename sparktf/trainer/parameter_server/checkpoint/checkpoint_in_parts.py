@@ -46,15 +46,12 @@ class ShardedCheckpoint:
         self._reader = ShardReader(servers, objects, list(held.values()), own)
 
     def write(self, folder: Path) -> tuple[str, ...]:
-        """See `Checkpoint`."""
         return self._writer.write(folder)
 
     def upload(self, message: Uploaded) -> None:
-        """See `Checkpoint`."""
         self._servers.ask_all(Upload(step=message.step, epoch=message.epoch, keras=message.keras))
 
     def settle(self) -> str:
-        """See `Checkpoint`."""
         said = (f"ps {server}: {error}" for server, error in enumerate(self._servers.wait()) if error)
         return next(said, "")
 

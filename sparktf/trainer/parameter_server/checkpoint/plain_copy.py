@@ -38,12 +38,10 @@ class CommittedCopy:
 
     @cached_property
     def model(self) -> UserModel:
-        """See `PlainCopy`."""
         return self._make()
 
     @cached_property
     def checkpoint(self) -> LocalCheckpoint:
-        """See `PlainCopy`."""
         optimizer = {"optimizer": self.model.optimizer} if self._trains or self.model.keeps_averages else {}
         return LocalCheckpoint(model=self.model.model, **optimizer)
 
