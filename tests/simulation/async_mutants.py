@@ -173,7 +173,7 @@ GUARDS: Mapping[str, Mapping[str, Any]] = {
     "incarnations that are lost are closed": {"sparktf.trainer.parameter_server.tally.Tally.succeed": _never_closed},
     "the driver counts a receipt once": {"sparktf.driver.attempt.rows.lease_books.LeaseBooks._count": _counted_anew},
     "the coordinator takes a receipt once": {"sparktf.trainer.parameter_server.tally.Tally._take": _taken_anew},
-    "messages of older incarnations are refused": {"sparktf.driver.attempt.attempt.speaker": _any_incarnation},
+    "messages of older incarnations are refused": {"sparktf.driver.attempt.crew.speaker": _any_incarnation},
     "receipts of older incarnations are not taken": {
         "sparktf.trainer.parameter_server.tally.Tally._take": _taken_of_any
     },

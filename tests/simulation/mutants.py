@@ -179,7 +179,7 @@ MUTANTS = (
     Mutant("owner of result.json", {"sparktf.driver.output.ResultFile.write": _anybodys_result}),
     Mutant("a run that another has done is left alone", {"sparktf.driver.output.ResultFile.standing": _nothing_stands}),
     Mutant("an owner at work keeps the run", {"sparktf.storage.transactions.ownership.next_step": _taken_at_once}),
-    Mutant("messages of older attempts are refused", {"sparktf.driver.attempt.attempt.speaker": _any_attempt}),
+    Mutant("messages of older attempts are refused", {"sparktf.driver.attempt.crew.speaker": _any_attempt}),
     Mutant("all nodes have uploaded", {"sparktf.driver.attempt.lockstep.Lockstep.saved": _chief_alone}),
     Mutant(
         "rows of the cursor are not dealt again",
@@ -197,7 +197,7 @@ MUTANTS = (
     ),
     Mutant(
         "[7] a silent trainer is looked for while only peers have spoken",
-        {"sparktf.driver.attempt.standing.missed": _late_alone, "sparktf.driver.attempt.attempt.decide": _settled},
+        {"sparktf.driver.attempt.standing.missed": _late_alone, "sparktf.driver.attempt.standing.decide": _settled},
     ),
     Mutant("[6] an agent that was lost begins anew", {"sparktf.driver.gang.roster.Roster.heartbeat": _sent_home}),
     Mutant("an end that is told again", {"sparktf.driver.gang.roster.Roster.trainer_exited": _ended_again}),
