@@ -98,7 +98,7 @@ class AgentHeartbeat(Message):
     """Sent as often as the answers say.
 
     Attributes:
-        number: Greater than that of any it has sent before: one that comes late is told by it.
+        number: As in `NodeMessage`.
         trainer: The one that runs here, or None.
     """
 

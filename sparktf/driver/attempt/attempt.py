@@ -89,7 +89,6 @@ class Attempt(Crew):
         self._hosts = dict(zip(self.trainers, [t.host for t in trainers] if hosts is None else hosts, strict=True))
         self.evaluation = Evaluating.beside(DISCIPLINES[config.cluster.strategy], self.trainers)
         self.commits = Commits(start.restore)
-        self._asked, self._answer = (0, 0), NextCommit()
         # Of a thousand nodes, each is looked up at every heartbeat.
         self._reporters = dict.fromkeys(self.evaluation.reporters(self.trainers))
         self._lessees = dict.fromkeys(self.evaluation.lessees(self.trainers))
@@ -103,14 +102,16 @@ class Attempt(Crew):
         self.fed = FedRows(self._leases, ledger if plan.staged else None)
         self._uploads = Uploads()
 
-    # ---- messages ----
+    # ---- messages: each comes once, see `Answers` ----
+
+    def hear(self, message: NodeMessage) -> None:
+        """Notes that a trainer lives. Raises what `speaker` does."""
+        self._trainer(message)
 
     def ready(self, message: Ready) -> Ack:
-        is_new = self._trainer(message).ready is None
         answer = super().ready(message)
-        if is_new:
-            self.fed.ready(message.node, message.data)
-            self.evaluation = self.evaluation.with_rule(message.keep)
+        self.fed.ready(message.node, message.data)
+        self.evaluation = self.evaluation.with_rule(message.keep)
         return answer
 
     def heartbeat(self, message: Heartbeat) -> TrainerOrders:
@@ -171,11 +172,10 @@ class Attempt(Crew):
 
     def metrics_reported(self, message: Metrics) -> Ack:
         self._trainer(message)
-        if message not in self.metrics:
-            self.metrics.append(message)
-            if message.node == self.evaluation.node:
-                self.commits.evaluated(result_of(message))
-                self.evaluation = self.evaluation.with_result()
+        self.metrics.append(message)
+        if message.node == self.evaluation.node:
+            self.commits.evaluated(result_of(message))
+            self.evaluation = self.evaluation.with_result()
         return Ack()
 
     def next_commit(self, message: NextCommitRequest) -> NextCommit:
@@ -183,11 +183,7 @@ class Attempt(Crew):
         trainer.moved_s = trainer.heard_s
         if trainer.node != self.evaluation.node:
             raise RefusedError(f"{trainer.node} evaluates no commits")
-        if (asked := (message.incarnation, message.number)) < self._asked:
-            raise RefusedError(f"{trainer.node} has asked for the next commit since")
-        if asked > self._asked:  # a repeated question must not let go of what is read
-            self._asked, self._answer = asked, self.commits.next(self.evaluation.rule)
-        return self._answer
+        return self.commits.next(self.evaluation.rule)
 
     def epoch_done(self, message: EpochDone) -> Ack:
         self._reporter(message)
@@ -251,7 +247,8 @@ class Attempt(Crew):
             self._take(AttemptEvent.FINISHED if found.outcome is Outcome.DONE else AttemptEvent.FAILED)
         return found.outcome
 
-    def all_committed(self) -> None:  # once the training is done, nothing more will be
+    def all_committed(self) -> None:
+        """Notes that nothing waits to be committed: once the training is done, nothing more will be."""
         if self.evaluation.is_trained:
             self.commits.end()
 
