@@ -17,7 +17,7 @@ from sparktf.errors import ConfigError
 from sparktf.executor.written_records import WRITTEN, WriterSettings, write_records
 from sparktf.storage.base import Storage
 from sparktf.storage.file_systems import FileSystems
-from sparktf.tfrecords.replacing import Folder
+from sparktf.storage.transactions.replaced_folder import ReplacedFolder
 
 _SUCCESS = "_SUCCESS"
 _MODES = ("error", "errorifexists", "overwrite")
@@ -53,7 +53,7 @@ def write(
     file_systems = FileSystems(hadoop_conf(spark))
     path = file_systems.normalise(path).rstrip("/")
     storage = file_systems.open(path)
-    folder = Folder(storage, path)
+    folder = ReplacedFolder(storage, path)
     folder.tidy(time.time())
     if mode != "overwrite" and storage.exists(path):
         raise ConfigError(f'{path} is there already: mode="overwrite" replaces it')
