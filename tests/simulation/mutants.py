@@ -169,7 +169,7 @@ def _latest_unread(self: CheckpointStore) -> tuple[Manifest, str] | None:
 MUTANTS = (
     Mutant(
         "fence: a new driver moves the old one's away",
-        {"sparktf.storage.transactions.fence.Fence._sweep_aside": _nothing},
+        {"sparktf.storage.transactions.fence.Fence._sweep": _nothing},
     ),
     Mutant(
         "[1] a model is replaced through the fence",
