@@ -206,7 +206,9 @@ MUTANTS = (
         {"sparktf.driver.attempt.restart.may_be_mended": lambda cause: cause.verdict is Verdict.INFRASTRUCTURE},
     ),
     Mutant("a split is leased to one node", {"sparktf.driver.attempt.rows.ledger.Ledger.lease": _anybodys_lease}),
-    Mutant("a split has as many rows as its feeder says", {"sparktf.feed.channel.server._Server.do_put": _any_count}),
+    Mutant(
+        "a split has as many rows as its feeder says", {"sparktf.feed.channel.server.SplitServer.do_put": _any_count}
+    ),
     Mutant("a split that comes again is dropped", {"sparktf.feed.channel.staging.Staging.seal": _sealed_again}),
     Mutant(
         "[10] no checkpoint after an epoch whose rows do not add up",

@@ -111,10 +111,10 @@ def test_an_evaluator_without_a_model_or_rows_to_evaluate_is_refused_with_the_se
 ) -> None:
     config = lake.job(tmp_path, "loop", params={"flavour": "keras"}, data=lake.NUMBERS_TO_LABEL)
     said = elsewhere.submit(refused.of_evaluator, config, 5).result()
-    assert said.startswith("ModelContractError: cluster.evaluator: true evaluates what build(params, assets) returns")
+    assert said.startswith("ModelContractError: cluster.evaluator: true evaluates a model from build(params, assets)")
     config = lake.job(tmp_path, "everything", params={"flavour": "keras"}, data=lake.NUMBERS_TO_LABEL)
     said = elsewhere.submit(refused.of_evaluator, config, 0).result()
-    assert said.startswith("PreflightError: cluster.evaluator: true, and data.validation has no rows")
+    assert said.startswith("PreflightError: cluster.evaluator: true needs validation rows")
 
 
 @pytest.mark.parametrize(

@@ -6,13 +6,14 @@ import re
 import socket
 from collections.abc import Iterator
 from contextlib import ExitStack
+from functools import partial
 from pathlib import Path
 
 import psutil
 import pytest
 
 from sparktf.errors import PreflightError
-from sparktf.feed.channel.server import DataServer
+from sparktf.feed.channel.server import ChannelServer, SplitServer
 from sparktf.process.ports import LOOPBACK, BoundPort, at_free_port, started
 
 
@@ -31,11 +32,11 @@ def take(others: ExitStack, port: int = 0) -> int:
     return int(taken.getsockname()[1])
 
 
-def data_server(folder: Path, port: int | None) -> DataServer:
-    return DataServer(LOOPBACK, port, folder, "secret", None, 1, {}, lambda span, rows: None)
+def data_server(folder: Path, port: int | None) -> ChannelServer:
+    return ChannelServer(LOOPBACK, port, folder, "secret", None, partial(SplitServer, 1, {}, lambda span, rows: None))
 
 
-def port_of(server: DataServer) -> int:
+def port_of(server: ChannelServer) -> int:
     return int(server.address.location.rpartition(":")[2])
 
 
@@ -48,7 +49,7 @@ def test_a_server_passes_over_a_port_that_somebody_takes_just_before_it(others: 
     first = take(others)
     lost: list[int] = []
 
-    def start(port: int) -> DataServer:
+    def start(port: int) -> ChannelServer:
         if not lost:
             lost.append(take(others, port))
         return data_server(tmp_path, port)
@@ -98,9 +99,9 @@ def test_what_kept_a_server_from_each_port_is_said(others: ExitStack, tmp_path: 
     port = free.port
     free.close()
 
-    def start(port: int) -> DataServer:
+    def start(port: int) -> ChannelServer:
         take(others, port)
         return data_server(tmp_path, port)
 
-    with pytest.raises(PreflightError, match=rf"{port}-{port} on .*: no server can start at port {port}: "):
+    with pytest.raises(PreflightError, match=rf"{port}-{port} on .*: port {port} cannot be listened on: "):
         at_free_port(f"{port}-{port}", start)

@@ -1,4 +1,4 @@
-"""How a trainer ends: at once, since TensorFlow's own shutdown can wait long for lost peers."""
+"""Ends a trainer at once: TensorFlow's own shutdown can wait long for lost peers."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _failing = threading.Lock()
 
 
 def end(work: Path, code: int) -> NoReturn:
-    """Ends the process, and leaves nothing in its folder."""
+    """Removes the process's folder, and ends the process."""
     shutil.rmtree(work, ignore_errors=True)
     with suppress(OSError):
         sys.stdout.flush()
@@ -28,9 +28,9 @@ def end(work: Path, code: int) -> NoReturn:
 
 
 def fail(error: BaseException, spec: TrainerSpec, reporter: Reporter, work: Path) -> NoReturn:
-    """Tells the driver of an error, and ends the process; of two threads that fail, the first is heard.
+    """Reports an error to the driver, and ends the process; if two threads fail, the first one's error is reported.
 
-    It may be called from any thread: the main one may be in a call that never returns.
+    Any thread may call it: the main one may be in a call that never returns.
     """
     _failing.acquire()  # for good
     try:

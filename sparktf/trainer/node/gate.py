@@ -26,20 +26,15 @@ _ELSEWHERE = "another node could not load it: its log says why"
 
 
 class Gate:
-    """Compares on all nodes that evaluate; what comes of it, the leader's word says."""
+    """Compares models on all nodes that evaluate; the leader's outcome counts."""
 
     def __init__(
         self, settings: GateConfig, place: Place, model: UserModel, evaluator: Evaluator, sharing: Sharing
     ) -> None:
-        """Loads nothing yet.
-
-        Args:
-            evaluator: Of the model, and warmed up.
-            sharing: Who evaluates together.
+        """Loads nothing yet; `evaluator` is the model's, warmed up.
 
         Raises:
-            ModelContractError: there is no such metric, nobody knows whether it should be small or large, or no tensor
-                has one of the slices' columns.
+            ModelContractError: there is no such metric, it has no known direction, or no tensor has a slice's column.
         """
         self._settings = settings
         self._place = place
@@ -54,9 +49,7 @@ class Gate:
             self._questions[rule.metric] = Question(rule, asked)
 
     def compare(self, feed: RowSource) -> tuple[Comparison, dict[str, float], int]:
-        """Returns the outcome, and all metrics of the model and their rows, as `Evaluator.evaluate` does.
-
-        All nodes call it, each with its share of the rows.
+        """Returns the outcome, all metrics of the model, and their rows; called on all nodes, each with its share.
 
         Raises:
             StorageError: the champion cannot be downloaded now.
@@ -85,7 +78,7 @@ class Gate:
         return comparison, every, pair.rows[""]
 
     def _opponent(self, source: ModelSource | None) -> tuple[Opponent, Champion | None]:
-        """Returns a published model; None where there is none, or a node could not load it."""
+        """Returns a published model; None if there is none, or a node could not load it."""
         if source is None:
             return Opponent(), None
         champion, problem = None, ""
@@ -107,11 +100,7 @@ class Gate:
         return Opponent(source.label, source.version, problem), champion
 
     def _measured(self, pair: Paired, label: str, values: MetricValues, beside: int | None) -> list[Measured]:
-        """Returns what the metrics that are asked for are on all rows, or on a slice.
-
-        Args:
-            beside: Which of the models it is compared with; None for none.
-        """
+        """Returns the configured metrics on all rows or on a slice, compared with model number `beside`, if any."""
         states, rows = pair.states[label], pair.rows[label]
         states = states[[0] if beside is None else [0, beside]]
         exact = [values.of(of_model.sum(0)[None]) for of_model in states]
@@ -131,7 +120,7 @@ class Gate:
         ]
 
     def _drawn(self, states: Floats, values: MetricValues) -> dict[str, Floats]:
-        """Returns the metrics' differences in each resample, the same buckets for both models."""
+        """Returns the differences of metrics in each resample (paired bootstrap: the same buckets for both models)."""
         used = states[:, states[0, :, -1] > 0]
         weights = draws(used.shape[1], self._settings.seed)
         challenger, champion = (values.of(weights @ of_model) for of_model in used)
