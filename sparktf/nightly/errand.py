@@ -1,6 +1,6 @@
-"""A program of somebody else's that the driver starts beside itself: bounded in time, and ended with the driver.
+"""A bounded program that the driver starts, and that ends with the driver.
 
-Run as a script, it becomes the program, once the kernel has been asked to end it with whoever started it.
+Run as a script, this becomes the program, once the kernel has been asked to end it with its parent.
 """
 
 from __future__ import annotations
@@ -33,10 +33,10 @@ _LINE_NBYTES = 2000
 
 
 class Ended(NamedTuple):
-    """How an errand came out.
+    """The end of an errand.
 
     Attributes:
-        code: The program's exit code, negative for a signal; None where it was ended because its time was over.
+        code: The program's exit code, negative for a signal; None if it was killed at its time limit.
         lines: The last ones that it wrote, to either output.
     """
 
@@ -44,7 +44,7 @@ class Ended(NamedTuple):
     lines: list[str]
 
     def complaint(self, limit_s: float) -> str | None:
-        """Returns what went wrong, and the last line that says why; None where nothing did."""
+        """Returns the failure, with the last line as the reason; None for success."""
         if self.code == 0:
             return None
         wrong = f"ended with exit code {self.code}" if self.code is not None else f"was ended after {limit_s:g} s"
@@ -52,7 +52,7 @@ class Ended(NamedTuple):
 
 
 class Errand:
-    """One program at work."""
+    """A running program."""
 
     def __init__(
         self, command: Sequence[str], content: bytes, limit_s: float, variables: Mapping[str, str] | None = None
@@ -61,8 +61,8 @@ class Errand:
 
         Args:
             content: Its standard input.
-            limit_s: It is killed after so long, with all that it has started.
-            variables: Of its environment, beside the driver's own.
+            limit_s: Time until it is killed, with all processes that it has started.
+            variables: Additions to the driver's environment.
 
         Raises:
             OSError: this machine starts no process, or stores no input.
@@ -87,10 +87,10 @@ class Errand:
         self._timer.start()
 
     def wait(self, limit_s: float | None = None) -> Ended:
-        """Returns how it came out, once it has ended or its time is over.
+        """Returns its end, once it has ended or its time is over.
 
         Args:
-            limit_s: Its time is over after so long from now, at the latest.
+            limit_s: Limits its remaining time from now.
         """
         try:
             with suppress(subprocess.TimeoutExpired):
@@ -109,7 +109,7 @@ class Errand:
             self._kill()
 
     def _kill(self) -> None:
-        """Ends whatever is left of it."""
+        """Kills all that is left of it."""
         with suppress(ProcessLookupError):
             os.killpg(self._process.pid, signal.SIGKILL)
 
@@ -122,15 +122,15 @@ class Errand:
 
 
 def driver_path() -> str:
-    """Returns what the driver can import, for a program in its own Python."""
+    """Returns the driver's import path, for a program in its own Python."""
     return os.pathsep.join(place for place in sys.path if place)
 
 
 def environment_of(variables: Mapping[str, str]) -> dict[str, str]:
-    """Returns the driver's environment without what opens its JVM, for a process of this file.
+    """Returns the driver's environment without the variables that open its JVM, for a process of this file.
 
     Args:
-        variables: More of what the program's environment shall have.
+        variables: Additions to the program's environment.
     """
     own = {key: value for key, value in os.environ.items() if not key.startswith(_SPARKS_OWN)} | dict(variables)
     kept = {_PYTHONPATH: own["PYTHONPATH"]} if "PYTHONPATH" in own else {}
@@ -144,10 +144,10 @@ def _own_environment() -> dict[str, str]:
 
 
 def main(arguments: Sequence[str]) -> None:
-    """Becomes a program. Returns where it cannot, once it has said why.
+    """Becomes a program. Returns only if it cannot, after it has printed the reason.
 
     Args:
-        arguments: Id of the process that it is to end with; the program, and its arguments.
+        arguments: Id of the process to end with; the program, and its arguments.
     """
     parent, *command = arguments
     if not die_with(int(parent)):

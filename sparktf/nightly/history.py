@@ -1,8 +1,8 @@
 """The history of runs: one small Parquet file for each run that has ended, together a table for Spark and Hive.
 
-A file is written once, whole, by the run's owner; a run id that is submitted again replaces its own. Nobody appends to
-what another run has written, so that runs which end at the same moment are in nobody's way. The name is the table's
-partition: `_runs/name=churn/2026-11-20.parquet`. Columns may be added: readers take one that a file lacks for null.
+A file is written once, whole, by the run's owner; another submission of the run id replaces it. No two runs write the
+same file, so that runs which end at the same moment do not conflict. The name is the table's partition:
+`_runs/name=churn/2026-11-20.parquet`. Columns may be added: readers fill a missing one with null.
 """
 
 from __future__ import annotations
@@ -48,21 +48,21 @@ _SCHEMA = pa.schema(
 
 
 class RunRecord(NamedTuple):
-    """What is kept of a run.
+    """The history's row of a run.
 
     Attributes:
-        date: The day it was for (`--date`); None without one.
-        started: When its last submission began; None where that is not known.
+        date: The day of the run (`--date`); None without one.
+        started: When its last submission began; None if unknown.
         verdict: The exit code.
-        cause: Why there is no model; None where there is one.
+        cause: Why there is no model; None if there is one.
         rows: Rows trained, over all epochs.
         metrics: The last ones by stream, as `RunResult.metrics`.
         seconds: Of the last submission by phase, as `RunResult.seconds`.
-        locality: Share of the bytes read that lay on the reader's own host; None where nobody knows.
-        waiting_share: Share of the trainers' time in which they waited for rows; None where nothing was trained.
-        version: As which it published its model; None where it has not.
-        champion_version: With which published version its model was compared; None where it was with none.
-        champion_metrics: Of that one, on the same rows.
+        locality: Share of the bytes read that were stored on the reader's own host; None if unknown.
+        waiting_share: Share of the trainers' time in which they waited for rows; None if nothing was trained.
+        version: The published version; None if there is none.
+        champion_version: The published version that its model was compared with; None without a comparison.
+        champion_metrics: That version's, on the same rows.
     """
 
     name: str
@@ -82,7 +82,7 @@ class RunRecord(NamedTuple):
 
 
 def run_record(result: RunResult, date: datetime.date | None) -> RunRecord:
-    """Returns what is kept of a run that has ended."""
+    """Returns the history's row of a run that has ended."""
     compared = result.comparison
     return RunRecord(
         name=result.name,
@@ -121,7 +121,7 @@ def keep_record(record: RunRecord, rundir: RunDirectory, storage: Storage, put: 
 
 
 def names_in_history(storage: Storage, root: str) -> list[str]:
-    """Returns the names that have runs in the history; none where nothing has been kept below the root.
+    """Returns the names that have runs in the history; none without a history.
 
     Raises:
         StorageError: the storage failed.
@@ -133,10 +133,10 @@ def names_in_history(storage: Storage, root: str) -> list[str]:
 def read_history(
     storage: Storage, root: str, names: Sequence[str], warn: Callable[[str], None] = lambda text: None
 ) -> list[RunRecord]:
-    """Returns what is kept of all runs of some names, the last begun first.
+    """Returns the rows of all runs of some names, the last begun first.
 
     Args:
-        warn: Is told of each file that cannot be read; the others are.
+        warn: Called for each file that cannot be read, which is skipped.
 
     Raises:
         StorageError: the storage failed.

@@ -1,6 +1,6 @@
-"""What `sparktf plan` says of a run that has not begun: one document, whose names are stable.
+"""The document of `sparktf plan` on a run that has not begun; its names are stable.
 
-None stands for what nobody knows. Times are ISO 8601 in UTC, lengths of time seconds, sizes bytes unless named MiB.
+None stands for unknown values. Times are ISO 8601 in UTC, durations seconds, sizes bytes unless named MiB.
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ from sparktf.storage.transactions.terms import Term
 
 
 class Problem(Message):
-    """Something that would end the run; of several the first decides.
+    """A fault that would end the run; the first of several decides.
 
     Attributes:
         type: Name of the error's class.
-        verdict: The exit code that it gives.
+        verdict: Its exit code.
     """
 
     type: str
@@ -26,11 +26,11 @@ class Problem(Message):
 
 
 class OwnerForecast(Message):
-    """Who owns the run.
+    """The owner of the run.
 
     Attributes:
-        state: "silent" is one whose beat stood still while it was looked at: whoever submits watches it for
-            `timeouts.owner`, and takes the run over if it stays so.
+        state: "silent" if its beat stood still during the look: a submission watches it for `timeouts.owner`, and takes
+            the run over if it stays silent.
     """
 
     state: Literal["nobody", "released", "owned", "silent"]
@@ -41,13 +41,13 @@ class OwnerForecast(Message):
 
 
 class RunForecast(Message):
-    """What there is of the run.
+    """The state of the run.
 
     Attributes:
-        run_id: "" where neither `--run-id` nor `--date` says: then each application is a run of its own.
-        state: "decided": it has a result that is no success, and begins anew or goes on; "planned": it has a plan.
-        verdict: Of the result that is there.
-        step: Of the checkpoint that it goes on from; 0 for none.
+        run_id: "" without `--run-id` and `--date`: then each application is a run of its own.
+        state: "decided": it has a result that is no success, and begins anew or resumes; "planned": it has a plan.
+        verdict: Of the existing result.
+        step: Of the checkpoint that it resumes from; 0 for none.
         rows_left: Rows of training that are left, over all epochs.
     """
 
@@ -61,7 +61,7 @@ class RunForecast(Message):
 
 
 class StreamForecast(Message):
-    """One stream in one epoch; what Spark feeds nobody counts before.
+    """One stream in one epoch; rows that Spark feeds are not counted beforehand.
 
     Attributes:
         files: That have rows of the stream.
@@ -80,9 +80,9 @@ class DataForecast(Message):
     """The data.
 
     Attributes:
-        ready: What `data.ready` says; None where it is not configured, or not asked since the run is planned already.
-        missing: What of it is not there.
-        planned: "now", or "before" where the run has a stored plan; None where it cannot be planned.
+        ready: The outcome of `data.ready`; None without it, or for a run that is planned already.
+        missing: The missing part.
+        planned: "now", or "before" for a stored plan; None if it cannot be planned.
         files: Of all streams.
     """
 
@@ -94,11 +94,11 @@ class DataForecast(Message):
 
 
 class CheckFinding(Message):
-    """A bound of `data.checks` that does not hold, by what footers say.
+    """A bound of `data.checks` that does not hold, by the footers.
 
     Attributes:
         level: "refuse" ends the run with exit code 3.
-        certain: The run would find the same; of a sample it need not.
+        certain: The run would find the same; a sample might not.
     """
 
     level: Literal["refuse", "warn"]
@@ -107,13 +107,13 @@ class CheckFinding(Message):
 
 
 class ChecksForecast(Message):
-    """What `data.checks` says before a row is read.
+    """The outcome of `data.checks` before a row is read.
 
     Attributes:
-        baseline: Run whose statistics drift is measured against; "" for none. `baseline_version`: its published model,
-            where that is what readers have.
-        judged: The bounds that footers decide, by their keys below `data.checks`; `left` takes rows.
-        columns: Of how many used columns every footer has statistics, of `used_columns`.
+        baseline: Run that drift is measured against; "" for none. `baseline_version`: its published model, if it is the
+            current one.
+        judged: Keys of the bounds that footers decide, below `data.checks`; `left` are those that need rows.
+        columns: How many of `used_columns` have statistics in every footer.
     """
 
     baseline: str = ""
@@ -129,7 +129,7 @@ class UpdatesForecast(Message):
     """Updates of a training in sparktf's own loop.
 
     Attributes:
-        exact: Whether that is how many there will be if all goes well; else about so many.
+        exact: Whether the number is exact if all goes well; else it is an estimate.
         may_end_before: Whether metrics, time or callbacks may end the training earlier.
         limited_by: "train.max_steps", or "".
     """
@@ -143,12 +143,12 @@ class UpdatesForecast(Message):
 
 
 class HostForecast(Message):
-    """A host that executors are asked for at.
+    """A host at which executors are requested.
 
     Attributes:
         executors: How many.
-        nbytes: Of the training data that lie there.
-        fits: How many executors it has room for now; None where the cluster does not say, 0 where it has no such host.
+        nbytes: Bytes of the training data stored there.
+        fits: Executors that it has room for now; None if the cluster does not tell, 0 if it has no such host.
     """
 
     host: str
@@ -161,9 +161,9 @@ class LocalityForecast(Message):
     """Where the bytes are read.
 
     Attributes:
-        share: Of the training bytes of an epoch, what lies on its reader's own host if executors come where they are
-            asked for; None where the file system does not say where its blocks lie.
-        hosts_with_data: How many hosts hold blocks.
+        share: Share of an epoch's training bytes stored on their reader's host, if executors come where they are
+            requested; None if the file system does not tell where its blocks are.
+        hosts_with_data: The number of hosts that hold blocks.
         asked: On YARN with `cluster.placement: data`.
     """
 
@@ -173,14 +173,14 @@ class LocalityForecast(Message):
 
 
 class RoomForecast(Message):
-    """The gang against what the cluster has.
+    """The gang's needs against the cluster's capacity.
 
     Attributes:
         nodes: Trainers, each in an executor of its own, but on `local[n]`.
-        slots: Of the master, where it says.
-        node_mib: What an executor's container takes as YARN allocates it; on one machine a trainer's memory.
-        free_mib: Memory that is free now, of `memory_mib`; `free_vcores` likewise.
-        fits: How many of the nodes there is memory for now.
+        slots: Of the master, if it tells.
+        node_mib: Size of an executor's container as YARN allocates it; on one machine a trainer's memory.
+        free_mib: Free memory now, of `memory_mib`; `free_vcores` likewise.
+        fits: Nodes that fit into the free memory.
         driver_mib: Of the driver's container, in cluster mode.
         said: Who was asked, or why nobody could be.
     """
@@ -200,16 +200,16 @@ class RoomForecast(Message):
 
 
 class FormerRuns(Message):
-    """What the last runs of the name were like: medians, but for `ending_s`.
+    """A summary of the last runs of the name: medians, except for `ending_s`.
 
     Attributes:
         runs: Their ids, the last first.
         rows_s: Rows trained a second, evaluations and checkpoints included.
         epoch_rows: Of the newest run's last whole epoch.
-        seconds: By phase, as `result.json` has it.
+        seconds: By phase, as in `result.json`.
         evaluation_s: The longest evaluation of a run, and the longest checkpoint.
-        checkpoint_nbytes: Of the newest run that has its last checkpoint still; `model_nbytes` likewise.
-        ending_s: All that followed the training, of the slowest one.
+        checkpoint_nbytes: Of the newest run that still has its last checkpoint; `model_nbytes` likewise.
+        ending_s: The time after the training, of the slowest run.
     """
 
     runs: tuple[str, ...]
@@ -224,14 +224,14 @@ class FormerRuns(Message):
 
 
 class TimesForecast(Message):
-    """When things would be, if the run began now and all went as before.
+    """The times if the run began now and went as those before.
 
     Attributes:
-        train_s: None where no earlier run says how fast, or nobody knows the rows.
-        duration_s: Of the whole run; `ends` is when it would be over.
-        limit: The setting that ends it by time, e.g. "train.deadline: 06:00 Europe/Berlin"; "" for none.
-        due: When it has to be over by that.
-        reserve_s: How much of it is left for the end.
+        train_s: None if no earlier run tells the speed, or the rows are unknown.
+        duration_s: Of the whole run; `ends` is the time of its end.
+        limit: The setting that limits its time, e.g. "train.deadline: 06:00 Europe/Berlin"; "" for none.
+        due: The time of that limit.
+        reserve_s: Time before it that is left for the end.
         in_time: Whether all epochs are trained by then; else about `epochs_in_time` are.
     """
 
@@ -247,10 +247,10 @@ class TimesForecast(Message):
 
 
 class PublishForecast(Message):
-    """What `publish` would do with the model.
+    """The outcome of `publish`.
 
     Attributes:
-        date: Day that the model would be of.
+        date: Day of the model.
         outcome: "new": it becomes `version`; "newer stands": `version`, of `standing_date`, stays; "published": the run
             has published already.
     """
@@ -262,7 +262,7 @@ class PublishForecast(Message):
 
 
 class ChampionForecast(Message):
-    """The published model that is current."""
+    """The current published model."""
 
     version: int
     run_id: str = ""
@@ -271,12 +271,12 @@ class ChampionForecast(Message):
 
 
 class Forecast(Message):
-    """All that can be said of a run before anything is held.
+    """The forecast of a run before anything is held.
 
     Attributes:
-        exit_code: What the run would end with, had it to end before it trains; 0 where it would train, or is done.
-        known: What is as it should be, in words; `unknown` could not be looked at.
-        init_from: Whose weights it would begin with; "" for new ones.
+        exit_code: The exit code if the run would end before it trains; 0 if it would train, or is done.
+        known: Facts that are in order, in words; `unknown` could not be checked.
+        init_from: The model whose weights it would begin with; "" for new ones.
     """
 
     name: str
@@ -300,7 +300,7 @@ class Forecast(Message):
 
 
 def owner_of_run(step: Step, term: Term) -> OwnerForecast:
-    """Returns what a look at a run's newest term has found."""
+    """Returns the owner found by a look at a run's newest term."""
     states = {Step.IS_OWNED: "owned", Step.LOOK_AGAIN: "silent"}
     state = states.get(step, "released" if term.number and term.released else "nobody")
     owner = {} if term.owner is None else term.owner.model_dump(include={"application", "host", "user", "since"})

@@ -1,4 +1,4 @@
-"""Where the values of a column lie, as it can be drawn: pure functions of its statistics."""
+"""Densities of a column's values, for drawing: pure functions of its statistics."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _BINS = 28
 
 
 def shared_edges(spreads: list[Spread]) -> Floats:
-    """Returns the ends of bins over all of some spreads but their outermost hundredths: float64 [n + 1].
+    """Returns the edges of bins over some spreads, without their outermost hundredths: float64 [n + 1].
 
     Args:
         spreads: With a number each, at least.
@@ -28,7 +28,7 @@ def shared_edges(spreads: list[Spread]) -> Floats:
 def density(spread: Spread, edges: Floats) -> Floats:
     """Returns the share of the numbers in each bin: float64 [n].
 
-    Between two quantiles numbers count as evenly spread; quantiles that are the same are one number of many rows.
+    Numbers are spread evenly between two quantiles; equal quantiles are one number of many rows.
     """
     values = np.array([_known(spread.min), *spread.quantiles, _known(spread.max)])
     ranks = np.linspace(0.0, 1.0, len(values)) if len(values) != len(RANKS) + 2 else np.array([0.0, *RANKS, 1.0])
@@ -43,7 +43,7 @@ def density(spread: Spread, edges: Floats) -> Floats:
 
 
 def value_shares(column: ColumnStatistics, rows: int) -> dict[Value, float]:
-    """Returns the shares of the commonest values among the rows that have one."""
+    """Returns the shares of the commonest values among the rows with a value."""
     count = rows - column.nulls - column.nans
     return {common.value: common.count / count for common in column.commonest} if count > 0 else {}
 

@@ -1,4 +1,4 @@
-"""The columns of a run's data beside those of the run that it is compared with, the most changed first."""
+"""The columns of a run's data beside those of the baseline, the most changed first."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _TOLD = 3
 
 @dataclass(frozen=True)
 class ColumnShape:
-    """What is drawn of a column: shares, of both nights over the same places.
+    """The chart of a column: shares of both nights over the same places.
 
     Attributes:
         now: float64 [n]; `then` likewise, None without a baseline.
@@ -44,11 +44,11 @@ class ColumnDrift:
     """One column.
 
     Attributes:
-        distance: From the baseline, by `measure`; None where there is nothing to compare.
+        distance: From the baseline, by `measure`; None without one.
         null_share: Of the rows read; `null_share_then` of the baseline's, None without one.
-        facts: Name, now and then of what else is known, in words.
+        facts: Other facts: name, now and then, in words.
         changes: Values whose shares differ most: value, now, then.
-        remark: That it has come, or was of another type; "" for nothing.
+        remark: That it is new, or had another type; "" for nothing.
         found: Checks that do not hold.
     """
 
@@ -72,7 +72,7 @@ class TableDrift:
 
     Attributes:
         columns: Those with findings first, then the most changed.
-        gone: Columns of the baseline that are not there now.
+        gone: Columns that only the baseline has.
     """
 
     now: TableStatistics
@@ -82,7 +82,7 @@ class TableDrift:
 
 
 def drift_of(now: TableStatistics, baseline: Baseline | None, found: Sequence[Finding]) -> TableDrift:
-    """Returns what is known of the columns of a run's data, beside those of the baseline where there is one."""
+    """Returns the columns of a run's data, beside those of the baseline if there is one."""
     then = None if baseline is None else baseline.statistics
     by_column: dict[str, list[str]] = {}
     for finding in found:

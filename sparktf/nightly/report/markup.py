@@ -1,4 +1,4 @@
-"""What stands in a page as it is."""
+"""Parts of a page that are not escaped."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ Charts = list[tuple[str, Any]]
 
 
 def drawn(*parts: tuple[str, str | None]) -> Charts:
-    """Returns the drawings that there are, with their titles."""
+    """Returns the existing drawings with their titles."""
     return [(title, as_markup(svg)) for title, svg in parts if svg is not None]
 
 
 def as_markup(svg: str) -> Any:
-    """Returns a drawing of matplotlib's, which has escaped what is written in it."""
+    """Returns a drawing of matplotlib's, which has escaped its text."""
     from markupsafe import Markup  # noqa: PLC0415 - jinja2's: see words.fill
 
     return Markup(svg)

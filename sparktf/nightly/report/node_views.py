@@ -1,4 +1,4 @@
-"""What the page of a run says of its nodes and attempts."""
+"""Nodes and attempts on the page of a run."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _ATTEMPTS = 50
 
 
 def nodes_view(pen: Pen, run: StoredRun) -> dict[str, Any] | None:
-    """Returns what is said of the nodes: how fast they were, whether they waited, what lay beside them."""
+    """Returns the section on the nodes: their speed, their waiting, the locality of their data."""
     attempts = run.told.attempts
     last = next((a for a in reversed(attempts) if a.result is not None and a.result.nodes), None)
     nodes = [node for node in _nodes(last) if node.nbytes or node.input.seconds or node.made]
@@ -54,7 +54,7 @@ def nodes_view(pen: Pen, run: StoredRun) -> dict[str, Any] | None:
 
 
 def attempts_view(pen: Pen, run: StoredRun, now_s: float) -> dict[str, Any] | None:
-    """Returns what is said of the phases and attempts."""
+    """Returns the section on phases and attempts."""
     told, result = run.told, run.result
     begin_s = min((*told.began_s, *(a.began_s for a in told.attempts if a.began_s)), default=0.0)
     spans = [

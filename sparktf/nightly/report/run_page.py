@@ -39,10 +39,10 @@ _SECTIONS = {
 
 
 def run_page(run: StoredRun, now_s: float) -> bytes:
-    """Returns the page of a run, as HTML that needs nothing else.
+    """Returns the page of a run, as self-contained HTML.
 
     Args:
-        now_s: Seconds since 1970; where a run is under way, its attempt reaches until then.
+        now_s: Seconds since 1970; the attempt of a run under way is drawn until then.
     """
     result, told = run.result, run.told
     with styled() as pen:
@@ -186,7 +186,7 @@ def _learning(pen: Pen, run: StoredRun) -> dict[str, Any] | None:
 
 
 def _seen(run: StoredRun) -> Sequence[MetricsSeen]:
-    """Returns the metrics that were told; of a run whose events are gone, those of validation that its result has."""
+    """Returns the reported metrics; for a run whose events are gone, the validation metrics of its result."""
     if run.told.metrics or run.result is None:
         return run.told.metrics
     fields: dict[str, Any] = {"attempt": 0, "node": {"role": "worker", "index": 0}, "stream": "validation"}
@@ -194,7 +194,7 @@ def _seen(run: StoredRun) -> Sequence[MetricsSeen]:
 
 
 def _last(seen: Sequence[MetricsSeen]) -> Mapping[str, Mapping[str, float]]:
-    """Returns the last metrics of each stream that were told."""
+    """Returns the last reported metrics of each stream."""
     return {each.stream.value: each.values for each in sorted(seen, key=lambda each: each.step)}
 
 

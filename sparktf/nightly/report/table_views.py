@@ -1,4 +1,4 @@
-"""What the page of a run says of its data, and of what it has taken over."""
+"""Data, and weights taken over, on the page of a run."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _FOUND = 100
 
 
 def data_view(pen: Pen, run: StoredRun) -> dict[str, Any] | None:
-    """Returns what is said of the data: what was checked, and each column beside the baseline's."""
+    """Returns the section on the data: the checks, and each column beside the baseline's."""
     drift = run.drift
     if drift is None:
         return None
@@ -51,7 +51,7 @@ def data_view(pen: Pen, run: StoredRun) -> dict[str, Any] | None:
 
 
 def carried_view(carried: Carried) -> dict[str, Any]:
-    """Returns what is said of what was taken over."""
+    """Returns the section on the weights taken over."""
     counts = {how: sum(v.how == how for v in carried.variables) for how in ("kept", "entries", "new")}
     state = "with the optimizer's state" if carried.optimizer else "without the optimizer's state"
     summary = (
