@@ -18,7 +18,7 @@ from sparktf.driver.plan.stored_plan import data_read, save_plan
 from sparktf.errors import Verdict
 from sparktf.feature import FeedSpec
 from sparktf.hadoop import HadoopConf
-from sparktf.nightly.release import Release
+from sparktf.published.release import Release
 from sparktf.published.serving import Serving
 from sparktf.results.result import RunResult
 from sparktf.rundir import RunDirectory

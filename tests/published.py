@@ -13,7 +13,7 @@ from typing import Any
 from sparktf.driver.plan.plan import Plan
 from sparktf.driver.plan.stored_plan import data_read, save_plan
 from sparktf.errors import Verdict
-from sparktf.nightly.release import Release
+from sparktf.published.release import Release
 from sparktf.published.serving import ModelManifest, Published, Serving
 from sparktf.results.result import RunResult
 from sparktf.rundir import RunDirectory

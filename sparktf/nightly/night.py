@@ -20,17 +20,17 @@ from sparktf.nightly.data_checks import check_data
 from sparktf.nightly.earlier_runs import earlier_runs, ending_s
 from sparktf.nightly.errand import Errand
 from sparktf.nightly.foreknowledge import day_of, knows_later
-from sparktf.nightly.gated import FoundModel, anchor_of, champion_of, publish_past_gate
 from sparktf.nightly.history import keep_record, run_record
 from sparktf.nightly.mlflow_guest import MlflowGuest
 from sparktf.nightly.pruning import Pruner
 from sparktf.nightly.readiness import await_ready
-from sparktf.nightly.release import release_of
 from sparktf.nightly.report.index_page import write_index
 from sparktf.nightly.report.run_page import run_page
 from sparktf.nightly.report.stored import gather
 from sparktf.nightly.warm_start import Beginning, beginning_of
+from sparktf.published.gated import FoundModel, anchor_of, champion_of, publish_past_gate
 from sparktf.published.mlmodel import mlmodel_of
+from sparktf.published.release import release_of
 from sparktf.published.serving import Published, Serving
 from sparktf.results.result import Application, RunResult, result_content
 from sparktf.rundir import RunDirectory

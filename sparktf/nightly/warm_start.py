@@ -11,7 +11,7 @@ from sparktf.config.job import JobConfig
 from sparktf.config.train import PUBLISHED
 from sparktf.errors import ConfigError, CorruptFileError, StorageNotFoundError, TornCheckpointError
 from sparktf.nightly.foreknowledge import day_of, knows_later
-from sparktf.nightly.gated import FoundModel
+from sparktf.published.gated import FoundModel
 from sparktf.published.serving import ModelManifest, Serving
 from sparktf.rundir import RunDirectory
 from sparktf.storage.base import Storage, name_of

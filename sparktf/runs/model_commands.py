@@ -13,8 +13,8 @@ from rich.text import Text
 from sparktf.config.yaml import load_yaml
 from sparktf.driver.plan.stored_plan import data_read
 from sparktf.errors import ConfigError, StorageNotFoundError, TornCheckpointError, Verdict
-from sparktf.nightly.release import Release, release_of
 from sparktf.published.mlmodel import mlmodel_of
+from sparktf.published.release import Release, release_of
 from sparktf.published.serving import Serving, Version
 from sparktf.rundir import RunDirectory, check_name
 from sparktf.runs.finding import RunsRoot, make_plain_console

@@ -16,9 +16,9 @@ from sparktf.config.load import parse_config
 from sparktf.driver.plan.paths import normalised
 from sparktf.errors import ConfigError, NodeLostError, Verdict
 from sparktf.knobs import KNOBS
-from sparktf.nightly.gated import FoundModel
 from sparktf.nightly.night import Night
 from sparktf.nightly.warm_start import Beginning, beginning_of, decide, is_full_due
+from sparktf.published.gated import FoundModel
 from sparktf.published.serving import ModelManifest
 from sparktf.results.carried import Carried, CarriedVariable
 from sparktf.results.result import Application, RunResult

@@ -51,7 +51,7 @@ MAY_IMPORT = {
     "storage/hdfs": {"root", "storage"},
     "storage/file_systems": {"root", "storage", "storage/hdfs"},
     "storage/transactions": {"root", "results", "wire", "storage"},
-    "published": {"root", "storage", "storage/transactions"},
+    "published": {"root", "results", "wire", "storage", "storage/transactions"},
     "feed/arrays": {"root"},
     "feed/formats": {"root", "storage", "feed/arrays"},
     "feed": BASE | {"storage", "feed/arrays", "feed/formats"},

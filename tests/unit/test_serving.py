@@ -22,7 +22,7 @@ from sparktf.driver.plan.plan import Plan
 from sparktf.errors import ConfigError, FencedOffError, ModelContractError, StorageError, Verdict
 from sparktf.knobs import KNOBS
 from sparktf.nightly.night import Night
-from sparktf.nightly.release import release_of
+from sparktf.published.release import release_of
 from sparktf.published.serving import Published, Serving
 from sparktf.results.result import Application, RunResult
 from sparktf.rundir import RunDirectory

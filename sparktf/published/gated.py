@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Literal, NamedTuple
 
 from sparktf.errors import ErrorRecord, GatedError, ModelContractError, NotComparedError, TornCheckpointError
-from sparktf.nightly.release import Release
+from sparktf.published.release import Release
 from sparktf.published.serving import ModelManifest, Published, Serving, Version
 from sparktf.results.comparison import Comparison
 from sparktf.results.gating import Levelled, best_version
