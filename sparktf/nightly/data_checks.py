@@ -23,36 +23,26 @@ from sparktf.storage.base import Storage, name_of
 from sparktf.storage.transactions.results import read_result
 
 _NAMED = 10
-"""So many findings stand in the error of a run; the others are counted."""
+"""Findings in the error of a run; the others are counted."""
 
 
 class Finding(NamedTuple):
-    """A check that does not hold.
+    """A check that does not hold."""
 
-    Attributes:
-        key: The setting, below `data.checks`, e.g. "refuse.columns.age.max".
-        column: "" for the rows as a whole.
-        text: Figure and bound in words.
-    """
-
-    key: str
-    column: str
-    text: str
+    key: str  # The setting, below `data.checks`, e.g. "refuse.columns.age.max".
+    column: str  # "" for the rows as a whole
+    text: str  # Figure and bound in words
 
     def __str__(self) -> str:
         return f"{f'column {self.column}: ' if self.column else ''}{self.text} (data.checks.{self.key})"
 
 
 class Baseline(NamedTuple):
-    """The data of another run, to compare with.
-
-    Attributes:
-        version: Its model, if it is the current one.
-    """
+    """The data of another run, to compare with."""
 
     run_id: str
     statistics: TableStatistics
-    version: int | None = None
+    version: int | None = None  # Its model, if it is the current one
 
     @property
     def name(self) -> str:

@@ -12,10 +12,10 @@ from sparktf.storage.base import Storage, name_of
 from sparktf.storage.transactions.results import read_result
 
 LOOKED_AT = 5
-"""So many runs say what the next one will be like: a night that was slow is among them, and last year is not."""
+"""Runs that predict the next one: enough for a slow night to be among them, too few for last year."""
 
 _TRIED = 20
-"""Of so many folders at most a result is read: a name may have thousands, and none of them done."""
+"""The most folders that are read: a name may have thousands of runs, none of them done."""
 
 _TRAINED = (Verdict.DONE, Verdict.GATED)
 

@@ -20,28 +20,23 @@ from sparktf.knobs import KNOBS
 from sparktf.process.prctl import die_with
 
 _NOT_STARTED = 127
-"""As shells say it."""
+"""As in shells."""
 
 _SPARKS_OWN = ("PYSPARK_GATEWAY", "_SPARK_AUTH_SECRET")
-"""How the variables begin that let whoever has them into the driver's JVM."""
+"""Prefixes of the variables that give access to the driver's JVM."""
 
 _PYTHONPATH = "SPARKTF_PYTHONPATH"
-"""The program's own PYTHONPATH, while that of the process that becomes it is the driver's."""
+"""The program's own PYTHONPATH; the process that becomes it first has the driver's."""
 
 _KEPT_LINES = 100
 _LINE_NBYTES = 2000
 
 
 class Ended(NamedTuple):
-    """The end of an errand.
+    """The end of an errand."""
 
-    Attributes:
-        code: The program's exit code, negative for a signal; None if it was killed at its time limit.
-        lines: The last ones that it wrote, to either output.
-    """
-
-    code: int | None
-    lines: list[str]
+    code: int | None  # The program's exit code, negative for a signal; None if it was killed at its time limit
+    lines: list[str]  # The last ones that it wrote, to either output
 
     def complaint(self, limit_s: float) -> str | None:
         """Returns the failure, with the last line as the reason; None for success."""
@@ -69,7 +64,7 @@ class Errand:
         """
         self._lines: deque[str] = deque(maxlen=_KEPT_LINES)
         self._is_late = False
-        with tempfile.TemporaryFile() as stdin:  # not a pipe: nobody waits for a program that reads nothing
+        with tempfile.TemporaryFile() as stdin:  # not a pipe: a program that reads nothing must not block us
             stdin.write(content)
             stdin.seek(0)
             self._process = subprocess.Popen(

@@ -48,37 +48,24 @@ _SCHEMA = pa.schema(
 
 
 class RunRecord(NamedTuple):
-    """The history's row of a run.
-
-    Attributes:
-        date: The day of the run (`--date`); None without one.
-        started: When its last submission began; None if unknown.
-        verdict: The exit code.
-        cause: Why there is no model; None if there is one.
-        rows: Rows trained, over all epochs.
-        metrics: The last ones by stream, as `RunResult.metrics`.
-        seconds: Of the last submission by phase, as `RunResult.seconds`.
-        locality: Share of the bytes read that were stored on the reader's own host; None if unknown.
-        waiting_share: Share of the trainers' time in which they waited for rows; None if nothing was trained.
-        version: The published version; None if there is none.
-        champion_version: The published version that its model was compared with; None without a comparison.
-        champion_metrics: That version's, on the same rows.
-    """
+    """The history's row of a run."""
 
     name: str
     run_id: str
-    date: datetime.date | None
-    started: datetime.datetime | None
-    verdict: int
-    cause: str | None
-    rows: int
-    metrics: dict[str, dict[str, float]]
-    seconds: dict[str, float]
-    locality: float | None
+    date: datetime.date | None  # The day of the run (`--date`); None without one
+    started: datetime.datetime | None  # When its last submission began; None if unknown
+    verdict: int  # The exit code
+    cause: str | None  # Why there is no model; None if there is one
+    rows: int  # Rows trained, over all epochs
+    metrics: dict[str, dict[str, float]]  # The last ones by stream, as `RunResult.metrics`
+    seconds: dict[str, float]  # Of the last submission by phase, as `RunResult.seconds`
+    locality: float | None  # Share of the bytes read that were stored on the reader's own host; None if unknown
+    # Share of the trainers' time in which they waited for rows; None if nothing was trained
     waiting_share: float | None
-    version: int | None = None
+    version: int | None = None  # The published version; None if there is none
+    # The published version that its model was compared with; None without a comparison
     champion_version: int | None = None
-    champion_metrics: dict[str, float] = {}
+    champion_metrics: dict[str, float] = {}  # That version's, on the same rows
 
 
 def run_record(result: RunResult, date: datetime.date | None) -> RunRecord:

@@ -34,58 +34,38 @@ _STATUS: dict[Verdict, MlflowStatus] = {
 
 
 class MetricNote(Message):
-    """One value of a metric.
-
-    Attributes:
-        time_ms: Since 1970.
-    """
+    """One value of a metric."""
 
     key: str
     value: float
-    time_ms: int
+    time_ms: int  # Since 1970
     step: int
 
 
 class ModelNote(Message):
-    """A model to register as a version.
+    """A model to register as a version."""
 
-    Attributes:
-        name: The registered model's.
-        folder: Its published folder.
-        tags: Of the version.
-    """
-
-    name: str
-    folder: str
-    tags: dict[str, str]
+    name: str  # The registered model's
+    folder: str  # Its published folder
+    tags: dict[str, str]  # Of the version
 
 
 class MlflowNote(Message):
-    """The content of one run in MLflow.
-
-    Attributes:
-        run: Folder of the run, by which MLflow's run is found again.
-        name: Its name for people.
-        tags: None removes a tag.
-        params: MLflow never changes one: existing values stay.
-        metrics: All reported metrics in order; the writer skips those that MLflow has already.
-        figures: Of this submission, at its end.
-        time_ms: When the status began, since 1970.
-        hadoop: Configuration by which the model's folder is found.
-    """
+    """The content of one run in MLflow."""
 
     tracking_uri: str | None
     experiment: str
-    run: str
-    name: str
+    run: str  # Folder of the run, by which MLflow's run is found again
+    name: str  # Its name for people
     status: MlflowStatus
-    time_ms: int
-    tags: dict[str, str | None]
-    params: dict[str, str]
+    time_ms: int  # When the status began, since 1970
+    tags: dict[str, str | None]  # None removes a tag
+    params: dict[str, str]  # MLflow never changes one: existing values stay
+    # All reported metrics in order; the writer skips those that MLflow has already
     metrics: tuple[MetricNote, ...] = ()
-    figures: tuple[MetricNote, ...] = ()
+    figures: tuple[MetricNote, ...] = ()  # Of this submission, at its end
     model: ModelNote | None = None
-    hadoop: HadoopConf = HadoopConf()
+    hadoop: HadoopConf = HadoopConf()  # Configuration by which the model's folder is found
 
 
 def note_of_begin(config: JobConfig, rundir: RunDirectory, result: RunResult, now_s: float) -> MlflowNote:

@@ -25,14 +25,14 @@ if TYPE_CHECKING:
     from mlflow.entities import Run
 
 RUN = "sparktf.run"
-"""The tag that MLflow's run is found by."""
+"""The tag by which MLflow's run is found."""
 
 _METRICS = "sparktf.metrics"
-"""The tag that says how many were written: those of a run that is submitted again are not written twice."""
+"""The tag with the number of metrics written: another submission of the run does not write them twice."""
 
 _CHANGED = "sparktf.changed_params"
 _BATCH = 100
-"""So many parameters does MLflow take at once, and as many tags; we have fewer."""
+"""The most parameters, or tags, that MLflow takes at once; we have fewer tags."""
 
 _BATCH_OF_METRICS = 1000
 _WORTH_KNOWING = 500
@@ -44,7 +44,7 @@ DEFAULTS = {
     "MLFLOW_DISABLE_TELEMETRY": "true",
     "MLFLOW_SUPPRESS_PRINTING_URL_TO_STDOUT": "true",
 }
-"""What the environment may say otherwise. MLflow's own would wait for a server that hangs for many minutes."""
+"""Defaults of the environment: MLflow's own would wait for a server that hangs for many minutes."""
 
 _T = TypeVar("_T")
 
@@ -69,7 +69,7 @@ class MlflowWriter:
         self._write_metrics(run)
         if note.model is not None:
             self._register(run, note.model)
-        if note.status != "RUNNING":  # last of all: whoever sees it finds the rest
+        if note.status != "RUNNING":  # last of all: once it is seen, the rest is there
             client.set_terminated(run_id, note.status, note.time_ms)
         return run_id
 
@@ -209,7 +209,7 @@ def main() -> int:
             return 1
         writer = MlflowWriter(MlflowClient(uri, uri), note)
         print(f"MLflow: {writer.url(writer.write())}")
-    except Exception as error:  # noqa: BLE001 - the process's edge: whoever reads it gets one line
+    except Exception as error:  # noqa: BLE001 - the process's edge: its reader gets one line
         print(f"{type(error).__name__}: {told(_one_line(error))}")
         return 1
     return 0

@@ -21,13 +21,13 @@ from sparktf.storage.transactions.results import read_result
 from sparktf.storage.transactions.terms import look
 
 OwnerOf = Callable[[RunDirectory], Ownership]
-"""Returns the ownership that whoever deletes may have of a run."""
+"""Returns the ownership that a pruner may take of a run."""
 
 _LEAVING, _REMOVED = "_leaving-", "_removed-"
 _MOVED = re.compile(rf"^({_LEAVING}|{_REMOVED})(?:(.+)-)?([0-9a-f]{{8}})$")
 _NONCE = 8
 _OF_REFUSED = {RESULT, "last_steps.json", "report.html"}
-"""What a run leaves that was refused before it had an owner."""
+"""Files of a run that was refused before it had an owner."""
 
 
 class Pruner:

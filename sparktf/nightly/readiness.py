@@ -20,10 +20,10 @@ from sparktf.storage.base import FileEntry, Storage
 
 _SUCCESS = "_SUCCESS"
 _NAMED = 6
-"""So many missing partitions are named; the others are counted."""
+"""Missing partitions that are named; the others are counted."""
 
 _LOOKS = 100
-"""Who waits for minutes only is not to wait half a minute too long."""
+"""Looks within a wait, at least: a wait of minutes must not overrun by half a minute."""
 
 
 FolderFiles = dict[str, Sequence[FileEntry]]
@@ -47,7 +47,7 @@ def await_ready(storage: Storage, path: str, ready: ReadyConfig, clock: Clock, s
             lacking = lake.shortcoming(ready, clock.wall_s())
         except (StorageUnavailableError, CorruptFileError) as error:
             lacking, trouble = str(error), error
-        except StorageNotFoundError as error:  # a partition that is written anew: what was listed is gone by now
+        except StorageNotFoundError as error:  # a partition is being rewritten: listed files are gone
             lacking = str(error)
         waited_s = clock.now_s() - began_s
         if not lacking:

@@ -17,14 +17,10 @@ _MEMINFO = Path("/proc/meminfo")
 
 
 class Capacity(NamedTuple):
-    """The capacity of a cluster.
-
-    Attributes:
-        hosts: YARN's, by lower-case name; None if YARN is not asked, or does not answer.
-    """
+    """The capacity of a cluster."""
 
     forecast: RoomForecast
-    hosts: Mapping[str, int] | None = None
+    hosts: Mapping[str, int] | None = None  # YARN's, by lower-case name; None if YARN is not asked, or does not answer
 
     def fits(self, host: str) -> int | None:
         """Returns the number of executors that a host has room for now; None if unknown."""

@@ -28,22 +28,18 @@ from sparktf.statistics.column_statistics import ColumnStatistics, Spread, Table
 from sparktf.storage.base import Storage
 
 MOST_CHUNKS = 1_000_000
-"""Chunks of columns that are looked at: each takes some 3 us. Of more, only rows and columns are judged."""
+"""Chunks of columns to look at, each some 3 us. With more, only rows and columns are checked."""
 
 _EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
 _MICROSECOND = dt.timedelta(microseconds=1)
 
 
 class Chunks(NamedTuple):
-    """The combined footers of some chunks of a column; None where one of them lacks the figure.
-
-    Attributes:
-        least: Of the values that are not null; with `most`, as in a table's statistics.
-    """
+    """The combined footers of some chunks of a column; None where one of them lacks the figure."""
 
     nulls: int | None = 0
     rows: int = 0
-    least: float | None = math.inf
+    least: float | None = math.inf  # Of the values that are not null; with `most`, as in a table's statistics
     most: float | None = -math.inf
 
     def __add__(self, other: object) -> Chunks:
@@ -59,15 +55,10 @@ class Chunks(NamedTuple):
 
 
 class Footers(NamedTuple):
-    """The used columns by their footers.
+    """The used columns by their footers."""
 
-    Attributes:
-        statistics: As a run would store them, as far as known.
-        nulls: Columns whose nulls are counted; `ends` are those with known bounds.
-    """
-
-    statistics: TableStatistics
-    nulls: frozenset[str]
+    statistics: TableStatistics  # As a run would store them, as far as known
+    nulls: frozenset[str]  # Columns whose nulls are counted; `ends` are those with known bounds
     ends: frozenset[str]
 
 

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 _ROWS = 12
-"""So many bars a chart has at most."""
+"""The most bars of a chart."""
 
 _OF_FINDING = {"good": GOOD, TOLERATED: WARN, "worse": BAD, "undecided": WARN, "out of bounds": BAD}
 
@@ -243,17 +243,12 @@ class ColumnPen:
 
 
 class DatedMetric(NamedTuple):
-    """A metric in one run.
-
-    Attributes:
-        champion: The published model's value on the same rows.
-        published: Whether the run published its model.
-    """
+    """A metric in one run."""
 
     day: str
     value: float | None
-    champion: float | None
-    published: bool
+    champion: float | None  # The published model's value on the same rows
+    published: bool  # Whether the run published its model
 
 
 def by_date(pen: Pen, name: str, nights: Sequence[DatedMetric]) -> str | None:

@@ -32,7 +32,7 @@ _GROUP = re.compile(r'<g id="[^"]*"')
 _BREAK = re.compile(r" ?\n *")
 
 WIDTH_IN = 5.0
-"""Of a chart: 360 units, so that one unit is about a pixel where it has its place."""
+"""Of a chart: 360 units, so that one unit is about a pixel on the page."""
 
 
 class Pen:

@@ -13,27 +13,22 @@ from sparktf.statistics.column_statistics import ColumnStatistics, Spread, Table
 from sparktf.statistics.distances import divergence, has_all_values, infinity_distance
 
 DRAWN = 100
-"""So many columns are drawn; of the others the figures are told."""
+"""Columns that are drawn; for the others, figures are shown."""
 
 _BARS = 8
 _FEW = 12
-"""Numbers of so few distinct values are drawn value by value."""
+"""Numbers with at most this many distinct values are drawn value by value."""
 
 _TOLD = 3
 
 
 @dataclass(frozen=True)
 class ColumnShape:
-    """The chart of a column: shares of both nights over the same places.
+    """The chart of a column: shares of both nights over the same places."""
 
-    Attributes:
-        now: float64 [n]; `then` likewise, None without a baseline.
-        are_values: Whether each place is a value, of `names`; else a bin between `low` and `high`.
-    """
-
-    now: Floats
+    now: Floats  # float64 [n]; `then` likewise, None without a baseline
     then: Floats | None
-    are_values: bool
+    are_values: bool  # Whether each place is a value, of `names`; else a bin between `low` and `high`
     names: tuple[str, ...] = ()
     low: str = ""
     high: str = ""
@@ -41,44 +36,30 @@ class ColumnShape:
 
 @dataclass(frozen=True)
 class ColumnDrift:
-    """One column.
-
-    Attributes:
-        distance: From the baseline, by `measure`; None without one.
-        null_share: Of the rows read; `null_share_then` of the baseline's, None without one.
-        facts: Other facts: name, now and then, in words.
-        changes: Values whose shares differ most: value, now, then.
-        remark: That it is new, or had another type; "" for nothing.
-        found: Checks that do not hold.
-    """
+    """One column."""
 
     name: str
     type: str
     is_label: bool
-    distance: float | None
+    distance: float | None  # From the baseline, by `measure`; None without one
     measure: str
-    null_share: float
+    null_share: float  # Of the rows read; `null_share_then` of the baseline's, None without one
     null_share_then: float | None
-    facts: tuple[tuple[str, str, str], ...]
-    changes: tuple[tuple[str, float, float], ...]
+    facts: tuple[tuple[str, str, str], ...]  # Other facts: name, now and then, in words
+    changes: tuple[tuple[str, float, float], ...]  # Values whose shares differ most: value, now, then
     shape: ColumnShape | None
-    remark: str
-    found: tuple[str, ...]
+    remark: str  # That it is new, or had another type; "" for nothing
+    found: tuple[str, ...]  # Checks that do not hold
 
 
 @dataclass(frozen=True)
 class TableDrift:
-    """All columns of a run.
-
-    Attributes:
-        columns: Those with findings first, then the most changed.
-        gone: Columns that only the baseline has.
-    """
+    """All columns of a run."""
 
     now: TableStatistics
     baseline: Baseline | None
-    columns: tuple[ColumnDrift, ...]
-    gone: tuple[str, ...]
+    columns: tuple[ColumnDrift, ...]  # Those with findings first, then the most changed
+    gone: tuple[str, ...]  # Columns that only the baseline has
 
 
 def drift_of(now: TableStatistics, baseline: Baseline | None, found: Sequence[Finding]) -> TableDrift:

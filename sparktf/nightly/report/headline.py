@@ -16,15 +16,10 @@ look;  waits: later; plain: none of them."""
 
 
 class Headline(NamedTuple):
-    """The top of the page.
+    """The top of the page."""
 
-    Attributes:
-        title: A few words.
-        reason: One line; "" for none.
-    """
-
-    title: str
-    reason: str
+    title: str  # A few words
+    reason: str  # One line; "" for none
     tone: Tone
 
 

@@ -29,12 +29,12 @@ from sparktf.storage.transactions.leftovers import staged_name, sweep
 from sparktf.storage.transactions.results import read_result
 
 SHOWN = 120
-"""So many runs stand on the page, the last by their ids."""
+"""Runs on the page, the last by their ids."""
 
 _ASIDE = "_index-"
 
 _OURS = b" by sparktf "
-"""What stands in the last line of each page."""
+"""Part of the last line of each page."""
 
 _AGAIN = 3
 _METRICS, _DRAWN, _RECENT = 4, 6, 30
@@ -42,44 +42,29 @@ _UNDER_WAY: Tone = "plain"
 
 
 class IndexedRun(NamedTuple):
-    """A run that has ended.
-
-    Attributes:
-        page: Address of its own page, from the index; "" if it has none.
-    """
+    """A run that has ended."""
 
     result: RunResult
-    page: str
+    page: str  # Address of its own page, from the index; "" if it has none
 
 
 class UnendedRun(NamedTuple):
-    """A run without a result.
-
-    Attributes:
-        page: As of an `IndexedRun`: a page of an earlier submission.
-    """
+    """A run without a result."""
 
     run_id: str
     word: LastWord
-    page: str
+    page: str  # As of an `IndexedRun`: a page of an earlier submission
 
 
 class IndexedRuns(NamedTuple):
-    """The runs of a name, the last by id first.
-
-    Attributes:
-        unended: Runs without a result: under way, or their driver is gone.
-        seen: Ids of the runs with a result, readable or not.
-        older: The number of runs that are left out.
-        current: The current version; None if nothing is published.
-    """
+    """The runs of a name, the last by id first."""
 
     name: str
     runs: tuple[IndexedRun, ...]
-    unended: tuple[UnendedRun, ...] = ()
-    seen: frozenset[str] = frozenset()
-    older: int = 0
-    current: int | None = None
+    unended: tuple[UnendedRun, ...] = ()  # Runs without a result: under way, or their driver is gone
+    seen: frozenset[str] = frozenset()  # Ids of the runs with a result, readable or not
+    older: int = 0  # The number of runs that are left out
+    current: int | None = None  # The current version; None if nothing is published
 
 
 def write_index(storage: Storage, root: str, name: str, now_s: float) -> None:

@@ -12,7 +12,7 @@ from sparktf.nightly.report.stored import SeenAttempt, StoredRun
 from sparktf.results.result import NodeResult
 
 _NODES = 60
-"""So many nodes stand in the table, those that waited longest first."""
+"""The most nodes in the table, those that waited longest first."""
 
 _HOSTS = 6
 _ATTEMPTS = 50

@@ -19,7 +19,7 @@ from sparktf.results.events import MetricsSeen
 from sparktf.results.result import RunResult
 
 _METRICS = 8
-"""So many metrics are drawn."""
+"""Metrics that are drawn."""
 
 _TILES = 3
 

@@ -40,75 +40,54 @@ from sparktf.storage.transactions.last_word import UNHEARD, LastWord, last_word
 from sparktf.storage.transactions.results import read_result
 
 _ROUNDED_S = 1.0
-"""A result tells its start in whole seconds."""
+"""A result has its start in whole seconds."""
 
 _NOT_DRAWN = re.compile(rb'"kind":"line"')
 
 
 @dataclass(frozen=True)
 class SeenAttempt:
-    """One attempt of a run, of any submission.
-
-    Attributes:
-        began_s: Seconds since 1970; `ended_s` likewise, None while it is under way.
-        result: Its end; None while it is under way, or if its driver was lost.
-        is_lost: Whether the driver ended before it did.
-    """
+    """One attempt of a run, of any submission."""
 
     number: int
-    began_s: float
+    began_s: float  # Seconds since 1970; `ended_s` likewise, None while it is under way
     workers: int
     hosts: str
     from_step: int
     ended_s: float | None = None
-    result: AttemptResult | None = None
+    result: AttemptResult | None = None  # Its end; None while it is under way, or if its driver was lost
     samples: Samples = field(default_factory=Samples)
-    is_lost: bool = False
+    is_lost: bool = False  # Whether the driver ended before it did
 
 
 @dataclass(frozen=True)
 class ToldEvents:
-    """A summary of a run's events, over all its submissions.
+    """A summary of a run's events, over all its submissions."""
 
-    Attributes:
-        began_s: Of each submission.
-        heard_s: Time of the last event; None without one.
-        has_ended: Whether the last submission has.
-        unread: Segments that could not be read.
-    """
-
-    began_s: tuple[float, ...] = ()
+    began_s: tuple[float, ...] = ()  # Of each submission
     attempts: tuple[SeenAttempt, ...] = ()
     metrics: tuple[MetricsSeen, ...] = ()
     warnings: tuple[str, ...] = ()
     last_line: str = ""
-    heard_s: float | None = None
-    has_ended: bool = False
-    unread: int = 0
+    heard_s: float | None = None  # Time of the last event; None without one
+    has_ended: bool = False  # Whether the last submission has
+    unread: int = 0  # Segments that could not be read
 
 
 @dataclass(frozen=True)
 class StoredRun:
-    """The data of the page.
-
-    Attributes:
-        result: None while the run is under way.
-        config: As stored, redacted; "" if it is not.
-        found: Data checks that do not hold, by level, "refuse" and "warn".
-        checked: Whether the configuration checks the data, if known.
-        problems: Files of the run that could not be read.
-        word: Its last sign of life, if it has no result.
-    """
+    """The data of the page."""
 
     rundir: RunDirectory
-    result: RunResult | None
+    result: RunResult | None  # None while the run is under way
     told: ToldEvents
-    config: str = ""
+    config: str = ""  # As stored, redacted; "" if it is not
     drift: TableDrift | None = None
+    # Data checks that do not hold, by level, "refuse" and "warn"
     found: dict[str, list[Finding]] = field(default_factory=dict)
-    checked: bool = False
-    problems: tuple[str, ...] = ()
-    word: LastWord = UNHEARD
+    checked: bool = False  # Whether the configuration checks the data, if known
+    problems: tuple[str, ...] = ()  # Files of the run that could not be read
+    word: LastWord = UNHEARD  # Its last sign of life, if it has no result
 
 
 def gather(

@@ -13,7 +13,7 @@ from sparktf.nightly.report.stored import StoredRun
 from sparktf.results.carried import Carried
 
 _OTHERS = 400
-"""So many columns that are not drawn stand in a table."""
+"""The most columns in the table of those that are not drawn."""
 
 _VARIABLES = 100
 _NAMED = 20
